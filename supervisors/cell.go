@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"runtime/debug"
 	"slices"
@@ -36,8 +37,8 @@ type cell struct {
 	fell     bool  // by a panic
 	exit     *exit // set when the actor has ended itself
 	handled  uint64
-	depth    depth
-	halted   *halt // nil without an interceptor
+	mailbox  watch
+	ended    atomic.Bool
 
 	children map[string]*child
 
@@ -56,10 +57,8 @@ func newCell(s *System, row *Row, self messages.Address, cause uint64) *cell {
 		working: map[uint64]string{}, timers: map[*timer]struct{}{},
 		log: s.log.With("actor", self.String()),
 	}
+	c.mailbox.halted = make(chan struct{})
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	if s.opts.Interceptor != nil {
-		c.halted = &halt{posted: make(chan struct{})}
-	}
 	return c
 }
 
@@ -96,7 +95,6 @@ func (c *cell) guard(f func()) {
 }
 
 func (c *cell) start() {
-	c.sys.cells.Store(c.self, c)
 	id := c.sys.seq.Add(1)
 	env := &envelope{id: id, cause: c.cause, flow: Flow{ID: id, Pod: c.self.PodUID()}, from: c.self.Parent(),
 		sent: c.sys.clock.Now(), msg: messages.Started{}}
@@ -131,11 +129,11 @@ func (c *cell) stopped() {
 	case <-time.After(workersGrace):
 		c.log.Warn("workers did not end with their actor", "working", c.workingNames())
 	}
-	c.sys.cells.CompareAndDelete(c.self, c)
+	c.ended.Store(true)
 	for name, ch := range c.children { // whoever comes next tries them all: a quarantine ends with the one who imposed it
 		c.forget(name, ch)
 	}
-	n := c.depth.now.Load() - 1 // protoactor throws a mailbox away with its actor; one is the message being handled
+	n := c.mailbox.now.Load() - 1 // protoactor throws a mailbox away with its actor; one is the message being handled
 	if c.fell {
 		n-- // and one is that of the panic
 	}
@@ -148,7 +146,6 @@ func (c *cell) stopped() {
 	}
 }
 
-// dispatch handles one envelope from a mailbox.
 func (c *cell) dispatch(env *envelope) {
 	if c.stopping { // messages still come while children stop
 		c.sys.deadLetters(c.row.Kind, 1)
@@ -182,7 +179,6 @@ func (c *cell) dispatch(env *envelope) {
 func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	c.env = env
 	c.handled++
-	c.sys.Counters.Handled.Add(1)
 	began := c.sys.clock.Now()
 	env.began = began.UnixNano()
 	c.handling.Store(env)
@@ -195,7 +191,7 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 		ended := c.sys.clock.Now()
 		if handled || r != nil { // else chaos has lost or delayed it, and said so
 			c.sys.recorder.record(c.self, env, began, ended, r)
-			c.sys.metrics.kinds[c.row.Kind].observe(ended.Sub(began))
+			c.sys.metrics.kinds[c.row.Kind].handling.Observe(ended.Sub(began).Seconds())
 		}
 		if r == nil {
 			return
@@ -231,20 +227,17 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	}
 }
 
-// Self implements Context.
-func (c *cell) Self() messages.Address { return c.self }
+// A cell is the Context of its actor; see there.
+var _ Context = (*cell)(nil)
 
-// Sender implements Context.
-func (c *cell) Sender() messages.Address { return c.env.from }
-
-// Now implements Context.
-func (c *cell) Now() time.Time { return c.sys.clock.Now() }
-
-// Log implements Context.
-func (c *cell) Log() *slog.Logger { return c.log.With("flow", c.env.flow.ID) }
-
-// Tell implements Context.
-func (c *cell) Tell(to messages.Address, msg any) { c.sys.post(to, c.follow(to, msg)) }
+func (c *cell) Self() messages.Address                   { return c.self }
+func (c *cell) Sender() messages.Address                 { return c.env.from }
+func (c *cell) Now() time.Time                           { return c.sys.clock.Now() }
+func (c *cell) Log() *slog.Logger                        { return c.log.With("flow", c.env.flow.ID) }
+func (c *cell) Tell(to messages.Address, msg any)        { c.sys.post(to, c.follow(to, msg)) }
+func (c *cell) Become(b Behavior)                        { c.behavior = b }
+func (c *cell) Stop(name string)                         { c.end(name, forget, 0) }
+func (c *cell) Restart(name string, after time.Duration) { c.end(name, again, after) }
 
 // follow is the envelope of a message that the one being handled causes.
 func (c *cell) follow(to messages.Address, msg any) *envelope {
@@ -261,7 +254,6 @@ func (c *cell) flow() Flow {
 	return c.env.flow
 }
 
-// Reply implements Context.
 func (c *cell) Reply(msg any) {
 	if c.env.reply != nil {
 		select {
@@ -273,12 +265,7 @@ func (c *cell) Reply(msg any) {
 	c.Tell(c.env.from, msg)
 }
 
-// Become implements Context.
-func (c *cell) Become(b Behavior) { c.behavior = b }
-
-// Unhandled implements Context.
 func (c *cell) Unhandled(msg any) {
-	c.sys.Counters.Unhandled.Add(1)
 	c.sys.metrics.kinds[c.row.Kind].unhandled.Inc()
 	c.log.Debug("message of no use now", "message", typeName(msg), "from", c.env.from.String())
 }
@@ -286,12 +273,9 @@ func (c *cell) Unhandled(msg any) {
 func (c *cell) inspect() messages.Inspection {
 	in := messages.Inspection{
 		Path: c.self.String(), Kind: string(c.row.Kind), Incarnation: c.gen, Handled: c.handled,
-		MailboxDepth: c.depth.now.Load(), MailboxMax: c.depth.max.Load(), Working: c.workingNames(),
+		MailboxDepth: c.mailbox.now.Load(), MailboxMax: c.mailbox.max.Load(), Working: c.workingNames(),
 	}
-	for n := range c.children {
-		in.Children = append(in.Children, n)
-	}
-	slices.Sort(in.Children)
+	in.Children = slices.Sorted(maps.Keys(c.children))
 	if i, ok := c.actor.(Inspectable); ok {
 		in.Detail = i.Inspect()
 	}

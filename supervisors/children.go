@@ -2,6 +2,7 @@ package supervisors
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -19,18 +20,15 @@ const (
 
 // child is what the supervisor knows of one child. It outlives the child's incarnations.
 type child struct {
+	*life   // which the supervisor alone writes, and so may read as it is
 	row     *Row
 	exits   ExitStrategy
-	cell    *cell // of the latest incarnation
 	pid     *actor.PID
-	state   State // as in life, for the supervisor's own mailbox
-	life    *life
 	next    next // what follows its end
 	after   time.Duration
 	reason  string
 	history record
 	respawn uint64 // number of the latest respawn; an earlier one was overtaken
-	runs    int
 }
 
 // respawn tells the supervisor that a child's back-off or quarantine is over.
@@ -39,10 +37,8 @@ type respawn struct {
 	number uint64
 }
 
-// Spawn implements Context.
 func (c *cell) Spawn(name string) { c.SpawnWith(name, ExitStrategy{Restart: Temporary}) }
 
-// SpawnKind implements Context.
 func (c *cell) SpawnKind(kind Kind, name string) {
 	for i := range c.row.Children {
 		if row := &c.row.Children[i]; row.Dynamic && row.Kind == kind {
@@ -53,7 +49,6 @@ func (c *cell) SpawnKind(kind Kind, name string) {
 	panic(fmt.Sprintf("%s has no row in the tree for dynamic children of kind %q", c.self, kind))
 }
 
-// SpawnWith implements Context.
 func (c *cell) SpawnWith(name string, s ExitStrategy) {
 	row := c.row.child(name)
 	if row == nil {
@@ -65,12 +60,12 @@ func (c *cell) SpawnWith(name string, s ExitStrategy) {
 func (c *cell) spawnRow(row *Row, name string, s ExitStrategy) {
 	if ch, ok := c.children[name]; ok {
 		ch.exits = s
-		if ch.state == Ending && ch.next == forget {
+		if ch.v.State == Ending && ch.next == forget {
 			ch.next, ch.after = again, 0
 		}
 		return
 	}
-	ch := &child{row: row, exits: s, life: c.sys.newLife(c.self.Child(name), row.Kind)}
+	ch := &child{life: c.sys.newLife(c.self.Child(name), row.Kind), row: row, exits: s}
 	c.children[name] = ch
 	c.spawnChild(name, ch)
 }
@@ -84,19 +79,18 @@ func (c *cell) spawnChild(name string, ch *child) {
 		cause = c.env.id
 	}
 	kid := newCell(c.sys, ch.row, c.self.Child(name), cause)
-	ch.life.begin(kid, ch.runs)
+	restarted := ch.begin(kid)
 	pid, err := c.pctx.SpawnNamed(c.sys.props(kid), name)
 	if err != nil {
 		panic(fmt.Sprintf("spawning %s: %v", kid.self, err))
 	}
-	ch.pid, ch.cell, ch.state = pid, kid, Running
-	ch.runs++
-	if ch.runs > 1 {
+	ch.pid = pid
+	if restarted {
 		c.sys.Counters.Restarts.Add(1)
 		c.sys.metrics.kinds[ch.row.Kind].restarts.Inc()
 	}
 	if ch.row.Dynamic {
-		c.Tell(c.self, messages.ChildStarted{Name: name, Again: ch.runs > 1})
+		c.Tell(c.self, messages.ChildStarted{Name: name, Again: restarted})
 		return
 	}
 	for _, client := range ch.row.Clients {
@@ -104,24 +98,18 @@ func (c *cell) spawnChild(name string, ch *child) {
 	}
 }
 
-// Stop implements Context.
-func (c *cell) Stop(name string) { c.end(name, forget, 0) }
-
-// Restart implements Context.
-func (c *cell) Restart(name string, after time.Duration) { c.end(name, again, after) }
-
 func (c *cell) end(name string, n next, after time.Duration) {
 	ch, ok := c.children[name]
 	if !ok || c.stopping {
 		return
 	}
-	if n == again && (ch.state == Quarantined || ch.state == Ending && ch.next == isolate) {
+	if n == again && (ch.v.State == Quarantined || ch.v.State == Ending && ch.next == isolate) {
 		return // left alone; it will be tried in its own time
 	}
 	ch.next, ch.after = n, after
-	switch ch.state {
+	switch ch.v.State {
 	case Running:
-		c.enter(ch, Ending, time.Time{})
+		ch.enter(Ending, time.Time{})
 		c.pctx.Stop(ch.pid)
 	case Ending:
 	case Restarting, Quarantined:
@@ -140,8 +128,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 		return
 	}
 	ch.reason = fmt.Sprint(reason)
-	ch.life.failed(ch.reason, c.sys.clock.Now())
-	if ch.state == Ending { // it fell while being stopped: what was to follow still follows
+	ch.failed(ch.reason, c.sys.clock.Now())
+	if ch.v.State == Ending { // it fell while being stopped: what was to follow still follows
 		sup.StopChildren(pid)
 		return
 	}
@@ -153,7 +141,7 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))
 	}
 	ch.next, ch.after = again, v.after
-	c.enter(ch, Ending, time.Time{})
+	ch.enter(Ending, time.Time{})
 	if v.outcome == Quarantine {
 		ch.next = isolate
 	}
@@ -163,8 +151,8 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 // childTerminated is where a child's name becomes free.
 func (c *cell) childTerminated(name string) {
 	ch, ok := c.children[name]
-	exited := ok && ch.state == Running && ch.cell.exit != nil
-	if !ok || c.stopping || !exited && ch.state != Ending {
+	exited := ok && ch.v.State == Running && ch.c.exit != nil
+	if !ok || c.stopping || !exited && ch.v.State != Ending {
 		return
 	}
 	ch.pid = nil
@@ -193,11 +181,11 @@ func (c *cell) settle(name string, ch *child) {
 			c.spawnChild(name, ch)
 			return
 		}
-		c.enter(ch, Restarting, c.Now().Add(ch.after))
+		ch.enter(Restarting, c.Now().Add(ch.after))
 		c.After(ch.after, respawn{name, ch.respawn})
 	case isolate:
 		q := messages.ChildQuarantined{Name: name, Reason: firstLine(ch.reason), Until: c.Now().Add(ch.after)}
-		c.enter(ch, Quarantined, q.Until)
+		ch.enter(Quarantined, q.Until)
 		c.log.Error("quarantined: it panicked too often and is left alone, its containers too",
 			"child", addr.String(), "reason", q.Reason, "until", q.Until)
 		c.Tell(c.self, q)
@@ -207,20 +195,16 @@ func (c *cell) settle(name string, ch *child) {
 
 func (c *cell) respawnChild(m respawn) {
 	ch, ok := c.children[m.name]
-	if !ok || ch.respawn != m.number || (ch.state != Restarting && ch.state != Quarantined) {
+	if !ok || ch.respawn != m.number || (ch.v.State != Restarting && ch.v.State != Quarantined) {
 		return
 	}
-	if ch.state == Quarantined {
+	if ch.v.State == Quarantined {
 		ch.history.release(c.Now())
 	}
 	c.spawnChild(m.name, ch)
 }
 
 func firstLine(s string) string {
-	for i := range s {
-		if s[i] == '\n' {
-			return s[:i]
-		}
-	}
-	return s
+	line, _, _ := strings.Cut(s, "\n")
+	return line
 }

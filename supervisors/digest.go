@@ -1,13 +1,11 @@
 package supervisors
 
 import (
-	"bytes"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -36,26 +34,25 @@ const (
 // part is one field of a message that goes into its digest.
 type part struct {
 	path  []int
-	label string
-	write func(b []byte, label string, v reflect.Value) []byte
+	label string // empty: the text says it all
+	text  func(v reflect.Value) string
 }
 
-var (
-	plans   sync.Map // reflect.Type -> []part
-	buffers = sync.Pool{New: func() any { return new([]byte) }}
-)
+var plans sync.Map // reflect.Type -> []part
 
-// appendDigest adds in few words which thing a message is about and what it says of it.
-func appendDigest(b []byte, msg any) []byte {
+// digest says in few words which thing a message is about and what it says of it.
+func digest(msg any) string {
 	t := reflect.TypeOf(msg)
 	if t == nil || t.Kind() != reflect.Struct {
-		return b
+		return ""
 	}
 	plan, known := plans.Load(t)
 	if !known {
 		plan, _ = plans.LoadOrStore(t, partsOf(t, nil))
 	}
 	parts, whole := plan.([]part), reflect.ValueOf(msg)
+	var room [2 * digestBytes]byte
+	b := room[:0]
 	for i := range parts {
 		v, ok := whole, true
 		for _, f := range parts[i].path {
@@ -70,102 +67,95 @@ func appendDigest(b []byte, msg any) []byte {
 		if !ok || v.IsZero() {
 			continue
 		}
-		if b = parts[i].write(b, parts[i].label, v); len(b) >= digestBytes {
+		if b = word(b, parts[i].label, parts[i].text(v)); len(b) >= digestBytes {
 			b = b[:digestBytes]
 			break
 		}
 	}
-	if !utf8.Valid(b) {
-		b = bytes.ToValidUTF8(b, nil)
-	}
-	return b
+	return strings.ToValidUTF8(string(b), "")
 }
 
 // partsOf lists the parts of a struct, and of those in it that are about the same thing.
 func partsOf(t reflect.Type, path []int) (out []part) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		at, lower := append(slices.Clone(path), i), strings.ToLower(f.Name)
-		p := part{path: at, label: strings.ToLower(f.Name[:1]) + f.Name[1:]}
+		lower := strings.ToLower(f.Name)
+		p := part{path: append(slices.Clone(path), i), label: strings.ToLower(f.Name[:1]) + f.Name[1:]}
 		inner := f.Type
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
 		switch inner {
 		case reflect.TypeFor[v1.Pod]():
-			p.path, p.write = at, writePod
+			p.text = podText
 		case reflect.TypeFor[v1.PodStatus]():
 			if lower == "status" {
-				p.write = writeStatus
+				p.label, p.text = "", statusText
 			}
 		case reflect.TypeFor[v1.Container]():
-			p.write = func(b []byte, label string, v reflect.Value) []byte {
-				return word(b, label, reflect.Indirect(v).FieldByName("Name").String())
-			}
+			p.text = func(v reflect.Value) string { return reflect.Indirect(v).FieldByName("Name").String() }
 		default:
 			if inner.Kind() == reflect.Struct && len(path) == 0 && slices.Contains(nested, lower) &&
 				inner.PkgPath() == reflect.TypeFor[messages.Reason]().PkgPath() {
-				out = append(out, partsOf(inner, at)...)
+				out = append(out, partsOf(inner, p.path)...)
 				continue
 			}
-			p.write = writerOf(f.Type, lower)
+			p.ofKind(f.Type, lower)
 		}
-		if p.write != nil {
+		if p.text != nil {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-func writerOf(t reflect.Type, name string) func([]byte, string, reflect.Value) []byte {
+// ofKind gives the part what is written of a field of this type and name; nothing where it may hold anything.
+func (p *part) ofKind(t reflect.Type, name string) {
+	always := func(text string) {
+		p.label, p.text = "", func(reflect.Value) string { return text }
+	}
 	switch t.Kind() {
 	case reflect.Bool:
-		return func(b []byte, label string, _ reflect.Value) []byte { return word(b, "", label) }
+		always(p.label)
 	case reflect.Slice, reflect.Map:
 		if slices.Contains(counted, name) {
-			return func(b []byte, label string, v reflect.Value) []byte { return word(b, label, strconv.Itoa(v.Len())) }
+			p.text = func(v reflect.Value) string { return strconv.Itoa(v.Len()) }
 		}
 	case reflect.Interface:
 		if t == reflect.TypeFor[error]() {
-			return func(b []byte, _ string, _ reflect.Value) []byte { return word(b, "", "failed") }
+			always("failed")
 		}
 	case reflect.String:
 		if slices.Contains(safe, name) {
-			return func(b []byte, label string, v reflect.Value) []byte { return word(b, label, v.String()) }
+			p.text = reflect.Value.String
 		}
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		if slices.Contains(safe, name) {
-			return func(b []byte, label string, v reflect.Value) []byte {
-				return word(b, label, strconv.FormatInt(v.Int(), 10))
-			}
+			p.text = func(v reflect.Value) string { return strconv.FormatInt(v.Int(), 10) }
 		}
 	case reflect.Uint32, reflect.Uint64:
 		if slices.Contains(safe, name) {
-			return func(b []byte, label string, v reflect.Value) []byte {
-				return word(b, label, strconv.FormatUint(v.Uint(), 10))
-			}
+			p.text = func(v reflect.Value) string { return strconv.FormatUint(v.Uint(), 10) }
 		}
 	default:
 	}
-	return nil
 }
 
-func writePod(b []byte, label string, v reflect.Value) []byte {
+func podText(v reflect.Value) string {
 	meta := reflect.Indirect(v).FieldByName("ObjectMeta")
-	return word(b, label, meta.FieldByName("Namespace").String()+"/"+meta.FieldByName("Name").String())
+	return meta.FieldByName("Namespace").String() + "/" + meta.FieldByName("Name").String()
 }
 
-func writeStatus(b []byte, _ string, v reflect.Value) []byte {
+func statusText(v reflect.Value) string {
 	s := reflect.Indirect(v)
-	b = word(b, "", s.FieldByName("Phase").String())
-	conditions := s.FieldByName("Conditions")
+	phase, conditions := s.FieldByName("Phase").String(), s.FieldByName("Conditions")
 	for i := range conditions.Len() {
 		c := conditions.Index(i)
 		if c.FieldByName("Type").String() == string(v1.PodReady) && c.FieldByName("Status").String() == string(v1.ConditionTrue) {
-			return word(b, "", Ready)
+			return phase + " " + Ready
 		}
 	}
-	return b
+	return phase
 }
 
 // word adds "label=text", or the text alone. Of two values of one label, as of a thing and of a fact about it, the first stays.

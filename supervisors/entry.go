@@ -2,7 +2,6 @@ package supervisors
 
 import (
 	"fmt"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -55,85 +54,19 @@ func (e Entry) String() string {
 	return s
 }
 
-// note is one entry in the list of all entries, oldest first, and in that of its story. Its words are in one text, and its times
-// are numbers: thousands of entries with a dozen pointers each are what the garbage collector would be busy with.
-type note struct {
-	text          []byte // sender, receiver, pod, message, digest and panic; its room is used again
-	of            *story
-	before, after *note
-	younger       *note // of the same story
-
-	seq, id, cause, flow uint64
-	sent, began          int64 // nanoseconds since 1970; 0: not known
-	took                 time.Duration
-	ends                 [5]uint32 // of the words in the text but the last
-	kind                 uint8     // in kinds
+// bytes is about what it takes; its addresses and its UID are shared with others.
+func (e *Entry) bytes() int {
+	return int(unsafe.Sizeof(*e)) + len(e.Message) + len(e.Digest) + len(e.Panic)
 }
 
-var kinds = []EntryKind{OfMessage, OfTimer, OfWork, OfChaos, OfCall}
-
-// The words of a note's text.
-const (
-	wordFrom = iota
-	wordTo
-	wordPod
-	wordMessage
-	wordDigest
-	wordPanic
-)
-
-// fill makes the note one of an entry whose digest is told apart.
-func (n *note) fill(e *Entry, digest []byte) {
-	text, end := n.text[:0], uint32(0)
-	*n = note{
-		seq: e.Seq, id: e.ID, cause: e.Cause, flow: e.Flow.ID, sent: nanos(e.Sent), began: nanos(e.Began), took: e.Took,
-		kind: uint8(max(slices.Index(kinds, e.Kind), 0)), //nolint:gosec // one of five
-	}
-	if need := len(e.From) + len(e.To) + len(e.Flow.Pod) + len(e.Message) + len(digest) + len(e.Panic); need > cap(text) {
-		text = make([]byte, 0, need)
-	}
-	for i, length := range [...]int{len(e.From), len(e.To), len(e.Flow.Pod), len(e.Message), len(digest)} {
-		end += uint32(length) //nolint:gosec // of words
-		n.ends[i] = end
-	}
-	text = append(append(append(append(text, e.From...), e.To...), e.Flow.Pod...), e.Message...)
-	n.text = append(append(text, digest...), e.Panic...)
-}
-
-// word is one of the text, which it shares.
-func (n *note) word(i int) []byte {
-	begin, end := uint32(0), uint32(len(n.text)) //nolint:gosec // of words
-	if i > 0 {
-		begin = n.ends[i-1]
-	}
-	if i < len(n.ends) {
-		end = n.ends[i]
-	}
-	return n.text[begin:end]
-}
-
-func (n *note) entry() Entry {
-	return Entry{
-		Seq: n.seq, ID: n.id, Cause: n.cause, Flow: Flow{ID: n.flow, Pod: string(n.word(wordPod))},
-		Kind: kinds[n.kind], From: messages.Address(n.word(wordFrom)), To: messages.Address(n.word(wordTo)),
-		Message: string(n.word(wordMessage)), Digest: string(n.word(wordDigest)), Sent: timeOf(n.sent), Began: timeOf(n.began),
-		Took: n.took, Panic: string(n.word(wordPanic)),
+// story names whose last entries an entry is among: a pod's, by UID, or those of an actor that exists once.
+func (e *Entry) story() string {
+	switch {
+	case e.Flow.Pod != "":
+		return e.Flow.Pod
+	case e.Kind == OfCall:
+		return e.From.String()
+	default:
+		return e.To.String()
 	}
 }
-
-func nanos(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
-
-func timeOf(nanos int64) time.Time {
-	if nanos == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, nanos)
-}
-
-// bytes is about what the note takes.
-func (n *note) bytes() int { return int(unsafe.Sizeof(*n)) + cap(n.text) }

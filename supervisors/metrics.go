@@ -1,7 +1,7 @@
 package supervisors
 
 import (
-	"time"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,13 +20,11 @@ var (
 // handlingBuckets in seconds: a message is handled in microseconds, since there is no I/O in a mailbox.
 var handlingBuckets = []float64{1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1}
 
-// kindMetrics are those of one kind.
 type kindMetrics struct {
 	handling                         prometheus.Observer
 	restarts, deadLetters, unhandled prometheus.Counter
 }
 
-// metrics are those of a system.
 type metrics struct {
 	handling                         *prometheus.HistogramVec
 	restarts, deadLetters, unhandled *prometheus.CounterVec
@@ -53,21 +51,13 @@ func newMetrics(tree *Row) *metrics {
 	return m
 }
 
-// observe notes how long a message was handled.
-func (k kindMetrics) observe(took time.Duration) { k.handling.Observe(took.Seconds()) }
-
 // kindAt is the kind of the actors that have such an address, whether one is there or not; the root's where none can be.
 func (s *System) kindAt(a messages.Address) Kind {
-	var names []string
-	for ; a != messages.Node; a = a.Parent() {
-		names = append(names, a.Name())
-	}
 	row := s.opts.Tree
-	for i := len(names) - 1; i >= 0 && row != nil; i-- {
-		row = row.child(names[i])
-	}
-	if row == nil {
-		row = s.opts.Tree
+	for name := range strings.SplitSeq(string(a), "/") {
+		if row = row.child(name); row == nil || a == messages.Node {
+			return s.opts.Tree.Kind
+		}
 	}
 	return row.Kind
 }

@@ -33,7 +33,7 @@ func TestARestartDoesNotCutAQuarantineShort(t *testing.T) {
 		case ping: // its worker keeps the child from ending at once
 			ctx.Do(Work{Name: "slow", Timeout: time.Minute, Run: func(context.Context) any { <-release; return ping{} }})
 		case restart:
-			if ctx.(*cell).children["a"].state == Running { // the panic has not been told yet
+			if ctx.(*cell).children["a"].v.State == Running { // the panic has not been told yet
 				ctx.Tell(ctx.Self(), restart{})
 				return true
 			}

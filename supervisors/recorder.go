@@ -2,6 +2,7 @@ package supervisors
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"fmt"
 	"slices"
@@ -22,53 +23,26 @@ const (
 	recorderBudget = 12 << 20
 )
 
-// story names whose last entries an entry is among: a pod's, by UID, or those of an actor that exists once.
-func (e *Entry) story() string {
-	switch {
-	case e.Flow.Pod != "":
-		return e.Flow.Pod
-	case e.Kind == OfCall:
-		return e.From.String()
-	default:
-		return e.To.String()
-	}
-}
-
-// story are the entries of one pod or actor. It is in the list of all stories, the one that has been silent longest first.
+// story are the entries of one pod or actor, the oldest first.
 type story struct {
-	name             string
-	oldest, youngest *note
-	started          *note // the last of the start, which is kept; nil while nothing was forgotten, and for an actor
-	count, forgotten int
-	before, after    *story
-}
-
-// next is the entry that is forgotten next. At the first time it is settled what the start is: half of what there is, at most.
-func (s *story) next() *note {
-	if s.forgotten == 0 && len(s.oldest.word(wordPod)) > 0 {
-		s.started = s.oldest
-		for range min(startEntries, s.count/2) - 1 {
-			s.started = s.started.younger
-		}
-	}
-	if s.started != nil && s.started.younger != nil {
-		return s.started.younger
-	}
-	return s.oldest
+	name      string
+	entries   []*Entry
+	start     int // so many of the first are the pod's start, which is kept; 0 while nothing was forgotten, and for an actor
+	forgotten int
+	place     *list.Element // in Recorder.order
 }
 
 // Recorder keeps the last messages of each pod and of each actor that exists once in bounded memory. It belongs to the process,
 // and so outlives the actors. Safe for concurrent use.
 type Recorder struct {
-	off              atomic.Bool
-	mu               sync.Mutex
-	seq              uint64
-	stories          map[string]*story
-	oldest, youngest *note  // of all
-	silent, loud     *story // the story that has been silent longest, and the one that spoke last
-	count            int
-	bytes, budget    int
-	news             chan struct{} // closed at the next entry; nil while nobody waits
+	off           atomic.Bool
+	mu            sync.Mutex
+	seq           uint64
+	stories       map[string]*story
+	order         list.List // of stories: first the one that has been silent longest
+	count         int       // of entries
+	bytes, budget int
+	news          chan struct{} // closed at the next entry; nil while nobody waits
 }
 
 // NewRecorder is an empty one.
@@ -83,128 +57,74 @@ func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.
 	}
 	e := Entry{
 		ID: env.id, Cause: env.cause, Flow: env.flow, Kind: env.kind, From: env.from, To: to, Message: typeName(env.msg),
-		Sent: env.sent, Began: began, Took: ended.Sub(began),
+		Digest: digest(env.msg), Sent: env.sent, Began: began, Took: ended.Sub(began),
 	}
 	if panicked != nil {
 		e.Panic = firstLine(fmt.Sprint(panicked))
 	}
-	buffer := buffers.Get().(*[]byte)
-	*buffer = appendDigest((*buffer)[:0], env.msg)
-	r.add(e, *buffer)
-	buffers.Put(buffer)
+	r.Add(e)
 }
 
 // Add records an entry and gives it its Seq.
 func (r *Recorder) Add(e Entry) {
-	if !r.off.Load() {
-		r.add(e, []byte(e.Digest))
+	if r.off.Load() {
+		return
 	}
-}
-
-func (r *Recorder) add(e Entry, digest []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seq++
 	e.Seq = r.seq
+	var n *Entry // one that is forgotten is used again: each new one is work for the garbage collector
 	name := e.story()
+	if s := r.stories[name]; s != nil {
+		r.order.MoveToBack(s.place)
+		if len(s.entries) == storyEntries {
+			n = r.drop(s)
+		}
+	}
+	for r.bytes > r.budget {
+		s := r.stories[name]
+		if s == nil || len(s.entries)*len(r.stories) <= r.count {
+			s = r.order.Front().Value.(*story)
+		}
+		n = r.drop(s)
+	}
+	if n == nil {
+		n = new(Entry)
+	}
+	*n = e
 	s := r.stories[name]
 	if s == nil {
 		s = &story{name: name}
+		s.place = r.order.PushBack(s)
 		r.stories[name] = s
-	} else {
-		r.unlink(s)
 	}
-	r.link(s)
-	var n *note // one that is forgotten is used again
-	if s.count == storyEntries {
-		n = r.drop(s)
-	}
-	for r.bytes > r.budget {
-		if s.count*len(r.stories) > r.count {
-			n = r.drop(s)
-		} else {
-			n = r.drop(r.silent)
-		}
-	}
-	if n == nil {
-		n = new(note)
-	}
-	n.fill(&e, digest)
-	n.of, n.before = s, r.youngest
+	s.entries = append(s.entries, n)
 	r.bytes += n.bytes()
 	r.count++
-	if r.youngest != nil {
-		r.youngest.after = n
-	} else {
-		r.oldest = n
-	}
-	r.youngest = n
-	if s.count == 0 {
-		s.oldest = n
-		if r.stories[name] == nil { // its last entry has just been dropped
-			r.stories[name] = s
-			r.link(s)
-		}
-	} else {
-		s.youngest.younger = n
-	}
-	s.youngest = n
-	s.count++
 	if r.news != nil {
 		close(r.news)
 		r.news = nil
 	}
 }
 
-// link puts a story last, as the one that spoke last.
-func (r *Recorder) link(s *story) {
-	if s.before, s.after = r.loud, nil; r.loud != nil {
-		r.loud.after = s
-	} else {
-		r.silent = s
+// drop forgets an entry of a story, which may be used again. At the first time it is settled what a pod's start is: half of what
+// there is, at most.
+func (r *Recorder) drop(s *story) *Entry {
+	if s.forgotten == 0 && s.entries[0].Flow.Pod != "" {
+		s.start = min(startEntries, len(s.entries)/2)
 	}
-	r.loud = s
-}
-
-func (r *Recorder) unlink(s *story) {
-	if s.before != nil {
-		s.before.after = s.after
-	} else {
-		r.silent = s.after
+	if s.start == len(s.entries) { // there is nothing else
+		s.start = 0
 	}
-	if s.after != nil {
-		s.after.before = s.before
-	} else {
-		r.loud = s.before
-	}
-}
-
-// drop forgets an entry of a story, and gives its note to be used again.
-func (r *Recorder) drop(s *story) *note {
-	n := s.next()
-	if n == s.oldest {
-		s.oldest, s.started = n.younger, nil
-	} else if s.started.younger = n.younger; n == s.youngest {
-		s.youngest = s.started
-	}
-	s.forgotten++
-	if s.count--; s.count == 0 {
-		delete(r.stories, s.name)
-		r.unlink(s)
-		s.forgotten = 0
-	}
-	if n.before != nil {
-		n.before.after = n.after
-	} else {
-		r.oldest = n.after
-	}
-	if n.after != nil {
-		n.after.before = n.before
-	} else {
-		r.youngest = n.before
-	}
-	r.count--
+	n := s.entries[s.start]
 	r.bytes -= n.bytes()
+	r.count--
+	s.forgotten++
+	if s.entries = slices.Delete(s.entries, s.start, s.start+1); len(s.entries) == 0 {
+		delete(r.stories, s.name)
+		r.order.Remove(s.place)
+	}
 	return n
 }
 
@@ -216,67 +136,73 @@ type Query struct {
 	After uint64            // its Seq is greater
 }
 
-func (q *Query) match(n *note) bool {
-	return n.seq > q.After && (q.Pod == "" || string(n.word(wordPod)) == q.Pod) &&
-		(q.Actor == nil || string(n.word(wordTo)) == string(*q.Actor) || string(n.word(wordFrom)) == string(*q.Actor)) &&
-		(q.Since.IsZero() || !timeOf(n.began).Add(n.took).Before(q.Since))
+// match leaves Pod and After to Select, which finds them by the stories.
+func (q *Query) match(e *Entry) bool {
+	return (q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
 }
 
 // Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
 // source has done. What others did that led to something of it, as a pull for another pod, is there as well.
 func (r *Recorder) Select(q Query) []Entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	out := []Entry{} // never nil: a server shows a list
-	for n := r.youngest; n != nil && n.seq > q.After; n = n.before {
-		if q.match(n) {
-			out = append(out, n.shown())
+	var led []Entry
+	r.mu.Lock()
+	for name, s := range r.stories {
+		if q.Pod != "" && q.Pod != name {
+			continue
+		}
+		for i := len(s.entries) - 1; i >= 0 && s.entries[i].Seq > q.After; i-- {
+			if e := s.entries[i]; q.match(e) {
+				out = append(out, *e)
+				if i == s.start {
+					out[len(out)-1].Forgotten = s.forgotten
+				}
+			}
 		}
 	}
-	slices.Reverse(out)
 	if q.Pod != "" && q.After == 0 && q.Since.IsZero() {
-		out = append(r.causes(out), out...)
+		led = r.causes(out)
+	}
+	r.mu.Unlock() // what follows takes a while, of all that is kept
+	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.Seq, y.Seq) })
+	if len(led) > 0 {
+		out = append(led, out...)
 	}
 	return out
 }
 
-// shown is the entry, with what was forgotten before it.
-func (n *note) shown() Entry {
-	e := n.entry()
-	if s := n.of; s.forgotten > 0 && (s.started == nil && n == s.oldest || s.started != nil && n == s.started.younger) {
-		e.Forgotten = s.forgotten
-	}
-	return e
-}
-
-// causePasses bounds how often all entries are looked through for causes.
-const causePasses = 4
-
 // causes are what led to entries of a pod's story and is not among them, as it was sent: chains of causes up to the work that
-// begins them, with the calls of that.
+// begins them, with the calls of that, which are in the same story.
 func (r *Recorder) causes(of []Entry) (out []Entry) {
-	here, wanted, work := map[uint64]bool{}, map[uint64]bool{}, map[uint64]bool{}
+	here, wanted := map[uint64]bool{}, map[uint64]bool{}
 	for i := range of {
 		here[of[i].ID], wanted[of[i].Cause] = true, true
 	}
-	for range causePasses { // a cause may have been recorded after what it led to
-		before := len(out)
-		for n := r.youngest; n != nil; n = n.before {
-			kind := kinds[n.kind]
-			if here[n.id] || !wanted[n.id] && (kind != OfCall || !work[n.cause]) {
-				continue
-			}
-			out, here[n.id] = append(out, n.entry()), true
-			switch kind {
-			case OfMessage:
-				wanted[n.cause] = true
-			case OfWork:
-				work[n.id] = true
-			case OfTimer, OfCall, OfChaos:
-			}
+	take := func(e *Entry) {
+		if !here[e.ID] {
+			out, here[e.ID] = append(out, *e), true
 		}
-		if len(out) == before {
-			break
+	}
+	for before := -1; len(out) > before; {
+		before = len(out)
+		for _, s := range r.stories {
+			for _, e := range s.entries {
+				if !wanted[e.ID] || here[e.ID] {
+					continue
+				}
+				take(e)
+				switch e.Kind {
+				case OfMessage:
+					wanted[e.Cause] = true
+				case OfWork:
+					for _, call := range s.entries {
+						if call.Kind == OfCall && call.Cause == e.ID {
+							take(call)
+						}
+					}
+				case OfTimer, OfCall, OfChaos:
+				}
+			}
 		}
 	}
 	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.ID, y.ID) })

@@ -17,11 +17,7 @@ import (
 )
 
 // sizeOf is what the recorder counts for an entry, in bytes.
-func sizeOf(e Entry) int {
-	n := note{}
-	n.fill(&e, []byte(e.Digest))
-	return n.bytes()
-}
+func sizeOf(e Entry) int { return e.bytes() }
 
 func said(pod int, id uint64) Entry {
 	uid := fmt.Sprintf("%036d", pod)
@@ -74,8 +70,8 @@ func TestTheRecorderKeepsItsBudget(t *testing.T) {
 		}
 	}
 	count := 0
-	for n := r.oldest; n != nil; n = n.after {
-		count++
+	for _, s := range r.stories {
+		count += len(s.entries)
 	}
 	if s := r.Size(); s.Stories != count || s.Entries != count || s.Bytes != r.bytes || len(r.Last(said(1, 0).Flow.Pod)) != 0 ||
 		len(r.Last(said(999, 0).Flow.Pod)) != 1 {
@@ -152,7 +148,7 @@ func TestDigests(t *testing.T) {
 		"name=a failed":                      read{name: "a", secretValue: secret, err: errors.New(secret), data: map[string][]byte{"k": []byte(secret)}},
 		"name=" + strings.Repeat("x", 64):    messages.ChildStarted{Name: strings.Repeat("x", 300)},
 	} {
-		if got := string(appendDigest(nil, msg)); got != want {
+		if got := digest(msg); got != want {
 			t.Errorf("%T: %q, want %q", msg, got, want)
 		}
 	}
@@ -223,27 +219,19 @@ func TestTheRecordersBooksAgree(t *testing.T) {
 			}
 			r.Add(e)
 		}
-		of, bytes, all := map[*story]int{}, 0, 0
-		for n := r.oldest; n != nil; n = n.after {
-			of[n.of]++
-			bytes += n.bytes()
-			all++
-		}
-		listed := 0
-		for s := r.silent; s != nil; s = s.after {
-			listed++
-			count := 0
-			for n := s.oldest; n != nil; n = n.younger {
-				if count++; n.of != s || n.younger == nil && n != s.youngest {
-					t.Fatalf("story %s: note %d", s.name, n.id)
+		bytes, all := 0, 0
+		for name, s := range r.stories {
+			if len(s.entries) == 0 || s.name != name || s.place.Value != s {
+				t.Fatalf("story %s: %+v", name, s)
+			}
+			for i, e := range s.entries {
+				if all, bytes = all+1, bytes+e.bytes(); e.story() != name || i > 0 && e.Seq <= s.entries[i-1].Seq {
+					t.Fatalf("story %s: entry %d is %s", name, i, e)
 				}
 			}
-			if count != s.count || count != of[s] || r.stories[s.name] != s {
-				t.Fatalf("story %s has %d, says %d, and %d are of it", s.name, count, s.count, of[s])
-			}
 		}
-		if bytes != r.bytes || all != r.count || listed != len(r.stories) || len(of) != listed || all == 0 {
-			t.Fatalf("%d bytes, %d entries, %d stories: %+v", bytes, all, listed, r.Size())
+		if bytes != r.bytes || all != r.count || r.order.Len() != len(r.stories) || all == 0 {
+			t.Fatalf("%d bytes, %d entries, %d stories in order: %+v", bytes, all, r.order.Len(), r.Size())
 		}
 	})
 }

@@ -2,7 +2,10 @@ package supervisors
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // The back-off after panics: at once, then from panicBase doubling to panicCap, jittered so that siblings that fell
@@ -26,12 +29,7 @@ type record struct {
 
 // judge counts a panic at now and says what follows. It is pure but for the jitter, which the caller provides.
 func (r *record) judge(s Strategy, now time.Time, jitter func() float64) verdict {
-	kept := r.panics[:0]
-	for _, t := range r.panics {
-		if now.Sub(t) < s.Within {
-			kept = append(kept, t)
-		}
-	}
+	kept := slices.DeleteFunc(r.panics, func(t time.Time) bool { return now.Sub(t) >= s.Within })
 	r.probation = r.probation && len(kept) > 0 // which release itself is among, for as long as the strategy's time
 	r.panics = append(kept, now)
 	if len(r.panics) <= s.Panics && !r.probation {
@@ -53,11 +51,79 @@ func panicDelay(n int, jitter func() float64) time.Duration {
 	if n <= 1 {
 		return 0
 	}
-	d := panicCap
-	if shift := n - 2; shift < 7 {
-		d = min(panicBase<<shift, panicCap)
-	}
+	d := min(panicBase<<min(n-2, 7), panicCap)
 	return d/2 + time.Duration(jitter()*float64(d/2))
 }
 
 func randomJitter() float64 { return rand.Float64() } //nolint:gosec // spreads restarts; nothing to guess
+
+// RestartType says which exits of a child are followed by a restart, in the actor model's own words.
+type RestartType string
+
+// The restart types.
+const (
+	Permanent RestartType = "permanent" // restarted after every exit
+	Transient RestartType = "transient" // restarted after an exit that failed
+	Temporary RestartType = "temporary" // never restarted
+)
+
+// ExitStrategy is what a supervisor does when a child ends itself, beside what its row of the tree says of panics. The
+// functions are pure and may be called at any message of the parent, on the parent's mailbox.
+type ExitStrategy struct {
+	Restart RestartType
+	// Failed says whether an exit with this result makes a transient child start again; nil: none does.
+	Failed func(result any) bool
+	// Delay is the back-off before a restart; nil: at once.
+	Delay func(now time.Time, result any) time.Duration
+	// Escalate says whether an exit with this result, where no restart follows, is the parent's failure, too; nil: none is.
+	// The parent decides what that means: it gets the verdict and does not panic.
+	Escalate func(result any) bool
+}
+
+// Judge says what follows an exit, and after how long. It is pure.
+func (s ExitStrategy) Judge(now time.Time, result any) (messages.ExitVerdict, time.Duration) {
+	switch {
+	case s.Restart == Permanent, s.Restart == Transient && s.Failed != nil && s.Failed(result):
+		if s.Delay == nil {
+			return messages.ExitRestarts, 0
+		}
+		return messages.ExitRestarts, max(s.Delay(now, result), 0)
+	case s.Escalate != nil && s.Escalate(result):
+		return messages.ExitEscalates, 0
+	default:
+		return messages.ExitStops, 0
+	}
+}
+
+// exit is how an actor ended itself.
+type exit struct {
+	result any
+	env    *envelope // that it handled then
+}
+
+// Exit implements Context. The first result counts.
+func (c *cell) Exit(result any) {
+	if c.exit == nil {
+		c.exit = &exit{result: result, env: c.env}
+	}
+}
+
+// childExited carries out what the strategy says of the end of a child that ended itself.
+func (c *cell) childExited(name string, ch *child) {
+	e := ch.c.exit
+	c.env = &envelope{id: e.env.id, flow: e.env.flow} // the parent's part of the story
+	defer func() { c.env = nil }()
+	now := c.Now()
+	verdict, after := ch.exits.Judge(now, e.result)
+	exited := messages.ChildExited{Name: name, Result: e.result, Verdict: verdict}
+	if verdict == messages.ExitRestarts {
+		exited.RestartAt = now.Add(after)
+	}
+	c.Tell(c.self, exited)
+	if verdict != messages.ExitRestarts {
+		c.forget(name, ch)
+		return
+	}
+	ch.next, ch.after = again, after
+	c.settle(name, ch)
+}

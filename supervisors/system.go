@@ -1,6 +1,7 @@
 package supervisors
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,6 @@ type System struct {
 	log      *slog.Logger
 	root     *actor.PID
 	seq      atomic.Uint64
-	cells    sync.Map // messages.Address -> *cell
 	lives    sync.Map // messages.Address -> *life
 	newest   newest   // used with an interceptor alone
 	recorder *Recorder
@@ -54,10 +54,8 @@ type System struct {
 	Counters Counters
 }
 
-// Counters count what the layer saw. All may be read at any time.
-type Counters struct {
-	Sent, Handled, DeadLetters, Stale, Unhandled, Panics, Restarts atomic.Uint64
-}
+// Counters count what the layer saw, beside its metrics. All may be read at any time.
+type Counters struct{ Stale, Panics, Restarts atomic.Uint64 }
 
 // protoactor finds an actor in one of 1,024 maps, each of 32 maps: 33,000 maps that hold some hundred actors and take 3 MiB. This
 // is set before there is any.
@@ -65,15 +63,9 @@ var _ = func() struct{} { cmap.SHARD_COUNT = 1; return struct{}{} }()
 
 // Start spawns the tree and returns when the root is running; its children start one after another from there.
 func Start(opts Options) (*System, error) {
-	if opts.Tree == nil {
-		opts.Tree = &Tree
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
+	opts.Tree = cmp.Or(opts.Tree, &Tree)
+	opts.Clock = cmp.Or[clock.WithDelayedExecution](opts.Clock, clock.RealClock{})
+	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.WorkContext == nil {
 		opts.WorkContext = func(ctx context.Context, _ Flow, _ uint64) context.Context { return ctx }
 	}
@@ -95,7 +87,7 @@ func Start(opts Options) (*System, error) {
 	)
 	s.as.EventStream.Subscribe(s.onDeadLetter)
 	root := newCell(s, opts.Tree, messages.Node, 0)
-	s.newLife(messages.Node, opts.Tree.Kind).begin(root, 0)
+	s.newLife(messages.Node, opts.Tree.Kind).begin(root)
 	props := s.props(root)
 	pid, err := s.as.Root.SpawnNamed(props.Configure(actor.WithGuardian(topStrategy{s})), string(opts.Tree.Kind))
 	if err != nil {
@@ -120,11 +112,8 @@ func missingConstructors(opts Options) error {
 
 // props are fresh for each spawn: middleware on shared props stacks up at every use.
 func (s *System) props(c *cell) *actor.Props {
-	watchers := []actor.MailboxMiddleware{&c.depth}
-	if c.halted != nil {
-		watchers = append(watchers, c.halted)
-	}
-	return actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithMailbox(gatedMailbox(watchers...)))
+	mailbox := func() actor.Mailbox { return newGate(actor.Unbounded(&c.mailbox)()) }
+	return actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithMailbox(mailbox))
 }
 
 // topStrategy receives a failure of the root: there is nobody above to restart it.
@@ -140,22 +129,19 @@ func (t topStrategy) HandleFailure(_ *actor.ActorSystem, _ actor.Supervisor, chi
 func (s *System) fail(err error) { s.fatal.Do(func() { go s.opts.Fatal(err) }) }
 
 func (s *System) onDeadLetter(e any) {
-	dl, ok := e.(*actor.DeadLetterEvent)
-	if !ok {
+	dead, _ := e.(*actor.DeadLetterEvent)
+	if dead == nil {
 		return
 	}
-	env, ok := dl.Message.(*envelope)
-	if !ok {
-		return
+	if env, ours := dead.Message.(*envelope); ours {
+		to := addressOf(dead.PID)
+		s.deadLetters(s.kindAt(to), 1)
+		s.lost(to, env, "message to an actor that is not there")
 	}
-	to := addressOf(dl.PID)
-	s.deadLetters(s.kindAt(to), 1)
-	s.lost(to, env, "message to an actor that is not there")
 }
 
 // deadLetters counts messages that nobody handles.
 func (s *System) deadLetters(of Kind, count uint64) {
-	s.Counters.DeadLetters.Add(count)
 	s.metrics.kinds[of].deadLetters.Add(float64(count))
 }
 
@@ -178,14 +164,15 @@ func (s *System) pid(a messages.Address) *actor.PID {
 }
 
 func (s *System) post(to messages.Address, env *envelope) {
-	s.Counters.Sent.Add(1)
 	s.as.Root.Send(s.pid(to), env)
 }
 
 // Tell sends a message into the tree from outside; it starts a flow.
-func (s *System) Tell(to messages.Address, msg any) {
+func (s *System) Tell(to messages.Address, msg any) { s.tell(to, msg, nil) }
+
+func (s *System) tell(to messages.Address, msg any, reply chan<- any) {
 	id := s.seq.Add(1)
-	s.post(to, &envelope{id: id, flow: Flow{}.next(id, to, msg), sent: s.clock.Now(), msg: msg})
+	s.post(to, &envelope{id: id, flow: Flow{}.next(id, to, msg), sent: s.clock.Now(), msg: msg, reply: reply})
 }
 
 // ErrNoAnswer says which actor did not answer a question in time. A server answers it with 503.
@@ -206,8 +193,7 @@ func (e *ErrNoAnswer) Unwrap() error { return e.Err }
 // *ErrNoAnswer. It must not be called on a mailbox.
 func (s *System) Ask(ctx context.Context, to messages.Address, question any) (any, error) {
 	answer := make(chan any, 1)
-	id := s.seq.Add(1)
-	s.post(to, &envelope{id: id, flow: Flow{}.next(id, to, question), sent: s.clock.Now(), msg: question, reply: answer})
+	s.tell(to, question, answer)
 	select {
 	case a := <-answer:
 		return a, nil
@@ -219,20 +205,20 @@ func (s *System) Ask(ctx context.Context, to messages.Address, question any) (an
 // Actors lists the addresses of all running actors, sorted.
 func (s *System) Actors() []messages.Address {
 	var out []messages.Address
-	s.cells.Range(func(k, _ any) bool {
-		out = append(out, k.(messages.Address))
+	s.lives.Range(func(a, l any) bool {
+		if l.(*life).runs() {
+			out = append(out, a.(messages.Address))
+		}
 		return true
 	})
 	slices.Sort(out)
 	return out
 }
 
-// KindOf is the kind of the actor at the address, or "" when none runs there.
+// KindOf is the kind of the actor at the address, or "" when none is known there.
 func (s *System) KindOf(a messages.Address) Kind {
-	if c, ok := s.cells.Load(a); ok {
-		return c.(*cell).row.Kind
-	}
-	return ""
+	v, _ := s.VitalsOf(a)
+	return v.Kind
 }
 
 // Kill makes the actor panic at its next message, as a bug would. It is for chaos.
@@ -271,38 +257,6 @@ func (s *System) late(cause error) error {
 	}
 	return errors.Join(fmt.Errorf("actors that did not stop in time: %s", strings.Join(names, ", ")), cause)
 }
-
-// depth measures a mailbox; protoactor's are unbounded.
-type depth struct{ now, max atomic.Int64 }
-
-func (d *depth) MailboxStarted() {}
-
-func (d *depth) MessagePosted(any) {
-	n := d.now.Add(1)
-	for m := d.max.Load(); n > m && !d.max.CompareAndSwap(m, n); m = d.max.Load() {
-		continue
-	}
-}
-
-func (d *depth) MessageReceived(any) { d.now.Add(-1) }
-func (d *depth) MailboxEmpty()       {}
-
-// halt hears, outside the mailbox, that its actor is asked to stop: an actor that is held does not look.
-type halt struct {
-	posted chan struct{} // closed then
-	once   sync.Once
-}
-
-func (h *halt) MailboxStarted() {}
-
-func (h *halt) MessagePosted(m any) {
-	if _, ok := m.(*actor.Stop); ok {
-		h.once.Do(func() { close(h.posted) })
-	}
-}
-
-func (h *halt) MessageReceived(any) {}
-func (h *halt) MailboxEmpty()       {}
 
 // workersGrace bounds how long a stopped actor waits for its workers to notice.
 const workersGrace = 2 * time.Second

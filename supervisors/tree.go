@@ -152,7 +152,7 @@ var Tree = Row{
 	},
 }
 
-// find returns the row at the path, by name for static rows and by position for dynamic ones.
+// child is the row of the child with this name, by name for static rows and by position for dynamic ones; nil: there is none.
 func (r *Row) child(name string) *Row {
 	for i := range r.Children {
 		if c := &r.Children[i]; c.Dynamic || string(c.Kind) == name {
@@ -163,17 +163,14 @@ func (r *Row) child(name string) *Row {
 }
 
 // Walk calls f for every row, parents first, with the path of kinds to it ("pods/pod/container"; the root's is "node").
-func (r *Row) Walk(f func(path string, row *Row)) { r.walk("", f) }
-
-func (r *Row) walk(prefix string, f func(string, *Row)) {
-	path := prefix + string(r.Kind)
-	f(path, r)
-	if prefix == "" && r.Kind == "node" {
-		path = ""
-	} else {
-		path += "/"
-	}
+func (r *Row) Walk(f func(path string, row *Row)) {
+	f(string(r.Kind), r)
 	for i := range r.Children {
-		r.Children[i].walk(path, f)
+		r.Children[i].Walk(func(path string, row *Row) {
+			if r.Kind != "node" {
+				path = string(r.Kind) + "/" + path
+			}
+			f(path, row)
+		})
 	}
 }

@@ -64,10 +64,15 @@ func (s *System) newLife(path messages.Address, kind Kind) *life {
 	return l
 }
 
-func (l *life) begin(c *cell, restarts int) {
+// begin notes a new incarnation, and says whether there was one before.
+func (l *life) begin(c *cell) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.c, l.v.State, l.v.Since, l.v.Until, l.v.Restarts = c, Running, c.sys.clock.Now(), time.Time{}, restarts
+	if again = l.c != nil; again {
+		l.v.Restarts++
+	}
+	l.c, l.v.State, l.v.Since, l.v.Until = c, Running, c.sys.clock.Now(), time.Time{}
+	return again
 }
 
 func (l *life) enter(s State, until time.Time) {
@@ -82,6 +87,13 @@ func (l *life) failed(reason string, at time.Time) {
 	l.v.Failure = &Failure{Reason: firstLine(reason), At: at}
 }
 
+// runs says whether an incarnation of it is there, be it one that is ending.
+func (l *life) runs() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.c != nil && !l.c.ended.Load()
+}
+
 func (l *life) vitals() Vitals {
 	l.mu.Lock()
 	v, c := l.v, l.c
@@ -89,19 +101,13 @@ func (l *life) vitals() Vitals {
 	if v.State != Running && v.State != Ending {
 		return v
 	}
-	v.Waiting, v.MaxWaiting = c.depth.now.Load(), c.depth.max.Load()
+	v.Waiting, v.MaxWaiting = c.mailbox.now.Load(), c.mailbox.max.Load()
 	if env := c.handling.Load(); env != nil {
 		v.Waiting--
 		v.Handling = &Handling{Message: typeName(env.msg), From: env.from, Sent: env.sent, Began: time.Unix(0, env.began)}
 	}
 	v.Waiting = max(v.Waiting, 0) // the two are read one after the other
 	return v
-}
-
-// enter notes the state of a child.
-func (c *cell) enter(ch *child, s State, until time.Time) {
-	ch.state = s
-	ch.life.enter(s, until)
 }
 
 // forget drops what is known of a child that will not be spawned again.

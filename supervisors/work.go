@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -21,7 +22,6 @@ type workPanicked struct {
 
 func (w workPanicked) String() string { return fmt.Sprintf("in work %s: %v", w.name, w.reason) }
 
-// Do implements Context.
 func (c *cell) Do(w Work) {
 	if c.stopping {
 		return
@@ -89,7 +89,6 @@ type timer struct {
 	t clock.Timer
 }
 
-// Cancel implements Timer.
 func (t *timer) Cancel() {
 	t.c.mu.Lock()
 	defer t.c.mu.Unlock()
@@ -99,7 +98,7 @@ func (t *timer) Cancel() {
 	}
 }
 
-// After implements Context. A timer that is for no pod begins a flow: what an actor does every minute is no single one.
+// After posts a message later. A timer that is for no pod begins a flow: what an actor does every minute is no single one.
 func (c *cell) After(d time.Duration, msg any) Timer {
 	t := &timer{c: c}
 	env := c.follow(c.self, msg)
@@ -129,10 +128,5 @@ func (c *cell) After(d time.Duration, msg any) Timer {
 func (c *cell) workingNames() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]string, 0, len(c.working))
-	for _, n := range c.working {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Values(c.working))
 }

@@ -33,19 +33,24 @@ func TestEachClientHasARate(t *testing.T) {
 	}
 }
 
-// What is remembered of clients has a bound, and those that were not heard of for a while make room.
+// What is remembered of clients has a bound, and those that were not heard of for longest make room.
 func TestClientsAreForgotten(t *testing.T) {
 	c, now := newClients(), time.Unix(1000, 0)
 	at := func(i int) string { return fmt.Sprintf("10.%d.%d.1:1", i/256, i%256) }
-	for i := range maxClients + 10 {
-		c.allow(at(i), now)
+	for range clientBurst {
+		c.allow(at(9), now)
 	}
-	if len(c.each) != maxClients {
-		t.Errorf("%d clients are remembered", len(c.each))
+	for i := range maxClients - 1 {
+		c.allow(at(10+i), now)
 	}
-	c.allow(at(maxClients+20), now.Add(time.Minute))
-	if len(c.each) != 1 {
-		t.Errorf("%d clients are remembered after a minute", len(c.each))
+	if c.allow(at(9), now) {
+		t.Error("one of those that asked last is forgotten")
+	}
+	for i := range maxClients {
+		c.allow(at(10+i), now)
+	}
+	if !c.allow(at(9), now) || c.each.Len() != maxClients {
+		t.Errorf("%d clients are remembered", c.each.Len())
 	}
 }
 

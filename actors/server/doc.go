@@ -8,10 +8,9 @@
 // and outlive a restart of the actor; the actor's part is to have opened what is not open. Handlers read the board that
 // the pods actor publishes on, or ask an actor with a deadline: one that does not answer is named in a 503.
 //
-// Each listener is an endpoint (endpoint.go) behind a door (door.go, socket.go), with a limit of connections
-// (connections.go). Their handlers live in packages of their own: admin, cadvisor, healthz, nodeapi, observatory,
-// podresources, and containers for what they share. The connections of a listener are bounded: an idle one gives way to a new
-// one, so that none keeps others out.
+// Each listener is an endpoint behind a door (endpoint.go, socket.go), with a limit of connections (connections.go). Their
+// handlers live in packages of their own: admin, cadvisor, healthz, nodeapi, observatory, podresources, and containers for what
+// they share.
 //
 // What clients may take of a port is bounded before anything else: connections (idle ones give way), headers, each and all
 // together (connections.go), and requests a second of each address (clients.go). Then each handler has a deadline, answers that

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/healthz"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -157,7 +158,9 @@ func TestProbesAreNoWorkForPods(t *testing.T) {
 
 // The API server's absence is named, and is no reason to restart the agent.
 func TestWhatGoesWrongWithTheClusterIsNamed(t *testing.T) {
-	r := newRig(t, func(c *Config) { c.Cluster = func() []string { return []string{"the API server cannot be reached"} } })
+	r := newRig(t, func(c *Config) {
+		c.Notes = []healthz.Note{{Check: "cluster", Says: func() []string { return []string{"the API server cannot be reached"} }}}
+	})
 	if err := r.listeners.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log"
@@ -12,8 +13,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
@@ -42,19 +45,10 @@ type Config struct {
 	Board *board.Board
 	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
 	Runtime func() api.Runtime
-	// Cluster are sentences that say what goes wrong between this node and its cluster; nil on a standalone node. It must not
-	// wait.
-	Cluster func() []string
-	// Identity are sentences on the node's certificates, and on why port 10250 is closed; nil: there is no such check. It must
-	// not wait.
-	Identity func() []string
+	// Notes are checks of /healthz beside those of healthz itself.
+	Notes []healthz.Note
 	// Checked is told the result of each check of /healthz that is made; nil: nobody is told.
 	Checked func(check string, healthy bool)
-	// Probes are sentences on probes that run late; nil: there is no such check. It must not wait.
-	Probes func() []string
-	// Shutdown are sentences on why a shutdown of the machine does not wait for pods; nil: there is no such check. It must not
-	// wait.
-	Shutdown func() []string
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
 	// Events are the last ones of this node.
@@ -111,9 +105,7 @@ type Listeners struct {
 	ofAdmin, ofNode *containers.Handlers
 
 	nodePort int
-
-	mu    sync.Mutex
-	asker Asker
+	asker    atomic.Pointer[Asker]
 }
 
 // Listener is the state of one listener.
@@ -138,10 +130,7 @@ const (
 
 // NewListeners prepares the listeners; none is open before Open is called, by the command or by the actor.
 func NewListeners(conf Config) *Listeners {
-	l := &Listeners{conf: conf, log: conf.Log}
-	if l.log == nil {
-		l.log = slog.New(slog.DiscardHandler)
-	}
+	l := &Listeners{conf: conf, log: cmp.Or(conf.Log, slog.New(slog.DiscardHandler))}
 	if l.conf.Runtime == nil {
 		l.conf.Runtime = func() api.Runtime { return api.Runtime{} }
 	}
@@ -152,15 +141,9 @@ func NewListeners(conf Config) *Listeners {
 	}
 	l.ofAdmin, l.ofNode = containers.New(of), containers.New(of)
 	l.health = healthz.New(healthz.Config{
-		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Listeners: l.closed,
-		Probes: conf.Probes, Cluster: conf.Cluster, Shutdown: conf.Shutdown,
-		Identity: conf.Identity, Observe: conf.Checked, NoPlugins: l.noPlugins,
-		Tree: func() healthz.Tree {
-			if tree := l.tree(); tree != nil {
-				return tree
-			}
-			return nil
-		},
+		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Observe: conf.Checked, NoPlugins: l.noPlugins,
+		Notes: append([]healthz.Note{{Check: "listeners", Says: l.closed}}, conf.Notes...),
+		Tree:  func() healthz.Tree { return l.tree() },
 	})
 
 	// Another listener is another line here, and a function that makes its endpoint.
@@ -182,9 +165,8 @@ func NewListeners(conf Config) *Listeners {
 	}
 	for _, e := range l.ends {
 		knowsConns(e.server)
-		if e.server.MaxHeaderBytes == 0 {
-			e.server.MaxHeaderBytes = maxHeaderBytes
-		}
+		e.server.ReadHeaderTimeout, e.server.IdleTimeout = headerTimeout, idleTimeout
+		e.server.MaxHeaderBytes = cmp.Or(e.server.MaxHeaderBytes, maxHeaderBytes)
 		e.server.BaseContext = func(net.Listener) context.Context { return l.ctx }
 		e.server.ErrorLog = log.New(serverLog{l.log.With("listener", e.name)}, "", 0)
 	}
@@ -204,12 +186,10 @@ func (s serverLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// adminEndpoint is the admin socket's.
 func (l *Listeners) adminEndpoint() *endpoint {
 	handler := l.timed(observatory.OnSocket(l.adminHandler()))
-	server := &http.Server{Handler: whileBusy(handler), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
 	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
-	return newEndpoint("admin", l.conf.AdminSocket, adminConns, server, door)
+	return newEndpoint("admin", l.conf.AdminSocket, adminConns, &http.Server{Handler: whileBusy(handler)}, door)
 }
 
 // adminHandler is what the admin socket answers, with slots for streams of its own.
@@ -234,9 +214,7 @@ func (l *Listeners) observatoryEndpoint() *endpoint {
 	handler := l.timed(observatory.OnPort(observatory.Config{
 		API: whileBusy(l.adminHandler()), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
 	}))
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
-	}
+	server := &http.Server{Handler: handler, WriteTimeout: answerTimeout}
 	return newEndpoint(observatoryName, o.Address, probeConns, server, readyDoor{tcpDoor(o.Address), o.Token.Load})
 }
 
@@ -256,21 +234,17 @@ func (l *Listeners) observatory() (*api.Observatory, error) {
 	return nil, nil
 }
 
-// healthzEndpoint is the one of /healthz on a TCP port of its own.
 func (l *Listeners) healthzEndpoint() *endpoint {
 	where := net.JoinHostPort(l.conf.HealthzAddress, strconv.Itoa(l.conf.HealthzPort))
 	server := &http.Server{
-		Handler: whileBusy(l.health.Handler(false)), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
-		WriteTimeout: probeTimeout, IdleTimeout: idleTimeout,
+		Handler: whileBusy(l.health.Handler(false)), ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
 	}
 	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))
 }
 
-// cadvisorEndpoint is the one of cAdvisor's pages and API.
 func (l *Listeners) cadvisorEndpoint() *endpoint {
 	server := &http.Server{
-		Handler: newClients().limit(whileBusy(l.conf.CAdvisor), nil), ReadHeaderTimeout: headerTimeout, ReadTimeout: probeTimeout,
-		WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+		Handler: newClients().limit(whileBusy(l.conf.CAdvisor), nil), ReadTimeout: probeTimeout, WriteTimeout: answerTimeout,
 	}
 	return newEndpoint("cadvisor", l.conf.CAdvisorAddress, probeConns, server, tcpDoor(l.conf.CAdvisorAddress))
 }
@@ -325,17 +299,9 @@ func (l *Listeners) streams() (logs, streams int) {
 }
 
 // Attach gives the handlers the running tree. Before it, what needs an actor is answered with 503.
-func (l *Listeners) Attach(a Asker) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asker = a
-}
+func (l *Listeners) Attach(a Asker) { l.asker.Store(&a) }
 
-func (l *Listeners) tree() Asker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asker
-}
+func (l *Listeners) tree() Asker { return ptr.Deref(l.asker.Load(), nil) }
 
 // Close ends every stream, closes every listener and removes the socket. Nothing opens again after it.
 func (l *Listeners) Close() error {

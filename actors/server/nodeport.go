@@ -38,7 +38,6 @@ const nodeConns = 1024
 // argument. A quarter of the library's limit, as headers are read before anybody is known.
 const maxNodeHeaderBytes = 256 << 10
 
-// addNodeAPI adds the endpoints of the node's API.
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
 	conf := n.Config
 	conf.Board, conf.Containers, conf.Healthz, conf.Log = l.conf.Board, l.ofNode, l.health.NodeHandler(), l.log
@@ -66,8 +65,7 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 }
 
 func nodeEndpoint(name, where string, h http.Handler, proven func(*http.Request) bool) *endpoint {
-	server := &http.Server{Handler: newClients().limit(h, proven), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
-	server.Protocols = new(http.Protocols)
+	server := &http.Server{Handler: newClients().limit(h, proven), Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)
 	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))
 }

@@ -16,7 +16,6 @@ const (
 	rpcConns      = 256
 )
 
-// addPlugins adds the sockets of the device plugin API and of the pod resources API.
 func (l *Listeners) addPlugins(m *devices.Manager) {
 	l.ends = append(l.ends,
 		rpcEndpoint(devicePlugins, &rpcDoor{socketDoor: socketDoor{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
@@ -26,8 +25,7 @@ func (l *Listeners) addPlugins(m *devices.Manager) {
 
 // rpcEndpoint is the one of a gRPC service on a socket of root's.
 func rpcEndpoint(name string, door *rpcDoor, h http.Handler) *endpoint {
-	server := &http.Server{Handler: whileBusy(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
-		Protocols: new(http.Protocols)}
+	server := &http.Server{Handler: whileBusy(h), Protocols: new(http.Protocols)}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	return newEndpoint(name, door.path, rpcConns, server, door)
 }

@@ -4,19 +4,19 @@ import (
 	"context"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
 const (
 	// lookEvery is how often the listeners are looked at while all are well: a look costs two system calls.
-	lookEvery = 10 * time.Second
-	// A listener that cannot be opened, because its port is taken say, is tried again after firstRetry, doubling to
-	// lastRetry.
-	firstRetry  = time.Second
-	lastRetry   = 30 * time.Second
+	lookEvery   = 10 * time.Second
 	openTimeout = 10 * time.Second
 )
+
+// retry is of a listener that cannot be opened, because its port is taken say.
+var retry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
 // Options are what the actor needs.
 type Options struct {
@@ -84,17 +84,8 @@ func (a *actor) looked(ctx supervisors.Context, m looked) {
 		ctx.After(lookEvery, look{})
 		return
 	}
-	ctx.After(retryAfter(a.failures), look{})
 	a.failures++
-}
-
-// retryAfter is the back-off after so many failures in a row before this one.
-func retryAfter(failures int) time.Duration {
-	d := firstRetry
-	for range min(failures, 16) {
-		d = min(2*d, lastRetry)
-	}
-	return d
+	ctx.After(retry.After(a.failures, 0), look{})
 }
 
 // Inspection is the actor's detail of an inspection.

@@ -49,16 +49,12 @@ type Engine struct {
 	system System
 	rules  []*rule // the newest last
 	last   uint64
-	report clock.Timer // nil: nothing is to be reported
 	kills  map[messages.Address][]time.Time
-	closed bool
 }
 
 // New is an engine without rules.
 func New(o Options) *Engine {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Clock = cmp.Or[clock.WithDelayedExecution](o.Clock, clock.RealClock{})
 	return &Engine{opts: o, kills: map[messages.Address][]time.Time{}}
 }
 
@@ -95,6 +91,7 @@ type rule struct {
 	// nil: it acts on who gets a message first.
 	chosen   map[messages.Address]int
 	reported int
+	report   clock.Timer // nil: there is nothing to be reported
 }
 
 func (r *rule) isOver() bool {
@@ -221,16 +218,8 @@ func (e *Engine) Stop(id uint64) []Status {
 	return out
 }
 
-// Close ends all rules, each of which reports what is still to be reported, and with them timers.
-func (e *Engine) Close() {
-	e.Stop(0)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.closed = true
-	if e.report != nil {
-		e.report.Stop()
-	}
-}
+// Close ends all rules, each of which reports what is still to be reported.
+func (e *Engine) Close() { e.Stop(0) }
 
 func (e *Engine) inForce() []*rule {
 	if rules := e.active.Load(); rules != nil {
@@ -336,7 +325,9 @@ func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, do
 		done = false
 		e.opts.Clock.AfterFunc(r.status.Duration.Duration, func() { go e.end(r) })
 	}
-	e.toReport()
+	if r.report == nil && e.opts.Report != nil {
+		r.report = e.opts.Clock.AfterFunc(reportEvery, func() { go e.tell(r) })
+	}
 	v = supervisors.Verdict{Effect: effects[verb], For: r.status.Duration.Duration, Until: r.over,
 		Why: fmt.Sprintf("rule %d, %s", r.status.ID, r.status.Rule)}
 	if verb == Reorder {
@@ -371,41 +362,17 @@ func (e *Engine) bears(d supervisors.Delivery) bool {
 	return bears
 }
 
-// toReport has what rules did reported soon.
-func (e *Engine) toReport() {
-	if e.opts.Report == nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.report == nil && !e.closed {
-		e.report = e.opts.Clock.AfterFunc(reportEvery, func() { go e.reportNow() })
-	}
-}
-
-func (e *Engine) reportNow() {
-	e.mu.Lock()
-	e.report = nil
-	rules, closed := slices.Clone(e.rules), e.closed
-	e.mu.Unlock()
-	if closed {
-		return
-	}
-	for _, r := range rules {
-		e.tell(r)
-	}
-}
-
 // tell reports what a rule did since the last report.
 func (e *Engine) tell(r *rule) {
-	if e.opts.Report == nil {
-		return
-	}
 	r.mu.Lock()
 	news, text := r.status.Acted-r.reported, r.status.sentence()
 	r.reported = r.status.Acted
+	if r.report != nil {
+		r.report.Stop()
+		r.report = nil
+	}
 	r.mu.Unlock()
-	if news > 0 {
+	if news > 0 && e.opts.Report != nil {
 		e.opts.Report(text)
 	}
 }

@@ -7,23 +7,14 @@ import (
 	"runtime/debug"
 )
 
-// PanicError says that a function panicked. The stack is in the log.
-type PanicError struct {
-	What  string
-	Value any
-}
-
-// Error implements error.
-func (e *PanicError) Error() string { return fmt.Sprintf("%s: panic: %v", e.What, e.Value) }
-
-// Call calls do and logs its panic with the stack. The panic comes back as a *PanicError: the caller calls again after the
-// back-off that it has for errors.
+// Call calls do and logs its panic with the stack. The panic comes back as an error: the caller calls again after the back-off
+// that it has for errors.
 func Call(log *slog.Logger, what string, do func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			log.Error("panic in a goroutine of the process; it is started again", "in", what, "reason", fmt.Sprint(r),
 				"stack", string(debug.Stack()))
-			err = &PanicError{What: what, Value: r}
+			err = fmt.Errorf("%s: panic: %v", what, r)
 		}
 	}()
 	return do()

@@ -22,7 +22,10 @@ type Sent struct {
 }
 
 // Kit is one actor under test and its recording context. It is not safe for concurrent use.
-type Kit struct {
+type Kit struct{ recording }
+
+// recording is the actor's supervisors.Context.
+type recording struct {
 	TB    testing.TB
 	Clock *clocktesting.FakeClock
 	// Outbox has what the actor told, oldest first; Take empties it.
@@ -58,10 +61,10 @@ func (t *timer) Cancel() { t.dead = true }
 
 // New starts the actor: it gets Started.
 func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
-	k := &Kit{
+	k := &Kit{recording{
 		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{}, Strategies: map[string]supervisors.ExitStrategy{},
 		Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
-	}
+	}}
 	k.behavior = a.Receive
 	k.Send(messages.Node, messages.Started{})
 	return k
@@ -73,7 +76,7 @@ func (k *Kit) Send(from messages.Address, msg any) {
 		return
 	}
 	k.sender = from
-	k.behavior(k, msg)
+	k.behavior(&k.recording, msg)
 }
 
 // Take returns what was told since the last Take.
@@ -136,63 +139,39 @@ func (k *Kit) Pending() []any {
 	return out
 }
 
-// Self implements supervisors.Context.
-func (k *Kit) Self() messages.Address { return k.self }
+var _ supervisors.Context = (*recording)(nil)
 
-// Sender implements supervisors.Context.
-func (k *Kit) Sender() messages.Address { return k.sender }
+func (k *recording) Self() messages.Address                   { return k.self }
+func (k *recording) Sender() messages.Address                 { return k.sender }
+func (k *recording) Now() time.Time                           { return k.Clock.Now() }
+func (k *recording) Log() *slog.Logger                        { return slog.New(slog.DiscardHandler) }
+func (k *recording) Tell(to messages.Address, msg any)        { k.Outbox = append(k.Outbox, Sent{to, msg}) }
+func (k *recording) Reply(msg any)                            { k.Replies = append(k.Replies, msg) }
+func (k *recording) Spawn(name string)                        { k.Spawned = append(k.Spawned, name) }
+func (k *recording) Exit(result any)                          { k.Exited = append(k.Exited, result) }
+func (k *recording) Stop(name string)                         { k.Stopped = append(k.Stopped, name) }
+func (k *recording) Restart(name string, after time.Duration) { k.Restarted[name] = after }
+func (k *recording) Become(b supervisors.Behavior)            { k.behavior = b }
+func (k *recording) Unhandled(msg any)                        { k.Ignored = append(k.Ignored, msg) }
 
-// Now implements supervisors.Context.
-func (k *Kit) Now() time.Time { return k.Clock.Now() }
-
-// Log implements supervisors.Context.
-func (k *Kit) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-// Tell implements supervisors.Context.
-func (k *Kit) Tell(to messages.Address, msg any) { k.Outbox = append(k.Outbox, Sent{to, msg}) }
-
-// Reply implements supervisors.Context.
-func (k *Kit) Reply(msg any) { k.Replies = append(k.Replies, msg) }
-
-// Do implements supervisors.Context.
-func (k *Kit) Do(w supervisors.Work) {
+func (k *recording) Do(w supervisors.Work) {
 	if w.Timeout <= 0 || w.Run == nil {
 		k.TB.Fatalf("work %q without a timeout or without a body", w.Name)
 	}
 	k.Work = append(k.Work, w)
 }
 
-// After implements supervisors.Context.
-func (k *Kit) After(d time.Duration, msg any) supervisors.Timer {
+func (k *recording) After(d time.Duration, msg any) supervisors.Timer {
 	t := &timer{at: k.Clock.Now().Add(d), msg: msg}
 	k.timers = append(k.timers, t)
 	return t
 }
 
-// Spawn implements supervisors.Context.
-func (k *Kit) Spawn(name string) { k.Spawned = append(k.Spawned, name) }
-
-// SpawnKind implements supervisors.Context. What it spawned is recorded as "<kind> <name>".
-func (k *Kit) SpawnKind(kind supervisors.Kind, name string) {
+// SpawnKind records what it spawned as "<kind> <name>".
+func (k *recording) SpawnKind(kind supervisors.Kind, name string) {
 	k.Spawned = append(k.Spawned, string(kind)+" "+name)
 }
 
-// SpawnWith implements supervisors.Context.
-func (k *Kit) SpawnWith(name string, s supervisors.ExitStrategy) {
+func (k *recording) SpawnWith(name string, s supervisors.ExitStrategy) {
 	k.Spawned, k.Strategies[name] = append(k.Spawned, name), s
 }
-
-// Exit implements supervisors.Context.
-func (k *Kit) Exit(result any) { k.Exited = append(k.Exited, result) }
-
-// Stop implements supervisors.Context.
-func (k *Kit) Stop(name string) { k.Stopped = append(k.Stopped, name) }
-
-// Restart implements supervisors.Context.
-func (k *Kit) Restart(name string, after time.Duration) { k.Restarted[name] = after }
-
-// Become implements supervisors.Context.
-func (k *Kit) Become(b supervisors.Behavior) { k.behavior = b }
-
-// Unhandled implements supervisors.Context.
-func (k *Kit) Unhandled(msg any) { k.Ignored = append(k.Ignored, msg) }

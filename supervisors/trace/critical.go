@@ -74,7 +74,7 @@ func CriticalPath(entries []supervisors.Entry, names Names) (*Path, error) {
 	case last == nil:
 		return nil, ErrNotReady
 	}
-	p := &path{names: names, Path: Path{Began: begin(entries, last.Flow.Pod)}}
+	p := &path{names: names, Path: Path{Began: begin(entries, byID, last.Flow.Pod)}}
 	chain := []*supervisors.Entry{last}
 	for e := last; e != nil && e.Sent.After(p.Began); {
 		cause := byID[e.Cause]
@@ -130,21 +130,15 @@ func before(entries []supervisors.Entry, pod string, e *supervisors.Entry) (foun
 }
 
 // begin is when the first entry of the pod's story was sent, or the first of what led to it.
-func begin(entries []supervisors.Entry, pod string) time.Time {
+func begin(entries []supervisors.Entry, byID map[uint64]*supervisors.Entry, pod string) time.Time {
 	var first *supervisors.Entry
 	for i := range entries {
 		if e := &entries[i]; e.Flow.Pod == pod && (first == nil || e.Sent.Before(first.Sent)) {
 			first = e
 		}
 	}
-	for cause := true; cause; {
-		cause = false
-		for i := range entries {
-			if e := &entries[i]; e.ID == first.Cause && e.Sent.Before(first.Sent) {
-				first, cause = e, true
-				break
-			}
-		}
+	for cause := byID[first.Cause]; cause != nil && cause.Sent.Before(first.Sent); cause = byID[first.Cause] {
+		first = cause
 	}
 	return first.Sent
 }
@@ -160,14 +154,12 @@ func (p *path) until(t time.Time, kind SegmentKind, e *supervisors.Entry) {
 	if !t.After(p.at) {
 		return
 	}
-	s := Segment{Kind: kind, Actor: p.names.Of(e.To), Name: p.names.message(e), ID: e.ID, Began: p.at, Took: t.Sub(p.at)}
-	if e.Kind == supervisors.OfCall {
-		s.Actor = p.names.receiver(e)
-	}
 	if n := len(p.Segments); n > 0 && p.Segments[n-1].Kind == kind && p.Segments[n-1].ID == e.ID {
-		p.Segments[n-1].Took += s.Took
+		p.Segments[n-1].Took += t.Sub(p.at)
 	} else {
-		p.Segments = append(p.Segments, s)
+		p.Segments = append(p.Segments, Segment{
+			Kind: kind, Actor: p.names.receiver(e), Name: p.names.message(e), ID: e.ID, Began: p.at, Took: t.Sub(p.at),
+		})
 	}
 	p.at = t
 }

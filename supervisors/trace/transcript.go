@@ -49,12 +49,10 @@ func (n Names) message(e *supervisors.Entry) string {
 
 // receiver is whom an entry went to. A call goes to what the actor stands for, and not to the actor.
 func (n Names) receiver(e *supervisors.Entry) string {
-	switch {
-	case e.Kind != supervisors.OfCall:
-		return n.Of(e.To)
-	case e.To == messages.Runtime:
+	switch call := e.Kind == supervisors.OfCall; {
+	case call && e.To == messages.Runtime:
 		return "CRI"
-	case e.To == messages.APIServer:
+	case call && e.To == messages.APIServer:
 		return "API server"
 	}
 	return n.Of(e.To)

@@ -9,24 +9,18 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// spec is a container's spec by its name; nil: there is none.
 func (v view) spec(name string) *v1.Container {
-	for _, list := range [][]v1.Container{v.pod.Spec.InitContainers, v.pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	for i := range v.pod.Spec.EphemeralContainers {
-		if e := &v.pod.Spec.EphemeralContainers[i]; e.Name == name {
-			return (*v1.Container)(&e.EphemeralContainerCommon)
+	for c := range podspec.Containers(&v.pod.Spec) {
+		if c.Name == name {
+			return c
 		}
 	}
 	return nil
@@ -53,7 +47,6 @@ func (v view) logs(container string, previous bool) string {
 	return fmt.Sprintf("see playlet logs %s-n %s %s -c %s", flag, v.pod.Namespace, v.pod.Name, container)
 }
 
-// crash explains a container that is held back after its end.
 func (v view) crash(f *Finding, r messages.Reason) {
 	f.WaitsFor, f.LastError = "the end of its back-off", r.Cause
 	if r.Probe != "" {
@@ -135,7 +128,7 @@ func (v view) status(p *board.Pod) []Finding {
 	if v.is.Phase == v1.PodSucceeded {
 		return nil
 	}
-	var out []Finding
+	var out, mended []Finding // what was mended is told last
 	if v.is.Phase == v1.PodFailed && v.is.Reason != "" {
 		f := Finding{Code: v.is.Reason, LastError: v.is.Message}
 		f.Cause, _, f.Remedy = v.refused(v.is.Reason, short(v.is.Message))
@@ -166,7 +159,7 @@ func (v view) status(p *board.Pod) []Finding {
 			v.end(&f, last, false)
 			f.Code, f.Tries, f.Since = restarted, int(c.RestartCount), last.FinishedAt.Time
 			f.Cause = "it runs now; before, " + f.Cause
-			out = append(out, f)
+			mended = append(mended, f)
 		}
 	}
 	for _, c := range v.is.Conditions {
@@ -176,20 +169,11 @@ func (v view) status(p *board.Pod) []Finding {
 				Since: c.LastTransitionTime.Time, Remedy: "see to who sets the condition"})
 		}
 	}
-	// What was mended is told last.
-	slices.SortStableFunc(out, func(x, y Finding) int { return rank(x) - rank(y) })
-	return out
+	return append(out, mended...)
 }
 
 // restarted is the code of a container that runs again.
 const restarted = "Restarted"
-
-func rank(f Finding) int {
-	if f.Code == restarted {
-		return 1
-	}
-	return 0
-}
 
 func (v view) restarts(container string) bool {
 	spec := v.spec(container)
@@ -204,7 +188,7 @@ func (v view) ephemeral(name string) bool {
 func (v view) unready(c v1.ContainerStatus, init bool) Finding {
 	f := Finding{Code: "ContainersNotReady", Container: c.Name, Since: c.State.Running.StartedAt.Time}
 	spec, who := v.spec(c.Name), v.called(c.Name)
-	started := c.Started != nil && *c.Started
+	started := ptr.Deref(c.Started, false)
 	switch {
 	case spec == nil:
 		f.Cause = who + " runs and is not ready yet"

@@ -8,6 +8,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,10 +107,9 @@ func Waits(pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
 	return view{pod, s}.reason(r).Cause
 }
 
-// Problem explains a manifest that cannot be run.
-func Problem(p messages.ManifestProblem, text string) Finding {
-	return Finding{Code: "ManifestProblem", Cause: "its manifest cannot be used: " + text, WaitsFor: "a manifest without errors",
-		Remedy: "mend " + p.Path + "; it is read again when it changes"}
+func problem(p messages.ManifestProblem) Finding {
+	return Finding{Code: "ManifestProblem", Cause: "its manifest cannot be used: " + ProblemText(p),
+		WaitsFor: "a manifest without errors", Remedy: "mend " + p.Path + "; it is read again when it changes"}
 }
 
 // ProblemText is one line on a manifest problem: path:line: field: message.
@@ -130,8 +130,7 @@ func ProblemText(p messages.ManifestProblem) string {
 	return b.String()
 }
 
-// Unheard explains that a source has not told yet what it wants.
-func Unheard(s messages.Address) Finding {
+func unheard(s messages.Address) Finding {
 	f := Finding{Code: "SourceUnheard", Cause: s.String() + " has not said yet which pods it wants", WaitsFor: s.String(),
 		Remedy: "look at the agent's log for " + s.String()}
 	if s == messages.APIServer {
@@ -184,18 +183,13 @@ func (v view) evidence(p *board.Pod) []string {
 }
 
 func (v view) statuses() []v1.ContainerStatus {
-	return append(append(v.is.InitContainerStatuses[:len(v.is.InitContainerStatuses):len(v.is.InitContainerStatuses)],
-		v.is.ContainerStatuses...), v.is.EphemeralContainerStatuses...)
+	return slices.Concat(v.is.InitContainerStatuses, v.is.ContainerStatuses, v.is.EphemeralContainerStatuses)
 }
 
-// maxWords bounds what is cited of others in a sentence, in bytes.
-const maxWords = 300
+// maxWords bounds what is cited of others in a sentence, in bytes, with the mark that it goes on.
+const maxWords = 304
 
 // short is the beginning of a text in one line.
 func short(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxWords {
-		s = strings.ToValidUTF8(s[:maxWords], "") + " …"
-	}
-	return s
+	return cut(strings.Join(strings.Fields(s), " "), maxWords)
 }

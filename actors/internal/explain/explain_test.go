@@ -379,23 +379,23 @@ func TestWhatARefusedPodWaitsFor(t *testing.T) {
 }
 
 func TestPodsThatAreNotThere(t *testing.T) {
-	s := &board.Snapshot{Problems: []messages.ManifestProblem{{Path: "/m/a.yaml", Pod: "default/web"}},
+	s := &board.Snapshot{Problems: []messages.ManifestProblem{{Path: "/m/a.yaml", Line: 2, Field: "spec.x", Pod: "default/web",
+		Message: "unknown field"}},
 		Unheard: []messages.Address{messages.APIServer}}
-	text := func(messages.ManifestProblem) string { return "/m/a.yaml:2: spec.x: unknown field" }
 	for _, namespace := range []string{"", "default"} {
-		e, known := Absent(namespace, "web", s, text)
+		e, known := Absent(namespace, "web", s)
 		if !known || e.Cause != "its manifest cannot be used: /m/a.yaml:2: spec.x: unknown field" || len(e.Others) != 1 {
 			t.Errorf("%+v", e)
 		}
 	}
-	if e, known := Absent("x", "web", s, text); !known || e.Cause != "sources/apiserver has not said yet which pods it wants" {
+	if e, known := Absent("x", "web", s); !known || e.Cause != "sources/apiserver has not said yet which pods it wants" {
 		t.Errorf("%+v", e)
 	}
 	s.Problems[0].Pod = ""
-	if e, _ := Absent("x", "web", s, text); !strings.HasPrefix(e.Cause, "a manifest that may be the pod's cannot be used: /m/a.yaml") {
+	if e, _ := Absent("x", "web", s); !strings.HasPrefix(e.Cause, "a manifest that may be the pod's cannot be used: /m/a.yaml") {
 		t.Errorf("%+v", e)
 	}
-	if _, known := Absent("", "web", &board.Snapshot{}, text); known {
+	if _, known := Absent("", "web", &board.Snapshot{}); known {
 		t.Error("there is something to say of nothing")
 	}
 }

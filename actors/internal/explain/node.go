@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // Check is what one check of the agent's health found.
@@ -72,16 +71,15 @@ func Node(checks []Check, s *board.Snapshot) Explanation {
 
 // Absent explains a pod that is not there, by its name and, unless that is empty, its namespace: its manifest has a problem, or a
 // source that may want it has not been heard. False: there is nothing to say of it.
-func Absent(namespace, name string, s *board.Snapshot, text func(messages.ManifestProblem) string) (Explanation, bool) {
+func Absent(namespace, name string, s *board.Snapshot) (Explanation, bool) {
 	out := Explanation{Kind: "Pod", Namespace: namespace, Name: name}
-	var all []Finding
-	var perhaps []Finding
+	var all, perhaps []Finding
 	for _, p := range s.Problems {
 		space, its, _ := strings.Cut(p.Pod, "/")
-		switch f := Problem(p, text(p)); {
+		switch f := problem(p); {
 		case p.Pod == "", (namespace == "" || space == namespace) && strings.HasPrefix(its, name+"-"):
 			// What cannot be decoded names no pod, and a static pod's name ends with the node's.
-			f.Cause = "a manifest that may be the pod's cannot be used: " + text(p)
+			f.Cause = "a manifest that may be the pod's cannot be used: " + ProblemText(p)
 			perhaps = append(perhaps, f)
 		case its == name && (namespace == "" || space == namespace):
 			all = append(all, f)
@@ -89,7 +87,7 @@ func Absent(namespace, name string, s *board.Snapshot, text func(messages.Manife
 	}
 	all = append(all, perhaps...)
 	for _, u := range s.Unheard {
-		all = append(all, Unheard(u))
+		all = append(all, unheard(u))
 	}
 	if len(all) == 0 {
 		return out, false

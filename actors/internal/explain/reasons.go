@@ -63,7 +63,6 @@ var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonNetworkNotReady:    {"the runtime's network", "install a network (CNI) for the runtime; see playlet doctor"},
 }
 
-// ofPod explains what concerns the whole pod.
 func (v view) ofPod(f *Finding, r messages.Reason, said string) {
 	if p, ok := plain[r.Code]; ok {
 		f.Cause, f.WaitsFor, f.Remedy = said, p.waitsFor, p.remedy
@@ -120,7 +119,6 @@ func (v view) refused(code, message string) (cause, waitsFor, remedy string) {
 	return cause, waitsFor, remedy
 }
 
-// image explains why a container's image is not there.
 func (v view) image(f *Finding, r messages.Reason) {
 	name := ""
 	if spec := v.spec(r.Container); spec != nil {
@@ -153,7 +151,6 @@ func (v view) image(f *Finding, r messages.Reason) {
 	}
 }
 
-// volume explains why a volume is not mounted.
 func volume(name, said string) (cause, remedy string) {
 	if name == "" {
 		return "the pod's folder cannot be made: " + said, "see the node's disk"
@@ -203,7 +200,6 @@ func needs(said, who, otherwise string) (cause, remedy string) {
 	return at + "; it is needed by " + who, remedy
 }
 
-// start explains why a container could not be created or started.
 func (v view) start(f *Finding, said string) {
 	means, remedy, known := meant(ofStarts, f.LastError)
 	if !known {
@@ -215,7 +211,6 @@ func (v view) start(f *Finding, said string) {
 	f.Cause, f.Remedy = v.called(f.Container)+strings.TrimRight(means, " "), remedy
 }
 
-// probe explains that a probe fails.
 func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
 	f.Cause = fmt.Sprintf("%s: its %s probe fails: %s", v.called(f.Container), kind, said)
 	f.WaitsFor = fmt.Sprintf("a success of the %s probe", kind)
@@ -232,7 +227,6 @@ func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
 	}
 }
 
-// killing explains that a container is being ended.
 func (v view) killing(f *Finding, r messages.Reason) {
 	f.Until, f.NextTry, f.LastError, f.WaitsFor = r.RetryAt, time.Time{}, r.Cause, "the container's end"
 	if r.Probe != "" {

@@ -1,19 +1,20 @@
 package podspec
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 // syncAppArmorAnnotations turns the annotation that AppArmor had before it had fields into the field, where the
 // container has none, as the API server does when a pod is created (KEP-24). A value that means nothing stays an
 // annotation, which [Validate] refuses; so does one that repeats what the pod says for all its containers.
 func syncAppArmorAnnotations(pod *v1.Pod) {
-	if isWindows(&pod.Spec) {
-		return
-	}
-	for c := range everyContainer(&pod.Spec) {
+	for c := range Containers(&pod.Spec) {
 		value, ok := pod.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
 		if !ok || (c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil) {
 			continue
@@ -54,22 +55,36 @@ func sameAppArmor(a, b *v1.AppArmorProfile) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Type == b.Type && deref(a.LocalhostProfile) == deref(b.LocalhostProfile)
+	return a.Type == b.Type && ptr.Equal(a.LocalhostProfile, b.LocalhostProfile)
+}
+
+// appArmorAnnotations checks each annotation by itself, and that it says what the field of its container says.
+func (v *validator) appArmorAnnotations(at *field.Path) {
+	const prefix = v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
+	names := map[string]bool{}
+	for c, path := range Containers(v.spec, field.NewPath("spec")) {
+		names[c.Name] = true
+		said := appArmorFromAnnotation(v.pod.Annotations[prefix+c.Name])
+		set := c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
+		if said != nil && set && !sameAppArmor(said, c.SecurityContext.AppArmorProfile) {
+			v.forbidden(path.Child("securityContext", "appArmorProfile"), "the AppArmor annotation says otherwise")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.pod.Annotations)) {
+		container, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			continue
+		}
+		if value := v.pod.Annotations[key]; value != "" && appArmorFromAnnotation(value) == nil {
+			v.invalid(at.Key(key), value, "must be runtime/default, unconfined or localhost/<profile>")
+		}
+		if !names[container] {
+			v.invalid(at.Key(key), container, "no container has this name")
+		}
+	}
 }
 
 // isAppArmorName tells whether name can be the name of a profile loaded on the node.
 func isAppArmorName(name string) bool {
 	return name != "" && len(name) <= maxAppArmorName && strings.TrimSpace(name) == name
-}
-
-func isWindows(spec *v1.PodSpec) bool {
-	return spec.OS != nil && spec.OS.Name == v1.Windows
-}
-
-func deref[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
-	}
-	return *p
 }

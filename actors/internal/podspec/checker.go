@@ -43,6 +43,13 @@ func (c *checker) atLeast(at *field.Path, value, low int64) {
 	}
 }
 
+// atMost checks how many items a list has.
+func (c *checker) atMost(at *field.Path, n, most int) {
+	if n > most {
+		c.add(field.TooMany(at, n, most))
+	}
+}
+
 // name checks a value that must be there against one of the name checkers of apimachinery.
 func (c *checker) name(at *field.Path, value string, check func(string) []string) {
 	if value == "" {

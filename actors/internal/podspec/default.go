@@ -1,7 +1,14 @@
 package podspec
 
 import (
+	_ "crypto/sha256" // digests in image names are checked against the algorithms that are linked in
+	_ "crypto/sha512"
+	"strings"
+
+	"github.com/distribution/reference"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Default fills in the fields that pod leaves out with the values the API server gives them in a v1 Pod, in place.
@@ -18,12 +25,12 @@ func Default(pod *v1.Pod) {
 	for i := range spec.Containers {
 		requestsFromLimits(&spec.Containers[i].Resources)
 	}
-	defaultPodResources(spec)
+	defaultPodResources(pod)
 	defaultSpec(spec)
 	for i := range spec.Volumes {
-		defaultVolume(&spec.Volumes[i])
+		defaultVolume(&spec.Volumes[i].VolumeSource)
 	}
-	for c := range everyContainer(spec) {
+	for c := range Containers(spec) {
 		defaultContainer(c)
 	}
 	if spec.HostNetwork {
@@ -80,5 +87,196 @@ func setDefault[T comparable](field *T, value T) {
 func setPointer[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value
+	}
+}
+
+func defaultContainer(c *v1.Container) {
+	setDefault(&c.ImagePullPolicy, pullPolicyFor(c.Image))
+	setDefault(&c.TerminationMessagePath, v1.TerminationMessagePathDefault)
+	setDefault(&c.TerminationMessagePolicy, v1.TerminationMessageReadFile)
+	for i := range c.Ports {
+		setDefault(&c.Ports[i].Protocol, v1.ProtocolTCP)
+	}
+	for i := range c.Env {
+		defaultEnvSource(c.Env[i].ValueFrom)
+	}
+	roundUp(c.Resources.Limits)
+	roundUp(c.Resources.Requests)
+	defaultProbe(c.LivenessProbe)
+	defaultProbe(c.ReadinessProbe)
+	defaultProbe(c.StartupProbe)
+	if c.Lifecycle == nil {
+		return
+	}
+	for _, hook := range []*v1.LifecycleHandler{c.Lifecycle.PostStart, c.Lifecycle.PreStop} {
+		if hook != nil {
+			defaultHTTPGet(hook.HTTPGet)
+		}
+	}
+}
+
+// pullPolicyFor is Always for an image whose tag is latest, said or meant; a digest names its content for ever and any
+// other tag is taken to do so. A name that cannot be parsed is reported elsewhere.
+func pullPolicyFor(image string) v1.PullPolicy {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return v1.PullIfNotPresent
+	}
+	if tagged, ok := reference.TagNameOnly(named).(reference.Tagged); ok && tagged.Tag() == "latest" {
+		return v1.PullAlways
+	}
+	return v1.PullIfNotPresent
+}
+
+func defaultEnvSource(source *v1.EnvVarSource) {
+	if source == nil {
+		return
+	}
+	defaultFieldRef(source.FieldRef)
+	if source.FileKeyRef != nil {
+		setPointer(&source.FileKeyRef.Optional, false)
+	}
+}
+
+func defaultFieldRef(ref *v1.ObjectFieldSelector) {
+	if ref != nil {
+		setDefault(&ref.APIVersion, "v1")
+	}
+}
+
+func defaultProbe(probe *v1.Probe) {
+	if probe == nil {
+		return
+	}
+	setDefault(&probe.TimeoutSeconds, 1)
+	setDefault(&probe.PeriodSeconds, 10)
+	setDefault(&probe.SuccessThreshold, 1)
+	setDefault(&probe.FailureThreshold, 3)
+	defaultHTTPGet(probe.HTTPGet)
+	if probe.GRPC != nil {
+		setPointer(&probe.GRPC.Service, "")
+	}
+}
+
+func defaultHTTPGet(get *v1.HTTPGetAction) {
+	if get == nil {
+		return
+	}
+	setDefault(&get.Path, "/")
+	setDefault(&get.Scheme, v1.URISchemeHTTP)
+}
+
+// roundUp lifts every quantity to a whole number of milli units, the finest the API keeps.
+func roundUp(list v1.ResourceList) {
+	for name, quantity := range list {
+		quantity.RoundUp(resource.Milli)
+		list[name] = quantity
+	}
+}
+
+// requestsFromLimits reserves what may be used wherever the manifest does not say how much to reserve.
+func requestsFromLimits(r *v1.ResourceRequirements) {
+	if r.Limits == nil {
+		return
+	}
+	if r.Requests == nil {
+		r.Requests = v1.ResourceList{}
+	}
+	addMissing(r.Requests, r.Limits, anyResource)
+}
+
+// defaultPodResources completes spec.resources where the manifest gave a part of it (KEP-2837): limits of huge pages
+// from what the containers may use, then requests from what the containers reserve, then from the pod's own limits.
+func defaultPodResources(pod *v1.Pod) {
+	r := pod.Spec.Resources
+	if r == nil || (len(r.Limits) == 0 && len(r.Requests) == 0) {
+		return
+	}
+	limits := v1.ResourceList{}
+	addMissing(limits, r.Limits, anyResource)
+	addMissing(limits, containerLimits(pod), func(name v1.ResourceName) bool {
+		_, requested := r.Requests[name]
+		return isHugePages(name) && !requested
+	})
+	if len(limits) == 0 {
+		return
+	}
+	r.Limits = limits
+	requests := v1.ResourceList{}
+	addMissing(requests, r.Requests, anyResource)
+	addMissing(requests, containerRequests(pod), func(name v1.ResourceName) bool {
+		return resourcehelper.IsSupportedPodLevelResource(name) && !isHugePages(name)
+	})
+	addMissing(requests, limits, resourcehelper.IsSupportedPodLevelResource)
+	if len(requests) > 0 {
+		r.Requests = requests
+	}
+}
+
+// containerRequests and containerLimits are what the containers need at their greatest (KEP-753).
+func containerRequests(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+func containerLimits(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
+}
+
+func anyResource(v1.ResourceName) bool { return true }
+
+// addMissing copies the entries of from that are wanted and that into lacks.
+func addMissing(into, from v1.ResourceList, wanted func(v1.ResourceName) bool) {
+	for name, quantity := range from {
+		if _, ok := into[name]; !ok && wanted(name) {
+			into[name] = quantity.DeepCopy()
+		}
+	}
+}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
+}
+
+// tokenLifetime is how long a projected service account token lives where the manifest does not say, in seconds.
+const tokenLifetime = 60 * 60
+
+func defaultVolume(source *v1.VolumeSource) {
+	if *source == (v1.VolumeSource{}) {
+		source.EmptyDir = &v1.EmptyDirVolumeSource{}
+	}
+	if source.HostPath != nil {
+		setPointer(&source.HostPath.Type, v1.HostPathUnset)
+	}
+	if source.Image != nil {
+		setDefault(&source.Image.PullPolicy, pullPolicyFor(source.Image.Reference))
+	}
+	if source.Secret != nil {
+		setPointer(&source.Secret.DefaultMode, v1.SecretVolumeSourceDefaultMode)
+	}
+	if source.ConfigMap != nil {
+		setPointer(&source.ConfigMap.DefaultMode, v1.ConfigMapVolumeSourceDefaultMode)
+	}
+	if source.DownwardAPI != nil {
+		setPointer(&source.DownwardAPI.DefaultMode, v1.DownwardAPIVolumeSourceDefaultMode)
+		defaultDownwardFiles(source.DownwardAPI.Items)
+	}
+	if source.Projected == nil {
+		return
+	}
+	setPointer(&source.Projected.DefaultMode, v1.ProjectedVolumeSourceDefaultMode)
+	for i := range source.Projected.Sources {
+		source := &source.Projected.Sources[i]
+		if source.DownwardAPI != nil {
+			defaultDownwardFiles(source.DownwardAPI.Items)
+		}
+		if source.ServiceAccountToken != nil {
+			setPointer(&source.ServiceAccountToken.ExpirationSeconds, tokenLifetime)
+		}
+	}
+}
+
+func defaultDownwardFiles(files []v1.DownwardAPIVolumeFile) {
+	for i := range files {
+		defaultFieldRef(files[i].FieldRef)
 	}
 }

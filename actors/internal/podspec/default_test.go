@@ -59,7 +59,6 @@ func TestDefaultTurnsTheAppArmorAnnotationIntoItsField(t *testing.T) {
 		{"same as the pod's", "unconfined", "securityContext: {appArmorProfile: {type: Unconfined}}", `null`},
 		{"other than the pod's", "unconfined", "securityContext: {appArmorProfile: {type: RuntimeDefault}}",
 			`{"type":"Unconfined"}`},
-		{"a Windows pod", "unconfined", "os: {name: windows}", `null`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := podFrom(t, aPod(test.spec))

@@ -24,137 +24,113 @@ type rule struct {
 	only    []string
 }
 
+// The places of which the table says much.
+const (
+	inContainer = "{containers,initContainers}[]."
+	inProbe     = inContainer + "{livenessProbe,readinessProbe,startupProbe}."
+	inHook      = inContainer + "lifecycle.{postStart,preStop}."
+	inEnv       = inContainer + "env[].valueFrom."
+	inVolume    = "volumes[].{,projected.sources[].}"
+)
+
 // fields is the whole of a pod's spec, each field in exactly one line. To honour a field that was refused, move its
 // name here. A field that the API gains fails a test until it has its line.
 var fields = []rule{
 	// How long the pod lives, and how it ends.
-	{honoured, "restartPolicy", nil},
-	{honoured, "terminationGracePeriodSeconds", nil},
-	{honoured, "activeDeadlineSeconds", nil},
+	{honoured, "{restartPolicy,terminationGracePeriodSeconds,activeDeadlineSeconds}", nil},
 	{honoured, "readinessGates[].conditionType", nil},
 
 	// Namespaces, users, privileges.
-	{honoured, "hostNetwork", nil},
-	{honoured, "hostPID", nil},
-	{honoured, "hostIPC", nil},
+	{honoured, "{hostNetwork,hostPID,hostIPC,shareProcessNamespace}", nil},
 	{honoured, "hostUsers", []string{"true"}},
-	{honoured, "shareProcessNamespace", nil},
 	{honoured, "os.name", []string{"linux"}},
-	{honoured, "securityContext.{runAsUser,runAsGroup,runAsNonRoot}", nil},
-	{honoured, "securityContext.{supplementalGroups[],supplementalGroupsPolicy,fsGroup}", nil},
-	{honoured, "securityContext.fsGroupChangePolicy", nil},
-	{honoured, "securityContext.sysctls[].{name,value}", nil},
+	{honoured, "securityContext.{runAsUser,runAsGroup,runAsNonRoot,supplementalGroups[],supplementalGroupsPolicy}", nil},
+	{honoured, "securityContext.{fsGroup,fsGroupChangePolicy,sysctls[].name,sysctls[].value}", nil},
 	{honoured, "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, "securityContext.seLinuxOptions.{user,role,type,level}", nil},
 	{refused, "securityContext.{seLinuxChangePolicy,windowsOptions}", nil},
 
 	// Names and name resolution.
-	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride}", nil},
-	{honoured, "hostAliases[].{ip,hostnames[]}", nil},
-	{honoured, "dnsPolicy", nil},
-	{honoured, "dnsConfig.{nameservers[],searches[],options[].name,options[].value}", nil},
+	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},
+	{honoured, "{dnsPolicy,dnsConfig.nameservers[],dnsConfig.searches[]}", nil},
+	{honoured, "dnsConfig.options[].{name,value}", nil},
 
 	// What speaks to others than the node.
 	{ignorable, "nodeName", nil},
-	{honoured, "nodeSelector", nil},
+	{honoured, "{nodeSelector,priority,enableServiceLinks}", nil},
 	{honoured, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[]." +
 		"{matchExpressions,matchFields}[].{key,operator,values[]}", nil},
-	{ignorable, "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", nil},
-	{ignorable, "affinity.{podAffinity,podAntiAffinity}", nil},
+	{ignorable, "affinity.{nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution,podAffinity,podAntiAffinity}", nil},
 	{honoured, "tolerations[].{key,operator,value,effect}", nil},
-	{ignorable, "tolerations[].tolerationSeconds", nil},
-	{ignorable, "{topologySpreadConstraints,schedulerName,schedulingGates,schedulingGroup}", nil},
-	{honoured, "priority", nil},
+	{ignorable, "{tolerations[].tolerationSeconds,topologySpreadConstraints,schedulerName,schedulingGates,schedulingGroup}", nil},
 	{ignorable, "{priorityClassName,preemptionPolicy,evictionResponders}", nil},
 	{ignorable, "{serviceAccountName,serviceAccount,automountServiceAccountToken}", nil},
-	{honoured, "enableServiceLinks", nil},
 
 	// What needs the API server or a part that is not there yet.
-	{honoured, "imagePullSecrets[].name", nil},
-	{honoured, "runtimeClassName", nil},
+	{honoured, "{imagePullSecrets[].name,runtimeClassName,ephemeralContainers[].targetContainerName}", nil},
 	{honoured, "overhead", []string{"cpu", "memory", "ephemeral-storage", "hugepages-*", "*/*"}},
 	{honoured, "resources.{limits,requests}", []string{"cpu", "memory", "hugepages-*"}},
 	{refused, "{resources.claims,resourceClaims}", nil},
-	{honoured, "ephemeralContainers[].targetContainerName", nil},
 
 	// Containers: image and process.
-	{honoured, "{containers,initContainers}[].{name,image,imagePullPolicy,command[],args[],workingDir,stdin,stdinOnce,tty}", nil},
-	{honoured, "{containers,initContainers}[].env[].{name,value}", nil},
-	{honoured, "{containers,initContainers}[].env[].valueFrom.fieldRef.{apiVersion,fieldPath}", nil},
-	{honoured, "{containers,initContainers}[].env[].valueFrom.resourceFieldRef.{containerName,resource,divisor}", nil},
-	{honoured, "{containers,initContainers}[].env[].valueFrom.{configMapKeyRef,secretKeyRef}.{name,key,optional}", nil},
-	{honoured, "{containers,initContainers}[].env[].valueFrom.fileKeyRef.{volumeName,path,key,optional}", nil},
-	{honoured, "{containers,initContainers}[].envFrom[].prefix", nil},
-	{honoured, "{containers,initContainers}[].envFrom[].{configMapRef,secretRef}.{name,optional}", nil},
-	{honoured, "{containers,initContainers}[].{terminationMessagePath,terminationMessagePolicy}", nil},
+	{honoured, inContainer + "{name,image,imagePullPolicy,command[],args[],workingDir,stdin,stdinOnce,tty}", nil},
+	{honoured, inContainer + "{terminationMessagePath,terminationMessagePolicy,env[].name,env[].value,envFrom[].prefix}", nil},
+	{honoured, inEnv + "{fieldRef.apiVersion,fieldRef.fieldPath}", nil},
+	{honoured, inEnv + "resourceFieldRef.{containerName,resource,divisor}", nil},
+	{honoured, inEnv + "{configMapKeyRef,secretKeyRef}.{name,key,optional}", nil},
+	{honoured, inEnv + "fileKeyRef.{volumeName,path,key,optional}", nil},
+	{honoured, inContainer + "envFrom[].{configMapRef,secretRef}.{name,optional}", nil},
 
 	// Containers: ports and resources.
-	{honoured, "{containers,initContainers}[].ports[].{name,containerPort,hostPort,hostIP,protocol}", nil},
-	{honoured, "{containers,initContainers}[].resources.{limits,requests}",
-		[]string{"cpu", "memory", "hugepages-*", "*/*", "ephemeral-storage"}},
-	{refused, "{containers,initContainers}[].resources.claims", nil},
-	{honoured, "{containers,initContainers}[].resizePolicy[].{resourceName,restartPolicy}", nil},
+	{honoured, inContainer + "ports[].{name,containerPort,hostPort,hostIP,protocol}", nil},
+	{honoured, inContainer + "resources.{limits,requests}", []string{"cpu", "memory", "hugepages-*", "*/*", "ephemeral-storage"}},
+	{refused, inContainer + "resources.claims", nil},
+	{honoured, inContainer + "resizePolicy[].{resourceName,restartPolicy}", nil},
 
 	// Containers: volumes.
-	{honoured, "{containers,initContainers}[].volumeMounts[].{name,mountPath,subPath,subPathExpr}", nil},
-	{honoured, "{containers,initContainers}[].volumeMounts[].{readOnly,recursiveReadOnly,mountPropagation}", nil},
-	{refused, "{containers,initContainers}[].{volumeMounts[].bindMountOptions,volumeDevices}", nil},
+	{honoured, inContainer + "volumeMounts[].{name,mountPath,subPath,subPathExpr}", nil},
+	{honoured, inContainer + "volumeMounts[].{readOnly,recursiveReadOnly,mountPropagation}", nil},
+	{refused, inContainer + "{volumeMounts[].bindMountOptions,volumeDevices}", nil},
 
 	// Containers: life.
-	{honoured, "{containers,initContainers}[].restartPolicy", nil},
-	{honoured, "{containers,initContainers}[].restartPolicyRules[].action", []string{"Restart", "RestartAllContainers"}},
-	{honoured, "{containers,initContainers}[].restartPolicyRules[].exitCodes.{operator,values[]}", nil},
-	{honoured, "{containers,initContainers}[].lifecycle.{postStart,preStop}.{exec.command[],sleep.seconds}", nil},
-	{honoured, "{containers,initContainers}[].lifecycle.{postStart,preStop}.httpGet.{path,port,host,scheme}", nil},
-	{honoured, "{containers,initContainers}[].lifecycle.{postStart,preStop}.httpGet.httpHeaders[].{name,value}", nil},
-	{honoured, "{containers,initContainers}[].lifecycle.{postStart,preStop}.httpGet.protocol", []string{"HTTP1"}},
-	{refused, "{containers,initContainers}[].lifecycle.{postStart,preStop}.tcpSocket", nil},
-	{honoured, "{containers,initContainers}[].lifecycle.stopSignal", nil},
+	{honoured, inContainer + "{restartPolicy,lifecycle.stopSignal}", nil},
+	{honoured, inContainer + "restartPolicyRules[].action", []string{"Restart", "RestartAllContainers"}},
+	{honoured, inContainer + "restartPolicyRules[].exitCodes.{operator,values[]}", nil},
+	{honoured, inHook + "{exec.command[],sleep.seconds}", nil},
+	{honoured, inHook + "httpGet.{path,port,host,scheme,httpHeaders[].name,httpHeaders[].value}", nil},
+	{honoured, inHook + "httpGet.protocol", []string{"HTTP1"}},
+	{refused, inHook + "tcpSocket", nil},
 
 	// Containers: probes.
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.exec.command[]", nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.httpGet.{path,port,host,scheme}", nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.httpGet.httpHeaders[].{name,value}",
-		nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.httpGet.protocol", []string{"HTTP1"}},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.tcpSocket.{port,host}", nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.grpc.{port,service,mode}", nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.{initialDelaySeconds,periodSeconds}",
-		nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.{timeoutSeconds,successThreshold}",
-		nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,readinessProbe,startupProbe}.failureThreshold", nil},
-	{honoured, "{containers,initContainers}[].{livenessProbe,startupProbe}.terminationGracePeriodSeconds", nil},
+	{honoured, inProbe + "{exec.command[],tcpSocket.port,tcpSocket.host,grpc.port,grpc.service,grpc.mode}", nil},
+	{honoured, inProbe + "httpGet.{path,port,host,scheme,httpHeaders[].name,httpHeaders[].value}", nil},
+	{honoured, inProbe + "httpGet.protocol", []string{"HTTP1"}},
+	{honoured, inProbe + "{initialDelaySeconds,periodSeconds,timeoutSeconds,successThreshold,failureThreshold}", nil},
+	{honoured, inContainer + "{livenessProbe,startupProbe}.terminationGracePeriodSeconds", nil},
 	// A readiness probe ends nothing: this is never honoured.
-	{refused, "{containers,initContainers}[].readinessProbe.terminationGracePeriodSeconds", nil},
+	{refused, inContainer + "readinessProbe.terminationGracePeriodSeconds", nil},
 
 	// Containers: security.
-	{honoured, "{containers,initContainers}[].securityContext.{privileged,allowPrivilegeEscalation}", nil},
-	{honoured, "{containers,initContainers}[].securityContext.{readOnlyRootFilesystem,procMount}", nil},
-	{honoured, "{containers,initContainers}[].securityContext.capabilities.{add[],drop[]}", nil},
-	{honoured, "{containers,initContainers}[].securityContext.{runAsUser,runAsGroup,runAsNonRoot}", nil},
-	{honoured, "{containers,initContainers}[].securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
-	{honoured, "{containers,initContainers}[].securityContext.seLinuxOptions.{user,role,type,level}", nil},
-	{refused, "{containers,initContainers}[].securityContext.windowsOptions", nil},
+	{honoured, inContainer + "securityContext.{privileged,allowPrivilegeEscalation,readOnlyRootFilesystem,procMount}", nil},
+	{honoured, inContainer + "securityContext.{capabilities.add[],capabilities.drop[],runAsUser,runAsGroup,runAsNonRoot}", nil},
+	{honoured, inContainer + "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
+	{honoured, inContainer + "securityContext.seLinuxOptions.{user,role,type,level}", nil},
+	{refused, inContainer + "securityContext.windowsOptions", nil},
 
-	// Volumes.
-	{honoured, "volumes[].name", nil},
+	// Volumes. The limit of an emptyDir is kept in memory by its size; on the disk by eviction, of static pods where
+	// --evict-static-pods says so.
+	{honoured, "volumes[].{name,emptyDir.sizeLimit,emptyDir.mode,hostPath.path,hostPath.type}", nil},
 	{honoured, "volumes[].emptyDir.medium", []string{"Memory", "HugePages*"}},
-	// In memory by its size; on the disk by eviction, of static pods where --evict-static-pods says so.
-	{honoured, "volumes[].emptyDir.sizeLimit", nil},
-	{honoured, "volumes[].emptyDir.mode", nil},
-	{honoured, "volumes[].hostPath.{path,type}", nil},
 	{honoured, "volumes[].{configMap,secret,downwardAPI,projected}.defaultMode", nil},
 	{honoured, "volumes[].{configMap.name,configMap.optional,secret.secretName,secret.optional}", nil},
 	{honoured, "volumes[].projected.sources[].{configMap,secret}.{name,optional}", nil},
-	{honoured, "volumes[].{,projected.sources[].}{configMap,secret}.items[].{key,path,mode}", nil},
-	{honoured, "volumes[].{,projected.sources[].}downwardAPI.items[].{path,mode}", nil},
-	{honoured, "volumes[].{,projected.sources[].}downwardAPI.items[].fieldRef.{apiVersion,fieldPath}", nil},
-	{honoured, "volumes[].{,projected.sources[].}downwardAPI.items[].resourceFieldRef.{containerName,resource,divisor}", nil},
+	{honoured, inVolume + "{configMap,secret}.items[].{key,path,mode}", nil},
+	{honoured, inVolume + "downwardAPI.items[].{path,mode,fieldRef.apiVersion,fieldRef.fieldPath}", nil},
+	{honoured, inVolume + "downwardAPI.items[].resourceFieldRef.{containerName,resource,divisor}", nil},
 	{honoured, "volumes[].projected.sources[].serviceAccountToken.{audience,expirationSeconds,path}", nil},
 	// Alpha: AtomicWriteVolumeUserFields.
 	{refused, "volumes[].{configMap,secret,downwardAPI,projected}.defaultUser", nil},
-	{refused, "volumes[].{,projected.sources[].}{configMap,secret,downwardAPI}.items[].user", nil},
+	{refused, inVolume + "{configMap,secret,downwardAPI}.items[].user", nil},
 	{refused, "volumes[].projected.sources[].{serviceAccountToken.user,clusterTrustBundle,podCertificate}", nil},
 	{honoured, "volumes[].image.{reference,pullPolicy}", nil},
 	{honoured, "volumes[].persistentVolumeClaim.{claimName,readOnly}", nil},

@@ -73,8 +73,7 @@ func randomPod(t *rapid.T) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
 	if rapid.Bool().Draw(t, "annotated") {
 		key := rapid.SampledFrom([]string{
-			v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "main", v1.SeccompPodAnnotationKey,
-			v1.SeccompContainerAnnotationKeyPrefix + "a", deletionCostKey, v1.MirrorPodAnnotationKey,
+			v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + "main", v1.MirrorPodAnnotationKey,
 		}).Draw(t, "annotation")
 		pod.Annotations = map[string]string{key: rapid.SampledFrom(append(words, "localhost/x")).Draw(t, "value")}
 	}

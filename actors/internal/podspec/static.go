@@ -39,7 +39,7 @@ func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 	if len(pod.Spec.ImagePullSecrets) > 0 && !has.Objects {
 		s.refuse(spec.Child("imagePullSecrets"), "secrets")
 	}
-	for c, at := range everyContainer(&pod.Spec, spec) {
+	for c, at := range Containers(&pod.Spec, spec) {
 		s.container(c, at)
 	}
 	for i := range pod.Spec.Volumes {
@@ -56,6 +56,34 @@ type staticChecker struct {
 	objects bool // the node has ConfigMaps and Secrets
 }
 
+const (
+	configMaps     = "config maps"
+	secrets        = "secrets"
+	runtimeClasses = "runtime classes"
+	csiDrivers     = "CSI drivers"
+)
+
+// ofTheAPI are the fields that name objects of the API, wherever one of several is chosen, and what these objects are called.
+var ofTheAPI = map[string]string{
+	"configMap": configMaps, "configMapRef": configMaps, "configMapKeyRef": configMaps,
+	"secret": secrets, "secretRef": secrets, "secretKeyRef": secrets,
+	"csi": csiDrivers, "persistentVolumeClaim": "claims", "ephemeral": "claims",
+	// Of plugins that were moved to CSI.
+	"awsElasticBlockStore": csiDrivers, "azureDisk": csiDrivers, "azureFile": csiDrivers, "cinder": csiDrivers,
+	"gcePersistentDisk": csiDrivers, "portworxVolume": csiDrivers, "vsphereVolume": csiDrivers,
+	"serviceAccountToken": "service accounts", "clusterTrustBundle": "trust bundles", "podCertificate": "certificates",
+}
+
+// union refuses what is chosen of several fields where it names an object that the node has not.
+func (s *staticChecker) union(union any, at *field.Path) {
+	for _, name := range given(union) {
+		objects, named := ofTheAPI[name]
+		if named && (!s.objects || objects != configMaps && objects != secrets) {
+			s.refuse(at.Child(name), objects)
+		}
+	}
+}
+
 func (s *staticChecker) refuse(at *field.Path, objects string) {
 	why := "there is no API server to ask"
 	if objects == configMaps || objects == secrets || objects == runtimeClasses {
@@ -64,34 +92,15 @@ func (s *staticChecker) refuse(at *field.Path, objects string) {
 	s.forbidden(at, "a static pod cannot refer to "+objects+": "+why)
 }
 
-const (
-	configMaps     = "config maps"
-	secrets        = "secrets"
-	runtimeClasses = "runtime classes"
-)
-
 func (s *staticChecker) container(c *v1.Container, at *field.Path) {
 	s.counted(c.Resources.Limits, at.Child("resources", "limits"))
 	s.counted(c.Resources.Requests, at.Child("resources", "requests"))
-	if s.objects {
-		return
+	for i := range c.EnvFrom {
+		s.union(c.EnvFrom[i], at.Child("envFrom").Index(i))
 	}
-	for i, source := range c.EnvFrom {
-		here := at.Child("envFrom").Index(i)
-		if source.ConfigMapRef != nil {
-			s.refuse(here.Child("configMapRef"), configMaps)
-		}
-		if source.SecretRef != nil {
-			s.refuse(here.Child("secretRef"), secrets)
-		}
-	}
-	for i, variable := range c.Env {
-		here := at.Child("env").Index(i).Child("valueFrom")
-		if variable.ValueFrom != nil && variable.ValueFrom.ConfigMapKeyRef != nil {
-			s.refuse(here.Child("configMapKeyRef"), configMaps)
-		}
-		if variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
-			s.refuse(here.Child("secretKeyRef"), secrets)
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil {
+			s.union(*from, at.Child("env").Index(i).Child("valueFrom"))
 		}
 	}
 }
@@ -107,48 +116,11 @@ func (s *staticChecker) counted(list v1.ResourceList, at *field.Path) {
 }
 
 func (s *staticChecker) volume(source *v1.VolumeSource, at *field.Path) {
-	refused := map[string]struct {
-		set     bool
-		objects string
-	}{
-		"configMap":             {source.ConfigMap != nil && !s.objects, configMaps},
-		"secret":                {source.Secret != nil && !s.objects, secrets},
-		"csi":                   {source.CSI != nil, "CSI drivers"},
-		"persistentVolumeClaim": {source.PersistentVolumeClaim != nil, "claims"},
-		"ephemeral":             {source.Ephemeral != nil, "claims"},
-	}
-	moved := []string{"awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "gcePersistentDisk", "portworxVolume",
-		"vsphereVolume"}
-	if kind := VolumeKind(&v1.Volume{VolumeSource: *source}); slices.Contains(moved, kind) {
-		s.refuse(at.Child(kind), "CSI drivers")
-	}
-	for _, name := range sortedKeys(refused) {
-		if refused[name].set {
-			s.refuse(at.Child(name), refused[name].objects)
-		}
-	}
+	s.union(*source, at)
 	if source.Projected == nil {
 		return
 	}
 	for i := range source.Projected.Sources {
-		s.projection(&source.Projected.Sources[i], at.Child("projected", "sources").Index(i))
-	}
-}
-
-func (s *staticChecker) projection(source *v1.VolumeProjection, at *field.Path) {
-	if source.ConfigMap != nil && !s.objects {
-		s.refuse(at.Child("configMap"), configMaps)
-	}
-	if source.Secret != nil && !s.objects {
-		s.refuse(at.Child("secret"), secrets)
-	}
-	if source.ServiceAccountToken != nil {
-		s.refuse(at.Child("serviceAccountToken"), "service accounts")
-	}
-	if source.ClusterTrustBundle != nil {
-		s.refuse(at.Child("clusterTrustBundle"), "trust bundles")
-	}
-	if source.PodCertificate != nil {
-		s.refuse(at.Child("podCertificate"), "certificates")
+		s.union(source.Projected.Sources[i], at.Child("projected", "sources").Index(i))
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -19,8 +18,9 @@ type validator struct {
 	volumes map[string]*v1.Volume
 }
 
-// Validate finds everything in a defaulted pod that the API server would refuse when the pod is created, with the
-// feature gates that are on by default in Kubernetes 1.37. It does not change the pod.
+// Validate finds what the API server would refuse in a defaulted pod when it is created, with the feature gates that are on by
+// default in Kubernetes 1.37. It does not change the pod. What changes nothing on a node is not looked at: what a scheduler or a
+// controller alone reads, and the annotations of seccomp, which no runtime has had anything of since Kubernetes 1.27.
 //
 // Two rules are stricter: the address of a host port must be one, as no node can run such a pod as it says, and a UID must
 // be fit for an element of a path, as the API server makes them itself and files do not. Where the API
@@ -37,7 +37,12 @@ func Validate(pod *v1.Pod) field.ErrorList {
 	v.podSecurity(spec)
 	v.network(spec)
 	v.scheduling(spec)
-	v.names(spec)
+	if v.spec.NodeName != "" {
+		v.subdomain(spec.Child("nodeName"), v.spec.NodeName)
+	}
+	if v.spec.RuntimeClassName != nil {
+		v.subdomain(spec.Child("runtimeClassName"), *v.spec.RuntimeClassName)
+	}
 	return v.errs
 }
 
@@ -48,14 +53,7 @@ func (v *validator) metadata(at *field.Path) {
 			v.invalid(at.Child("uid"), uid, err.Error())
 		}
 	}
-	annotations := at.Child("annotations")
-	if _, mirror := v.pod.Annotations[v1.MirrorPodAnnotationKey]; mirror && v.spec.NodeName == "" {
-		v.invalid(annotations.Key(v1.MirrorPodAnnotationKey), v.pod.Annotations[v1.MirrorPodAnnotationKey],
-			"a mirror pod needs spec.nodeName")
-	}
-	v.deletionCost(annotations)
-	v.appArmorAnnotations(annotations)
-	v.seccompAnnotations(annotations)
+	v.appArmorAnnotations(at.Child("annotations"))
 }
 
 func (v *validator) lifetime(spec *field.Path) {
@@ -71,24 +69,5 @@ func (v *validator) lifetime(spec *field.Path) {
 	}
 	if deadline := v.spec.ActiveDeadlineSeconds; deadline != nil {
 		v.between(spec.Child("activeDeadlineSeconds"), *deadline, 1, math.MaxInt32)
-	}
-}
-
-// names checks the references to other objects that nothing else depends on.
-func (v *validator) names(spec *field.Path) {
-	optional := func(child, value string) {
-		if value != "" {
-			v.subdomain(spec.Child(child), value)
-		}
-	}
-	optional("serviceAccountName", v.spec.ServiceAccountName)
-	optional("nodeName", v.spec.NodeName)
-	optional("priorityClassName", v.spec.PriorityClassName)
-	if v.spec.RuntimeClassName != nil {
-		v.subdomain(spec.Child("runtimeClassName"), *v.spec.RuntimeClassName)
-	}
-	for i, gate := range v.spec.ReadinessGates {
-		v.name(spec.Child("readinessGates").Index(i).Child("conditionType"), string(gate.ConditionType),
-			validation.IsQualifiedName)
 	}
 }

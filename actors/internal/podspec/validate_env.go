@@ -44,29 +44,28 @@ func (v *validator) env(env []v1.EnvVar, at *field.Path) {
 }
 
 func (v *validator) envSource(source *v1.EnvVarSource, at *field.Path) {
-	given := 0
 	if ref := source.FieldRef; ref != nil {
-		given++
 		v.fieldRef(ref, at.Child("fieldRef"), envFieldPaths)
 	}
 	if ref := source.ResourceFieldRef; ref != nil {
-		given++
 		v.resourceRef(ref, at.Child("resourceFieldRef"))
 	}
 	if ref := source.ConfigMapKeyRef; ref != nil {
-		given++
 		v.keyRef(ref.Name, ref.Key, at.Child("configMapKeyRef"))
 	}
 	if ref := source.SecretKeyRef; ref != nil {
-		given++
 		v.keyRef(ref.Name, ref.Key, at.Child("secretKeyRef"))
 	}
 	if ref := source.FileKeyRef; ref != nil {
-		given++
 		v.fileKeyRef(ref, at.Child("fileKeyRef"))
 	}
-	if given != 1 {
-		v.invalid(at, "", fmt.Sprintf("needs exactly one source, has %d", given))
+	v.oneSource(at, *source)
+}
+
+// oneSource checks that exactly one of the fields of a union is set.
+func (v *validator) oneSource(at *field.Path, union any) {
+	if n := len(given(union)); n != 1 {
+		v.invalid(at, "", fmt.Sprintf("needs exactly one source, has %d", n))
 	}
 }
 
@@ -141,17 +140,12 @@ func (v *validator) envFrom(sources []v1.EnvFromSource, at *field.Path) {
 		if source.Prefix != "" {
 			v.invalid(here.Child("prefix"), source.Prefix, validation.IsRelaxedEnvVarName(source.Prefix)...)
 		}
-		given := 0
 		if source.ConfigMapRef != nil {
-			given++
 			v.subdomain(here.Child("configMapRef", "name"), source.ConfigMapRef.Name)
 		}
 		if source.SecretRef != nil {
-			given++
 			v.subdomain(here.Child("secretRef", "name"), source.SecretRef.Name)
 		}
-		if given != 1 {
-			v.invalid(here, "", fmt.Sprintf("needs either configMapRef or secretRef, has %d of them", given))
-		}
+		v.oneSource(here, source)
 	}
 }

@@ -33,7 +33,11 @@ func (v *validator) probes(c *v1.Container, at *field.Path) {
 }
 
 func (v *validator) probe(probe *v1.Probe, at *field.Path) {
-	v.action(at, &action{exec: probe.Exec, http: probe.HTTPGet, tcp: probe.TCPSocket, grpc: probe.GRPC})
+	v.action(at, given(probe.ProbeHandler), probe.Exec, probe.HTTPGet, probe.TCPSocket)
+	if grpc := probe.GRPC; grpc != nil {
+		v.port(at.Child("grpc", "port"), grpc.Port)
+		ifSet(&v.checker, at.Child("grpc", "mode"), grpc.Mode, v1.GRPCProbeModePlaintext, v1.GRPCProbeModeTLS)
+	}
 	v.atLeast(at.Child("initialDelaySeconds"), int64(probe.InitialDelaySeconds), 0)
 	v.atLeast(at.Child("timeoutSeconds"), int64(probe.TimeoutSeconds), 0)
 	v.atLeast(at.Child("periodSeconds"), int64(probe.PeriodSeconds), 0)
@@ -48,64 +52,38 @@ func (v *validator) lifecycle(lifecycle *v1.Lifecycle, at *field.Path) {
 	if lifecycle == nil {
 		return
 	}
-	hook := func(handler *v1.LifecycleHandler, at *field.Path) {
-		if handler != nil {
-			v.action(at, &action{
-				exec: handler.Exec, http: handler.HTTPGet, tcp: handler.TCPSocket, sleep: handler.Sleep,
-			})
-		}
-	}
-	hook(lifecycle.PostStart, at.Child("postStart"))
-	hook(lifecycle.PreStop, at.Child("preStop"))
+	v.hook(lifecycle.PostStart, at.Child("postStart"))
+	v.hook(lifecycle.PreStop, at.Child("preStop"))
 	v.stopSignal(lifecycle.StopSignal, at.Child("stopSignal"))
 }
 
-// action is what a probe or a hook does: exactly one of these.
-type action struct {
-	exec  *v1.ExecAction
-	http  *v1.HTTPGetAction
-	tcp   *v1.TCPSocketAction
-	grpc  *v1.GRPCAction
-	sleep *v1.SleepAction
+func (v *validator) hook(hook *v1.LifecycleHandler, at *field.Path) {
+	if hook == nil {
+		return
+	}
+	v.action(at, given(*hook), hook.Exec, hook.HTTPGet, hook.TCPSocket)
+	grace := v.spec.TerminationGracePeriodSeconds // which a pause is a part of (KEP-3960)
+	if hook.Sleep != nil && grace != nil && *grace >= 0 {
+		v.between(at.Child("sleep", "seconds"), hook.Sleep.Seconds, 0, *grace)
+	}
 }
 
-func (v *validator) action(at *field.Path, a *action) {
-	given := 0
-	if a.exec != nil {
-		given++
-		if len(a.exec.Command) == 0 {
-			v.required(at.Child("exec", "command"), "")
-		}
+// action checks what a probe or a hook does, which is exactly one of the kinds that are given.
+func (v *validator) action(at *field.Path, kinds []string, exec *v1.ExecAction, http *v1.HTTPGetAction, tcp *v1.TCPSocketAction) {
+	if exec != nil && len(exec.Command) == 0 {
+		v.required(at.Child("exec", "command"), "")
 	}
-	if a.http != nil {
-		given++
-		v.httpGet(a.http, at.Child("httpGet"))
+	if http != nil {
+		v.httpGet(http, at.Child("httpGet"))
 	}
-	if a.tcp != nil {
-		given++
-		v.portNumberOrName(at.Child("tcpSocket", "port"), a.tcp.Port)
-	}
-	if a.grpc != nil {
-		given++
-		v.port(at.Child("grpc", "port"), a.grpc.Port)
-		ifSet(&v.checker, at.Child("grpc", "mode"), a.grpc.Mode, v1.GRPCProbeModePlaintext, v1.GRPCProbeModeTLS)
-	}
-	if a.sleep != nil {
-		given++
-		v.sleep(a.sleep, at.Child("sleep", "seconds"))
+	if tcp != nil {
+		v.portNumberOrName(at.Child("tcpSocket", "port"), tcp.Port)
 	}
 	switch {
-	case given == 0:
+	case len(kinds) == 0:
 		v.required(at, "says nothing to do")
-	case given > 1:
-		v.forbidden(at, fmt.Sprintf("may do one thing only, has %d", given))
-	}
-}
-
-// sleep checks a pause against the grace period that it is a part of (KEP-3960).
-func (v *validator) sleep(sleep *v1.SleepAction, at *field.Path) {
-	if grace := v.spec.TerminationGracePeriodSeconds; grace != nil && *grace >= 0 {
-		v.between(at, sleep.Seconds, 0, *grace)
+	case len(kinds) > 1:
+		v.forbidden(at, fmt.Sprintf("may do one thing only, has %d", len(kinds)))
 	}
 }
 

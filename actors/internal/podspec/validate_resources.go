@@ -32,7 +32,9 @@ func (v *validator) resources(r *v1.ResourceRequirements, at *field.Path) {
 			v.invalid(here, request.String(), fmt.Sprintf("must not exceed the limit of %s", limit.String()))
 		}
 	}
-	if hasHugePages(r) && !hasCPUOrMemory(r) {
+	names := slices.Concat(sortedKeys(r.Limits), sortedKeys(r.Requests))
+	others := slices.Contains(names, v1.ResourceCPU) || slices.Contains(names, v1.ResourceMemory)
+	if slices.ContainsFunc(names, isHugePages) && !others {
 		v.forbidden(at, "huge pages need cpu or memory beside them")
 	}
 }
@@ -61,9 +63,9 @@ func (v *validator) podResources(at *field.Path) {
 		return
 	}
 	v.resources(r, at)
-	v.enough(at.Child("requests"), r.Requests, containersNeed(v.spec, requestsOf))
+	v.enough(at.Child("requests"), r.Requests, containerRequests(v.pod))
 	hugePages := v1.ResourceList{}
-	addMissing(hugePages, containersNeed(v.spec, limitsOf), isHugePages)
+	addMissing(hugePages, containerLimits(v.pod), isHugePages)
 	v.enough(at.Child("limits"), r.Limits, hugePages)
 	for i := range v.spec.Containers {
 		list := v.spec.Containers[i].Resources.Limits
@@ -85,26 +87,4 @@ func (v *validator) enough(at *field.Path, pod, containers v1.ResourceList) {
 			v.invalid(at.Key(string(name)), have.String(), fmt.Sprintf("the containers need %s", need.String()))
 		}
 	}
-}
-
-func hasHugePages(r *v1.ResourceRequirements) bool {
-	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
-		for name := range list {
-			if isHugePages(name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func hasCPUOrMemory(r *v1.ResourceRequirements) bool {
-	for _, list := range []v1.ResourceList{r.Limits, r.Requests} {
-		_, cpu := list[v1.ResourceCPU]
-		_, memory := list[v1.ResourceMemory]
-		if cpu || memory {
-			return true
-		}
-	}
-	return false
 }

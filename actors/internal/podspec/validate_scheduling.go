@@ -1,44 +1,55 @@
 package podspec
 
 import (
+	"errors"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// scheduling checks what a scheduler reads. Nothing of it changes how a node runs the pod, but a manifest that the
-// API server refuses here is refused here too.
+// scheduling checks what a node that admits a pod reads, too.
 func (v *validator) scheduling(spec *field.Path) {
 	v.add(metav1validation.ValidateLabels(v.spec.NodeSelector, spec.Child("nodeSelector"))...)
 	for i := range v.spec.Tolerations {
 		v.toleration(&v.spec.Tolerations[i], spec.Child("tolerations").Index(i))
 	}
-	v.affinity(spec.Child("affinity"))
-	v.topologySpread(spec.Child("topologySpreadConstraints"))
-	ifSet(&v.checker, spec.Child("preemptionPolicy"), v.spec.PreemptionPolicy,
-		v1.PreemptLowerPriority, v1.PreemptNever)
-	v.gates(spec)
-	if group := v.spec.SchedulingGroup; group != nil {
-		v.subdomain(spec.Child("schedulingGroup", "podGroupName"), deref(group.PodGroupName))
+	if affinity := v.spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		const required = "requiredDuringSchedulingIgnoredDuringExecution"
+		v.nodeSelector(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			spec.Child("affinity", "nodeAffinity", required))
 	}
 	for _, name := range sortedKeys(v.spec.Overhead) {
 		v.amount(spec.Child("overhead").Key(string(name)), name, v.spec.Overhead[name])
 	}
-	v.evictionResponders(spec.Child("evictionResponders"))
 }
 
-func (v *validator) gates(spec *field.Path) {
-	seen := map[string]bool{}
-	for i, gate := range v.spec.SchedulingGates {
-		at := spec.Child("schedulingGates").Index(i).Child("name")
-		v.name(at, gate.Name, validation.IsQualifiedName)
-		v.unique(at, seen, gate.Name)
+// nodeSelector checks the terms of which a node is to match one, by the library that matches them.
+func (v *validator) nodeSelector(selector *v1.NodeSelector, at *field.Path) {
+	if selector == nil {
+		return
 	}
-	if len(v.spec.SchedulingGates) > 0 && v.spec.NodeName != "" {
-		v.forbidden(spec.Child("nodeName"), "may not be set while there are schedulingGates")
+	if len(selector.NodeSelectorTerms) == 0 {
+		v.required(at.Child("nodeSelectorTerms"), "")
+	}
+	_, err := nodeaffinity.NewNodeSelector(selector, field.WithPath(at))
+	if all, several := errors.AsType[utilerrors.Aggregate](err); several {
+		for _, err := range all.Errors() {
+			if wrong, ok := errors.AsType[*field.Error](err); ok {
+				v.add(wrong)
+			}
+		}
+	}
+	for i, term := range selector.NodeSelectorTerms {
+		for j, r := range term.MatchFields {
+			key := at.Child("nodeSelectorTerms").Index(i).Child("matchFields").Index(j).Child("key")
+			oneOf(&v.checker, key, r.Key, metav1.ObjectNameField)
+		}
 	}
 }
 
@@ -70,56 +81,5 @@ func (v *validator) toleration(t *v1.Toleration, at *field.Path) {
 	default:
 		v.add(field.NotSupported(at.Child("operator"), t.Operator, []v1.TolerationOperator{
 			v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpLt, v1.TolerationOpGt}))
-	}
-}
-
-func (v *validator) topologySpread(at *field.Path) {
-	type kind struct {
-		key    string
-		action v1.UnsatisfiableConstraintAction
-	}
-	seen := map[kind]bool{}
-	for i := range v.spec.TopologySpreadConstraints {
-		c, here := &v.spec.TopologySpreadConstraints[i], at.Index(i)
-		v.atLeast(here.Child("maxSkew"), int64(c.MaxSkew), 1)
-		if c.TopologyKey == "" {
-			v.required(here.Child("topologyKey"), "")
-		}
-		oneOf(&v.checker, here.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, v1.DoNotSchedule, v1.ScheduleAnyway)
-		this := kind{c.TopologyKey, c.WhenUnsatisfiable}
-		if seen[this] {
-			v.duplicate(here.Child("topologyKey"), c.TopologyKey)
-		}
-		seen[this] = true
-		if c.MinDomains != nil {
-			v.atLeast(here.Child("minDomains"), int64(*c.MinDomains), 1)
-			if c.WhenUnsatisfiable != v1.DoNotSchedule {
-				v.invalid(here.Child("minDomains"), *c.MinDomains, "needs whenUnsatisfiable to be DoNotSchedule")
-			}
-		}
-		ifSet(&v.checker, here.Child("nodeAffinityPolicy"), c.NodeAffinityPolicy,
-			v1.NodeInclusionPolicyIgnore, v1.NodeInclusionPolicyHonor)
-		ifSet(&v.checker, here.Child("nodeTaintsPolicy"), c.NodeTaintsPolicy,
-			v1.NodeInclusionPolicyIgnore, v1.NodeInclusionPolicyHonor)
-		v.selector(here.Child("labelSelector"), c.LabelSelector)
-		v.matchLabelKeys(here, c.MatchLabelKeys, nil, c.LabelSelector)
-	}
-}
-
-// evictionResponders checks the new list of who answers an eviction (Kubernetes 1.37, alpha).
-func (v *validator) evictionResponders(at *field.Path) {
-	const most, mostPriority = 10, 100000
-	if n := len(v.spec.EvictionResponders); n > most {
-		v.add(field.TooMany(at, n, most))
-	}
-	seen := map[string]bool{}
-	for i, responder := range v.spec.EvictionResponders {
-		here := at.Index(i)
-		v.add(validation.IsDomainPrefixedKey(here.Child("name"), responder.Name)...)
-		v.unique(here.Child("name"), seen, responder.Name)
-		v.between(here.Child("priority"), int64(deref(responder.Priority)), 0, mostPriority)
-	}
-	if len(v.spec.EvictionResponders) > 0 && v.spec.SchedulingGroup != nil {
-		v.forbidden(at, "may not be set beside schedulingGroup")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -21,7 +22,7 @@ var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9
 
 func (v *validator) podSecurity(spec *field.Path) {
 	at := spec.Child("securityContext")
-	if v.spec.HostPID && deref(v.spec.ShareProcessNamespace) {
+	if v.spec.HostPID && ptr.Deref(v.spec.ShareProcessNamespace, false) {
 		v.invalid(spec.Child("shareProcessNamespace"), true, "the containers already share the host's, by hostPID")
 	}
 	sc := v.spec.SecurityContext
@@ -50,16 +51,16 @@ func (v *validator) containerSecurity(sc *v1.SecurityContext, at *field.Path) {
 	}
 	v.runAs(sc.RunAsUser, sc.RunAsGroup, at)
 	ifSet(&v.checker, at.Child("procMount"), sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
-	if deref(sc.ProcMount) == v1.UnmaskedProcMount {
+	if ptr.Deref(sc.ProcMount, "") == v1.UnmaskedProcMount {
 		v.invalid(at.Child("procMount"), *sc.ProcMount, "needs hostUsers to be false")
 	}
 	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
 	v.appArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))
-	if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation {
+	if ptr.Deref(sc.AllowPrivilegeEscalation, true) {
 		return
 	}
 	escalation := at.Child("allowPrivilegeEscalation")
-	if deref(sc.Privileged) {
+	if ptr.Deref(sc.Privileged, false) {
 		v.invalid(escalation, false, "a privileged container has nothing left to gain; privileged may not be true")
 	}
 	if sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "CAP_SYS_ADMIN") {
@@ -118,11 +119,8 @@ func (v *validator) seccomp(profile *v1.SeccompProfile, at *field.Path) {
 	if profile == nil {
 		return
 	}
-	oneOf(&v.checker, at.Child("type"), profile.Type, v1.SeccompProfileTypeLocalhost,
-		v1.SeccompProfileTypeRuntimeDefault, v1.SeccompProfileTypeUnconfined)
-	file := at.Child("localhostProfile")
-	if v.localhostOnly(profile.Type == v1.SeccompProfileTypeLocalhost, profile.LocalhostProfile, file) {
-		v.pathInside(file, *profile.LocalhostProfile)
+	if file := v.profile(string(profile.Type), profile.LocalhostProfile, at); file != "" {
+		v.pathInside(at.Child("localhostProfile"), file)
 	}
 }
 
@@ -130,26 +128,22 @@ func (v *validator) appArmor(profile *v1.AppArmorProfile, at *field.Path) {
 	if profile == nil {
 		return
 	}
-	oneOf(&v.checker, at.Child("type"), profile.Type, v1.AppArmorProfileTypeLocalhost,
-		v1.AppArmorProfileTypeRuntimeDefault, v1.AppArmorProfileTypeUnconfined)
-	name := at.Child("localhostProfile")
-	if v.localhostOnly(profile.Type == v1.AppArmorProfileTypeLocalhost, profile.LocalhostProfile, name) &&
-		!isAppArmorName(*profile.LocalhostProfile) {
-		v.invalid(name, *profile.LocalhostProfile,
+	if name := v.profile(string(profile.Type), profile.LocalhostProfile, at); name != "" && !isAppArmorName(name) {
+		v.invalid(at.Child("localhostProfile"), name,
 			fmt.Sprintf("must have 1 to %d characters and no space before or after it", maxAppArmorName))
 	}
 }
 
-// localhostOnly checks that a profile is named exactly where its type is Localhost, and tells whether there is one to
-// check.
-func (v *validator) localhostOnly(localhost bool, profile *string, at *field.Path) bool {
-	switch {
-	case localhost && profile == nil:
-		v.required(at, "type Localhost needs it")
-	case !localhost && profile != nil:
-		v.invalid(at, *profile, "only type Localhost may have it")
+// profile checks a profile's type, and that one is named exactly where it is Localhost; it returns the name.
+func (v *validator) profile(kind string, name *string, at *field.Path) string {
+	oneOf(&v.checker, at.Child("type"), kind, "Localhost", "RuntimeDefault", "Unconfined")
+	switch localhost := kind == "Localhost"; {
+	case localhost && ptr.Deref(name, "") == "":
+		v.required(at.Child("localhostProfile"), "type Localhost needs it")
 	case localhost:
-		return true
+		return *name
+	case name != nil:
+		v.invalid(at.Child("localhostProfile"), *name, "only type Localhost may have it")
 	}
-	return false
+	return ""
 }

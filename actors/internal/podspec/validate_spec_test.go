@@ -86,7 +86,6 @@ func TestValidateNetwork(t *testing.T) {
 }
 
 func TestValidateScheduling(t *testing.T) {
-	const spread = "spec.topologySpreadConstraints"
 	checkWrong(t, []wrong{
 		{"node selector", aPod("nodeSelector: {a: 'b c'}"), []string{"spec.nodeSelector: Invalid value"}},
 		{"tolerations",
@@ -96,72 +95,37 @@ func TestValidateScheduling(t *testing.T) {
 				"spec.tolerations[1].value: Invalid value", "spec.tolerations[2].effect: Unsupported value",
 				"spec.tolerations[3].effect: Invalid value", "spec.tolerations[4].operator: Unsupported value",
 				"spec.tolerations[5].value: Invalid value", "spec.tolerations[6].value: Invalid value"}},
-		{"spread", aPod("topologySpreadConstraints:\n- {maxSkew: 0, topologyKey: '', whenUnsatisfiable: Cry}\n" +
-			"- {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, minDomains: 0}\n" +
-			"- {maxSkew: 1, topologyKey: a, whenUnsatisfiable: ScheduleAnyway, nodeAffinityPolicy: A, nodeTaintsPolicy: B, " +
-			"matchLabelKeys: ['c d'], labelSelector: {matchLabels: {a: 'b c'}}}"),
-			[]string{spread + "[0].maxSkew: Invalid value", spread + "[0].topologyKey: Required value",
-				spread + "[0].whenUnsatisfiable: Unsupported value", spread + "[1].minDomains: Invalid value",
-				spread + "[2].topologyKey: Duplicate value", spread + "[2].nodeAffinityPolicy: Unsupported value",
-				spread + "[2].nodeTaintsPolicy: Unsupported value", spread + "[2].labelSelector.matchLabels: Invalid value",
-				spread + "[2].matchLabelKeys[0]: Invalid value"}},
-		{"spread without selector",
-			aPod("topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, matchLabelKeys: [b]}]"),
-			[]string{spread + "[0].matchLabelKeys: Forbidden"}},
-		{"preemption", aPod("preemptionPolicy: Always"), []string{"spec.preemptionPolicy: Unsupported value"}},
-		{"gates", aPod("nodeName: n\nschedulingGates: [{name: a}, {name: a}, {name: 'b c'}]"),
-			[]string{"spec.schedulingGates[1].name: Duplicate value", "spec.schedulingGates[2].name: Invalid value",
-				"spec.nodeName: Forbidden"}},
-		{"group", aPod("schedulingGroup: {}"), []string{"spec.schedulingGroup.podGroupName: Required value"}},
-		{"responders",
-			aPod("evictionResponders: [{name: a, priority: -1}, {name: b.example/c, priority: 1}, {name: b.example/c, priority: 1}]"),
-			[]string{"spec.evictionResponders[0].name: Invalid value", "spec.evictionResponders[0].priority: Invalid value",
-				"spec.evictionResponders[2].name: Duplicate value"}},
 	})
 	checkRight(t, map[string]string{
-		"much": aPod("nodeSelector: {a/b: c}\npreemptionPolicy: Never\nschedulingGates: [{name: a/b}]\n" +
+		"much": aPod("nodeSelector: {a/b: c}\n" +
 			"tolerations: [{operator: Exists}, {key: a, operator: Equal, value: b, effect: NoExecute, tolerationSeconds: 1}, {key: a, operator: Lt, value: '-3'}]\n" +
-			"topologySpreadConstraints: [{maxSkew: 1, topologyKey: a, whenUnsatisfiable: DoNotSchedule, minDomains: 1, matchLabelKeys: [x], labelSelector: {}}]\n" +
-			"evictionResponders: [{name: a.example/b, priority: 1}]\n" +
-			"affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchFields: [{key: metadata.name, operator: In, values: [n]}], " +
-			"matchExpressions: [{key: a, operator: Exists}, {key: a, operator: Gt, values: ['1']}]}}]}, " +
-			"podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, labelSelector: {matchLabels: {a: b}}, namespaces: [c], matchLabelKeys: [x]}]}}"),
+			"affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [" +
+			"{matchFields: [{key: metadata.name, operator: In, values: [n]}], matchExpressions: [{key: a, operator: Exists}, {key: a, operator: Gt, values: ['1']}]}]}}}"),
+		"what no node reads": aPod("topologySpreadConstraints: [{maxSkew: 0}]\nschedulingGates: [{name: a}]\n" +
+			"affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: ''}]}}"),
 	})
 }
 
 func TestValidateAffinity(t *testing.T) {
-	const n = "spec.affinity.nodeAffinity."
-	const p = "spec.affinity.podAffinity."
+	const terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 	checkWrong(t, []wrong{
 		{"no node terms",
 			aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: []}}}"),
-			[]string{n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value"}},
+			[]string{terms + ": Required value"}},
 		{"node terms",
 			aPod("affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" +
 				"{key: a, operator: In}, {key: a, operator: Exists, values: [b]}, {key: a, operator: Gt, values: ['1', '2']}, {key: a, operator: Is}, " +
-				"{key: 'a b', operator: In, values: ['c d']}], matchFields: [{key: spec.x, operator: Exists, values: [a, 'B']}]}]}}}"),
+				"{key: 'a b', operator: In, values: ['c d']}], matchFields: [{key: spec.x, operator: Exists, values: [a]}, " +
+				"{key: metadata.name, operator: In}]}]}}}"),
 			[]string{
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values: Required value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[1].values: Forbidden",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[2].values: Required value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[3].operator: Unsupported value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[4].key: Invalid value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[4].values[0]: Invalid value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].operator: Unsupported value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key: Unsupported value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values: Required value",
-				n + "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values[1]: Invalid value"}},
-		{"weights",
-			aPod("affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 0, preference: {}}]}, " +
-				"podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 101, podAffinityTerm: {topologyKey: a}}]}}"),
-			[]string{n + "preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value",
-				"spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value"}},
-		{"pod terms", aPod("affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{namespaces: ['A'], " +
-			"labelSelector: {matchExpressions: [{key: a, operator: Is}]}, matchLabelKeys: [x], mismatchLabelKeys: [x]}]}}"),
-			[]string{p +
-				"requiredDuringSchedulingIgnoredDuringExecution[0].labelSelector.matchExpressions[0].operator: Invalid value",
-				p + "requiredDuringSchedulingIgnoredDuringExecution[0].namespaces[0]: Invalid value",
-				p + "requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value",
-				p + "requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys[0]: Invalid value"}},
+				terms + "[0].matchExpressions[0].values: Invalid value",
+				terms + "[0].matchExpressions[1].values: Invalid value",
+				terms + "[0].matchExpressions[2].values: Invalid value",
+				terms + "[0].matchExpressions[3].operator: Unsupported value",
+				terms + "[0].matchExpressions[4].key: Invalid value",
+				terms + "[0].matchExpressions[4].values[0][a b]: Invalid value",
+				terms + "[0].matchFields[0].operator: Unsupported value",
+				terms + "[0].matchFields[1].values: Invalid value",
+				terms + "[0].matchFields[0].key: Unsupported value"}},
 	})
 }

@@ -69,36 +69,19 @@ func TestValidateMetadata(t *testing.T) {
 			[]string{"metadata.annotations: Invalid value"}},
 		{"finalizer", "metadata: {name: web, namespace: default, finalizers: ['a b']}" + rest,
 			[]string{"metadata.finalizers: Invalid value"}},
-		{"deletion cost", "metadata: {name: web, namespace: default, annotations: {" + deletionCostKey + ": '+1'}}" + rest,
-			[]string{"metadata.annotations[" + deletionCostKey + "]: Invalid value"}},
-		{"mirror without node",
-			"metadata: {name: web, namespace: default, annotations: {kubernetes.io/config.mirror: a}}" + rest,
-			[]string{"metadata.annotations[kubernetes.io/config.mirror]: Invalid value"}},
 		{"AppArmor annotation",
 			"metadata: {name: web, namespace: default, annotations: {container.apparmor.security.beta.kubernetes.io/main: mine}}" + rest,
 			[]string{"metadata.annotations[container.apparmor.security.beta.kubernetes.io/main]: Invalid value"}},
 		{"AppArmor annotation for nobody",
 			"metadata: {name: web, namespace: default, annotations: {container.apparmor.security.beta.kubernetes.io/x: unconfined}}" + rest,
 			[]string{"metadata.annotations[container.apparmor.security.beta.kubernetes.io/x]: Invalid value"}},
-		{"seccomp annotation",
-			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: mine}}" + rest,
-			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
-		{"seccomp annotation that steps back",
-			"metadata: {name: web, namespace: default, annotations: {seccomp.security.alpha.kubernetes.io/pod: localhost/../x}}" +
-				rest,
-			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
 	})
 	const annotated = "metadata: {name: web, namespace: default, annotations: {"
 	checkRight(t, map[string]string{
-		"nothing special": "metadata: {name: web.v1, namespace: default}" + rest,
-		"annotations": annotated + deletionCostKey +
-			": '-1', a/B: c, seccomp.security.alpha.kubernetes.io/pod: localhost/a}}" + rest,
-		"a container's":   annotated + "container.seccomp.security.alpha.kubernetes.io/main: unconfined}}" + rest,
-		"AppArmor":        annotated + "container.apparmor.security.beta.kubernetes.io/main: localhost/a}}" + rest,
-		"no AppArmor":     annotated + "container.apparmor.security.beta.kubernetes.io/main: ''}}" + rest,
-		"runtime/default": annotated + "seccomp.security.alpha.kubernetes.io/pod: runtime/default}}" + rest,
-		"a mirror's node": annotated +
-			"kubernetes.io/config.mirror: a}}\nspec: {nodeName: n, containers: [{name: main, image: busybox}]}",
+		"nothing special":  "metadata: {name: web.v1, namespace: default}" + rest,
+		"annotations":      annotated + "a/B: c, seccomp.security.alpha.kubernetes.io/pod: localhost/a}}" + rest,
+		"AppArmor":         annotated + "container.apparmor.security.beta.kubernetes.io/main: localhost/a}}" + rest,
+		"no AppArmor":      annotated + "container.apparmor.security.beta.kubernetes.io/main: ''}}" + rest,
 		"labels and more ": "metadata: {name: web, namespace: default, labels: {app.kubernetes.io/name: web, empty: ''}}" + rest,
 	})
 }
@@ -109,16 +92,10 @@ func TestValidateAnnotationsThatDisagreeWithFields(t *testing.T) {
 		{"AppArmor", begin + "container.apparmor.security.beta.kubernetes.io/main: unconfined}}\n" +
 			"spec: {containers: [{name: main, image: busybox, securityContext: {appArmorProfile: {type: RuntimeDefault}}}]}",
 			[]string{"spec.containers[0].securityContext.appArmorProfile: Forbidden"}},
-		{"seccomp of the pod", begin + "seccomp.security.alpha.kubernetes.io/pod: unconfined}}\n" +
-			"spec: {securityContext: {seccompProfile: {type: RuntimeDefault}}, containers: [{name: main, image: busybox}]}",
-			[]string{"metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: Invalid value"}},
-		{"seccomp of a container", begin + "container.seccomp.security.alpha.kubernetes.io/main: localhost/a}}\n" +
-			"spec: {containers: [{name: main, image: busybox, securityContext: {seccompProfile: {type: Localhost, localhostProfile: b}}}]}",
-			[]string{"metadata.annotations[container.seccomp.security.alpha.kubernetes.io/main]: Invalid value"}},
 	})
 	checkRight(t, map[string]string{
-		"agreement": begin + "seccomp.security.alpha.kubernetes.io/pod: unconfined}}\n" +
-			"spec: {securityContext: {seccompProfile: {type: Unconfined}}, containers: [{name: main, image: busybox}]}",
+		"agreement": begin + "container.apparmor.security.beta.kubernetes.io/main: unconfined}}\n" +
+			"spec: {containers: [{name: main, image: busybox, securityContext: {appArmorProfile: {type: Unconfined}}}]}",
 	})
 }
 
@@ -130,15 +107,10 @@ func TestValidatePod(t *testing.T) {
 		{"deadline too far", aPod("activeDeadlineSeconds: 2147483648"),
 			[]string{"spec.activeDeadlineSeconds: Invalid value"}},
 		{"node", aPod("nodeName: A"), []string{"spec.nodeName: Invalid value"}},
-		{"service account", aPod("serviceAccountName: A"), []string{"spec.serviceAccountName: Invalid value"}},
-		{"priority class", aPod("priorityClassName: A"), []string{"spec.priorityClassName: Invalid value"}},
 		{"runtime class", aPod("runtimeClassName: A"), []string{"spec.runtimeClassName: Invalid value"}},
-		{"readiness gate", aPod("readinessGates: [{conditionType: a/b/c}]"),
-			[]string{"spec.readinessGates[0].conditionType: Invalid value"}},
 	})
 	checkRight(t, map[string]string{
-		"names": aPod("nodeName: n.example\nserviceAccountName: a\npriorityClassName: a\nruntimeClassName: a.b\n" +
-			"readinessGates: [{conditionType: example.com/Ready}]\nos: {name: linux}\nactiveDeadlineSeconds: 1"),
+		"names": aPod("nodeName: n.example\nruntimeClassName: a.b\nos: {name: linux}\nactiveDeadlineSeconds: 1"),
 		"claims": aPod("resourceClaims: [{name: a, resourceClaimName: b}, {name: c, resourceClaimTemplateName: d}]\n" +
 			"containers: [{name: main, image: busybox, resources: {claims: [{name: a, request: x}, {name: a, request: y}, {name: c}]}}]"),
 		"windows": aPod("os: {name: windows}\nsecurityContext: {windowsOptions: {}}"),

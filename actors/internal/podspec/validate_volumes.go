@@ -2,11 +2,10 @@ package podspec
 
 import (
 	"fmt"
-	"reflect"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 )
 
 func (v *validator) checkVolumes(at *field.Path) {
@@ -18,34 +17,20 @@ func (v *validator) checkVolumes(at *field.Path) {
 		if volume.Name != "" && v.volumes[volume.Name] == nil {
 			v.volumes[volume.Name] = volume
 		}
-		v.oneSource(volume, here)
+		v.oneKind(volume, here)
 		v.localVolume(volume, here)
 		v.apiVolume(volume, here)
 	}
 }
 
-// oneSource checks that a volume comes from exactly one place. The kinds are read from the type, so that one which
-// the API gains is counted too.
-func (v *validator) oneSource(volume *v1.Volume, at *field.Path) {
-	source := reflect.ValueOf(volume.VolumeSource)
-	var given []string
-	for i := range source.NumField() {
-		if !source.Field(i).IsNil() {
-			given = append(given, jsonName(source.Type().Field(i)))
-		}
-	}
-	switch {
-	case len(given) == 0:
+// oneKind checks that a volume comes from exactly one place.
+func (v *validator) oneKind(volume *v1.Volume, at *field.Path) {
+	switch kinds := given(volume.VolumeSource); {
+	case len(kinds) == 0:
 		v.required(at, "needs a kind of volume")
-	case len(given) > 1:
-		v.forbidden(at.Child(given[1]), fmt.Sprintf("a volume has one kind, this one is %s already", given[0]))
+	case len(kinds) > 1:
+		v.forbidden(at.Child(kinds[1]), fmt.Sprintf("a volume has one kind, this one is %s already", kinds[0]))
 	}
-}
-
-// jsonName returns the name of a field in manifests, "" for one that is part of the struct around it.
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
 }
 
 func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
@@ -77,5 +62,142 @@ func (v *validator) localVolume(volume *v1.Volume, at *field.Path) {
 func (v *validator) needs(at *field.Path, name, value string) {
 	if value == "" {
 		v.required(at.Child(name), "")
+	}
+}
+
+// apiVolume checks the kinds whose content is an object of the API, or the pod itself.
+func (v *validator) apiVolume(volume *v1.Volume, at *field.Path) {
+	if source := volume.ConfigMap; source != nil {
+		here := at.Child("configMap")
+		v.needs(here, "name", source.Name)
+		v.fileMode(here.Child("defaultMode"), source.DefaultMode)
+		v.items(source.Items, here.Child("items"), nil)
+	}
+	if source := volume.Secret; source != nil {
+		here := at.Child("secret")
+		v.needs(here, "secretName", source.SecretName)
+		v.fileMode(here.Child("defaultMode"), source.DefaultMode)
+		v.items(source.Items, here.Child("items"), nil)
+	}
+	if source := volume.DownwardAPI; source != nil {
+		here := at.Child("downwardAPI")
+		v.fileMode(here.Child("defaultMode"), source.DefaultMode)
+		v.downwardFiles(source.Items, here.Child("items"), nil)
+	}
+	if source := volume.Projected; source != nil {
+		v.projected(source, at.Child("projected"))
+	}
+}
+
+// items checks which keys become which files; written, unless nil, collects the files of all sources of a volume.
+func (v *validator) items(items []v1.KeyToPath, at *field.Path, written map[string]bool) {
+	for i, item := range items {
+		here := at.Index(i)
+		v.needs(here, "key", item.Key)
+		v.fileMode(here.Child("mode"), item.Mode)
+		v.fileOnce(here.Child("path"), item.Path, written)
+	}
+}
+
+// fileOnce checks one file that a volume writes, and that no other source of the volume writes it.
+func (v *validator) fileOnce(at *field.Path, path string, written map[string]bool) {
+	v.fileInside(at, path)
+	if written != nil {
+		v.unique(at, written, path)
+	}
+}
+
+func (v *validator) downwardFiles(files []v1.DownwardAPIVolumeFile, at *field.Path, written map[string]bool) {
+	for i := range files {
+		file, here := &files[i], at.Index(i)
+		v.fileMode(here.Child("mode"), file.Mode)
+		v.fileOnce(here.Child("path"), file.Path, written)
+		if file.FieldRef != nil {
+			v.fieldRef(file.FieldRef, here.Child("fieldRef"), fileFieldPaths)
+		}
+		if file.ResourceFieldRef != nil {
+			v.needs(here.Child("resourceFieldRef"), "containerName", file.ResourceFieldRef.ContainerName)
+			v.resourceRef(file.ResourceFieldRef, here.Child("resourceFieldRef"))
+		}
+		if (file.FieldRef == nil) == (file.ResourceFieldRef == nil) {
+			v.invalid(here, file.Path, "needs either fieldRef or resourceFieldRef")
+		}
+	}
+}
+func (v *validator) projected(projected *v1.ProjectedVolumeSource, at *field.Path) {
+	v.fileMode(at.Child("defaultMode"), projected.DefaultMode)
+	written := map[string]bool{}
+	for i := range projected.Sources {
+		source, here := &projected.Sources[i], at.Child("sources").Index(i)
+		if source.Secret != nil {
+			v.needs(here.Child("secret"), "name", source.Secret.Name)
+			v.items(source.Secret.Items, here.Child("secret", "items"), written)
+		}
+		if source.ConfigMap != nil {
+			v.needs(here.Child("configMap"), "name", source.ConfigMap.Name)
+			v.items(source.ConfigMap.Items, here.Child("configMap", "items"), written)
+		}
+		if source.DownwardAPI != nil {
+			v.downwardFiles(source.DownwardAPI.Items, here.Child("downwardAPI", "items"), written)
+		}
+		if n := len(given(*source)); n > 1 {
+			v.forbidden(here, fmt.Sprintf("may be one kind of source only, has %d", n))
+		}
+	}
+}
+
+func (v *validator) volumeMounts(c *v1.Container, at *field.Path) {
+	paths := map[string]bool{}
+	for i := range c.VolumeMounts {
+		mount, here := &c.VolumeMounts[i], at.Index(i)
+		v.volumeName(mount.Name, here.Child("name"))
+		if mount.MountPath == "" {
+			v.required(here.Child("mountPath"), "")
+		}
+		if mount.MountPath != "" && paths[mount.MountPath] {
+			v.invalid(here.Child("mountPath"), mount.MountPath, "another mount of this container has the same path")
+		}
+		paths[mount.MountPath] = true
+		v.subPath(mount, here)
+		v.mountMode(c, mount, here)
+	}
+}
+
+// volumeName checks a reference to one of the pod's volumes.
+func (v *validator) volumeName(name string, at *field.Path) {
+	if name == "" {
+		v.required(at, "")
+	} else if v.volumes[name] == nil {
+		v.add(field.NotFound(at, name))
+	}
+}
+
+func (v *validator) subPath(mount *v1.VolumeMount, at *field.Path) {
+	v.pathInside(at.Child("subPath"), mount.SubPath)
+	v.pathInside(at.Child("subPathExpr"), mount.SubPathExpr)
+	if mount.SubPath != "" && mount.SubPathExpr != "" {
+		v.invalid(at.Child("subPathExpr"), mount.SubPathExpr, "may not be set beside subPath")
+	}
+}
+
+func (v *validator) mountMode(c *v1.Container, mount *v1.VolumeMount, at *field.Path) {
+	propagation := at.Child("mountPropagation")
+	ifSet(&v.checker, propagation, mount.MountPropagation, v1.MountPropagationNone,
+		v1.MountPropagationHostToContainer, v1.MountPropagationBidirectional)
+	if ptr.Deref(mount.MountPropagation, "") == v1.MountPropagationBidirectional &&
+		(c.SecurityContext == nil || !ptr.Deref(c.SecurityContext.Privileged, false)) {
+		v.forbidden(propagation, "only a privileged container may pass mounts on to the host")
+	}
+	recursive := at.Child("recursiveReadOnly")
+	ifSet(&v.checker, recursive, mount.RecursiveReadOnly, v1.RecursiveReadOnlyDisabled,
+		v1.RecursiveReadOnlyIfPossible, v1.RecursiveReadOnlyEnabled)
+	switch ptr.Deref(mount.RecursiveReadOnly, "") {
+	case v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyIfPossible:
+		if !mount.ReadOnly {
+			v.forbidden(recursive, "needs readOnly")
+		}
+		if mount.MountPropagation != nil && *mount.MountPropagation != v1.MountPropagationNone {
+			v.forbidden(recursive, "needs mountPropagation to be None")
+		}
 	}
 }

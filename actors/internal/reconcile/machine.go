@@ -21,7 +21,7 @@ type Operation[D, A any] struct {
 type Verdict[A any] struct {
 	Actual A
 	Err    error // nil: the object is as desired
-	// Again is when the object is ensured again; zero: not before something changes.
+	// Again is when the object is ensured again; zero: not before something changes, as where trying again cannot help.
 	Again time.Time
 }
 
@@ -43,11 +43,8 @@ type Report[D, A any] struct {
 type Rules[D, A any] struct {
 	// Same says that two desired states are one. Required.
 	Same func(a, b D) bool
-	// Retry is the back-off after failures, of each object by itself; Random is for its jitter, nil: none.
-	Retry  backoff.Policy
-	Random func() float64
-	// Permanent says that trying again cannot help before something changes; nil: it always may.
-	Permanent func(error) bool
+	// Retry is the back-off after failures, of each object by itself; it has no jitter.
+	Retry backoff.Policy
 	// Judge, unless nil, says what the end of an Ensure means, e.g. when a certificate is renewed. By default is without it.
 	Judge func(now time.Time, op Operation[D, A], byDefault Verdict[A]) Verdict[A]
 	// Lane is the lane of an operation, an index into Places; nil: 0.
@@ -238,16 +235,13 @@ func (m *machine[D, A]) finish(now time.Time, o *object[D, A], actual A, err err
 	}
 	v := Verdict[A]{Actual: actual, Err: err}
 	if err != nil {
-		v.Again = now.Add(m.rules.Retry.After(o.fails+1, m.random()))
-		if !op.Remove && m.rules.Permanent != nil && m.rules.Permanent(err) {
-			v.Again = time.Time{}
-		}
+		v.Again = now.Add(m.rules.Retry.After(o.fails+1, 0))
 	}
 	if m.rules.Judge != nil && !op.Remove {
 		v = m.rules.Judge(now, op, v)
 	}
 	if v.Err != nil && !v.Again.IsZero() && !v.Again.After(now) {
-		v.Again = now.Add(m.rules.Retry.After(o.fails+1, m.random())) // a driver's judge may not make a loop without a rest
+		v.Again = now.Add(m.rules.Retry.After(o.fails+1, 0)) // a driver's judge may not make a loop without a rest
 	}
 	o.actual, o.err, o.due = v.Actual, v.Err, v.Again
 	switch {
@@ -280,13 +274,6 @@ func (m *machine[D, A]) fail(o *object[D, A], next Phase) {
 	m.counters.Failed++
 	o.fails++
 	m.to(o, next)
-}
-
-func (m *machine[D, A]) random() float64 {
-	if m.rules.Random == nil {
-		return 0
-	}
-	return m.rules.Random()
 }
 
 // report tells how the last operation ended.

@@ -135,29 +135,27 @@ func (m timerFired) PodUID() string { return m.pod }
 func (r *Reconciler[D, A]) Receive(ctx supervisors.Context, msg any) bool {
 	switch m := msg.(type) {
 	case operationEnded:
-		if m.reconciler != r.opts.Name {
-			return false
+		if m.reconciler == r.opts.Name {
+			actual, _ := m.actual.(A) // it is one, or the nil of an interface
+			r.carryOut(ctx, r.machine.ended(ctx.Now(), m.key, m.generation, actual, m.err))
+			return true
 		}
-		actual, _ := m.actual.(A) // it is one, or the nil of an interface
-		r.carryOut(ctx, r.machine.ended(ctx.Now(), m.key, m.generation, actual, m.err))
 	case timerFired:
-		if m.reconciler != r.opts.Name {
-			return false
+		if m.reconciler == r.opts.Name {
+			r.carryOut(ctx, r.machine.timeout(ctx.Now(), m.key, m.generation))
+			return true
 		}
-		r.carryOut(ctx, r.machine.timeout(ctx.Now(), m.key, m.generation))
 	case inventoryEnded:
-		if m.reconciler != r.opts.Name {
-			return false
+		if m.reconciler == r.opts.Name {
+			effects, news := r.machine.listed(ctx.Now(), m.generation, m.found, m.err)
+			if news {
+				ctx.Log().Warn(r.opts.Name+" inventory failed: what is left behind stays", "error", m.err)
+			}
+			r.carryOut(ctx, effects)
+			return true
 		}
-		effects, news := r.machine.listed(ctx.Now(), m.generation, m.found, m.err)
-		if news {
-			ctx.Log().Warn(r.opts.Name+" inventory failed: what is left behind stays", "error", m.err)
-		}
-		r.carryOut(ctx, effects)
-	default:
-		return false
 	}
-	return true
+	return false
 }
 
 func (r *Reconciler[D, A]) carryOut(ctx supervisors.Context, out effects[D, A]) {

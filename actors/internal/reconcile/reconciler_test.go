@@ -94,10 +94,12 @@ func (r *rig) restart(t *testing.T) {
 		},
 		Rules: Rules[string, string]{
 			Same: func(a, b string) bool { return a == b }, Retry: backoff.Policy{First: time.Second, Max: 10 * time.Second},
-			Permanent: func(err error) bool { return errors.Is(err, errFinal) }, Timeout: r.timeout, RemoveTimeout: r.timeout,
-			Grace: 2,
+			Timeout: r.timeout, RemoveTimeout: r.timeout, Grace: 2,
 			Judge: func(now time.Time, _ Operation[string, string], v Verdict[string]) Verdict[string] {
-				if v.Err == nil && r.renew > 0 {
+				switch {
+				case errors.Is(v.Err, errFinal):
+					v.Again = time.Time{}
+				case v.Err == nil && r.renew > 0:
 					v.Again = now.Add(r.renew)
 				}
 				if r.judge != nil {

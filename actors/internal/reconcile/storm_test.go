@@ -24,8 +24,7 @@ var errTest = errors.New("no")
 func testRules() Rules[int, int] {
 	return Rules[int, int]{
 		Same:    func(a, b int) bool { return a == b },
-		Retry:   backoff.Policy{First: time.Second, Max: 10 * time.Second, Jitter: backoff.Half},
-		Random:  func() float64 { return 0.3 },
+		Retry:   backoff.Policy{First: time.Second, Max: 10 * time.Second},
 		Timeout: testTimeout, RemoveTimeout: testTimeout, Grace: testGrace,
 		Places: []int{testPlaces, 1},
 		Lane: func(op Operation[int, int]) int {

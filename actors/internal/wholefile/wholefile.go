@@ -5,7 +5,9 @@ package wholefile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
@@ -30,7 +32,7 @@ type Identity struct {
 	Mode              uint32
 }
 
-// IdentityOf is the identity of a file that os.Lstat described.
+// IdentityOf is the identity of a file that the os package described.
 func IdentityOf(info fs.FileInfo) Identity {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -40,17 +42,6 @@ func IdentityOf(info fs.FileInfo) Identity {
 		Device: st.Dev, Inode: st.Ino, Size: st.Size, Mode: st.Mode,
 		Modified: [2]int64{st.Mtim.Sec, st.Mtim.Nsec}, Changed: [2]int64{st.Ctim.Sec, st.Ctim.Nsec},
 	}
-}
-
-func identityAt(fd int) (Identity, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return Identity{}, err
-	}
-	return Identity{
-		Device: st.Dev, Inode: st.Ino, Size: st.Size, Mode: st.Mode,
-		Modified: [2]int64{st.Mtim.Sec, st.Mtim.Nsec}, Changed: [2]int64{st.Ctim.Sec, st.Ctim.Nsec},
-	}, nil
 }
 
 // Touched is when the file was changed last.
@@ -77,13 +68,18 @@ type Reading struct {
 
 // Read reads a file, which must be a regular one and no link: nothing else is so much as opened. The error wraps ErrBusy
 // while somebody writes the file.
-func (r Reading) Read(path string) ([]byte, error) {
-	handle, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+func (r Reading) Read(path string) (data []byte, err error) {
+	defer func() {
+		if e, ok := errors.AsType[*fs.PathError](err); ok { // who asks names the path
+			err = e.Err
+		}
+	}()
+	handle, err := os.OpenFile(path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer closeFd(handle)
-	before, err := identityAt(handle)
+	defer closeRead(handle)
+	before, err := handle.Stat()
 	if err != nil {
 		return nil, err
 	}
@@ -91,19 +87,19 @@ func (r Reading) Read(path string) ([]byte, error) {
 		return nil, err
 	}
 	// The same file that was looked at, whatever has its name by now.
-	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(handle), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	same := "/proc/self/fd/" + strconv.Itoa(int(handle.Fd()))
+	f, err := os.OpenFile(same, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer closeFd(fd)
-	if !r.Insist && r.busy(fd, before) {
+	defer closeRead(f)
+	if !r.Insist && r.busy(f.Fd(), IdentityOf(before)) {
 		return nil, ErrBusy
 	}
-	data, err := readAll(fd, before.Size)
-	if err != nil {
+	if data, err = readAll(f); err != nil {
 		return nil, err
 	}
-	if after, err := identityAt(fd); err != nil || (after != before && !r.Insist) {
+	if after, err := f.Stat(); err != nil || !r.Insist && IdentityOf(after) != IdentityOf(before) {
 		return nil, errors.Join(err, ErrBusy)
 	}
 	return data, nil
@@ -112,12 +108,12 @@ func (r Reading) Read(path string) ([]byte, error) {
 // busy says whether somebody has the file open for writing. A read lease is given only while nobody has (fcntl(2)), which
 // makes asking for one a question; it is given back at once, so that no writer waits for us. Where leases are not to be
 // had, a file counts as being written when its writer was not heard to be done and it was touched just now.
-func (r Reading) busy(fd int, id Identity) bool {
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+func (r Reading) busy(fd uintptr, id Identity) bool {
+	_, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK)
 	switch {
 	case err == nil:
 		// Closing the file, which follows soon, gives it back just as well should this fail.
-		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+		_, _ = unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_UNLCK)
 		return false
 	case errors.Is(err, unix.EAGAIN):
 		return true
@@ -127,50 +123,36 @@ func (r Reading) busy(fd int, id Identity) bool {
 	}
 }
 
-func readAll(fd int, size int64) ([]byte, error) {
-	buf := make([]byte, 0, min(size, MaxBytes)+512)
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
-		n, err := unix.Read(fd, buf[len(buf):cap(buf)])
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return nil, err
-		case n == 0:
-			return buf, nil
-		default:
-			buf = buf[:len(buf)+n]
-		}
-		if len(buf) > MaxBytes {
-			return nil, errTooLarge
-		}
+func readAll(f io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if len(data) > MaxBytes {
+		err = errTooLarge
 	}
+	return data, err
 }
 
 var errTooLarge = fmt.Errorf("it is larger than the %d MiB that a manifest may have", MaxBytes>>20)
 
-// regular says why a file of this identity is not read.
-func regular(id Identity) error {
-	switch id.Mode & unix.S_IFMT {
-	case unix.S_IFREG:
-	case unix.S_IFIFO:
+// regular says why a file is not read.
+func regular(info fs.FileInfo) error {
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+	case mode&fs.ModeNamedPipe != 0:
 		return errors.New("it is a named pipe, not a regular file")
-	case unix.S_IFSOCK:
+	case mode&fs.ModeSocket != 0:
 		return errors.New("it is a socket, not a regular file")
-	case unix.S_IFBLK, unix.S_IFCHR:
+	case mode&fs.ModeDevice != 0:
 		return errors.New("it is a device, not a regular file")
-	case unix.S_IFDIR:
+	case mode.IsDir():
 		return errors.New("it is a folder, not a regular file")
 	default:
 		return errors.New("it is not a regular file")
 	}
-	if id.Size > MaxBytes {
+	if info.Size() > MaxBytes {
 		return errTooLarge
 	}
 	return nil
 }
 
-// closeFd closes what was only read, where a failure loses nothing.
-func closeFd(fd int) { _ = unix.Close(fd) }
+// closeRead closes what was only read, where a failure loses nothing.
+func closeRead(f *os.File) { _ = f.Close() }

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 func must(t *testing.T, err error) {
@@ -18,11 +16,12 @@ func must(t *testing.T, err error) {
 
 // TestBusyWithoutLeases asks about a folder, for which the kernel gives no leases.
 func TestBusyWithoutLeases(t *testing.T) {
-	fd, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	f, err := os.Open(t.TempDir())
 	must(t, err)
-	defer closeFd(fd)
-	id, err := identityAt(fd)
+	defer closeRead(f)
+	info, err := f.Stat()
 	must(t, err)
+	id := IdentityOf(info)
 	for _, test := range []struct {
 		done bool
 		age  time.Duration
@@ -31,7 +30,7 @@ func TestBusyWithoutLeases(t *testing.T) {
 		{false, 0, true}, {false, Quiet - 1, true}, {false, Quiet, false}, {true, 0, false},
 		{false, -time.Hour, false}, // a clock that was set back must not make all files busy
 	} {
-		if got := (Reading{Done: test.done, Now: id.Touched().Add(test.age)}).busy(fd, id); got != test.want {
+		if got := (Reading{Done: test.done, Now: id.Touched().Add(test.age)}).busy(f.Fd(), id); got != test.want {
 			t.Errorf("a writer heard to be done: %v, %v ago: busy %v, want %v", test.done, test.age, got, test.want)
 		}
 	}
@@ -43,14 +42,14 @@ func TestAFileThatGrowsWhileItIsReadIsBounded(t *testing.T) {
 	f, err := os.Open(path)
 	must(t, err)
 	defer func() { must(t, f.Close()) }()
-	if _, err := readAll(int(f.Fd()), 10); err != errTooLarge {
+	if _, err := readAll(f); err != errTooLarge {
 		t.Fatalf("got %v", err)
 	}
 	must(t, os.Truncate(path, MaxBytes))
 	if _, err := f.Seek(0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if data, err := readAll(int(f.Fd()), 10); err != nil || len(data) != MaxBytes {
+	if data, err := readAll(f); err != nil || len(data) != MaxBytes {
 		t.Fatalf("got %d bytes, %v", len(data), err)
 	}
 }

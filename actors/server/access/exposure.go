@@ -42,24 +42,14 @@ type Exposure struct {
 // everybody who can connect is on the loopback only, unless somebody gave the address.
 func Exposed(node *config.Node) Exposure {
 	out := secure(node)
-	k := node.Kubelet
-	port := "port " + strconv.Itoa(int(k.ReadOnlyPort))
-	address, err := netip.ParseAddr(k.Address)
-	switch {
-	case k.ReadOnlyPort == 0: // the default
-	case err != nil:
-		out.ReadOnlyReason = port + " is closed: address " + k.Address + " is not an IP address"
-	case node.Standalone() && !address.IsLoopback() && !node.AddressGiven:
-		out.ReadOnly = loopback(address)
-		out.ReadOnlyReason = port + " is open on " + out.ReadOnly + " alone: everybody who connects may read, " +
-			"and no address is configured"
-	default:
-		out.ReadOnly = k.Address
-		if !address.IsLoopback() {
-			out.ReadOnlyReason = port + " lets everybody who can connect read what pods there are: readOnlyPort is set"
-		}
+	out.ReadOnly, out.ReadOnlyReason = unguarded(node, node.Kubelet.ReadOnlyPort, node.Standalone(),
+		" lets everybody who can connect read what pods there are: readOnlyPort is set")
+	if out.ReadOnly != "" && out.ReadOnly != node.Kubelet.Address {
+		out.ReadOnlyReason = "port " + strconv.Itoa(int(node.Kubelet.ReadOnlyPort)) + " is open on " + out.ReadOnly +
+			" alone: everybody who connects may read, and no address is configured"
 	}
-	out.cadvisor(node)
+	out.CAdvisor, out.CAdvisorReason = unguarded(node, node.CAdvisorPort, true,
+		" shows everybody who can connect what pods there are and what they use: --cadvisor-port is set")
 	out.observatory(node)
 	return out
 }
@@ -70,23 +60,22 @@ func (e *Exposure) Others() []string {
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
-// cadvisor is what concerns cAdvisor's port: it is on the loopback unless somebody gave the address, also in a cluster.
-func (e *Exposure) cadvisor(node *config.Node) {
-	port := "port " + strconv.Itoa(int(node.CAdvisorPort))
-	address, err := netip.ParseAddr(node.Kubelet.Address)
+// unguarded is where a port that asks for no credentials is open, and a sentence where that is other than was asked for, or open
+// to other machines, of which open says the rest. Where nobody gave the address, it is the loopback if narrow.
+func unguarded(node *config.Node, number int32, narrow bool, open string) (where, reason string) {
+	where, port := node.Kubelet.Address, "port "+strconv.Itoa(int(number))
+	address, err := netip.ParseAddr(where)
 	switch {
-	case node.CAdvisorPort == 0: // the default
+	case number == 0: // the default
+		return "", ""
 	case err != nil:
-		e.CAdvisorReason = port + " is closed: address " + node.Kubelet.Address + " is not an IP address"
-	case address.IsLoopback() || !node.AddressGiven:
-		e.CAdvisor = node.Kubelet.Address
-		if !address.IsLoopback() {
-			e.CAdvisor = loopback(address)
-		}
-	default:
-		e.CAdvisor = node.Kubelet.Address
-		e.CAdvisorReason = port + " shows everybody who can connect what pods there are and what they use: --cadvisor-port is set"
+		return "", port + " is closed: address " + where + " is not an IP address"
+	case address.IsLoopback():
+		return where, ""
+	case narrow && !node.AddressGiven:
+		return loopback(address), ""
 	}
+	return where, port + open
 }
 
 // observatory is what concerns the observatory's port: it is where it was asked for, and on the loopback where only the port was.

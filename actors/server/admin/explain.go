@@ -29,7 +29,7 @@ func (h *handlers) explain(w http.ResponseWriter, r *http.Request) {
 		if len(out.Items) > 0 {
 			break
 		}
-		absent, known := explain.Absent(namespace, name, now, api.ProblemText)
+		absent, known := explain.Absent(namespace, name, now)
 		if !known {
 			text := fmt.Sprintf("there is no pod %q", name)
 			if namespace != "" {

@@ -261,17 +261,12 @@ func cores(v float64) string     { return number(v) + " cores" }
 func perSecond(v float64) string { return inBytes(v) + "/s" }
 func percent(v float64) string   { return number(v) + " %" }
 
-// number has three digits that count.
+// number has three digits that count, and none smaller than a ten-thousandth.
 func number(v float64) string {
-	digits := 0
-	for limit := 100.0; v != 0 && math.Abs(v) < limit && digits < 4; limit /= 10 {
-		digits++
+	if math.Abs(v) >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
-	text := strconv.FormatFloat(v, 'f', digits, 64)
-	if digits > 0 {
-		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
-	}
-	return text
+	return strconv.FormatFloat(math.Round(v*1e4)/1e4, 'g', 3, 64)
 }
 
 func inBytes(v float64) string {

@@ -90,26 +90,21 @@ func (t tree) parent(name string) string {
 	}
 }
 
+// names are those of the cgroups to keep, sorted.
+func (t tree) names(keep func(name string, info *model.ContainerInfo) bool) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t)), func(name string) bool { return !keep(name, t[name]) })
+}
+
 // children are the names of those whose parent this is.
 func (t tree) children(name string) []string {
-	var out []string
-	for _, other := range slices.Sorted(maps.Keys(t)) {
-		if other != name && t.parent(other) == name {
-			out = append(out, other)
-		}
-	}
-	return out
+	return t.names(func(other string, _ *model.ContainerInfo) bool { return other != name && t.parent(other) == name })
 }
 
 // within are the names of this one and of those below it.
 func (t tree) within(name string) []string {
-	var out []string
-	for _, other := range slices.Sorted(maps.Keys(t)) {
-		if other == name || strings.HasPrefix(other, strings.TrimSuffix(name, "/")+"/") {
-			out = append(out, other)
-		}
-	}
-	return out
+	return t.names(func(other string, _ *model.ContainerInfo) bool {
+		return other == name || strings.HasPrefix(other, strings.TrimSuffix(name, "/")+"/")
+	})
 }
 
 // shortID is as much of a container's ID as people write.
@@ -117,17 +112,10 @@ const shortID = 12
 
 // containers are the names of the cgroups of pods' containers; with an ID, or the first characters of one, of that container.
 func (t tree) containers(id string) []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(t)) {
-		info := t[name]
-		if info.Spec.Labels[cri.LabelContainerName] == "" || len(info.Aliases) == 0 {
-			continue
-		}
-		if id == "" || info.Aliases[0] == id || len(id) >= shortID && strings.HasPrefix(info.Aliases[0], id) {
-			out = append(out, name)
-		}
-	}
-	return out
+	return t.names(func(_ string, info *model.ContainerInfo) bool {
+		return info.Spec.Labels[cri.LabelContainerName] != "" && len(info.Aliases) > 0 &&
+			(id == "" || info.Aliases[0] == id || len(id) >= shortID && strings.HasPrefix(info.Aliases[0], id))
+	})
 }
 
 // title is what people call a cgroup.

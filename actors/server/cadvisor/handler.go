@@ -3,7 +3,6 @@ package cadvisor
 import (
 	"context"
 	"embed"
-	"errors"
 	"net/http"
 	"path"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/google/cadvisor/lib/model"
 
-	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
@@ -20,8 +18,6 @@ import (
 type Config struct {
 	NodeName string
 	Figures  Figures
-	// Board tells of the ends of containers.
-	Board *board.Board
 	// Metrics answers /metrics.
 	Metrics http.Handler
 }
@@ -42,7 +38,6 @@ type handler struct {
 	conf    Config
 	history history
 	pending chan struct{}
-	streams chan struct{}
 }
 
 //go:embed assets/page.css assets/page.js
@@ -50,7 +45,7 @@ var assets embed.FS
 
 // New makes the handler. It checks no credentials: its listener is on the loopback unless somebody asked for more.
 func New(conf Config) http.Handler {
-	h := &handler{conf: conf, pending: make(chan struct{}, pending), streams: make(chan struct{}, maxStreams)}
+	h := &handler{conf: conf, pending: make(chan struct{}, pending)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", http.RedirectHandler("/containers/", http.StatusTemporaryRedirect))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
@@ -92,12 +87,8 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 			http.Error(w, "too many requests are being answered", http.StatusServiceUnavailable)
 			return
 		}
-		ctx := r.Context()
-		if !streams(r) {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, answerTimeout)
-			defer cancel()
-		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -106,15 +97,9 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 // answer has errors answered.
 func answer(serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := serve(w, r)
-		if err == nil {
-			return
+		if err := serve(w, r); err != nil {
+			http.Error(w, err.Error(), containers.StatusOf(err))
 		}
-		status := http.StatusInternalServerError
-		if refused := (*containers.Error)(nil); errors.As(err, &refused) {
-			status = refused.Status
-		}
-		http.Error(w, err.Error(), status)
 	})
 }
 

@@ -55,7 +55,6 @@ type row struct {
 	CPU, Memory string
 }
 
-// page answers with the page of a cgroup.
 func (h *handler) page(w http.ResponseWriter, r *http.Request) error {
 	t, err := h.read(w, r, pageAge)
 	if err != nil {
@@ -103,14 +102,9 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) error {
 
 // pods are the names of the cgroups of pods, and of containers whose pod has none, by what people call them.
 func (t tree) pods() []string {
-	var out []string
-	for name, info := range t {
-		labels := info.Spec.Labels
-		if labels[cri.LabelPodName] != "" && t[t.parent(name)].Spec.Labels[cri.LabelPodName] == "" {
-			out = append(out, name)
-		}
-	}
-	return out
+	return t.names(func(name string, info *model.ContainerInfo) bool {
+		return info.Spec.Labels[cri.LabelPodName] != "" && t[t.parent(name)].Spec.Labels[cri.LabelPodName] == ""
+	})
 }
 
 func (t tree) link(name string) link {

@@ -13,10 +13,14 @@ import (
 
 	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/model"
+
+	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
 // restAge is how old figures may be for who does not say: cAdvisor's housekeeping interval.
 const restAge = 10 * time.Second
+
+const noEvents = "no events are kept here: those of pods are Kubernetes Events, which playlet events and the API server have"
 
 // v1 answers the API v1.3.
 func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
@@ -25,7 +29,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	case "machine":
 		return h.machine(w, r)
 	case "events":
-		return h.events(w, r)
+		return refuse(http.StatusNotImplemented, noEvents)
 	case "containers", "subcontainers", "docker":
 	default:
 		return refuse(http.StatusNotFound, "API v1.3 has no "+strconv.Quote(call))
@@ -56,7 +60,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	if call == "subcontainers" {
 		return list(w, '[', t.within(name(r)), of)
 	}
-	return write(w, of(name(r)))
+	return containers.JSON(w, of(name(r)))
 }
 
 // v1 is a cgroup in the form of v1.3, with as many samples as the query asks for.
@@ -84,13 +88,13 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 	case "machine":
 		return h.machine(w, r)
 	case "version":
-		return write(w, version())
+		return containers.JSON(w, version())
 	case "attributes":
 		m, err := h.conf.Figures.Machine(r.Context())
 		if err != nil {
 			return err
 		}
-		return write(w, struct {
+		return containers.JSON(w, struct {
 			model.VersionInfo
 			*model.MachineInfo
 		}{model.VersionInfo{
@@ -104,7 +108,7 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusNotImplemented, "a summary of the last minute, hour and day takes samples that are collected "+
 			"all the time, and here they are collected when somebody reads; stats has those of the last readings")
 	case "events":
-		return refuse(http.StatusNotImplemented, "/api/v1.3/events has those of containers")
+		return refuse(http.StatusNotImplemented, noEvents)
 	case "ps":
 		return refuse(http.StatusNotImplemented, "processes are not listed: command lines may have secrets, and this port asks "+
 			"for no credentials")
@@ -120,7 +124,7 @@ func (h *handler) machine(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return write(w, m)
+	return containers.JSON(w, m)
 }
 
 // version is that of the library whose figures these are.
@@ -151,7 +155,7 @@ func (h *handler) storage(w http.ResponseWriter, r *http.Request) error {
 	if label != "" && len(out) == 0 {
 		return refuse(http.StatusNotFound, "there is no file system with the label "+strconv.Quote(label))
 	}
-	return write(w, out)
+	return containers.JSON(w, out)
 }
 
 // stats answers stats, spec and machinestats of v2.1.
@@ -169,7 +173,7 @@ func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) err
 		if err != nil {
 			return err
 		}
-		return write(w, newest(samples(root), o.Count))
+		return containers.JSON(w, newest(samples(root), o.Count))
 	}
 	var found []string
 	at := name(r)
@@ -224,17 +228,6 @@ func options(r *http.Request) (model.RequestOptions, error) {
 		}
 	}
 	return o, nil
-}
-
-// write answers with one value.
-func write(w http.ResponseWriter, value any) error {
-	w.Header().Set("Content-Type", "application/json")
-	body, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	_, _ = w.Write(body) // a failure means that nobody reads it any more
-	return nil
 }
 
 // list answers with many values, each encoded when it is written, so that no more than one is in memory twice: by name, or, where

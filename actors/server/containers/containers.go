@@ -10,6 +10,8 @@ package containers
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -66,9 +68,7 @@ type Handlers struct {
 // New prepares the handlers.
 func New(conf Config) *Handlers {
 	conf.WriteTimeout, conf.LogTimeout = cmp.Or(conf.WriteTimeout, writeTimeout), cmp.Or(conf.LogTimeout, logTimeout)
-	if conf.Log == nil {
-		conf.Log = slog.New(slog.DiscardHandler)
-	}
+	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
 	return &Handlers{
 		conf: conf, logs: make(chan struct{}, cmp.Or(conf.MaxLogs, maxLogs)),
 		streams: make(chan struct{}, cmp.Or(conf.MaxStreams, maxStreams)),
@@ -86,6 +86,25 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
+
+// StatusOf is the HTTP status that an error is answered with.
+func StatusOf(err error) int {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.Status
+	}
+	return http.StatusInternalServerError
+}
+
+// JSON answers with a value. A failure to write means that nobody reads it any more.
+func JSON(w http.ResponseWriter, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+	return nil
+}
 
 func refuse(status int, format string, args ...any) error {
 	return &Error{Status: status, Text: fmt.Sprintf(format, args...)}

@@ -2,6 +2,7 @@ package containers
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -213,8 +214,7 @@ func (h *Handlers) callRuntime(r *http.Request, where string) (net.Conn, *http.R
 		}
 		_ = conn.Close() // nothing was streamed
 	}
-	var refused *Error
-	if !errors.As(err, &refused) {
+	if _, refused := errors.AsType[*Error](err); !refused {
 		h.conf.Log.Warn("the container runtime's streaming server cannot be used", "server", target.Host, "error", err)
 		err = refuse(http.StatusBadGateway, "the container runtime's streaming server cannot be used; the agent's log says why")
 	}
@@ -224,18 +224,11 @@ func (h *Handlers) callRuntime(r *http.Request, where string) (net.Conn, *http.R
 func dialRuntime(ctx context.Context, target *url.URL) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	port := target.Port()
-	switch {
-	case target.Scheme == "http":
-		if port == "" {
-			port = "80"
-		}
-		return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
-	case target.Scheme == "https":
-		if port == "" {
-			port = "443"
-		}
-		return new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), port))
+	switch target.Scheme {
+	case "http":
+		return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), cmp.Or(target.Port(), "80")))
+	case "https":
+		return new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(target.Hostname(), cmp.Or(target.Port(), "443")))
 	}
 	return nil, fmt.Errorf("its URL has the scheme %q", target.Scheme)
 }

@@ -40,16 +40,18 @@ type Config struct {
 	Board   *board.Board
 	Tree    func() Tree // nil before it runs
 	Runtime func() api.Runtime
-	// Listeners are sentences on what could not be opened.
-	Listeners func() []string
-	// Probes, Cluster, Identity and Shutdown are sentences on late probes, on what goes wrong between this node and its
-	// cluster, on the node's certificates, and on why a shutdown of the machine does not wait for pods; nil: there is no such
-	// check.
-	Probes, Cluster, Identity, Shutdown func() []string
-	// NoPlugins says why device plugins cannot register; empty, or nil: they can.
+	Notes   []Note
+	// NoPlugins says why device plugins cannot register; empty: they can.
 	NoPlugins func() string
 	// Observe is told the result of each check that is made; nil: nobody is told.
 	Observe func(check string, healthy bool)
+}
+
+// Note is a check that never fails: pods run on, and a restart of the agent would mend nothing. Says are sentences on what is
+// wrong; it must not wait.
+type Note struct {
+	Check string
+	Says  func() []string
 }
 
 // Checks are those of /healthz. Safe for concurrent use.
@@ -71,25 +73,20 @@ const askTimeout = 2 * time.Second
 
 const starting = "the agent is starting: its actors do not run yet"
 
+func fine(context.Context) verdict { return verdict{} }
+
 // New prepares the checks.
 func New(conf Config) *Checks {
 	h := &Checks{conf: conf}
 	h.checks = []check{
-		{"ping", func(context.Context) verdict { return verdict{} }},
+		{"ping", fine},
 		{"runtime", h.runtime},
 		{"supervisors", h.supervisors},
 		{"sources", h.sources},
 		{"pods", h.answers},
-		{"listeners", h.listeners},
 	}
-	// These are notes: pods run on, and a restart of the agent mends nothing.
-	for _, c := range []struct {
-		name  string
-		notes func() []string
-	}{{"probes", conf.Probes}, {"cluster", conf.Cluster}, {"identity", conf.Identity}, {"shutdown", conf.Shutdown}} {
-		if c.notes != nil {
-			h.checks = append(h.checks, check{c.name, func(context.Context) verdict { return verdict{notes: c.notes()} }})
-		}
+	for _, n := range conf.Notes {
+		h.checks = append(h.checks, check{n.Check, func(context.Context) verdict { return verdict{notes: n.Says()} }})
 	}
 	if conf.Observe != nil {
 		for i, c := range h.checks {
@@ -203,6 +200,3 @@ func (h *Checks) answers(context.Context) verdict {
 	h.asked = time.Now()
 	return h.pods
 }
-
-// listeners names what could not be opened. It is a note: pods run, and this very answer was given.
-func (h *Checks) listeners(context.Context) verdict { return verdict{notes: h.conf.Listeners()} }

@@ -29,11 +29,7 @@ func (h *Checks) Explain(ctx context.Context) []explain.Check {
 // NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn,
 // device-plugin where device plugins cannot register.
 func (h *Checks) NodeHandler() http.Handler {
-	fine := func(context.Context) verdict { return verdict{} }
-	plugins := fine
-	if h.conf.NoPlugins != nil {
-		plugins = func(context.Context) verdict { return verdict{failed: h.conf.NoPlugins()} }
-	}
+	plugins := func(context.Context) verdict { return verdict{failed: h.conf.NoPlugins()} }
 	return routes([]check{{"ping", fine}, {"log", fine}, {"syncloop", h.answers}, {"device-plugin", plugins}}, false)
 }
 

@@ -25,7 +25,7 @@ func TestProbesAreNoWorkForPods(t *testing.T) {
 	tree := &counted{}
 	h := New(Config{
 		Context: t.Context(), Board: board.New(), Tree: func() Tree { return tree },
-		Runtime: func() api.Runtime { return api.Runtime{} }, Listeners: func() []string { return nil },
+		Runtime: func() api.Runtime { return api.Runtime{} },
 	})
 	h.asked = time.Now().Add(time.Hour) // whatever the machine's speed, the answer is fresh
 	for range 5 {

@@ -13,11 +13,13 @@ import (
 	"k8s.io/apiserver/pkg/server/statusz"
 	"k8s.io/component-base/compatibility"
 	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
 // configz answers GET /configz: the configuration in force, in its versioned form.
 func (a *api) configz(w http.ResponseWriter, _ *http.Request) error {
-	return answer(w, map[string]any{"kubeletconfig": a.conf.Kubelet})
+	return containers.JSON(w, map[string]any{"kubeletconfig": a.conf.Kubelet})
 }
 
 // debug adds profiles and the log's verbosity.
@@ -56,7 +58,7 @@ func (a *api) verbosity(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusBadRequest, fmt.Sprintf("the verbosity %q is not a number from 0 to 255", text))
 	}
 	a.conf.SetVerbosity(int(v))
-	a.log.Info("the log's verbosity was changed", "v", v)
+	a.conf.Log.Info("the log's verbosity was changed", "v", v)
 	_, _ = fmt.Fprintf(w, "successfully set klog.logging.verbosity to %d", v)
 	return nil
 }

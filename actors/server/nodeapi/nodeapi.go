@@ -2,6 +2,7 @@ package nodeapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -67,7 +68,6 @@ const (
 // api are the handlers.
 type api struct {
 	conf  Config
-	log   *slog.Logger
 	mux   *http.ServeMux
 	paths []string      // as /statusz lists them
 	slow  chan struct{} // a slot a slow request
@@ -86,12 +86,9 @@ const (
 )
 
 func newAPI(conf Config) *api {
-	a := &api{conf: conf, log: conf.Log, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow),
-		turns: make(chan struct{}, maxTurns), sends: make(chan struct{}, maxSends)}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
-	return a
+	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
+	return &api{conf: conf, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow), turns: make(chan struct{}, maxTurns),
+		sends: make(chan struct{}, maxSends)}
 }
 
 // ReadOnly is all that port 10255 answers: what can be read without credentials. Nothing can be changed, as by DELETE
@@ -131,14 +128,12 @@ func New(conf Config) http.Handler {
 	}
 	const pod, uid, container = "/{namespace}/{pod}", "/{uid}", "/{container}"
 	a.handle("/containerLogs"+pod+container, only(a.containerLogs, http.MethodGet))
-	for name, h := range map[string]failing{"/exec": a.exec, "/attach": a.attach} {
-		a.handle(name+pod+container, only(h, http.MethodGet, http.MethodPost))
-		a.handle(name+pod+uid+container, only(h, http.MethodGet, http.MethodPost))
+	for _, pod := range []string{pod, pod + uid} {
+		a.handle("/exec"+pod+container, a.stream(true, conf.Containers.Exec))
+		a.handle("/attach"+pod+container, a.stream(false, conf.Containers.Attach))
+		a.handle("/portForward"+pod, only(a.portForward, http.MethodGet, http.MethodPost))
+		a.handle("/run"+pod+container, a.slowly(only(a.run, http.MethodPost)))
 	}
-	a.handle("/portForward"+pod, only(a.portForward, http.MethodGet, http.MethodPost))
-	a.handle("/portForward"+pod+uid, only(a.portForward, http.MethodGet, http.MethodPost))
-	a.handle("/run"+pod+container, a.slowly(only(a.run, http.MethodPost)))
-	a.handle("/run"+pod+uid+container, a.slowly(only(a.run, http.MethodPost)))
 	a.handle("/checkpoint"+pod+container, a.slowly(only(a.checkpoint, http.MethodPost)))
 	a.handle("/runningpods/{$}", a.inTurn(only(a.runningPods, http.MethodGet)))
 	a.handle("/configz", a.inTurn(only(a.configz, http.MethodGet)))
@@ -189,11 +184,7 @@ func only(h failing, methods ...string) http.Handler {
 }
 
 func fail(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	var refused *containers.Error
-	if errors.As(err, &refused) {
-		status = refused.Status
-	}
+	status := containers.StatusOf(err)
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", strconv.Itoa(int(quickly.Seconds())))
 	}

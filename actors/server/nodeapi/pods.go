@@ -1,7 +1,7 @@
 package nodeapi
 
 import (
-	"encoding/json"
+	"cmp"
 	"net/http"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,7 +24,7 @@ func (a *api) pods(w http.ResponseWriter, _ *http.Request) error {
 		shown.TypeMeta = metav1.TypeMeta{}
 		out.Items = append(out.Items, *shown)
 	}
-	return answer(w, out)
+	return containers.JSON(w, out)
 }
 
 // runningPods answers GET /runningpods/: what the runtime has running, whoever wants it.
@@ -41,7 +41,7 @@ func (a *api) runningPods(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, runningPods(sandboxes, running))
+	return containers.JSON(w, runningPods(sandboxes, running))
 }
 
 // runningPods makes the list of what the runtime has. What was not made for a pod is left out.
@@ -68,23 +68,11 @@ func runningPods(sandboxes []*runtimeapi.PodSandbox, running []*runtimeapi.Conta
 	}
 	for _, c := range running {
 		if pod := of(c.Labels); pod != nil {
-			image := c.GetImage().GetUserSpecifiedImage()
-			if image == "" {
-				image = c.GetImage().GetImage()
-			}
-			pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{Name: c.Labels[cri.LabelContainerName], Image: image})
+			pod.Spec.Containers = append(pod.Spec.Containers, v1.Container{
+				Name:  c.Labels[cri.LabelContainerName],
+				Image: cmp.Or(c.GetImage().GetUserSpecifiedImage(), c.GetImage().GetImage()),
+			})
 		}
 	}
 	return out
-}
-
-// answer writes v as JSON. A failure to write means that nobody reads it any more.
-func answer(w http.ResponseWriter, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body)
-	return nil
 }

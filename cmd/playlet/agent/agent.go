@@ -31,6 +31,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/healthz"
 	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
@@ -349,10 +350,8 @@ func newObjects(node *config.Node) *objects.Board {
 // serverConfig is what the listeners serve.
 func (a *Agent) serverConfig() server.Config {
 	c := server.Config{
-		Identity:    a.identityProblems,
+		Notes:       []healthz.Note{{Check: "probes", Says: func() []string { return a.late.Problems(time.Now()) }}},
 		Checked:     a.metrics.Checked,
-		Probes:      func() []string { return a.late.Problems(time.Now()) },
-		Shutdown:    a.shutdown.Problems,
 		RootDir:     a.node.RootDir,
 		AdminSocket: a.node.AdminSocket, AdminSocketGroup: a.node.AdminSocketGroup,
 		HealthzAddress: a.node.Kubelet.HealthzBindAddress,
@@ -366,12 +365,14 @@ func (a *Agent) serverConfig() server.Config {
 		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
 	}
 	if a.cluster != nil {
-		c.Cluster = a.cluster.problems
+		c.Notes = append(c.Notes, healthz.Note{Check: "cluster", Says: a.cluster.problems})
 		c.Registered = func() api.Registered {
 			s := a.cluster.registered.Load()
 			return api.Registered{LeaseExpires: s.LeaseExpires, NotReady: s.NotReady}
 		}
 	}
+	c.Notes = append(c.Notes, healthz.Note{Check: "identity", Says: a.identityProblems},
+		healthz.Note{Check: "shutdown", Says: a.shutdown.Problems})
 	c.CAdvisor, c.CAdvisorAddress = a.cadvisor()
 	if address := a.guard.exposure.Observatory; address != "" {
 		token := observatory.NewToken(filepath.Join(stateDir(a.node), "observatory-token"))

@@ -2,9 +2,32 @@ package supervisors
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
+
+// watch measures a mailbox, which protoactor does not bound, and hears, outside of it, that its actor is asked to stop: one that
+// is held does not look.
+type watch struct {
+	now, max atomic.Int64  // messages
+	halted   chan struct{} // closed then
+	once     sync.Once
+}
+
+func (w *watch) MailboxStarted()     {}
+func (w *watch) MailboxEmpty()       {}
+func (w *watch) MessageReceived(any) { w.now.Add(-1) }
+
+func (w *watch) MessagePosted(m any) {
+	n := w.now.Add(1)
+	for most := w.max.Load(); n > most && !w.max.CompareAndSwap(most, n); most = w.max.Load() {
+		continue
+	}
+	if _, ok := m.(*actor.Stop); ok {
+		w.once.Do(func() { close(w.halted) })
+	}
+}
 
 // gate holds messages for an actor that is being spawned back until it can take them. protoactor gives an actor its name
 // before its mailbox has a dispatcher: whoever sends to the name in between panics, and leaves a mailbox that believes it
@@ -14,12 +37,6 @@ type gate struct {
 	actor.Mailbox
 	handled, started chan struct{}
 	once             sync.Once
-}
-
-// gatedMailbox makes mailboxes without a bound, behind a gate.
-func gatedMailbox(watchers ...actor.MailboxMiddleware) actor.MailboxProducer {
-	inner := actor.Unbounded(watchers...)
-	return func() actor.Mailbox { return newGate(inner()) }
 }
 
 func newGate(inner actor.Mailbox) *gate {

@@ -67,7 +67,7 @@ func TestSendingDuringASpawn(t *testing.T) {
 		case string:
 			seen <- m
 		}
-	}, actor.WithMailbox(gatedMailbox()), actor.WithOnInit(func(ctx actor.Context) {
+	}, actor.WithMailbox(func() actor.Mailbox { return newGate(actor.Unbounded()()) }), actor.WithOnInit(func(ctx actor.Context) {
 		to := ctx.Self()
 		go func() {
 			defer func() { panicked <- recover() }()

@@ -1,0 +1,154 @@
+package podspec
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/storage/ephemeral"
+)
+
+// Containers yields the init, regular and ephemeral containers of spec, with their paths below path if it is
+// given. Ephemeral containers come as the v1.Container that has the same memory.
+func Containers(spec *v1.PodSpec, path ...*field.Path) iter.Seq2[*v1.Container, *field.Path] {
+	at := func(list string, i int) *field.Path {
+		if len(path) == 0 {
+			return nil
+		}
+		return path[0].Child(list).Index(i)
+	}
+	return func(yield func(*v1.Container, *field.Path) bool) {
+		for i := range spec.InitContainers {
+			if !yield(&spec.InitContainers[i], at("initContainers", i)) {
+				return
+			}
+		}
+		for i := range spec.Containers {
+			if !yield(&spec.Containers[i], at("containers", i)) {
+				return
+			}
+		}
+		for i := range spec.EphemeralContainers {
+			common := (*v1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon)
+			if !yield(common, at("ephemeralContainers", i)) {
+				return
+			}
+		}
+	}
+}
+
+// UsedVolumes lists the volumes that some container of the pod mounts and that the agent has to mount first, in the pod's order.
+// The kubelet leaves the others alone, so that a volume that cannot be had harms nobody who does not use it. Volumes that are
+// images are mounted by the runtime.
+func UsedVolumes(pod *v1.Pod) []*v1.Volume {
+	names := map[string]bool{}
+	for c := range Containers(&pod.Spec) {
+		for i := range c.VolumeMounts {
+			names[c.VolumeMounts[i].Name] = true
+		}
+		for i := range c.VolumeDevices {
+			names[c.VolumeDevices[i].Name] = true
+		}
+	}
+	var out []*v1.Volume
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; names[v.Name] && v.Image == nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// ImageVolumes lists the volumes that the container mounts and that are images, in the pod's order (KEP-4639).
+func ImageVolumes(pod *v1.Pod, c *v1.Container) (out []*v1.Volume) {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if v.Image != nil && slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name }) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// ClaimOf is the name of the PersistentVolumeClaim that a volume is of; empty: of none.
+func ClaimOf(pod *v1.Pod, v *v1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return ephemeral.VolumeClaimName(pod, v)
+	}
+	return ""
+}
+
+// VolumeKind is the field of the manifest that says what the volume is.
+func VolumeKind(v *v1.Volume) string {
+	if kinds := given(v.VolumeSource); len(kinds) > 0 {
+		return kinds[0]
+	}
+	return ""
+}
+
+// VolumePlugin is the kubelet's name for the plugin of a volume, e.g. "kubernetes.io/empty-dir".
+func VolumePlugin(v *v1.Volume) string {
+	kind := VolumeKind(v)
+	plugins := map[string]string{
+		"emptyDir": "empty-dir", "hostPath": "host-path", "configMap": "configmap", "downwardAPI": "downward-api",
+	}
+	return "kubernetes.io/" + cmp.Or(plugins[kind], kind)
+}
+
+// given lists the fields of a union that are set, by their names in manifests. They are read from the type, so that one which the
+// API gains is counted too.
+func given(union any) (names []string) {
+	value := reflect.ValueOf(union)
+	for i := range value.NumField() {
+		if f := value.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			names = append(names, jsonName(value.Type().Field(i)))
+		}
+	}
+	return names
+}
+
+// jsonName returns the name of a field in manifests, "" for one that is part of the struct around it.
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// GatesClosed says which of the pod's readiness gates are not open, and why (KEP-580); empty where all are. The conditions
+// are others' to set, and come with the pod's object.
+func GatesClosed(pod *v1.Pod) string {
+	var closed []string
+	for _, g := range pod.Spec.ReadinessGates {
+		is := v1.ConditionStatus("")
+		for i := range pod.Status.Conditions {
+			if pod.Status.Conditions[i].Type == g.ConditionType {
+				is = pod.Status.Conditions[i].Status
+			}
+		}
+		switch is {
+		case v1.ConditionTrue:
+		case "":
+			closed = append(closed, fmt.Sprintf("readiness gate %q: nobody has set this condition", g.ConditionType))
+		default:
+			closed = append(closed, fmt.Sprintf("readiness gate %q: the condition is %s", g.ConditionType, is))
+		}
+	}
+	return strings.Join(closed, ", ")
+}
+
+// longestGrace is a hundred years: the API takes any number of seconds, of which a time.Duration holds 292 years.
+const longestGrace = 100 * 365 * 24 * 60 * 60
+
+// Grace is a grace period that is given in seconds. A longer one than a hundred years is cut to that, so that the deadlines
+// that are made of it do not overflow.
+func Grace(seconds int64) time.Duration {
+	return time.Duration(min(seconds, longestGrace)) * time.Second
+}
