@@ -3,6 +3,6 @@
 //
 // All of it is a view of the figures that the stats actor's room collects when somebody reads, by the same cache (Figures). What
 // was read through this port lately is kept for a while (history), so that there is something to draw; nothing is collected for
-// it. What cAdvisor answers from samples or events that it collects all the time, or with what processes' command lines say, is
-// answered with 501 and the reason.
+// it. Its events are those that the statuses of pods tell of, as the board has them. What cAdvisor answers from samples that it
+// collects all the time, or with what processes' command lines say, is answered with 501 and the reason.
 package cadvisor

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/cadvisor/lib/model"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
@@ -18,6 +19,8 @@ import (
 type Config struct {
 	NodeName string
 	Figures  Figures
+	// Board tells of the ends of containers.
+	Board *board.Board
 	// Metrics answers /metrics.
 	Metrics http.Handler
 }
@@ -38,6 +41,7 @@ type handler struct {
 	conf    Config
 	history history
 	pending chan struct{}
+	streams chan struct{}
 }
 
 //go:embed assets/page.css assets/page.js
@@ -45,7 +49,7 @@ var assets embed.FS
 
 // New makes the handler. It checks no credentials: its listener is on the loopback unless somebody asked for more.
 func New(conf Config) http.Handler {
-	h := &handler{conf: conf, pending: make(chan struct{}, pending)}
+	h := &handler{conf: conf, pending: make(chan struct{}, pending), streams: make(chan struct{}, maxStreams)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", http.RedirectHandler("/containers/", http.StatusTemporaryRedirect))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
@@ -87,8 +91,12 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 			http.Error(w, "too many requests are being answered", http.StatusServiceUnavailable)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
-		defer cancel()
+		ctx := r.Context()
+		if !streams(r) {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, answerTimeout)
+			defer cancel()
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

@@ -56,7 +56,7 @@ func TestPaths(t *testing.T) {
 		{"GET", "/api/v1.3/docker/" + id1[:13], "", 200, `{"` + one + `":{`},
 		{"GET", "/api/v1.3/docker/" + id1[:11], "", 404, "no one container"},
 		{"GET", "/api/v1.3/docker/" + id2, "", 404, "no one container"}, // a sandbox
-		{"GET", "/api/v1.3/events/", "", 501, "playlet events"},
+		{"GET", "/api/v1.3/events/", "", 200, "[]"},
 		{"GET", "/api/v1.3/summary", "", 404, "API v1.3 has no"},
 
 		{"GET", "/api/v2.1/version", "", 200, `"`},
@@ -82,7 +82,7 @@ func TestPaths(t *testing.T) {
 		{"GET", "/api/v2.1/storage?uuid=1", "", 501, "UUID"},
 		{"GET", "/api/v2.1/summary/", "", 501, "stats has those"},
 		{"GET", "/api/v2.1/ps/", "", 501, "secrets"},
-		{"GET", "/api/v2.1/events", "", 501, "playlet events"},
+		{"GET", "/api/v2.1/events", "", 501, "/api/v1.3/events"},
 		{"GET", "/api/v2.1/appmetrics/", "", 501, "applications"},
 		{"GET", "/api/v2.1/none", "", 404, "API v2.1 has no"},
 		{"POST", "/api/v2.1/machine", "", 405, ""},
@@ -174,6 +174,9 @@ func FuzzPath(f *testing.F) {
 			t.Fatal(err)
 		}
 		r.URL = &url.URL{Path: "/" + p, RawQuery: query}
+		if streams(r) { // which would not end
+			t.Skip()
+		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code >= 500 && w.Code != http.StatusNotImplemented {
@@ -199,9 +202,12 @@ func FuzzBody(f *testing.F) {
 			t.Fatal(err)
 		}
 		r.URL = &url.URL{Path: "/api/v1.3/" + call}
+		if streams(r) { // which would not end
+			t.Skip()
+		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code >= 500 && w.Code != http.StatusNotImplemented {
+		if w.Code >= 500 {
 			t.Errorf("%q: %d %s", body, w.Code, w.Body)
 		}
 		if w.Code == http.StatusOK && !json.Valid(w.Body.Bytes()) {

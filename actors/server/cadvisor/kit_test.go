@@ -14,6 +14,7 @@ import (
 	"github.com/google/cadvisor/lib/model"
 	"go.uber.org/goleak"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -101,8 +102,10 @@ func (f *fake) at(second int) {
 	f.second = second
 }
 
-func newHandler(f *fake) http.Handler {
-	return New(Config{NodeName: "node", Figures: f, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func newHandler(f *fake) http.Handler { return handlerOf(f, board.New()) }
+
+func handlerOf(f *fake, b *board.Board) http.Handler {
+	return New(Config{NodeName: "node", Figures: f, Board: b, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, "container_cpu_usage_seconds_total 1")
 	})})
 }

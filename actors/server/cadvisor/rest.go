@@ -20,8 +20,6 @@ import (
 // restAge is how old figures may be for who does not say: cAdvisor's housekeeping interval.
 const restAge = 10 * time.Second
 
-const noEvents = "no events are kept here: those of pods are Kubernetes Events, which playlet events and the API server have"
-
 // v1 answers the API v1.3.
 func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	call := r.PathValue("call")
@@ -29,7 +27,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	case "machine":
 		return h.machine(w, r)
 	case "events":
-		return refuse(http.StatusNotImplemented, noEvents)
+		return h.events(w, r)
 	case "containers", "subcontainers", "docker":
 	default:
 		return refuse(http.StatusNotFound, "API v1.3 has no "+strconv.Quote(call))
@@ -108,7 +106,7 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusNotImplemented, "a summary of the last minute, hour and day takes samples that are collected "+
 			"all the time, and here they are collected when somebody reads; stats has those of the last readings")
 	case "events":
-		return refuse(http.StatusNotImplemented, noEvents)
+		return refuse(http.StatusNotImplemented, "/api/v1.3/events has those of containers")
 	case "ps":
 		return refuse(http.StatusNotImplemented, "processes are not listed: command lines may have secrets, and this port asks "+
 			"for no credentials")

@@ -49,6 +49,6 @@ func (a *Agent) cadvisor() (http.Handler, string) {
 		return nil, ""
 	}
 	return cadvisor.New(cadvisor.Config{
-		NodeName: a.node.NodeName, Figures: a.figures, Metrics: stats.CAdvisorHandler(a.figures),
+		NodeName: a.node.NodeName, Figures: a.figures, Board: a.board, Metrics: stats.CAdvisorHandler(a.figures),
 	}), net.JoinHostPort(address, strconv.Itoa(int(a.node.CAdvisorPort)))
 }

@@ -1,0 +1,168 @@
+package cadvisor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/cri"
+)
+
+const (
+	// maxStreams is how many clients there are at once that events are streamed to.
+	maxStreams = 4
+	// maxSeen is how many events that a stream has told of are kept, to tell of each once, besides those that may come again.
+	maxSeen = 4096
+	// lookEvery is how often it is looked for the cgroup of a container that began in a pod without one.
+	lookEvery = 2 * time.Second
+)
+
+// eventsQuery is which events are asked for.
+type eventsQuery struct {
+	name       string
+	below      bool // those of the cgroups below it, too
+	types      []model.EventType
+	start, end time.Time
+	most       int
+}
+
+// readEventsQuery reads a request's. What cAdvisor cannot read it passes over.
+func readEventsQuery(name string, values url.Values) eventsQuery {
+	is := func(key string) bool { yes, err := strconv.ParseBool(values.Get(key)); return yes && err == nil }
+	q := eventsQuery{name: name, below: is("subcontainers"), most: 10}
+	if n, err := strconv.Atoi(values.Get("max_events")); err == nil {
+		q.most = n
+	}
+	q.start, _ = time.Parse(time.RFC3339, values.Get("start_time"))
+	q.end, _ = time.Parse(time.RFC3339, values.Get("end_time"))
+	for key, kind := range map[string]model.EventType{
+		"oom_events": model.EventOom, "oom_kill_events": model.EventOomKill, "creation_events": model.EventContainerCreation,
+		"deletion_events": model.EventContainerDeletion,
+	} {
+		if is(key) || is("all_events") {
+			q.types = append(q.types, kind)
+		}
+	}
+	return q
+}
+
+func (q *eventsQuery) wants(e *model.Event) bool {
+	within := e.ContainerName == q.name || q.below && strings.HasPrefix(e.ContainerName, strings.TrimSuffix(q.name, "/")+"/")
+	return within && slices.Contains(q.types, e.EventType) && !e.Timestamp.Before(q.start) &&
+		(q.end.IsZero() || !e.Timestamp.After(q.end))
+}
+
+// events are those of pods' containers, by their statuses: of each the run that goes on and the one before. A pod of which no
+// cgroup is left has none: what ended in it has no name.
+func (t tree) events(pods []board.Pod) (out []model.Event) {
+	around := map[string][2]string{} // of a pod: what its containers' names have before and after the ID
+	for name, info := range t {
+		if labels := info.Spec.Labels; len(info.Aliases) > 0 {
+			before, after, _ := strings.Cut(name, info.Aliases[0])
+			around[labels[cri.LabelPodNamespace]+"/"+labels[cri.LabelPodName]] = [2]string{before, after}
+		}
+	}
+	for _, p := range pods {
+		names, ok := around[p.Pod.Namespace+"/"+p.Pod.Name]
+		if !ok || p.Status == nil {
+			continue
+		}
+		add := func(id string, kind model.EventType, at time.Time, data model.EventData) {
+			_, id, _ = strings.Cut(id, "://")
+			name := names[0] + id + names[1]
+			out = append(out, model.Event{ContainerName: name, EventType: kind, Timestamp: at, EventData: data})
+		}
+		of := p.Status
+		for _, s := range slices.Concat(of.InitContainerStatuses, of.ContainerStatuses, of.EphemeralContainerStatuses) {
+			for _, state := range []v1.ContainerState{s.LastTerminationState, s.State} {
+				if r := state.Running; r != nil {
+					add(s.ContainerID, model.EventContainerCreation, r.StartedAt.Time, model.EventData{})
+				}
+				e := state.Terminated
+				if e == nil || e.ContainerID == "" { // it never was
+					continue
+				}
+				add(e.ContainerID, model.EventContainerCreation, e.StartedAt.Time, model.EventData{})
+				if e.Reason == "OOMKilled" {
+					add(e.ContainerID, model.EventOom, e.FinishedAt.Time, model.EventData{})
+					add(e.ContainerID, model.EventOomKill, e.FinishedAt.Time, model.EventData{})
+				}
+				add(e.ContainerID, model.EventContainerDeletion, e.FinishedAt.Time, model.EventData{
+					ContainerDeletion: &model.ContainerDeletionEventData{ExitCode: int(e.ExitCode)}})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(x, y model.Event) int {
+		return cmp.Or(x.Timestamp.Compare(y.Timestamp), cmp.Compare(x.ContainerName, y.ContainerName))
+	})
+	return out
+}
+
+// events answers which containers of pods began and ended, or streams those that do from now on.
+func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
+	q := readEventsQuery(name(r), r.URL.Query())
+	stream := streams(r)
+	out := http.NewResponseController(w)
+	lines, seen := json.NewEncoder(w), map[string]bool{}
+	if stream {
+		select {
+		case h.streams <- struct{}{}:
+			defer func() { <-h.streams }()
+		default:
+			return refuse(http.StatusServiceUnavailable, "events are streamed to too many clients")
+		}
+		_ = out.SetReadDeadline(time.Time{}) // whose end would end the stream
+	}
+	for first, age := true, restAge; ; first, age = false, lookEvery/2 {
+		now := h.conf.Board.Now()
+		t, err := h.read(w, r, age)
+		if err != nil {
+			return err
+		}
+		list := slices.DeleteFunc(t.events(now.Pods), func(e model.Event) bool { return !q.wants(&e) })
+		if !stream {
+			if q.most > 0 {
+				list = newest(list, q.most)
+			}
+			return containers.JSON(w, append([]model.Event{}, list...))
+		}
+		_ = out.SetWriteDeadline(time.Now().Add(answerTimeout)) // a recorder in a test has none
+		was := seen
+		if len(seen) > maxSeen {
+			seen = map[string]bool{}
+		}
+		for i := range list {
+			key := fmt.Sprint(list[i].ContainerName, list[i].EventType, list[i].Timestamp.UnixNano())
+			if !was[key] && !first && lines.Encode(list[i]) != nil {
+				return nil
+			}
+			seen[key] = true
+		}
+		if out.Flush() != nil {
+			return nil
+		}
+		wait, cancel := context.WithTimeout(r.Context(), lookEvery)
+		_, _ = h.conf.Board.After(wait, now.Version) // or the cgroups are looked at again
+		if cancel(); r.Context().Err() != nil {
+			return nil
+		}
+	}
+}
+
+// streams says that a request is one for a stream, which ends when its client goes.
+func streams(r *http.Request) bool {
+	yes, err := strconv.ParseBool(r.URL.Query().Get("stream"))
+	return yes && err == nil && strings.HasPrefix(r.URL.Path, "/api/v1.3/events")
+}
