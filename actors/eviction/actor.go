@@ -46,6 +46,8 @@ type Options struct {
 	// NextKill waits for the next process that the kernel ends for want of memory, or until ctx ends. It is called outside the
 	// mailbox; nil: nobody is told of these.
 	NextKill func(ctx context.Context) (Kill, error)
+	// NextCounted is the same for a log that cannot be read; nil: the runtime tells what it notices.
+	NextCounted func(ctx context.Context) (Kill, error)
 	// Every is between measurements; 0: 10 s, the kubelet's.
 	Every time.Duration
 }
@@ -104,6 +106,8 @@ type actor struct {
 	removed   time.Time // when containers were removed last
 	began     time.Time // the last measurement
 	kernelLog string    // why the kernel's log cannot be read, as it was logged
+	// killCounts is why the counters of kills cannot be read, either.
+	killCounts string
 	// helpless says that it was logged that no pod may be evicted for it.
 	helpless bool
 	// unmeasured is how often pods were not evicted since the volumes and logs of some were not measured, one after another.

@@ -37,5 +37,6 @@
 //
 // Processes that the kernel ends for want of memory are read from its log (actors/internal/linux/oomkill), on cgroups of either
 // version: the pod's or the node's Events name each at once, whether its container ends with it or not. Where the log cannot be
-// read, that is logged, and the runtime's word of a container's end is all there is.
+// read, that is logged, and the kernel's count of them is looked at every two seconds, one number for the machine; when it has
+// changed, the counters of the pods' cgroups say in which containers they were, and by which limit, without names.
 package eviction

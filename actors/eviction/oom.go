@@ -17,6 +17,9 @@ import (
 // Kill is a process that the kernel has ended for want of memory.
 type Kill = oomkill.Kill
 
+// KillCounts tell of them where the log cannot be read.
+type KillCounts = oomkill.Counts
+
 // KernelLog is the kernel's log at this path, which tells of them.
 var KernelLog = oomkill.New
 
@@ -31,13 +34,16 @@ type (
 	killed struct {
 		kill Kill
 		err  error
+		// counted says that the kernel's log could not be read.
+		counted bool
 	}
 	killDue struct{}
 )
 
 // awaitKill waits for the next process that the kernel ends.
-func (a *actor) awaitKill(ctx supervisors.Context) {
-	next := a.opts.NextKill
+func (a *actor) awaitKill(ctx supervisors.Context) { a.awaitNext(ctx, a.opts.NextKill, false) }
+
+func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (Kill, error), counted bool) {
 	if next == nil {
 		return
 	}
@@ -47,35 +53,58 @@ func (a *actor) awaitKill(ctx supervisors.Context) {
 			if err != nil && ctx.Err() != nil {
 				return killDue{} // it was only waited for
 			}
-			return killed{kill, err}
+			return killed{kill, err, counted}
 		}})
 }
 
 func (a *actor) onKill(ctx supervisors.Context, m killed) {
 	if m.err != nil {
-		if text := m.err.Error(); text != a.kernelLog {
-			ctx.Log().Warn("what the kernel ends for want of memory is told by the runtime alone", "reason", text)
-			a.kernelLog = text
+		how, logged, counts := "the runtime alone", &a.kernelLog, !m.counted && a.opts.NextCounted != nil
+		if counts {
+			how = "counters of cgroups"
+		} else if m.counted {
+			logged = &a.killCounts
+		}
+		if text := m.err.Error(); text != *logged {
+			ctx.Log().Warn("what the kernel ends for want of memory is told by "+how, "reason", text)
+			*logged = text
+		}
+		if counts {
+			a.awaitNext(ctx, a.opts.NextCounted, true)
+			return
 		}
 		ctx.After(logRetry, killDue{})
 		return
 	}
-	a.kernelLog = ""
+	if a.killCounts = ""; !m.counted {
+		a.kernelLog = ""
+	}
 	k := m.kill
 	ctx.Log().Warn("the kernel ended a process for want of memory", "process", k.Process, "process id", k.PID, "cgroup", k.Group,
 		"limit of", k.Limited)
 	if k.Limited == "" {
 		if a.opts.NodeName != "" {
 			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventSystemOOM,
-				fmt.Sprintf("System OOM encountered, victim process: %s, pid: %d", k.Process, k.PID), ctx.Now()))
+				"System OOM encountered, "+victims(k, "victim process: %s, pid: %d"), ctx.Now()))
 		}
 		a.measure(ctx) // one under way is acted on: kills that go on must not hold that up
 	}
 	if pod, container := victim(a.opts.Board.Now().Pods, k.Group); pod != nil {
 		ctx.Tell(messages.Events, messages.PodEvent(pod.Pod, container, v1.EventTypeWarning, messages.EventOOMKilling,
-			fmt.Sprintf("The kernel ended process %s (pid %d): %s", k.Process, k.PID, whyKilled(pod, k)), ctx.Now()))
+			fmt.Sprintf("The kernel ended %s: %s", victims(k, "process %s (pid %d)"), whyKilled(pod, k)), ctx.Now()))
 	}
 	a.awaitKill(ctx)
+}
+
+// victims are the processes, in words.
+func victims(k Kill, one string) string {
+	switch k.Times {
+	case 0:
+		return fmt.Sprintf(one, k.Process, k.PID)
+	case 1:
+		return "a process"
+	}
+	return fmt.Sprint(k.Times, " processes")
 }
 
 // victim finds the pod whose cgroup has the one at this path, and the name of the container, where that is known. What a

@@ -59,6 +59,7 @@ func TestKillsByTheKernelAreToldAtOnce(t *testing.T) {
 	n := newNode(t, Limits{})
 	var next killed
 	n.opts.NextKill = func(context.Context) (Kill, error) { return next.kill, next.err }
+	n.opts.NextCounted = func(context.Context) (Kill, error) { return next.kill, next.err }
 	n.board.Publish(board.Snapshot{Pods: []board.Pod{running("p", "u", "abc")}})
 	n.start()
 	comes := func(when string, k killed, want ...string) {
@@ -92,6 +93,14 @@ func TestKillsByTheKernelAreToldAtOnce(t *testing.T) {
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended process hog (pid 9): the node has no memory left")
 	comes("somebody else's limit", killed{kill: Kill{Process: "x", PID: 1, Group: "/a", Limited: "/a"}})
 	comes("a log that cannot be read any more", killed{err: errors.New("denied")})
+	comes("by counters", killed{kill: Kill{Group: "/kubepods/podu/abc", Limited: "/kubepods/podu", Times: 1}},
+		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended a process: the pod has used up its memory limit")
+	comes("the log is tried again", killed{err: errors.New("denied")})
+	comes("by counters of a machine that is short", killed{kill: Kill{Group: "/kubepods/podu/abc", Times: 2}},
+		"Node|n||SystemOOM|System OOM encountered, 2 processes",
+		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended 2 processes: the node has no memory left")
+	comes("the log once more", killed{err: errors.New("denied")})
+	comes("counters that cannot be read, either", killed{err: errors.New("no such file")})
 	if slices.ContainsFunc(n.Work, func(w supervisors.Work) bool { return w.Name == "await a kill by the kernel" }) {
 		t.Error("it is asked again at once")
 	}

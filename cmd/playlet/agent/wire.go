@@ -314,6 +314,8 @@ func (a *Agent) evictionOptions(meter scales) eviction.Options {
 	}
 	if a.kernelLog != "" {
 		o.NextKill = eviction.KernelLog(a.kernelLog).Next
+		counts := &eviction.KillCounts{Proc: procDir, Cgroups: cgroupDir, Kubepods: a.kubepods}
+		o.NextCounted = counts.Next
 	}
 	if a.cluster != nil {
 		o.NodeName, o.State = a.node.NodeName, &a.cluster.pressure

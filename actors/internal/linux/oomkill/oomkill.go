@@ -16,12 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill is one process that was ended.
+// Kill is one process that was ended, or, by Counts, one or more of a cgroup.
 type Kill struct {
 	Process string // its name, of 15 bytes at most; the process has chosen it
 	PID     int    // as the machine sees it
 	Group   string // the path of the cgroup that it was in
 	Limited string // the path of the cgroup whose limit was met; empty: the whole machine is short of memory
+	Times   uint64 // how many processes, of which nothing else is known; 0: the one that is named
 }
 
 // maxRecord is longer than any record of the kernel's log (PRINTK_MESSAGE_MAX, and its prefix).
