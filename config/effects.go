@@ -29,7 +29,7 @@ func effects(done, open string) map[string]effect {
 //   - enableControllerAttachDetach: in what the Node reports.
 //   - featureGates: gate by gate, see effectiveGates.
 //   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
-//   - kernelMemcgNotification: the less memory is left, the more often it is looked at, in any case.
+//   - kernelMemcgNotification: the kernel is asked in any case, where it tells.
 //   - logging.flushFrequency: every line is written at once.
 var fieldEffects = effects(`
 	staticPodPath podLogsDir fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader registryPullQPS

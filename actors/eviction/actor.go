@@ -134,6 +134,7 @@ type (
 	}
 )
 
+// Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
@@ -166,9 +167,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case reclaimDue:
 		a.onReclaimDue(ctx, m)
 	case messages.ServiceStarted:
-		if t := &a.taking; len(t.rest) > 0 && t.rest[0] == m.Service { // it has forgotten what it was asked for
-			a.ask(ctx)
-		}
+		a.askAgain(ctx, m.Service)
 	case figured:
 		a.onFigures(ctx, m)
 	case left:
@@ -292,6 +291,7 @@ type Inspection struct {
 	Failed    map[Signal]string   `json:"failed,omitempty"`
 }
 
+// Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
 	return Inspection{Pressures: a.state.Load().pressures(), Failed: maps.Clone(a.logged)}
 }

@@ -2,9 +2,9 @@
 // acts on it: what nobody uses is removed, then pods are evicted, one at a time. Limits of local storage are held, too. Processes
 // that the kernel ends for want of memory are told of (oom.go).
 //
-// How to read the folder: measure.go measures and layout.go tells which file systems are one; pressure.go has thresholds, their
-// hysteresis and what is to be done, rank.go which pod comes first, what its status says and the limits of a pod's own; all but
-// the first are pure. actor.go measures, act.go and reclaim.go carry it out.
+// How to read the folder: measure.go measures and layout.go tells which file systems are one; pressure.go has thresholds and
+// their hysteresis, decide.go what is to be done, rank.go which pod comes first and what its status says, local.go the limits of
+// a pod's own; all but the first are pure. actor.go measures, act.go and reclaim.go carry it out.
 //
 // Signals, thresholds, ranking and messages are the kubelet's, as documented for node-pressure eviction. What differs: a pod of
 // which there are no figures is not evicted, since its end may bring nothing; figures of volumes are measured anew before a disk
@@ -22,14 +22,16 @@
 //	                  │                     measured again and still met, or memory, or process IDs:
 //	                  └── the pod has left ◀── the pod that comes first ──EvictPod──▶ pods ──▶ pods/<uid>
 //
-// pods keeps the failure on the disk before the pod's actor learns of it, as with preemption, and publishes it on the board: an
-// actor or an agent that begins while a pod is being evicted awaits that pod before it evicts another. No pod is evicted while
-// the node's pods are not all read after a start (a minute at most), nor for a disk while volumes and logs of some are not
+// pressure.go (thresholds, hysteresis), decide.go, rank.go and local.go are pure. pods keeps the failure on the disk before the
+// pod's actor learns of it, as with preemption, and publishes it on the board: an actor or an agent that begins while a pod is
+// being evicted awaits that pod before it evicts another. Pods of which there are no figures are not evicted, nor is any while
+// the node's pods are not all read after a start (a minute at most); for a disk, none while volumes and logs of some are not
 // walked (three measurements at most).
 //
-// Between measurements memory, disks and tasks are looked at (watch.go), each by itself, of which the next comes before 4 GiB/s
-// could use up the memory that is left: four times a second at most, and every 10 s while much is left; of disks and tasks once a
-// second at most. task bench-idle prints what that costs.
+// Memory is watched between measurements (watch.go, actors/internal/linux/memwatch): by thresholds of the kernel on cgroup v1,
+// as long as the page cache leaves room for one below the limit; otherwise, and on v2 beside triggers of PSI, by looks at memory
+// alone, of which the next comes before 4 GiB/s could use up what is left. Disks and tasks are looked at in the same way, each
+// by itself, once a second at most and every 10 s while much is left. task bench-idle prints what that costs.
 //
 // While a pod leaves with the grace period of a soft threshold, a hard one that is met gives it a second by another EvictPod.
 // What is taken back has two minutes a service, prolonged while more and more is left of what is short; a service that begins

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/memwatch"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
@@ -37,6 +38,7 @@ type Places struct {
 type Meter struct {
 	Places
 	statfs func(path string) (disk, error)
+	arm    func(cgroups, proc string, list []memwatch.Threshold) memoryWatch
 
 	mu    sync.Mutex
 	disks map[string]*overdue.Reading[disk] // by path
@@ -46,7 +48,7 @@ type Meter struct {
 
 // Meter makes the meter of these places.
 func (p Places) Meter() *Meter {
-	return &Meter{Places: p, statfs: statfs, disks: map[string]*overdue.Reading[disk]{}}
+	return &Meter{Places: p, statfs: statfs, arm: arm, disks: map[string]*overdue.Reading[disk]{}}
 }
 
 // diskTimeout is how long a file system is waited for: one of a file server that is gone does not answer.
@@ -54,53 +56,54 @@ const diskTimeout = 5 * time.Second
 
 // Measure measures all signals.
 func (p *Meter) Measure(ctx context.Context) Measurement {
-	m := newMeasurement()
-	m.read(MemoryAvailable, p.memory)
-	m.read(AllocatableMemoryAvailable, p.allocatable)
-	node, nodeErr := p.disk(ctx, p.RootDir)
-	m.noteDisk(NodeFsAvailable, NodeFsInodesFree, node, nodeErr)
+	m := Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
+	note := func(s Signal, r Reading, err error) {
+		if err != nil {
+			m.Failed[s] = err
+			return
+		}
+		m.Readings[s] = r
+	}
+	p.measureMemory(note)
+	var node disk
+	var nodeErr error
+	var measuring together
+	measuring.Go(func() { node, nodeErr = p.disk(ctx, p.RootDir) })
 	images, containers, err := p.runtimeDisks(ctx)
-	m.noteDisk(ImageFsAvailable, ImageFsInodesFree, images, err)
+	note(ImageFsAvailable, images.space, err)
+	noteInodes(&m, ImageFsInodesFree, images.inodes, err)
+	measuring.Wait()
+	note(NodeFsAvailable, node.space, nodeErr)
+	noteInodes(&m, NodeFsInodesFree, node.inodes, nodeErr)
 	if err == nil && nodeErr == nil {
 		m.Layout = layoutOf(node, images, containers)
 	}
 	if m.Layout.Containers == onContainerFs {
-		m.noteDisk(ContainerFsAvailable, ContainerFsInodesFree, containers, nil)
+		note(ContainerFsAvailable, containers.space, nil)
+		noteInodes(&m, ContainerFsInodesFree, containers.inodes, nil)
 	}
-	m.read(PIDAvailable, p.pids)
+	r, err := p.pids()
+	note(PIDAvailable, r, err)
 	return m
 }
 
-func newMeasurement() Measurement {
-	return Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
+// MeasureMemory measures memory alone, which costs two small files and never waits for a disk.
+func (p *Meter) MeasureMemory(context.Context) Measurement {
+	m := Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
+	p.measureMemory(func(s Signal, r Reading, err error) {
+		if err == nil {
+			m.Readings[s] = r
+		}
+	})
+	return m
 }
 
-// note takes a reading. What has no capacity, as inodes of btrfs, is left out: it is never short.
-func (m Measurement) note(s Signal, r Reading, err error) {
-	switch {
-	case err != nil:
-		m.Failed[s] = err
-	case r.Capacity > 0:
-		m.Readings[s] = r
-	}
-}
-
-func (m Measurement) read(s Signal, read func() (Reading, error)) {
-	r, err := read()
-	m.note(s, r, err)
-}
-
-func (m Measurement) noteDisk(space, inodes Signal, d disk, err error) {
-	m.note(space, d.space, err)
-	m.note(inodes, d.inodes, err)
-}
-
-// measureThese measures what there are levels of, disks by what is known of where they are: it asks no runtime.
-func (p *Meter) measureThese(ctx context.Context, levels map[Signal]int64) map[Signal]Reading {
+// measureOthers measures the disks and tasks that there are levels of, by what is known of where they are: it asks no runtime.
+func (p *Meter) measureOthers(ctx context.Context, levels map[Signal]int64) map[Signal]Reading {
 	p.mu.Lock()
 	images, containers := p.imageDir, p.containerDir
 	p.mu.Unlock()
-	m := newMeasurement()
+	out := map[Signal]Reading{}
 	for _, fs := range []struct {
 		path          string
 		space, inodes Signal
@@ -109,23 +112,40 @@ func (p *Meter) measureThese(ctx context.Context, levels map[Signal]int64) map[S
 		{containers, ContainerFsAvailable, ContainerFsInodesFree},
 	} {
 		_, space := levels[fs.space]
-		if _, inodes := levels[fs.inodes]; fs.path != "" && (space || inodes) {
-			d, err := p.disk(ctx, fs.path)
-			m.noteDisk(fs.space, fs.inodes, d, err)
+		if _, inodes := levels[fs.inodes]; fs.path == "" || !space && !inodes {
+			continue
+		}
+		if d, err := p.disk(ctx, fs.path); err == nil {
+			out[fs.space] = d.space
+			if d.inodes.Capacity > 0 {
+				out[fs.inodes] = d.inodes
+			}
 		}
 	}
-	for s := range levels {
-		switch s {
-		case MemoryAvailable:
-			m.read(s, p.memory)
-		case AllocatableMemoryAvailable:
-			m.read(s, p.allocatable)
-		case PIDAvailable:
-			m.read(s, p.pids)
-		default: // a disk's, above
+	if _, tasks := levels[PIDAvailable]; tasks {
+		if r, err := p.pids(); err == nil {
+			out[PIDAvailable] = r
 		}
 	}
-	return m.Readings
+	return out
+}
+
+func (p *Meter) measureMemory(note func(Signal, Reading, error)) {
+	r, err := p.memory()
+	note(MemoryAvailable, r, err)
+	if r, err = p.allocatable(); err != nil || r.Capacity > 0 {
+		note(AllocatableMemoryAvailable, r, err)
+	}
+}
+
+// noteInodes leaves a file system out that counts no inodes, as btrfs: it is never short of them.
+func noteInodes(m *Measurement, s Signal, r Reading, err error) {
+	switch {
+	case err != nil:
+		m.Failed[s] = err
+	case r.Capacity > 0:
+		m.Readings[s] = r
+	}
 }
 
 // memory is what is left of the machine's beside the working set of all processes: what they use less the file pages that

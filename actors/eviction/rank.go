@@ -149,11 +149,9 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 			request.String(), what)
 		return uses
 	}
-	if own := c.pod.Spec.Resources; own != nil && what == v1.ResourceMemory {
-		if request, ok := own.Requests[what]; ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {
-			annotations[podAnnotation] = c.pod.Name
-			annotations[podUsageAnnotation] = say("Pod", c.pod.Name, workingSet(c.stats.Memory), request)
-		}
+	if request, ok := podRequest(c.pod, what); ok && request.CmpInt64(workingSet(c.stats.Memory)) < 0 {
+		annotations[podAnnotation] = c.pod.Name
+		annotations[podUsageAnnotation] = say("Pod", c.pod.Name, workingSet(c.stats.Memory), request)
 	}
 	var names, uses []string
 	for i := range c.stats.Containers {
@@ -167,6 +165,14 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 	}
 	annotations[containersAnnotation], annotations[containersUsageAnnotation] = strings.Join(names, ","), strings.Join(uses, ",")
 	return text, annotations
+}
+
+// podRequest is what the pod as a whole asks for of memory, where it does.
+func podRequest(pod *v1.Pod, what v1.ResourceName) (request resource.Quantity, ok bool) {
+	if own := pod.Spec.Resources; own != nil && what == v1.ResourceMemory {
+		request, ok = own.Requests[what]
+	}
+	return request, ok
 }
 
 // containerUse is what a container uses of memory or of disks; of what is not counted by container it is none.
@@ -207,58 +213,4 @@ func grace(l limit, pod *v1.Pod, most int32) *int64 {
 // failure is how a pod is evicted.
 func failure(message string, grace *int64) messages.PodFailure {
 	return messages.PodFailure{Reason: messages.EventEvicted, Message: message, Disruption: message, Grace: grace}
-}
-
-// The kubelet's names of limits that a pod exceeds by itself, for the metric.
-const (
-	emptyDirLimit  = "emptydirfs.limit"
-	podLimit       = "ephemeralpodfs.limit"
-	containerLimit = "ephemeralcontainerfs.limit"
-)
-
-// bounded says that the pod has a limit of local storage: only then are its figures needed while nothing is short.
-func bounded(pod *v1.Pod) bool {
-	if _, ok := cri.PodLimits(pod)[v1.ResourceEphemeralStorage]; ok {
-		return true
-	}
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return sizeLimit(v) != nil })
-}
-
-// sizeLimit is what may be in an emptyDir on the disk; nil: as much as there is. One in memory is bounded by its own file system.
-func sizeLimit(v v1.Volume) *resource.Quantity {
-	e := v.EmptyDir
-	if e == nil || e.Medium != v1.StorageMediumDefault || e.SizeLimit == nil || e.SizeLimit.Sign() <= 0 {
-		return nil
-	}
-	return e.SizeLimit
-}
-
-// exceeds says which limit of local storage the pod is above, in the kubelet's words; empty for none.
-func (c candidate) exceeds() (limit, message string) {
-	for _, v := range c.pod.Spec.Volumes {
-		size := sizeLimit(v)
-		for i := range c.stats.VolumeStats {
-			s := &c.stats.VolumeStats[i]
-			if size != nil && s.Name == v.Name && size.CmpInt64(used(&s.FsStats, v1.ResourceEphemeralStorage)) < 0 {
-				return emptyDirLimit, fmt.Sprintf("Usage of EmptyDir volume %q exceeds the limit %q. ", v.Name, size.String())
-			}
-		}
-	}
-	if most, ok := cri.PodLimits(c.pod)[v1.ResourceEphemeralStorage]; ok &&
-		most.CmpInt64(used(c.stats.EphemeralStorage, v1.ResourceEphemeralStorage)) < 0 {
-		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
-			most.String())
-	}
-	for i := range c.stats.Containers {
-		s := &c.stats.Containers[i]
-		for _, spec := range c.pod.Spec.Containers {
-			most, ok := spec.Resources.Limits[v1.ResourceEphemeralStorage]
-			usage := used(s.Rootfs, v1.ResourceEphemeralStorage) + used(s.Logs, v1.ResourceEphemeralStorage)
-			if ok && spec.Name == s.Name && most.CmpInt64(usage) < 0 {
-				return containerLimit, fmt.Sprintf("Container %s exceeded its local ephemeral storage limit %q. ", s.Name,
-					most.String())
-			}
-		}
-	}
-	return "", ""
 }

@@ -61,6 +61,13 @@ func (a *actor) ask(ctx supervisors.Context) {
 	}
 }
 
+// askAgain asks a service that has begun anew, and has forgotten what it was asked for.
+func (a *actor) askAgain(ctx supervisors.Context, service messages.Address) {
+	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == service {
+		a.ask(ctx)
+	}
+}
+
 // reclaimEnded takes an answer. One that nobody waits for any more leads to nothing.
 func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
 	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == from {

@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"

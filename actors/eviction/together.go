@@ -1,0 +1,41 @@
+package eviction
+
+import "sync"
+
+// together runs functions side by side. A panic of one is a bug that the caller's goroutine has: Wait panics with it there, where
+// it is caught and restarts the actor instead of ending the agent. The zero value can be used.
+type together struct {
+	// broken is called when one has panicked, so that the others end; nil: they end by themselves.
+	broken func()
+
+	all      sync.WaitGroup
+	mu       sync.Mutex
+	panicked any // the first
+}
+
+func (t *together) Go(run func()) {
+	t.all.Go(func() {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.panicked == nil {
+				t.panicked = p
+			}
+			if t.broken != nil {
+				t.broken()
+			}
+		}()
+		run()
+	})
+}
+
+// Wait waits until all have ended.
+func (t *together) Wait() {
+	if t.all.Wait(); t.panicked != nil {
+		panic(t.panicked)
+	}
+}
