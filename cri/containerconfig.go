@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -28,33 +27,24 @@ type ContainerParams struct {
 	// Annotations are added below the kubelet's own: those of device plugins,
 	// AnnotationBackoff.
 	Annotations map[string]string
-	// UserNamespace and ExtraGroups are the sandbox's.
-	UserNamespace *runtimeapi.UserNamespace
-	ExtraGroups   []int64
 	// TargetID is the container whose processes an ephemeral one shares.
 	TargetID string
-	// ExclusiveCPUs says that the container has processors of its own.
-	ExclusiveCPUs bool
 }
 
 // NewContainerConfig is the container as the kubelet of 1.36 asks for it. It
 // reads nothing but its arguments and changes none of them; an error is a
 // *ConfigError. The log folder has to exist before CreateContainer.
-func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (*runtimeapi.ContainerConfig,
-	error) {
-	config, err := newContainerConfig(pod, container, node, p)
-	if err != nil {
-		return nil, &ConfigError{Object: pod.Namespace + "/" + pod.Name + "/" + container.Name, Err: err}
-	}
-	return config, nil
-}
-
-func newContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (*runtimeapi.ContainerConfig,
-	error) {
+func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (
+	config *runtimeapi.ContainerConfig, err error) {
+	defer func() {
+		if err != nil {
+			err = &ConfigError{Object: pod.Namespace + "/" + pod.Name + "/" + container.Name, Err: err}
+		}
+	}()
 	if err := checkQuotaPeriod(node); err != nil {
 		return nil, err
 	}
-	if err := VerifyRunAsNonRoot(pod, container, p.ImageUID, p.ImageUsername); err != nil {
+	if err := verifyRunAsNonRoot(pod, container, p.ImageUID, p.ImageUsername); err != nil {
 		return nil, err
 	}
 	annotations, err := containerAnnotations(pod, container, p.RestartCount, p.Annotations)
@@ -94,7 +84,7 @@ func newContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p 
 		Envs:        keyValues(p.Env),
 		Labels:      containerLabels(pod, container),
 		Annotations: annotations,
-		Mounts:      mapMounts(p.Mounts, security.NamespaceOptions.UsernsOptions),
+		Mounts:      p.Mounts,
 		Devices:     p.Devices,
 		CDIDevices:  p.CDIDevices,
 		LogPath:     ContainerLogPath(container.Name, p.RestartCount),
@@ -103,7 +93,7 @@ func newContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p 
 		Tty:         container.TTY,
 		StopSignal:  signal,
 		Linux: &runtimeapi.LinuxContainerConfig{
-			Resources:       NewContainerResources(pod, container, node, p.ExclusiveCPUs),
+			Resources:       NewContainerResources(pod, container, node),
 			SecurityContext: security,
 		},
 	}, nil
@@ -113,21 +103,6 @@ func keyValues(env []EnvVar) []*runtimeapi.KeyValue {
 	var out []*runtimeapi.KeyValue
 	for _, e := range env {
 		out = append(out, &runtimeapi.KeyValue{Key: e.Name, Value: []byte(e.Value)})
-	}
-	return out
-}
-
-// mapMounts gives every mount the pod's ID mappings, on copies (KEP-127). The
-// node's own user namespace has none.
-func mapMounts(mounts []*runtimeapi.Mount, users *runtimeapi.UserNamespace) []*runtimeapi.Mount {
-	if len(users.GetUids()) == 0 && len(users.GetGids()) == 0 {
-		return mounts
-	}
-	out := make([]*runtimeapi.Mount, 0, len(mounts))
-	for _, m := range mounts {
-		mapped := proto.CloneOf(m)
-		mapped.UidMappings, mapped.GidMappings = users.GetUids(), users.GetGids()
-		out = append(out, mapped)
 	}
 	return out
 }

@@ -10,7 +10,7 @@
 //   - NewSandboxConfig and NewContainerConfig turn a pod into the requests the
 //     kubelet would have sent, byte for byte where others can see it: labels,
 //     annotations, attempts, hashes and log paths. They are pure: no clock, no
-//     disk, no environment. ParseContainer reads a container's back.
+//     disk, no environment.
 //
 // The package knows no actors and starts no goroutine of its own besides those
 // of gRPC and of Operations.

@@ -11,9 +11,8 @@ import (
 // EnvVar is one resolved environment variable.
 type EnvVar struct{ Name, Value string }
 
-// EnvSources is where the values of a container's environment come from. A nil
-// function means that this node has no such source; a container that needs it is
-// an error that says so. The functions are called from ResolveEnv's goroutine.
+// EnvSources is where the values of a container's environment come from. The
+// functions are called from ResolveEnv's goroutine.
 type EnvSources struct {
 	// Services are the variables of the namespace's Services (enableServiceLinks).
 	Services map[string]string
@@ -93,9 +92,9 @@ func (r *envResolver) set(name, value string) error {
 	}
 	switch r.left -= size; {
 	case size > maxString:
-		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooLong())
+		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooLong)
 	case r.left < 0:
-		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooMany())
+		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooMany)
 	case !ok:
 		r.order = append(r.order, name)
 	}
@@ -108,22 +107,16 @@ func envSize(name, value string) int { return len(name) + len(value) + 2 }
 
 // addAll takes every key of a ConfigMap or Secret.
 func (r *envResolver) addAll(from v1.EnvFromSource) error {
-	data := map[string]string{}
+	var data map[string]string
+	var err error
 	switch {
 	case from.ConfigMapRef != nil:
-		object, found, err := r.configMap(from.ConfigMapRef.Name, isTrue(from.ConfigMapRef.Optional))
-		if err != nil || !found {
-			return err
-		}
-		data = object.Data
+		data, err = r.configMap(from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
 	case from.SecretRef != nil:
-		object, found, err := r.secret(from.SecretRef.Name, isTrue(from.SecretRef.Optional))
-		if err != nil || !found {
-			return err
-		}
-		for key, value := range object.Data {
-			data[key] = string(value)
-		}
+		data, err = r.secret(from.SecretRef.Name, from.SecretRef.Optional)
+	}
+	if err != nil {
+		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if err := r.set(from.Prefix+key, data[key]); err != nil {
@@ -147,81 +140,63 @@ func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 		value, err = resourceField(r.pod, r.container, from.ResourceFieldRef, r.src.Allocatable)
 		return value, false, err
 	case from.ConfigMapKeyRef != nil:
-		return r.configMapKey(from.ConfigMapKeyRef)
+		ref := from.ConfigMapKeyRef
+		data, err := r.configMap(ref.Name, ref.Optional)
+		return r.key(data, err, "ConfigMap", ref.Name, ref.Key, ref.Optional)
 	case from.SecretKeyRef != nil:
-		return r.secretKey(from.SecretKeyRef)
+		ref := from.SecretKeyRef
+		data, err := r.secret(ref.Name, ref.Optional)
+		return r.key(data, err, "the Secret", ref.Name, ref.Key, ref.Optional)
 	case from.FileKeyRef != nil:
-		return r.fileKey(from.FileKeyRef)
+		ref := from.FileKeyRef
+		value, found, err := r.src.File(ref.VolumeName, ref.Path, ref.Key)
+		if err == nil && !found && !isTrue(ref.Optional) {
+			err = fmt.Errorf("file %s of volume %q has no value for key %s", ref.Path, ref.VolumeName, ref.Key)
+		}
+		return value, !found, err
 	}
 	return "", false, nil
 }
 
-func (r *envResolver) configMapKey(ref *v1.ConfigMapKeySelector) (value string, skip bool, err error) {
-	object, found, err := r.configMap(ref.Name, isTrue(ref.Optional))
-	if err != nil || !found {
-		return "", true, err
+// key takes one value of a ConfigMap or Secret.
+func (r *envResolver) key(data map[string]string, err error, kind, name, key string, optional *bool) (string, bool, error) {
+	value, ok := data[key]
+	if err == nil && !ok && !isTrue(optional) {
+		err = fmt.Errorf("%s %s/%s has no key %s", kind, r.pod.Namespace, name, key)
 	}
-	value, ok := object.Data[ref.Key]
-	if !ok && !isTrue(ref.Optional) {
-		return "", false, fmt.Errorf("ConfigMap %s/%s has no key %s", r.pod.Namespace, ref.Name, ref.Key)
-	}
-	return value, !ok, nil
+	return value, !ok, err
 }
 
-func (r *envResolver) secretKey(ref *v1.SecretKeySelector) (value string, skip bool, err error) {
-	object, found, err := r.secret(ref.Name, isTrue(ref.Optional))
-	if err != nil || !found {
-		return "", true, err
-	}
-	bytes, ok := object.Data[ref.Key]
-	if !ok && !isTrue(ref.Optional) {
-		return "", false, fmt.Errorf("the Secret %s/%s has no key %s", r.pod.Namespace, ref.Name, ref.Key)
-	}
-	return string(bytes), !ok, nil
-}
-
-func (r *envResolver) fileKey(ref *v1.FileKeySelector) (value string, skip bool, err error) {
-	if r.src.File == nil {
-		return "", false, fmt.Errorf("key %s of volume %s: this node cannot read environment files", ref.Key, ref.VolumeName)
-	}
-	value, found, err := r.src.File(ref.VolumeName, ref.Path, ref.Key)
-	if err != nil {
-		return "", false, err
-	}
-	if !found && !isTrue(ref.Optional) {
-		return "", false, fmt.Errorf("file %s of volume %q has no value for key %s", ref.Path, ref.VolumeName, ref.Key)
-	}
-	return value, !found, nil
-}
-
-// configMap returns the object; found is false, without an error, only where it
-// is absent and optional.
-func (r *envResolver) configMap(name string, optional bool) (*v1.ConfigMap, bool, error) {
-	if r.src.ConfigMap == nil {
-		return nil, false, fmt.Errorf("ConfigMap %s/%s: this node has no source of ConfigMaps", r.pod.Namespace, name)
-	}
+// configMap returns the object's data, none where it is absent and optional.
+func (r *envResolver) configMap(name string, optional *bool) (map[string]string, error) {
 	object, found, err := r.src.ConfigMap(name)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("ConfigMap %s/%s: %w", r.pod.Namespace, name, err)
-	case !found && !optional:
-		err = fmt.Errorf("ConfigMap %s/%s does not exist", r.pod.Namespace, name)
+	if !found || err != nil {
+		return nil, r.absent("ConfigMap", name, optional, err)
 	}
-	return object, found, err
+	return object.Data, nil
 }
 
-func (r *envResolver) secret(name string, optional bool) (*v1.Secret, bool, error) {
-	if r.src.Secret == nil {
-		return nil, false, fmt.Errorf("the Secret %s/%s: this node has no source of Secrets", r.pod.Namespace, name)
-	}
+func (r *envResolver) secret(name string, optional *bool) (map[string]string, error) {
 	object, found, err := r.src.Secret(name)
+	if !found || err != nil {
+		return nil, r.absent("the Secret", name, optional, err)
+	}
+	data := make(map[string]string, len(object.Data))
+	for key, value := range object.Data {
+		data[key] = string(value)
+	}
+	return data, nil
+}
+
+// absent is the error about an object that could not be had; nil where it may be absent and is.
+func (r *envResolver) absent(kind, name string, optional *bool, err error) error {
 	switch {
 	case err != nil:
-		err = fmt.Errorf("the Secret %s/%s: %w", r.pod.Namespace, name, err)
-	case !found && !optional:
-		err = fmt.Errorf("the Secret %s/%s does not exist", r.pod.Namespace, name)
+		return fmt.Errorf("%s %s/%s: %w", kind, r.pod.Namespace, name, err)
+	case isTrue(optional):
+		return nil
 	}
-	return object, found, err
+	return fmt.Errorf("%s %s/%s does not exist", kind, r.pod.Namespace, name)
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

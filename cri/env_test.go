@@ -103,10 +103,7 @@ func TestEnvThatIsNotThere(t *testing.T) {
 func TestEnvOfANodeWithoutSources(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}
 	for want, container := range map[string]*v1.Container{
-		"no source of ConfigMaps": {EnvFrom: []v1.EnvFromSource{{ConfigMapRef: &v1.ConfigMapEnvSource{}}}},
-		"no source of Secrets":    {EnvFrom: []v1.EnvFromSource{{SecretRef: &v1.SecretEnvSource{}}}},
-		"environment files":       {Env: []v1.EnvVar{{ValueFrom: &v1.EnvVarSource{FileKeyRef: &v1.FileKeySelector{}}}}},
-		"address is not known":    {Env: []v1.EnvVar{{ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}},
+		"address is not known": {Env: []v1.EnvVar{{ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: "status.hostIP"}}}}},
 	} {
 		if _, err := ResolveEnv(pod, container, EnvSources{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -23,51 +22,40 @@ const maxStrings = 2 << 20
 // so does a reference lookup does not know. What is put in is not expanded again.
 // A result that no program can be given is an error, and is never built.
 func Expand(text string, lookup func(name string) (string, bool)) (string, error) {
-	var out expansion
-	for {
-		before, after, found := strings.Cut(text, "$")
-		out.write(before, "")
+	var out strings.Builder
+	for text != "" {
+		piece, reference := "", ""
 		switch {
-		case !found:
-			return out.text.String(), out.err
-		case after == "":
-			out.write("$", "")
-			return out.text.String(), out.err
-		case after[0] == '$':
-			out.write("$", "")
-			text = after[1:]
-		case after[0] == '(':
-			text = expandReference(&out, after[1:], lookup)
-		default:
-			_, size := utf8.DecodeRuneInString(after)
-			out.write("$"+after[:size], "")
-			text = after[size:]
+		case strings.HasPrefix(text, "$$"):
+			piece, text = "$", text[2:]
+		case strings.HasPrefix(text, "$(") && strings.Contains(text, ")"):
+			name, rest, _ := strings.Cut(text[2:], ")")
+			piece, text = text[:len(name)+3], rest
+			if value, known := lookup(name); known {
+				piece, reference = value, name
+			}
+		default: // up to the next dollar
+			end := strings.IndexByte(text[1:], '$') + 1
+			if end == 0 {
+				end = len(text)
+			}
+			piece, text = text[:end], text[end:]
 		}
+		switch fits := out.Len()+len(piece) < maxString; { // one byte is the zero at its end
+		case !fits && reference != "":
+			return "", fmt.Errorf("with the value of $(%s) %w", shortened(reference), errTooLong)
+		case !fits:
+			return "", errTooLong
+		}
+		out.WriteString(piece)
 	}
+	return out.String(), nil
 }
 
-// expansion is the result so far; after an error it does not grow.
-type expansion struct {
-	text strings.Builder
-	err  error
-}
-
-// write adds a piece, which is the value of the named variable or, where the name is empty, of the text itself.
-func (e *expansion) write(piece, name string) {
-	switch {
-	case e.err != nil:
-	case e.text.Len()+len(piece) < maxString: // one byte is the zero at its end
-		e.text.WriteString(piece)
-	case name == "":
-		e.err = errTooLong()
-	default:
-		e.err = fmt.Errorf("with the value of $(%s) %w", shortened(name), errTooLong())
-	}
-}
-
-func errTooLong() error {
-	return fmt.Errorf("it is longer than a program's argument or variable can be (%d bytes)", maxString)
-}
+var (
+	errTooLong = fmt.Errorf("it is longer than a program's argument or variable can be (%d bytes)", maxString)
+	errTooMany = fmt.Errorf("with it the environment and the arguments are larger than a program's can be (%d bytes)", maxStrings)
+)
 
 // shortened is a name for a message: a pod can give it any length.
 func shortened(name string) string {
@@ -76,22 +64,6 @@ func shortened(name string) string {
 		return strings.ToValidUTF8(name[:limit], "") + "…"
 	}
 	return name
-}
-
-// expandReference writes the value of the reference whose opening was just read
-// and returns the text after it.
-func expandReference(out *expansion, text string, lookup func(string) (string, bool)) string {
-	name, rest, closed := strings.Cut(text, ")")
-	if !closed {
-		out.write("$(", "")
-		return text
-	}
-	if value, ok := lookup(name); ok {
-		out.write(value, name)
-	} else {
-		out.write("$("+name+")", "")
-	}
-	return rest
 }
 
 // ExpandSubPath expands a volume mount's subPathExpr by the container's environment. A
@@ -120,7 +92,7 @@ func expandAll(field string, texts []string, lookup func(string) (string, bool),
 	for i, text := range texts {
 		value, err := Expand(text, lookup)
 		if *left -= len(value) + 1; err == nil && *left < 0 {
-			err = errTooMany()
+			err = errTooMany
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s[%d]: %w", field, i, err)
@@ -128,10 +100,6 @@ func expandAll(field string, texts []string, lookup func(string) (string, bool),
 		out = append(out, value)
 	}
 	return out, nil
-}
-
-func errTooMany() error {
-	return fmt.Errorf("with it the environment and the arguments are larger than a program's can be (%d bytes)", maxStrings)
 }
 
 // lookupIn looks a name up in the maps, the first that has it.

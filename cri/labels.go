@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 )
 
 // What the kubelet writes on sandboxes and containers. crictl, log shippers,
@@ -177,19 +178,19 @@ func containerAnnotations(
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		a[AnnotationTerminationGracePeriod] = strconv.FormatInt(*s, 10)
 	}
+	asJSON := map[string]any{}
 	if container.Lifecycle != nil && container.Lifecycle.PreStop != nil {
-		text, err := json.Marshal(container.Lifecycle.PreStop)
-		if err != nil {
-			return nil, fmt.Errorf("pre-stop handler: %w", err)
-		}
-		a[AnnotationPreStopHandler] = string(text)
+		asJSON[AnnotationPreStopHandler] = container.Lifecycle.PreStop
 	}
 	if len(container.Ports) > 0 {
-		text, err := json.Marshal(container.Ports)
+		asJSON[AnnotationPorts] = container.Ports
+	}
+	for key, value := range asJSON {
+		text, err := json.Marshal(value)
 		if err != nil {
-			return nil, fmt.Errorf("ports: %w", err)
+			return nil, fmt.Errorf("%s: %w", key, err)
 		}
-		a[AnnotationPorts] = string(text)
+		a[key] = string(text)
 	}
 	hash, err := SpecHash(container)
 	if err != nil {
@@ -199,4 +200,36 @@ func containerAnnotations(
 	out := bounded(extra)
 	maps.Copy(out, bounded(a))
 	return out, nil
+}
+
+// CarryMade adds to the annotations of a container what it is made with: the inverse of MadeWith.
+func CarryMade(annotations map[string]string, pod *v1.Pod, container *v1.Container) error {
+	own := ptr.Deref(pod.Spec.Resources, v1.ResourceRequirements{}) // said of none, too: earlier releases say nothing
+	for key, r := range map[string]*v1.ResourceRequirements{
+		AnnotationResources: &container.Resources, AnnotationPodResources: &own,
+	} {
+		text, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		annotations[key] = string(text)
+	}
+	return nil
+}
+
+// MadeWith are the resources that a container and its pod had when it was made, by the annotations of the container; nil for what
+// it does not carry, and empty for a pod that had none of its own.
+func MadeWith(annotations map[string]string) (container, pod *v1.ResourceRequirements) {
+	return Annotated[v1.ResourceRequirements](annotations, AnnotationResources),
+		Annotated[v1.ResourceRequirements](annotations, AnnotationPodResources)
+}
+
+// Annotated is what an annotation of a container holds in JSON. It is nil where there is none, or none that can be read: anybody
+// may have written it.
+func Annotated[T any](annotations map[string]string, key string) *T {
+	out := new(T)
+	if text, ok := annotations[key]; !ok || json.Unmarshal([]byte(text), out) != nil {
+		return nil
+	}
+	return out
 }

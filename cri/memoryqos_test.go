@@ -55,13 +55,13 @@ func TestMemoryQoS(t *testing.T) {
 			}
 			node := node
 			node.ProtectMemory = protect
-			if got := NewContainerResources(pod, one, node, false).Unified; !maps.Equal(got, want) {
+			if got := NewContainerResources(pod, one, node).Unified; !maps.Equal(got, want) {
 				t.Errorf("%s, protected %t: %v, want %v", name, protect, got, want)
 			}
 		}
 		off := node
 		off.MemoryQoS, off.ProtectMemory = false, true
-		if got := NewContainerResources(pod, one, off, false).Unified; len(got) > 0 {
+		if got := NewContainerResources(pod, one, off).Unified; len(got) > 0 {
 			t.Errorf("%s, off: %v", name, got)
 		}
 	}

@@ -58,7 +58,7 @@ func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) 
 		if !ok || !isKB || err != nil {
 			return nil, nil, fmt.Errorf("sizes of huge pages: %q is none", entry.Name())
 		}
-		bytes[n] = hugePageUnit(n << 10)
+		bytes[n] = HugePageUnit(n << 10)
 	}
 	for _, n := range slices.Sorted(maps.Keys(bytes)) {
 		hugePageSizes = append(hugePageSizes, bytes[n])

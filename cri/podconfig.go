@@ -2,11 +2,12 @@ package cri
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-	utilnet "k8s.io/utils/net"
 )
 
 // ConfigError is a pod that cannot be put to the runtime as it is: nothing was
@@ -31,12 +32,6 @@ type SandboxParams struct {
 	CgroupParent string
 	// DNS is NewDNSConfig's.
 	DNS *runtimeapi.DNSConfig
-	// UserNamespace is the mapping of a pod with hostUsers: false.
-	UserNamespace *runtimeapi.UserNamespace
-	// ExtraGroups are the groups that mounted volumes bring with them.
-	ExtraGroups []int64
-	// ExclusiveCPUs says that a container of the pod has processors of its own.
-	ExclusiveCPUs bool
 }
 
 // NewSandboxConfig is the pod's sandbox as the kubelet of 1.36 asks for it. It
@@ -53,7 +48,7 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 	if err != nil {
 		return fail(err)
 	}
-	security, err := sandboxSecurityContext(pod, p)
+	security, err := sandboxSecurityContext(pod)
 	if err != nil {
 		return fail(err)
 	}
@@ -67,7 +62,7 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 			linux.Sysctls[s.Name] = s.Value
 		}
 	}
-	linux.Resources, linux.Overhead = sandboxResources(pod, node, p.ExclusiveCPUs)
+	linux.Resources, linux.Overhead = sandboxResources(pod, node)
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{
 			Name: pod.Name, Namespace: pod.Namespace, Uid: string(pod.UID), Attempt: p.Attempt,
@@ -86,49 +81,40 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 // a pod on the host's network has them too, and runtimes pass over them there.
 // Within one container a name, or an unnamed combination, counts once.
 func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
-	type port struct {
-		name, family, protocol, hostIP string
-		container, host                int32
-	}
 	var out []*runtimeapi.PortMapping
 	for i := range pod.Spec.Containers {
-		var seen []port
+		var seen []v1.ContainerPort
 		for _, p := range pod.Spec.Containers[i].Ports {
-			key := port{name: p.Name}
-			if p.Name == "" {
-				key = port{
-					family: addressFamily(p.HostIP), protocol: string(p.Protocol), hostIP: p.HostIP,
-					container: p.ContainerPort, host: p.HostPort,
-				}
+			key := p
+			if p.Name != "" {
+				key = v1.ContainerPort{Name: p.Name}
 			}
 			if slices.Contains(seen, key) {
 				continue
 			}
 			seen = append(seen, key)
 			out = append(out, &runtimeapi.PortMapping{
-				Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
+				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(p.Protocol)]), // TCP where none is said
+				ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
 			})
 		}
 	}
 	return out
 }
 
-func addressFamily(ip string) string {
-	switch {
-	case ip == "":
-		return "any"
-	case utilnet.IsIPv6String(ip):
-		return "v6"
-	}
-	return "v4"
+// PodLogDir is the pod's log folder under root (podLogsDir, /var/log/pods):
+// <namespace>_<name>_<uid>.
+func PodLogDir(root string, pod *v1.Pod) string {
+	return filepath.Join(root, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
 }
 
-func protocol(p v1.Protocol) runtimeapi.Protocol {
-	switch p {
-	case v1.ProtocolUDP:
-		return runtimeapi.Protocol_UDP
-	case v1.ProtocolSCTP:
-		return runtimeapi.Protocol_SCTP
-	}
-	return runtimeapi.Protocol_TCP
+// ContainerLogDir is the container's folder inside PodLogDir.
+func ContainerLogDir(root string, pod *v1.Pod, container string) string {
+	return filepath.Join(PodLogDir(root, pod), container)
+}
+
+// ContainerLogPath is the container's log file relative to PodLogDir, as the CRI
+// wants it: <container>/<restart count>.log.
+func ContainerLogPath(container string, restartCount uint32) string {
+	return filepath.Join(container, strconv.FormatUint(uint64(restartCount), 10)+".log")
 }

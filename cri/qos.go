@@ -1,8 +1,10 @@
 package cri
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
@@ -39,13 +41,11 @@ func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 	if r := pod.Spec.Resources; r != nil {
 		sets = append(sets, *r)
 	} else {
-		for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-			for i := range list {
-				sets = append(sets, list[i].Resources)
-			}
+		for c := range containersOf(&pod.Spec) {
+			sets = append(sets, c.Resources)
 		}
 	}
-	requests, limits := map[v1.ResourceName]resource.Quantity{}, map[v1.ResourceName]resource.Quantity{}
+	requests, limits := v1.ResourceList{}, v1.ResourceList{}
 	allLimited := true
 	for _, set := range sets {
 		addComputeResources(requests, set.Requests)
@@ -58,7 +58,7 @@ func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 	switch {
 	case len(requests) == 0 && len(limits) == 0:
 		return v1.PodQOSBestEffort
-	case allLimited && sameQuantities(requests, limits):
+	case allLimited && apiequality.Semantic.DeepEqual(requests, limits):
 		return v1.PodQOSGuaranteed
 	}
 	return v1.PodQOSBurstable
@@ -66,7 +66,7 @@ func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 
 // addComputeResources adds what is above zero and returns how many of cpu and
 // memory that were.
-func addComputeResources(sum map[v1.ResourceName]resource.Quantity, list v1.ResourceList) int {
+func addComputeResources(sum, list v1.ResourceList) int {
 	count := 0
 	for _, name := range ComputeResources {
 		quantity, ok := list[name]
@@ -79,19 +79,6 @@ func addComputeResources(sum map[v1.ResourceName]resource.Quantity, list v1.Reso
 		sum[name] = total
 	}
 	return count
-}
-
-func sameQuantities(a, b map[v1.ResourceName]resource.Quantity) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, quantity := range a {
-		other, ok := b[name]
-		if !ok || quantity.Cmp(other) != 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // oomScoreAdj is what is added to the kernel's badness (-1000 to 1000) of the
@@ -145,12 +132,7 @@ func isSidecar(pod *v1.Pod, container *v1.Container) bool {
 	if !RestartsAlways(container) || len(pod.Spec.Containers) == 0 {
 		return false
 	}
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].Name == container.Name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == container.Name })
 }
 
 // IsStatic says that a pod comes from another source than the API server.

@@ -96,19 +96,19 @@ func TestOOMScore(t *testing.T) {
 }
 
 func TestCPUConversions(t *testing.T) {
-	for milli, want := range map[int64]int64{0: 2, 1: 2, 2: 2, 10: 10, 1000: 1024, 300_000: 262144} {
-		if got := cpuShares(milli); got != want {
+	for milli, want := range map[int64]uint64{0: 2, 1: 2, 2: 2, 10: 10, 1000: 1024, 300_000: 262144} {
+		if got := CPUShares(milli); got != want {
 			t.Errorf("%d m: %d shares, want %d", milli, got, want)
 		}
 	}
 	for milli, want := range map[int64]int64{0: 0, 1: 1000, 10: 1000, 250: 25000, 2000: 200000} {
-		if got := cpuQuota(milli, 100_000); got != want {
+		if got := CPUQuota(milli, 100_000); got != want {
 			t.Errorf("%d m: quota %d, want %d", milli, got, want)
 		}
 	}
 	for bytes, want := range map[int64]string{0: "0B", 512: "512B", 2048 << 10: "2MB", 1 << 30: "1GB", 64 << 10: "64KB",
 		32 << 20: "32MB"} {
-		if got := hugePageUnit(bytes); got != want {
+		if got := HugePageUnit(bytes); got != want {
 			t.Errorf("%d bytes: %s, want %s", bytes, got, want)
 		}
 	}

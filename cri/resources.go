@@ -2,6 +2,7 @@ package cri
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
@@ -21,12 +22,10 @@ const (
 )
 
 // NewContainerResources is the container's limits as the runtime is to set them,
-// at creation and for UpdateContainerResources. exclusiveCPUs says that it has
-// processors of its own, on which a quota would only throttle it.
-func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts,
-	exclusiveCPUs bool) *runtimeapi.LinuxContainerResources {
+// at creation and for UpdateContainerResources.
+func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts) *runtimeapi.LinuxContainerResources {
 	has := EffectiveResources(pod.Spec.Resources, container.Resources)
-	r := linuxResources(node, has.Requests, *has.Limits.Cpu(), *has.Limits.Memory(), exclusiveCPUs)
+	r := linuxResources(node, has)
 	r.OomScoreAdj = oomScoreAdj(pod, container, node.MemoryCapacity)
 	r.HugepageLimits = hugepageLimits(pod, container, node.HugePageSizes)
 	setSwap(r, pod, container, node)
@@ -41,15 +40,11 @@ func EffectiveResources(pod *v1.ResourceRequirements, container v1.ResourceRequi
 		return container
 	}
 	limits := v1.ResourceList{}
+	maps.Copy(limits, container.Limits)
 	for _, name := range ComputeResources {
-		own, of := container.Limits[name], pod.Limits[name]
+		own, of := limits[name], pod.Limits[name]
 		if own.IsZero() && !of.IsZero() {
 			limits[name] = of
-		}
-	}
-	for name, own := range container.Limits {
-		if _, inherited := limits[name]; !inherited {
-			limits[name] = own
 		}
 	}
 	container.Limits = limits
@@ -58,22 +53,22 @@ func EffectiveResources(pod *v1.ResourceRequirements, container v1.ResourceRequi
 
 // sandboxResources is what the pod's containers may use together, for runtimes
 // that size a virtual machine by it, and overhead what the sandbox itself needs.
-func sandboxResources(pod *v1.Pod, node NodeFacts, exclusiveCPUs bool) (resources, overhead *runtimeapi.LinuxContainerResources) {
-	limits := resourcehelper.PodLimits(pod, withoutOverhead)
-	resources = linuxResources(node, resourcehelper.PodRequests(pod, withoutOverhead), *limits.Cpu(), *limits.Memory(),
-		exclusiveCPUs)
+func sandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
+	// The requests and limits of the pod's containers, with the pod's own above them (KEP-2837).
+	without := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	resources = linuxResources(node, v1.ResourceRequirements{
+		Requests: resourcehelper.PodRequests(pod, without), Limits: resourcehelper.PodLimits(pod, without),
+	})
 	if pod.Spec.Overhead == nil {
 		return resources, &runtimeapi.LinuxContainerResources{}
 	}
-	cpu := *pod.Spec.Overhead.Cpu()
-	requests := v1.ResourceList{v1.ResourceCPU: cpu}
-	return resources, linuxResources(node, requests, cpu, *pod.Spec.Overhead.Memory(), false)
+	return resources, linuxResources(node, v1.ResourceRequirements{Requests: pod.Spec.Overhead, Limits: pod.Spec.Overhead})
 }
 
 // updatedSandboxResources is the same for a sandbox that is there. What its cgroup does not limit is not limited: a container
 // without a limit may have more than the others' add up to.
 func updatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
-	resources, overhead = sandboxResources(pod, node, false)
+	resources, overhead = sandboxResources(pod, node)
 	if !LimitsPod(pod, v1.ResourceCPU) {
 		resources.CpuPeriod, resources.CpuQuota = 0, 0
 	}
@@ -85,23 +80,18 @@ func updatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *
 
 // linuxResources converts cpu and memory. An absent cpu request is the limit;
 // the API server does so too, but not for pods from elsewhere.
-func linuxResources(
-	node NodeFacts, requests v1.ResourceList, cpuLimit, memoryLimit resource.Quantity, exclusiveCPUs bool,
-) *runtimeapi.LinuxContainerResources {
-	cpuRequest, ok := requests[v1.ResourceCPU]
+func linuxResources(node NodeFacts, has v1.ResourceRequirements) *runtimeapi.LinuxContainerResources {
+	cpuRequest, ok := has.Requests[v1.ResourceCPU]
 	if !ok {
-		cpuRequest = cpuLimit
+		cpuRequest = *has.Limits.Cpu()
 	}
 	r := &runtimeapi.LinuxContainerResources{
-		CpuShares:          cpuShares(cpuRequest.MilliValue()),
-		MemoryLimitInBytes: memoryLimit.Value(),
+		CpuShares:          int64(CPUShares(cpuRequest.MilliValue())), //nolint:gosec // at most maxShares
+		MemoryLimitInBytes: has.Limits.Memory().Value(),
 	}
 	if node.CPUCFSQuota {
 		r.CpuPeriod = node.CPUCFSQuotaPeriod.Microseconds()
-		r.CpuQuota = cpuQuota(cpuLimit.MilliValue(), r.CpuPeriod)
-		if exclusiveCPUs {
-			r.CpuQuota = -1
-		}
+		r.CpuQuota = CPUQuota(has.Limits.Cpu().MilliValue(), r.CpuPeriod)
 	}
 	if node.CgroupV2 && !node.SingleProcessOOMKill {
 		// The kernel ends all processes of the container together (cgroup-v2.rst).
@@ -110,14 +100,14 @@ func linuxResources(
 	return r
 }
 
-// cpuShares is a cgroup v1 weight; runtimes convert it for v2. Nothing asked for
+// CPUShares is the weight of cgroup v1 for so many thousandths of a processor; runtimes convert it for v2. Nothing asked for
 // is the least weight, as the kernel's own default would be half a processor's.
-func cpuShares(milliCPU int64) int64 {
-	return min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares)
+func CPUShares(milliCPU int64) uint64 {
+	return uint64(min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares)) //nolint:gosec // is not negative
 }
 
-// cpuQuota is in microseconds for each period, 0 for no limit.
-func cpuQuota(milliCPU, period int64) int64 {
+// CPUQuota is in microseconds in each period of so many microseconds; 0 thousandths are no limit, and 0.
+func CPUQuota(milliCPU, period int64) int64 {
 	if milliCPU == 0 {
 		return 0
 	}
@@ -129,9 +119,9 @@ func cpuQuota(milliCPU, period int64) int64 {
 func hugepageLimits(pod *v1.Pod, container *v1.Container, sizes []string) []*runtimeapi.HugepageLimit {
 	bytes := map[string]uint64{}
 	if resourcehelper.IsPodLevelResourcesSet(pod) {
-		addHugePages(bytes, pod.Spec.Resources.Limits)
+		bytes = HugePages(pod.Spec.Resources.Limits)
 	}
-	addHugePages(bytes, container.Resources.Limits)
+	maps.Copy(bytes, HugePages(container.Resources.Limits))
 	var limits []*runtimeapi.HugepageLimit
 	for _, size := range sizes {
 		limits = append(limits, &runtimeapi.HugepageLimit{PageSize: size, Limit: bytes[size]})
@@ -139,21 +129,24 @@ func hugepageLimits(pod *v1.Pod, container *v1.Container, sizes []string) []*run
 	return limits
 }
 
-func addHugePages(bytes map[string]uint64, limits v1.ResourceList) {
-	for name, quantity := range limits {
+// HugePages are the bytes of huge pages in the list, by page size in the spelling of hugetlb ("2MB").
+func HugePages(list v1.ResourceList) map[string]uint64 {
+	bytes := map[string]uint64{}
+	for name, quantity := range list {
 		text, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix)
 		if !ok {
 			continue
 		}
 		// Names that are no size, and negative quantities, were refused when the pod was validated.
 		if size, err := resource.ParseQuantity(text); err == nil {
-			bytes[hugePageUnit(size.Value())] = uint64(max(quantity.Value(), 0))
+			bytes[HugePageUnit(size.Value())] = uint64(max(quantity.Value(), 0))
 		}
 	}
+	return bytes
 }
 
-// hugePageUnit writes a page size as the hugetlb cgroup's files do: 2MB, 1GB.
-func hugePageUnit(bytes int64) string {
+// HugePageUnit writes a page size in bytes as the hugetlb cgroup's files do: 2MB, 1GB.
+func HugePageUnit(bytes int64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
 	for len(units) > 1 && bytes > 0 && bytes%1024 == 0 {
 		bytes /= 1024
@@ -232,4 +225,36 @@ func checkQuotaPeriod(node NodeFacts) error {
 		return fmt.Errorf("cpuCFSQuotaPeriod %s is not between 1ms and 1s", node.CPUCFSQuotaPeriod)
 	}
 	return nil
+}
+
+// What the cgroups of pods need of the translation of their containers, so that both count alike.
+
+// PodRequests is what the pod asks for as a whole, its overhead included. The result is the caller's.
+func PodRequests(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+}
+
+// PodLimits is what the pod is limited to as a whole, its overhead included where there is a limit. The result is the
+// caller's.
+func PodLimits(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+}
+
+// LimitsPod says that the pod is limited in a resource as a whole: by itself, or by each of its containers.
+func LimitsPod(pod *v1.Pod, name v1.ResourceName) bool {
+	if r := pod.Spec.Resources; r != nil {
+		if q, ok := r.Limits[name]; ok && !q.IsZero() {
+			return true
+		}
+	}
+	for c := range containersOf(&pod.Spec) {
+		if q, ok := c.Resources.Limits[name]; !ok || q.IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+func isHugePages(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }

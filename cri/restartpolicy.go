@@ -1,10 +1,24 @@
 package cri
 
 import (
+	"iter"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 )
+
+// containersOf are the pod's containers, those of init first, without ephemeral ones.
+func containersOf(pod *v1.PodSpec) iter.Seq[*v1.Container] {
+	return func(yield func(*v1.Container) bool) {
+		for _, list := range [][]v1.Container{pod.InitContainers, pod.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // RestartsAlways says that a container has the restart policy Always of its own; an init container that has is a sidecar
 // (KEP-753).
@@ -26,14 +40,8 @@ func Restarts(pod *v1.PodSpec, c *v1.Container, code int32) bool {
 	if ruled(c, code) == v1.ContainerRestartRuleActionRestart {
 		return true
 	}
-	switch RestartPolicy(pod, c) {
-	case v1.RestartPolicyNever:
-		return false
-	case v1.RestartPolicyOnFailure:
-		return code != 0
-	case v1.RestartPolicyAlways:
-	}
-	return true
+	policy := RestartPolicy(pod, c)
+	return policy != v1.RestartPolicyNever && (policy != v1.RestartPolicyOnFailure || code != 0)
 }
 
 // RestartsAll says whether a container that ended with this code has all containers of its pod restarted, by the first of its
@@ -44,13 +52,11 @@ func RestartsAll(c *v1.Container, code int32) bool {
 
 // MayRestartAll says that a container of the pod has a rule by which all are restarted.
 func MayRestartAll(pod *v1.PodSpec) bool {
-	for _, list := range [][]v1.Container{pod.InitContainers, pod.Containers} {
-		for i := range list {
-			for _, r := range list[i].RestartPolicyRules {
-				if r.Action == v1.ContainerRestartRuleActionRestartAllContainers {
-					return true
-				}
-			}
+	for c := range containersOf(pod) {
+		if slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
+			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		}) {
+			return true
 		}
 	}
 	return false
@@ -71,12 +77,6 @@ func meets(codes *v1.ContainerRestartRuleOnExitCodes, code int32) bool {
 		return false
 	}
 	listed := slices.Contains(codes.Values, code)
-	switch codes.Operator {
-	case v1.ContainerRestartRuleOnExitCodesOpIn:
-		return listed
-	case v1.ContainerRestartRuleOnExitCodesOpNotIn:
-		return !listed
-	default:
-		return false
-	}
+	return codes.Operator == v1.ContainerRestartRuleOnExitCodesOpIn && listed ||
+		codes.Operator == v1.ContainerRestartRuleOnExitCodesOpNotIn && !listed
 }

@@ -1,11 +1,14 @@
 package cri
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 )
 
 // What a container may not see or not write of the kernel, moby's lists.
@@ -29,18 +32,10 @@ func effectiveSecurityContext(pod *v1.Pod, container *v1.Container) *v1.Security
 	if p == nil {
 		return sc
 	}
-	if sc.SELinuxOptions == nil {
-		sc.SELinuxOptions = p.SELinuxOptions
-	}
-	if sc.RunAsUser == nil {
-		sc.RunAsUser = p.RunAsUser
-	}
-	if sc.RunAsGroup == nil {
-		sc.RunAsGroup = p.RunAsGroup
-	}
-	if sc.RunAsNonRoot == nil {
-		sc.RunAsNonRoot = p.RunAsNonRoot
-	}
+	sc.SELinuxOptions = cmp.Or(sc.SELinuxOptions, p.SELinuxOptions)
+	sc.RunAsUser = cmp.Or(sc.RunAsUser, p.RunAsUser)
+	sc.RunAsGroup = cmp.Or(sc.RunAsGroup, p.RunAsGroup)
+	sc.RunAsNonRoot = cmp.Or(sc.RunAsNonRoot, p.RunAsNonRoot)
 	return sc
 }
 
@@ -74,15 +69,12 @@ func containerSecurityContext(
 	if err != nil {
 		return nil, err
 	}
-	if out.NamespaceOptions, err = namespaces(pod, p.UserNamespace); err != nil {
-		return nil, err
-	}
+	out.NamespaceOptions = namespaces(pod)
 	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod)
-	out.SupplementalGroups = append(out.SupplementalGroups, p.ExtraGroups...)
 	return out, err
 }
 
-func sandboxSecurityContext(pod *v1.Pod, p SandboxParams) (*runtimeapi.LinuxSandboxSecurityContext, error) {
+func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContext, error) {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		Privileged: hasPrivilegedContainer(pod),
 		// The pause process needs no more than the default profile, whatever the
@@ -96,20 +88,13 @@ func sandboxSecurityContext(pod *v1.Pod, p SandboxParams) (*runtimeapi.LinuxSand
 	out.RunAsUser = int64Value(sc.RunAsUser)
 	out.RunAsGroup = int64Value(sc.RunAsGroup)
 	out.SelinuxOptions = selinuxOptions(sc.SELinuxOptions)
+	out.NamespaceOptions = namespaces(pod)
 	var err error
-	if out.NamespaceOptions, err = namespaces(pod, p.UserNamespace); err != nil {
-		return nil, err
-	}
-	if sc.FSGroup != nil {
-		out.SupplementalGroups = append(out.SupplementalGroups, *sc.FSGroup)
-	}
-	out.SupplementalGroups = append(out.SupplementalGroups, p.ExtraGroups...)
-	out.SupplementalGroups = append(out.SupplementalGroups, sc.SupplementalGroups...)
-	out.SupplementalGroupsPolicy, err = groupsPolicy(sc.SupplementalGroupsPolicy)
+	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod)
 	return out, err
 }
 
-// groups is fsGroup and then supplementalGroups, as a container gets them.
+// groups is fsGroup and then supplementalGroups. The API and the CRI name the policies alike (KEP-3619).
 func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	sc := pod.Spec.SecurityContext
 	if sc == nil {
@@ -119,25 +104,16 @@ func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	if sc.FSGroup != nil {
 		list = append(list, *sc.FSGroup)
 	}
-	policy, err := groupsPolicy(sc.SupplementalGroupsPolicy)
-	return append(list, sc.SupplementalGroups...), policy, err
-}
-
-// groupsPolicy uses that the API and the CRI name their values alike (KEP-3619).
-func groupsPolicy(policy *v1.SupplementalGroupsPolicy) (runtimeapi.SupplementalGroupsPolicy, error) {
-	if policy == nil {
-		return runtimeapi.SupplementalGroupsPolicy_Merge, nil
-	}
-	value, ok := runtimeapi.SupplementalGroupsPolicy_value[string(*policy)]
+	policy := ptr.Deref(sc.SupplementalGroupsPolicy, v1.SupplementalGroupsPolicyMerge)
+	value, ok := runtimeapi.SupplementalGroupsPolicy_value[string(policy)]
 	if !ok {
-		return 0, fmt.Errorf("supplementalGroupsPolicy %q is not supported", *policy)
+		return nil, 0, fmt.Errorf("supplementalGroupsPolicy %q is not supported", policy)
 	}
-	return runtimeapi.SupplementalGroupsPolicy(value), nil
+	return append(list, sc.SupplementalGroups...), runtimeapi.SupplementalGroupsPolicy(value), nil
 }
 
-// namespaces says which namespaces the pod's processes share with whom. given is
-// the mapping made for a pod with hostUsers: false, nil for others (KEP-127).
-func namespaces(pod *v1.Pod, given *runtimeapi.UserNamespace) (*runtimeapi.NamespaceOption, error) {
+// namespaces says which namespaces the pod's processes share with whom. hostUsers: false is refused before.
+func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 	mode := func(host bool) runtimeapi.NamespaceMode {
 		if host {
 			return runtimeapi.NamespaceMode_NODE
@@ -156,30 +132,19 @@ func namespaces(pod *v1.Pod, given *runtimeapi.UserNamespace) (*runtimeapi.Names
 	case isTrue(pod.Spec.ShareProcessNamespace):
 		out.Pid = runtimeapi.NamespaceMode_POD
 	}
-	if pod.Spec.HostUsers != nil && !*pod.Spec.HostUsers {
-		if given == nil {
-			return nil, fmt.Errorf("hostUsers is false, but no user namespace was allocated to the pod")
-		}
-		out.UsernsOptions = given
-	}
-	return out, nil
+	return out
 }
 
 func hasPrivilegedContainer(pod *v1.Pod) bool {
 	privileged := func(sc *v1.SecurityContext) bool { return sc != nil && isTrue(sc.Privileged) }
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if privileged(list[i].SecurityContext) {
-				return true
-			}
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		if privileged(pod.Spec.EphemeralContainers[i].SecurityContext) {
+	for c := range containersOf(&pod.Spec) {
+		if privileged(c.SecurityContext) {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool {
+		return privileged(c.SecurityContext)
+	})
 }
 
 func capabilities(c *v1.Capabilities) *runtimeapi.Capability {
@@ -210,10 +175,10 @@ func int64Value(n *int64) *runtimeapi.Int64Value {
 	return &runtimeapi.Int64Value{Value: *n}
 }
 
-// VerifyRunAsNonRoot refuses a container with runAsNonRoot that would run as
+// verifyRunAsNonRoot refuses a container with runAsNonRoot that would run as
 // root, or of whose image's user that cannot be told. uid and username are
 // ImageUser's.
-func VerifyRunAsNonRoot(pod *v1.Pod, container *v1.Container, uid *int64, username string) error {
+func verifyRunAsNonRoot(pod *v1.Pod, container *v1.Container, uid *int64, username string) error {
 	sc := effectiveSecurityContext(pod, container)
 	switch {
 	case !isTrue(sc.RunAsNonRoot):

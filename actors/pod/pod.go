@@ -40,7 +40,7 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
 		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
-			return facts.Resources(spec.Resources, cri.NewContainerResources(pod, spec, h.Node, false), told)
+			return facts.Resources(spec.Resources, cri.NewContainerResources(pod, spec, h.Node), told)
 		},
 		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {
