@@ -18,11 +18,7 @@ const noEffectYet = "without effect in this version of Playlet"
 
 // pending reports whether nothing looks yet at what the flag sets.
 func (r flagRow) pending() bool {
-	if r.field != "" {
-		return fieldEffects[r.field] == pending
-	}
-	does, listed := flagEffects[r.name]
-	return listed && does == pending
+	return pendingFields.Has(r.field) || pendingFlags.Has(r.name)
 }
 
 // answer is said when the flag is used, and empty where there is nothing to say.
@@ -59,7 +55,7 @@ func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguratio
 		}
 	})
 	for _, path := range slices.Sorted(maps.Keys(changed)) {
-		if fieldEffects[path] == pending {
+		if pendingFields.Has(path) {
 			warnings = append(warnings, Warning{Flag: path, Message: noEffectYet})
 		}
 	}
