@@ -3,7 +3,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,31 +18,9 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// CRI is the part of the runtime's client that pods and containers use. *cri.Client implements it.
-type CRI interface {
-	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
-	ForeignRoot(uid string) string
-	StopPodSandbox(ctx context.Context, id string) error
-	RemovePodSandbox(ctx context.Context, id string) error
-	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
-	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
-	CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig,
-		sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
-	StartContainer(ctx context.Context, id string) error
-	StopContainer(ctx context.Context, id string, grace time.Duration) error
-	RemoveContainer(ctx context.Context, id string) error
-	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
-	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
-	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
-	UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.LinuxContainerResources) error
-	UpdatePodSandboxResources(ctx context.Context, id string, pod *v1.Pod, node cri.NodeFacts) error
-	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
-	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
-}
-
 // Host is the machine. Nothing in it is set after it was made.
 type Host struct {
-	CRI  CRI
+	CRI  *cri.Client
 	Ops  *cri.Operations
 	Node cri.NodeFacts
 	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the
@@ -155,10 +132,11 @@ func MakeLogDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("log folder: %w", err)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // those who collect logs are seldom root
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // those who collect logs are seldom root
+	if err != nil {
 		return fmt.Errorf("log folder: %w", err)
 	}
 	return nil
