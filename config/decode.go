@@ -67,8 +67,8 @@ func readLimited(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// decodeStrict turns the YAML or JSON of one KubeletConfiguration into JSON. Unknown fields, duplicate fields, fields in the wrong
-// case and values that do not fit are errors that name them with their path; apiVersion and kind are demanded.
+// decodeStrict turns the YAML or JSON of one KubeletConfiguration into JSON. Unknown fields, duplicate fields, fields in the
+// wrong case and values that do not fit are errors that name them with their path; apiVersion and kind are demanded.
 func decodeStrict(data []byte) ([]byte, error) {
 	if n := documents(data); n != 1 {
 		return nil, fmt.Errorf("holds %d documents, one KubeletConfiguration is wanted", n)

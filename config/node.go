@@ -89,8 +89,8 @@ type Node struct {
 	// CAdvisorPort is the port of cAdvisor's pages and API, which old kubelets served on 4194. 0: not served.
 	CAdvisorPort int32
 
-	// CNIBinDirs and CNIConfDir are where the doctor looks, and where the agent looks for what is wrong with the network where the
-	// runtime does not say where it looks. The runtime alone decides what is used.
+	// CNIBinDirs and CNIConfDir are where the doctor looks, and where the agent looks for what is wrong with the network where
+	// the runtime does not say where it looks. The runtime alone decides what is used.
 	CNIBinDirs []string
 	CNIConfDir string
 

@@ -56,7 +56,8 @@ func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
 	}
 	if !n.schedulable {
 		cordon := corev1.Taint{Key: unschedulableTaint, Effect: corev1.TaintEffectNoSchedule}
-		if taints := &n.Kubelet.RegisterWithTaints; !slices.ContainsFunc(*taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordon) }) {
+		is := func(t corev1.Taint) bool { return t.MatchTaint(&cordon) }
+		if taints := &n.Kubelet.RegisterWithTaints; !slices.ContainsFunc(*taints, is) {
 			*taints = append(*taints, cordon)
 		}
 	}
