@@ -199,3 +199,6 @@ func TestAFlagWithoutEffectReadsSo(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// String is the warning on one line, for messages of tests.
+func (w Warning) String() string { return w.Flag + ": " + w.Message }

@@ -76,6 +76,3 @@ type Warning struct {
 	// Message says on one line what was done and what replaces the flag.
 	Message string
 }
-
-// String renders the warning on one line.
-func (w Warning) String() string { return fmt.Sprintf("%s: %s", w.Flag, w.Message) }
