@@ -9,7 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -72,10 +71,10 @@ func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 // UpdatePodSandboxResources tells the runtime of what the pod has as a whole, before its containers are given other resources
 // (KEP-1287). A runtime that does not know the call needs no word, and that is no error: containerd 2.2 says so with a code of
 // its own.
-func (c *Client) UpdatePodSandboxResources(ctx context.Context, id string, pod *v1.Pod, node NodeFacts) error {
-	request := &runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id}
-	request.Resources, request.Overhead = updatedSandboxResources(pod, node)
-	_, err := c.runtime.UpdatePodSandboxResources(ctx, request)
+func (c *Client) UpdatePodSandboxResources(ctx context.Context, id string,
+	r, overhead *runtimeapi.LinuxContainerResources) error {
+	_, err := c.runtime.UpdatePodSandboxResources(ctx,
+		&runtimeapi.UpdatePodSandboxResourcesRequest{PodSandboxId: id, Resources: r, Overhead: overhead})
 	if IsUnimplemented(err) || answeredWith(err, codes.Unknown) && strings.Contains(err.Error(), "not implemented") {
 		return nil
 	}

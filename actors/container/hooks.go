@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -31,7 +32,7 @@ func preStopOf(m messages.StopContainer) *v1.LifecycleHandler {
 		return m.Spec.Lifecycle.PreStop
 	}
 	// What cannot be read cannot be run; the container is stopped all the same.
-	return cri.Annotated[v1.LifecycleHandler](m.Fact.Annotations, cri.AnnotationPreStopHandler)
+	return translate.Annotated[v1.LifecycleHandler](m.Fact.Annotations, cri.AnnotationPreStopHandler)
 }
 
 // runPreStop runs the container's pre-stop hook within the grace period, and says whether it failed. The hook runs once: one that
@@ -151,5 +152,5 @@ func ports(m messages.StopContainer) []v1.ContainerPort {
 	if m.Spec != nil {
 		return m.Spec.Ports
 	}
-	return ptr.Deref(cri.Annotated[[]v1.ContainerPort](m.Fact.Annotations, cri.AnnotationPorts), nil)
+	return ptr.Deref(translate.Annotated[[]v1.ContainerPort](m.Fact.Annotations, cri.AnnotationPorts), nil)
 }

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // downwardAPI is what the pod's own manifest says, in files.
@@ -28,9 +28,9 @@ func downwardFiles(p podFolder, out map[string]file, items []v1.DownwardAPIVolum
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			text, err = cri.FieldValue(p.pod, item.FieldRef.FieldPath)
+			text, err = translate.FieldValue(p.pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			text, err = cri.ResourceValue(p.pod, item.ResourceFieldRef, p.node.Allocatable)
+			text, err = translate.ResourceValue(p.pod, item.ResourceFieldRef, p.node.Allocatable)
 		default:
 			err = fmt.Errorf("neither a field nor a resource is asked for")
 		}

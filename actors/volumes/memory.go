@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // medium is what holds an emptyDir. Its kind is a type of file systems, or empty: the folder as it is.
@@ -78,7 +78,7 @@ func podMemory(pod *v1.Pod) int64 {
 		if n == 0 {
 			return 0
 		}
-		if cri.RestartsAlways(c) {
+		if translate.RestartsAlways(c) {
 			sidecars += n
 			n = 0
 		}

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // shortage is one resource that does not suffice.
@@ -46,7 +46,7 @@ func shortages(node *Node, others *Ledger, claim *Claim) []shortage {
 
 // Exceeds says of what the pod asks for more than the whole node has, whether that is held against it or not; empty: nothing.
 func Exceeds(node *Node, claim *Claim) string {
-	bound, asks := *node, cri.PodRequests(claim.Pod)
+	bound, asks := *node, translate.PodRequests(claim.Pod)
 	bound.UnboundRequests = false
 	var out []string
 	for _, s := range shortages(&bound, NewLedger(), claim) {

@@ -3,7 +3,7 @@ package admission
 import (
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Claim is a pod, and what it asks of the node, counted once. Immutable.
@@ -17,7 +17,7 @@ type Claim struct {
 // that is more; what the pod asks for as a whole instead, where it does; and its overhead.
 func NewClaim(pod *v1.Pod) *Claim {
 	c := &Claim{Pod: pod, requests: map[v1.ResourceName]int64{}, ports: hostPorts(pod)}
-	for name, q := range cri.PodRequests(pod) {
+	for name, q := range translate.PodRequests(pod) {
 		c.requests[name] = amount(name, q)
 	}
 	return c

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // allAddresses is what a port without hostIP is bound to.
@@ -52,7 +52,7 @@ func hostPorts(pod *v1.Pod) []hostPort {
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; cri.RestartsAlways(c) {
+		if c := &pod.Spec.InitContainers[i]; translate.RestartsAlways(c) {
 			add(c)
 		}
 	}

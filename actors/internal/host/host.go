@@ -16,16 +16,17 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Host is the machine. Nothing in it is set after it was made.
 type Host struct {
 	CRI  *cri.Client
 	Ops  *cri.Operations
-	Node cri.NodeFacts
+	Node translate.NodeFacts
 	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the
 	// network.
-	DNS cri.DNSFacts
+	DNS translate.DNSFacts
 	// ResolvConf is the file with it; empty: pods get none of it.
 	ResolvConf string
 	// RootDir has the pods' folders, e.g. /var/lib/kubelet.
@@ -93,7 +94,7 @@ func (h *Host) ContainerDir(uid, name string) string {
 func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimeapi.PodSandboxConfig, error) {
 	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
 		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {
-		return nil, &cri.ConfigError{
+		return nil, &translate.ConfigError{
 			Object: pod.Namespace + "/" + pod.Name,
 			Err:    errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
 		}
@@ -102,23 +103,24 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 	if err != nil {
 		return nil, err
 	}
-	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
+	return translate.NewSandboxConfig(pod, h.Node,
+		translate.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
 }
 
 // dns is the pod's resolver configuration, and what had to be left out of it.
-func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []cri.DNSWarning, error) {
+func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []translate.DNSWarning, error) {
 	facts := h.DNS
 	facts.NodeIPs = h.NodeIPs()
 	var err error
-	if facts.Host, err = cri.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if facts.Host, err = translate.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("the node's resolver configuration: %w", err)
 	}
-	config, warnings := cri.NewDNSConfig(pod, facts)
+	config, warnings := translate.NewDNSConfig(pod, facts)
 	return config, warnings, nil
 }
 
 // DNSWarnings are what had to be left out of the pod's resolver configuration, as it would be made now.
-func (h *Host) DNSWarnings(pod *v1.Pod) []cri.DNSWarning {
+func (h *Host) DNSWarnings(pod *v1.Pod) []translate.DNSWarning {
 	_, warnings, err := h.dns(pod)
 	if err != nil {
 		return nil // making a sandbox reports it

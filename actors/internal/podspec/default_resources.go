@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // roundUp lifts every quantity to a whole number of milli units, the finest the API keeps.
@@ -65,7 +65,7 @@ func containersNeed(spec *v1.PodSpec, list func(*v1.Container) v1.ResourceList) 
 	sidecars, peak := v1.ResourceList{}, v1.ResourceList{}
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		if cri.RestartsAlways(c) {
+		if translate.RestartsAlways(c) {
 			add(sidecars, list(c))
 			continue
 		}

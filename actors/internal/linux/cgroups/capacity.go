@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/utils/cpuset"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // OnlineCPUs are the CPUs that the machine has, by number, read from "/sys". What the agent itself may run on does not matter:
@@ -56,7 +56,7 @@ func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
 		if err != nil {
 			return Capacity{}, fmt.Errorf("the pool of huge pages: %w", err)
 		}
-		c.HugePages[cri.HugePageUnit(kilobytes<<10)] = uint64(max(pages, 0)) * uint64(kilobytes<<10)
+		c.HugePages[translate.HugePageUnit(kilobytes<<10)] = uint64(max(pages, 0)) * uint64(kilobytes<<10)
 	}
 	return c, nil
 }

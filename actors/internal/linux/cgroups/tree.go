@@ -11,7 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Tree is the kubelet's tree of groups: kubepods, the QoS classes, pods. Immutable; safe for concurrent use on different pods.
@@ -135,7 +135,7 @@ func (t Tree) exists(name Name, systemd bool) (bool, error) {
 // it for a parent. No group gets a limit of memory below what is used in it.
 func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
 	systemd := t.Systemd()
-	name := PodName(t.Root, cri.QOSClass(pod), string(pod.UID))
+	name := PodName(t.Root, translate.QOSClass(pod), string(pod.UID))
 	v := PodValues(pod, t.Settings)
 	if v.Memory > 0 {
 		used, err := t.Groups.Uses(name, systemd)

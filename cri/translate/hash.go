@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"crypto/sha256"
@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/dump"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // specHashVersion begins every SpecHash. Whoever changes what goes into the hash,
@@ -54,7 +56,7 @@ func SpecHash(container *v1.Container) (string, error) {
 // release of the agent) the kubelet's hash decides. Like the kubelet it takes a
 // container without a readable hash for changed.
 func Changed(container *v1.Container, annotations map[string]string) bool {
-	if was := annotations[AnnotationSpecHash]; strings.HasPrefix(was, specHashVersion) {
+	if was := annotations[cri.AnnotationSpecHash]; strings.HasPrefix(was, specHashVersion) {
 		// A container that cannot be hashed cannot have been created either.
 		is, err := SpecHash(container)
 		return err != nil || is != was
@@ -65,6 +67,6 @@ func Changed(container *v1.Container, annotations map[string]string) bool {
 // ChangedForKubelet is Changed as the kubelet decides it, by name and image alone. It is for pods of an API server, which allows
 // no other change of a container that exists, and whose next release may fill in defaults that are no change.
 func ChangedForKubelet(container *v1.Container, annotations map[string]string) bool {
-	was, err := strconv.ParseUint(annotations[AnnotationHash], 16, 64)
+	was, err := strconv.ParseUint(annotations[cri.AnnotationHash], 16, 64)
 	return err != nil || was != KubeletHash(container)
 }

@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"strconv"
@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // The values are those the kubelet 1.36.3 computes.
@@ -46,9 +48,9 @@ func TestChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	kubelet := strconv.FormatUint(KubeletHash(base()), 16)
-	ours := map[string]string{AnnotationHash: kubelet, AnnotationSpecHash: spec}
-	theirs := map[string]string{AnnotationHash: kubelet}
-	otherRelease := map[string]string{AnnotationHash: kubelet, AnnotationSpecHash: "0-whatever"}
+	ours := map[string]string{cri.AnnotationHash: kubelet, cri.AnnotationSpecHash: spec}
+	theirs := map[string]string{cri.AnnotationHash: kubelet}
+	otherRelease := map[string]string{cri.AnnotationHash: kubelet, cri.AnnotationSpecHash: "0-whatever"}
 	for _, tc := range []struct {
 		name   string
 		change func(*v1.Container)
@@ -76,7 +78,7 @@ func TestChanged(t *testing.T) {
 			t.Errorf("%s, created by another release: %t", tc.name, got)
 		}
 	}
-	for _, unreadable := range []map[string]string{nil, {AnnotationHash: "not hexadecimal"}} {
+	for _, unreadable := range []map[string]string{nil, {cri.AnnotationHash: "not hexadecimal"}} {
 		if !Changed(base(), unreadable) {
 			t.Errorf("%v counts as unchanged", unreadable)
 		}

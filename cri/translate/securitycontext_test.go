@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"math"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestVerifyRunAsNonRoot(t *testing.T) {
@@ -38,25 +37,6 @@ func TestVerifyRunAsNonRoot(t *testing.T) {
 		pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: tc.pod}}
 		if err := verifyRunAsNonRoot(pod, &v1.Container{SecurityContext: tc.own}, tc.uid, tc.username); (err == nil) != tc.fine {
 			t.Errorf("%s: %v", tc.name, err)
-		}
-	}
-}
-
-func TestImageUser(t *testing.T) {
-	for _, tc := range []struct {
-		image *runtimeapi.Image
-		uid   int64
-		named bool
-		name  string
-	}{
-		{nil, 0, false, ""},
-		{&runtimeapi.Image{}, 0, false, ""},
-		{&runtimeapi.Image{Uid: &runtimeapi.Int64Value{Value: 7}, Username: "x"}, 7, false, ""},
-		{&runtimeapi.Image{Username: "x"}, 0, true, "x"},
-	} {
-		uid, name := ImageUser(tc.image)
-		if name != tc.name || (uid == nil) != tc.named || uid != nil && *uid != tc.uid {
-			t.Errorf("%v: %v, %q", tc.image, uid, name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"fmt"
@@ -65,9 +65,9 @@ func sandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtime
 	return resources, linuxResources(node, v1.ResourceRequirements{Requests: pod.Spec.Overhead, Limits: pod.Spec.Overhead})
 }
 
-// updatedSandboxResources is the same for a sandbox that is there. What its cgroup does not limit is not limited: a container
+// UpdatedSandboxResources is the same for a sandbox that is there. What its cgroup does not limit is not limited: a container
 // without a limit may have more than the others' add up to.
-func updatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
+func UpdatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
 	resources, overhead = sandboxResources(pod, node)
 	if !LimitsPod(pod, v1.ResourceCPU) {
 		resources.CpuPeriod, resources.CpuQuota = 0, 0
@@ -103,7 +103,7 @@ func linuxResources(node NodeFacts, has v1.ResourceRequirements) *runtimeapi.Lin
 // CPUShares is the weight of cgroup v1 for so many thousandths of a processor; runtimes convert it for v2. Nothing asked for
 // is the least weight, as the kernel's own default would be half a processor's.
 func CPUShares(milliCPU int64) uint64 {
-	return uint64(min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares)) //nolint:gosec // is not negative
+	return uint64(min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares))
 }
 
 // CPUQuota is in microseconds in each period of so many microseconds; 0 thousandths are no limit, and 0.

@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // What would make the lists of the runtime grow without a bound is left out, and nothing that anybody reads back.
@@ -48,11 +50,11 @@ func TestLabelsAndAnnotationsAreBounded(t *testing.T) {
 	}
 	if a := sandbox.Annotations; a["kubernetes.io/config.source"] != "file" || a["small"] != "x" ||
 		sandbox.Labels["app"] != "web" ||
-		sandbox.Labels[LabelPodUID] != "u" {
+		sandbox.Labels[cri.LabelPodUID] != "u" {
 		t.Error("what is small was left out")
 	}
 	a := config.Annotations
-	if a[AnnotationPreStopHandler] != "" || a[AnnotationPorts] != "" || config.Labels[LabelPodUID] != "u" || Changed(c, a) {
+	if a[cri.AnnotationPreStopHandler] != "" || a[cri.AnnotationPorts] != "" || config.Labels[cri.LabelPodUID] != "u" || Changed(c, a) {
 		t.Errorf("%v", a)
 	}
 	if pod.Annotations["applied"] == "" {

@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"encoding/json"
@@ -15,6 +15,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 // The recorded requests in testdata/translation were made by the kubelet 1.36.3
@@ -134,7 +136,7 @@ func compareContainer(
 	config, err := NewContainerConfig(pod, container, node, ContainerParams{
 		RestartCount: recordedRestarts, ImageRef: recordedImage, ImageUID: &root, Env: env,
 		Mounts:      []*runtimeapi.Mount{mount},
-		Annotations: map[string]string{"device.example.org/id": "7", AnnotationHash: "forged"},
+		Annotations: map[string]string{"device.example.org/id": "7", cri.AnnotationHash: "forged"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +145,7 @@ func compareContainer(
 		t.Errorf("%s counts as changed right after its creation", container.Name)
 	}
 	// What the kubelet does not write.
-	delete(config.Annotations, AnnotationSpecHash)
+	delete(config.Annotations, cri.AnnotationSpecHash)
 	if Changed(container, config.Annotations) {
 		t.Errorf("%s counts as changed when taken over from a kubelet", container.Name)
 	}

@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ type ContainerParams struct {
 	Devices    []*runtimeapi.Device
 	CDIDevices []*runtimeapi.CDIDevice
 	// Annotations are added below the kubelet's own: those of device plugins,
-	// AnnotationBackoff.
+	// cri.AnnotationBackoff.
 	Annotations map[string]string
 	// TargetID is the container whose processes an ephemeral one shares.
 	TargetID string

@@ -1,4 +1,4 @@
-package cri
+package translate
 
 import (
 	"errors"
@@ -68,7 +68,8 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 			config.Servers = append(config.Servers, canonicalIP(server))
 		}
 		if domain := facts.ClusterDomain; domain != "" {
-			config.Searches = unique(append([]string{pod.Namespace + ".svc." + domain, "svc." + domain, domain}, config.Searches...))
+			of := []string{pod.Namespace + ".svc." + domain, "svc." + domain, domain}
+			config.Searches = unique(append(of, config.Searches...))
 		}
 		config.Options = []string{"ndots:5"}
 	}
