@@ -57,10 +57,8 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 		SecurityContext: security,
 		Sysctls:         map[string]string{},
 	}
-	if sc := pod.Spec.SecurityContext; sc != nil {
-		for _, s := range sc.Sysctls {
-			linux.Sysctls[s.Name] = s.Value
-		}
+	for _, s := range podSecurityContext(pod).Sysctls {
+		linux.Sysctls[s.Name] = s.Value
 	}
 	linux.Resources, linux.Overhead = sandboxResources(pod, node)
 	return &runtimeapi.PodSandboxConfig{

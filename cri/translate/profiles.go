@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -8,18 +9,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/ptr"
 )
 
 // seccompProfile is the container's, else the pod's, else what seccompDefault
 // makes of none (KEP-2413).
 func seccompProfile(pod *v1.Pod, container *v1.Container, node NodeFacts) (*runtimeapi.SecurityProfile, error) {
-	var p *v1.SeccompProfile
-	if sc := pod.Spec.SecurityContext; sc != nil {
-		p = sc.SeccompProfile
-	}
-	if sc := container.SecurityContext; sc != nil && sc.SeccompProfile != nil {
-		p = sc.SeccompProfile
-	}
+	own := ptr.Deref(container.SecurityContext, v1.SecurityContext{})
+	p := cmp.Or(own.SeccompProfile, podSecurityContext(pod).SeccompProfile)
 	runtimeDefault := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}
 	unconfined := &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 	switch {
@@ -48,16 +45,8 @@ func seccompProfile(pod *v1.Pod, container *v1.Container, node NodeFacts) (*runt
 // annotation, which static pods may still carry, and that before the pod's field
 // (KEP-24).
 func apparmorProfile(pod *v1.Pod, container *v1.Container) (*runtimeapi.SecurityProfile, string, error) {
-	var p *v1.AppArmorProfile
-	if sc := container.SecurityContext; sc != nil {
-		p = sc.AppArmorProfile
-	}
-	if p == nil {
-		p = annotatedAppArmor(pod.Annotations, container.Name)
-	}
-	if sc := pod.Spec.SecurityContext; p == nil && sc != nil {
-		p = sc.AppArmorProfile
-	}
+	own := ptr.Deref(container.SecurityContext, v1.SecurityContext{})
+	p := cmp.Or(own.AppArmorProfile, annotatedAppArmor(pod.Annotations, container.Name), podSecurityContext(pod).AppArmorProfile)
 	if p == nil {
 		return nil, "", nil
 	}

@@ -22,21 +22,18 @@ var (
 )
 
 // effectiveSecurityContext is the container's security context with the pod's in
-// the places both have and the container leaves open. It is never nil.
-func effectiveSecurityContext(pod *v1.Pod, container *v1.Container) *v1.SecurityContext {
-	sc := &v1.SecurityContext{}
-	if container.SecurityContext != nil {
-		*sc = *container.SecurityContext
-	}
-	p := pod.Spec.SecurityContext
-	if p == nil {
-		return sc
-	}
+// the places both have and the container leaves open.
+func effectiveSecurityContext(pod *v1.Pod, container *v1.Container) v1.SecurityContext {
+	sc, p := ptr.Deref(container.SecurityContext, v1.SecurityContext{}), podSecurityContext(pod)
 	sc.SELinuxOptions = cmp.Or(sc.SELinuxOptions, p.SELinuxOptions)
 	sc.RunAsUser = cmp.Or(sc.RunAsUser, p.RunAsUser)
 	sc.RunAsGroup = cmp.Or(sc.RunAsGroup, p.RunAsGroup)
 	sc.RunAsNonRoot = cmp.Or(sc.RunAsNonRoot, p.RunAsNonRoot)
 	return sc
+}
+
+func podSecurityContext(pod *v1.Pod) v1.PodSecurityContext {
+	return ptr.Deref(pod.Spec.SecurityContext, v1.PodSecurityContext{})
 }
 
 func containerSecurityContext(
@@ -81,10 +78,7 @@ func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContex
 		// pod's containers ask for (kubernetes issue 84623).
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
-	sc := pod.Spec.SecurityContext
-	if sc == nil {
-		sc = &v1.PodSecurityContext{}
-	}
+	sc := podSecurityContext(pod)
 	out.RunAsUser = int64Value(sc.RunAsUser)
 	out.RunAsGroup = int64Value(sc.RunAsGroup)
 	out.SelinuxOptions = selinuxOptions(sc.SELinuxOptions)
@@ -96,10 +90,7 @@ func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContex
 
 // groups is fsGroup and then supplementalGroups. The API and the CRI name the policies alike (KEP-3619).
 func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
-	sc := pod.Spec.SecurityContext
-	if sc == nil {
-		return nil, runtimeapi.SupplementalGroupsPolicy_Merge, nil
-	}
+	sc := podSecurityContext(pod)
 	var list []int64
 	if sc.FSGroup != nil {
 		list = append(list, *sc.FSGroup)
