@@ -1,11 +1,9 @@
 package translate
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,22 +44,12 @@ type NodeFacts struct {
 // ("2MB"), and each processor's thermal_throttle folder, whose counters tell one
 // pod of another's load (moby masks them, and so does the kubelet).
 func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) {
-	entries, err := os.ReadDir(filepath.Join(sysfs, "kernel/mm/hugepages"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("sizes of huge pages: %w", err)
+	pools, err := HugePagePools(sysfs)
+	if err != nil {
+		return nil, nil, err
 	}
-	bytes := map[int64]string{}
-	for _, entry := range entries {
-		text, ok := strings.CutPrefix(entry.Name(), "hugepages-")
-		kilobytes, isKB := strings.CutSuffix(text, "kB")
-		n, err := strconv.ParseInt(kilobytes, 10, 64)
-		if !ok || !isKB || err != nil {
-			return nil, nil, fmt.Errorf("sizes of huge pages: %q is none", entry.Name())
-		}
-		bytes[n] = HugePageUnit(n << 10)
-	}
-	for _, n := range slices.Sorted(maps.Keys(bytes)) {
-		hugePageSizes = append(hugePageSizes, bytes[n])
+	for _, size := range slices.Sorted(maps.Keys(pools)) {
+		hugePageSizes = append(hugePageSizes, HugePageUnit(size))
 	}
 	const under = "devices/system/cpu"
 	found, err := filepath.Glob(filepath.Join(sysfs, under, "cpu[0-9]*", "thermal_throttle"))
@@ -74,4 +62,19 @@ func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) 
 		throttlePaths = append(throttlePaths, filepath.Join("/sys", under, cpu, "thermal_throttle"))
 	}
 	return hugePageSizes, throttlePaths, nil
+}
+
+// HugePagePools are the folders of the machine's pools of huge pages, by the size of a page in bytes.
+func HugePagePools(sysfs string) (map[int64]string, error) {
+	folders, err := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*"))
+	pools := map[int64]string{}
+	for _, folder := range folders {
+		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(folder), "hugepages-"), "kB")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 || n > math.MaxInt64>>10 {
+			return nil, fmt.Errorf("sizes of huge pages: %s is none", folder)
+		}
+		pools[n<<10] = folder
+	}
+	return pools, err
 }

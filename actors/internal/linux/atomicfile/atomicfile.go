@@ -67,23 +67,17 @@ func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) 
 	if err != nil {
 		return err
 	}
-	if err := fill(f, data, mode, durable); err != nil {
-		return errors.Join(err, f.Close())
+	err = f.Chmod(mode)
+	if err == nil {
+		_, err = f.Write(data)
 	}
-	if err := f.Close(); err != nil {
+	if err == nil && durable {
+		err = syncFile(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)
-}
-
-func fill(f *os.File, data []byte, mode fs.FileMode, durable bool) error {
-	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil || !durable {
-		return err
-	}
-	return syncFile(f)
 }
 
 // syncFile makes the content of a file survive a power cut. A variable: tests count.
