@@ -1,12 +1,5 @@
 package cri
 
-import (
-	"slices"
-	"strings"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-)
-
 // What the kubelet writes on sandboxes and containers. crictl, log shippers,
 // cAdvisor and the next kubelet on this node read it, so none of it may change.
 const (
@@ -51,45 +44,6 @@ const (
 // AnnotationRootDir is what this agent adds to sandboxes and containers: its root folder, which says whose they are where
 // agents share a runtime.
 const AnnotationRootDir = "playlet.dev/root-dir"
-
-// ours leaves out what another agent made.
-func ours[T interface{ GetAnnotations() map[string]string }](c *Client, all []T) []T {
-	if c.opts.Foreign == nil {
-		return all
-	}
-	return slices.DeleteFunc(all, func(one T) bool {
-		root := one.GetAnnotations()[AnnotationRootDir]
-		return root != "" && c.opts.Foreign(root)
-	})
-}
-
-// noteForeign keeps which pods are another agent's, as a list of all sandboxes says it.
-func (c *Client) noteForeign(all []*runtimeapi.PodSandbox) {
-	found := map[string]string{}
-	for _, one := range all {
-		if root := one.GetAnnotations()[AnnotationRootDir]; root != "" && c.opts.Foreign != nil && c.opts.Foreign(root) {
-			found[plainUID(one.GetLabels()[LabelPodUID])] = root
-		}
-	}
-	c.foreign.Store(&found)
-}
-
-// ForeignPod says whether a pod is another agent's, as the last list of all sandboxes said it; before the first one, all may be.
-// The UID may be as systemd's cgroups write it.
-func (c *Client) ForeignPod(uid string) bool {
-	found := c.foreign.Load()
-	return found == nil || (*found)[plainUID(uid)] != ""
-}
-
-// ForeignRoot is the root folder of the agent whose pod it is; empty where it is no other agent's, as far as is known.
-func (c *Client) ForeignRoot(uid string) string {
-	if found := c.foreign.Load(); found != nil {
-		return (*found)[plainUID(uid)]
-	}
-	return ""
-}
-
-func plainUID(uid string) string { return strings.ReplaceAll(uid, "_", "-") }
 
 // AnnotationPodStarted is what this agent adds to sandboxes: the pod's start
 // time (RFC 3339), which so survives the agent and the pod's first sandbox.
