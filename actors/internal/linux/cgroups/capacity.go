@@ -50,7 +50,7 @@ func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
 		if err != nil {
 			return Capacity{}, fmt.Errorf("the pool of huge pages: %w", err)
 		}
-		c.HugePages[translate.HugePageUnit(size)] = uint64(max(pages, 0)) * uint64(size)
+		c.HugePages[translate.HugePageUnit(size)] = uint64(max(pages, 0)) * uint64(size) //nolint:gosec // it is positive
 	}
 	return c, nil
 }
