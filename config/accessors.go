@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/url"
 	"time"
 
@@ -52,10 +53,7 @@ func (n *Node) ContainerLogMaxSize() int64 {
 
 // ContainerLogMonitorInterval is between looks at the sizes of containers' logs.
 func (n *Node) ContainerLogMonitorInterval() time.Duration {
-	if d := n.Kubelet.ContainerLogMonitorInterval; d != nil {
-		return d.Duration
-	}
-	return 10 * time.Second
+	return cmp.Or(orZero(n.Kubelet.ContainerLogMonitorInterval).Duration, 10*time.Second)
 }
 
 // SerialImagePulls reports whether images are pulled one at a time.
@@ -68,18 +66,12 @@ func (n *Node) MaxParallelImagePulls() int {
 	if n.SerialImagePulls() {
 		return 1
 	}
-	if n.Kubelet.MaxParallelImagePulls == nil {
-		return 0
-	}
-	return int(*n.Kubelet.MaxParallelImagePulls)
+	return int(orZero(n.Kubelet.MaxParallelImagePulls))
 }
 
 // ImageEndpoint is the CRI image service's address; the runtime's own where none was given.
 func (n *Node) ImageEndpoint() string {
-	if n.Kubelet.ImageServiceEndpoint != "" {
-		return n.Kubelet.ImageServiceEndpoint
-	}
-	return n.Kubelet.ContainerRuntimeEndpoint
+	return cmp.Or(n.Kubelet.ImageServiceEndpoint, n.Kubelet.ContainerRuntimeEndpoint)
 }
 
 // RegisterNode reports whether the Node object is created at the API server.

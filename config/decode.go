@@ -2,14 +2,17 @@ package config
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -18,29 +21,34 @@ import (
 // maxFileSize bounds what is read of one configuration file, in bytes. The largest sensible file is a few KiB.
 const maxFileSize = 4 << 20
 
-// readConfigFile decodes the KubeletConfiguration file at path strictly and resolves the relative paths in it against
-// the folder it lies in. Errors are one line and name the file.
-func readConfigFile(path string) (*KubeletConfiguration, error) {
-	c, _, err := readStrict(path)
-	return c, err
-}
-
-// readStrict also returns the file's content as JSON, as it was written.
-func readStrict(path string) (*KubeletConfiguration, []byte, error) {
+// readStrict decodes the KubeletConfiguration file at path strictly. It returns it as a tree of JSON values, in which relative
+// paths are resolved against the folder that the file lies in. Errors are one line and name the file.
+func readStrict(path string) (map[string]any, error) {
 	data, err := readLimited(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	asJSON, c, err := decodeStrict(data)
+	asJSON, err := decodeStrict(data)
 	if err != nil {
-		return nil, nil, inFile(path, err)
+		return nil, inFile(path, err)
 	}
 	folder, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return nil, nil, inFile(path, err)
+		return nil, inFile(path, err)
 	}
-	resolvePaths(c, folder)
-	return c, asJSON, nil
+	tree, err := parseTree(asJSON)
+	if err != nil {
+		return nil, inFile(path, err)
+	}
+	for _, field := range pathFields {
+		keys := strings.Split(field, ".")
+		if file, _, err := unstructured.NestedString(tree, keys...); err == nil && file != "" && !filepath.IsAbs(file) {
+			if err := unstructured.SetNestedField(tree, filepath.Join(folder, file), keys...); err != nil {
+				return nil, inFile(path, err)
+			}
+		}
+	}
+	return tree, nil
 }
 
 func readLimited(path string) (data []byte, err error) {
@@ -59,47 +67,45 @@ func readLimited(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// decodeStrict turns the YAML or JSON of one KubeletConfiguration into its value, and into JSON. Unknown fields,
-// duplicate fields and fields in the wrong case are errors that name them with their path; apiVersion and kind are
-// demanded.
-func decodeStrict(data []byte) ([]byte, *KubeletConfiguration, error) {
+// decodeStrict turns the YAML or JSON of one KubeletConfiguration into JSON. Unknown fields, duplicate fields, fields in the
+// wrong case and values that do not fit are errors that name them with their path; apiVersion and kind are demanded.
+func decodeStrict(data []byte) ([]byte, error) {
 	if n := documents(data); n != 1 {
-		return nil, nil, fmt.Errorf("holds %d documents, one KubeletConfiguration is wanted", n)
+		return nil, fmt.Errorf("holds %d documents, one KubeletConfiguration is wanted", n)
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, nil, errors.New(oneLine(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
+		return nil, errors.New(oneLine(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
 	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(asJSON, &head); err != nil {
-		return nil, nil, errors.New("is not a KubeletConfiguration object: " + oneLine(err.Error()))
+		return nil, errors.New("is not a KubeletConfiguration object: " + oneLine(err.Error()))
 	}
 	wanted := kubeletconfig.SchemeGroupVersion.String()
 	switch {
 	case head.Kind == "Pod" || head.Kind == "PodList":
-		return nil, nil, fmt.Errorf("kind %q: a pod manifest belongs to --pod-manifest-path", head.Kind)
+		return nil, fmt.Errorf("kind %q: a pod manifest belongs to --pod-manifest-path", head.Kind)
 	case head.Kind != "KubeletConfiguration":
-		return nil, nil, fmt.Errorf("kind %q: want %q", head.Kind, "KubeletConfiguration")
+		return nil, fmt.Errorf("kind %q: want %q", head.Kind, "KubeletConfiguration")
 	case head.APIVersion != wanted:
-		return nil, nil, fmt.Errorf("apiVersion %q: want %q", head.APIVersion, wanted)
+		return nil, fmt.Errorf("apiVersion %q: want %q", head.APIVersion, wanted)
 	}
-	c := &KubeletConfiguration{}
-	strict, err := kjson.UnmarshalStrict(asJSON, c)
+	strict, err := kjson.UnmarshalStrict(asJSON, &KubeletConfiguration{})
 	if err != nil {
-		return nil, nil, misfit(asJSON, err)
+		return nil, misfit(asJSON, err)
 	}
 	if len(strict) > 0 {
-		return nil, nil, strictErrors(data, strict)
+		return nil, strictErrors(data, strict)
 	}
-	return asJSON, c, nil
+	return asJSON, nil
 }
 
 // strictErrors adds to each field that is unknown, or there twice, its line and what was probably meant.
 func strictErrors(data []byte, strict []error) error {
-	out := make(lineError, 0, len(strict))
+	out := make(problems, 0, len(strict))
 	for _, err := range strict {
 		at, ok := errors.AsType[kjson.FieldError](err)
 		if !ok {
@@ -137,21 +143,100 @@ func documents(data []byte) int {
 }
 
 // pathFields are the fields that name files and folders.
-func pathFields(c *KubeletConfiguration) []*string {
-	fields := []*string{
-		&c.StaticPodPath, &c.Authentication.X509.ClientCAFile, &c.TLSCertFile, &c.TLSPrivateKeyFile,
-		&c.VolumePluginDir, &c.PodLogsDir,
-	}
-	if c.ResolverConfig != nil {
-		fields = append(fields, c.ResolverConfig)
-	}
-	return fields
+var pathFields = []string{
+	"staticPodPath", "authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile", "volumePluginDir", "podLogsDir",
+	"resolvConf",
 }
 
-func resolvePaths(c *KubeletConfiguration, folder string) {
-	for _, field := range pathFields(c) {
-		if *field != "" && !filepath.IsAbs(*field) {
-			*field = filepath.Join(folder, *field)
-		}
+// dropinSuffix marks the files of --config-dir that count.
+const dropinSuffix = ".conf"
+
+// readDropins decodes the drop-ins of folder strictly, in lexical order of their paths, sub-folders included. Other files are
+// passed over.
+func readDropins(folder string) ([]any, error) {
+	files, err := dropinFiles(folder)
+	if err != nil {
+		return nil, err
 	}
+	patches := make([]any, 0, len(files))
+	for _, file := range files {
+		patch, err := readStrict(file)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, patch)
+	}
+	return patches, nil
+}
+
+// applyDropins lays patches over c. Each is a JSON merge patch (RFC 7386): objects and maps merge, everything else is
+// replaced, and null empties a field, which then has its default again (KEP-3983).
+func applyDropins(c *KubeletConfiguration, patches []any) (*KubeletConfiguration, error) {
+	if len(patches) == 0 {
+		return c, nil
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := parseTree(data)
+	if err != nil {
+		return nil, err
+	}
+	var merged any = tree
+	for _, patch := range patches {
+		merged = mergePatch(merged, patch)
+	}
+	return fromTree(merged)
+}
+
+func fromTree(tree any) (*KubeletConfiguration, error) {
+	data, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	c := &KubeletConfiguration{}
+	return c, json.Unmarshal(data, c)
+}
+
+func dropinFiles(folder string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if !entry.IsDir() && filepath.Ext(entry.Name()) == dropinSuffix {
+			files = append(files, path)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// parseTree keeps numbers as they are written, so that 64-bit values survive.
+func parseTree(data []byte) (map[string]any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var tree map[string]any
+	return tree, decoder.Decode(&tree)
+}
+
+// mergePatch is RFC 7386.
+func mergePatch(into, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	result, ok := into.(map[string]any)
+	if !ok {
+		result = map[string]any{}
+	}
+	for key, value := range changes {
+		if value == nil {
+			delete(result, key)
+			continue
+		}
+		result[key] = mergePatch(result[key], value)
+	}
+	return result
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -102,10 +103,14 @@ func newTarget(base *KubeletConfiguration) *target {
 	return &target{kubelet: base, node: newNode(), gates: map[string]bool{}}
 }
 
-// allRows returns the rows of all tables, without order.
-func allRows() []flagRow {
-	return slices.Concat(ownRows, fieldRows, legacyRows, goneRows())
-}
+// allRows are the rows of all tables, without order.
+var allRows = sync.OnceValue(func() []flagRow {
+	rows := slices.Concat(legacyRows, goneRows())
+	for _, g := range flagGroups {
+		rows = append(rows, g.rows...)
+	}
+	return rows
+})
 
 // flagOn makes the row's flag, bound to t.
 func (r flagRow) flagOn(t *target) *pflag.Flag {
@@ -169,8 +174,9 @@ func (f *Flags) given(name string) bool { return len(f.bound[name].said) > 0 }
 
 // flagOfField returns the present-day flag that sets a configuration field, with its dashes, or "".
 func flagOfField(path string) string {
-	for _, row := range fieldRows {
-		if rest, found := strings.CutPrefix(path, row.field); found && (rest == "" || rest[0] == '[' || rest[0] == '.') {
+	for _, row := range allRows() {
+		rest, found := strings.CutPrefix(path, row.field)
+		if found && row.field != "" && !row.legacy && (rest == "" || rest[0] == '[' || rest[0] == '.') {
 			return "--" + row.name
 		}
 	}

@@ -3,12 +3,16 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -58,8 +62,6 @@ func thresholds(at any) pflag.Value {
 
 // fieldSyntax are the fields whose flag has another syntax than others of the same type.
 var fieldSyntax = map[string]func(at any) pflag.Value{
-	"address":                 func(at any) pflag.Value { return &ipValue{at.(*string)} },
-	"healthzBindAddress":      func(at any) pflag.Value { return &ipValue{at.(*string)} },
 	"evictionHard":            thresholds,
 	"evictionSoft":            thresholds,
 	"cpuManagerPolicyOptions": func(at any) pflag.Value { return cliflag.NewMapStringStringNoSplit(at.(*map[string]string)) },
@@ -106,3 +108,142 @@ func fieldNamed(v reflect.Value, name string) reflect.Value {
 // nowhere accepts any text and drops it; nowhereBool is for flags that may stand without a value.
 func nowhere(*target) any     { return new(string) }
 func nowhereBool(*target) any { return new(bool) }
+
+// taintsValue is a comma-separated list of key[=value]:effect. A later use replaces an earlier one.
+type taintsValue struct{ to *[]corev1.Taint }
+
+func (v *taintsValue) String() string {
+	if v.to == nil {
+		return ""
+	}
+	said := make([]string, 0, len(*v.to))
+	for _, t := range *v.to {
+		said = append(said, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
+	}
+	return strings.Join(said, ",")
+}
+
+func (v *taintsValue) Type() string { return "taints" }
+
+func (v *taintsValue) Set(s string) error {
+	var taints []corev1.Taint
+	for one := range strings.SplitSeq(s, ",") {
+		if one == "" {
+			continue
+		}
+		taint, err := parseTaint(one)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(taints, func(other corev1.Taint) bool { return other.MatchTaint(taint) }) {
+			return fmt.Errorf("taint %q: key and effect appear twice", one)
+		}
+		taints = append(taints, *taint)
+	}
+	*v.to = taints
+	return nil
+}
+
+func parseTaint(s string) (*corev1.Taint, error) {
+	pair, effect, found := strings.Cut(s, ":")
+	if !found || strings.Contains(effect, ":") {
+		return nil, fmt.Errorf("taint %q is not of the form key[=value]:effect", s)
+	}
+	key, value, _ := strings.Cut(pair, "=")
+	taint := &corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+	if err := checkTaint(*taint); err != nil {
+		return nil, fmt.Errorf("taint %q: %w", s, err)
+	}
+	if effect == "" {
+		return nil, fmt.Errorf("taint %q has no effect", s)
+	}
+	return taint, nil
+}
+
+// checkTaint says what is wrong with a taint that a node wants to register with.
+func checkTaint(t corev1.Taint) error {
+	if errs := validation.IsQualifiedName(t.Key); len(errs) > 0 {
+		return fmt.Errorf("key %q: %s", t.Key, strings.Join(errs, ", "))
+	}
+	if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
+		return fmt.Errorf("value %q: %s", t.Value, strings.Join(errs, ", "))
+	}
+	switch t.Effect {
+	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return nil
+	}
+	return fmt.Errorf("effect %q is none of NoSchedule, PreferNoSchedule, NoExecute", t.Effect)
+}
+
+// reservedMemoryValue is NODE:type=quantity[,type=quantity…], several of them separated by semicolons or given by
+// repeating the flag. The first use drops what was there before.
+type reservedMemoryValue struct {
+	to      *[]kubeletconfig.MemoryReservation
+	started bool
+}
+
+func (v *reservedMemoryValue) String() string {
+	if v.to == nil {
+		return ""
+	}
+	said := make([]string, 0, len(*v.to))
+	for _, r := range *v.to {
+		limits := make([]string, 0, len(r.Limits))
+		for name, q := range r.Limits {
+			limits = append(limits, fmt.Sprintf("%s=%s", name, q.String()))
+		}
+		slices.Sort(limits)
+		said = append(said, fmt.Sprintf("%d:%s", r.NumaNode, strings.Join(limits, ",")))
+	}
+	return strings.Join(said, ";")
+}
+
+func (v *reservedMemoryValue) Type() string { return "reserved-memory" }
+
+func (v *reservedMemoryValue) Set(s string) error {
+	if s == "" {
+		return nil
+	}
+	var parsed []kubeletconfig.MemoryReservation
+	for one := range strings.SplitSeq(s, ";") {
+		r, err := parseReservation(one)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, *r)
+	}
+	if !v.started {
+		*v.to, v.started = nil, true
+	}
+	*v.to = append(*v.to, parsed...)
+	return nil
+}
+
+func parseReservation(s string) (*kubeletconfig.MemoryReservation, error) {
+	node, limits, found := strings.Cut(s, ":")
+	number, err := strconv.ParseInt(node, 10, 32)
+	if !found || err != nil {
+		return nil, fmt.Errorf("%q is not of the form NUMA-node:type=quantity", s)
+	}
+	r := &kubeletconfig.MemoryReservation{NumaNode: int32(number), Limits: corev1.ResourceList{}}
+	for pair := range strings.SplitSeq(limits, ",") {
+		name, amount, found := strings.Cut(pair, "=")
+		if !found {
+			return nil, fmt.Errorf("%q is not of the form type=quantity", pair)
+		}
+		if !reservableMemory(corev1.ResourceName(name)) {
+			return nil, fmt.Errorf("%q is neither memory nor hugepages-SIZE", name)
+		}
+		q, err := resource.ParseQuantity(amount)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a quantity", amount)
+		}
+		r.Limits[corev1.ResourceName(name)] = q
+	}
+	return r, nil
+}
+
+// reservableMemory says whether the memory manager knows this kind of memory.
+func reservableMemory(name corev1.ResourceName) bool {
+	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}

@@ -62,22 +62,21 @@ var legacyRows = []flagRow{
 		successor: "registerWithTaints with " + unschedulableTaint + ":NoSchedule in the --config file"},
 
 	// Kept.
-	kept("api-servers", func(n *Node) any { return &n.APIServers }, "nothing is asked at these URLs; --kubeconfig replaces it"),
 	kept("cadvisor-port", func(n *Node) any { return &n.CAdvisorPort },
 		"/metrics/cadvisor and /stats/summary of --port have the same figures"),
-	kept("pod-infra-container-image", func(n *Node) any { return &n.PodSandboxImage },
-		"the container runtime's configuration names the sandbox image, and keeps it from being collected"),
 	kept("cni-bin-dir", func(n *Node) any { return &n.CNIBinDirs }, cniInRuntime),
 	kept("cni-conf-dir", func(n *Node) any { return &n.CNIConfDir }, cniInRuntime),
 	kept("network-plugin-dir", func(n *Node) any { return &n.CNIConfDir }, cniInRuntime),
-	kept("cni-cache-dir", func(n *Node) any { return &n.CNICacheDir },
-		"the container runtime calls CNI and keeps its results where it likes"),
 }
 
 // goneFlags are flags that have nothing to set, by what is said of them. A name with a question mark could stand without
 // a value. Under true are those that the kubelet of 1.36 refuses.
 var goneFlags = map[bool][][2]string{
 	true: {
+		{"api-servers", "ignored: nothing is asked at these URLs; --kubeconfig replaces it"},
+		{"cni-cache-dir", "ignored: the container runtime calls CNI and keeps its results where it likes"},
+		{"pod-infra-container-image",
+			"ignored: the container runtime's configuration names the sandbox image, and keeps it from being collected"},
 		{"container-runtime", "ignored: every runtime is a CRI runtime; --container-runtime-endpoint says which"},
 		{"containerized?", "ignored: run the agent on the host"},
 		{`docker docker-endpoint docker-env-metadata-whitelist docker-exec-handler docker-only? docker-root

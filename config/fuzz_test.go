@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,9 +43,13 @@ func FuzzLoadConfig(f *testing.F) {
 				}
 				continue
 			}
-			again, err := toTree(node.Kubelet)
+			text, err := json.Marshal(node.Kubelet)
 			if err != nil {
 				t.Fatalf("cannot be written: %v", err)
+			}
+			again, err := parseTree(text)
+			if err != nil {
+				t.Fatalf("is no tree: %v", err)
 			}
 			if _, err := applyDropins(&KubeletConfiguration{}, []any{again}); err != nil {
 				t.Fatalf("cannot be read again: %v", err)

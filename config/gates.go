@@ -65,14 +65,6 @@ func (n *Node) Features() []Feature {
 	return out
 }
 
-var retiredGates = sync.OnceValue(func() map[string]bool {
-	retired := map[string]bool{}
-	for name := range strings.FieldsSeq(retiredGateNames) {
-		retired[name] = true
-	}
-	return retired
-})
-
 // resolveGates returns the state of every known gate with those in set. A gate that Kubernetes once had is warned
 // about and without effect; a name it never had, or a gate that can no longer be changed, is an error.
 func resolveGates(set map[string]bool) (map[string]bool, []Warning, error) {
@@ -85,7 +77,7 @@ func resolveGates(set map[string]bool) (map[string]bool, []Warning, error) {
 		switch {
 		case found && g.locked && set[name] != g.on:
 			bad.add(path, set[name], "the feature is %s and locked to %t", g.stage, g.on)
-		case !found && retiredGates()[name]:
+		case !found && slices.Contains(strings.Fields(retiredGateNames), name):
 			warnings = append(warnings, Warning{Flag: path,
 				Message: "ignored: Kubernetes has retired this feature gate; remove it"})
 		case !found:
@@ -113,13 +105,8 @@ func resolveGates(set map[string]bool) (map[string]bool, []Warning, error) {
 
 // mergeGates lays the gates of the command line over those of the files.
 func mergeGates(files, line map[string]bool) map[string]bool {
-	if len(files) == 0 && len(line) == 0 {
-		return nil
-	}
-	merged := maps.Clone(files)
-	if merged == nil {
-		merged = map[string]bool{}
-	}
+	merged := map[string]bool{}
+	maps.Copy(merged, files)
 	maps.Copy(merged, line)
 	return merged
 }

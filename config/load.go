@@ -120,7 +120,11 @@ func configFile(path string) (file *KubeletConfiguration, folder string, err err
 		folder, err = filepath.Abs(path)
 		return nil, folder, err
 	}
-	file, err = readConfigFile(path)
+	tree, err := readStrict(path)
+	if err != nil {
+		return nil, "", err
+	}
+	file, err = fromTree(tree)
 	return file, "", err
 }
 

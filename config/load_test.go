@@ -215,7 +215,6 @@ func TestOldUnitsCommandLine(t *testing.T) {
 		"runtime":  n.Kubelet.RuntimeRequestTimeout.Duration == 15*time.Minute && n.HousekeepingInterval == 8*time.Second,
 		"eviction": len(c.EvictionHard) == 1 && c.EvictionSoft["memory.available"] == "2Gi",
 		"ports":    n.CAdvisorPort == 4194 && *c.HealthzPort == 1 && c.HealthzBindAddress == "0.0.0.0",
-		"servers":  slices.Equal(n.APIServers, []string{"http://a", "http://b"}),
 		"status":   c.NodeStatusUpdateFrequency.Duration == 7*time.Second,
 	} {
 		if !holds {

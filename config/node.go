@@ -11,24 +11,8 @@ import (
 // KubeletConfiguration is the versioned configuration type that the --config file holds.
 type KubeletConfiguration = kubeletconfig.KubeletConfiguration
 
-// Defaults of settings that exist only on the command line.
-const (
-	// DefaultRootDir is where the kubelet, and so Playlet, keeps pods, volumes and plugins.
-	DefaultRootDir = "/var/lib/kubelet"
-	// DefaultCertDir does not follow --root-dir, in the kubelet neither.
-	DefaultCertDir = "/var/lib/kubelet/pki"
-	// DefaultAdminSocket is where the sub-commands find the agent.
-	DefaultAdminSocket = "/run/playlet/admin.sock"
-	// DefaultLogLinksDir is where log shippers look for what containers write. It does not follow podLogsDir, in the kubelet
-	// neither.
-	DefaultLogLinksDir = "/var/log/containers"
-	// DefaultHousekeepingInterval is how often container statistics are sampled.
-	DefaultHousekeepingInterval = 10 * time.Second
-	// DefaultCNIBinDir, DefaultCNIConfDir and DefaultCNICacheDir are libcni's conventional folders.
-	DefaultCNIBinDir   = "/opt/cni/bin"
-	DefaultCNIConfDir  = "/etc/cni/net.d"
-	DefaultCNICacheDir = "/var/lib/cni/cache"
-)
+// DefaultAdminSocket is where the sub-commands find the agent.
+const DefaultAdminSocket = "/run/playlet/admin.sock"
 
 // Node is the whole configuration of the agent, in one value. It is built by Load and read-only from then on: it is shared by
 // every actor without locks, so nobody may write to it or to what its pointers, maps and slices lead to.
@@ -67,8 +51,6 @@ type Node struct {
 	KubeconfigPath string
 	// BootstrapKubeconfigPath holds the credentials for requesting a client certificate when KubeconfigPath is absent.
 	BootstrapKubeconfigPath string
-	// APIServers are the URLs of the --api-servers flag of old, kept for the day the API source is built.
-	APIServers []string
 
 	// AddressGiven says that Kubelet.Address is what a flag or a file asks for, and not the default.
 	AddressGiven bool
@@ -86,8 +68,6 @@ type Node struct {
 	// ImageCredentialProviderConfig is a file or a folder, ImageCredentialProviderBinDir the folder of its plugins.
 	ImageCredentialProviderConfig string
 	ImageCredentialProviderBinDir string
-	// PodSandboxImage is exempt from image garbage collection; the runtime's own configuration decides what it uses.
-	PodSandboxImage string
 
 	// MinimumContainerTTL is the least age of a dead container before it is collected.
 	MinimumContainerTTL time.Duration
@@ -99,8 +79,6 @@ type Node struct {
 	EvictStaticPods bool
 	// AllocatableIgnoresEviction leaves the hard eviction thresholds out of node allocatable.
 	AllocatableIgnoresEviction bool
-	// MounterPath is a program to call in mount(8)'s place; empty for the default.
-	MounterPath string
 
 	// LockFile is held while the agent runs; ExitOnLockContention ends the agent when someone else opens it.
 	LockFile             string
@@ -111,11 +89,10 @@ type Node struct {
 	// CAdvisorPort is the port of cAdvisor's pages and API, which old kubelets served on 4194. 0: not served.
 	CAdvisorPort int32
 
-	// CNIBinDirs, CNIConfDir and CNICacheDir are where the doctor looks, and the first two are where the agent looks for what is
-	// wrong with the network where the runtime does not say where it looks. The runtime alone decides what is used.
-	CNIBinDirs  []string
-	CNIConfDir  string
-	CNICacheDir string
+	// CNIBinDirs and CNIConfDir are where the doctor looks, and where the agent looks for what is wrong with the network where
+	// the runtime does not say where it looks. The runtime alone decides what is used.
+	CNIBinDirs []string
+	CNIConfDir string
 
 	// What the flags --register-schedulable, --hostname-override and --node-ip said, until settle makes something of it.
 	schedulable bool
@@ -130,17 +107,16 @@ type Node struct {
 // newNode returns a Node with the defaults of everything that is not part of KubeletConfiguration.
 func newNode() *Node {
 	return &Node{
-		RootDir:                       DefaultRootDir,
-		CertDir:                       DefaultCertDir,
+		RootDir:                       "/var/lib/kubelet",
+		CertDir:                       "/var/lib/kubelet/pki", // does not follow --root-dir, in the kubelet neither
 		AdminSocket:                   DefaultAdminSocket,
-		LogLinksDir:                   DefaultLogLinksDir,
+		LogLinksDir:                   "/var/log/containers", // does not follow podLogsDir, in the kubelet neither
 		NodeLabels:                    map[string]string{},
 		MaxDeadContainersPerContainer: 1,
 		MaxDeadContainers:             -1,
-		HousekeepingInterval:          DefaultHousekeepingInterval,
-		CNIBinDirs:                    []string{DefaultCNIBinDir},
-		CNIConfDir:                    DefaultCNIConfDir,
-		CNICacheDir:                   DefaultCNICacheDir,
+		HousekeepingInterval:          10 * time.Second,
+		CNIBinDirs:                    []string{"/opt/cni/bin"}, // libcni's conventional folders
+		CNIConfDir:                    "/etc/cni/net.d",
 		schedulable:                   true,
 	}
 }

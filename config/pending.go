@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // noEffectYet is said of a setting that nothing looks at yet, when it asks for something other than the default.
@@ -18,11 +20,7 @@ const noEffectYet = "without effect in this version of Playlet"
 
 // pending reports whether nothing looks yet at what the flag sets.
 func (r flagRow) pending() bool {
-	if r.field != "" {
-		return fieldEffects[r.field] == pending
-	}
-	does, listed := flagEffects[r.name]
-	return listed && does == pending
+	return pendingFields.Has(r.field) || pendingFlags.Has(r.name)
 }
 
 // answer is said when the flag is used, and empty where there is nothing to say.
@@ -43,23 +41,24 @@ func (r flagRow) answer() string {
 // flag that set it, or else of the field. plain is what c would be with nothing set; flags in answered have a warning already.
 func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguration, answered []Warning) []Warning {
 	var warnings []Warning
-	changed := changedFields(c, plain)
+	changed := sets.New[string]()
+	addChanged(changed, reflect.ValueOf(*c), reflect.ValueOf(*plain), "")
 	fs.Visit(func(flag *pflag.Flag) {
 		b := f.bound[flag.Name]
 		if b == nil || !b.pending() || slices.ContainsFunc(answered, func(w Warning) bool { return w.Flag == "--"+flag.Name }) {
 			return
 		}
 		said := []string{noEffectYet, b.answer()}
-		if b.field == "" && flag.Value.String() == flag.DefValue || b.field != "" && !changed[b.field] {
+		if b.field == "" && flag.Value.String() == flag.DefValue || b.field != "" && !changed.Has(b.field) {
 			said = said[1:]
 		}
-		delete(changed, b.field)
+		changed.Delete(b.field)
 		if message := strings.Join(slices.DeleteFunc(said, func(s string) bool { return s == "" }), "; "); message != "" {
 			warnings = append(warnings, Warning{Flag: "--" + b.name, Message: message})
 		}
 	})
-	for _, path := range slices.Sorted(maps.Keys(changed)) {
-		if fieldEffects[path] == pending {
+	for _, path := range sets.List(changed) {
+		if pendingFields.Has(path) {
 			warnings = append(warnings, Warning{Flag: path, Message: noEffectYet})
 		}
 	}
@@ -83,35 +82,21 @@ func pendingGates(set map[string]bool) []Warning {
 	return warnings
 }
 
-// changedFields are the paths of the fields in which c is not plain.
-func changedFields(c, plain *KubeletConfiguration) map[string]bool {
-	changed := map[string]bool{}
-	fields(reflect.ValueOf(*c), reflect.ValueOf(*plain), "", func(path string, value, other any) {
-		if !reflect.DeepEqual(value, other) {
-			changed[path] = true
-		}
-	})
-	return changed
-}
-
-// fields visits every field of two values of one type of the configuration, sub-structures field by field, with its path
-// in the file. Empty maps and lists are as good as none.
-func fields(a, b reflect.Value, above string, visit func(path string, value, other any)) {
+// addChanged adds the paths of the fields in which two values of one type of the configuration differ, sub-structures field by
+// field. Empty maps and lists are as good as none.
+func addChanged(changed sets.Set[string], a, b reflect.Value, above string) {
 	for i := range a.NumField() {
-		field := a.Type().Field(i)
+		field, is, was := a.Type().Field(i), a.Field(i), b.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		_, whole := a.Field(i).Interface().(json.Marshaler) // a duration, a quantity
+		_, whole := is.Interface().(json.Marshaler) // a duration, a quantity
 		switch path := strings.TrimPrefix(above+"."+name, "."); {
 		case field.Type == reflect.TypeFor[metav1.TypeMeta]():
 		case name == "": // inlined
-			fields(a.Field(i), b.Field(i), above, visit)
+			addChanged(changed, is, was, above)
 		case field.Type.Kind() == reflect.Struct && !whole:
-			fields(a.Field(i), b.Field(i), path, visit)
-		case (field.Type.Kind() == reflect.Map || field.Type.Kind() == reflect.Slice) && a.Field(i).Len() == 0 &&
-			b.Field(i).Len() == 0:
-			visit(path, nil, nil)
-		default:
-			visit(path, a.Field(i).Interface(), b.Field(i).Interface())
+			addChanged(changed, is, was, path)
+		case !apiequality.Semantic.DeepEqual(is.Interface(), was.Interface()):
+			changed.Insert(path)
 		}
 	}
 }

@@ -22,11 +22,11 @@ func problem(path string, value any, format string, args ...any) error {
 	return fmt.Errorf("%s: invalid value %s: %s", where, shown, oneLine(fmt.Sprintf(format, args...)))
 }
 
-// problems gathers what is wrong, so that an operator learns all of it at once.
-type problems struct{ found []error }
+// problems gathers what is wrong, so that an operator learns all of it at once. It is an error of one line.
+type problems []error
 
 func (p *problems) add(path string, value any, format string, args ...any) {
-	p.found = append(p.found, problem(path, value, format, args...))
+	*p = append(*p, problem(path, value, format, args...))
 }
 
 // check adds a problem unless ok holds.
@@ -36,26 +36,24 @@ func (p *problems) check(ok bool, path string, value any, format string, args ..
 	}
 }
 
-func (p *problems) err() error {
-	if len(p.found) == 0 {
+func (p problems) err() error {
+	if len(p) == 0 {
 		return nil
 	}
-	return lineError(p.found)
+	return p
 }
 
-// lineError is several errors on one line.
-type lineError []error
-
-func (e lineError) Error() string {
-	said := make([]string, len(e))
-	for i, err := range e {
+// Error implements error.
+func (p problems) Error() string {
+	said := make([]string, len(p))
+	for i, err := range p {
 		said[i] = oneLine(err.Error())
 	}
 	return strings.Join(said, "; ")
 }
 
 // Unwrap gives errors.Is and errors.As access to the parts.
-func (e lineError) Unwrap() []error { return e }
+func (p problems) Unwrap() []error { return p }
 
 // oneLine folds a message of several lines into one.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -67,4 +65,14 @@ func inFile(path string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// Warning says to an operator that something was accepted but should be said differently. Load returns warnings as values;
+// the command logs them.
+type Warning struct {
+	// Flag is the flag with its dashes ("--network-plugin"), or the path of a configuration field
+	// ("featureGates.DynamicKubeletConfig").
+	Flag string
+	// Message says on one line what was done and what replaces the flag.
+	Message string
 }

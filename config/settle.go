@@ -2,13 +2,17 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/cpuset"
 	netutils "k8s.io/utils/net"
 )
 
@@ -51,7 +55,11 @@ func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
 		}
 	}
 	if !n.schedulable {
-		n.addTaint(corev1.Taint{Key: unschedulableTaint, Effect: corev1.TaintEffectNoSchedule})
+		cordon := corev1.Taint{Key: unschedulableTaint, Effect: corev1.TaintEffectNoSchedule}
+		is := func(t corev1.Taint) bool { return t.MatchTaint(&cordon) }
+		if taints := &n.Kubelet.RegisterWithTaints; !slices.ContainsFunc(*taints, is) {
+			*taints = append(*taints, cordon)
+		}
 	}
 	return warnings, nil
 }
@@ -62,7 +70,11 @@ func (n *Node) absolutePaths() error {
 	if err != nil {
 		return fmt.Errorf("relative paths need a working folder: %w", err)
 	}
-	resolvePaths(n.Kubelet, here)
+	for _, field := range pathFields {
+		if path := fieldAt(n.Kubelet, field).(*string); *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(here, *path)
+		}
+	}
 	for _, path := range []*string{&n.RootDir, &n.CertDir, &n.AdminSocket, &n.ObjectDir, &n.LogLinksDir} {
 		if *path == "" {
 			continue
@@ -73,15 +85,6 @@ func (n *Node) absolutePaths() error {
 		*path = filepath.Clean(*path)
 	}
 	return nil
-}
-
-func (n *Node) addTaint(taint corev1.Taint) {
-	for i := range n.Kubelet.RegisterWithTaints {
-		if n.Kubelet.RegisterWithTaints[i].MatchTaint(&taint) {
-			return
-		}
-	}
-	n.Kubelet.RegisterWithTaints = append(n.Kubelet.RegisterWithTaints, taint)
 }
 
 // nodeName follows the kubelet: the override if there is one, else the host's name, trimmed and in lower case.
@@ -126,4 +129,29 @@ func parseNodeIPs(s string) ([]netip.Addr, error) {
 		return nil, fmt.Errorf("an unspecified address cannot be combined with another one")
 	}
 	return addrs, nil
+}
+
+// reserveCPUs has the CPUs that are reserved one by one (reservedSystemCPUs) stand for all cpu that systemReserved and
+// kubeReserved keep from pods, as with the kubelet. What keeps pods off these very CPUs is a policy of the CPU manager. To be
+// called when all is validated.
+func (n *Node) reserveCPUs() []Warning {
+	const cpu = string(corev1.ResourceCPU)
+	c := n.Kubelet
+	set, err := cpuset.Parse(c.ReservedSystemCPUs)
+	if err != nil || set.IsEmpty() {
+		return nil
+	}
+	_, system := c.SystemReserved[cpu]
+	_, kube := c.KubeReserved[cpu]
+	c.SystemReserved, c.KubeReserved = maps.Clone(c.SystemReserved), maps.Clone(c.KubeReserved)
+	if c.SystemReserved == nil {
+		c.SystemReserved = map[string]string{}
+	}
+	c.SystemReserved[cpu] = strconv.Itoa(set.Size())
+	delete(c.KubeReserved, cpu)
+	if !system && !kube {
+		return nil
+	}
+	return []Warning{{Flag: "--reserved-cpus", Message: fmt.Sprintf(
+		"%s takes the place of the cpu in systemReserved and kubeReserved", c.ReservedSystemCPUs)}}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -62,11 +63,7 @@ func MeantField(t reflect.Type, path string) string {
 		}
 		t = next
 	}
-	var names []string
-	for known := range jsonFields(t) {
-		names = append(names, known)
-	}
-	if meant := Closest(name, names); meant != "" {
+	if meant := Closest(name, slices.Collect(maps.Keys(jsonFields(t)))); meant != "" {
 		return above + meant
 	}
 	return ""

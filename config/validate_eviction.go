@@ -20,15 +20,16 @@ var evictionSignals = []string{
 func validateEviction(p *problems, n *Node) {
 	c := n.Kubelet
 	positive(p, "evictionPressureTransitionPeriod", c.EvictionPressureTransitionPeriod.Duration)
-	validSignals(p, "evictionHard", c.EvictionHard, validThreshold)
-	validSignals(p, "evictionSoft", c.EvictionSoft, validThreshold)
+	threshold := amount(1, "positive quantity such as 100Mi")
+	validSignals(p, "evictionHard", c.EvictionHard, threshold)
+	validSignals(p, "evictionSoft", c.EvictionSoft, threshold)
 	validSignals(p, "evictionSoftGracePeriod", c.EvictionSoftGracePeriod, func(value string) error {
 		if period, err := time.ParseDuration(value); err != nil || period < 0 {
 			return fmt.Errorf("must be a duration, not negative")
 		}
 		return nil
 	})
-	validSignals(p, "evictionMinimumReclaim", c.EvictionMinimumReclaim, validReclaim)
+	validSignals(p, "evictionMinimumReclaim", c.EvictionMinimumReclaim, amount(0, "quantity such as 1Gi, not negative"))
 	for _, signal := range slices.Sorted(maps.Keys(c.EvictionSoft)) {
 		_, found := c.EvictionSoftGracePeriod[signal]
 		p.check(found, fmt.Sprintf("evictionSoft[%s]", signal), c.EvictionSoft[signal],
@@ -49,35 +50,22 @@ func validSignals(p *problems, field string, said map[string]string, valid func(
 	}
 }
 
-// validThreshold accepts a positive quantity, or a percentage; 0% and 100% turn a threshold off.
-func validThreshold(value string) error {
-	if strings.HasSuffix(value, "%") {
-		return validPercentage(value)
+// amount accepts a quantity of this sign or more, or a percentage; 0% and 100% turn a threshold off.
+func amount(sign int, wanted string) func(string) error {
+	return func(value string) error {
+		if text, ok := strings.CutSuffix(value, "%"); ok {
+			number, err := strconv.ParseFloat(text, 32)
+			// The negation refuses NaN too.
+			if err != nil || !(number >= 0 && number <= 100) {
+				return fmt.Errorf("must be a percentage between 0%% and 100%%")
+			}
+			return nil
+		}
+		if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < sign {
+			return fmt.Errorf("must be a %s, or a percentage", wanted)
+		}
+		return nil
 	}
-	if q, err := resource.ParseQuantity(value); err != nil || q.Sign() <= 0 {
-		return fmt.Errorf("must be a positive quantity such as 100Mi, or a percentage")
-	}
-	return nil
-}
-
-// validReclaim accepts a quantity that is not negative, or a percentage.
-func validReclaim(value string) error {
-	if strings.HasSuffix(value, "%") {
-		return validPercentage(value)
-	}
-	if q, err := resource.ParseQuantity(value); err != nil || q.Sign() < 0 {
-		return fmt.Errorf("must be a quantity such as 1Gi, not negative, or a percentage")
-	}
-	return nil
-}
-
-func validPercentage(value string) error {
-	number, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 32)
-	// The negation refuses NaN too.
-	if err != nil || !(number >= 0 && number <= 100) {
-		return fmt.Errorf("must be a percentage between 0%% and 100%%")
-	}
-	return nil
 }
 
 // validateShutdown is about graceful shutdown of the node (KEP-2000, KEP-2712).

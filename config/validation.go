@@ -44,15 +44,13 @@ func (n *Node) CheckCgroups(unified bool) error {
 		return nil
 	}
 	var p problems
-	if fail := n.Kubelet.FailCgroupV1; fail != nil {
-		p.check(!*fail, "failCgroupV1", *fail, "this host has cgroups of version 1, which Kubernetes is giving up; set it to "+
+	if orZero(n.Kubelet.FailCgroupV1) {
+		p.add("failCgroupV1", true, "this host has cgroups of version 1, which Kubernetes is giving up; set it to "+
 			"false to run here all the same")
 	}
-	if single := n.Kubelet.SingleProcessOOMKill; single != nil {
-		p.check(*single, "singleProcessOOMKill", *single,
-			"cgroups of version 1, which this host has, cannot kill a container as "+
-				"a group")
-	}
+	single := n.Kubelet.SingleProcessOOMKill
+	p.check(single == nil || *single, "singleProcessOOMKill", false,
+		"cgroups of version 1, which this host has, cannot kill a container as a group")
 	return p.err()
 }
 

@@ -1,9 +1,14 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"runtime"
+	"slices"
+	"sync"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Class names a share of the runtime's attention. Calls of one class wait for
@@ -12,89 +17,53 @@ import (
 type Class int
 
 const (
-	// ClassStart is RunPodSandbox, CreateContainer, StartContainer,
-	// UpdateContainerResources and UpdatePodSandboxResources: what forks, mounts and calls CNI plugins.
-	ClassStart Class = iota
-	// ClassStop is StopPodSandbox, RemovePodSandbox, RemoveContainer,
-	// RemoveImage, and StopContainer with no grace period. A StopContainer that
-	// has a grace period takes no slot at all: nearly all of its time is spent
-	// waiting, and the signal has to reach every container of a node at once
-	// when the node is drained, not four at a time.
+	// ClassRead is everything that only asks, and the small node-wide settings
+	// (ReopenContainerLog, UpdateRuntimeConfig).
+	ClassRead Class = iota
+	// ClassStart is what forks, mounts and calls CNI plugins.
+	ClassStart
+	// ClassStop ends and removes. A StopContainer that has a grace period takes
+	// no slot at all: nearly all of its time is spent waiting, and the signal has
+	// to reach every container of a node at once when the node is drained, not
+	// four at a time.
 	ClassStop
 	// ClassPull is PullImage.
 	ClassPull
-	// ClassExec is ExecSync, Exec, Attach and PortForward. A pre-stop hook is an
+	// ClassExec runs commands and opens streams. A pre-stop hook is an
 	// ExecSync WithoutSlot.
 	ClassExec
-	// ClassRead is everything that only asks, and the small node-wide settings
-	// (ReopenContainerLog, UpdateRuntimeConfig).
-	ClassRead
 
 	classCount
 )
 
-// String returns the lower-case name used in inspections, logs and errors.
-func (c Class) String() string {
-	switch c {
-	case ClassStart:
-		return "start"
-	case ClassStop:
-		return "stop"
-	case ClassPull:
-		return "pull"
-	case ClassExec:
-		return "exec"
-	case ClassRead:
-		return "read"
-	}
-	return "unknown"
+// classes are those of the calls that are not ClassRead.
+var classes = map[string]Class{
+	"RunPodSandbox": ClassStart, "CreateContainer": ClassStart, "StartContainer": ClassStart, "CheckpointContainer": ClassStart,
+	"UpdateContainerResources": ClassStart, "UpdatePodSandboxResources": ClassStart,
+	"StopPodSandbox": ClassStop, "RemovePodSandbox": ClassStop, "StopContainer": ClassStop, "RemoveContainer": ClassStop,
+	"RemoveImage": ClassStop,
+	"PullImage":   ClassPull,
+	"ExecSync":    ClassExec, "Exec": ClassExec, "Attach": ClassExec, "PortForward": ClassExec,
 }
 
 // Limits is the number of calls under way at once for each class. A zero takes
-// the default of DefaultLimits; a negative number is an error of Dial.
-type Limits struct {
-	Start, Stop, Pull, Exec, Read int
-}
+// the default.
+type Limits [classCount]int
 
-// DefaultLimits returns the limits for this machine. Starting and stopping are
+// withDefaults fills in the limits for this machine. Starting and stopping are
 // bounded by processors: on two cores ninety pods started all at once took
 // 11.2 s with a median of 10.0 s, four at a time 8.8 s and 4.2 s. With three
 // calls a core both cores stay busy while pods are between two calls, which
 // four at a time did not do. Exec is wide,
 // because nearly all of its time is the command's own. Pull is only the outer
 // bound: the image puller applies serializeImagePulls and maxParallelImagePulls.
-func DefaultLimits() Limits {
-	work := max(3*runtime.NumCPU(), 4)
-	return Limits{Start: work, Stop: work, Pull: 8, Exec: 32, Read: 2 * work}
-}
-
-func (l Limits) of(c Class) int {
-	return [classCount]int{l.Start, l.Stop, l.Pull, l.Exec, l.Read}[c]
-}
-
 func (l Limits) withDefaults() Limits {
-	d := DefaultLimits()
-	pick := func(n, fallback int) int {
-		if n == 0 {
-			return fallback
-		}
-		return n
+	work := max(3*runtime.NumCPU(), 4)
+	defaults := Limits{ClassStart: work, ClassStop: work, ClassPull: 8, ClassExec: 32, ClassRead: 2 * work}
+	for class, fallback := range defaults {
+		l[class] = cmp.Or(l[class], fallback)
 	}
-	return Limits{
-		Start: pick(l.Start, d.Start),
-		Stop:  pick(l.Stop, d.Stop),
-		Pull:  pick(l.Pull, d.Pull),
-		Exec:  pick(l.Exec, d.Exec),
-		Read:  pick(l.Read, d.Read),
-	}
-}
-
-// Usage is one class of the budget at one moment.
-type Usage struct {
-	Class   Class
-	Limit   int // slots
-	InUse   int // calls holding a slot
-	Waiting int // calls queued for one
+	return l
 }
 
 type priorityKey struct{}
@@ -130,36 +99,73 @@ func WithoutSlot(ctx context.Context) context.Context {
 	return context.WithValue(ctx, slotlessKey{}, true)
 }
 
-func slotless(ctx context.Context) bool { return ctx.Value(slotlessKey{}) != nil }
-
-type budget struct {
-	queues [classCount]*slotQueue
+func slotless(ctx context.Context, req any) bool {
+	stop, ok := req.(*runtimeapi.StopContainerRequest)
+	return ctx.Value(slotlessKey{}) != nil || ok && stop.Timeout > 0
 }
 
-func newBudget(l Limits) *budget {
-	b := &budget{}
-	for c := range classCount {
-		b.queues[c] = newSlotQueue(l.of(c))
-	}
-	return b
+// slotQueue is a counting semaphore whose waiters are served by priority, lower
+// first, and first come first served within one priority. A free slot and a
+// waiter never exist together: a released slot is handed over under the lock,
+// so nobody can barge in between.
+type slotQueue struct {
+	mu      sync.Mutex
+	limit   int
+	inUse   int
+	waiters []*waiter // who is served first comes first
 }
 
-// acquire blocks until the class has a slot for the context's priority or the
-// context ends. A nil error obliges the caller to call release once.
-func (b *budget) acquire(ctx context.Context, c Class) (release func(), err error) {
-	q := b.queues[c]
-	if err := q.acquire(ctx, Priority(ctx)); err != nil {
-		return nil, err
-	}
-	return q.release, nil
+type waiter struct {
+	priority int64
+	granted  chan struct{}
 }
 
-func (b *budget) usage() []Usage {
-	out := make([]Usage, 0, classCount)
-	for c, q := range b.queues {
-		u := q.usage()
-		u.Class = Class(c)
-		out = append(out, u)
+// acquire takes a slot or returns the context's error. A context that has ended
+// gets no slot even when one is free. A nil error obliges the caller to call
+// release once.
+func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return out
+	q.mu.Lock()
+	if q.inUse < q.limit {
+		q.inUse++
+		q.mu.Unlock()
+		return nil
+	}
+	w := &waiter{priority, make(chan struct{})}
+	at, _ := slices.BinarySearchFunc(q.waiters, priority, func(other *waiter, priority int64) int {
+		return cmp.Or(cmp.Compare(other.priority, priority), -1) // behind those of the same priority
+	})
+	q.waiters = slices.Insert(q.waiters, at, w)
+	q.mu.Unlock()
+
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	at = slices.Index(q.waiters, w)
+	if at >= 0 {
+		q.waiters = slices.Delete(q.waiters, at, at+1)
+	}
+	q.mu.Unlock()
+	if at < 0 {
+		// Granted in the same moment: the slot is ours and goes to the next.
+		q.release()
+	}
+	return ctx.Err()
+}
+
+// release hands the slot to the first waiter, or back.
+func (q *slotQueue) release() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiters) == 0 {
+		q.inUse--
+		return
+	}
+	close(q.waiters[0].granted)
+	q.waiters = slices.Delete(q.waiters, 0, 1)
 }

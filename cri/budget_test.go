@@ -23,20 +23,27 @@ func waitFor(t *testing.T, condition func() bool) {
 	}
 }
 
+func (q *slotQueue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiters)
+}
+
+// idle fails the test where a call has a slot, or waits for one.
+func (q *slotQueue) idle(t *testing.T) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.inUse != 0 || len(q.waiters) != 0 {
+		t.Errorf("%d in use, %d waiting", q.inUse, len(q.waiters))
+	}
+}
+
 func TestLimits(t *testing.T) {
-	d := DefaultLimits()
 	work := max(3*runtime.NumCPU(), 4)
-	if d.Start != work || d.Stop != work {
-		t.Errorf("defaults %+v on %d processors", d, runtime.NumCPU())
-	}
-	got := Limits{Start: 1, Pull: 3}.withDefaults()
-	if got != (Limits{Start: 1, Stop: d.Stop, Pull: 3, Exec: d.Exec, Read: d.Read}) {
-		t.Errorf("%+v", got)
-	}
-	for class := range classCount {
-		if d.of(class) < 1 || class.String() == "unknown" {
-			t.Errorf("class %d: %d slots, named %s", class, d.of(class), class)
-		}
+	got := Limits{ClassStart: 1, ClassPull: 3}.withDefaults()
+	if got != (Limits{ClassStart: 1, ClassStop: work, ClassPull: 3, ClassExec: 32, ClassRead: 2 * work}) {
+		t.Errorf("%+v on %d processors", got, runtime.NumCPU())
 	}
 }
 
@@ -52,7 +59,7 @@ func TestPriority(t *testing.T) {
 func TestOldestPodFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		priorities := rapid.SliceOfN(rapid.Int64Range(-3, 3), 1, 20).Draw(rt, "priorities")
-		q := newSlotQueue(1)
+		q := &slotQueue{limit: 1}
 		if err := q.acquire(t.Context(), 0); err != nil {
 			rt.Fatal(err)
 		}
@@ -71,7 +78,7 @@ func TestOldestPodFirst(t *testing.T) {
 				turns <- turn{p, i}
 				q.release()
 			})
-			waitFor(t, func() bool { return q.usage().Waiting == i+1 })
+			waitFor(t, func() bool { return q.waiting() == i+1 })
 		}
 		q.release()
 		all.Wait()
@@ -89,56 +96,46 @@ func TestOldestPodFirst(t *testing.T) {
 		if !inOrder || len(got) != len(priorities) {
 			rt.Fatalf("served %v", got)
 		}
-		if u := q.usage(); u.InUse != 0 || u.Waiting != 0 {
-			rt.Fatalf("left over: %+v", u)
-		}
+		q.idle(t)
 	})
 }
 
 // TestAPodUnderWayOvertakes lets two pods start through one slot: the older
 // one's container goes before the younger one's sandbox, which asked first.
 func TestAPodUnderWayOvertakes(t *testing.T) {
-	b := newBudget(Limits{Start: 1, Stop: 1, Pull: 1, Exec: 1, Read: 1})
+	q := &slotQueue{limit: 1}
 	older, younger := WithPriority(t.Context(), 1), WithPriority(t.Context(), 2)
-	release, err := b.acquire(older, ClassStart)
-	if err != nil {
+	if err := q.acquire(older, Priority(older)); err != nil {
 		t.Fatal(err)
 	}
 	order := make(chan string, 2)
 	var all sync.WaitGroup
 	take := func(ctx context.Context, name string) {
 		all.Go(func() {
-			release, err := b.acquire(ctx, ClassStart)
-			if err != nil {
+			if err := q.acquire(ctx, Priority(ctx)); err != nil {
 				t.Error(err)
 				return
 			}
 			order <- name
-			release()
+			q.release()
 		})
 	}
 	take(younger, "sandbox of the younger")
-	waitFor(t, func() bool { return b.usage()[ClassStart].Waiting == 1 })
+	waitFor(t, func() bool { return q.waiting() == 1 })
 	take(older, "container of the older")
-	waitFor(t, func() bool { return b.usage()[ClassStart].Waiting == 2 })
-	release()
+	waitFor(t, func() bool { return q.waiting() == 2 })
+	q.release()
 	all.Wait()
 	if got := <-order; got != "container of the older" {
 		t.Errorf("first served: %s", got)
 	}
-	// Another class is not concerned.
-	release, err = b.acquire(younger, ClassExec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
 }
 
 // TestLimitHoldsUnderCancellation has many callers, half of them giving up at
 // any moment, and counts those inside at once.
 func TestLimitHoldsUnderCancellation(t *testing.T) {
 	const limit, callers = 3, 200
-	q := newSlotQueue(limit)
+	q := &slotQueue{limit: limit}
 	var inside, most atomic.Int32
 	var all sync.WaitGroup
 	for i := range callers {
@@ -166,24 +163,22 @@ func TestLimitHoldsUnderCancellation(t *testing.T) {
 	if most.Load() > limit {
 		t.Errorf("%d callers were inside at once, %d are allowed", most.Load(), limit)
 	}
-	if u := q.usage(); u.InUse != 0 || u.Waiting != 0 {
-		t.Errorf("left over: %+v", u)
-	}
+	q.idle(t)
 }
 
 func TestAnEndedContextGetsNoSlot(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	q := newSlotQueue(1)
-	if err := q.acquire(ctx, 0); !errors.Is(err, context.Canceled) || q.usage().InUse != 0 {
-		t.Errorf("%v, %+v", err, q.usage())
+	q := &slotQueue{limit: 1}
+	if err := q.acquire(ctx, 0); !errors.Is(err, context.Canceled) || q.inUse != 0 {
+		t.Errorf("%v, %d in use", err, q.inUse)
 	}
 }
 
 // TestASlotGrantedToOneWhoLeavesGoesOn cancels a waiter and hands it the slot
 // before it can leave the queue.
 func TestASlotGrantedToOneWhoLeavesGoesOn(t *testing.T) {
-	q := newSlotQueue(1)
+	q := &slotQueue{limit: 1}
 	for range 100 {
 		if err := q.acquire(t.Context(), 0); err != nil {
 			t.Fatal(err)
@@ -191,16 +186,15 @@ func TestASlotGrantedToOneWhoLeavesGoesOn(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() { left <- q.acquire(ctx, 0) }()
-		waitFor(t, func() bool { return q.usage().Waiting == 1 })
+		waitFor(t, func() bool { return q.waiting() == 1 })
 		q.mu.Lock()
 		cancel()
-		q.releaseLocked()
+		close(q.waiters[0].granted) // as release does
+		q.waiters = q.waiters[:0]
 		q.mu.Unlock()
 		if err := <-left; err == nil {
 			q.release()
 		}
-		if u := q.usage(); u.InUse != 0 || u.Waiting != 0 {
-			t.Fatalf("left over: %+v", u)
-		}
+		q.idle(t)
 	}
 }

@@ -2,58 +2,114 @@ package cri
 
 import (
 	"context"
+	"path"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// call is one CRI request as the budget and the errors see it.
-type call struct {
-	name   string
-	object string
-	class  Class
-	// extra is how long the call may wait beyond RequestTimeout: a grace period,
-	// a command's run. total, if set, replaces both.
-	extra, total time.Duration
-	// slotless calls take no slot, because they do nothing but wait.
-	slotless bool
-}
-
-type unary[Q, R any] func(context.Context, Q, ...grpc.CallOption) (R, error)
-
-// invoke waits for a slot, makes the call with its deadline and gives a failure
-// its type. The deadline begins when the slot is taken, so that a full queue
-// does not eat the time of those in it; waiting is bounded by ctx alone.
-func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R], req Q) (R, error) {
-	var none R
+// intercept waits for a slot, makes the call with its deadline, checks the answer and gives a failure its type. The deadline
+// begins when the slot is taken, so that a full queue does not eat the time of those in it; waiting is bounded by ctx alone.
+func (c *Client) intercept(
+	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	name, object := path.Base(method), objectOf(req)
 	asked := time.Now()
-	if !k.slotless && !slotless(ctx) {
-		release, err := c.budget.acquire(ctx, k.class)
-		if err != nil {
-			return none, &CallError{Call: k.name, Object: k.object, NotSent: true, Err: err}
+	if !slotless(ctx, req) {
+		queue := c.budget[classes[name]]
+		if err := queue.acquire(ctx, Priority(ctx)); err != nil {
+			return &CallError{Call: name, Object: object, NotSent: true, Err: err}
 		}
-		defer release()
+		defer queue.release()
 	}
-	limit := k.total
-	if limit == 0 {
-		limit = c.opts.RequestTimeout + k.extra
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, c.limit(req))
 	defer cancel()
 	// gRPC makes up a status when the connection or the deadline fails. Only one
 	// that came over the wire brings headers or trailers.
 	var header, trailer metadata.MD
 	began := time.Now()
-	resp, err := method(ctx, req, grpc.Header(&header), grpc.Trailer(&trailer))
+	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header), grpc.Trailer(&trailer))...)
 	if c.opts.Observe != nil {
-		c.opts.Observe(ctx, Observation{k.name, k.object, req, asked, began, time.Since(began), err})
+		c.opts.Observe(ctx, Observation{name, object, req, asked, began, time.Since(began), err})
 	}
 	if err != nil {
-		answered := len(header)+len(trailer) > 0 && !ended(ctx)
-		return none, newCallError(k.name, k.object, answered, err)
+		return newCallError(name, object, len(header)+len(trailer) > 0 && !ended(ctx), err)
 	}
-	return resp, nil
+	if odd := malformed(reply); odd != "" {
+		return newCallError(name, object, true, status.Error(codes.Internal, "the runtime replied with "+odd))
+	}
+	return nil
+}
+
+// objectOf names what a request is about, for people.
+func objectOf(req any) string {
+	switch r := req.(type) {
+	case *runtimeapi.RunPodSandboxRequest:
+		return sandboxName(r.Config)
+	case *runtimeapi.CreateContainerRequest:
+		return sandboxName(r.SandboxConfig) + "/" + r.Config.GetMetadata().GetName()
+	case *runtimeapi.UpdateRuntimeConfigRequest:
+		return r.GetRuntimeConfig().GetNetworkConfig().GetPodCidr()
+	case interface{ GetContainerId() string }:
+		return shortID(r.GetContainerId())
+	case interface{ GetPodSandboxId() string }:
+		return shortID(r.GetPodSandboxId())
+	case interface{ GetImage() *runtimeapi.ImageSpec }:
+		return r.GetImage().GetImage()
+	}
+	return ""
+}
+
+func sandboxName(config *runtimeapi.PodSandboxConfig) string {
+	m := config.GetMetadata()
+	return m.GetNamespace() + "/" + m.GetName()
+}
+
+// shortID is what people know of an ID: its first 13 characters, as crictl.
+func shortID(id string) string { return id[:min(len(id), 13)] }
+
+// limit is how long a call may take.
+func (c *Client) limit(req any) time.Duration {
+	switch r := req.(type) {
+	case *runtimeapi.PullImageRequest:
+		return c.opts.PullTimeout
+	case interface{ GetTimeout() int64 }: // it waits for so many seconds by itself: a grace period, a command's run
+		return c.opts.RequestTimeout + time.Duration(r.GetTimeout())*time.Second
+	}
+	return c.opts.RequestTimeout
+}
+
+// malformed says what an answer has that the CRI does not allow; empty where it is whole.
+func malformed(reply any) string {
+	var odd bool
+	var what string
+	switch r := reply.(type) {
+	case *runtimeapi.VersionResponse:
+		odd, what = r.RuntimeName == "" || r.RuntimeApiVersion == "", "no name or no API version"
+	case *runtimeapi.StatusResponse:
+		// The kubelet takes fewer conditions than the two the CRI requires for a broken runtime.
+		odd, what = len(r.GetStatus().GetConditions()) < 2, "a status without its two conditions"
+	case *runtimeapi.PodSandboxStatusResponse:
+		odd, what = r.GetStatus().GetId() == "" || r.Status.Metadata == nil, "a status without ID or metadata"
+	case *runtimeapi.CreateContainerResponse:
+		odd, what = r.ContainerId == "", "a container without an ID"
+	case *runtimeapi.ContainerStatusResponse:
+		odd, what = r.GetStatus().GetId() == "" || r.Status.Metadata == nil, "a status without ID or metadata"
+	case *runtimeapi.ImageStatusResponse: // as the kubelet counts it
+		odd, what = r.Image != nil && (r.Image.Id == "" || r.Image.Size == 0), "an image without ID or size"
+	case *runtimeapi.PullImageResponse:
+		odd, what = r.ImageRef == "", "an image without a reference"
+	case interface{ GetUrl() string }:
+		odd, what = r.GetUrl() == "", "no URL"
+	}
+	if !odd {
+		return ""
+	}
+	return what
 }
 
 // ended reports whether the call's time is up. The runtime knows the deadline too
@@ -62,12 +118,4 @@ func invoke[Q, R any](ctx context.Context, c *Client, k call, method unary[Q, R]
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
-}
-
-// shortID is what people know of an ID: its first 13 characters, as crictl.
-func shortID(id string) string {
-	if len(id) > 13 {
-		return id[:13]
-	}
-	return id
 }

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,9 +25,6 @@ const (
 	// maxSocketPath is the kernel's bound for a unix socket's path (unix(7)).
 	maxSocketPath = 107
 
-	defaultRequestTimeout = 2 * time.Minute
-	defaultPullTimeout    = time.Hour
-
 	// A runtime that comes back is to be noticed at once; a connect to a unix
 	// socket costs next to nothing.
 	firstReconnect = 100 * time.Millisecond
@@ -46,7 +44,7 @@ type Options struct {
 	// PullTimeout bounds one PullImage. 0 means 1 h: runtimes end a pull that
 	// makes no progress themselves.
 	PullTimeout time.Duration
-	// Limits is the budget; zeros take DefaultLimits.
+	// Limits is the budget.
 	Limits Limits
 	// Observe is told of each call that was made. It is called by many goroutines and must not wait; nil: nobody is told.
 	Observe func(context.Context, Observation)
@@ -72,7 +70,7 @@ type Observation struct {
 // made), so calls that change something belong into Operations.
 type Client struct {
 	opts    Options
-	budget  *budget
+	budget  [classCount]*slotQueue
 	conn    *grpc.ClientConn
 	imgConn *grpc.ClientConn // conn itself where the endpoints are the same
 	runtime runtimeapi.RuntimeServiceClient
@@ -85,32 +83,21 @@ type Client struct {
 // come back at any time, and calls made meanwhile fail at once with an error
 // that IsUnavailable knows. An unusable endpoint is an error that names it.
 func Dial(opts Options) (*Client, error) {
-	if opts.ImageEndpoint == "" {
-		opts.ImageEndpoint = opts.RuntimeEndpoint
+	opts.ImageEndpoint = cmp.Or(opts.ImageEndpoint, opts.RuntimeEndpoint)
+	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, 2*time.Minute)
+	opts.PullTimeout = cmp.Or(opts.PullTimeout, time.Hour)
+	c := &Client{opts: opts}
+	for class, limit := range opts.Limits.withDefaults() {
+		c.budget[class] = &slotQueue{limit: limit}
 	}
-	if opts.RequestTimeout < 0 || opts.PullTimeout < 0 {
-		return nil, errors.New("cri: a timeout is negative")
-	}
-	if opts.RequestTimeout == 0 {
-		opts.RequestTimeout = defaultRequestTimeout
-	}
-	if opts.PullTimeout == 0 {
-		opts.PullTimeout = defaultPullTimeout
-	}
-	opts.Limits = opts.Limits.withDefaults()
-	for class := range classCount {
-		if n := opts.Limits.of(class); n < 0 {
-			return nil, fmt.Errorf("cri: the limit of class %s is negative: %d", class, n)
-		}
-	}
-	c := &Client{opts: opts, budget: newBudget(opts.Limits)}
+	dial := append([]grpc.DialOption{grpc.WithUnaryInterceptor(c.intercept)}, opts.DialOptions...)
 	var err error
-	if c.conn, err = connect(opts.RuntimeEndpoint, opts.DialOptions); err != nil {
+	if c.conn, err = connect(opts.RuntimeEndpoint, dial); err != nil {
 		return nil, fmt.Errorf("container runtime endpoint: %w", err)
 	}
 	c.imgConn = c.conn
 	if opts.ImageEndpoint != opts.RuntimeEndpoint {
-		if c.imgConn, err = connect(opts.ImageEndpoint, opts.DialOptions); err != nil {
+		if c.imgConn, err = connect(opts.ImageEndpoint, dial); err != nil {
 			return nil, errors.Join(fmt.Errorf("image service endpoint: %w", err), c.conn.Close())
 		}
 	}
@@ -178,13 +165,6 @@ func (c *Client) Close() error {
 	}
 	return err
 }
-
-// Usage returns the budget class by class, in the order of the constants.
-func (c *Client) Usage() []Usage { return c.budget.usage() }
-
-// Connected reports whether the RuntimeService's connection stands. An idle
-// client has none until the first call or WatchConnection.
-func (c *Client) Connected() bool { return c.conn.GetState() == connectivity.Ready }
 
 // WatchConnection keeps the RuntimeService connected, calls changed with the
 // state now and at every change, and returns the context's error when it ends.

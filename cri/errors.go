@@ -132,7 +132,7 @@ func notInitialized(msg string) bool { return strings.Contains(msg, "not initial
 // Message returns what the runtime said, without call, object and gRPC code:
 // the text a container's waiting state shows. For other errors it is err.Error().
 func Message(err error) string {
-	if e, ok := errors.AsType[*CallError](err); ok && !e.NotSent {
+	if e := callError(err); e.Err != nil && !e.NotSent {
 		if s, ok := status.FromError(e.Err); ok {
 			return s.Message()
 		}
@@ -161,76 +161,50 @@ func IsTooLarge(err error) bool {
 // IsUnavailable reports whether the runtime is absent, going or still coming
 // up, as opposed to having refused this call.
 func IsUnavailable(err error) bool {
-	e, ok := errors.AsType[*CallError](err)
-	if !ok || e.NotSent || status.Code(e.Err) != codes.Unavailable {
-		return false
-	}
-	return !errors.Is(e.Reason, crierrors.ErrRegistryUnavailable)
+	return answeredWith(err, codes.Unavailable) && !errors.Is(err, crierrors.ErrRegistryUnavailable)
 }
 
 // IsTimeout reports whether a deadline ended the call, whoever's it was. What
 // the call was to change may have been changed; IsNotSent tells when it was not.
 func IsTimeout(err error) bool {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return true
-	}
-	e, ok := errors.AsType[*CallError](err)
-	return ok && status.Code(e.Err) == codes.DeadlineExceeded
+	return errors.Is(err, context.DeadlineExceeded) || answeredWith(err, codes.DeadlineExceeded)
 }
 
 // IsAnswered reports whether the runtime itself said so, as opposed to having said
 // nothing.
 func IsAnswered(err error) bool {
-	e, ok := errors.AsType[*CallError](err)
-	return ok && e.Answered
+	return callError(err).Answered
 }
 
 // IsNotSent reports whether the call never reached the runtime because its
 // context ended in the queue. Such a call can be repeated without a look.
 func IsNotSent(err error) bool {
-	e, ok := errors.AsType[*CallError](err)
-	return ok && e.NotSent
+	return callError(err).NotSent
 }
 
 func answeredWith(err error, code codes.Code) bool {
-	e, ok := errors.AsType[*CallError](err)
-	return ok && !e.NotSent && status.Code(e.Err) == code
+	e := callError(err)
+	return !e.NotSent && status.Code(e.Err) == code
+}
+
+// callError is the failure of a call in err; the zero one where there is none.
+func callError(err error) CallError {
+	if e, ok := errors.AsType[*CallError](err); ok {
+		return *e
+	}
+	return CallError{}
 }
 
 // The forms in which runtimes refuse a name that is taken. containerd:
-// `name "web_default_uid_0" is reserved for "9f86…"`; dockershim's successor:
+// `name "web_default_uid_0" is reserved for "9f86…"`; CRI-O: `name is reserved`; dockershim's successor:
 // `The container name "/k8s_…" is already in use by container "9f86…"`.
-var conflictForms = []*regexp.Regexp{
-	regexp.MustCompile(`name "[^"]*" is reserved for "([^"]+)"`),
-	regexp.MustCompile(`name "[^"]*" is already in use by (?:container )?"?([0-9a-f]{12,64})"?`),
-}
+var nameConflict = regexp.MustCompile(`name "[^"]*" is (?:reserved for|already in use by) |name is reserved`)
 
 // IsNameConflict reports whether the name of a sandbox or container to create
 // is taken: most often by the very one an earlier call made whose answer was
-// lost. Look it up by NameConflictID or by name and adopt it.
+// lost. Look it up by name and adopt it.
 func IsNameConflict(err error) bool {
-	e, ok := errors.AsType[*CallError](err)
-	if !ok || e.NotSent || (e.Call != "RunPodSandbox" && e.Call != "CreateContainer") {
-		return false
-	}
-	return status.Code(e.Err) == codes.AlreadyExists ||
-		NameConflictID(err) != "" ||
-		// CRI-O names no owner; the ID in its text is that of the refused one.
-		strings.Contains(status.Convert(e.Err).Message(), "name is reserved")
-}
-
-// NameConflictID returns the ID of the sandbox or container that has the name,
-// or "" where the runtime does not say. It may be an ID still being created.
-func NameConflictID(err error) string {
-	e, ok := errors.AsType[*CallError](err)
-	if !ok {
-		return ""
-	}
-	msg := status.Convert(e.Err).Message()
-	for _, form := range conflictForms {
-		if m := form.FindStringSubmatch(msg); m != nil {
-			return m[1]
-		}
-	}
-	return ""
+	e := callError(err)
+	return !e.NotSent && (e.Call == "RunPodSandbox" || e.Call == "CreateContainer") &&
+		(status.Code(e.Err) == codes.AlreadyExists || nameConflict.MatchString(status.Convert(e.Err).Message()))
 }

@@ -20,26 +20,25 @@ func TestNameConflicts(t *testing.T) {
 		code     codes.Code
 		message  string
 		conflict bool
-		id       string
 	}{
 		{"containerd sandbox", "RunPodSandbox", codes.Unknown,
-			`failed to reserve sandbox name "web_default_u_0": name "web_default_u_0" is reserved for "` + id + `"`, true, id},
+			`failed to reserve sandbox name "web_default_u_0": name "web_default_u_0" is reserved for "` + id + `"`, true},
 		{"containerd container in progress", "CreateContainer", codes.Unknown,
-			`failed to reserve container name "c_web_default_u_0"; check if another CreateContainer request is in progress: name "c_web_default_u_0" is reserved for "` + id + `"`, true, id},
+			`failed to reserve container name "c_web_default_u_0"; check if another CreateContainer request is in progress: name "c_web_default_u_0" is reserved for "` + id + `"`, true},
 		{"cri-dockerd", "CreateContainer", codes.Unknown,
-			`Conflict. The container name "/k8s_c_web_default_u_0" is already in use by container "` + id + `". You have to remove`, true, id},
+			`Conflict. The container name "/k8s_c_web_default_u_0" is already in use by container "` + id + `". You have to remove`, true},
 		{"CRI-O", "RunPodSandbox", codes.Unknown,
-			"error reserving pod name k8s_web_default_u_0 for id " + id + ": name is reserved", true, ""},
-		{"code alone", "CreateContainer", codes.AlreadyExists, "exists", true, ""},
-		{"another call", "StartContainer", codes.AlreadyExists, "exists", false, ""},
-		{"another error", "RunPodSandbox", codes.Unknown, "no network", false, ""},
+			"error reserving pod name k8s_web_default_u_0 for id " + id + ": name is reserved", true},
+		{"code alone", "CreateContainer", codes.AlreadyExists, "exists", true},
+		{"another call", "StartContainer", codes.AlreadyExists, "exists", false},
+		{"another error", "RunPodSandbox", codes.Unknown, "no network", false},
 	} {
 		err := newCallError(tc.call, "default/web", true, status.Error(tc.code, tc.message))
-		if IsNameConflict(err) != tc.conflict || NameConflictID(err) != tc.id {
-			t.Errorf("%s: conflict %t, id %q", tc.name, IsNameConflict(err), NameConflictID(err))
+		if IsNameConflict(err) != tc.conflict {
+			t.Errorf("%s: conflict %t", tc.name, IsNameConflict(err))
 		}
 	}
-	if IsNameConflict(errors.New("x")) || NameConflictID(nil) != "" {
+	if IsNameConflict(errors.New("x")) {
 		t.Error("an error of another kind is a conflict")
 	}
 }
@@ -126,7 +125,7 @@ func TestQueuedCallsEndWithTheirContext(t *testing.T) {
 		<-leave
 		return &runtimeapi.RunPodSandboxResponse{PodSandboxId: "s"}, nil
 	}}
-	c := fakeClient(t, f, Options{Limits: Limits{Start: 1}})
+	c := fakeClient(t, f, Options{Limits: Limits{ClassStart: 1}})
 	config := &runtimeapi.PodSandboxConfig{Metadata: &runtimeapi.PodSandboxMetadata{Namespace: "default", Name: "web"}}
 	first := make(chan error, 1)
 	go func() {
@@ -141,7 +140,7 @@ func TestQueuedCallsEndWithTheirContext(t *testing.T) {
 		_, err := c.RunPodSandbox(ctx, config, "")
 		second <- err
 	}()
-	waitFor(t, func() bool { return c.Usage()[ClassStart].Waiting == 1 })
+	waitFor(t, func() bool { return c.budget[ClassStart].waiting() == 1 })
 	cancel()
 	err := <-second
 	if !IsNotSent(err) || !errors.Is(err, context.Canceled) || IsUnavailable(err) || IsNameConflict(err) ||
@@ -152,7 +151,5 @@ func TestQueuedCallsEndWithTheirContext(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Fatal(err)
 	}
-	if u := c.Usage()[ClassStart]; u.InUse != 0 || u.Waiting != 0 {
-		t.Fatalf("left over: %+v", u)
-	}
+	c.budget[ClassStart].idle(t)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -24,45 +23,27 @@ type ExecResult struct {
 // the runtime ended at the timeout is an error that IsTimeout knows and that is
 // Answered. It holds a slot for as long, unless WithoutSlot.
 func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (ExecResult, error) {
-	seconds := int64(math.Ceil(max(timeout, 0).Seconds()))
-	k := call{
-		name: "ExecSync", object: shortID(id), class: ClassExec,
-		extra: time.Duration(seconds) * time.Second,
-	}
-	resp, err := invoke(ctx, c, k, c.runtime.ExecSync,
-		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: seconds})
-	if err != nil {
-		return ExecResult{}, err
-	}
-	return ExecResult{Stdout: resp.Stdout, Stderr: resp.Stderr, ExitCode: resp.ExitCode}, nil
+	resp, err := c.runtime.ExecSync(ctx,
+		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: wholeSeconds(timeout)})
+	return ExecResult{Stdout: resp.GetStdout(), Stderr: resp.GetStderr(), ExitCode: resp.GetExitCode()}, err
 }
 
 // Exec returns the URL at which the runtime streams the command.
 func (c *Client) Exec(ctx context.Context, req *runtimeapi.ExecRequest) (string, error) {
-	k := call{name: "Exec", object: shortID(req.GetContainerId()), class: ClassExec}
-	resp, err := invoke(ctx, c, k, c.runtime.Exec, req)
-	return streamURL(k, resp.GetUrl(), err)
+	resp, err := c.runtime.Exec(ctx, req)
+	return resp.GetUrl(), err
 }
 
 // Attach returns the URL at which the runtime streams the container's terminal.
 func (c *Client) Attach(ctx context.Context, req *runtimeapi.AttachRequest) (string, error) {
-	k := call{name: "Attach", object: shortID(req.GetContainerId()), class: ClassExec}
-	resp, err := invoke(ctx, c, k, c.runtime.Attach, req)
-	return streamURL(k, resp.GetUrl(), err)
+	resp, err := c.runtime.Attach(ctx, req)
+	return resp.GetUrl(), err
 }
 
 // PortForward returns the URL at which the runtime streams the sandbox's ports.
 func (c *Client) PortForward(ctx context.Context, req *runtimeapi.PortForwardRequest) (string, error) {
-	k := call{name: "PortForward", object: shortID(req.GetPodSandboxId()), class: ClassExec}
-	resp, err := invoke(ctx, c, k, c.runtime.PortForward, req)
-	return streamURL(k, resp.GetUrl(), err)
-}
-
-func streamURL(k call, url string, err error) (string, error) {
-	if err == nil && url == "" {
-		err = malformed(k, "no URL")
-	}
-	return url, err
+	resp, err := c.runtime.PortForward(ctx, req)
+	return resp.GetUrl(), err
 }
 
 // GetContainerEvents calls event for each container event until the stream ends

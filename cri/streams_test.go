@@ -59,16 +59,16 @@ func TestExecSync(t *testing.T) {
 // which gRPC told it, before the client does.
 func TestOurOwnDeadlineReportedBackIsNoAnswer(t *testing.T) {
 	c := dial(t, Options{RuntimeEndpoint: "/none", RequestTimeout: time.Millisecond})
-	method := func(ctx context.Context, _ int, opts ...grpc.CallOption) (int, error) {
+	invoke := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
 		<-ctx.Done()
 		for _, o := range opts {
 			if trailer, ok := o.(grpc.TrailerCallOption); ok {
 				*trailer.TrailerAddr = metadata.Pairs("content-type", "application/grpc")
 			}
 		}
-		return 0, status.Error(codes.DeadlineExceeded, "context deadline exceeded")
+		return status.Error(codes.DeadlineExceeded, "context deadline exceeded")
 	}
-	_, err := invoke(t.Context(), c, call{name: "ExecSync", class: ClassExec}, method, 0)
+	err := c.intercept(t.Context(), "/x/ExecSync", &runtimeapi.ExecSyncRequest{}, nil, nil, invoke)
 	if !IsTimeout(err) || answered(err) {
 		t.Errorf("%v", err)
 	}
@@ -128,7 +128,7 @@ func TestContainerEvents(t *testing.T) {
 func TestACallWithoutSlotWaitsForNone(t *testing.T) {
 	const hooks = 5
 	f := &fakeRuntime{}
-	c := fakeClient(t, f, Options{Limits: Limits{Exec: 1}})
+	c := fakeClient(t, f, Options{Limits: Limits{ClassExec: 1}})
 	running, end := make(chan struct{}, hooks), make(chan struct{})
 	once := sync.OnceFunc(func() { close(end) })
 	defer once()
@@ -151,9 +151,7 @@ func TestACallWithoutSlotWaitsForNone(t *testing.T) {
 			t.Fatal("one waits for another to end")
 		}
 	}
-	if u := c.Usage()[ClassExec]; u.InUse != 0 || u.Waiting != 0 {
-		t.Errorf("usage %+v", u)
-	}
+	c.budget[ClassExec].idle(t)
 	once()
 	for range hooks {
 		if err := <-ended; err != nil {

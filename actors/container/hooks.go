@@ -11,12 +11,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -29,11 +31,8 @@ func preStopOf(m messages.StopContainer) *v1.LifecycleHandler {
 		}
 		return m.Spec.Lifecycle.PreStop
 	}
-	info, err := cri.ParseContainer(nil, m.Fact.Annotations)
-	if err != nil && info.PreStop == nil {
-		return nil // what cannot be read cannot be run; the container is stopped all the same
-	}
-	return info.PreStop
+	// What cannot be read cannot be run; the container is stopped all the same.
+	return translate.Annotated[v1.LifecycleHandler](m.Fact.Annotations, cri.AnnotationPreStopHandler)
 }
 
 // runPreStop runs the container's pre-stop hook within the grace period, and says whether it failed. The hook runs once: one that
@@ -153,9 +152,5 @@ func ports(m messages.StopContainer) []v1.ContainerPort {
 	if m.Spec != nil {
 		return m.Spec.Ports
 	}
-	info, err := cri.ParseContainer(nil, m.Fact.Annotations)
-	if err != nil && info.Ports == nil {
-		return nil
-	}
-	return info.Ports
+	return ptr.Deref(translate.Annotated[[]v1.ContainerPort](m.Fact.Annotations, cri.AnnotationPorts), nil)
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -23,7 +23,7 @@ const etcHosts = "/etc/hosts"
 const maxHosts = 1 << 20
 
 // mounts are all mounts of the container: its volumes, its termination log, and /etc/hosts where it brings none.
-func mounts(h *host.Host, w messages.RunContainer, env []cri.EnvVar) ([]*runtimeapi.Mount, error) {
+func mounts(h *host.Host, w messages.RunContainer, env []translate.EnvVar) ([]*runtimeapi.Mount, error) {
 	out := make([]*runtimeapi.Mount, 0, len(w.Container.VolumeMounts)+2)
 	ownHosts := false
 	for i := range w.Container.VolumeMounts {
@@ -98,7 +98,7 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 }
 
 // partOf is the path of what a mount asks for of its volume: of the whole of it, or of the part that is bound first.
-func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env []cri.EnvVar) (string, error) {
+func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env []translate.EnvVar) (string, error) {
 	vm := &w.Container.VolumeMounts[index]
 	path, err := subPath(vm, env)
 	if err != nil || path == "" {
@@ -113,11 +113,11 @@ func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env
 }
 
 // subPath is the part of its volume that a mount asks for; empty: the whole.
-func subPath(vm *v1.VolumeMount, env []cri.EnvVar) (string, error) {
+func subPath(vm *v1.VolumeMount, env []translate.EnvVar) (string, error) {
 	if vm.SubPathExpr == "" {
 		return vm.SubPath, nil
 	}
-	path, err := cri.ExpandSubPath(vm.SubPathExpr, env)
+	path, err := translate.ExpandSubPath(vm.SubPathExpr, env)
 	if err != nil {
 		return "", fmt.Errorf("subPathExpr %q of volume %q: %w", vm.SubPathExpr, vm.Name, err)
 	}
@@ -226,7 +226,7 @@ func readAtMost(path string, limit int64) (data []byte, err error) {
 }
 
 func ownHosts(w messages.RunContainer, clusterDomain string) (string, error) {
-	name, domain, err := cri.HostnameAndDomain(w.Pod, clusterDomain)
+	name, domain, err := translate.HostnameAndDomain(w.Pod, clusterDomain)
 	if err != nil {
 		return "", err
 	}

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -130,7 +130,7 @@ func TestMountsOfImages(t *testing.T) {
 	pod := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r:1"}}}}}}
 	w := messages.RunContainer{Pod: pod, ImageVolumes: map[string]string{"v": "sha256:1"}, Container: &v1.Container{}}
 	h := &host.Host{RootDir: t.TempDir(), Abilities: func() host.Abilities { return host.Abilities{} }}
-	env := []cri.EnvVar{{Name: "PART", Value: "a/b"}, {Name: "OUT", Value: "../b"}, {Name: "ROOT", Value: "/etc"}}
+	env := []translate.EnvVar{{Name: "PART", Value: "a/b"}, {Name: "OUT", Value: "../b"}, {Name: "ROOT", Value: "/etc"}}
 	for _, c := range []struct {
 		mount v1.VolumeMount
 		part  string

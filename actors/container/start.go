@@ -20,6 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/remains"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -194,7 +195,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if err != nil {
 		return nil, nil, err
 	}
-	params := cri.ContainerParams{
+	params := translate.ContainerParams{
 		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: append(given.Mounts, mounts...), TargetID: w.TargetID,
 		Devices: given.Devices, CDIDevices: given.CDIDevices,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
@@ -208,10 +209,10 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if len(w.ImageVolumes) > 0 {
 		params.Annotations[cri.AnnotationImageVolumes] = strings.Join(slices.Sorted(maps.Values(w.ImageVolumes)), " ")
 	}
-	if cri.MayRestartAll(&w.Pod.Spec) {
+	if translate.MayRestartAll(&w.Pod.Spec) {
 		params.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(w.Round), 10)
 	}
-	if err := cri.CarryMade(params.Annotations, w.Pod, w.Container); err != nil {
+	if err := translate.CarryMade(params.Annotations, w.Pod, w.Container); err != nil {
 		return nil, nil, err
 	}
 	if runAsNonRoot(w.Pod, w.Container) {
@@ -221,10 +222,10 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		}
 		params.ImageUID, params.ImageUsername = cri.ImageUser(image)
 	}
-	if err := host.MakeLogDir(cri.ContainerLogDir(h.Node.PodLogsDir, w.Pod, w.Container.Name)); err != nil {
+	if err := host.MakeLogDir(translate.ContainerLogDir(h.Node.PodLogsDir, w.Pod, w.Container.Name)); err != nil {
 		return nil, nil, err
 	}
-	config, err := cri.NewContainerConfig(w.Pod, w.Container, h.Node, params)
+	config, err := translate.NewContainerConfig(w.Pod, w.Container, h.Node, params)
 	return config, sandbox, err
 }
 
@@ -232,8 +233,8 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 const unreadTimeout = 2 * time.Second
 
 // environment is what the container finds in its environment.
-func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []cri.EnvVar, err error) {
-	sources := cri.EnvSources{
+func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []translate.EnvVar, err error) {
+	sources := translate.EnvSources{
 		HostIPs: h.NodeIPs(), PodIPs: ips, Allocatable: h.Allocatable,
 		ConfigMap: func(name string) (*v1.ConfigMap, bool, error) { return h.Objects.ConfigMap(w.Pod, name) },
 		Secret:    func(name string) (*v1.Secret, bool, error) { return h.Objects.Secret(w.Pod, name) },
@@ -243,7 +244,7 @@ func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips
 		if sources.Services, err = h.Objects.ServiceEnv(w.Pod); err != nil {
 			return err
 		}
-		env, err = cri.ResolveEnv(w.Pod, w.Container, sources)
+		env, err = translate.ResolveEnv(w.Pod, w.Container, sources)
 		return err
 	})
 	return env, err

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // The kubelet's names of limits that a pod exceeds by itself, for the metric.
@@ -19,7 +19,7 @@ const (
 
 // bounded says that the pod has a limit of local storage: only then are its figures needed while nothing is short.
 func bounded(pod *v1.Pod) bool {
-	if _, ok := cri.PodLimits(pod)[v1.ResourceEphemeralStorage]; ok {
+	if _, ok := translate.PodLimits(pod)[v1.ResourceEphemeralStorage]; ok {
 		return true
 	}
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return sizeLimit(v) != nil })
@@ -45,7 +45,7 @@ func (c candidate) exceeds() (limit, message string) {
 			}
 		}
 	}
-	if most, ok := cri.PodLimits(c.pod)[v1.ResourceEphemeralStorage]; ok &&
+	if most, ok := translate.PodLimits(c.pod)[v1.ResourceEphemeralStorage]; ok &&
 		most.CmpInt64(used(c.stats.EphemeralStorage, v1.ResourceEphemeralStorage)) < 0 {
 		return podLimit, fmt.Sprintf("Pod ephemeral local storage usage exceeds the total limit of containers %s. ",
 			most.String())

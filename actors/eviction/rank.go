@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/threshold"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -25,10 +25,10 @@ type candidate struct {
 // evictable says whether a pod may be evicted at all. A critical one may not. Static pods count as critical with the kubelet,
 // since nothing starts them elsewhere; static says that they are judged by their priority, as any other pod.
 func evictable(pod *v1.Pod, static bool) bool {
-	if static && cri.IsStatic(pod) {
-		return !cri.HasCriticalPriority(pod)
+	if static && translate.IsStatic(pod) {
+		return !translate.HasCriticalPriority(pod)
 	}
-	return !cri.IsCritical(pod)
+	return !translate.IsCritical(pod)
 }
 
 // rank puts the pod to evict first to the front, by the rules that Kubernetes documents for node-pressure eviction: pods that use
@@ -38,7 +38,7 @@ func evictable(pod *v1.Pod, static bool) bool {
 func rank(s Signal, on contents, list []candidate) {
 	what := signals[s].resource
 	excess := func(c candidate) int64 {
-		request := cri.PodRequests(c.pod)[what]
+		request := translate.PodRequests(c.pod)[what]
 		return c.uses(what, on) - request.Value()
 	}
 	above := func(c candidate) int {

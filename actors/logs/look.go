@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/crilog"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -47,7 +47,7 @@ func containersOf(p messages.PodFacts) (out []container) {
 		}
 		out = append(out, container{
 			id: c.ID, uid: p.UID, running: c.State == messages.ContainerRunning,
-			log:  filepath.Join(cri.PodLogDir("", pod), cri.ContainerLogPath(c.Name, c.Attempt)),
+			log:  filepath.Join(translate.PodLogDir("", pod), translate.ContainerLogPath(c.Name, c.Attempt)),
 			link: linkName(p.Name, p.Namespace, c.Name, c.ID),
 		})
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -32,10 +32,10 @@ func (m *Machine) conditions(now time.Time, s *v1.PodStatus) {
 	for i := range s.InitContainerStatuses {
 		c, spec := &s.InitContainerStatuses[i], &m.pod.Spec.InitContainers[i]
 		switch {
-		case cri.RestartsAlways(spec) && (c.Started == nil || !*c.Started), !cri.RestartsAlways(spec) && !c.Ready:
+		case translate.RestartsAlways(spec) && (c.Started == nil || !*c.Started), !translate.RestartsAlways(spec) && !c.Ready:
 			uninitialized = append(uninitialized, c.Name)
 		}
-		if cri.RestartsAlways(spec) && !c.Ready {
+		if translate.RestartsAlways(spec) && !c.Ready {
 			unready = append(unready, c.Name)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -87,7 +87,9 @@ func (c *container) running() bool {
 // regular says that the container is one of spec.containers: their ends are the pod's.
 func (c *container) regular() bool { return c.spec != nil && !c.init && !c.ephemeral }
 
-func (c *container) sidecar() bool { return c.spec != nil && c.init && cri.RestartsAlways(c.spec) }
+func (c *container) sidecar() bool {
+	return c.spec != nil && c.init && translate.RestartsAlways(c.spec)
+}
 
 // over says that the container has ended and will not be started again. An end that came before the attempt that was ordered last
 // says nothing of that one.

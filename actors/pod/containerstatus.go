@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -51,7 +51,7 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 		s.LastTerminationState = s.State
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
 	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) &&
-		(c.earlier || !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
+		(c.earlier || !translate.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
 		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
 		// server takes no state but this one after such an end, so that it must not be told of it.
 		s.LastTerminationState = s.State
@@ -129,7 +129,7 @@ func (m *Machine) resources(c *container, f *messages.ContainerFact) *v1.Resourc
 func (m *Machine) own(c *container, has v1.ResourceRequirements) *v1.ResourceRequirements {
 	if m.pod.Spec.Resources != nil {
 		has.Limits = maps.Clone(has.Limits)
-		for _, name := range cri.ComputeResources {
+		for _, name := range translate.ComputeResources {
 			if compare(c.spec.Resources.Limits, nil, name) == 0 {
 				delete(has.Limits, name)
 			}

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -208,7 +208,7 @@ func TestWhatIsLeftOutOfDNSIsTold(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
-	a.hears(SandboxStarted{Fact: &w.sandboxes[0], Warnings: []cri.DNSWarning{{Reason: "DNSConfigForming",
+	a.hears(SandboxStarted{Fact: &w.sandboxes[0], Warnings: []translate.DNSWarning{{Reason: "DNSConfigForming",
 		Message: "100% too many"}}})
 	a.sameEvents(t, "a sandbox", "DNSConfigForming: 100% too many")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -44,7 +45,8 @@ func (m *Machine) takeSandboxUpdated(now time.Time, v SandboxUpdated) {
 func updateSandbox(ctx context.Context, h *host.Host, e UpdateSandbox) SandboxUpdated {
 	key := string(e.Pod.UID) + "/start/inform/" + e.ID
 	pod, err := cri.Run(ctx, h.Ops, key, h.Reap(1), func(ctx context.Context) (*v1.Pod, error) {
-		return e.Pod, h.CRI.UpdatePodSandboxResources(ctx, e.ID, e.Pod, h.Node)
+		resources, overhead := translate.UpdatedSandboxResources(e.Pod, h.Node)
+		return e.Pod, h.CRI.UpdatePodSandboxResources(ctx, e.ID, resources, overhead)
 	})
 	if err = host.Joined(err); err != nil {
 		return SandboxUpdated{ID: e.ID, Failed: &messages.Reason{Code: messages.EventResizeError, Message: err.Error()}}

@@ -12,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -23,7 +24,7 @@ func limited(memory string) v1.ResourceRequirements {
 // carrying is a running container that was made with resources.
 func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messages.ContainerFact {
 	t.Helper()
-	hash, err := cri.SpecHash(spec)
+	hash, err := translate.SpecHash(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 		t.Error("a container that does not carry its resources is replaced")
 	}
 	resized := carrying(t, spec, limited("2Gi"))
-	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(cri.KubeletHash(spec), 16)
+	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(translate.KubeletHash(spec), 16)
 	resized.Annotations[cri.AnnotationSpecHash] = "1-of another release's defaults"
 	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &resized) {
 		t.Error("a container of the API server is replaced for its resources, or for a default")

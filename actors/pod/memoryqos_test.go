@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // A container that is resized is slowed down where memory QoS says so now (KEP-2570): one whose limit has become what it asks for
@@ -28,7 +28,7 @@ func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
 	if sandbox.Fact == nil {
 		t.Fatalf("%+v", sandbox)
 	}
-	config, err := cri.NewContainerConfig(pod, c, h.Node, cri.ContainerParams{ImageRef: "image"})
+	config, err := translate.NewContainerConfig(pod, c, h.Node, translate.ContainerParams{ImageRef: "image"})
 	if err != nil {
 		t.Fatal(err)
 	}

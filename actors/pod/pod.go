@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -40,7 +41,7 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
 		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
-			return facts.Resources(spec.Resources, cri.NewContainerResources(pod, spec, h.Node, false), told)
+			return facts.Resources(spec.Resources, translate.NewContainerResources(pod, spec, h.Node), told)
 		},
 		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {
@@ -55,22 +56,22 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 
 // changed says that the container was made from another spec, whatever it may use.
 func changed(spec *v1.Container, made messages.ContainerFact) bool {
-	return cri.Changed(spec, made.Annotations)
+	return translate.Changed(spec, made.Annotations)
 }
 
 // changedImage says that the container was made from another image.
 func changedImage(spec *v1.Container, made messages.ContainerFact) bool {
-	return cri.ChangedForKubelet(spec, made.Annotations)
+	return translate.ChangedForKubelet(spec, made.Annotations)
 }
 
 // madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
 // release made carries nothing of its pod's own: that is what it has now.
 func madeWith(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements {
-	container, own := cri.MadeWith(made.Annotations)
+	container, own := translate.MadeWith(made.Annotations)
 	if container == nil {
 		return nil
 	}
-	return new(cri.EffectiveResources(cmp.Or(own, pod.Spec.Resources), *container))
+	return new(translate.EffectiveResources(cmp.Or(own, pod.Spec.Resources), *container))
 }
 
 // New makes actors of the kind "pod", named by UID.

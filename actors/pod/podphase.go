@@ -4,7 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -60,12 +60,12 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 			ended = c.LastTerminationState.Terminated
 		}
 		switch {
-		case cri.RestartsAlways(spec):
+		case translate.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
 		case c.State.Running != nil: // also in a pod that has run before, and is initialized again in a new sandbox
 			pendingInit, inits = true, true
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
-		case ended != nil && ended.ExitCode != 0 && !cri.Restarts(&pod.Spec, spec, ended.ExitCode):
+		case ended != nil && ended.ExitCode != 0 && !translate.Restarts(&pod.Spec, spec, ended.ExitCode):
 			return v1.PodFailed
 		default:
 			pendingInit = true
@@ -88,7 +88,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 			if c.State.Terminated != nil && ended.ExitCode == 0 {
 				succeeded++
 			}
-			if cri.Restarts(&pod.Spec, spec, ended.ExitCode) {
+			if translate.Restarts(&pod.Spec, spec, ended.ExitCode) {
 				again++
 			}
 		}

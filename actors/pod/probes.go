@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -88,7 +88,7 @@ func (m *Machine) endUnfit(now time.Time, c *container, kind messages.ProbeKind)
 		grace = podspec.Grace(*s)
 	}
 	why := "Container " + c.name + " failed " + string(kind) + " probe"
-	if cri.RestartPolicy(&m.pod.Spec, c.spec) != v1.RestartPolicyNever {
+	if translate.RestartPolicy(&m.pod.Spec, c.spec) != v1.RestartPolicyNever {
 		why += ", will be restarted"
 	}
 	m.stopContainer(now, c, grace, why)
@@ -104,7 +104,8 @@ func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) answer {
 		return restart
 	}
 	a := policy(pod, c.spec, c.init, f)
-	if a == leave && c.proved.id == f.ID && c.unfit() != "" && cri.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
+	if a == leave && c.proved.id == f.ID && c.unfit() != "" &&
+		translate.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
 		return restart
 	}
 	return a

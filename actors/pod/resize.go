@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -109,7 +109,7 @@ func (m *Machine) resizeText() string {
 
 // gets is what was allocated to a container.
 func (m *Machine) gets(c *container) v1.ResourceRequirements {
-	return cri.EffectiveResources(m.pod.Spec.Resources, c.spec.Resources)
+	return translate.EffectiveResources(m.pod.Spec.Resources, c.spec.Resources)
 }
 
 // has is what the container that runs was given last; nil where that is not known.
@@ -181,7 +181,7 @@ func (m *Machine) lowers(c *container) bool {
 		return true
 	}
 	has, gets := m.may(c), m.gets(c)
-	for _, name := range cri.ComputeResources {
+	for _, name := range translate.ComputeResources {
 		unlimited := compare(has.Limits, nil, name) == 0 && compare(gets.Limits, nil, name) != 0
 		if unlimited || compare(gets.Limits, has.Limits, name) < 0 || compare(gets.Requests, has.Requests, name) < 0 {
 			return true
@@ -193,7 +193,7 @@ func (m *Machine) lowers(c *container) bool {
 // widened is the wider of two: the larger requests, and the larger limits, where both have one.
 func widened(a, b v1.ResourceRequirements) v1.ResourceRequirements {
 	out := *a.DeepCopy()
-	for _, name := range cri.ComputeResources {
+	for _, name := range translate.ComputeResources {
 		if compare(out.Requests, b.Requests, name) < 0 {
 			if out.Requests == nil {
 				out.Requests = v1.ResourceList{}
@@ -246,7 +246,7 @@ func (m *Machine) group() *v1.Pod {
 		return m.pod
 	}
 	wide := m.pod.DeepCopy()
-	wide.Status.QOSClass = cri.QOSClass(m.pod)
+	wide.Status.QOSClass = translate.QOSClass(m.pod)
 	own := ptr.Deref(wide.Spec.Resources, v1.ResourceRequirements{})
 	if was != nil {
 		own = widened(own, ptr.Deref(was.Spec.Resources, v1.ResourceRequirements{}))
@@ -283,7 +283,7 @@ func (m *Machine) group() *v1.Pod {
 // holding are the limits of a pod that a container of these limits fits in.
 func holding(pod, container v1.ResourceList) v1.ResourceList {
 	out := maps.Clone(pod)
-	for _, name := range cri.ComputeResources {
+	for _, name := range translate.ComputeResources {
 		delete(out, name)
 		if has, limited := container[name]; limited && compare(pod, nil, name) != 0 {
 			out[name] = has

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -45,7 +45,7 @@ func (m *Machine) refusesRestart(name string) string {
 		return fmt.Sprintf("init container %s runs to its end, before the others", name)
 	case c.answer(m.pod, messages.ContainerFact{}) != restart:
 		return fmt.Sprintf("container %s runs once: with restartPolicy %s, its end would be taken for its completion; remove "+
-			"the pod and run it again", name, cri.RestartPolicy(&m.pod.Spec, c.spec))
+			"the pod and run it again", name, translate.RestartPolicy(&m.pod.Spec, c.spec))
 	}
 	return ""
 }

@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -22,7 +22,7 @@ const (
 // policy is what follows the end of a container by restartPolicy, its own rules before the pod's. An init container must
 // succeed; a sidecar (an init container with restartPolicy Always, KEP-753) never ends for good.
 func policy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) answer {
-	sidecar, again := init && cri.RestartsAlways(spec), cri.Restarts(&pod.Spec, spec, f.ExitCode)
+	sidecar, again := init && translate.RestartsAlways(spec), translate.Restarts(&pod.Spec, spec, f.ExitCode)
 	switch {
 	case sidecar:
 		return restart
@@ -61,9 +61,9 @@ func (m *Machine) strategy(c *container) supervisors.ExitStrategy {
 	case c.spec == nil || c.ephemeral || !m.live():
 		s.Restart = supervisors.Temporary
 	case c.sidecar(), !c.init && len(c.spec.RestartPolicyRules) == 0 &&
-		cri.RestartPolicy(&m.pod.Spec, c.spec) == v1.RestartPolicyAlways:
+		translate.RestartPolicy(&m.pod.Spec, c.spec) == v1.RestartPolicyAlways:
 		s.Restart = supervisors.Permanent
-	case len(c.spec.RestartPolicyRules) == 0 && cri.RestartPolicy(&m.pod.Spec, c.spec) == v1.RestartPolicyNever:
+	case len(c.spec.RestartPolicyRules) == 0 && translate.RestartPolicy(&m.pod.Spec, c.spec) == v1.RestartPolicyNever:
 		s.Restart = supervisors.Temporary
 	}
 	return s

@@ -10,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -26,7 +27,7 @@ type rounds struct {
 
 // noteRounds derives the pod's round from what is known of its containers.
 func (m *Machine) noteRounds(now time.Time) {
-	if m.pod == nil || !cri.MayRestartAll(&m.pod.Spec) || !m.live() && m.phase != Reading {
+	if m.pod == nil || !translate.MayRestartAll(&m.pod.Spec) || !m.live() && m.phase != Reading {
 		return
 	}
 	r, found := &m.rounds, m.rounds.now
@@ -94,7 +95,7 @@ func markedRound(f *messages.ContainerFact) (round uint32, marked bool) {
 // then it is only one of those that are ended with the pod, and the pod is not run again.
 func (m *Machine) beginsRound(c *container, round uint32) bool {
 	f := c.exited()
-	if !m.set.RestartAll || f == nil || !cri.RestartsAll(c.spec, f.ExitCode) {
+	if !m.set.RestartAll || f == nil || !translate.RestartsAll(c.spec, f.ExitCode) {
 		return false
 	}
 	goesOn := false
@@ -103,7 +104,8 @@ func (m *Machine) beginsRound(c *container, round uint32) bool {
 			continue
 		}
 		e := o.exited()
-		final := e != nil && m.roundOf(e) == round && !cri.RestartsAll(o.spec, e.ExitCode) && !e.FinishedAt.After(f.FinishedAt)
+		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) &&
+			!e.FinishedAt.After(f.FinishedAt)
 		if final && o.init && o.answer(m.pod, *e) == failPod {
 			return false
 		}
@@ -139,7 +141,7 @@ func (m *Machine) restartingReason() *messages.Reason {
 
 // restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
 func (m *Machine) restartCondition(s *v1.PodStatus, add func(v1.PodConditionType, bool, string, string)) {
-	if !m.set.RestartAll || !cri.MayRestartAll(&m.pod.Spec) {
+	if !m.set.RestartAll || !translate.MayRestartAll(&m.pod.Spec) {
 		return
 	}
 	switch {

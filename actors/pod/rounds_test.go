@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -35,7 +35,7 @@ func (w *world) specNamed(name string) *v1.Container {
 // checkRound: a round is begun by an end that a rule is about, of the round before, and by nothing else; when all that is earlier has
 // ended; and the init containers have succeeded in it before any other is made.
 func (w *world) checkRound(m messages.RunContainer) {
-	if w.specNamed(m.Container.Name) == nil || !cri.MayRestartAll(&w.pod.Spec) {
+	if w.specNamed(m.Container.Name) == nil || !translate.MayRestartAll(&w.pod.Spec) {
 		return
 	}
 	known, begun := uint32(0), m.Round == 0
@@ -47,7 +47,7 @@ func (w *world) checkRound(m messages.RunContainer) {
 		}
 		of, _ := markedRound(c)
 		known = max(known, of)
-		begun = begun || of == m.Round || of+1 == m.Round && c.State == messages.ContainerExited && cri.RestartsAll(spec, c.ExitCode)
+		begun = begun || of == m.Round || of+1 == m.Round && c.State == messages.ContainerExited && translate.RestartsAll(spec, c.ExitCode)
 		if of < m.Round && lives(*c) {
 			w.fault("%s of round %d is made while %s of round %d runs", m.Container.Name, m.Round, c.ID, of)
 		}
@@ -60,7 +60,7 @@ func (w *world) checkRound(m messages.RunContainer) {
 		if c.Name == m.Container.Name {
 			break
 		}
-		if !cri.RestartsAlways(c) && !w.did[fmt.Sprint(c.Name, m.Sandbox.ID, m.Round)] {
+		if !translate.RestartsAlways(c) && !w.did[fmt.Sprint(c.Name, m.Sandbox.ID, m.Round)] {
 			w.fault("%s is made in round %d of %s, and %s has not succeeded there", m.Container.Name, m.Round, m.Sandbox.ID, c.Name)
 		}
 	}
@@ -80,7 +80,7 @@ func (w *world) mixedRounds() string {
 		switch {
 		case lives(*c) && of != w.machine.rounds.now:
 			return fmt.Sprintf("%s of round %d runs in round %d", c.ID, of, w.machine.rounds.now)
-		case c.State == messages.ContainerExited && cri.RestartsAll(spec, c.ExitCode) && of == w.machine.rounds.now:
+		case c.State == messages.ContainerExited && translate.RestartsAll(spec, c.ExitCode) && of == w.machine.rounds.now:
 			return fmt.Sprintf("%s has ended by its rule, and nothing follows", c.ID)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -53,7 +53,7 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 		return m.desired.Final
 	}
 	s := &v1.PodStatus{
-		QOSClass: cri.QOSClass(m.pod), ObservedGeneration: m.pod.Generation,
+		QOSClass: translate.QOSClass(m.pod), ObservedGeneration: m.pod.Generation,
 	}
 	if !m.started.IsZero() {
 		t := metav1.NewTime(m.started.Truncate(time.Second))
@@ -93,15 +93,15 @@ func (m *Machine) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.Resour
 		return nil, nil
 	}
 	if last := m.desired.Last; m.cgroup.has == nil && last != nil && last.Phase == v1.PodRunning && last.Resources != nil {
-		return cri.PodRequests(m.pod), last.Resources // its cgroup is not known yet
+		return translate.PodRequests(m.pod), last.Resources // its cgroup is not known yet
 	}
 	var has *v1.Pod
 	if phase == v1.PodRunning {
 		has = m.cgroup.has
 	}
 	if w := &m.whole; w.of != m.pod || w.has != has {
-		*w = whole{of: m.pod, has: has, allocated: cri.PodRequests(m.pod)}
-		w.resources = &v1.ResourceRequirements{Requests: w.allocated, Limits: cri.PodLimits(m.pod)}
+		*w = whole{of: m.pod, has: has, allocated: translate.PodRequests(m.pod)}
+		w.resources = &v1.ResourceRequirements{Requests: w.allocated, Limits: translate.PodLimits(m.pod)}
 		if has != nil {
 			w.resources = groupResources(has)
 		}
@@ -116,12 +116,12 @@ func groupResources(pod *v1.Pod) *v1.ResourceRequirements {
 		maps.Copy(out.Requests, own.Requests)
 		maps.Copy(out.Limits, own.Limits)
 	}
-	requests, limits := cri.PodRequests(pod), cri.PodLimits(pod)
-	for _, name := range cri.ComputeResources {
+	requests, limits := translate.PodRequests(pod), translate.PodLimits(pod)
+	for _, name := range translate.ComputeResources {
 		if q, ok := requests[name]; ok {
 			out.Requests[name] = q
 		}
-		if q, ok := limits[name]; ok && (cri.LimitsPod(pod, name) || cri.QOSClass(pod) == v1.PodQOSGuaranteed) {
+		if q, ok := limits[name]; ok && (translate.LimitsPod(pod, name) || translate.QOSClass(pod) == v1.PodQOSGuaranteed) {
 			out.Limits[name] = q
 		}
 	}

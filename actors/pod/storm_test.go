@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -108,7 +108,7 @@ func drawPolicies(t *rapid.T, pod *v1.Pod) {
 // staying are the regular containers that are started again whatever ended them.
 func staying(pod *v1.Pod) (names []string) {
 	for i := range pod.Spec.Containers {
-		if c := &pod.Spec.Containers[i]; cri.RestartPolicy(&pod.Spec, c) == v1.RestartPolicyAlways {
+		if c := &pod.Spec.Containers[i]; translate.RestartPolicy(&pod.Spec, c) == v1.RestartPolicyAlways {
 			names = append(names, c.Name)
 		}
 	}
@@ -258,7 +258,7 @@ func afterTheStorm(w *world) string {
 	case phase == Finished:
 		failedFirst := slices.ContainsFunc(w.pod.Spec.InitContainers,
 			func(c v1.Container) bool {
-				return cri.RestartPolicy(&w.pod.Spec,
+				return translate.RestartPolicy(&w.pod.Spec,
 					&c) == v1.RestartPolicyNever
 			}) // one that is lost has failed
 		if len(staying(w.pod)) > 0 && !failedFirst || len(w.runningNames()) > 0 {

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,7 +20,7 @@ type (
 		// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
 		Taken bool
 		// Warnings say what of the pod's resolver configuration had to be left out.
-		Warnings []cri.DNSWarning
+		Warnings []translate.DNSWarning
 	}
 	// SandboxStopped is the result of StopSandbox.
 	SandboxStopped struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -30,9 +31,9 @@ func resizeFailed(e ResizeContainer, err error) *messages.Reason {
 }
 
 func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResized {
-	gets := cri.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
+	gets := translate.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
 	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets}
-	r := cri.NewContainerResources(e.Pod, e.Spec, h.Node, false)
+	r := translate.NewContainerResources(e.Pod, e.Spec, h.Node)
 	// What no resize changes is left as it is, as is its place among those that are killed first.
 	r.OomScoreAdj, r.HugepageLimits = 0, nil
 	if _, throttled := r.GetUnified()["memory.high"]; h.Node.MemoryQoS && !throttled {

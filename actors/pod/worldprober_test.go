@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -151,7 +151,7 @@ func drawProbes(t *rapid.T, pod *v1.Pod) {
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			c := &list[i]
-			if c.Name[0] == 'i' && !cri.RestartsAlways(c) {
+			if c.Name[0] == 'i' && !translate.RestartsAlways(c) {
 				continue
 			}
 			if rapid.IntRange(0, 3).Draw(t, "hook") == 0 {

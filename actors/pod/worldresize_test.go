@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -47,7 +47,7 @@ func toldOf(r v1.ResourceRequirements) *messages.ContainerResources {
 
 // resizeContainer changes what a container has at once; the word of that comes later.
 func (w *world) resizeContainer(e ResizeContainer) {
-	gets := cri.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
+	gets := translate.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
 	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets, Sent: true}
 	w.resizes = append(w.resizes, e.Spec.Name)
 	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool { return c.ID == e.ID })
@@ -81,7 +81,7 @@ func (w *world) checkGroup(pod *v1.Pod) {
 	for i := range pod.Spec.InitContainers {
 		w.limit += pod.Spec.InitContainers[i].Resources.Limits.Memory().Value()
 	}
-	if !cri.LimitsPod(pod, v1.ResourceMemory) {
+	if !translate.LimitsPod(pod, v1.ResourceMemory) {
 		w.limit = math.MaxInt64
 	}
 	w.checkLimits("after its cgroup was changed")
@@ -111,7 +111,7 @@ func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
 	if f.Name != spec.Name || f.State != messages.ContainerRunning || f.Resources == nil {
 		return ""
 	}
-	if want := toldOf(cri.EffectiveResources(w.pod.Spec.Resources, spec.Resources)); *want != *f.Resources {
+	if want := toldOf(translate.EffectiveResources(w.pod.Spec.Resources, spec.Resources)); *want != *f.Resources {
 		return fmt.Sprintf("%s has %d, allocated is %d", f.ID, f.Resources.MemoryLimit, want.MemoryLimit)
 	}
 	if w.machine.resizing.active || !equality.Semantic.DeepEqual(allotted(w.groups[len(w.groups)-1]), allotted(w.pod)) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -144,12 +145,12 @@ func (w *world) run(m messages.RunContainer) {
 	}
 	if w.carries {
 		c.Annotations = map[string]string{}
-		if err := cri.CarryMade(c.Annotations, m.Pod, m.Container); err != nil {
+		if err := translate.CarryMade(c.Annotations, m.Pod, m.Container); err != nil {
 			w.fault("%v", err)
 		}
-		c.Resources = toldOf(cri.EffectiveResources(m.Pod.Spec.Resources, m.Container.Resources))
+		c.Resources = toldOf(translate.EffectiveResources(m.Pod.Spec.Resources, m.Container.Resources))
 	}
-	if cri.MayRestartAll(&m.Pod.Spec) {
+	if translate.MayRestartAll(&m.Pod.Spec) {
 		c.Annotations = maps.Clone(c.Annotations)
 		if c.Annotations == nil {
 			c.Annotations = map[string]string{}
@@ -178,7 +179,7 @@ func (w *world) checkPolicy(m messages.RunContainer) {
 	if of, _ := markedRound(&c); of < m.Round {
 		return
 	}
-	if c.State == messages.ContainerExited && !cri.Restarts(&w.pod.Spec, m.Container, c.ExitCode) && !w.excused[c.ID] {
+	if c.State == messages.ContainerExited && !translate.Restarts(&w.pod.Spec, m.Container, c.ExitCode) && !w.excused[c.ID] {
 		w.fault("%s is made again as attempt %d, and ended with %d", c.ID, m.Attempt, c.ExitCode)
 	}
 }
@@ -325,7 +326,7 @@ func (w *world) checkAsked() {
 func (w *world) sidecarNamed(name string) bool {
 	for i := range w.pod.Spec.InitContainers {
 		if c := &w.pod.Spec.InitContainers[i]; c.Name == name {
-			return cri.RestartsAlways(c)
+			return translate.RestartsAlways(c)
 		}
 	}
 	return false

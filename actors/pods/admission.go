@@ -10,7 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -88,7 +88,8 @@ func (e *entry) admittedBefore() bool {
 // again when an agent begins after that.
 func (e *entry) endedWithMachine() bool {
 	failed := e.record.Fail != nil && e.record.Fail.Reason == messages.ReasonTerminated
-	return cri.IsStatic(e.want.pod) && (failed || e.record.Final != nil && e.record.Final.Reason == messages.ReasonTerminated)
+	return translate.IsStatic(e.want.pod) &&
+		(failed || e.record.Final != nil && e.record.Final.Reason == messages.ReasonTerminated)
 }
 
 // admit begins the life of the pod's actor. A pod that the API server calls Succeeded or Failed, and of which nothing is known
@@ -163,7 +164,7 @@ func (r *room) reserve(c *admission.Claim) {
 func firstCome(x, y *entry) int {
 	rank := func(w *want) int {
 		switch {
-		case cri.IsStatic(w.pod):
+		case translate.IsStatic(w.pod):
 			return 0
 		case admission.Critical(w.pod):
 			return 1
@@ -180,7 +181,7 @@ func firstCome(x, y *entry) int {
 // decide says whether a pod is admitted, refused for good, or waits. A static pod is never refused for good: nobody would make
 // another one.
 func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
-	static := cri.IsStatic(w.pod)
+	static := translate.IsStatic(w.pod)
 	if a.shutdown {
 		if static {
 			return &messages.Reason{Code: messages.ReasonNodeShutdown, Message: messages.NodeShutdownCondition},
@@ -224,7 +225,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 	now, pod := metav1.NewTime(ctx.Now()), e.want.pod
 	status := &v1.PodStatus{
-		Phase: v1.PodFailed, Reason: r.Reason, Message: r.StatusMessage(), StartTime: &now, QOSClass: cri.QOSClass(pod),
+		Phase: v1.PodFailed, Reason: r.Reason, Message: r.StatusMessage(), StartTime: &now, QOSClass: translate.QOSClass(pod),
 		ObservedGeneration: pod.Generation,
 	}
 	ctx.Log().Warn("a pod is refused", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -108,7 +109,7 @@ func foundClaim(f *messages.PodFacts, kept *allocation) *admission.Claim {
 		if json.Unmarshal([]byte(c.Annotations[cri.AnnotationPorts]), &spec.Ports) != nil {
 			spec.Ports = nil
 		}
-		own, pods := cri.MadeWith(c.Annotations)
+		own, pods := translate.MadeWith(c.Annotations)
 		spec.Resources, p.Spec.Resources = ptr.Deref(own, spec.Resources), cmp.Or(p.Spec.Resources, ofPod(pods))
 		p.Spec.Containers = append(p.Spec.Containers, spec)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -46,7 +46,7 @@ func (l *allocation) in(p *v1.Pod) *v1.Pod {
 	}
 	out := p.DeepCopy()
 	out.Spec.Resources = l.Pod
-	out.Status.QOSClass = cri.QOSClass(p) // which no resize changes
+	out.Status.QOSClass = translate.QOSClass(p) // which no resize changes
 	for _, list := range lists(out) {
 		for i := range list {
 			if r, ok := l.Containers[list[i].Name]; ok {
@@ -77,7 +77,7 @@ func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
 		out.Pod = reportedOfPod(p)
 	}
 	if found != nil && len(found.Containers) > 0 { // the newest first
-		if _, pods := cri.MadeWith(found.Containers[0].Annotations); pods != nil {
+		if _, pods := translate.MadeWith(found.Containers[0].Annotations); pods != nil {
 			out.Pod = ofPod(pods)
 		}
 	}
@@ -103,7 +103,7 @@ func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
 	if i < 0 {
 		return nil
 	}
-	was, _ := cri.MadeWith(found.Containers[i].Annotations)
+	was, _ := translate.MadeWith(found.Containers[i].Annotations)
 	return was
 }
 
@@ -120,7 +120,7 @@ func ofPod(carried *v1.ResourceRequirements) *v1.ResourceRequirements {
 func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
 	s := p.Status.Resources
 	if s == nil || len(p.Status.AllocatedResources) == 0 || p.Spec.Overhead != nil ||
-		equality.Semantic.DeepEqual(p.Status.AllocatedResources, cri.PodRequests(p)) &&
+		equality.Semantic.DeepEqual(p.Status.AllocatedResources, translate.PodRequests(p)) &&
 			pages(s.Limits) == pages(p.Spec.Resources.Limits) {
 		return p.Spec.Resources
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -114,7 +115,7 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 	carries := &messages.PodFacts{Containers: []messages.ContainerFact{{Name: "c", Annotations: map[string]string{}}}}
 	made := asks.DeepCopy()
 	made.Spec.Resources.Requests = list(800)
-	if err := cri.CarryMade(carries.Containers[0].Annotations, made, &made.Spec.Containers[0]); err != nil {
+	if err := translate.CarryMade(carries.Containers[0].Annotations, made, &made.Spec.Containers[0]); err != nil {
 		t.Fatal(err)
 	}
 	for want, l := range map[int64]*allocation{
@@ -125,7 +126,7 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 		}
 	}
 	none := resized("a", 2, 100) // it got its own after the container was made
-	if err := cri.CarryMade(carries.Containers[0].Annotations, none, &none.Spec.Containers[0]); err != nil {
+	if err := translate.CarryMade(carries.Containers[0].Annotations, none, &none.Spec.Containers[0]); err != nil {
 		t.Fatal(err)
 	}
 	if l := foundAllocation(none, carries); l != nil {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,7 +20,7 @@ func countRequested(was, now *v1.Pod) {
 			if regular := i == 1; !there || !regular && !sidecar {
 				continue
 			}
-			for _, name := range cri.ComputeResources {
+			for _, name := range translate.ComputeResources {
 				for of, list := range map[string][2]v1.ResourceList{
 					"requests": {before.Requests, c.Resources.Requests}, "limits": {before.Limits, c.Resources.Limits},
 				} {

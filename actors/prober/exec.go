@@ -5,12 +5,13 @@ import (
 	"fmt"
 
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // execProbe runs a command in the container: exit code 0 is success. Its time is the runtime's to keep, from when it has it.
 // Only what the runtime itself says counts against the application: a runtime that gives no answer does not.
 func execProbe(ctx context.Context, opts Options, j job) outcome {
-	command, err := cri.ExpandCommand(j.spec.Exec.Command, j.container.Env)
+	command, err := translate.ExpandCommand(j.spec.Exec.Command, j.container.Env)
 	if err != nil {
 		return outcome{result: unknown, message: err.Error()}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // logOf is the log of a container that is to be removed, beneath the folder of all logs: the kubelet removes it with its
@@ -33,7 +34,7 @@ func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, toRemove map[st
 	if twin || pod.Namespace == "" || pod.Name == "" || pod.UID == "" || name == "" {
 		return ""
 	}
-	return filepath.Join(cri.PodLogDir("", pod), cri.ContainerLogPath(name, attempt))
+	return filepath.Join(translate.PodLogDir("", pod), translate.ContainerLogPath(name, attempt))
 }
 
 // removeLog removes a log of a container with what has been rotated away of it: N.log and N.log.<time>.

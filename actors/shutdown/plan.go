@@ -11,11 +11,11 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const critical = cri.SystemCriticalPriority
+const critical = translate.SystemCriticalPriority
 
 // Groups are the settings as one list: how long pods from which priority on, up to that of the next one, have to end, the lowest
 // first. Empty: the machine's shutdown is not waited for.

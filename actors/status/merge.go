@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // merge gives the status that the pod is to have: what the agent owns is as wanted, all else as the API server has it. The
@@ -93,7 +93,7 @@ func mayRestart(c *v1.Container, pod *v1.PodSpec, code int32) bool {
 	if c == nil {
 		c = &v1.Container{}
 	}
-	return cri.MayRestartAll(pod) || cri.Restarts(pod, c, code)
+	return translate.MayRestartAll(pod) || translate.Restarts(pod, c, code)
 }
 
 // mergeEphemeral keeps those of which nothing is known here.

@@ -12,7 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // emptyDir is a folder on the disk, in memory or in huge pages that lives as long as its pod.
@@ -60,7 +60,7 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	if err := ownFolder(p, folder, medium.mode); err != nil { // a crash may have come between making it and its mode
 		return "", err
 	}
-	stays := p.node.StaticStay && cri.IsStatic(p.pod)
+	stays := p.node.StaticStay && translate.IsStatic(p.pod)
 	if size := v.EmptyDir.SizeLimit; stays && medium.kind == "" && size != nil && !size.IsZero() {
 		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: "+
 			"without --evict-static-pods no static pod is evicted",

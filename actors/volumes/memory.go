@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // medium is what holds an emptyDir. Its kind is a type of file systems, or empty: the folder as it is.
@@ -58,7 +58,7 @@ func memory(p podFolder, limit *resource.Quantity) medium {
 			size = bytes
 		}
 	}
-	if limits := cri.PodLimits(p.pod); cri.LimitsPod(p.pod, v1.ResourceMemory) {
+	if limits := translate.PodLimits(p.pod); translate.LimitsPod(p.pod, v1.ResourceMemory) {
 		atMost(limits.Memory().Value())
 	}
 	if limit != nil {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // contentOf is a volume whose files the agent writes as one that is projected of sources: its plugin's name, the sources, and the
@@ -144,9 +144,9 @@ func downwardFiles(p podFolder, out map[string]file, items []v1.DownwardAPIVolum
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			text, err = cri.FieldValue(p.pod, item.FieldRef.FieldPath)
+			text, err = translate.FieldValue(p.pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			text, err = cri.ResourceValue(p.pod, item.ResourceFieldRef, p.node.Allocatable)
+			text, err = translate.ResourceValue(p.pod, item.ResourceFieldRef, p.node.Allocatable)
 		default:
 			err = errors.New("neither a field nor a resource is asked for")
 		}

@@ -1,6 +1,7 @@
 package crilog
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,14 +31,8 @@ func Rotated(names []string, base string) []File {
 			out = append(out, f)
 		}
 	}
-	slices.SortFunc(out, func(a, b File) int {
-		if c := strings.Compare(a.stamp, b.stamp); c != 0 || a.Compressed == b.Compressed {
-			return c
-		}
-		if a.Compressed {
-			return -1
-		}
-		return 1
+	slices.SortFunc(out, func(a, b File) int { // of one stamp the compressed one, whose name is longer, comes first
+		return cmp.Or(strings.Compare(a.stamp, b.stamp), strings.Compare(b.Name, a.Name))
 	})
 	return slices.CompactFunc(out, func(a, b File) bool { return a.stamp == b.stamp })
 }
@@ -97,16 +92,9 @@ func PlanRotation(names []string, base string, now time.Time, maxFiles int) Plan
 
 func nextStamp(rotated []File, now time.Time) string {
 	stamp := now.Format(stampLayout)
-	if len(rotated) == 0 {
-		return stamp
+	if n := len(rotated); n > 0 {
+		last, _ := time.ParseInLocation(stampLayout, rotated[n-1].stamp, time.UTC) // Rotated has parsed it
+		stamp = max(stamp, last.Add(time.Second).Format(stampLayout))
 	}
-	last := rotated[len(rotated)-1].stamp
-	if stamp > last {
-		return stamp
-	}
-	at, err := time.ParseInLocation(stampLayout, last, time.UTC)
-	if err != nil { // Rotated has parsed it
-		return stamp
-	}
-	return at.Add(time.Second).Format(stampLayout)
+	return stamp
 }

@@ -1,6 +1,12 @@
+// Package facts turns what the CRI says of containers and sandboxes into the messages' facts.
+//
+// The mapping is pure. What a status alone does not tell, the termination message, is named by a MessageSource and read
+// by its own function, which is I/O: call it outside a mailbox. Nothing that a runtime, a pod or a foreign tool wrote
+// into a status can make a function of this package panic.
 package facts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/cri"
@@ -24,18 +32,12 @@ var ErrForeign = errors.New("not a pod's")
 // OwnerOf reads the owner from labels. Each of the three labels must be there and not be empty, and the UID must be fit
 // for one element of an address.
 func OwnerOf(labels map[string]string) (Owner, error) {
-	o := Owner{
-		UID:       labels[cri.LabelPodUID],
-		Name:      labels[cri.LabelPodName],
-		Namespace: labels[cri.LabelPodNamespace],
-	}
-	for _, l := range []struct{ key, value string }{
-		{cri.LabelPodUID, o.UID}, {cri.LabelPodName, o.Name}, {cri.LabelPodNamespace, o.Namespace},
-	} {
-		if l.value == "" {
-			return Owner{}, fmt.Errorf("%w: the label %s is missing or empty", ErrForeign, l.key)
+	for _, key := range []string{cri.LabelPodUID, cri.LabelPodName, cri.LabelPodNamespace} {
+		if labels[key] == "" {
+			return Owner{}, fmt.Errorf("%w: the label %s is missing or empty", ErrForeign, key)
 		}
 	}
+	o := Owner{UID: labels[cri.LabelPodUID], Name: labels[cri.LabelPodName], Namespace: labels[cri.LabelPodNamespace]}
 	if err := messages.CheckUID(o.UID); err != nil {
 		return Owner{}, fmt.Errorf("%w: the UID %q: %w", ErrForeign, o.UID, err)
 	}
@@ -46,27 +48,12 @@ func OwnerOf(labels map[string]string) (Owner, error) {
 // termination message that the application left: see Source and AddMessage. Code, reason and end are taken of exited containers
 // only. The error wraps ErrForeign. The fact shares the status' annotations, which must not be changed afterwards.
 func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, error) {
-	name, err := identity("container", status.GetId(), status.GetLabels(), status.GetMetadata() != nil)
+	f, err := described(status)
 	if err != nil {
 		return messages.ContainerFact{}, err
 	}
-	f := messages.ContainerFact{
-		ID:          status.GetId(),
-		Name:        name,
-		Attempt:     status.GetMetadata().GetAttempt(),
-		State:       ContainerState(status.GetState()),
-		CreatedAt:   timeOf(status.GetCreatedAt()),
-		Image:       status.GetImage().GetImage(),
-		ImageRef:    status.GetImageRef(),
-		ImageID:     status.GetImageId(),
-		Annotations: status.GetAnnotations(),
-		LogPath:     status.GetLogPath(),
-		User:        userOf(status.GetUser()),
-		Resources:   resourcesOf(status.GetResources().GetLinux()),
-	}
-	if f.ImageID == "" {
-		f.ImageID = f.ImageRef // runtimes older than CRI 1.30 tell no ID of the image
-	}
+	f.LogPath, f.User = status.GetLogPath(), userOf(status.GetUser())
+	f.Resources = resourcesOf(status.GetResources().GetLinux())
 	if f.State != messages.ContainerCreated {
 		f.StartedAt = timeOf(status.GetStartedAt())
 	}
@@ -77,6 +64,48 @@ func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, erro
 		f.Message = status.GetMessage()
 	}
 	return f, nil
+}
+
+// Listed is the light fact of an item of ListContainers: it lacks the times of start and end, exit code, reason,
+// message, log path and user. The error wraps ErrForeign.
+func Listed(c *runtimeapi.Container) (messages.ContainerFact, error) {
+	f, err := described(c)
+	f.SandboxID = c.GetPodSandboxId()
+	return f, err
+}
+
+// described is what the status of a container and the item of a list both say.
+func described(c interface {
+	GetId() string
+	GetLabels() map[string]string
+	GetMetadata() *runtimeapi.ContainerMetadata
+	GetState() runtimeapi.ContainerState
+	GetCreatedAt() int64
+	GetImage() *runtimeapi.ImageSpec
+	GetImageRef() string
+	GetImageId() string
+	GetAnnotations() map[string]string
+}) (messages.ContainerFact, error) {
+	id, name := c.GetId(), c.GetLabels()[cri.LabelContainerName]
+	if err := identity("container", id, c.GetLabels(), c.GetMetadata() != nil); err != nil {
+		return messages.ContainerFact{}, err
+	}
+	if name == "" {
+		return messages.ContainerFact{}, fmt.Errorf("container %s: %w: the label %s is missing or empty", id, ErrForeign,
+			cri.LabelContainerName)
+	}
+	return messages.ContainerFact{
+		ID:        id,
+		Name:      name,
+		Attempt:   c.GetMetadata().GetAttempt(),
+		State:     ContainerState(c.GetState()),
+		CreatedAt: timeOf(c.GetCreatedAt()),
+		Image:     c.GetImage().GetImage(),
+		ImageRef:  c.GetImageRef(),
+		// Runtimes older than CRI 1.30 tell no ID of the image.
+		ImageID:     cmp.Or(c.GetImageId(), c.GetImageRef()),
+		Annotations: c.GetAnnotations(),
+	}, nil
 }
 
 // CutOff says that the container never ran because its start was cancelled: who asked for it died or lost the connection,
@@ -91,44 +120,15 @@ func CutOff(f messages.ContainerFact) bool {
 		strings.Contains(f.Message, "failed to start shim") && strings.Contains(f.Message, "signal: killed")
 }
 
-// Listed is the light fact of an item of ListContainers: it lacks the times of start and end, exit code, reason,
-// message, log path and user. The error wraps ErrForeign.
-func Listed(c *runtimeapi.Container) (messages.ContainerFact, error) {
-	name, err := identity("container", c.GetId(), c.GetLabels(), c.GetMetadata() != nil)
-	if err != nil {
-		return messages.ContainerFact{}, err
-	}
-	f := messages.ContainerFact{
-		ID:          c.GetId(),
-		Name:        name,
-		SandboxID:   c.GetPodSandboxId(),
-		Attempt:     c.GetMetadata().GetAttempt(),
-		State:       ContainerState(c.GetState()),
-		CreatedAt:   timeOf(c.GetCreatedAt()),
-		Image:       c.GetImage().GetImage(),
-		ImageRef:    c.GetImageRef(),
-		ImageID:     c.GetImageId(),
-		Annotations: c.GetAnnotations(),
-	}
-	if f.ImageID == "" {
-		f.ImageID = f.ImageRef
-	}
-	return f, nil
-}
-
-// identity checks what every container of a pod has, and gives its name in the pod.
-func identity(kind, id string, labels map[string]string, metadata bool) (string, error) {
+// identity checks what everything of a pod has.
+func identity(kind, id string, labels map[string]string, metadata bool) error {
 	if id == "" || !metadata {
-		return "", fmt.Errorf("%w: a %s without an ID or metadata", ErrForeign, kind)
+		return fmt.Errorf("%w: a %s without an ID or metadata", ErrForeign, kind)
 	}
 	if _, err := OwnerOf(labels); err != nil {
-		return "", fmt.Errorf("%s %s: %w", kind, id, err)
+		return fmt.Errorf("%s %s: %w", kind, id, err)
 	}
-	name := labels[cri.LabelContainerName]
-	if name == "" {
-		return "", fmt.Errorf("%s %s: %w: the label %s is missing or empty", kind, id, ErrForeign, cri.LabelContainerName)
-	}
-	return name, nil
+	return nil
 }
 
 // ContainerState is the CRI's state in the messages' words. What is not in the CRI's table is unknown.
@@ -167,4 +167,35 @@ func userOf(u *runtimeapi.ContainerUser) *messages.ContainerUser {
 		return nil
 	}
 	return &messages.ContainerUser{UID: l.GetUid(), GID: l.GetGid(), Groups: slices.Clone(l.GetSupplementalGroups())}
+}
+
+// Resources are those that a running container has: what it was given, and where the runtime tells of another value than it was
+// asked for, that value. So nothing is rounded that is as it was asked for. The result is the caller's.
+func Resources(given v1.ResourceRequirements, asked *runtimeapi.LinuxContainerResources,
+	told messages.ContainerResources) v1.ResourceRequirements {
+	out := *given.DeepCopy()
+	set := func(list *v1.ResourceList, name v1.ResourceName, q *resource.Quantity) {
+		if *list == nil {
+			*list = v1.ResourceList{}
+		}
+		(*list)[name] = *q
+	}
+	if told.CPUShares > 0 && told.CPUShares != asked.GetCpuShares() {
+		set(&out.Requests, v1.ResourceCPU, resource.NewMilliQuantity(told.CPUShares*1000/1024, resource.DecimalSI))
+	}
+	switch same := told.CPUQuota == asked.GetCpuQuota() && told.CPUPeriod == asked.GetCpuPeriod(); {
+	case same:
+	case told.CPUQuota > 0 && told.CPUPeriod > 0:
+		set(&out.Limits, v1.ResourceCPU, resource.NewMilliQuantity(told.CPUQuota*1000/told.CPUPeriod, resource.DecimalSI))
+	case asked.GetCpuQuota() > 0:
+		delete(out.Limits, v1.ResourceCPU)
+	}
+	switch {
+	case told.MemoryLimit == asked.GetMemoryLimitInBytes():
+	case told.MemoryLimit > 0:
+		set(&out.Limits, v1.ResourceMemory, resource.NewQuantity(told.MemoryLimit, resource.BinarySI))
+	case asked.GetMemoryLimitInBytes() > 0:
+		delete(out.Limits, v1.ResourceMemory)
+	}
+	return out
 }

@@ -61,25 +61,22 @@ func (l Listing) Owner(uid string) Owner {
 func (l Listing) Light(uid string, readAt time.Time) (messages.PodFacts, error) {
 	o := l.Owner(uid)
 	p := messages.PodFacts{UID: o.UID, Name: o.Name, Namespace: o.Namespace, ReadAt: readAt}
-	var odd []error
-	for _, s := range l.Sandboxes {
-		f, err := ListedSandbox(s)
-		if err != nil {
-			odd = append(odd, err)
-			continue
-		}
-		p.Sandboxes = append(p.Sandboxes, f)
-	}
-	for _, c := range l.Containers {
-		f, err := Listed(c)
-		if err != nil {
-			odd = append(odd, err)
-			continue
-		}
-		p.Containers = append(p.Containers, f)
-	}
+	var odd, more []error
+	p.Sandboxes, odd = factsOf(l.Sandboxes, ListedSandbox)
+	p.Containers, more = factsOf(l.Containers, Listed)
 	Sort(&p)
-	return p, errors.Join(odd...)
+	return p, errors.Join(append(odd, more...)...)
+}
+
+func factsOf[T, F any](list []T, fact func(T) (F, error)) (out []F, odd []error) {
+	for _, one := range list {
+		if f, err := fact(one); err != nil {
+			odd = append(odd, err)
+		} else {
+			out = append(out, f)
+		}
+	}
+	return out, odd
 }
 
 // Sort puts the newest first. Of sandboxes the attempt decides, which a clock set back cannot turn; containers of

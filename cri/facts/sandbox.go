@@ -1,7 +1,6 @@
 package facts
 
 import (
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -14,20 +13,12 @@ import (
 // Sandbox is all that a status says of one sandbox. A sandbox on the host's network has no IPs of its own, and one
 // that is not ready has lost its own. The error wraps ErrForeign.
 func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) {
-	if err := sandboxIdentity(status.GetId(), status.GetLabels(), status.GetMetadata() != nil); err != nil {
-		return messages.SandboxFact{}, err
+	f, err := describedSandbox(status)
+	if err != nil {
+		return f, err
 	}
 	network := status.GetLinux().GetNamespaces().GetOptions()
-	f := messages.SandboxFact{
-		ID:        status.GetId(),
-		Attempt:   status.GetMetadata().GetAttempt(),
-		Ready:     status.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
-		CreatedAt: timeOf(status.GetCreatedAt()),
-		HostNet:   network != nil && network.GetNetwork() == runtimeapi.NamespaceMode_NODE,
-		Handler:   status.GetRuntimeHandler(),
-	}
-	f.PodStarted = startedOf(status.GetAnnotations())
-	f.Source = status.GetAnnotations()[sourceAnnotation]
+	f.HostNet = network != nil && network.GetNetwork() == runtimeapi.NamespaceMode_NODE
 	if f.Ready && !f.HostNet {
 		f.IPs = ipsOf(status.GetNetwork())
 		f.NoIP = status.GetNetwork() != nil && status.GetNetwork().GetIp() == ""
@@ -37,7 +28,20 @@ func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) 
 
 // ListedSandbox is the light fact of an item of ListPodSandbox: it lacks IPs, HostNet and NoIP. The error wraps ErrForeign.
 func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
-	if err := sandboxIdentity(s.GetId(), s.GetLabels(), s.GetMetadata() != nil); err != nil {
+	return describedSandbox(s)
+}
+
+// describedSandbox is what the status of a sandbox and the item of a list both say.
+func describedSandbox(s interface {
+	GetId() string
+	GetLabels() map[string]string
+	GetMetadata() *runtimeapi.PodSandboxMetadata
+	GetState() runtimeapi.PodSandboxState
+	GetCreatedAt() int64
+	GetAnnotations() map[string]string
+	GetRuntimeHandler() string
+}) (messages.SandboxFact, error) {
+	if err := identity("sandbox", s.GetId(), s.GetLabels(), s.GetMetadata() != nil); err != nil {
 		return messages.SandboxFact{}, err
 	}
 	return messages.SandboxFact{
@@ -61,22 +65,9 @@ func startedOf(annotations map[string]string) time.Time {
 	return t
 }
 
-func sandboxIdentity(id string, labels map[string]string, metadata bool) error {
-	if id == "" || !metadata {
-		return fmt.Errorf("%w: a sandbox without an ID or metadata", ErrForeign)
-	}
-	if _, err := OwnerOf(labels); err != nil {
-		return fmt.Errorf("sandbox %s: %w", id, err)
-	}
-	return nil
-}
-
 // ipsOf lists the addresses, the primary one first. What is no address ends the list, as nobody can tell then which
 // one would be primary.
 func ipsOf(n *runtimeapi.PodSandboxNetworkStatus) []string {
-	if n == nil {
-		return nil
-	}
 	all := []string{n.GetIp()}
 	for _, more := range n.GetAdditionalIps() {
 		all = append(all, more.GetIp())

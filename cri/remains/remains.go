@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -27,7 +26,7 @@ import (
 )
 
 // everywhere is the processes of the machine.
-var everywhere = &scans{proc: "/proc"}
+var everywhere = newScans("/proc")
 
 // pauses come before another try of a removal once the shim has got its signal: the runtime hears of its end a little
 // later.
@@ -74,10 +73,11 @@ func removeSandbox(
 // kills at once when ctx ends: nobody will look again, as the runtime lists the sandbox no more.
 func endShims(ctx context.Context, shared *scans, linger time.Duration, sandbox string) error {
 	proc := shared.proc
-	pids, err := shared.shims(ctx, sandbox)
+	pids, err := shared.shims(sandbox)
 	if err != nil || len(pids) == 0 {
 		return err
 	}
+	pids = slices.Clone(pids)
 	ctx, cancel := context.WithTimeout(ctx, linger)
 	defer cancel()
 	for tick := time.NewTicker(10 * time.Millisecond); ; {
@@ -127,46 +127,26 @@ const scanEvery = 100 * time.Millisecond
 
 // scans looks through all processes once for all who ask at about one time. Safe for concurrent use.
 type scans struct {
-	proc string // where processes are read
-	mu   sync.Mutex
-	last time.Time // when the last one began
-	next *scan     // has not begun yet; nil: nobody waits for one
+	proc  string        // where processes are read
+	turn  chan struct{} // has what the holder of the rest has put in
+	began time.Time     // the last one
+	pids  map[string][]int
+	err   error
 }
 
-type scan struct {
-	done chan struct{} // closed once the others are set
-	pids map[string][]int
-	err  error
-}
+func newScans(proc string) *scans { return &scans{proc: proc, turn: make(chan struct{}, 1)} }
 
-// shims lists the processes that are shims of the sandbox, by a scan that begins after the call. The first who asks makes it for
-// all who come before it begins: within scanEvery, or sooner where ctx ends.
-func (s *scans) shims(ctx context.Context, sandbox string) ([]int, error) {
-	s.mu.Lock()
-	mine, first := s.next, s.next == nil
-	if first {
-		mine = &scan{done: make(chan struct{}), err: errors.New("the scan of all processes was broken off")}
-		s.next = mine
+// shims lists the processes that are shims of the sandbox, by a scan that begins after the call. The result is shared.
+func (s *scans) shims(sandbox string) ([]int, error) {
+	asked := time.Now()
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if !s.began.After(asked) { // nobody else's began meanwhile
+		time.Sleep(time.Until(s.began.Add(scanEvery)))
+		s.began = time.Now()
+		s.pids, s.err = shims(s.proc)
 	}
-	begins := s.last.Add(scanEvery)
-	s.mu.Unlock()
-	if first {
-		select {
-		case <-time.After(time.Until(begins)):
-		case <-ctx.Done():
-		}
-		s.run(mine)
-	}
-	<-mine.done
-	return mine.pids[sandbox], mine.err
-}
-
-func (s *scans) run(mine *scan) {
-	defer close(mine.done) // after a panic, too
-	s.mu.Lock()
-	s.next, s.last = nil, time.Now()
-	s.mu.Unlock()
-	mine.pids, mine.err = shims(s.proc)
+	return s.pids[sandbox], s.err
 }
 
 // killShims sends SIGKILL to the shim that serves the sandbox, and counts what got it.

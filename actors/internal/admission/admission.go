@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Reasons that a pod is refused for. One for a resource is "OutOf" and the resource's name.
@@ -99,7 +99,7 @@ func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 
 // features are those that the node declares, where it does.
 func features(node *Node, pod *v1.Pod) Refusal {
-	if !node.NoRestartAll || !cri.MayRestartAll(&pod.Spec) {
+	if !node.NoRestartAll || !translate.MayRestartAll(&pod.Spec) {
 		return Refusal{}
 	}
 	return Refusal{Reason: ReasonFeature,
@@ -129,7 +129,7 @@ func general(node *Node, others *Ledger, claim *Claim) Refusal {
 }
 
 // Critical says that a pod matters more than those that are not: a static one, or one with a system priority.
-func Critical(pod *v1.Pod) bool { return cri.IsCritical(pod) }
+func Critical(pod *v1.Pod) bool { return translate.IsCritical(pod) }
 
 // pressure refuses what would make a shortage worse: while memory is short what requests none, else everything.
 func pressure(node *Node, pod *v1.Pod) Refusal {
@@ -138,7 +138,7 @@ func pressure(node *Node, pod *v1.Pod) Refusal {
 	}
 	if slices.Equal(node.Under, []v1.NodeConditionType{v1.NodeMemoryPressure}) {
 		taint := v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectNoSchedule}
-		if cri.QOSClass(pod) != v1.PodQOSBestEffort || tolerated(pod, &taint) {
+		if translate.QOSClass(pod) != v1.PodQOSBestEffort || tolerated(pod, &taint) {
 			return Refusal{}
 		}
 	}
@@ -167,7 +167,7 @@ func groupsPolicy(node *Node, pod *v1.Pod) Refusal {
 }
 
 func nodeName(node *Node, pod *v1.Pod) Refusal {
-	if pod.Spec.NodeName == "" || pod.Spec.NodeName == node.Object.Name || cri.IsStatic(pod) {
+	if pod.Spec.NodeName == "" || pod.Spec.NodeName == node.Object.Name || translate.IsStatic(pod) {
 		return Refusal{}
 	}
 	return predicate(ReasonNodeName, fmt.Sprintf("the pod is for node %s, and this is %s", pod.Spec.NodeName, node.Object.Name))
@@ -175,7 +175,7 @@ func nodeName(node *Node, pod *v1.Pod) Refusal {
 
 // taints looks at NoExecute alone: what only keeps pods from being scheduled here says nothing to one that was.
 func taints(node *Node, pod *v1.Pod) Refusal {
-	if cri.IsStatic(pod) {
+	if translate.IsStatic(pod) {
 		return Refusal{}
 	}
 	for i := range node.Object.Spec.Taints {

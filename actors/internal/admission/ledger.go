@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Claim is a pod, and what it asks of the node, counted once. Immutable.
@@ -23,7 +23,7 @@ type Claim struct {
 // that is more; what the pod asks for as a whole instead, where it does; and its overhead.
 func NewClaim(pod *v1.Pod) *Claim {
 	c := &Claim{Pod: pod, requests: map[v1.ResourceName]int64{}, ports: hostPorts(pod)}
-	for name, q := range cri.PodRequests(pod) {
+	for name, q := range translate.PodRequests(pod) {
 		c.requests[name] = amount(name, q)
 	}
 	return c
@@ -91,7 +91,7 @@ func shortages(node *Node, others *Ledger, claim *Claim) []shortage {
 
 // Exceeds says of what the pod asks for more than the whole node has, whether that is held against it or not; empty: nothing.
 func Exceeds(node *Node, claim *Claim) string {
-	bound, asks := *node, cri.PodRequests(claim.Pod)
+	bound, asks := *node, translate.PodRequests(claim.Pod)
 	bound.UnboundRequests = false
 	var out []string
 	for _, s := range shortages(&bound, NewLedger(), claim) {
@@ -170,7 +170,7 @@ func hostPorts(pod *v1.Pod) []hostPort {
 		}
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; cri.RestartsAlways(c) {
+		if c := &pod.Spec.InitContainers[i]; translate.RestartsAlways(c) {
 			add(c)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Preempts says whether the first pod may take the second one's place: it is critical and the other is not, or its priority is
@@ -27,7 +27,7 @@ func Victims(pod *v1.Pod, others []*Claim, lacks []Lack) ([]*Claim, bool) {
 	var all []*Claim
 	for _, other := range others {
 		if Preempts(pod, other.Pod) {
-			class := cri.QOSClass(other.Pod)
+			class := translate.QOSClass(other.Pod)
 			classes[class], all = append(classes[class], other), append(all, other)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
@@ -18,7 +18,7 @@ import (
 // it has keeps no resize waiting.
 func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, detail string) {
 	switch {
-	case cri.IsStatic(wants.Pod):
+	case translate.IsStatic(wants.Pod):
 		return v1.PodReasonInfeasible, "In-place resize of static pods is not supported", "static_pod"
 	case !node.PodLevelResize && !equality.Semantic.DeepEqual(wants.Pod.Spec.Resources, has.Pod.Spec.Resources):
 		return v1.PodReasonInfeasible, "InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off"
@@ -27,7 +27,7 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, det
 	case node.UnboundRequests:
 		return "", "", ""
 	}
-	for _, name := range cri.ComputeResources {
+	for _, name := range translate.ComputeResources {
 		limit, known := node.Allocatable[name]
 		s := shortage{name, wants.requests[name], others.used[name], amount(name, limit)}
 		if known && s.requested > s.capacity {
@@ -50,7 +50,7 @@ func swaps(has, wants *v1.Pod) bool {
 			return r.ResourceName == v1.ResourceMemory && r.RestartPolicy == v1.RestartContainer
 		})
 		if !restarts && c.Resources.Requests.Memory().Cmp(*now[i].Resources.Requests.Memory()) != 0 &&
-			(cri.MaySwap(has, &now[i]) || cri.MaySwap(wants, &c)) {
+			(translate.MaySwap(has, &now[i]) || translate.MaySwap(wants, &c)) {
 			return true
 		}
 	}
@@ -62,5 +62,5 @@ func swaps(has, wants *v1.Pod) bool {
 func Priority(x, y *v1.Pod) int {
 	rank := map[v1.PodQOSClass]int{v1.PodQOSGuaranteed: 2, v1.PodQOSBurstable: 1}
 	return cmp.Or(cmp.Compare(ptr.Deref(y.Spec.Priority, 0), ptr.Deref(x.Spec.Priority, 0)),
-		cmp.Compare(rank[cri.QOSClass(y)], rank[cri.QOSClass(x)]))
+		cmp.Compare(rank[translate.QOSClass(y)], rank[translate.QOSClass(x)]))
 }

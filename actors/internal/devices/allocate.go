@@ -13,7 +13,7 @@ import (
 	pluginapi "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // IsDevice says whether a resource is a plugin's, or containers have some of it. It does not wait.
@@ -65,7 +65,7 @@ func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]
 				if !yield(c, reuse) {
 					return
 				}
-				m.reusable(reuse, holder{string(pod.UID), c.Name}, i == 0 && !cri.RestartsAlways(c))
+				m.reusable(reuse, holder{string(pod.UID), c.Name}, i == 0 && !translate.RestartsAlways(c))
 			}
 		}
 	}

@@ -13,12 +13,12 @@ import (
 	podresources "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/devices/checkpoint"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Given is what a container is made with for its devices.
 type Given struct {
-	Env         []cri.EnvVar
+	Env         []translate.EnvVar
 	Mounts      []*runtimeapi.Mount
 	Devices     []*runtimeapi.Device
 	CDIDevices  []*runtimeapi.CDIDevice
@@ -112,7 +112,7 @@ func (b *book) options(h holder, names []string) Given {
 		answer := b.given[h][name].answer
 		for _, key := range slices.Sorted(maps.Keys(answer.GetEnvs())) {
 			if first("env", key) {
-				out.Env = append(out.Env, cri.EnvVar{Name: key, Value: answer.GetEnvs()[key]})
+				out.Env = append(out.Env, translate.EnvVar{Name: key, Value: answer.GetEnvs()[key]})
 			}
 		}
 		for _, d := range answer.GetDevices() {

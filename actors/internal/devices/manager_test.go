@@ -351,7 +351,7 @@ func TestADamagedCheckpoint(t *testing.T) {
 	}
 	m := New(root, slog.New(slog.DiscardHandler))
 	defer m.Close()
-	if _, err := os.Stat(path + ".corrupt-1"); err != nil {
+	if _, err := os.Stat(path + ".corrupt"); err != nil {
 		t.Error(err)
 	}
 	if err := m.Allocate(context.Background(), asks("u", "1", ":c")); err != nil {

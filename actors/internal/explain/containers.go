@@ -13,7 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -177,7 +177,7 @@ const restarted = "Restarted"
 
 func (v view) restarts(container string) bool {
 	spec := v.spec(container)
-	return spec != nil && !v.ephemeral(container) && cri.RestartPolicy(&v.pod.Spec, spec) == v1.RestartPolicyAlways
+	return spec != nil && !v.ephemeral(container) && translate.RestartPolicy(&v.pod.Spec, spec) == v1.RestartPolicyAlways
 }
 
 func (v view) ephemeral(name string) bool {
@@ -192,7 +192,7 @@ func (v view) unready(c v1.ContainerStatus, init bool) Finding {
 	switch {
 	case spec == nil:
 		f.Cause = who + " runs and is not ready yet"
-	case init && !cri.RestartsAlways(spec):
+	case init && !translate.RestartsAlways(spec):
 		f.Code, f.Cause = messages.ReasonPodInitializing, who+" still runs, and all others wait for its end"
 		f.WaitsFor, f.Remedy = "its end", v.logs(c.Name, false)
 	case !started && spec.StartupProbe != nil:

@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -101,7 +101,7 @@ func initialized(spec *v1.PodSpec, s *v1.PodStatus) bool {
 		c := &s.InitContainerStatuses[i]
 		switch {
 		case c.Name != last.Name:
-		case cri.RestartsAlways(last) && c.State.Running != nil:
+		case translate.RestartsAlways(last) && c.State.Running != nil:
 			return c.Started != nil && *c.Started
 		default:
 			return endedWell(c.State) || endedWell(c.LastTerminationState)

@@ -3,7 +3,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,38 +16,17 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
-
-// CRI is the part of the runtime's client that pods and containers use. *cri.Client implements it.
-type CRI interface {
-	RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error)
-	ForeignRoot(uid string) string
-	StopPodSandbox(ctx context.Context, id string) error
-	RemovePodSandbox(ctx context.Context, id string) error
-	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
-	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
-	CreateContainer(ctx context.Context, sandbox string, config *runtimeapi.ContainerConfig,
-		sandboxConfig *runtimeapi.PodSandboxConfig) (string, error)
-	StartContainer(ctx context.Context, id string) error
-	StopContainer(ctx context.Context, id string, grace time.Duration) error
-	RemoveContainer(ctx context.Context, id string) error
-	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
-	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
-	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
-	UpdateContainerResources(ctx context.Context, id string, r *runtimeapi.LinuxContainerResources) error
-	UpdatePodSandboxResources(ctx context.Context, id string, pod *v1.Pod, node cri.NodeFacts) error
-	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
-	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
-}
 
 // Host is the machine. Nothing in it is set after it was made.
 type Host struct {
-	CRI  CRI
+	CRI  *cri.Client
 	Ops  *cri.Operations
-	Node cri.NodeFacts
+	Node translate.NodeFacts
 	// DNS lacks the node's own configuration and its addresses, which are read for each sandbox: they come and change with the
 	// network.
-	DNS cri.DNSFacts
+	DNS translate.DNSFacts
 	// ResolvConf is the file with it; empty: pods get none of it.
 	ResolvConf string
 	// RootDir has the pods' folders, e.g. /var/lib/kubelet.
@@ -116,7 +94,7 @@ func (h *Host) ContainerDir(uid, name string) string {
 func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimeapi.PodSandboxConfig, error) {
 	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
 		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {
-		return nil, &cri.ConfigError{
+		return nil, &translate.ConfigError{
 			Object: pod.Namespace + "/" + pod.Name,
 			Err:    errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
 		}
@@ -125,23 +103,24 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 	if err != nil {
 		return nil, err
 	}
-	return cri.NewSandboxConfig(pod, h.Node, cri.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
+	return translate.NewSandboxConfig(pod, h.Node,
+		translate.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
 }
 
 // dns is the pod's resolver configuration, and what had to be left out of it.
-func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []cri.DNSWarning, error) {
+func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []translate.DNSWarning, error) {
 	facts := h.DNS
 	facts.NodeIPs = h.NodeIPs()
 	var err error
-	if facts.Host, err = cri.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if facts.Host, err = translate.ReadResolvConf(h.ResolvConf); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("the node's resolver configuration: %w", err)
 	}
-	config, warnings := cri.NewDNSConfig(pod, facts)
+	config, warnings := translate.NewDNSConfig(pod, facts)
 	return config, warnings, nil
 }
 
 // DNSWarnings are what had to be left out of the pod's resolver configuration, as it would be made now.
-func (h *Host) DNSWarnings(pod *v1.Pod) []cri.DNSWarning {
+func (h *Host) DNSWarnings(pod *v1.Pod) []translate.DNSWarning {
 	_, warnings, err := h.dns(pod)
 	if err != nil {
 		return nil // making a sandbox reports it
@@ -155,10 +134,11 @@ func MakeLogDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("log folder: %w", err)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // those who collect logs are seldom root
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // those who collect logs are seldom root
+	if err != nil {
 		return fmt.Errorf("log folder: %w", err)
 	}
 	return nil

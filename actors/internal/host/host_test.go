@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // What a runtime cannot do is never asked of it: it would be passed over in silence.
@@ -84,7 +84,7 @@ func TestTheFoldersOfLogsAreReadByAll(t *testing.T) {
 }
 
 func TestWhatIsLeftOutOfDNS(t *testing.T) {
-	h := &Host{DNS: cri.DNSFacts{ClusterDNS: []string{"10.0.0.1"}}}
+	h := &Host{DNS: translate.DNSFacts{ClusterDNS: []string{"10.0.0.1"}}}
 	pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}}
 	if got := h.DNSWarnings(pod); len(got) != 0 {
 		t.Errorf("%+v", got)

@@ -10,9 +10,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/remains"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // RemovePod removes all that the runtime has of the pod, as the runtime itself lists it, and the pod's log folder. It joins a
@@ -63,7 +63,7 @@ func removeSandboxes(ctx context.Context, h *Host, uid string) error {
 }
 
 func removeLogs(ctx context.Context, h *Host, pod *v1.Pod) error {
-	dir := cri.PodLogDir(h.Node.PodLogsDir, pod)
+	dir := translate.PodLogDir(h.Node.PodLogsDir, pod)
 	root, err := safepath.OpenRoot(filepath.Dir(dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 func (v *validator) containers(spec *field.Path) {
@@ -58,7 +58,7 @@ func (v *validator) initContainer(c *v1.Container, at *field.Path) {
 	v.containerRestartPolicy(c, at)
 	// One init container at a time has its ports, so that they need be different only within it.
 	v.hostPorts(c.Ports, at.Child("ports"), map[string]bool{})
-	if cri.RestartsAlways(c) {
+	if translate.RestartsAlways(c) {
 		v.lifecycle(c.Lifecycle, at.Child("lifecycle"))
 		v.probes(c, at)
 		return

@@ -296,7 +296,7 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 		DialOptions:     tracing.dialOptions(),
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
-		Limits:         cri.Limits{Pull: pullOptions(node).Slots()},
+		Limits:         cri.Limits{cri.ClassPull: pullOptions(node).Slots()},
 		Foreign:        foreign(node.RootDir, log),
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // found makes a pod in the runtime that another kubelet left: one container, which runs, and an emptyDir with a file,
@@ -34,12 +35,12 @@ func (r *rig) found(uid, name string) string {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(uid)},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "app", Image: "web:1", ImagePullPolicy: v1.PullIfNotPresent}}},
 	}
-	node := cri.NodeFacts{PodLogsDir: filepath.Join(r.dir, "logs"), CPUCFSQuotaPeriod: 100 * time.Millisecond}
-	sandboxConfig, err := cri.NewSandboxConfig(pod, node, cri.SandboxParams{})
+	node := translate.NodeFacts{PodLogsDir: filepath.Join(r.dir, "logs"), CPUCFSQuotaPeriod: 100 * time.Millisecond}
+	sandboxConfig, err := translate.NewSandboxConfig(pod, node, translate.SandboxParams{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	config, err := cri.NewContainerConfig(pod, &pod.Spec.Containers[0], node, cri.ContainerParams{ImageRef: "web:1"})
+	config, err := translate.NewContainerConfig(pod, &pod.Spec.Containers[0], node, translate.ContainerParams{ImageRef: "web:1"})
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -13,25 +13,25 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/config"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // readHost reads once what the translation of pods needs to know of the machine and of the configuration.
-func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts, error) {
+func readHost(node *config.Node, log *slog.Logger) (translate.NodeFacts, translate.DNSFacts, error) {
 	k := node.Kubelet
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return cri.NodeFacts{}, cri.DNSFacts{}, fmt.Errorf("reading the machine's memory: %w", err)
+		return translate.NodeFacts{}, translate.DNSFacts{}, fmt.Errorf("reading the machine's memory: %w", err)
 	}
-	pages, throttle, err := cri.HostPaths("/sys")
+	pages, throttle, err := translate.HostPaths("/sys")
 	if err != nil {
-		return cri.NodeFacts{}, cri.DNSFacts{}, err
+		return translate.NodeFacts{}, translate.DNSFacts{}, err
 	}
 	unified, err := unifiedCgroups()
 	if err != nil {
-		return cri.NodeFacts{}, cri.DNSFacts{}, err
+		return translate.NodeFacts{}, translate.DNSFacts{}, err
 	}
-	facts := cri.NodeFacts{
+	facts := translate.NodeFacts{
 		PodLogsDir: node.Kubelet.PodLogsDir, ClusterDomain: k.ClusterDomain, CPUCFSQuota: ptr.Deref(k.CPUCFSQuota, true),
 		SeccompDefault: ptr.Deref(k.SeccompDefault, false), SeccompProfileRoot: filepath.Join(node.RootDir, "seccomp"),
 		LimitedSwap:          k.MemorySwap.SwapBehavior == "LimitedSwap",
@@ -49,10 +49,10 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 	if k.CPUCFSQuotaPeriod != nil {
 		facts.CPUCFSQuotaPeriod = k.CPUCFSQuotaPeriod.Duration
 	}
-	dns := cri.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain}
+	dns := translate.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain}
 	resolv := ptr.Deref(k.ResolverConfig, "")
 	dns.NoHost = resolv == ""
-	if _, err = cri.ReadResolvConf(resolv); err != nil {
+	if _, err = translate.ReadResolvConf(resolv); err != nil {
 		log.Warn("the resolver configuration cannot be read; pods that need it wait, or get no name servers where it does not "+
 			"exist",
 			"file", resolv, "error", err)

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/actors/sources/file"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // checkManifests looks at where pods come from, and reads manifests as the agent would.
@@ -67,7 +67,7 @@ func (m *Machine) tooMuch(pods []*v1.Pod) (found []Finding) {
 	total, _, _ := m.meminfo() // what cannot be read is a finding of its own
 	for _, p := range pods {
 		name := p.Namespace + "/" + p.Name
-		asks := cri.PodRequests(p)
+		asks := translate.PodRequests(p)
 		if cpu := asks[v1.ResourceCPU]; cpus > 0 && cpu.MilliValue() > int64(cpus)*1000 {
 			found = append(found, warn("have it ask for less: a node of a cluster refuses it, and one that stands alone "+
 				"runs it short",

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // checkResolver reads what pods get as their resolver's configuration.
@@ -18,7 +18,7 @@ func checkResolver(_ context.Context, m *Machine) []Finding {
 	if file == "" {
 		return ok("pods get none of this machine's (resolvConf is empty)")
 	}
-	conf, err := cri.ReadResolvConf(file)
+	conf, err := translate.ReadResolvConf(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return warn("name another by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",

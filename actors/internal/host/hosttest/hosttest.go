@@ -10,6 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Simulated is a host over a simulated runtime of its own, which is there until the test ends; Socket of opts is set here.
@@ -39,6 +40,6 @@ func Simulated(t testing.TB, opts sim.Options) (*host.Host, *sim.Runtime) {
 	})
 	return &host.Host{
 		CRI: client, Ops: cri.NewOperations(), RootDir: filepath.Join(dir, "root"), RequestTimeout: time.Minute,
-		Node: cri.NodeFacts{PodLogsDir: filepath.Join(dir, "logs")},
+		Node: translate.NodeFacts{PodLogsDir: filepath.Join(dir, "logs")},
 	}, runtime
 }

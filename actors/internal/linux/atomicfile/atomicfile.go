@@ -40,7 +40,7 @@ func writeFile(path string, data []byte, mode fs.FileMode, durable bool) error {
 	lock := writerOf(path)
 	lock.Lock()
 	defer lock.Unlock()
-	temporary := temporaryOf(path)
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	if err := place(temporary, path, data, mode, durable); err != nil {
 		// What there is of the temporary file is of no use; when even removing it fails, the next write will.
 		_ = os.Remove(temporary)
@@ -58,10 +58,6 @@ func writeFile(path string, data []byte, mode fs.FileMode, durable bool) error {
 	return nil
 }
 
-func temporaryOf(path string) string {
-	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
-}
-
 // place writes the temporary file, syncs it where it is to be durable, and gives it its name.
 func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) error {
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,23 +67,17 @@ func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) 
 	if err != nil {
 		return err
 	}
-	if err := fill(f, data, mode, durable); err != nil {
-		return errors.Join(err, f.Close())
+	err = f.Chmod(mode)
+	if err == nil {
+		_, err = f.Write(data)
 	}
-	if err := f.Close(); err != nil {
+	if err == nil && durable {
+		err = syncFile(f)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)
-}
-
-func fill(f *os.File, data []byte, mode fs.FileMode, durable bool) error {
-	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	if _, err := f.Write(data); err != nil || !durable {
-		return err
-	}
-	return syncFile(f)
 }
 
 // syncFile makes the content of a file survive a power cut. A variable: tests count.
@@ -100,4 +90,34 @@ var syncDir = func(path string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Remove removes the file at path so that it stays removed after a power cut. That there is none is no error. Safe for
+// concurrent use with WriteFile.
+func Remove(path string) error {
+	lock := writerOf(path)
+	lock.Lock()
+	defer lock.Unlock()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a file: %w", err)
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("removing %s: %w", path, err)
+	}
+	return nil
+}
+
+// MakeDir makes one folder, mode 0700, so that it survives a power cut. That it is there is no error; the folder that it
+// lies in must be. A full disk is an error that wraps ErrNoSpace.
+func MakeDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("making a folder: %w: %w", ErrNoSpace, err)
+	case err != nil:
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
 }

@@ -61,7 +61,7 @@ func TestWriteFileReplacesALinkAndLeavesItsTarget(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "target"), []byte("target"), 0o644))
 	path := filepath.Join(dir, "file")
 	must(t, os.Symlink("target", path))
-	must(t, os.Symlink("target", temporaryOf(path))) // left there by someone else
+	must(t, os.Symlink("target", filepath.Join(filepath.Dir(path), ".file.tmp"))) // left there by someone else
 	must(t, WriteFile(path, []byte("new"), 0o644))
 	if content(t, filepath.Join(dir, "target")) != "target" {
 		t.Error("the target of the link was written")
@@ -75,7 +75,7 @@ func TestWriteFileReplacesALinkAndLeavesItsTarget(t *testing.T) {
 func TestWriteFileAfterACrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, WriteFile(path, []byte("old"), 0o644))
-	must(t, os.WriteFile(temporaryOf(path), []byte("ha"), 0o600))
+	must(t, os.WriteFile(filepath.Join(filepath.Dir(path), ".file.tmp"), []byte("ha"), 0o600))
 	if content(t, path) != "old" {
 		t.Error("the old content is gone")
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 
 	"golang.org/x/sys/unix"
@@ -44,14 +45,6 @@ func (e *UnreadableError) Error() string {
 
 // Unwrap is what was wrong.
 func (e *UnreadableError) Unwrap() error { return e.Err }
-
-// VersionError is why a checkpoint is unreadable that another version of the agent wrote.
-type VersionError struct{ Found, Want int }
-
-// Error implements error.
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("it has version %d, and this agent reads version %d", e.Found, e.Want)
-}
 
 // Save writes value, as JSON, with its version, as WriteFile does, mode 0600. The version is the shape of value: raise
 // it when an older reader would misread the new shape, or the other way round.
@@ -133,7 +126,7 @@ func decode(data []byte, version int, value any) error {
 		return fmt.Errorf("it is cut off or not a checkpoint: %w", err)
 	}
 	if c.Version != version {
-		return &VersionError{Found: c.Version, Want: version}
+		return fmt.Errorf("it has version %d, and this agent reads version %d", c.Version, version)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, c.Value); err != nil {
@@ -151,4 +144,20 @@ func decode(data []byte, version int, value any) error {
 func sum(data []byte) string {
 	digest := sha256.Sum256(data)
 	return hex.EncodeToString(digest[:])
+}
+
+// keepAside moves the file out of the way, in place of what was kept before, and says where.
+func keepAside(path string) (string, error) {
+	lock := writerOf(path)
+	lock.Lock()
+	defer lock.Unlock()
+	kept := path + ".corrupt"
+	err := os.RemoveAll(kept)
+	if err == nil {
+		err = os.Rename(path, kept)
+	}
+	if err != nil {
+		return "", err
+	}
+	return kept, syncDir(filepath.Dir(path))
 }

@@ -81,7 +81,7 @@ func TestLoadKeepsAsideWhatItCannotRead(t *testing.T) {
 			if got.Name != "untouched" || got.Count != nil {
 				t.Errorf("the value was touched: %+v", got)
 			}
-			if unreadable.KeptAs != path+".corrupt-1" || content(t, unreadable.KeptAs) != text {
+			if unreadable.KeptAs != path+".corrupt" || content(t, unreadable.KeptAs) != text {
 				t.Errorf("kept as %q", unreadable.KeptAs)
 			}
 			must(t, Save(path, 1, state{Name: "rebuilt"}))
@@ -97,8 +97,7 @@ func TestLoadNamesVersions(t *testing.T) {
 	must(t, Save(path, 3, "x"))
 	var got string
 	err := Load(path, 2, &got)
-	var version *VersionError
-	if !errors.As(err, &version) || *version != (VersionError{Found: 3, Want: 2}) {
+	if err == nil || !strings.Contains(err.Error(), "it has version 3, and this agent reads version 2") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -155,22 +154,18 @@ func TestSaveOfWhatIsNotJSON(t *testing.T) {
 	}
 }
 
-func TestKeptAsideIsBounded(t *testing.T) {
+func TestTheNewestIsKeptAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	for i := range 3 * keptAside {
-		must(t, os.WriteFile(path, []byte{byte('a' + i)}, 0o600))
+	for _, text := range []string{"a", "b", "c"} {
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		var got state
 		var unreadable *UnreadableError
-		if err := Load(path, 1, &got); !errors.As(err, &unreadable) || content(t, unreadable.KeptAs) != string(rune('a'+i)) {
+		if err := Load(path, 1, &got); !errors.As(err, &unreadable) || content(t, unreadable.KeptAs) != text {
 			t.Fatalf("got %v", err)
 		}
 	}
-	got := names(t, filepath.Dir(path))
-	if len(got) != keptAside {
-		t.Errorf("kept %q, want %d", got, keptAside)
-	}
-	if content(t, aside(path, 3*keptAside)) != string(rune('a'+3*keptAside-1)) {
-		t.Error("the newest is not among them")
+	if got := names(t, filepath.Dir(path)); len(got) != 1 {
+		t.Errorf("kept %q", got)
 	}
 }
 

@@ -2,7 +2,6 @@ package cgroups
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -11,7 +10,7 @@ import (
 
 	"k8s.io/utils/cpuset"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // OnlineCPUs are the CPUs that the machine has, by number, read from "/sys". What the agent itself may run on does not matter:
@@ -42,21 +41,16 @@ func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
 			c.PIDs = n
 		}
 	}
-	pools, err := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*kB"))
+	pools, err := translate.HugePagePools(sysfs)
 	if err != nil {
 		return Capacity{}, err
 	}
-	for _, pool := range pools {
-		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(pool), "hugepages-"), "kB")
-		kilobytes, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || kilobytes <= 0 || kilobytes > math.MaxInt64>>10 {
-			continue
-		}
+	for size, pool := range pools {
 		pages, err := readNumber(filepath.Join(pool, "nr_hugepages"))
 		if err != nil {
 			return Capacity{}, fmt.Errorf("the pool of huge pages: %w", err)
 		}
-		c.HugePages[cri.HugePageUnit(kilobytes<<10)] = uint64(max(pages, 0)) * uint64(kilobytes<<10)
+		c.HugePages[translate.HugePageUnit(size)] = uint64(max(pages, 0)) * uint64(size) //nolint:gosec // it is positive
 	}
 	return c, nil
 }

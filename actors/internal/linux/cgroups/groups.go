@@ -2,6 +2,7 @@ package cgroups
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	library "github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
@@ -176,4 +178,36 @@ func resources(v Values, unified, hugetlb bool) *library.Resources {
 		}
 	}
 	return r
+}
+
+// Enter implements Groups.
+func (Host) Enter(name Name, pids ...int) error {
+	m, err := managerOf(name, false)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pid := range pids {
+		if err := m.Apply(pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("process %d into cgroup %s: %w", pid, name.Cgroupfs(), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Loose implements Groups.
+func (Host) Loose() ([]int, error) {
+	m, err := managerOf(nil, false)
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.GetPids()
+	var loose []int
+	for _, pid := range all {
+		// The kernel's own threads have no program, and the first process stays where it is.
+		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && pid > 1 {
+			loose = append(loose, pid)
+		}
+	}
+	return loose, err
 }

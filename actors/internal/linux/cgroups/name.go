@@ -65,13 +65,16 @@ const (
 
 func escape(element string) string { return strings.ReplaceAll(element, "-", "_") }
 
-// base is the last element of the path, as the driver spells it.
-func (n Name) base(systemd bool) string {
+// Path is the path as the driver spells it.
+func (n Name) Path(systemd bool) string {
 	if systemd {
-		return path.Base(n.Systemd())
+		return n.Systemd()
 	}
-	return path.Base(n.Cgroupfs())
+	return n.Cgroupfs()
 }
+
+// base is the last element of that.
+func (n Name) base(systemd bool) string { return path.Base(n.Path(systemd)) }
 
 // Classes are the groups of the QoS classes within kubepods, by the class. Guaranteed pods lie directly in kubepods.
 var Classes = map[v1.PodQOSClass]string{

@@ -11,7 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Tree is the kubelet's tree of groups: kubepods, the QoS classes, pods. Immutable; safe for concurrent use on different pods.
@@ -135,7 +135,7 @@ func (t Tree) exists(name Name, systemd bool) (bool, error) {
 // it for a parent. No group gets a limit of memory below what is used in it.
 func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
 	systemd := t.Systemd()
-	name := PodName(t.Root, cri.QOSClass(pod), string(pod.UID))
+	name := PodName(t.Root, translate.QOSClass(pod), string(pod.UID))
 	v := PodValues(pod, t.Settings)
 	if v.Memory > 0 {
 		used, err := t.Groups.Uses(name, systemd)
@@ -149,10 +149,7 @@ func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
 	if err := t.apply(name, systemd, v); err != nil {
 		return "", err
 	}
-	if systemd {
-		return name.Systemd(), nil
-	}
-	return name.Cgroupfs(), nil
+	return name.Path(systemd), nil
 }
 
 func (t Tree) apply(name Name, systemd bool, v Values) error {
@@ -189,18 +186,12 @@ func (t Tree) RemovePod(ctx context.Context, uid string) error {
 	systemd := t.Systemd()
 	var errs []error
 	for class := range Classes {
-		inside := ClassName(t.Root, class)
 		name := PodName(t.Root, class, uid)
-		names, err := t.Groups.Children(inside, systemd)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+		there, err := t.exists(name, systemd)
+		if err == nil && there {
+			err = t.remove(ctx, name, systemd)
 		}
-		for _, literal := range names {
-			if literal == name.base(systemd) {
-				errs = append(errs, t.remove(ctx, name, systemd))
-			}
-		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
@@ -210,10 +201,6 @@ const rounds = 20
 
 // remove ends the processes in a group and removes it. What ends is still there for a moment.
 func (t Tree) remove(ctx context.Context, name Name, systemd bool) error {
-	pause := t.Pause
-	if pause == 0 {
-		pause = 50 * time.Millisecond
-	}
 	for round := 0; ; round++ {
 		found, err := t.Groups.Kill(name, systemd)
 		if err != nil {
@@ -228,7 +215,7 @@ func (t Tree) remove(ctx context.Context, name Name, systemd bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pause):
+		case <-time.After(cmp.Or(t.Pause, 50*time.Millisecond)):
 		}
 	}
 	if err := t.Groups.Remove(name, systemd); err != nil {

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // None is no limit.
@@ -78,7 +78,7 @@ type Reservation struct {
 // Values are those of the group.
 func (r Reservation) Values(s Settings) (out Values) {
 	if cpu, ok := r.Reserved[v1.ResourceCPU]; ok {
-		out.CPUShares = cri.CPUShares(cpu.MilliValue())
+		out.CPUShares = translate.CPUShares(cpu.MilliValue())
 	}
 	if memory, pids := r.Reserved[v1.ResourceMemory], r.Reserved["pid"]; !r.Compressible {
 		out.Memory, out.PIDs = memory.Value(), pids.Value()
@@ -100,14 +100,15 @@ type Capacity struct {
 // PodValues are a pod's: the kubelet's rules for its group. Guaranteed pods are limited by the sum of their containers'
 // limits, burstable ones only where each container has a limit or the pod itself has one (KEP-2837), best-effort ones not.
 func PodValues(pod *v1.Pod, s Settings) Values {
-	requests, limits := cri.PodRequests(pod), cri.PodLimits(pod)
+	requests, limits := translate.PodRequests(pod), translate.PodLimits(pod)
 	out := Values{
-		CPUQuota: None, Memory: None, PIDs: None, CPUShares: cri.CPUShares(0), HugePages: hugePages(requests, s.HugePageSizes),
+		CPUQuota: None, Memory: None, PIDs: None, CPUShares: translate.CPUShares(0),
+		HugePages: hugePages(requests, s.HugePageSizes),
 	}
 	if s.PodPIDsLimit > 0 {
 		out.PIDs = s.PodPIDsLimit
 	}
-	class := cri.QOSClass(pod)
+	class := translate.QOSClass(pod)
 	if memory := requests.Memory().Value(); memory > 0 && s.ProtectMemory {
 		file := memoryLow
 		if class == v1.PodQOSGuaranteed {
@@ -118,13 +119,13 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 	if class == v1.PodQOSBestEffort {
 		return out
 	}
-	out.CPUShares = cri.CPUShares(requests.Cpu().MilliValue())
+	out.CPUShares = translate.CPUShares(requests.Cpu().MilliValue())
 	everyone := class == v1.PodQOSGuaranteed
-	if cpu := limits.Cpu(); s.CPUCFSQuota && !cpu.IsZero() && (everyone || cri.LimitsPod(pod, v1.ResourceCPU)) {
+	if cpu := limits.Cpu(); s.CPUCFSQuota && !cpu.IsZero() && (everyone || translate.LimitsPod(pod, v1.ResourceCPU)) {
 		period := s.CPUCFSQuotaPeriod.Microseconds()
-		out.CPUQuota, out.CPUPeriod = cri.CPUQuota(cpu.MilliValue(), period), uint64(max(period, 0))
+		out.CPUQuota, out.CPUPeriod = translate.CPUQuota(cpu.MilliValue(), period), uint64(max(period, 0))
 	}
-	if memory := limits.Memory(); !memory.IsZero() && (everyone || cri.LimitsPod(pod, v1.ResourceMemory)) {
+	if memory := limits.Memory(); !memory.IsZero() && (everyone || translate.LimitsPod(pod, v1.ResourceMemory)) {
 		out.Memory = memory.Value()
 	}
 	return out
@@ -132,7 +133,7 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 
 // hugePages are the limits for all page sizes of the machine; sizes that are not requested get 0.
 func hugePages(list v1.ResourceList, sizes []string) map[string]uint64 {
-	limits := cri.HugePages(list)
+	limits := translate.HugePages(list)
 	out := map[string]uint64{}
 	for _, size := range sizes {
 		out[size] = limits[size]
@@ -148,7 +149,7 @@ func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) V
 	if class == v1.PodQOSBurstable {
 		milli = requests[class].milliCPU
 	}
-	out := Values{CPUShares: cri.CPUShares(milli), HugePages: map[string]uint64{}}
+	out := Values{CPUShares: translate.CPUShares(milli), HugePages: map[string]uint64{}}
 	if class == v1.PodQOSBurstable {
 		out.Unified = s.protected(memoryLow, requests[class].memory)
 	}
@@ -173,7 +174,7 @@ type requested struct{ milliCPU, memory int64 }
 func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requested {
 	out := map[v1.PodQOSClass]requested{}
 	for _, p := range pods {
-		list, class := cri.PodRequests(p), cri.QOSClass(p)
+		list, class := translate.PodRequests(p), translate.QOSClass(p)
 		sum := out[class]
 		sum.milliCPU += list.Cpu().MilliValue()
 		sum.memory += list.Memory().Value()
@@ -192,7 +193,7 @@ func NodeValues(pods []*v1.Pod, c Capacity, s Settings) Values {
 		return max(have, 1)
 	}
 	out := Values{
-		CPUShares: cri.CPUShares(less(c.MilliCPU, v1.ResourceCPU, (*resource.Quantity).MilliValue)),
+		CPUShares: translate.CPUShares(less(c.MilliCPU, v1.ResourceCPU, (*resource.Quantity).MilliValue)),
 		Memory:    less(c.Memory, v1.ResourceMemory, (*resource.Quantity).Value),
 		HugePages: map[string]uint64{},
 	}

@@ -15,19 +15,7 @@ import (
 // as they stay below: one that leads out, or that is absolute, is an error that wraps unix.EXDEV, whoever swaps what
 // meanwhile. Only where the root is the machine's own may a link be absolute, as that leads nowhere else.
 func (r *Root) Follow(name string) (*os.File, error) {
-	path := filepath.Join(r.path, name)
-	if err := CheckName(name); err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	fd, err := r.follow(name, unix.O_PATH)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
-func (r *Root) follow(name string, flags int) (int, error) {
-	return r.resolve(name, flags, 0, r.within())
+	return r.file(name, unix.O_PATH, 0, r.within())
 }
 
 // within is how links are followed.
@@ -68,7 +56,7 @@ func (r *Root) FollowMkdir(name string, mode fs.FileMode) (*os.File, error) {
 func (r *Root) nearest(elements []string) (fd int, missing []string, err error) {
 	for n := len(elements) - 1; n >= 0; n-- {
 		prefix := filepath.Join(append([]string{"."}, elements[:n]...)...)
-		if fd, err = r.follow(prefix, unix.O_PATH|unix.O_DIRECTORY); !errors.Is(err, unix.ENOENT) {
+		if fd, err = r.resolve(prefix, unix.O_PATH|unix.O_DIRECTORY, 0, r.within()); !errors.Is(err, unix.ENOENT) {
 			return fd, elements[n:], err
 		}
 	}
@@ -79,27 +67,18 @@ func (r *Root) nearest(elements []string) (fd int, missing []string, err error) 
 // but to no other file system, which a container may have mounted and may leave unanswered; anything else than a regular
 // file is an error that wraps unix.EINVAL, and is never opened: a device or a pipe may act, or block.
 func (r *Root) OpenFollowing(name string) (*os.File, error) {
-	path := filepath.Join(r.path, name)
-	fail := func(err error) (*os.File, error) { return nil, &fs.PathError{Op: "open", Path: path, Err: err} }
-	if err := CheckName(name); err != nil {
-		return fail(err)
-	}
-	handle, err := r.resolve(name, unix.O_PATH, 0, r.within()|unix.RESOLVE_NO_XDEV)
+	handle, err := r.file(name, unix.O_PATH, 0, r.within()|unix.RESOLVE_NO_XDEV)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	defer closeFD(handle)
-	var st unix.Stat_t
-	if err := unix.Fstat(handle, &st); err != nil {
-		return fail(err)
+	defer handle.Close() //nolint:errcheck // nothing was written
+	info, err := handle.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("it is no regular file: %w", unix.EINVAL)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return fail(fmt.Errorf("it is no regular file: %w", unix.EINVAL))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: handle.Name(), Err: err}
 	}
 	// The same file that was looked at, whatever has its name by now.
-	f, err := os.OpenFile(descriptor(handle), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
-	if err != nil {
-		return fail(err)
-	}
-	return f, nil
+	return os.OpenFile(descriptor(int(handle.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }

@@ -36,26 +36,12 @@ func (r *Root) Readlink(name string) (string, error) {
 // Rename moves what is at from to to, in place of what is there. Both are in the same directory, so that neither can be
 // moved away in between.
 func (r *Root) Rename(from, to string) error {
-	if filepath.Dir(filepath.Clean(from)) != filepath.Dir(filepath.Clean(to)) {
-		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: ErrBadName}
-	}
-	last := filepath.Base(to)
-	if err := CheckElement(last); err != nil {
-		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: err}
-	}
-	return r.inParent("rename", from, func(at int, first string) error { return unix.Renameat(at, first, at, last) })
+	return r.rename(from, to, func(at int, first, last string) error { return unix.Renameat(at, first, at, last) })
 }
 
 // RenameNew is Rename where nothing may be at to: then it is an error that wraps unix.EEXIST.
 func (r *Root) RenameNew(from, to string) error {
-	if filepath.Dir(filepath.Clean(from)) != filepath.Dir(filepath.Clean(to)) {
-		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: ErrBadName}
-	}
-	last := filepath.Base(to)
-	if err := CheckElement(last); err != nil {
-		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: err}
-	}
-	return r.inParent("rename", from, func(at int, first string) error {
+	return r.rename(from, to, func(at int, first, last string) error {
 		err := unix.Renameat2(at, first, at, last, unix.RENAME_NOREPLACE)
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 			return err
@@ -66,6 +52,18 @@ func (r *Root) RenameNew(from, to string) error {
 		}
 		return unix.Unlinkat(at, first, 0)
 	})
+}
+
+func (r *Root) rename(from, to string, do func(at int, first, last string) error) error {
+	last := filepath.Base(to)
+	err := CheckElement(last)
+	if filepath.Dir(filepath.Clean(from)) != filepath.Dir(filepath.Clean(to)) {
+		err = ErrBadName
+	}
+	if err != nil {
+		return &fs.PathError{Op: "rename", Path: filepath.Join(r.path, to), Err: err}
+	}
+	return r.inParent("rename", from, func(at int, first string) error { return do(at, first, last) })
 }
 
 // Unlink removes the file or link at name, and no directory.
@@ -80,23 +78,20 @@ func (r *Root) Rmdir(name string) error {
 
 // inParent does something with the last element of name, given the open directory that it is in.
 func (r *Root) inParent(op, name string, do func(at int, last string) error) error {
-	fail := func(err error) error {
-		if err == nil {
-			return nil
+	dir, last := filepath.Split(filepath.Clean(name))
+	err := CheckName(name)
+	if err == nil {
+		err = CheckElement(last)
+	}
+	if err == nil {
+		var at int
+		if at, err = r.open(filepath.Clean(dir), unix.O_PATH|unix.O_DIRECTORY, 0, 0); err == nil {
+			defer closeFD(at)
+			err = do(at, last)
 		}
+	}
+	if err != nil {
 		return &fs.PathError{Op: op, Path: filepath.Join(r.path, name), Err: err}
 	}
-	if err := CheckName(name); err != nil {
-		return fail(err)
-	}
-	clean := filepath.Clean(name)
-	if err := CheckElement(filepath.Base(clean)); err != nil {
-		return fail(err)
-	}
-	at, err := r.open(filepath.Dir(clean), unix.O_PATH|unix.O_DIRECTORY, 0, 0)
-	if err != nil {
-		return fail(err)
-	}
-	defer closeFD(at)
-	return fail(do(at, filepath.Base(clean)))
+	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Whatever a manifest, an environment and the links in a volume say, what is opened or made lies in the volume.
@@ -25,7 +25,7 @@ func FuzzSubPath(f *testing.F) {
 	}
 	base := f.TempDir()
 	f.Fuzz(func(t *testing.T, expr, value, link string) {
-		path, err := cri.ExpandSubPath(expr, []cri.EnvVar{{Name: "A", Value: value}})
+		path, err := translate.ExpandSubPath(expr, []translate.EnvVar{{Name: "A", Value: value}})
 		if err != nil {
 			if value != "" && strings.Count(expr, "$(") == strings.Count(expr, "$(A)") {
 				t.Errorf("%q with %q: %v", expr, value, err)

@@ -116,7 +116,7 @@ func (p Part) bind(pod *safepath.Root, source *os.File) error {
 	return pod.BindFrom(source.Fd(), place, p.PassOn)
 }
 
-// settle says whether the place has what is asked for, and otherwise leaves nothing mounted there.
+// settle says whether the place has what is asked for (nil: nothing), and otherwise leaves nothing mounted there.
 func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) {
 	for range layers {
 		is, _, err := pod.IsMountPoint(place)
@@ -127,7 +127,7 @@ func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) 
 			return false, err
 		}
 		// What cannot be looked at is of a file system that is dead, and goes.
-		if found, err := pod.Lstat(place); err == nil && os.SameFile(found, wanted) {
+		if found, err := pod.Lstat(place); err == nil && wanted != nil && os.SameFile(found, wanted) {
 			return true, nil
 		}
 		if err := pod.Detach(place); err != nil {
@@ -173,21 +173,11 @@ func UnbindAll(ctx context.Context, pod *safepath.Root) error {
 		return err
 	}
 	for _, place := range places {
-		errs = append(errs, unbind(pod, place))
+		if _, err := settle(pod, place, nil); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), err))
+		}
 	}
 	return errors.Join(append(errs, safepath.RemoveAllOneFilesystem(ctx, pod, Folder))...)
-}
-
-func unbind(pod *safepath.Root, place string) error {
-	for range layers {
-		if is, _, err := pod.IsMountPoint(place); err != nil || !is {
-			return err
-		}
-		if err := pod.Detach(place); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), unix.EBUSY)
 }
 
 // placesIn lists all places that there are.

@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -147,7 +147,7 @@ func (d *description) containers(title string, specs []v1.Container, statuses []
 			}
 		}
 		fmt.Fprintf(d.w, "  %s:\n", spec.Name)
-		if cri.RestartsAlways(spec) {
+		if translate.RestartsAlways(spec) {
 			d.line(2, "Kind", "sidecar")
 		}
 		d.line(2, "Image", spec.Image)

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
-	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // Pod is a pod in a few words, the words that kubectl finds for the same status.
@@ -27,7 +27,7 @@ func Of(p *api.Pod) Pod {
 		s.Status = r
 	}
 	for i := range p.Pod.Spec.InitContainers {
-		if cri.RestartsAlways(&p.Pod.Spec.InitContainers[i]) {
+		if translate.RestartsAlways(&p.Pod.Spec.InitContainers[i]) {
 			s.Total++
 		}
 	}
@@ -53,7 +53,7 @@ func (s *Pod) initContainers(pod *v1.Pod) (sidecars Pod, initializing bool) {
 	}
 	for i := range pod.Status.InitContainerStatuses {
 		c := &pod.Status.InitContainerStatuses[i]
-		sidecar := specs[c.Name] != nil && cri.RestartsAlways(specs[c.Name])
+		sidecar := specs[c.Name] != nil && translate.RestartsAlways(specs[c.Name])
 		s.count(c)
 		if sidecar {
 			sidecars.count(c)

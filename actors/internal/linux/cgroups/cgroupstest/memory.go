@@ -27,13 +27,6 @@ func New() *Memory {
 	return &Memory{groups: map[string]cgroups.Values{}, procs: map[string][]int{}, uses: map[string]int64{}}
 }
 
-func where(name cgroups.Name, systemd bool) string {
-	if systemd {
-		return name.Systemd()
-	}
-	return name.Cgroupfs()
-}
-
 // Apply implements cgroups.Groups.
 func (m *Memory) Apply(name cgroups.Name, systemd bool, v cgroups.Values) error {
 	m.mu.Lock()
@@ -41,7 +34,7 @@ func (m *Memory) Apply(name cgroups.Name, systemd bool, v cgroups.Values) error 
 	if m.fail != nil {
 		return m.fail
 	}
-	p := where(name, systemd)
+	p := name.Path(systemd)
 	for above := path.Dir(p); above != "/"; above = path.Dir(above) {
 		if _, ok := m.groups[above]; !ok {
 			m.groups[above] = cgroups.Values{}
@@ -53,7 +46,7 @@ func (m *Memory) Apply(name cgroups.Name, systemd bool, v cgroups.Values) error 
 
 // Set implements cgroups.Groups.
 func (m *Memory) Set(name cgroups.Name, systemd bool, v cgroups.Values) error {
-	if _, there := m.Values()[where(name, systemd)]; !there {
+	if _, there := m.Values()[name.Path(systemd)]; !there {
 		return fs.ErrNotExist
 	}
 	return m.Apply(name, systemd, v)
@@ -66,7 +59,7 @@ func (m *Memory) Remove(name cgroups.Name, systemd bool) error {
 	if m.fail != nil {
 		return m.fail
 	}
-	p := where(name, systemd)
+	p := name.Path(systemd)
 	maps.DeleteFunc(m.groups, func(at string, _ cgroups.Values) bool { return at == p || strings.HasPrefix(at, p+"/") })
 	return nil
 }
@@ -77,7 +70,7 @@ func (m *Memory) Children(name cgroups.Name, systemd bool) ([]string, error) {
 	defer m.mu.Unlock()
 	var names []string
 	for at := range m.groups {
-		if path.Dir(at) == where(name, systemd) {
+		if path.Dir(at) == name.Path(systemd) {
 			names = append(names, path.Base(at))
 		}
 	}
@@ -89,7 +82,7 @@ func (m *Memory) Children(name cgroups.Name, systemd bool) ([]string, error) {
 func (m *Memory) Uses(name cgroups.Name, systemd bool) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.uses[where(name, systemd)], nil
+	return m.uses[name.Path(systemd)], nil
 }
 
 // Use has so many bytes of memory be used in a group.
@@ -103,9 +96,9 @@ func (m *Memory) Use(at string, bytes int64) {
 func (m *Memory) Kill(name cgroups.Name, systemd bool) ([]int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	found := m.procs[where(name, systemd)]
+	found := m.procs[name.Path(systemd)]
 	if !m.deaf {
-		delete(m.procs, where(name, systemd))
+		delete(m.procs, name.Path(systemd))
 	}
 	return found, nil
 }

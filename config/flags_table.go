@@ -1,0 +1,282 @@
+package config
+
+import (
+	cliflag "k8s.io/component-base/cli/flag"
+)
+
+// onlyFlags are the mirrored flags that Kubernetes does not mean to give up in favour of the file.
+var onlyFlags = map[string]bool{
+	"v": true, "vmodule": true, "log-flush-frequency": true, "provider-id": true, "fail-cgroupv1": true,
+}
+
+// mirror makes the row of a flag that sets a field of KubeletConfiguration. Like the kubelet, using one is answered with
+// the advice to use the file.
+func mirror(name, field, usage string) flagRow {
+	row := flagRow{name: name, field: field, at: fieldOf(field), usage: usage}
+	if name == "v" {
+		row.shorthand = "v"
+	}
+	if !onlyFlags[name] {
+		row.successor = field + " in the --config file"
+	}
+	return row
+}
+
+// gatesRow keeps the gates of the command line apart, because they are merged with the file's, gate by gate.
+var gatesRow = flagRow{
+	name: "feature-gates", field: "featureGates",
+	at:        func(t *target) any { return cliflag.NewMapStringBool(&t.gates) },
+	usage:     "`gate=bool` pairs, comma-separated, that turn features on and off; they are merged with those of the file",
+	successor: "featureGates in the --config file", warning: "gate by gate, the flag wins over the file",
+}
+
+const askEviction = "kept; container garbage collection is better steered by --eviction-hard and --eviction-soft"
+
+// own makes the row of a flag that has no field in KubeletConfiguration and sets one of Node: what differs from node to node, or
+// says where the configuration is.
+func own(name string, at func(*Node) any, usage string) flagRow {
+	return flagRow{name: name, at: func(t *target) any { return at(t.node) }, usage: usage}
+}
+
+// advised adds what is said when the flag is used.
+func (r flagRow) advised(warning string) flagRow {
+	r.warning = warning
+	return r
+}
+
+// flagGroup is one part of the help.
+type flagGroup struct {
+	title string
+	rows  []flagRow
+}
+
+// flagGroups are the flags of today that do something, in the order of the help.
+var flagGroups = []flagGroup{
+	{"Configuration", []flagRow{
+		own("config", func(n *Node) any { return &n.ConfigFile },
+			"KubeletConfiguration `file` (kubelet.config.k8s.io/v1beta1, YAML or JSON). "+
+				"Flags given on the command line override it. "+
+				"A folder here has its meaning of old, a manifest folder"),
+		own("config-dir", func(n *Node) any { return &n.ConfigDir },
+			"`folder` of drop-ins that override --config: files ending in .conf, applied in lexical order, sub-folders included"),
+		own("kubeconfig", func(n *Node) any { return &n.KubeconfigPath },
+			"`file` that says how to reach the API server. Without it the node stands alone"),
+		own("bootstrap-kubeconfig", func(n *Node) any { return &n.BootstrapKubeconfigPath },
+			"kubeconfig `file` used to request a client certificate while the file of --kubeconfig does not exist"),
+		gatesRow,
+		own("root-dir", func(n *Node) any { return &n.RootDir }, "`folder` for pods, volumes and plugins"),
+		own("cert-dir", func(n *Node) any { return &n.CertDir },
+			"`folder` for certificates, unless --tls-cert-file and --tls-private-key-file name them"),
+	}},
+	{"Where pods come from", []flagRow{
+		mirror("pod-manifest-path", "staticPodPath", "`path` of a folder of pod manifests, or of one manifest"),
+		mirror("manifest-url", "staticPodURL", "`URL` to fetch pod manifests from"),
+		mirror("manifest-url-header", "staticPodURLHeader",
+			"`name:value` headers, comma-separated and repeatable, sent to --manifest-url"),
+		own("object-dir", func(n *Node) any { return &n.ObjectDir },
+			"`folder` of manifests of ConfigMaps, Secrets and RuntimeClasses for static pods; "+
+				"without it, there are none. For root's eyes only (chmod 700)"),
+		mirror("file-check-frequency", "fileCheckFrequency", "how often manifest files are read again"),
+		mirror("http-check-frequency", "httpCheckFrequency", "how often --manifest-url is asked"),
+		mirror("sync-frequency", "syncFrequency", "longest time between two comparisons of running pods with wanted ones"),
+		mirror("runonce", "runOnce", "run the pods of files and URLs once and exit"),
+	}},
+	{"The container runtime and images", []flagRow{
+		mirror("container-runtime-endpoint", "containerRuntimeEndpoint",
+			"`address` of the container runtime, unix:///path/to.sock"),
+		mirror("image-service-endpoint", "imageServiceEndpoint", "`address` of the image service where it is not the runtime's"),
+		mirror("runtime-request-timeout", "runtimeRequestTimeout",
+			"limit of runtime calls other than pull, logs, exec and attach"),
+		own("runtime-cgroups", func(n *Node) any { return &n.RuntimeCgroups }, "absolute `cgroup` of the container runtime"),
+		mirror("serialize-image-pulls", "serializeImagePulls", "pull one image at a time"),
+		mirror("registry-qps", "registryPullQPS", "image pulls per second; 0 for no limit"),
+		mirror("registry-burst", "registryBurst", "pulls that may start at once within --registry-qps"),
+		mirror("minimum-image-ttl-duration", "imageMinimumGCAge", "least age of an unused image before it is collected"),
+		mirror("image-gc-high-threshold", "imageGCHighThresholdPercent", "percentage of disk use at which images are collected"),
+		mirror("image-gc-low-threshold", "imageGCLowThresholdPercent",
+			"percentage of disk use down to which images are collected"),
+		own("image-credential-provider-config", func(n *Node) any { return &n.ImageCredentialProviderConfig },
+			"`path` of the configuration of credential provider plugins, a file or a folder of files"),
+		own("image-credential-provider-bin-dir", func(n *Node) any { return &n.ImageCredentialProviderBinDir },
+			"`folder` of the credential provider plugins"),
+	}},
+	{"The node", []flagRow{
+		own("hostname-override", func(n *Node) any { return &n.hostname }, "`name` of this node in place of its host name"),
+		own("node-ip", func(n *Node) any { return &n.nodeIP },
+			"`address` of the node, or two of different families separated by a comma; "+
+				":: or 0.0.0.0 asks for that family's default address"),
+		own("node-labels", func(n *Node) any { return (*cliflag.ConfigurationMap)(&n.NodeLabels) },
+			"`key=value` labels, comma-separated, put on the Node object at registration"),
+		mirror("register-node", "registerNode", "create the Node object"),
+		mirror("register-with-taints", "registerWithTaints",
+			"taints of a newly registered node, key=value:effect, comma-separated"),
+		mirror("provider-id", "providerID", "`id` of this machine at its cloud provider"),
+		own("cloud-provider", func(n *Node) any { return &n.CloudProvider },
+			"`kind` of cloud: external when a cloud controller initializes the node; empty when there is none"),
+		mirror("node-status-update-frequency", "nodeStatusUpdateFrequency", "how often the node's status is computed"),
+		mirror("node-status-max-images", "nodeStatusMaxImages", "images listed in the node's status; -1 for all"),
+		mirror("max-pods", "maxPods", "pods that may run on this node"),
+		mirror("pods-per-core", "podsPerCore", "pods per processor core within --max-pods; 0 for no limit"),
+		mirror("pod-max-pids", "podPidsLimit", "processes per pod; -1 for what the node can give"),
+	}},
+	{"Pods: their network, logs and security", []flagRow{
+		mirror("cluster-dns", "clusterDNS", "IP addresses of the cluster's DNS servers, comma-separated"),
+		mirror("cluster-domain", "clusterDomain", "DNS `domain` that containers search first"),
+		mirror("resolv-conf", "resolvConf", "`file` that the DNS configuration of containers is derived from"),
+		mirror("pod-cidr", "podCIDR", "`CIDR` of pod addresses of a node that stands alone"),
+		mirror("hairpin-mode", "hairpinMode", "how a service reaches its own backend: promiscuous-bridge, hairpin-veth or none"),
+		mirror("make-iptables-util-chains", "makeIPTablesUtilChains",
+			"make the chains KUBE-IPTABLES-HINT and KUBE-FIREWALL, where iptables is installed"),
+		mirror("container-log-max-size", "containerLogMaxSize", "`quantity` of bytes at which a container's log is rotated"),
+		mirror("container-log-max-files", "containerLogMaxFiles", "log files kept of each container, 2 at the least"),
+		own("log-links-dir", func(n *Node) any { return &n.LogLinksDir },
+			"`folder` with a link to the log of each container, named "+
+				"<pod>_<namespace>_<container>-<id>.log, for log shippers; empty: none"),
+		mirror("seccomp-default", "seccompDefault", "give containers that ask for no seccomp profile the runtime's default one"),
+		mirror("allowed-unsafe-sysctls", "allowedUnsafeSysctls", "unsafe sysctls, or patterns ending in *, that pods may set"),
+	}},
+	{"What is asked of the agent", []flagRow{
+		own("admin-socket", func(n *Node) any { return &n.AdminSocket },
+			"unix `socket` on which playlet's sub-commands reach the agent"),
+		own("admin-socket-group", func(n *Node) any { return &n.AdminSocketGroup },
+			"`group` whose members may use the admin socket, beside root; it gives them all that root can do with pods"),
+		own("observatory-address", func(n *Node) any { return &n.ObservatoryAddress },
+			"serve a web page on what this agent does on this `host:port`, to who has the token (\"playlet observatory\" prints "+
+				"the address with it). An empty host is the loopback; elsewhere the token and the page pass unencrypted. "+
+				"Empty: on the admin socket alone"),
+		own("enable-chaos", func(n *Node) any { return &n.EnableChaos },
+			"let \"playlet chaos\" kill and pause actors of this agent and break their messages, for tests of failure"),
+		own("enable-manifest-submission", func(n *Node) any { return &n.EnableManifestSubmission },
+			"take manifests of pods at /manifests of --port, too, from clients that may create, update or delete "+
+				"nodes/manifests; such a client is as good as root here"),
+		mirror("enable-server", "enableServer", "serve the kubelet's HTTPS API"),
+		mirror("address", "address", "`IP` address that API listens on; 0.0.0.0 or :: for all"),
+		mirror("port", "port", "port of that API"),
+		mirror("read-only-port", "readOnlyPort", "port of the read-only API, which asks for no authentication; 0 turns it off"),
+		mirror("healthz-port", "healthzPort", "port of /healthz; 0 turns it off"),
+		mirror("healthz-bind-address", "healthzBindAddress", "`IP` address that /healthz listens on"),
+		mirror("enable-debugging-handlers", "enableDebuggingHandlers", "serve logs, exec, attach and port-forward"),
+		mirror("contention-profiling", "enableContentionProfiling", "record lock contention for profiles"),
+		mirror("streaming-connection-idle-timeout", "streamingConnectionIdleTimeout",
+			"how long a streaming connection may be idle"),
+	}},
+	{"Who may ask", []flagRow{
+		mirror("anonymous-auth", "authentication.anonymous.enabled", "let requests without credentials in, as system:anonymous"),
+		mirror("authentication-token-webhook", "authentication.webhook.enabled",
+			"let the API server's TokenReview check bearer tokens"),
+		mirror("authentication-token-webhook-cache-ttl", "authentication.webhook.cacheTTL",
+			"how long a checked token is remembered"),
+		mirror("client-ca-file", "authentication.x509.clientCAFile",
+			"`file` of the authorities whose client certificates are accepted"),
+		mirror("authorization-mode", "authorization.mode", "AlwaysAllow, or Webhook to ask the API server's SubjectAccessReview"),
+		mirror("authorization-webhook-cache-authorized-ttl", "authorization.webhook.cacheAuthorizedTTL",
+			"how long a yes of the authorizer is remembered"),
+		mirror("authorization-webhook-cache-unauthorized-ttl", "authorization.webhook.cacheUnauthorizedTTL",
+			"how long a no of the authorizer is remembered"),
+		mirror("tls-cert-file", "tlsCertFile",
+			"`file` of the serving certificate, intermediates after it; self-signed into --cert-dir where none is named"),
+		mirror("tls-private-key-file", "tlsPrivateKeyFile", "`file` of the private key of --tls-cert-file"),
+		mirror("tls-cipher-suites", "tlsCipherSuites", "cipher suites to offer, comma-separated, by their Go names"),
+		mirror("tls-min-version", "tlsMinVersion", "lowest TLS version: VersionTLS10 to VersionTLS13"),
+		mirror("rotate-certificates", "rotateCertificates", "renew the client certificate from the API server before it expires"),
+		mirror("rotate-server-certificates", "serverTLSBootstrap",
+			"obtain and renew the serving certificate from the API server"),
+	}},
+	{"What is asked of the API server", []flagRow{
+		mirror("kube-api-content-type", "contentType", "media type spoken with the API server"),
+		mirror("kube-api-qps", "kubeAPIQPS", "requests per second to the API server"),
+		mirror("kube-api-burst", "kubeAPIBurst", "requests that may be sent at once within --kube-api-qps"),
+		mirror("event-qps", "eventRecordQPS", "events sent per second; 0 for no limit"),
+		mirror("event-burst", "eventBurst", "events that may be sent at once within --event-qps"),
+	}},
+	{"Cgroups, reservations and placement", []flagRow{
+		mirror("cgroup-driver", "cgroupDriver", "who handles cgroups, cgroupfs or systemd; the runtime's own answer comes first"),
+		mirror("cgroup-root", "cgroupRoot", "`cgroup` under which pods live"),
+		mirror("cgroups-per-qos", "cgroupsPerQOS", "give QoS classes and pods cgroups of their own"),
+		mirror("kubelet-cgroups", "kubeletCgroups", "absolute `cgroup` of the agent itself"),
+		mirror("system-cgroups", "systemCgroups", "absolute `cgroup` for processes that are in none"),
+		mirror("cpu-cfs-quota", "cpuCFSQuota", "enforce CPU limits with CFS quota"),
+		mirror("cpu-cfs-quota-period", "cpuCFSQuotaPeriod", "period of the CFS quota"),
+		mirror("system-reserved", "systemReserved",
+			"`resource=quantity` withheld for the system: cpu, memory, ephemeral-storage, pid"),
+		mirror("system-reserved-cgroup", "systemReservedCgroup", "absolute `cgroup` that --system-reserved is enforced on"),
+		mirror("kube-reserved", "kubeReserved",
+			"`resource=quantity` withheld for Kubernetes: cpu, memory, ephemeral-storage, pid"),
+		mirror("kube-reserved-cgroup", "kubeReservedCgroup", "absolute `cgroup` that --kube-reserved is enforced on"),
+		mirror("enforce-node-allocatable", "enforceNodeAllocatable",
+			"what is held to its reservation: none, pods, system-reserved, kube-reserved; the latter two also with "+
+				"-compressible"),
+		mirror("reserved-cpus", "reservedSystemCPUs", "`list` of CPUs withheld for system and Kubernetes"),
+		mirror("reserved-memory", "reservedMemory", "`node:type=quantity` memory withheld from a NUMA node, repeatable"),
+		mirror("qos-reserved", "qosReserved",
+			"`resource=percentage` of requests reserved for their QoS class (feature gate QOSReserved)"),
+		mirror("cpu-manager-policy", "cpuManagerPolicy", "none or static"),
+		mirror("cpu-manager-policy-options", "cpuManagerPolicyOptions",
+			"`key=value` option of the CPU manager's policy, repeatable"),
+		mirror("cpu-manager-reconcile-period", "cpuManagerReconcilePeriod", "how often CPU placement is checked"),
+		mirror("memory-manager-policy", "memoryManagerPolicy", "None or Static"),
+		mirror("topology-manager-policy", "topologyManagerPolicy", "none, best-effort, restricted or single-numa-node"),
+		mirror("topology-manager-scope", "topologyManagerScope", "container or pod"),
+		mirror("topology-manager-policy-options", "topologyManagerPolicyOptions",
+			"`key=value` options of the topology manager's policy"),
+	}},
+	{"Eviction, dead containers and volumes", []flagRow{
+		mirror("eviction-hard", "evictionHard", "`signal<quantity` thresholds at which pods are evicted at once"),
+		mirror("eviction-soft", "evictionSoft",
+			"`signal<quantity` thresholds at which pods are evicted after --eviction-soft-grace-period"),
+		mirror("eviction-soft-grace-period", "evictionSoftGracePeriod", "`signal=duration` a soft threshold must hold"),
+		mirror("eviction-max-pod-grace-period", "evictionMaxPodGracePeriod",
+			"seconds a pod gets at the most when evicted by a soft threshold; negative for the pod's own"),
+		mirror("eviction-minimum-reclaim", "evictionMinimumReclaim", "`signal=quantity` an eviction reclaims at the least"),
+		mirror("eviction-pressure-transition-period", "evictionPressureTransitionPeriod",
+			"how long a pressure condition stays once its cause is gone"),
+		mirror("kernel-memcg-notification", "kernelMemcgNotification", "let the kernel report memory thresholds"),
+		own("evict-static-pods", func(n *Node) any { return &n.EvictStaticPods },
+			"evict static pods, too, unless their priority is critical; a kubelet never does, since nothing starts them "+
+				"elsewhere"),
+		own("experimental-allocatable-ignore-eviction", func(n *Node) any { return &n.AllocatableIgnoresEviction },
+			"leave hard eviction thresholds out of node allocatable").advised("nothing replaces it, and Kubernetes means to " +
+			"remove it"),
+		mirror("local-storage-capacity-isolation", "localStorageCapacityIsolation", "account for local ephemeral storage"),
+		own("minimum-container-ttl-duration", func(n *Node) any { return &n.MinimumContainerTTL },
+			"least age of a dead container before it is collected").advised(askEviction),
+		own("maximum-dead-containers", func(n *Node) any { return &n.MaxDeadContainers },
+			"dead containers to keep on the node; negative for no limit").advised(askEviction),
+		own("maximum-dead-containers-per-container", func(n *Node) any { return &n.MaxDeadContainersPerContainer },
+			"dead instances to keep of each container").advised(askEviction),
+		mirror("enable-controller-attach-detach", "enableControllerAttachDetach", "leave attaching volumes to the controller"),
+		mirror("volume-plugin-dir", "volumePluginDir", "`folder` of third-party volume plugins"),
+		mirror("volume-stats-agg-period", "volumeStatsAggPeriod",
+			"how often the disk use of volumes is computed; negative for never"),
+		own("experimental-mounter-path", func(*Node) any { return new(string) },
+			"`program` that mounts in place of mount(8)").advised("a CSI driver is what replaces it"),
+	}},
+	{"The machine", []flagRow{
+		mirror("fail-swap-on", "failSwapOn", "refuse to start where swap is on"),
+		mirror("fail-cgroupv1", "failCgroupV1", "refuse to start where cgroups are of version 1"),
+		mirror("protect-kernel-defaults", "protectKernelDefaults",
+			"refuse kernel settings that differ from the expected ones, rather than change them"),
+		mirror("max-open-files", "maxOpenFiles", "files the agent may have open"),
+		mirror("oom-score-adj", "oomScoreAdj", "the agent's own oom_score_adj, -1000 to 1000"),
+		own("lock-file", func(n *Node) any { return &n.LockFile }, "`file` to hold a lock on while running"),
+		own("exit-on-lock-contention", func(n *Node) any { return &n.ExitOnLockContention },
+			"exit when another process opens the lock file"),
+		own("housekeeping-interval", func(n *Node) any { return &n.HousekeepingInterval },
+			"how often container statistics are sampled"),
+	}},
+	{"The agent's log", []flagRow{
+		mirror("v", "logging.verbosity", "`level` of detail of the log, 0 for the least"),
+		mirror("vmodule", "logging.vmodule",
+			"`pattern=level` pairs, comma-separated: levels of single source files, text format only"),
+		mirror("logging-format", "logging.format", "text or json"),
+		mirror("log-flush-frequency", "logging.flushFrequency", "longest time between two flushes of the log"),
+		mirror("log-text-split-stream", "logging.options.text.splitStream",
+			"text: errors to stderr, the rest to stdout (feature gate LoggingAlphaOptions)"),
+		mirror("log-text-info-buffer-size", "logging.options.text.infoBufferSize",
+			"text: bytes of buffer of the stdout stream (feature gate LoggingAlphaOptions)"),
+		mirror("log-json-split-stream", "logging.options.json.splitStream",
+			"json: errors to stderr, the rest to stdout (feature gate LoggingAlphaOptions)"),
+		mirror("log-json-info-buffer-size", "logging.options.json.infoBufferSize",
+			"json: bytes of buffer of the stdout stream (feature gate LoggingAlphaOptions)"),
+	}},
+}

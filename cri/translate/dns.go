@@ -1,0 +1,236 @@
+package translate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	maxNameservers   = 3 // resolv.conf(5), MAXNS
+	maxSearchDomains = 32
+	maxSearchLength  = 2048 // characters, with the spaces between
+	// maxSearchDomain is what a name can have; glibc 2.28 aborts at more.
+	maxSearchDomain = validation.DNS1123SubdomainMaxLength
+)
+
+// DNSFacts is what the node knows of name servers.
+type DNSFacts struct {
+	ClusterDNS    []string // [clusterDNS], addresses
+	ClusterDomain string   // [clusterDomain]
+	// Host is what the file [resolvConf] holds, see ReadResolvConf.
+	Host ResolvConf
+	// NoHost says that resolvConf is set to "": pods get no outside resolver.
+	NoHost bool
+	// NodeIPs are the node's addresses.
+	NodeIPs []string
+}
+
+// DNSWarning is something that was left out of a pod's DNS configuration; it
+// becomes an event of the pod.
+type DNSWarning struct{ Reason, Message string }
+
+// NewDNSConfig is the pod's resolv.conf by its dnsPolicy, with its dnsConfig
+// merged in and cut to what resolvers take.
+func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarning) {
+	var warnings []DNSWarning
+	config := &runtimeapi.DNSConfig{
+		Servers:  append([]string{}, facts.Host.Servers...),
+		Searches: append([]string{}, facts.Host.Searches...),
+		Options:  append([]string{}, facts.Host.Options...),
+	}
+	policy := pod.Spec.DNSPolicy
+	if policy == v1.DNSClusterFirst && pod.Spec.HostNetwork {
+		policy = v1.DNSDefault
+	}
+	if policy != v1.DNSNone && policy != v1.DNSDefault && len(facts.ClusterDNS) == 0 {
+		warnings = append(warnings, DNSWarning{"MissingClusterDNS", fmt.Sprintf(
+			"The node has no clusterDNS, so the pod gets dnsPolicy %q in place of %q.", v1.DNSDefault, v1.DNSClusterFirst)})
+		policy = v1.DNSDefault
+	}
+	switch policy {
+	case v1.DNSNone:
+		config = &runtimeapi.DNSConfig{}
+	case v1.DNSDefault:
+		if facts.NoHost {
+			config.Servers, config.Searches = localServers(facts.NodeIPs), []string{"."}
+		}
+	default:
+		config.Servers = nil
+		for _, server := range facts.ClusterDNS {
+			config.Servers = append(config.Servers, canonicalIP(server))
+		}
+		if domain := facts.ClusterDomain; domain != "" {
+			of := []string{pod.Namespace + ".svc." + domain, "svc." + domain, domain}
+			config.Searches = unique(append(of, config.Searches...))
+		}
+		config.Options = []string{"ndots:5"}
+	}
+	if own := pod.Spec.DNSConfig; own != nil {
+		config.Servers = unique(append(config.Servers, own.Nameservers...))
+		config.Searches = unique(append(config.Searches, own.Searches...))
+		config.Options = mergeOptions(config.Options, own.Options)
+	}
+	return config, append(warnings, cutToLimits(config)...)
+}
+
+// localServers is the node itself, once for each of its addresses: what
+// resolvers take when no server is named at all (resolv.conf(5)).
+func localServers(nodeIPs []string) []string {
+	var servers []string
+	for _, ip := range nodeIPs {
+		if strings.Contains(ip, ":") {
+			servers = append(servers, "::1")
+		} else {
+			servers = append(servers, "127.0.0.1")
+		}
+	}
+	if servers == nil {
+		servers = []string{"127.0.0.1"}
+	}
+	return servers
+}
+
+// canonicalIP is the address's shortest spelling, as the kubelet writes it.
+func canonicalIP(text string) string {
+	if addr, err := netip.ParseAddr(text); err == nil {
+		return addr.String()
+	}
+	return text
+}
+
+func cutToLimits(config *runtimeapi.DNSConfig) []DNSWarning {
+	const reason = "DNSConfigForming"
+	var warnings []DNSWarning
+	if len(config.Servers) > maxNameservers {
+		config.Servers = config.Servers[:maxNameservers]
+		warnings = append(warnings, DNSWarning{reason, fmt.Sprintf(
+			"More than %d nameservers; these are used: %s", maxNameservers, strings.Join(config.Servers, " "))})
+	}
+	given := len(config.Searches)
+	var kept []string
+	length := 0
+	for _, search := range config.Searches[:min(given, maxSearchDomains)] {
+		if len(search) > maxSearchDomain {
+			continue
+		}
+		if length += len(search) + 1; length-1 > maxSearchLength {
+			break
+		}
+		kept = append(kept, search)
+	}
+	config.Searches = kept
+	if len(kept) < given {
+		warnings = append(warnings, DNSWarning{reason, fmt.Sprintf(
+			"More or longer search domains than resolvers take; these are used: %s", strings.Join(kept, " "))})
+	}
+	return warnings
+}
+
+// mergeOptions lets the pod's options override those of the same name.
+func mergeOptions(options []string, own []v1.PodDNSConfigOption) []string {
+	for _, o := range own {
+		text := o.Name
+		if o.Value != nil && *o.Value != "" {
+			text += ":" + *o.Value
+		}
+		options = setOption(options, text)
+	}
+	return options
+}
+
+// setOption replaces the option of the same name ("ndots" in "ndots:5") in its
+// place, or appends it.
+func setOption(options []string, option string) []string {
+	name, _, _ := strings.Cut(option, ":")
+	for i := range options {
+		if n, _, _ := strings.Cut(options[i], ":"); n == name {
+			options[i] = option
+			return options
+		}
+	}
+	return append(options, option)
+}
+
+func unique(list []string) []string {
+	seen := map[string]bool{}
+	var out []string
+	for _, s := range list {
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// maxResolvConf is how much of a resolv.conf is read at most, in bytes.
+const maxResolvConf = 10 << 20
+
+// ResolvConf is what a resolver's configuration file says (resolv.conf(5)).
+type ResolvConf struct {
+	Servers, Searches, Options []string
+}
+
+// ReadResolvConf reads the file; "" is an empty configuration.
+func ReadResolvConf(path string) (conf ResolvConf, err error) {
+	if path == "" {
+		return ResolvConf{}, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ResolvConf{}, fmt.Errorf("resolver configuration: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if conf, err = ParseResolvConf(file); err != nil {
+		return ResolvConf{}, fmt.Errorf("resolver configuration %s: %w", path, err)
+	}
+	return conf, nil
+}
+
+// ParseResolvConf reads nameserver, search and options lines and passes over the
+// rest. Servers add up, the last search line counts, and so does the last option
+// of a name. Search domains lose their closing dot and "." itself is dropped, so
+// that none counts twice against the limits.
+func ParseResolvConf(r io.Reader) (ResolvConf, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxResolvConf+1))
+	if err != nil {
+		return ResolvConf{}, err
+	}
+	if len(text) > maxResolvConf {
+		return ResolvConf{}, fmt.Errorf("more than %d bytes", maxResolvConf)
+	}
+	var conf ResolvConf
+	for line := range strings.SplitSeq(string(text), "\n") {
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		switch fields[0] {
+		case "nameserver":
+			if len(fields) < 2 {
+				return ResolvConf{}, errors.New("a nameserver line names none")
+			}
+			conf.Servers = append(conf.Servers, fields[1])
+		case "search":
+			conf.Searches = nil
+			for _, domain := range fields[1:] {
+				if domain != "." {
+					conf.Searches = append(conf.Searches, strings.TrimSuffix(domain, "."))
+				}
+			}
+		case "options":
+			for _, option := range fields[1:] {
+				conf.Options = setOption(conf.Options, option)
+			}
+		}
+	}
+	return conf, nil
+}

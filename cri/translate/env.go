@@ -1,0 +1,202 @@
+package translate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// EnvVar is one resolved environment variable.
+type EnvVar struct{ Name, Value string }
+
+// EnvSources is where the values of a container's environment come from. The
+// functions are called from ResolveEnv's goroutine.
+type EnvSources struct {
+	// Services are the variables of the namespace's Services (enableServiceLinks).
+	Services map[string]string
+	// ConfigMap and Secret return the object of the pod's namespace. An error
+	// found says whether it is absent, which optional references forgive.
+	ConfigMap func(name string) (object *v1.ConfigMap, found bool, err error)
+	Secret    func(name string) (object *v1.Secret, found bool, err error)
+	// File returns the value of a key in a file of a mounted volume (KEP-3721); a file that is not there has none.
+	File func(volume, path, key string) (value string, found bool, err error)
+	// HostIPs and PodIPs are in the order of the node's address families.
+	HostIPs, PodIPs []string
+	// Allocatable is the node's, for limits that are not set.
+	Allocatable v1.ResourceList
+}
+
+// ResolveEnv returns the container's environment: envFrom in order, overridden
+// by env in order, with $(NAME) expanded from what came before and from the
+// services; then the services' variables that nothing overrides, by name. A name
+// set twice keeps its first place and its last value. (The kubelet's order is
+// that of a Go map, so none can depend on it.) A variable that no program can be
+// given, by itself or with those before it, is an error that names it.
+func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar, error) {
+	r := envResolver{pod: pod, container: container, src: src, values: map[string]string{}, left: maxStrings}
+	for _, from := range container.EnvFrom {
+		if err := r.addAll(from); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range container.Env {
+		value, skip, err := r.value(v)
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", shortened(v.Name), err)
+		}
+		if skip {
+			continue
+		}
+		if err := r.set(v.Name, value); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(src.Services)) {
+		if _, ok := r.values[name]; !ok {
+			if err := r.set(name, src.Services[name]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	env := make([]EnvVar, 0, len(r.order))
+	for _, name := range r.order {
+		env = append(env, EnvVar{Name: name, Value: r.values[name]})
+	}
+	return env, nil
+}
+
+func envMap(env []EnvVar) map[string]string {
+	values := make(map[string]string, len(env))
+	for _, e := range env {
+		values[e.Name] = e.Value
+	}
+	return values
+}
+
+type envResolver struct {
+	pod       *v1.Pod
+	container *v1.Container
+	src       EnvSources
+	values    map[string]string
+	order     []string
+	left      int // bytes that the environment can have yet
+}
+
+func (r *envResolver) set(name, value string) error {
+	size := envSize(name, value)
+	earlier, ok := r.values[name]
+	if ok {
+		r.left += envSize(name, earlier)
+	}
+	switch r.left -= size; {
+	case size > maxString:
+		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooLong)
+	case r.left < 0:
+		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooMany)
+	case !ok:
+		r.order = append(r.order, name)
+	}
+	r.values[name] = value
+	return nil
+}
+
+// envSize is the size of a variable in bytes: NAME=value and a zero.
+func envSize(name, value string) int { return len(name) + len(value) + 2 }
+
+// addAll takes every key of a ConfigMap or Secret.
+func (r *envResolver) addAll(from v1.EnvFromSource) error {
+	var data map[string]string
+	var err error
+	switch {
+	case from.ConfigMapRef != nil:
+		data, err = r.configMap(from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+	case from.SecretRef != nil:
+		data, err = r.secret(from.SecretRef.Name, from.SecretRef.Optional)
+	}
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if err := r.set(from.Prefix+key, data[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// value resolves one variable; skip means an optional source has nothing.
+func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
+	if v.Value != "" || v.ValueFrom == nil {
+		value, err = Expand(v.Value, lookupIn(r.values, r.src.Services))
+		return value, false, err
+	}
+	switch from := v.ValueFrom; {
+	case from.FieldRef != nil:
+		value, err = podField(r.pod, from.FieldRef.FieldPath, r.src)
+		return value, false, err
+	case from.ResourceFieldRef != nil:
+		value, err = resourceField(r.pod, r.container, from.ResourceFieldRef, r.src.Allocatable)
+		return value, false, err
+	case from.ConfigMapKeyRef != nil:
+		ref := from.ConfigMapKeyRef
+		data, err := r.configMap(ref.Name, ref.Optional)
+		return r.key(data, err, "ConfigMap", ref.Name, ref.Key, ref.Optional)
+	case from.SecretKeyRef != nil:
+		ref := from.SecretKeyRef
+		data, err := r.secret(ref.Name, ref.Optional)
+		return r.key(data, err, "the Secret", ref.Name, ref.Key, ref.Optional)
+	case from.FileKeyRef != nil:
+		ref := from.FileKeyRef
+		value, found, err := r.src.File(ref.VolumeName, ref.Path, ref.Key)
+		if err == nil && !found && !isTrue(ref.Optional) {
+			err = fmt.Errorf("file %s of volume %q has no value for key %s", ref.Path, ref.VolumeName, ref.Key)
+		}
+		return value, !found, err
+	}
+	return "", false, nil
+}
+
+// key takes one value of a ConfigMap or Secret.
+func (r *envResolver) key(data map[string]string, err error, kind, name, key string, optional *bool) (string, bool, error) {
+	value, ok := data[key]
+	if err == nil && !ok && !isTrue(optional) {
+		err = fmt.Errorf("%s %s/%s has no key %s", kind, r.pod.Namespace, name, key)
+	}
+	return value, !ok, err
+}
+
+// configMap returns the object's data, none where it is absent and optional.
+func (r *envResolver) configMap(name string, optional *bool) (map[string]string, error) {
+	object, found, err := r.src.ConfigMap(name)
+	if !found || err != nil {
+		return nil, r.absent("ConfigMap", name, optional, err)
+	}
+	return object.Data, nil
+}
+
+func (r *envResolver) secret(name string, optional *bool) (map[string]string, error) {
+	object, found, err := r.src.Secret(name)
+	if !found || err != nil {
+		return nil, r.absent("the Secret", name, optional, err)
+	}
+	data := make(map[string]string, len(object.Data))
+	for key, value := range object.Data {
+		data[key] = string(value)
+	}
+	return data, nil
+}
+
+// absent is the error about an object that could not be had; nil where it may be absent and is.
+func (r *envResolver) absent(kind, name string, optional *bool, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s %s/%s: %w", kind, r.pod.Namespace, name, err)
+	case isTrue(optional):
+		return nil
+	}
+	return fmt.Errorf("%s %s/%s does not exist", kind, r.pod.Namespace, name)
+}
+
+func isTrue(b *bool) bool { return b != nil && *b }

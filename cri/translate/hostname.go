@@ -1,0 +1,73 @@
+package translate
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	maxHostname = 63 // what the kernel's 64 bytes hold, for a hostname
+	maxFQDN     = 64 // and what the kubelet allows a name with its domain
+)
+
+// HostnameAndDomain is the pod's short hostname and its domain inside the
+// cluster ("" without a subdomain), as /etc/hosts shows them. A hostname too
+// long is cut, and never ends with '-' or '.'.
+func HostnameAndDomain(pod *v1.Pod, clusterDomain string) (hostname, domain string, err error) {
+	if o := pod.Spec.HostnameOverride; o != nil {
+		if wrong := validation.IsDNS1123Subdomain(*o); len(wrong) > 0 {
+			return "", "", fmt.Errorf("hostnameOverride %q: %s", *o, strings.Join(wrong, "; "))
+		}
+		hostname, err = cutHostname(*o)
+		return hostname, "", err
+	}
+	hostname = pod.Name
+	if h := pod.Spec.Hostname; h != "" {
+		if wrong := validation.IsDNS1123Label(h); len(wrong) > 0 {
+			return "", "", fmt.Errorf("hostname %q: %s", h, strings.Join(wrong, "; "))
+		}
+		hostname = h
+	}
+	if hostname, err = cutHostname(hostname); err != nil {
+		return "", "", err
+	}
+	if s := pod.Spec.Subdomain; s != "" {
+		if wrong := validation.IsDNS1123Label(s); len(wrong) > 0 {
+			return "", "", fmt.Errorf("subdomain %q: %s", s, strings.Join(wrong, "; "))
+		}
+		domain = s + "." + pod.Namespace + ".svc." + clusterDomain
+	}
+	return hostname, domain, nil
+}
+
+func cutHostname(hostname string) (string, error) {
+	if len(hostname) <= maxHostname {
+		return hostname, nil
+	}
+	short := strings.TrimRight(hostname[:maxHostname], "-.")
+	if short == "" {
+		return "", fmt.Errorf("hostname %q has no beginning that could be used", hostname)
+	}
+	return short, nil
+}
+
+// sandboxHostname is the name the kernel is told. A pod on the host's network
+// has no UTS namespace of its own, and a runtime given a name would set the
+// node's: it has to stay empty.
+func sandboxHostname(pod *v1.Pod, clusterDomain string) (string, error) {
+	if pod.Spec.HostNetwork {
+		return "", nil
+	}
+	hostname, domain, err := HostnameAndDomain(pod, clusterDomain)
+	if err != nil || domain == "" || !isTrue(pod.Spec.SetHostnameAsFQDN) {
+		return hostname, err
+	}
+	fqdn := hostname + "." + domain
+	if len(fqdn) > maxFQDN {
+		return "", fmt.Errorf("setHostnameAsFQDN: %s has %d characters, %d are allowed", fqdn, len(fqdn), maxFQDN)
+	}
+	return fqdn, nil
+}

@@ -1,0 +1,80 @@
+package translate
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NodeFacts is what the translation has to know of the machine and of the
+// configuration. It is read once and then only copied.
+type NodeFacts struct {
+	// From the configuration (KubeletConfiguration names in brackets).
+	PodLogsDir           string        // [podLogsDir]
+	ClusterDomain        string        // [clusterDomain]
+	CPUCFSQuota          bool          // [cpuCFSQuota]
+	CPUCFSQuotaPeriod    time.Duration // [cpuCFSQuotaPeriod], 1 ms to 1 s
+	LimitedSwap          bool          // [memorySwap.swapBehavior] is LimitedSwap
+	SingleProcessOOMKill bool          // [singleProcessOOMKill]; unset means true on cgroup v1, false on v2
+	MemoryQoS            bool          // the feature gate MemoryQoS, with cgroup v2
+	ProtectMemory        bool          // [memoryReservationPolicy] is TieredReservation
+	ThrottlingFactor     float64       // [memoryThrottlingFactor], more than 0 and at most 1
+	SeccompDefault       bool          // [seccompDefault]
+	SeccompProfileRoot   string        // <root dir>/seccomp
+
+	// From the machine.
+	MemoryCapacity int64 // bytes
+	PodMemory      int64 // bytes: the capacity, less what is reserved
+	SwapCapacity   int64 // bytes
+	CgroupV2       bool  // the unified hierarchy alone
+	SwapController bool  // cgroups can bound swap
+	HugePageSizes  []string
+	// ThrottlePaths are files under /sys to mask besides the fixed ones; see
+	// HostPaths.
+	ThrottlePaths []string
+}
+
+// HostPaths finds what the translation needs and the kernel publishes under
+// sysfs ("/sys"): the sizes of huge pages in the hugetlb cgroup's spelling
+// ("2MB"), and each processor's thermal_throttle folder, whose counters tell one
+// pod of another's load (moby masks them, and so does the kubelet).
+func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) {
+	pools, err := HugePagePools(sysfs)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, size := range slices.Sorted(maps.Keys(pools)) {
+		hugePageSizes = append(hugePageSizes, HugePageUnit(size))
+	}
+	const under = "devices/system/cpu"
+	found, err := filepath.Glob(filepath.Join(sysfs, under, "cpu[0-9]*", "thermal_throttle"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range found {
+		cpu := filepath.Base(filepath.Dir(path))
+		// What the container sees is /sys, wherever it was read here.
+		throttlePaths = append(throttlePaths, filepath.Join("/sys", under, cpu, "thermal_throttle"))
+	}
+	return hugePageSizes, throttlePaths, nil
+}
+
+// HugePagePools are the folders of the machine's pools of huge pages, by the size of a page in bytes.
+func HugePagePools(sysfs string) (map[int64]string, error) {
+	folders, err := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*"))
+	pools := map[int64]string{}
+	for _, folder := range folders {
+		text := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(folder), "hugepages-"), "kB")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n <= 0 || n > math.MaxInt64>>10 {
+			return nil, fmt.Errorf("sizes of huge pages: %s is none", folder)
+		}
+		pools[n<<10] = folder
+	}
+	return pools, err
+}

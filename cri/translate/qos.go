@@ -1,0 +1,159 @@
+package translate
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+const (
+	guaranteedOOMScore = -997
+	bestEffortOOMScore = 1000
+	// burstable containers stay above a guaranteed one that uses all memory, and
+	// below best effort.
+	lowestBurstableOOMScore  = 1000 + guaranteedOOMScore
+	highestBurstableOOMScore = bestEffortOOMScore - 1
+
+	annotationConfigSource = "kubernetes.io/config.source"
+	annotationConfigMirror = "kubernetes.io/config.mirror"
+
+	// SystemCriticalPriority is the priority from which on pods are critical, that of the class system-cluster-critical.
+	SystemCriticalPriority = 2_000_000_000
+
+	systemNodeCritical    = "system-node-critical"
+	systemClusterCritical = "system-cluster-critical"
+)
+
+// ComputeResources are those that make a pod's class, and that can be resized (KEP-1287, KEP-5419). Nobody changes it.
+var ComputeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
+
+// QOSClass is the pod's class: what its status says, else what its requests and
+// limits of cpu and memory say, the pod's own where it has them (KEP-2837).
+// Guaranteed: every container limits both and requests just that. BestEffort:
+// none of either. Burstable: the rest.
+func QOSClass(pod *v1.Pod) v1.PodQOSClass {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass
+	}
+	var sets []v1.ResourceRequirements
+	if r := pod.Spec.Resources; r != nil {
+		sets = append(sets, *r)
+	} else {
+		for c := range containersOf(&pod.Spec) {
+			sets = append(sets, c.Resources)
+		}
+	}
+	requests, limits := v1.ResourceList{}, v1.ResourceList{}
+	allLimited := true
+	for _, set := range sets {
+		addComputeResources(requests, set.Requests)
+		limited := addComputeResources(limits, set.Limits)
+		// A pod that names requests alone leaves this to the comparison below.
+		if limited < 2 && (pod.Spec.Resources == nil || len(set.Limits) > 0) {
+			allLimited = false
+		}
+	}
+	switch {
+	case len(requests) == 0 && len(limits) == 0:
+		return v1.PodQOSBestEffort
+	case allLimited && apiequality.Semantic.DeepEqual(requests, limits):
+		return v1.PodQOSGuaranteed
+	}
+	return v1.PodQOSBurstable
+}
+
+// addComputeResources adds what is above zero and returns how many of cpu and
+// memory that were.
+func addComputeResources(sum, list v1.ResourceList) int {
+	count := 0
+	for _, name := range ComputeResources {
+		quantity, ok := list[name]
+		if !ok || quantity.Sign() != 1 {
+			continue
+		}
+		count++
+		total := quantity.DeepCopy()
+		total.Add(sum[name])
+		sum[name] = total
+	}
+	return count
+}
+
+// oomScoreAdj is what is added to the kernel's badness (-1000 to 1000) of the
+// container's processes. A burstable container gets 1000 less the per mille of
+// the node's memory it requests, so that one using more than it asked for is
+// the first to go; a sidecar is never worse off than the containers it serves.
+func oomScoreAdj(pod *v1.Pod, container *v1.Container, capacity int64) int64 {
+	if IsCritical(pod) && pod.Spec.PriorityClassName == systemNodeCritical {
+		return guaranteedOOMScore
+	}
+	switch QOSClass(pod) {
+	case v1.PodQOSGuaranteed:
+		return guaranteedOOMScore
+	case v1.PodQOSBestEffort:
+		return bestEffortOOMScore
+	}
+	if capacity <= 0 {
+		return highestBurstableOOMScore
+	}
+	share := unclaimedMemoryPerContainer(pod)
+	score := 1000 - 1000*(memoryRequest(container)+share)/capacity
+	if isSidecar(pod, container) {
+		least := memoryRequest(&pod.Spec.Containers[0])
+		for i := range pod.Spec.Containers[1:] {
+			least = min(least, memoryRequest(&pod.Spec.Containers[i+1]))
+		}
+		score = min(score, 1000-1000*(least+share)/capacity)
+	}
+	if score == bestEffortOOMScore {
+		return highestBurstableOOMScore
+	}
+	return max(score, lowestBurstableOOMScore)
+}
+
+// unclaimedMemoryPerContainer is each container's part of the memory that the pod
+// requests and its containers do not (KEP-2837).
+func unclaimedMemoryPerContainer(pod *v1.Pod) int64 {
+	if !resourcehelper.IsPodLevelRequestsSet(pod) || pod.Spec.Resources.Requests.Memory().IsZero() {
+		return 0
+	}
+	claimed := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})[v1.ResourceMemory]
+	unclaimed := pod.Spec.Resources.Requests.Memory().Value() - claimed.Value()
+	return unclaimed / int64(len(pod.Spec.Containers)+len(pod.Spec.InitContainers))
+}
+
+func memoryRequest(container *v1.Container) int64 {
+	return container.Resources.Requests.Memory().Value()
+}
+
+func isSidecar(pod *v1.Pod, container *v1.Container) bool {
+	if !RestartsAlways(container) || len(pod.Spec.Containers) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == container.Name })
+}
+
+// IsStatic says that a pod comes from another source than the API server.
+func IsStatic(pod *v1.Pod) bool {
+	source, ok := pod.Annotations[annotationConfigSource]
+	return ok && source != "api"
+}
+
+// IsCritical is true of static and mirror pods and from a system priority up.
+func IsCritical(pod *v1.Pod) bool {
+	if IsStatic(pod) {
+		return true
+	}
+	if _, ok := pod.Annotations[annotationConfigMirror]; ok {
+		return true
+	}
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority
+}
+
+// HasCriticalPriority is true from a system priority up. A static pod may name its class alone, which nobody has resolved.
+func HasCriticalPriority(pod *v1.Pod) bool {
+	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority ||
+		pod.Spec.PriorityClassName == systemNodeCritical || pod.Spec.PriorityClassName == systemClusterCritical
+}
