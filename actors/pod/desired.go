@@ -6,14 +6,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
+func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.answered("desired", "")
 	changed := m.desired == nil || m.desired.Pod != w.Pod
 	if m.desired != nil && m.desired.Ending != nil && w.Ending == nil {
 		w.Ending = m.desired.Ending // an end is never taken back
 	}
 	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
-		m.sandboxes.retry = time.Time{} // what failed for want of a network is tried at once
+		m.sandboxes.retry.at = time.Time{} // what failed for want of a network is tried at once
 	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
@@ -21,11 +21,11 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 	}
 	first := m.desired == nil
 	m.desired, m.ending = &w, w.Ending
-	if sooner := now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
+	if sooner := m.now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
 		m.ends = sooner // each container gets it with its stop
 	}
 	if !changed {
-		m.reportedAt = time.Time{} // the parent has not seen the status
+		m.toldAt = time.Time{} // the parent has not seen the status
 		return
 	}
 	was := m.pod
@@ -43,20 +43,20 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 		m.begins(was)
 	}
 	if m.started.IsZero() {
-		m.started = now
+		m.started = m.now
 	}
 }
 
 // respec has a container whose start is being waited for start from its new spec, at once.
 func (m *Machine) respec(c *container) {
 	c.noImage()
-	c.failed, c.tries = nil, 0
+	c.retry = retry{}
 	m.answered("image", c.name)
 	if c.actor {
 		m.supervise(c) // its policy may have changed, too
 	}
 	f := c.exited()
-	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, f) {
+	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, &f.ContainerFact) {
 		return
 	}
 	m.startAnew(c)
@@ -66,7 +66,7 @@ func (m *Machine) respec(c *container) {
 func (m *Machine) startAnew(c *container) {
 	c.replace = true
 	if c.actor && m.asking("spawn", c.name) {
-		m.restartActor(m.now, c)
+		m.restartActor(c)
 	}
 }
 

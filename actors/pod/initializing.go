@@ -2,31 +2,28 @@ package pod
 
 import (
 	"slices"
-	"time"
-
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
 // to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
 // back to Preparing when the sandbox is lost or all are restarted, to Terminating.
-func (m *Machine) planInitializing(now time.Time) Phase {
-	if m.over(now) {
+func (m *Machine) planInitializing() Phase {
+	if m.over() {
 		return Terminating
 	}
 	if m.lost() {
 		return m.prepareAgain()
 	}
-	m.mount(now)
-	m.ensureCgroup(now)
-	m.clearRemoved(now)
-	m.resize(now)
-	m.ensureEphemeral(now)
+	m.mount()
+	m.ensureCgroup()
+	m.clearRemoved()
+	m.resize()
+	m.ensureEphemeral()
 	for i, c := range m.containers {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
 		}
-		running := m.ensure(now, c)
+		running := m.ensure(c)
 		if c.sidecar() && m.passed(i) {
 			continue
 		}
@@ -38,10 +35,10 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 }
 
 // ensureEphemeral starts what was added to look into the pod: also while that is not initialized.
-func (m *Machine) ensureEphemeral(now time.Time) {
+func (m *Machine) ensureEphemeral() {
 	for _, c := range m.containers {
 		if c.ephemeral && c.spec != nil {
-			m.ensure(now, c)
+			m.ensure(c)
 		}
 	}
 }
@@ -52,9 +49,8 @@ func (m *Machine) passed(i int) bool {
 	if current == nil {
 		return false
 	}
-	here := func(f messages.ContainerFact) bool { return f.SandboxID == current.ID }
 	return slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
-		return c.init && !c.earlier && slices.ContainsFunc(c.facts, here)
+		return c.init && !c.earlier && c.madeIn(current.ID)
 	})
 }
 
@@ -76,17 +72,9 @@ func (m *Machine) initialized(c *container) bool {
 // begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
 // even where the collector has removed them since.
 func (m *Machine) begun(sandbox string) bool {
-	for _, c := range m.containers {
-		if c.init || c.ephemeral || c.earlier {
-			continue
-		}
-		for _, f := range c.facts {
-			if f.SandboxID == sandbox {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.containers, func(c *container) bool {
+		return !c.init && !c.ephemeral && !c.earlier && c.madeIn(sandbox)
+	})
 }
 
 // nextInit is the init container whose turn it is, or nil when the others' is.
@@ -114,13 +102,13 @@ func (m *Machine) prepareAgain() Phase {
 }
 
 // clearRemoved ends containers that the spec no longer has.
-func (m *Machine) clearRemoved(now time.Time) {
+func (m *Machine) clearRemoved() {
 	for _, c := range m.containers {
 		if c.spec != nil {
 			continue
 		}
 		if c.alive() {
-			m.stopContainer(now, c, m.grace(), "it is no longer in the pod's spec")
+			m.stopContainer(c, m.grace(), "it is no longer in the pod's spec")
 		} else if c.actor {
 			m.drop(c)
 		}

@@ -79,12 +79,12 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	m := w.machine
 	m.set.Resources = madeWith
 	for made, want := range map[string]string{"1Gi": "1Gi", "": "2Gi"} {
-		f := &m.container("c0").facts[0]
+		f := m.container("c0").newest()
 		f.Annotations = nil
 		if made != "" {
 			f.Annotations = carrying(t, &pod.Spec.Containers[0], limited(made)).Annotations
 		}
-		s := m.status(w.now).ContainerStatuses[0]
+		s := m.status().ContainerStatuses[0]
 		if got := s.Resources.Limits.Memory().String(); got != want || s.AllocatedResources.Memory().String() != want {
 			t.Errorf("made with %q: told %s and %s, want %s", made, got, s.AllocatedResources.Memory(), want)
 		}

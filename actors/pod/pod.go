@@ -92,33 +92,20 @@ type wake struct{}
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
-	switch m := msg.(type) {
+	switch msg.(type) {
 	case messages.Started, wake:
-		a.do(ctx, a.machine.Step(ctx.Now(), nil))
-	case messages.PodWanted, messages.PodObserved, messages.ServiceStarted, messages.VolumesMounted, messages.VolumesFailed,
-		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved,
-		messages.ImagePulled,
-		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
-		messages.ProbesObserved, messages.RestartContainers, SandboxStarted, SandboxStopped, ContainerResized, SandboxUpdated,
-		PodRemoved, messages.DevicesChanged:
-		a.do(ctx, a.machine.Step(ctx.Now(), m))
+		msg = nil // only time has passed
 	case messages.ChildStopped:
-		// On our own order, which the machine knows of.
-	default:
-		ctx.Unhandled(msg)
+		return // on our own order, which the machine knows of
+	}
+	for _, e := range a.machine.Step(ctx.Now(), msg) {
+		a.one(ctx, e)
 	}
 }
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any { return a.machine.Inspect() }
 
-func (a *actor) do(ctx supervisors.Context, effects []Effect) {
-	for _, e := range effects {
-		a.one(ctx, e)
-	}
-}
-
-// one carries out one effect.
 func (a *actor) one(ctx supervisors.Context, e Effect) {
 	switch e := e.(type) {
 	case Transition:
@@ -151,15 +138,10 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		ctx.Restart(e.Name, 0)
 	case DropContainer:
 		ctx.Stop(e.Name)
-	case Publish:
-		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Generation: e.Generation, Phase: string(e.Phase),
-			Status: e.Status, Waiting: e.Waiting})
-	case Record:
-		ctx.Tell(messages.Events, messages.PodEvent(a.machine.pod, e.Container, e.Type, e.Reason, e.Message, ctx.Now()))
+	case Unhandled:
+		ctx.Unhandled(e.Msg)
 	case Wake:
-		if a.waker != nil {
-			a.waker.Cancel()
-		}
+		supervisors.Cancel(a.waker)
 		a.waker = ctx.After(e.At.Sub(ctx.Now()), wake{})
 	}
 }

@@ -56,14 +56,14 @@ func (m *Machine) restart(c *container, id string) bool {
 	if f == nil || f.ID != id {
 		return false
 	}
-	c.failed, c.tries = nil, 0
+	c.retry = retry{}
 	switch {
 	case f.State == messages.ContainerExited && c.stage == messages.StageIdle:
 		m.startAnew(c)
 	case c.stage == messages.StageStopping:
 		c.replace = true
 	default:
-		c.renew = id
+		f.renew = true
 	}
 	return true
 }

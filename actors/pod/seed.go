@@ -1,11 +1,13 @@
 package pod
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -53,7 +55,7 @@ func (m *Machine) seedProbes() {
 			said.Startup, said.Readiness = messages.ProbeSucceeded, messages.ProbeSucceeded
 		}
 		said.Learn(c.results())
-		c.proved = proved{id: f.ID, results: only(c.spec, said)}
+		f.results = said
 	}
 }
 
@@ -85,30 +87,14 @@ func (m *Machine) seedEnds() {
 			ImageRef:  s.ImageID,
 			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
 			Message: end.Message,
-		})
+		}, m.now)
 	}
-}
-
-// only are the results of the probes that the container has.
-func only(spec *v1.Container, r messages.ProbeResults) messages.ProbeResults {
-	for _, kind := range messages.ProbeKinds {
-		if messages.Probe(spec, kind) == nil {
-			*r.Of(kind) = ""
-		}
-	}
-	return r
 }
 
 // lastOf is the status of one container; nil where there is none.
 func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
-	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
+	return find.In(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses),
+		func(c *v1.ContainerStatus) bool { return c.Name == name })
 }
 
 // settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
@@ -121,13 +107,4 @@ func (m *Machine) settleEnd(s *v1.PodStatus) {
 	if m.ending != nil && fromAPI(m.pod) && !finalstatus.Final(s.Phase) {
 		s.Phase = finalstatus.Phase(s)
 	}
-}
-
-// judged is the verdict of others on a pod that runs: somebody has set its phase.
-func (m *Machine) judged() *verdict {
-	s := &m.pod.Status
-	if !fromAPI(m.pod) || !finalstatus.Final(s.Phase) {
-		return nil
-	}
-	return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
 }

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -114,8 +114,8 @@ func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
 	if want := toldOf(cri.EffectiveResources(w.pod.Spec.Resources, spec.Resources)); *want != *f.Resources {
 		return fmt.Sprintf("%s has %d, allocated is %d", f.ID, f.Resources.MemoryLimit, want.MemoryLimit)
 	}
-	if w.machine.resizing.active || !equality.Semantic.DeepEqual(allotted(w.groups[len(w.groups)-1]), allotted(w.pod)) {
-		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %v", w.machine.resizing, allotted(w.groups[len(w.groups)-1]))
+	if is := podspec.AllocationOf(w.groups[len(w.groups)-1]); w.machine.resizing.active || !is.IsOf(w.pod) {
+		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %+v", w.machine.resizing, is)
 	}
 	return ""
 }
