@@ -181,7 +181,6 @@ func recordWait(ctx supervisors.Context, pod *v1.Pod, code, message string) {
 	recordEvent(ctx, pod, code, explain.EventOf(message, pod, messages.Reason{Code: code, Message: message}))
 }
 
-// recordEvent has an Event written about a pod.
 func recordEvent(ctx supervisors.Context, pod *v1.Pod, reason, message string) {
 	ctx.Tell(messages.Events, messages.PodEvent(pod, "", v1.EventTypeWarning, reason, message, ctx.Now()))
 }

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -105,7 +106,7 @@ type life struct {
 type resizing struct {
 	desired   *v1.Pod                 // as the source had it last; nil where none named it
 	admitted  *v1.Pod                 // with the resources that it holds against others
-	told      *allocation             // what its actor is to have; nil: what desired asks for
+	told      *podspec.Allocation     // what its actor is to have; nil: what desired asks for
 	pending   *messages.PendingResize // why it cannot have what it asks for
 	pendingOf int64                   // the generation of the pod for which that was said
 	deferred  bool                    // what it asked for last had to wait
