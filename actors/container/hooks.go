@@ -21,26 +21,24 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// preStopOf is the container's pre-stop hook: of its spec or, where that is gone, of the annotations it was made with.
-func preStopOf(m messages.StopContainer) *v1.LifecycleHandler {
-	if m.Spec != nil {
-		if m.Spec.Lifecycle == nil {
-			return nil
-		}
-		return m.Spec.Lifecycle.PreStop
+// preStopOf is the container's pre-stop hook with its ports: of its spec or, where that is gone, of the annotations it was made
+// with. What cannot be read there cannot be run; the container is stopped all the same.
+func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPort) {
+	if m.Spec == nil {
+		info, _ := cri.ParseContainer(nil, m.Fact.Annotations)
+		return info.PreStop, info.Ports
 	}
-	info, err := cri.ParseContainer(nil, m.Fact.Annotations)
-	if err != nil && info.PreStop == nil {
-		return nil // what cannot be read cannot be run; the container is stopped all the same
+	if m.Spec.Lifecycle == nil {
+		return nil, nil
 	}
-	return info.PreStop
+	return m.Spec.Lifecycle.PreStop, m.Spec.Ports
 }
 
 // runPreStop runs the container's pre-stop hook within the grace period, and says whether it failed. The hook runs once: one that
 // is under way is joined, and one that has ended is noted in the container's folder, for whoever asks after a restart of the
 // agent.
 func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (failed bool) {
-	hook := preStopOf(m)
+	hook, ports := preStopOf(m)
 	if hook == nil || m.Fact.State != messages.ContainerRunning {
 		return false
 	}
@@ -51,7 +49,7 @@ func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (fa
 		if noted(path, m.Fact.ID) {
 			return nil, nil
 		}
-		err := runHook(ctx, h, m, hook)
+		err := runHook(ctx, h, m, hook, ports)
 		if noteErr := note(path, m.Fact.ID); noteErr != nil {
 			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", noteErr)
 		}
@@ -64,20 +62,24 @@ func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (fa
 }
 
 // runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
-func runHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler) error {
-	err := callHook(ctx, h, m, hook)
+func runHook(
+	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
+) error {
+	err := callHook(ctx, h, m, hook, ports)
 	if err != nil {
 		log := supervisors.LogOf(ctx)
 		if m.Pod != nil {
 			log = log.With("pod", m.Pod.Namespace+"/"+m.Pod.Name)
 		}
 		log.Warn("pre-stop hook failed; the container is stopped all the same",
-			"container", m.Name, "id", m.Fact.ID, "error", firstBytes([]byte(err.Error())))
+			"container", m.Name, "id", m.Fact.ID, "error", firstBytes(err))
 	}
 	return err
 }
 
-func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler) error {
+func callHook(
+	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
+) error {
 	if hook.Sleep == nil { // which takes nothing that others need
 		leave, err := h.Hooks.Enter(ctx, m.UID)
 		if err != nil {
@@ -98,7 +100,7 @@ func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook 
 		}
 		return nil
 	case hook.HTTPGet != nil:
-		return runHTTP(ctx, m, hook.HTTPGet)
+		return runHTTP(ctx, m, hook.HTTPGet, ports)
 	case hook.Sleep != nil:
 		t := time.NewTimer(podspec.Grace(hook.Sleep.Seconds))
 		defer t.Stop()
@@ -115,9 +117,9 @@ func callHook(ctx context.Context, h *host.Host, m messages.StopContainer, hook 
 }
 
 // firstBytes is the beginning of what an application or the runtime said: enough to know what is meant.
-func firstBytes(b []byte) string {
-	const limit = 256
-	return strings.ToValidUTF8(strings.TrimSpace(string(b[:min(len(b), limit)])), "")
+func firstBytes(said error) string {
+	text := said.Error()
+	return strings.ToValidUTF8(strings.TrimSpace(text[:min(len(text), 256)]), "")
 }
 
 // userAgent is what the requests of hooks call themselves.
@@ -125,8 +127,8 @@ const userAgent = "kube-lifecycle/playlet"
 
 // runHTTP makes the hook's request. As with the kubelet, whatever is answered is success, and a server that speaks plain HTTP
 // where the hook says HTTPS is asked that way, without what the hook would only tell it in private.
-func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction) error {
-	target, err := endpoint.URL(get, m.IPs, ports(m))
+func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction, ports []v1.ContainerPort) error {
+	target, err := endpoint.URL(get, m.IPs, ports)
 	if err != nil {
 		return err
 	}
@@ -146,16 +148,4 @@ func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetActio
 			endpoint.Place(target), "code", answer.Code)
 	}
 	return nil
-}
-
-// ports are the container's: of its spec or, where that is gone, of the annotations it was made with.
-func ports(m messages.StopContainer) []v1.ContainerPort {
-	if m.Spec != nil {
-		return m.Spec.Ports
-	}
-	info, err := cri.ParseContainer(nil, m.Fact.Annotations)
-	if err != nil && info.Ports == nil {
-		return nil
-	}
-	return info.Ports
 }

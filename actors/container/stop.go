@@ -71,7 +71,7 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, be
 	fact, err := readFact(ctx, h, m.Fact.ID, m.Fact.SandboxID)
 	switch {
 	case cri.IsNotFound(err):
-		return gone(m.Fact), nil
+		return m.Fact.Removed(time.Now()), nil
 	case err != nil:
 		return m.Fact, err
 	case fact.State == messages.ContainerCreated:
