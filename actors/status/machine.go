@@ -57,12 +57,10 @@ type line struct {
 	goneAt      time.Time // and when
 	deleteAfter time.Time // it was deleted, and is not deleted again before this
 	deletions   int
-	remakeAfter time.Time // the mirror pod was made again, and is not before this
-	remakes     int
-	makeAfter   time.Time // the mirror pod was created, and is not again before this where somebody else removes it
+	makeAfter   time.Time // the mirror pod was created, and is not again before this where somebody else removes or changes it
 	madeAt      time.Time
 	makes       int
-	ours        bool // its last object was deleted by us, since it was stale
+	ours        bool // its last object was deleted by us, for the next version of the static pod
 
 	next     *job
 	since    time.Time // since when there is something to write
@@ -88,7 +86,6 @@ func newMachine(node string, random func() float64) *machine {
 func apiKey(uid string) string                { return "pod/" + uid }
 func staticKey(namespace, name string) string { return "static/" + namespace + "/" + name }
 
-// line finds or begins the line.
 func (b *machine) line(key, namespace, name string) *line {
 	l := b.lines[key]
 	if l == nil {
@@ -98,7 +95,6 @@ func (b *machine) line(key, namespace, name string) *line {
 	return l
 }
 
-// want takes the newest status of one pod.
 func (b *machine) want(m messages.PodStatusWanted) {
 	if m.Pod == nil {
 		return
@@ -135,14 +131,12 @@ func (b *machine) wantAll(m messages.PodStatusesWanted) {
 	}
 }
 
-// all has every line looked at again.
 func (b *machine) all() {
 	for _, l := range b.lines {
 		b.dirty[l] = true
 	}
 }
 
-// register takes the node's object.
 func (b *machine) register(node *v1.Node) {
 	var uid types.UID
 	if node != nil {

@@ -22,9 +22,8 @@ const (
 	gateWait, gateMost = 250 * time.Millisecond, 10 * time.Second
 	timedOutMost       = 10 * time.Second
 	deleteWait         = 2 * time.Second // an object that is deleted and still observed may only be late, or held by finalizers
-	remakeWait         = 10 * time.Second
-	// A mirror pod that others delete is made again at once, and, where they go on, at these times. The kubelet knows no end of
-	// it.
+	// A mirror pod that others delete or change is made again at once, and, where they go on, at these times. The kubelet knows
+	// no end of it.
 	makeWait, makeMost = time.Second, 30 * time.Second
 	makeCalm           = 10 * time.Minute
 	retryAfterMost     = 5 * time.Minute
@@ -162,18 +161,11 @@ func (b *machine) succeeded(l *line, now time.Time, a answer) {
 		l.deletions++
 		l.deleteAfter = now.Add(b.wait(deleteWait, lineMost, l.deletions))
 		l.ours = !a.job.foreign
-		if a.job.remake {
-			if now.Sub(l.remakeAfter) > 2*refusedMost {
-				l.remakes = 0
-			}
-			l.remakes++
-			l.remakeAfter = now.Add(b.wait(remakeWait, refusedMost, l.remakes))
-		}
 	}
 }
 
-// made notes that a mirror pod was created. Where that is since somebody removed the one before, the next one waits the longer
-// the oftener that was.
+// made notes that a mirror pod was created. Where that is since somebody removed or changed the one before, the next one waits
+// the longer the oftener that was.
 func (b *machine) made(l *line, now time.Time) {
 	again := !l.madeAt.IsZero() && now.Sub(l.madeAt) < makeCalm
 	switch {
