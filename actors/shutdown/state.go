@@ -71,7 +71,7 @@ func seconds(at time.Time) float64 {
 func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
 	path, within := a.opts.StatePath, total(a.opts.Groups)
 	ctx.Do(supervisors.Work{Name: "keep the times of the shutdown", Timeout: stateTimeout, Run: func(context.Context) any {
-		return kept{keep(path, began, ended, within)}
+		return done{"the times of the machine's shutdown are not kept whole", keep(path, began, ended, within)}
 	}})
 }
 
@@ -87,8 +87,4 @@ func (s *State) Problems() []string {
 	return nil
 }
 
-func (s *State) store(text string) {
-	if s != nil {
-		s.p.Store(&text)
-	}
-}
+func (s *State) store(text string) { s.p.Store(&text) }
