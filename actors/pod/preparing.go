@@ -116,7 +116,7 @@ func (m *Machine) startSandbox() {
 }
 
 func (m *Machine) stopSandbox(id string) {
-	if m.due("stopSandbox", id, m.set.Work) {
+	if !m.now.Before(m.sandboxes.retry.at) && m.due("stopSandbox", id, m.set.Work) {
 		m.emit(StopSandbox{ID: id})
 	}
 }

@@ -23,19 +23,14 @@ func (m *Machine) planTerminating() Phase {
 	if m.stopSidecars(mains || !settled) || !settled {
 		return Terminating
 	}
-	waiting := false
+	next := Cleaning
 	for _, s := range m.sandboxes.all {
 		if !s.stopped {
-			waiting = true
-			if !m.now.Before(m.sandboxes.retry.at) {
-				m.stopSandbox(s.ID)
-			}
+			next = Terminating
+			m.stopSandbox(s.ID)
 		}
 	}
-	if waiting {
-		return Terminating
-	}
-	return Cleaning
+	return next
 }
 
 // halt ends what was on its way to start. Starts that are under way are awaited by reading the pod again: that
