@@ -181,9 +181,12 @@ func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
 	a.desired, a.failed, a.hookFailed = m, nil, nil
 	adopts := m.Adopt != nil && m.Adopt.State == messages.ContainerRunning
 	switch {
-	case adopts && postStart(m.Container) != nil:
+	case adopts && postStart(m.Container) != nil: // it may still need its hook
 		a.enter(messages.StageStarting)
-		a.look(ctx, m)
+		h, fact := a.host, *m.Adopt
+		ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
+			return startDone{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
+		}})
 	case adopts:
 		a.fact = *m.Adopt
 		a.enter(messages.StageRunning)

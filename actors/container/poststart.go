@@ -127,14 +127,6 @@ func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, gra
 	}
 }
 
-// look finds out whether a container that is adopted while it runs still needs its hook.
-func (a *actor) look(ctx supervisors.Context, m messages.RunContainer) {
-	h, fact := a.host, *m.Adopt
-	ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
-		return startDone{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
-	}})
-}
-
 // hook has the post-start hook run. Until it has ended, the container has not started as far as others go.
 func (a *actor) hook(ctx supervisors.Context) {
 	a.enter(messages.StageHooking)

@@ -200,7 +200,8 @@ func (m *machine) plan(now time.Time) bool {
 		}
 		return false
 	case recording:
-		if m.recorded() {
+		// That of a deleted pod has to be on the disk before the runtime forgets how its containers ended.
+		if m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept {
 			return true
 		}
 		m.ask(now, "record", messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})
@@ -230,12 +231,6 @@ func (m *machine) quiet(now time.Time) {
 	generation := uint64(max(now.UnixNano(), 0))
 	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
 	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
-}
-
-// recorded says that the final status may be lost here. That of a deleted pod has to be on the disk before the runtime forgets
-// how its containers ended.
-func (m *machine) recorded() bool {
-	return m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept
 }
 
 // final is the pod's last status: what is known of it, with the ends of its containers as the runtime tells them. nil: nothing is

@@ -130,7 +130,7 @@ func (b *schedule) looked(found []sight) []effect {
 		switch {
 		case s.problem != nil:
 			out = append(out, b.warn(s.container, s.problem)...)
-		case b.waits(s.id):
+		case b.active[s.id] || slices.ContainsFunc(b.queue, func(c container) bool { return c.id == s.id }):
 		case s.left || b.maxSize >= 0 && s.running && (s.size < 0 || s.size >= b.maxSize):
 			b.queue = append(b.queue, s.container)
 		default:
@@ -138,10 +138,6 @@ func (b *schedule) looked(found []sight) []effect {
 		}
 	}
 	return append(out, b.next()...)
-}
-
-func (b *schedule) waits(id string) bool {
-	return b.active[id] || slices.ContainsFunc(b.queue, func(c container) bool { return c.id == id })
 }
 
 func (b *schedule) tended(c container, problem error) []effect {

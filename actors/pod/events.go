@@ -133,12 +133,6 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 	m.warn("", messages.EventFailedMount, v.Reason, "MountVolume.SetUp failed for volume %q : %s", v.Volume, said)
 }
 
-func (m *Machine) recordCgroup(r messages.Reason) {
-	if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, r)) {
-		m.warn("", messages.EventFailedPodContainer, r, "unable to ensure pod container exists: %s", r.Message)
-	}
-}
-
 // same says that two reasons are of the same failure, told twice.
 func same(a, b messages.Reason) bool {
 	return a.Code == b.Code && a.Message == b.Message && a.RetryAt.Equal(b.RetryAt)

@@ -18,7 +18,11 @@ func (m *Machine) planInitializing() Phase {
 	m.ensureCgroup()
 	m.clearRemoved()
 	m.resize()
-	m.ensureEphemeral()
+	for _, c := range m.containers { // what was added to look into the pod starts also while that is not initialized
+		if c.ephemeral && c.spec != nil {
+			m.ensure(c)
+		}
+	}
 	for i, c := range m.containers {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
@@ -32,15 +36,6 @@ func (m *Machine) planInitializing() Phase {
 		}
 	}
 	return Running
-}
-
-// ensureEphemeral starts what was added to look into the pod: also while that is not initialized.
-func (m *Machine) ensureEphemeral() {
-	for _, c := range m.containers {
-		if c.ephemeral && c.spec != nil {
-			m.ensure(c)
-		}
-	}
 }
 
 // passed says that a later init container has been made in the current sandbox: initialization is past this one.

@@ -38,7 +38,11 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 		Devices:       health,
 		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
-		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
+		Resources: madeWith, Events: h.Events,
+		Changed: func(spec *v1.Container, made messages.ContainerFact) bool { return cri.Changed(spec, made.Annotations) },
+		ChangedImage: func(spec *v1.Container, made messages.ContainerFact) bool {
+			return cri.ChangedForKubelet(spec, made.Annotations)
+		},
 		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
 			return facts.Resources(spec.Resources, cri.NewContainerResources(pod, spec, h.Node, false), told)
 		},
@@ -51,16 +55,6 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 			return n
 		},
 	}
-}
-
-// changed says that the container was made from another spec, whatever it may use.
-func changed(spec *v1.Container, made messages.ContainerFact) bool {
-	return cri.Changed(spec, made.Annotations)
-}
-
-// changedImage says that the container was made from another image.
-func changedImage(spec *v1.Container, made messages.ContainerFact) bool {
-	return cri.ChangedForKubelet(spec, made.Annotations)
 }
 
 // madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
@@ -125,7 +119,12 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		a.work(ctx, "StopPodSandbox", 1, func(c context.Context) any { return stopSandbox(c, a.opts.Host, a.uid, e.ID) })
 	case RemovePod:
 		pod := a.machine.pod
-		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any { return removePod(c, a.opts.Host, pod) })
+		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any {
+			if err := a.opts.Host.RemovePod(c, pod); err != nil {
+				return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
+			}
+			return PodRemoved{}
+		})
 	case ResizeContainer:
 		a.work(ctx, "UpdateContainerResources", 3, func(c context.Context) any { return resizeContainer(c, a.opts.Host, e) })
 	case ResizeTried:
@@ -144,13 +143,6 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		supervisors.Cancel(a.waker)
 		a.waker = ctx.After(e.At.Sub(ctx.Now()), wake{})
 	}
-}
-
-func removePod(ctx context.Context, h *host.Host, pod *v1.Pod) PodRemoved {
-	if err := h.RemovePod(ctx, pod); err != nil {
-		return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
-	}
-	return PodRemoved{}
 }
 
 // work is the pod's own work towards the runtime, in the pod's place in the queue.

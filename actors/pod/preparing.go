@@ -1,6 +1,8 @@
 package pod
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -15,8 +17,11 @@ func (m *Machine) planPreparing() Phase {
 	m.mount()
 	m.ensureCgroup()
 	m.prefetch()
-	cleared := m.settledIn() && m.clearLost()
-	if cleared {
+	if s := m.sandboxes.unfit(); s != nil && m.sandboxes.settled != s.ID {
+		m.sandboxes.settled = s.ID
+		m.readAgain() // what runs in a sandbox that lives and is to be replaced: a container may be on its way to start there
+	}
+	if m.settled() && m.clearLost() {
 		m.startSandbox()
 		m.rounds.begun = m.rounds.now
 	}
@@ -59,16 +64,6 @@ func (m *Machine) prefetch() {
 	}
 }
 
-// settledIn reports whether it is known what runs in a sandbox that lives and is to be replaced. A container may be on its way
-// to start there: the pod is read again, which begins when such starts have ended.
-func (m *Machine) settledIn() bool {
-	if s := m.sandboxes.unfit(); s != nil && m.sandboxes.settled != s.ID {
-		m.sandboxes.settled, m.settle = s.ID, m.now
-		m.answered("read", "")
-	}
-	return m.settled()
-}
-
 // clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. What is of an earlier round is ended,
 // too, sidecars after the others and in reverse order. It reports whether none is left.
 func (m *Machine) clearLost() bool {
@@ -80,7 +75,9 @@ func (m *Machine) clearLost() bool {
 		case !c.alive(): // what was created and never ran has nothing to end; it is left to the collector
 			continue
 		case c.earlier && (cleared || !c.init):
-			m.endEarlier(c)
+			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
+			cause := cmp.Or(m.rounds.cause, "its pod was restarted")
+			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.name, cause))
 		case c.earlier: // its turn comes
 		case current != nil && f.SandboxID == current.ID:
 			continue

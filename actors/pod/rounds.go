@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -52,8 +51,7 @@ func (m *Machine) noteRounds() {
 // beginRound gives up what the containers wait for. What is on its way to start is found by a reading, which begins when such
 // starts have ended.
 func (m *Machine) beginRound() {
-	m.settle = m.now
-	m.answered("read", "")
+	m.readAgain()
 	for _, c := range m.containers {
 		if !c.inRounds() {
 			continue
@@ -117,17 +115,6 @@ func (m *Machine) restarting() bool {
 	return m.live() && (m.rounds.begun < m.rounds.now || slices.ContainsFunc(m.containers, func(c *container) bool {
 		return c.earlier && c.alive()
 	}))
-}
-
-// endEarlier has a container of an earlier round ended, as fast as the kubelet does it: without its pre-stop hook and without the
-// pod's grace period.
-func (m *Machine) endEarlier(c *container) {
-	cause := cmp.Or(m.rounds.cause, "its pod was restarted")
-	m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.name, cause))
-}
-
-func (m *Machine) restartingReason() *messages.Reason {
-	return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
 }
 
 // restartCondition adds the condition AllContainersRestarting, in the kubelet's words.

@@ -67,7 +67,9 @@ func (m *Machine) take(msg any) {
 			m.cgroup = cgroup{ready: true, of: v.Pod, has: v.Pod, parent: v.Parent}
 		}
 	case messages.PodCgroupFailed:
-		m.recordCgroup(v.Reason)
+		if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, v.Reason)) {
+			m.warn("", messages.EventFailedPodContainer, v.Reason, "unable to ensure pod container exists: %s", v.Reason.Message)
+		}
 		if m.resizing.active {
 			m.resizeFailed(m.now)
 		}

@@ -54,11 +54,17 @@ func (m *Machine) halt() {
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}})
 	}
 	if underWay {
-		m.settle = m.now
-		m.answered("read", "")
+		m.readAgain()
 	}
 }
 
+// readAgain has the pod read, which begins when starts that are under way have ended.
+func (m *Machine) readAgain() {
+	m.settle = m.now
+	m.answered("read", "")
+}
+
+// settled says that this has been done.
 func (m *Machine) settled() bool {
 	if m.settle.IsZero() {
 		return true

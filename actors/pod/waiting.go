@@ -24,7 +24,7 @@ func (m *Machine) waiting() *messages.Reason {
 		return m.volumes.reason
 	}
 	if m.restarting() {
-		return m.restartingReason()
+		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
 	}
 	for _, c := range m.containers {
 		if r := m.hold(c); r != nil {

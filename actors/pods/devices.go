@@ -91,10 +91,3 @@ func (a *actor) holding() map[string]bool {
 	}
 	return out
 }
-
-func (a *actor) devicesAllocated(ctx supervisors.Context, m messages.DevicesAllocated) {
-	if e := a.entries[m.UID]; e != nil && e.state == held {
-		e.devices.answer = &m
-		a.reconcile(ctx)
-	}
-}

@@ -185,7 +185,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case auditDue:
 		a.askAudit(ctx)
 	case messages.DevicesAllocated:
-		a.devicesAllocated(ctx, m)
+		if e := a.entries[m.UID]; e != nil && e.state == held {
+			e.devices.answer = &m
+			a.reconcile(ctx)
+		}
 	case devicesDue:
 		a.reconsider(ctx)
 	case messages.NodePressureObserved:

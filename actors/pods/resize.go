@@ -125,17 +125,12 @@ func (e *entry) setPod(desired *v1.Pod) {
 	}
 }
 
-// waitsForResize says that the pod asks for other resources than were allocated to it, and runs.
-func (e *entry) waitsForResize() bool {
-	return e.state == running && e.source == messages.APIServer && e.admitted != e.desired && e.record.Final == nil
-}
-
 // resize decides over all pods that ask for other resources than they have. Each is asked again when something has changed: what
 // one gives back another may have.
 func (a *actor) resize(ctx supervisors.Context) {
 	var waiting []*entry
 	for _, e := range a.entries {
-		if e.waitsForResize() {
+		if e.state == running && e.source == messages.APIServer && e.admitted != e.desired && e.record.Final == nil {
 			if e.since.IsZero() {
 				e.since = ctx.Now()
 			}

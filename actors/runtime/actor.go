@@ -55,7 +55,7 @@ func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
 	return &actor{
 		opts: opts, phase: connecting, queue: newReadQueue(opts.MaxReads), known: map[string]*pod{},
 		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
-		bin:  newCollector(), cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
+		bin:  collector{asked: map[string]time.Time{}}, cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
 	}
 }
 
@@ -89,7 +89,7 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		a.startAudit(ctx)
 		a.planSurvey(ctx)
 		a.pump(ctx)
-		a.cidrs.anew()
+		a.cidrs.actual, a.cidrs.link = "", a.cidrs.link+1 // the runtime that is connected now may be another
 		a.tellCIDRs(ctx)
 	}
 }

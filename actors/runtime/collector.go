@@ -60,8 +60,6 @@ const (
 	maxRemovals = 2
 )
 
-func newCollector() collector { return collector{asked: map[string]time.Time{}} }
-
 func (c *collector) keep(m messages.KeepContainers) {
 	c.known, c.heard, c.wanted = true, m.Heard, m.Wanted
 	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
@@ -152,7 +150,8 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 		if r.gone {
 			a.queue.hold(r.uid)
 		}
-		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid, Timeout: r.timeout(),
+		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid,
+			Timeout: time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout,
 			Run: func(ctx context.Context) any {
 				done, err := a.remove(ctx, r)
 				return removalEnded{r.uid, err, done}
@@ -173,10 +172,6 @@ func (a *actor) reclaimEnded(ctx supervisors.Context) {
 	if a.bin.reclaim != nil && a.phase == connected {
 		a.survey(ctx)
 	}
-}
-
-func (r removal) timeout() time.Duration {
-	return time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout
 }
 
 func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {

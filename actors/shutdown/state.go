@@ -38,7 +38,8 @@ func keep(path string, began, ended time.Time, within time.Duration) error {
 		t = times{Start: at}
 	}
 	t.End = ended
-	t.show()
+	metrics.ShutdownStart.Set(seconds(t.Start))
+	metrics.ShutdownEnd.Set(seconds(t.End))
 	data, encodeErr := json.Marshal(t)
 	return errors.Join(err, encodeErr, atomicfile.WriteFile(path, data, 0o644))
 }
@@ -53,11 +54,6 @@ func read(path string) (t times, err error) {
 		err = json.Unmarshal(data, &t)
 	}
 	return t, err
-}
-
-func (t times) show() {
-	metrics.ShutdownStart.Set(seconds(t.Start))
-	metrics.ShutdownEnd.Set(seconds(t.End))
 }
 
 func seconds(at time.Time) float64 {
