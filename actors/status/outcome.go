@@ -150,11 +150,13 @@ func (b *machine) succeeded(l *line, now time.Time, a answer) {
 	switch a.job.verb {
 	case patchStatus:
 		if a.pod != nil {
-			l.written, l.over, l.at = a.pod, l.observed, now
+			l.belief = &belief{a.pod.UID, a.pod, l.observed, now}
 			l.sent = &sending{uid: a.pod.UID, from: a.job.from, to: a.job.to, got: &a.pod.Status}
 		}
 	case createMirror:
-		l.written, l.over, l.at = a.pod, l.observed, now
+		if a.pod != nil {
+			l.belief = &belief{a.pod.UID, a.pod, l.observed, now}
+		}
 		b.made(l, now)
 	case deletePod, deleteMirror:
 		l.lose(a.job.uid, now)
@@ -182,12 +184,10 @@ func (b *machine) made(l *line, now time.Time) {
 // lose notes that an object is not there, until something else is observed or, as whoever said so may have been wrong, until it
 // is observed for long.
 func (l *line) lose(uid types.UID, now time.Time) {
-	l.gone, l.goneOver, l.goneAt = uid, l.observed, now
-	if l.written != nil && l.written.UID == uid {
-		l.written, l.over = nil, nil
-	}
-	if l.observed == nil || l.observed.UID != uid {
-		l.gone, l.goneOver = "", nil
+	if l.observed != nil && l.observed.UID == uid {
+		l.belief = &belief{uid, nil, l.observed, now}
+	} else if l.belief != nil && l.belief.uid == uid {
+		l.belief = nil
 	}
 }
 
