@@ -14,7 +14,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
-	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
@@ -44,7 +43,6 @@ type Events struct {
 	ended    error
 	started  bool // a container was
 	pods     map[string]bool
-	objects  map[string]bool
 }
 
 // Batch is what happened since the last one.
@@ -57,8 +55,6 @@ type Batch struct {
 	Started bool
 	// Pods are the UIDs of pods of which something ended or was removed. Sorted.
 	Pods []string
-	// Objects are IDs of containers and sandboxes that are gone together with what could tell whose they were. Sorted.
-	Objects []string
 }
 
 // NewEvents makes a subscription that begins with the first Wait. A panic in it is logged, and ends the subscription.
@@ -66,7 +62,7 @@ func NewEvents(source EventSource, log *slog.Logger) *Events {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Events{
 		source: source, log: log, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1),
-		pods: map[string]bool{}, objects: map[string]bool{},
+		pods: map[string]bool{},
 	}
 }
 
@@ -110,11 +106,10 @@ func (e *Events) take(ctx context.Context) (Batch, bool) {
 	if ctx.Err() != nil {
 		return Batch{}, true
 	}
-	if e.opened || e.ended != nil || e.started || len(e.pods) > 0 || len(e.objects) > 0 {
-		b := Batch{e.opened, e.ended, e.started, slices.Sorted(maps.Keys(e.pods)), slices.Sorted(maps.Keys(e.objects))}
+	if e.opened || e.ended != nil || e.started || len(e.pods) > 0 {
+		b := Batch{e.opened, e.ended, e.started, slices.Sorted(maps.Keys(e.pods))}
 		e.opened, e.ended, e.started = false, nil, false
 		clear(e.pods)
-		clear(e.objects)
 		return b, true
 	}
 	if !e.running {
@@ -160,12 +155,8 @@ func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 	default:
 		return
 	}
-	sandbox := ev.GetPodSandboxStatus()
-	if sandbox == nil {
-		e.note(func() { e.objects[ev.GetContainerId()] = true })
-		return
-	}
-	if owner, err := facts.OwnerOf(sandbox.GetLabels()); err == nil {
+	// What is gone together with its sandbox tells no more whose it was: the sandbox' end was told before.
+	if owner, err := facts.OwnerOf(ev.GetPodSandboxStatus().GetLabels()); err == nil {
 		e.note(func() { e.pods[owner.UID] = true })
 	}
 }
@@ -215,11 +206,6 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 	for _, uid := range m.batch.Pods {
 		a.queue.ask(uid)
 	}
-	for _, id := range m.batch.Objects {
-		if uid := a.ownerOf(id); uid != "" {
-			a.queue.ask(uid)
-		}
-	}
 	a.pump(ctx)
 	if m.batch.Started && !a.audit.split { // pods that are listed one by one cost too much for that
 		a.auditAfter(ctx, a.opts.StartedPeriod)
@@ -234,7 +220,7 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 		// on is caught by one more audit soon after.
 		a.startAudit(ctx)
 		a.auditAfter(ctx, a.opts.PollPeriod)
-	case len(m.batch.Pods)+len(m.batch.Objects) > 0:
+	case len(m.batch.Pods) > 0:
 		a.watch.failures = 0
 	}
 	a.wait(ctx)
@@ -262,15 +248,4 @@ func (a *actor) setHints(h Hints) {
 		a.link.snapshot.Hints = h
 		a.publish()
 	}
-}
-
-// ownerOf is the UID of the pod that a container or sandbox is known to be of.
-func (a *actor) ownerOf(id string) string {
-	for uid, p := range a.known {
-		if slices.ContainsFunc(p.facts.Sandboxes, func(s messages.SandboxFact) bool { return s.ID == id }) ||
-			slices.ContainsFunc(p.facts.Containers, func(c messages.ContainerFact) bool { return c.ID == id }) {
-			return uid
-		}
-	}
-	return ""
 }
