@@ -20,8 +20,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -60,7 +58,6 @@ type actor struct {
 	killed     string                  // the ID of the container whose end an event has told
 	preStop    string                  // the ID of the container whose pre-stop hook an event has told failed
 	stuck      string                  // the ID of the container of which an event has told that it could not be ended
-	endingPod  *v1.Pod                 // of the latest StopContainer
 }
 
 // enter is the one way from a stage to another.
@@ -261,9 +258,8 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		return
 	}
 	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
-	a.endingPod = m.Pod
 	a.recordKill(ctx, m)
-	a.fact, a.desired.Attempt = m.Fact, m.Fact.Attempt
+	a.fact, a.desired.Attempt, a.desired.Pod = m.Fact, m.Fact.Attempt, m.Pod
 	if m.HookOnly {
 		a.enter(messages.StageWaiting)
 		a.until = ctx.Now().Add(m.Grace)

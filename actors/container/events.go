@@ -65,19 +65,19 @@ func (a *actor) recordPreStop(ctx supervisors.Context, id string, failed bool) {
 		return
 	}
 	a.preStop = id
-	a.record(ctx, a.endingPod, a.name, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
+	a.record(ctx, a.desired.Pod, a.name, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
 }
 
 // recordStuck tells, once for each container, that the runtime cannot end it. As the kubelet has it, that is an event of the pod.
 func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
-	if a.stuck == d.id || a.endingPod == nil {
+	if a.stuck == d.id || a.desired.Pod == nil {
 		return
 	}
 	a.stuck = d.id
 	said := strings.ReplaceAll(d.failed.Error(), d.id, a.name)
-	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.endingPod,
+	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.desired.Pod,
 		messages.Reason{Code: messages.ReasonKilling, Container: a.name, Cause: said})
-	a.record(ctx, a.endingPod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message)
+	a.record(ctx, a.desired.Pod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message)
 }
 
 // killMessage is why a container is ended, in the kubelet's words, and with the sentence that "playlet pods" has meanwhile.

@@ -135,7 +135,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 				e.since = ctx.Now()
 			}
 			waiting = append(waiting, e)
-		} else if e.since, e.deferred = (time.Time{}), false; e.pending != nil && e.pod == e.desired { // it was taken back
+		} else if e.since = (time.Time{}); e.pending != nil && e.pod == e.desired { // it was taken back
 			e.pending = nil
 			a.renew(ctx, e)
 		}
@@ -165,10 +165,10 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 		r := e.record
 		r.Allocated = podspec.AllocationOf(e.desired)
 		a.keep(ctx, e, r)
-		if e.deferred {
+		if e.pending != nil && e.pending.Reason == v1.PodReasonDeferred {
 			metrics.DeferredResizes.WithLabelValues(a.trigger).Inc()
 		}
-		e.admitted, e.since, e.deferred = e.desired, time.Time{}, false
+		e.admitted, e.since = e.desired, time.Time{}
 		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
 		return true
 	}
@@ -182,7 +182,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 				metrics.InfeasibleResizes.WithLabelValues(detail).Inc()
 			}
 		}
-		e.pending, e.pendingOf, e.deferred = &now, e.desired.Generation, reason == v1.PodReasonDeferred
+		e.pending, e.pendingOf = &now, e.desired.Generation
 		e.setPod(e.desired)
 		a.renew(ctx, e)
 	}

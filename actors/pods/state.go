@@ -109,7 +109,6 @@ type resizing struct {
 	told      *podspec.Allocation     // what its actor is to have; nil: what desired asks for
 	pending   *messages.PendingResize // why it cannot have what it asks for
 	pendingOf int64                   // the generation of the pod for which that was said
-	deferred  bool                    // what it asked for last had to wait
 	since     time.Time               // when it was first asked for
 }
 
