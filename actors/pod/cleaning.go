@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -37,7 +38,7 @@ func (m *Machine) planCleaning() Phase {
 // noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
 // forgets how its containers ended, since an agent that is killed in between could only guess.
 func (m *Machine) noted() bool {
-	if !fromAPI(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
+	if !objectset.OfAPIServer(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
 		m.answered("note", "")
 		return true
 	}

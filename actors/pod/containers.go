@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -109,7 +110,7 @@ func (m *Machine) changed(c *container, f *messages.ContainerFact) bool {
 
 // respecced says so of all but what it may use.
 func (m *Machine) respecced(c *container, f *messages.ContainerFact) bool {
-	if fromAPI(m.pod) {
+	if objectset.OfAPIServer(m.pod) {
 		return m.set.ChangedImage(c.spec, *f)
 	}
 	return m.set.Changed(c.spec, *f)
@@ -121,7 +122,7 @@ func (m *Machine) outdated(c *container, f *messages.ContainerFact) bool {
 	if c.ephemeral {
 		return false
 	}
-	if fromAPI(m.pod) {
+	if objectset.OfAPIServer(m.pod) {
 		return m.respecced(c, f)
 	}
 	return m.changed(c, f)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -31,7 +32,7 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 		s.State = m.stateOf(f)
 		s.Resources = m.resources(c, f)
 		s.AllocatedResources = s.Resources.Requests
-		if fromAPI(m.pod) {
+		if objectset.OfAPIServer(m.pod) {
 			s.AllocatedResources = c.spec.Resources.Requests.DeepCopy()
 		}
 		if f.User != nil {
@@ -111,9 +112,9 @@ func (m *Machine) stateOf(f *attempt) v1.ContainerState {
 // was made with, which is not what is wanted by now where that was edited since.
 func (m *Machine) resources(c *container, f *attempt) *v1.ResourceRequirements {
 	switch {
-	case fromAPI(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
+	case objectset.OfAPIServer(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
 		return m.own(c, m.actual(c))
-	case fromAPI(m.pod):
+	case objectset.OfAPIServer(m.pod):
 		return c.spec.Resources.DeepCopy()
 	}
 	if was := m.set.Resources(m.pod, f.ContainerFact); was != nil {

@@ -8,13 +8,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // cloudPod is a pod of the API server.
 func cloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	p := testPod(policy, init, regular)
-	p.Annotations = map[string]string{sourceAnnotation: apiSource}
+	p.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -34,7 +35,7 @@ type resizing struct {
 
 // begins notes that the pod was allocated other resources than it had.
 func (m *Machine) begins(was *v1.Pod) {
-	if !fromAPI(m.pod) || !m.live() || podspec.AllocationOf(was).IsOf(m.pod) {
+	if !objectset.OfAPIServer(m.pod) || !m.live() || podspec.AllocationOf(was).IsOf(m.pod) {
 		return
 	}
 	m.resizing = resizing{active: true, since: m.now, wide: was, informed: was}
@@ -54,7 +55,7 @@ func (m *Machine) resizeText() string {
 
 // unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
 func (m *Machine) unsettled(c *container) bool {
-	if !fromAPI(m.pod) || c.spec == nil || !c.running() {
+	if !objectset.OfAPIServer(m.pod) || c.spec == nil || !c.running() {
 		return false
 	}
 	has := m.has(c)

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -31,7 +32,7 @@ func (m *Machine) takeResources() {
 	}
 	m.resizing.since = m.now
 	if last := m.desired.Last; last != nil {
-		m.resizing.active = m.desired.Resized && fromAPI(m.pod) && last.ObservedGeneration < m.pod.Generation
+		m.resizing.active = m.desired.Resized && objectset.OfAPIServer(m.pod) && last.ObservedGeneration < m.pod.Generation
 		for i := range last.Conditions {
 			m.resizing.active = m.resizing.active || last.Conditions[i].Type == v1.PodResizeInProgress
 		}

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -45,7 +46,7 @@ func (m *Machine) judge() *verdict {
 	if f := m.desired.Fail; f != nil { // the node has to end it
 		return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
 	}
-	if s := &m.pod.Status; fromAPI(m.pod) && finalstatus.Final(s.Phase) { // others have set its phase
+	if s := &m.pod.Status; objectset.OfAPIServer(m.pod) && finalstatus.Final(s.Phase) { // others have set its phase
 		return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
 	}
 	if at, ok := m.deadline(); ok && !m.now.Before(at) {

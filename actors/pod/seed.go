@@ -8,16 +8,9 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/find"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-// apiSource is what the annotation kubernetes.io/config.source says of a pod of the API server.
-const (
-	sourceAnnotation = "kubernetes.io/config.source"
-	apiSource        = "api"
-)
-
-func fromAPI(pod *v1.Pod) bool { return pod.Annotations[sourceAnnotation] == apiSource }
 
 // seed takes over what is known of the pod from before this machine, so that its status goes on where it was: when it was
 // started, and how often its containers were, where the runtime no longer has any.
@@ -62,7 +55,7 @@ func (m *Machine) seedProbes() {
 // seedEnds takes from the status how containers of the API server's pod ended of which the runtime has nothing any more: what
 // was told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
 func (m *Machine) seedEnds() {
-	if m.desired.Last == nil || !fromAPI(m.pod) {
+	if m.desired.Last == nil || !objectset.OfAPIServer(m.pod) {
 		return
 	}
 	for _, c := range m.containers {
@@ -104,7 +97,7 @@ func (m *Machine) settleEnd(s *v1.PodStatus) {
 		return
 	}
 	finalstatus.EndContainers(&m.pod.Spec, s)
-	if m.ending != nil && fromAPI(m.pod) && !finalstatus.Final(s.Phase) {
+	if m.ending != nil && objectset.OfAPIServer(m.pod) && !finalstatus.Final(s.Phase) {
 		s.Phase = finalstatus.Phase(s)
 	}
 }

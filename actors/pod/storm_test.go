@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -33,11 +34,11 @@ func TestWhateverHappens(t *testing.T) {
 			pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "files", MountPath: "/files"}}
 		}
 		if rapid.Bool().Draw(t, "cloud") {
-			pod.Annotations = map[string]string{sourceAnnotation: apiSource}
+			pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 			drawResources(t, pod)
 		}
 		w := newWorld(pod)
-		if fromAPI(pod) {
+		if objectset.OfAPIServer(pod) {
 			w.carry()
 		}
 		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")

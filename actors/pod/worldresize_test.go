@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -150,7 +151,7 @@ func drawResources(t *rapid.T, pod *v1.Pod) {
 
 // resizeStorm allocates other resources to a pod of the API server: not to its init containers, but to sidecars.
 func resizeStorm(t *rapid.T, w *world) {
-	if !fromAPI(w.pod) || w.ending != nil || w.final != nil {
+	if !objectset.OfAPIServer(w.pod) || w.ending != nil || w.final != nil {
 		return
 	}
 	w.resized = true
