@@ -32,7 +32,7 @@ const (
 func (m *Machine) lacks(c *container) (lack, time.Time) {
 	what, until := m.lacksItself(c)
 	switch {
-	case what == nothing && m.startsAfter(c) != nil:
+	case what == nothing && m.waitsInLine(c):
 		what = anEarlier
 	case what == nothing && c.sidecar() && c.exited() != nil && m.endsSoon():
 		what = anEnd
@@ -79,22 +79,14 @@ func (m *Machine) lacksItself(c *container) (lack, time.Time) {
 	return nothing, time.Time{}
 }
 
-// startsAfter is the regular container whose start has to end before the start of c may begin; nil when c may start now. As with
-// the kubelet, regular containers start in the spec's order, one after another. A start goes from the pull of the image to the
-// end of the post-start hook. A container that runs already is adopted, which waits for nothing.
-func (m *Machine) startsAfter(c *container) *container {
-	if !c.regular() || c.running() {
-		return nil
-	}
-	for _, e := range m.containers {
-		if e == c {
-			break
-		}
-		if e.regular() && m.beingStarted(e) {
-			return e
-		}
-	}
-	return nil
+// waitsInLine says that the start of another regular container has to end before that of c may begin. As with the kubelet,
+// regular containers start in the spec's order, one after another. A start goes from the pull of the image to the end of the
+// post-start hook. A container that runs already is adopted, which waits for nothing.
+func (m *Machine) waitsInLine(c *container) bool {
+	before := m.containers[:slices.Index(m.containers, c)]
+	return c.regular() && !c.running() && slices.ContainsFunc(before, func(e *container) bool {
+		return e.regular() && m.beingStarted(e)
+	})
 }
 
 // beingStarted says that a start of the container is under way. One that has failed is over until the container is tried again:

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -94,8 +95,7 @@ const leastGrace = 2 * time.Second
 // left.
 func (m *Machine) stopSidecars(others bool) bool {
 	left := others
-	for i := len(m.containers) - 1; i >= 0; i-- {
-		c := m.containers[i]
+	for _, c := range slices.Backward(m.containers) {
 		if !c.sidecar() || !c.alive() {
 			continue
 		}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
@@ -88,15 +90,8 @@ func read(d verb, err error) (fate, time.Duration) {
 // otherUID says that an object of that name is there with another UID: metadata.uid of the patch would have changed it.
 func otherUID(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity || status.Status().Details == nil {
-		return false
-	}
-	for _, c := range status.Status().Details.Causes {
-		if c.Field == "metadata.uid" {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // gate is what all writes have in common: whether the API server takes them.
