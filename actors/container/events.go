@@ -19,8 +19,8 @@ func (a *actor) explained(ctx supervisors.Context, pod *v1.Pod, reason, words st
 	a.record(ctx, pod, a.name, v1.EventTypeWarning, reason, explain.EventOf(words, pod, why))
 }
 
-// record tells an event about the container or, where none is named, about the pod, where there is who writes it. An ID in what the runtime said would make a new
-// event of each attempt: the name stands for it.
+// record tells an event about the container or, where none is named, about the pod, where there is who writes it. An ID in what
+// the runtime said would make a new event of each attempt: the name stands for it.
 func (a *actor) record(ctx supervisors.Context, pod *v1.Pod, container, kind, reason, message string) {
 	if !a.host.Events || pod == nil {
 		return

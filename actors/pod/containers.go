@@ -43,7 +43,7 @@ func (m *Machine) keep(c *container, f *attempt) bool {
 	case f.State == messages.ContainerUnknown:
 		m.stopContainer(c, m.grace(), unknownState)
 		return false
-	case c.spec != nil && m.outdated(c, &f.ContainerFact):
+	case c.spec != nil && m.outdated(c, f):
 		why = "definition changed"
 	case m.unsettled(c) && m.restartsFor(c) && m.grouped():
 		why = "resize requires restart"
@@ -103,22 +103,22 @@ func (m *Machine) supervise(c *container) {
 }
 
 // changed says that the container was made from another spec. What it may use is part of that.
-func (m *Machine) changed(c *container, f *messages.ContainerFact) bool {
-	was := m.set.Resources(m.pod, *f)
+func (m *Machine) changed(c *container, f *attempt) bool {
+	was := m.set.Resources(m.pod, f.ContainerFact)
 	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, m.gets(c)))
 }
 
 // respecced says so of all but what it may use.
-func (m *Machine) respecced(c *container, f *messages.ContainerFact) bool {
+func (m *Machine) respecced(c *container, f *attempt) bool {
 	if objectset.OfAPIServer(m.pod) {
-		return m.set.ChangedImage(c.spec, *f)
+		return m.set.ChangedImage(c.spec, f.ContainerFact)
 	}
-	return m.set.Changed(c.spec, *f)
+	return m.set.Changed(c.spec, f.ContainerFact)
 }
 
 // outdated says that a container which runs has to be made anew. What a container of a manifest may use changes only so; those
 // of the API server's are resized (KEP-1287).
-func (m *Machine) outdated(c *container, f *messages.ContainerFact) bool {
+func (m *Machine) outdated(c *container, f *attempt) bool {
 	if c.ephemeral {
 		return false
 	}

@@ -56,7 +56,7 @@ func (m *Machine) respec(c *container) {
 		m.supervise(c) // its policy may have changed, too
 	}
 	f := c.exited()
-	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, &f.ContainerFact) {
+	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, f) {
 		return
 	}
 	m.startAnew(c)

@@ -47,24 +47,24 @@ func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &container{name: "c0", spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
 		f := carrying(t, spec, limited(text))
-		if got := machine.outdated(c, &f); got != want {
+		if got := machine.outdated(c, &attempt{ContainerFact: f}); got != want {
 			t.Errorf("made with %s: outdated %v, want %v", text, got, want)
 		}
 	}
 	foreign := carrying(t, spec, limited("2Gi"))
 	delete(foreign.Annotations, cri.AnnotationResources)
-	if machine.outdated(c, &foreign) {
+	if machine.outdated(c, &attempt{ContainerFact: foreign}) {
 		t.Error("a container that does not carry its resources is replaced")
 	}
 	resized := carrying(t, spec, limited("2Gi"))
 	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(cri.KubeletHash(spec), 16)
 	resized.Annotations[cri.AnnotationSpecHash] = "1-of another release's defaults"
-	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &resized) {
+	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server is replaced for its resources, or for a default")
 	}
 	c.spec = spec.DeepCopy()
 	c.spec.Image = "another"
-	if !machine.outdated(c, &resized) {
+	if !machine.outdated(c, &attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server keeps an old image")
 	}
 }

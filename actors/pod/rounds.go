@@ -124,7 +124,8 @@ func (m *Machine) restartCondition(s *v1.PodStatus) {
 	case finalstatus.Final(s.Phase):
 		m.condition(s, v1.AllContainersRestarting, false, finalstatus.NotReady(s.Phase), "")
 	case m.restarting():
-		m.condition(s, v1.AllContainersRestarting, true, "RestartAllContainersStarted", "container exited with restart policy rule")
+		m.condition(s, v1.AllContainersRestarting, true, "RestartAllContainersStarted",
+			"container exited with restart policy rule")
 	default:
 		m.condition(s, v1.AllContainersRestarting, false, "", "")
 	}

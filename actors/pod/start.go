@@ -169,7 +169,7 @@ func (m *Machine) standing(c *container) *attempt {
 	if f == nil || current == nil || f.SandboxID != current.ID || c.earlier {
 		return nil
 	}
-	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.spec != nil && !m.changed(c, &f.ContainerFact)) {
+	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.spec != nil && !m.changed(c, f)) {
 		return f
 	}
 	return nil

@@ -135,8 +135,8 @@ func groupResources(pod *v1.Pod) *v1.ResourceRequirements {
 	return out
 }
 
-// addresses adds the pod's addresses and the node's. The pod's are the node's on the host's network; else the sandbox's, and those
-// of the last one where there is none, since others still ask where a pod that has ended was.
+// addresses adds the pod's addresses and the node's. The pod's are the node's on the host's network; else the sandbox's, and
+// those of the last one where there is none, since others still ask where a pod that has ended was.
 func (m *Machine) addresses(s *v1.PodStatus) {
 	var host []string
 	if !m.set.Unsettled() {
