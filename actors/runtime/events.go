@@ -218,7 +218,9 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 		a.setHints(ByEvents)
 		// What happened before the subscription is read now. What happened while the runtime was only about to take it
 		// on is caught by one more audit soon after.
-		a.startAudit(ctx)
+		if !a.audit.running {
+			a.startAudit(ctx)
+		}
 		a.auditAfter(ctx, a.opts.PollPeriod)
 	case len(m.batch.Pods) > 0:
 		a.watch.failures = 0
