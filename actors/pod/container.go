@@ -63,11 +63,12 @@ type attempt struct {
 	results messages.ProbeResults
 	failing []messages.FailingProbe // probes
 	hook    hook
-	made    *v1.ResourceRequirements // what it was made with, once that was read; nil: that is not known
-	read    bool                     // made was
-	given   *given                   // nil: nothing since it was made
-	held    bool                     // its back-off has an Event
-	renew   bool                     // it is to be ended on request, and started again
+	// made is what it was made with, which is read once; nil: that is not known.
+	made     *v1.ResourceRequirements
+	madeRead bool
+	given    *given // nil: nothing since it was made
+	held     bool   // its back-off has an Event
+	renew    bool   // it is to be ended on request, and started again
 }
 
 // hook is what is known of the post-start hook of an attempt.

@@ -55,8 +55,8 @@ func (m *Machine) has(c *container) *v1.ResourceRequirements {
 
 // made is what a container was made with; nil where that is not known. It is read once.
 func (m *Machine) made(f *attempt) *v1.ResourceRequirements {
-	if !f.read {
-		f.read, f.made = true, m.set.Resources(m.pod, f.ContainerFact)
+	if !f.madeRead {
+		f.madeRead, f.made = true, m.set.Resources(m.pod, f.ContainerFact)
 	}
 	return f.made
 }
