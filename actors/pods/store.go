@@ -77,6 +77,12 @@ func (s *store) write(records map[string]record) error {
 		return err
 	}
 	failed := unwritten{uids: map[string]bool{}}
+	done := func(uid string, err error) bool {
+		if err != nil {
+			failed.uids[uid], failed.last = true, err
+		}
+		return err == nil
+	}
 	for uid, r := range records {
 		if s.written[uid] == r {
 			continue
@@ -85,21 +91,14 @@ func (s *store) write(records map[string]record) error {
 		if err == nil {
 			err = atomicfile.Save(s.path(uid), recordVersion, r)
 		}
-		if err != nil {
-			failed.uids[uid], failed.last = true, err
-			continue
+		if done(uid, err) {
+			s.written[uid] = r
 		}
-		s.written[uid] = r
 	}
 	for uid := range s.written {
-		if records[uid] != (record{}) {
-			continue
+		if records[uid] == (record{}) && done(uid, atomicfile.Remove(s.path(uid))) {
+			delete(s.written, uid)
 		}
-		if err := atomicfile.Remove(s.path(uid)); err != nil {
-			failed.uids[uid], failed.last = true, err
-			continue
-		}
-		delete(s.written, uid)
 	}
 	if failed.last != nil {
 		return &failed
