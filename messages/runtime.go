@@ -87,7 +87,9 @@ func (f *PodFacts) Alive() bool {
 }
 
 // Alive says that there is a process to end, as far as is known.
-func (f *ContainerFact) Alive() bool { return f.State == ContainerRunning || f.State == ContainerUnknown }
+func (f *ContainerFact) Alive() bool {
+	return f.State == ContainerRunning || f.State == ContainerUnknown
+}
 
 // Removed is the end of a container that somebody else has removed from the runtime, as found at a time.
 func (f ContainerFact) Removed(at time.Time) ContainerFact {
