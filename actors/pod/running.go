@@ -13,16 +13,9 @@ import (
 // planRunning: every container has its turn, and is started again as restartPolicy says. Leads back to Preparing when
 // the sandbox is lost, to Terminating when all is done, or asked to end.
 func (m *Machine) planRunning() Phase {
-	if m.over() {
-		return Terminating
+	if to := m.upkeep(); to != "" {
+		return to
 	}
-	if m.lost() {
-		return m.prepareAgain()
-	}
-	m.mount()
-	m.ensureCgroup()
-	m.clearRemoved()
-	m.resize()
 	for _, c := range m.containers {
 		if c.spec == nil || (c.init && !c.sidecar()) {
 			continue
