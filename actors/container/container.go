@@ -217,16 +217,16 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 			Taken: d.taken,
 		}
 		ctx.Tell(ctx.Self().Parent(), *a.failed)
-	case d.hook && a.stop != nil: // it is ended next, without the hook
-		a.fact = *d.fact
-		a.enter(messages.StageRunning)
-	case d.hook:
-		a.fact = *d.fact
-		a.hook(ctx)
 	default:
 		a.fact = *d.fact
+		if d.hook && a.stop == nil {
+			a.hook(ctx)
+			break
+		}
 		a.enter(messages.StageRunning)
-		a.report(ctx)
+		if !d.hook { // else it is ended next, without the hook
+			a.report(ctx)
+		}
 	}
 	if stop := a.stop; stop != nil {
 		a.stop = nil

@@ -43,20 +43,22 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 			s.LastTerminationState = m.stateOf(&c.attempts[1])
 		}
 	}
+	ended := f != nil && f.State == messages.ContainerExited
+	waits := func(reason, message string) {
+		if ended {
+			s.LastTerminationState = s.State
+		}
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
 	switch {
-	case f == nil && hold != nil:
-		s.State.Waiting = &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}
+	case hold != nil && (f == nil || ended && m.live()):
+		waits(hold.Code, hold.Message)
 	case f == nil || f.State == messages.ContainerCreated:
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
-	case f.State == messages.ContainerExited && hold != nil && m.live():
-		s.LastTerminationState = s.State
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
-	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) &&
-		(c.earlier || !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
+		waits(m.defaultWait(c), pullWord(c))
+	case ended && m.live() && !c.over(m.pod) && (c.earlier || !cri.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
 		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
 		// server takes no state but this one after such an end, so that it must not be told of it.
-		s.LastTerminationState = s.State
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
+		waits(m.defaultWait(c), pullWord(c))
 	}
 	running := s.State.Running != nil
 	started := running && c.hasStarted()
