@@ -46,8 +46,13 @@ type schedule struct {
 	problems map[string]string // by container, as they were logged last
 }
 
-// soon is how long changes are gathered before they are looked at.
-const soon = time.Second
+// soon is how long changes are gathered before they are looked at, with less than 200 pods.
+const soon = 200 * time.Millisecond
+
+// gather is that time: a look costs the more the more pods there are, and so do their changes.
+func (b *schedule) gather() time.Duration {
+	return min(soon*time.Duration(max(len(b.pods)/100, 1)), b.every)
+}
 
 type (
 	effect any
@@ -113,14 +118,14 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	if b.changes = true; planned {
 		return nil
 	}
-	return []effect{lookAfter{min(soon, b.every)}}
+	return []effect{lookAfter{b.gather()}}
 }
 
 func (b *schedule) looked(found []sight) []effect {
 	b.phase = resting
 	out := []effect{lookAfter{b.every}}
 	if b.changes {
-		out = []effect{lookAfter{min(soon, b.every)}}
+		out = []effect{lookAfter{b.gather()}}
 	}
 	for _, s := range found {
 		if !slices.ContainsFunc(b.pods[s.uid], func(c container) bool { return c.id == s.id }) {
