@@ -1,6 +1,9 @@
 package messages
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ContainerState is the CRI's state of a container.
 type ContainerState string
@@ -75,6 +78,24 @@ type PodFacts struct {
 	Containers           []ContainerFact // newest first
 	// ReadAt is when the reading began: what an operation changed after that, it may not show.
 	ReadAt time.Time
+}
+
+// Alive says that something of the pod runs, as far as is known.
+func (f *PodFacts) Alive() bool {
+	return slices.ContainsFunc(f.Sandboxes, func(s SandboxFact) bool { return s.Ready }) ||
+		slices.ContainsFunc(f.Containers, func(c ContainerFact) bool { return c.Alive() })
+}
+
+// Alive says that there is a process to end, as far as is known.
+func (f *ContainerFact) Alive() bool {
+	return f.State == ContainerRunning || f.State == ContainerUnknown
+}
+
+// Removed is the end of a container that somebody else has removed from the runtime, as found at a time.
+func (f ContainerFact) Removed(at time.Time) ContainerFact {
+	f.State, f.ExitCode, f.Reason = ContainerExited, 137, ReasonUnknown
+	f.Message, f.FinishedAt = "the container was removed from the runtime by someone else", at
+	return f
 }
 
 // ReadPod asks for the CRI's state of one pod.

@@ -105,5 +105,12 @@ type Timer interface {
 	Cancel()
 }
 
+// Cancel cancels a timer, where there is one.
+func Cancel(t Timer) {
+	if t != nil {
+		t.Cancel()
+	}
+}
+
 // Constructor makes a new, empty actor. The name is the last element of its path.
 type Constructor func(name string) Actor

@@ -20,8 +20,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -60,7 +58,6 @@ type actor struct {
 	killed     string                  // the ID of the container whose end an event has told
 	preStop    string                  // the ID of the container whose pre-stop hook an event has told failed
 	stuck      string                  // the ID of the container of which an event has told that it could not be ended
-	endingPod  *v1.Pod                 // of the latest StopContainer
 }
 
 // enter is the one way from a stage to another.
@@ -181,9 +178,12 @@ func (a *actor) begin(ctx supervisors.Context, m messages.RunContainer) {
 	a.desired, a.failed, a.hookFailed = m, nil, nil
 	adopts := m.Adopt != nil && m.Adopt.State == messages.ContainerRunning
 	switch {
-	case adopts && postStart(m.Container) != nil:
+	case adopts && postStart(m.Container) != nil: // it may still need its hook
 		a.enter(messages.StageStarting)
-		a.look(ctx, m)
+		h, fact := a.host, *m.Adopt
+		ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
+			return startDone{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
+		}})
 	case adopts:
 		a.fact = *m.Adopt
 		a.enter(messages.StageRunning)
@@ -217,16 +217,16 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 			Taken: d.taken,
 		}
 		ctx.Tell(ctx.Self().Parent(), *a.failed)
-	case d.hook && a.stop != nil: // it is ended next, without the hook
-		a.fact = *d.fact
-		a.enter(messages.StageRunning)
-	case d.hook:
-		a.fact = *d.fact
-		a.hook(ctx)
 	default:
 		a.fact = *d.fact
+		if d.hook && a.stop == nil {
+			a.hook(ctx)
+			break
+		}
 		a.enter(messages.StageRunning)
-		a.report(ctx)
+		if !d.hook { // else it is ended next, without the hook
+			a.report(ctx)
+		}
 	}
 	if stop := a.stop; stop != nil {
 		a.stop = nil
@@ -258,9 +258,8 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		return
 	}
 	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
-	a.endingPod = m.Pod
 	a.recordKill(ctx, m)
-	a.fact, a.desired.Attempt = m.Fact, m.Fact.Attempt
+	a.fact, a.desired.Attempt, a.desired.Pod = m.Fact, m.Fact.Attempt, m.Pod
 	if m.HookOnly {
 		a.enter(messages.StageWaiting)
 		a.until = ctx.Now().Add(m.Grace)

@@ -16,19 +16,19 @@ func (a *actor) explained(ctx supervisors.Context, pod *v1.Pod, reason, words st
 		return
 	}
 	why.Container = a.name
-	a.record(ctx, pod, v1.EventTypeWarning, reason, explain.EventOf(words, pod, why))
+	a.record(ctx, pod, a.name, v1.EventTypeWarning, reason, explain.EventOf(words, pod, why))
 }
 
-// record tells an event about the container, where there is who writes it. An ID in what the runtime said would make a new
-// event of each attempt: the name stands for it.
-func (a *actor) record(ctx supervisors.Context, pod *v1.Pod, kind, reason, message string) {
+// record tells an event about the container or, where none is named, about the pod, where there is who writes it. An ID in what
+// the runtime said would make a new event of each attempt: the name stands for it.
+func (a *actor) record(ctx supervisors.Context, pod *v1.Pod, container, kind, reason, message string) {
 	if !a.host.Events || pod == nil {
 		return
 	}
 	if id := a.fact.ID; id != "" {
 		message = strings.ReplaceAll(message, id, a.name)
 	}
-	ctx.Tell(messages.Events, messages.PodEvent(pod, a.name, kind, reason, message, ctx.Now()))
+	ctx.Tell(messages.Events, messages.PodEvent(pod, container, kind, reason, message, ctx.Now()))
 }
 
 // recordStart tells what a start has done. What was found done is no news.
@@ -37,10 +37,10 @@ func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 		a.fact.ID = d.fact.ID
 	}
 	if d.created {
-		a.record(ctx, a.desired.Pod, v1.EventTypeNormal, messages.EventCreated, "Container created")
+		a.record(ctx, a.desired.Pod, a.name, v1.EventTypeNormal, messages.EventCreated, "Container created")
 	}
 	if d.started {
-		a.record(ctx, a.desired.Pod, v1.EventTypeNormal, messages.EventStarted, "Container started")
+		a.record(ctx, a.desired.Pod, a.name, v1.EventTypeNormal, messages.EventStarted, "Container started")
 	}
 	if d.reason != nil {
 		a.explained(ctx, a.desired.Pod, messages.EventFailed, "Error: "+d.reason.Message, *d.reason)
@@ -55,7 +55,7 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 	a.killed = id
 	if len(a.host.Ops.InFlight(stopPrefix(m))) == 0 {
-		a.record(ctx, m.Pod, v1.EventTypeNormal, messages.EventKilling, killMessage(m))
+		a.record(ctx, m.Pod, a.name, v1.EventTypeNormal, messages.EventKilling, killMessage(m))
 	}
 }
 
@@ -65,20 +65,19 @@ func (a *actor) recordPreStop(ctx supervisors.Context, id string, failed bool) {
 		return
 	}
 	a.preStop = id
-	a.record(ctx, a.endingPod, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
+	a.record(ctx, a.desired.Pod, a.name, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
 }
 
 // recordStuck tells, once for each container, that the runtime cannot end it. As the kubelet has it, that is an event of the pod.
 func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
-	if a.stuck == d.id || !a.host.Events || a.endingPod == nil {
+	if a.stuck == d.id || a.desired.Pod == nil {
 		return
 	}
 	a.stuck = d.id
 	said := strings.ReplaceAll(d.failed.Error(), d.id, a.name)
-	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.endingPod,
+	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.desired.Pod,
 		messages.Reason{Code: messages.ReasonKilling, Container: a.name, Cause: said})
-	ctx.Tell(messages.Events, messages.PodEvent(a.endingPod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message,
-		ctx.Now()))
+	a.record(ctx, a.desired.Pod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message)
 }
 
 // killMessage is why a container is ended, in the kubelet's words, and with the sentence that "playlet pods" has meanwhile.

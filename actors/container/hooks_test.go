@@ -65,7 +65,7 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, hooks)
 	for range hooks {
-		go func() { ended <- runHook(ctx, h, m, m.Spec.Lifecycle.PreStop) }()
+		go func() { ended <- runHook(ctx, h, m, m.Spec.Lifecycle.PreStop, m.Spec.Ports) }()
 	}
 	for range hooks {
 		if err := <-ended; err != nil {
@@ -101,7 +101,7 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 	for _, path := range []string{"/", "/teapot", "/broken"} {
 		for scheme, sent := range map[v1.URIScheme]string{"HTTP": "secret", "HTTPS": ""} {
 			credentials.Store("nobody asked")
-			if err := runHook(t.Context(), h, m, get(path, scheme, s)); err != nil || credentials.Load() != sent {
+			if err := runHook(t.Context(), h, m, get(path, scheme, s), m.Spec.Ports); err != nil || credentials.Load() != sent {
 				t.Errorf("%s %s: %v, with the credentials %q", scheme, path, err, credentials.Load())
 			}
 		}
@@ -133,7 +133,7 @@ func TestAFailedHookIsTold(t *testing.T) {
 			was := slog.Default()
 			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			defer slog.SetDefault(was)
-			if err := runHook(t.Context(), h, m, c.hook); err == nil {
+			if err := runHook(t.Context(), h, m, c.hook, nil); err == nil {
 				t.Error("it did not fail")
 			}
 			got := log.String()

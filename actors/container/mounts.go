@@ -11,6 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	utilio "k8s.io/utils/io"
 
+	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -138,10 +139,8 @@ func recursiveReadOnly(vm *v1.VolumeMount, able bool) (bool, error) {
 
 // volumeOf is the pod's volume with this name; the zero value where it has none.
 func volumeOf(pod *v1.Pod, name string) (v v1.VolumeSource) {
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].Name == name {
-			return pod.Spec.Volumes[i].VolumeSource
-		}
+	if found := find.In(pod.Spec.Volumes, func(v *v1.Volume) bool { return v.Name == name }); found != nil {
+		return found.VolumeSource
 	}
 	return v
 }

@@ -64,7 +64,6 @@ func pendingPath(h *host.Host, w messages.RunContainer) string {
 	return filepath.Join(h.ContainerDir(string(w.Pod.UID), w.Container.Name), "post-start.json")
 }
 
-// noteHook notes that the hook is to be run once the container has been started.
 func noteHook(h *host.Host, w messages.RunContainer, id string) error {
 	if postStart(w.Container) == nil {
 		return nil
@@ -96,12 +95,12 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {
 			return nil, errors.New(before.Failed) // an agent before this one saw its end
 		}
-		if err := callHook(ctx, h, stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, ""),
-			postStart(w.Container)); err != nil {
+		m := stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, "")
+		if err := callHook(ctx, h, m, postStart(w.Container), w.Container.Ports); err != nil {
 			if ctx.Err() != nil {
 				return nil, err // it was cut off
 			}
-			failed := hookNote{ID: id, Failed: firstBytes([]byte(err.Error()))}
+			failed := hookNote{ID: id, Failed: firstBytes(err)}
 			if err := atomicfile.Save(path, hookNoteVersion, failed); err != nil {
 				supervisors.LogOf(ctx).Warn("the end of a post-start hook cannot be noted; it may run again", "error", err)
 			}
@@ -128,21 +127,6 @@ func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, gra
 	}
 }
 
-func graceOf(pod *v1.Pod) time.Duration {
-	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return podspec.Grace(max(*s, 1))
-	}
-	return v1.DefaultTerminationGracePeriodSeconds * time.Second
-}
-
-// look finds out whether a container that is adopted while it runs still needs its hook.
-func (a *actor) look(ctx supervisors.Context, m messages.RunContainer) {
-	h, fact := a.host, *m.Adopt
-	ctx.Do(supervisors.Work{Name: "look for a post-start hook", Timeout: time.Minute, Run: func(context.Context) any {
-		return startDone{attempt: m.Attempt, fact: &fact, hook: hookPending(h, m, fact.ID)}
-	}})
-}
-
 // hook has the post-start hook run. Until it has ended, the container has not started as far as others go.
 func (a *actor) hook(ctx supervisors.Context) {
 	a.enter(messages.StageHooking)
@@ -163,13 +147,14 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 		a.report(ctx)
 		return
 	}
-	said := firstBytes([]byte(d.failed.Error()))
+	said := firstBytes(d.failed)
 	why := failedPostStart + ": " + said
 	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error",
 		said)
 	a.explained(ctx, a.desired.Pod, messages.EventFailedPostStartHook, "PostStartHook failed",
 		messages.Reason{Code: messages.ReasonKilling, Cause: messages.PostStartFailed + said})
-	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, graceOf(a.desired.Pod), why))
+	grace := podspec.GracePeriod(a.desired.Pod.Spec.TerminationGracePeriodSeconds)
+	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, grace, why))
 	a.report(ctx)
 	a.end(ctx, *a.hookFailed)
 }

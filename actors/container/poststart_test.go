@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -287,7 +288,7 @@ func hanging(t *testing.T) (*hookRig, server) {
 func TestAGraceThatNoClockHolds(t *testing.T) {
 	pod := podOf(v1.Container{Name: "c"})
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64))
-	if got := graceOf(pod); got < time.Hour || got+hookLimit < got {
+	if got := podspec.GracePeriod(pod.Spec.TerminationGracePeriodSeconds); got < time.Hour || got+hookLimit < got {
 		t.Errorf("it is %v", got)
 	}
 }

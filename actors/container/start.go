@@ -38,6 +38,10 @@ func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone
 
 func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
 	done := startDone{attempt: w.Attempt}
+	failed := func(message string) startDone {
+		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: message}
+		return done
+	}
 	made := create(ctx, h, w)
 	if made.failed != nil {
 		done.reason, done.taken = made.failed, made.taken
@@ -52,11 +56,10 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 		}
 		switch {
 		case err != nil:
-			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: err.Error()}
-			return done
+			return failed(err.Error())
 		case facts.CutOff(fact):
-			return startDone{attempt: w.Attempt, fact: &fact,
-				reason: &messages.Reason{Code: messages.ReasonRunContainer, Message: fact.Message}}
+			done.fact = &fact
+			return failed(fact.Message)
 		case fact.State != messages.ContainerCreated:
 			done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && hookPending(h, w, id)
 			return done
@@ -64,29 +67,22 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	}
 	done.created = !made.found
 	if err := noteHook(h, w, id); err != nil {
-		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: messages.PostStartFailed + err.Error()}
-		return done
+		return failed(messages.PostStartFailed + err.Error())
 	}
 	startErr := h.CRI.StartContainer(ctx, id)
 	// Whatever was answered, what is true is read: an answer that was lost is no failure.
 	fact, err := readFact(ctx, h, id, w.Sandbox.ID)
 	if err != nil {
-		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: errors.Join(startErr, err).Error()}
-		return done
+		return failed(errors.Join(startErr, err).Error())
 	}
-	done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && postStart(w.Container) != nil
-	done.started = fact.State == messages.ContainerRunning || fact.State == messages.ContainerExited && !fact.StartedAt.IsZero()
-	switch fact.State {
-	case messages.ContainerRunning, messages.ContainerExited:
-		if startErr != nil && fact.State == messages.ContainerExited && fact.StartedAt.IsZero() {
-			done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: cri.Message(startErr)}
-		}
-	case messages.ContainerCreated, messages.ContainerUnknown:
-		text := "the container did not start"
-		if startErr != nil {
-			text = cri.Message(startErr)
-		}
-		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: text}
+	runs, ended := fact.State == messages.ContainerRunning, fact.State == messages.ContainerExited
+	done.fact, done.hook = &fact, runs && postStart(w.Container) != nil
+	done.started = runs || ended && !fact.StartedAt.IsZero()
+	switch {
+	case !done.started && startErr != nil:
+		return failed(cri.Message(startErr))
+	case !runs && !ended:
+		return failed("the container did not start")
 	}
 	return done
 }
@@ -103,7 +99,6 @@ func notMade(code string, err error) made {
 	return made{failed: &messages.Reason{Code: code, Message: err.Error()}}
 }
 
-// create finds the attempt's container, or makes it.
 func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 	if w.Adopt != nil {
 		return made{id: w.Adopt.ID, found: true}
@@ -124,7 +119,7 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		return notMade(messages.ReasonCreateContainer, err)
 	}
 	// It may have been made: it is looked for by name, never asked for again blindly.
-	there, left := find(ctx, h, w)
+	there, left := findMade(ctx, h, w)
 	switch {
 	case there != "":
 		return made{id: there, found: true}
@@ -144,9 +139,9 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 	return made{id: id}
 }
 
-// find looks for the attempt's container: one that is there in the wanted sandbox, or one, in whatever sandbox, that is
+// findMade looks for the attempt's container: one that is there in the wanted sandbox, or one, in whatever sandbox, that is
 // left of a start that was cut off. Both are empty when there is none.
-func find(ctx context.Context, h *host.Host, w messages.RunContainer) (there, left string) {
+func findMade(ctx context.Context, h *host.Host, w messages.RunContainer) (there, left string) {
 	labels := facts.PodFilter(string(w.Pod.UID))
 	labels[cri.LabelContainerName] = w.Container.Name
 	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
@@ -232,7 +227,6 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 // unreadPatience is how long a start waits for objects that have not been read yet. Then it fails, and says what it needs.
 const unreadTimeout = 2 * time.Second
 
-// environment is what the container finds in its environment.
 func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []translate.EnvVar, err error) {
 	sources := translate.EnvSources{
 		HostIPs: h.NodeIPs(), PodIPs: ips, Allocatable: h.Allocatable,
@@ -289,11 +283,4 @@ func readFact(ctx context.Context, h *host.Host, id, sandbox string) (messages.C
 		fact = facts.AddMessage(fact, facts.Source(resp.GetStatus()).Read())
 	}
 	return fact, nil
-}
-
-// gone is the end of a container that the runtime knows no more.
-func gone(f messages.ContainerFact) messages.ContainerFact {
-	f.State, f.ExitCode, f.Reason = messages.ContainerExited, 137, messages.ReasonUnknown
-	f.Message, f.FinishedAt = "the container was removed from the runtime by someone else", time.Now()
-	return f
 }

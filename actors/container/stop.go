@@ -2,14 +2,26 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // minGrace is what is left for the signal when the pre-stop hook has used the grace period up; the kubelet's.
@@ -71,7 +83,7 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, be
 	fact, err := readFact(ctx, h, m.Fact.ID, m.Fact.SandboxID)
 	switch {
 	case cri.IsNotFound(err):
-		return gone(m.Fact), nil
+		return m.Fact.Removed(time.Now()), nil
 	case err != nil:
 		return m.Fact, err
 	case fact.State == messages.ContainerCreated:
@@ -80,4 +92,133 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, be
 		return fact, fmt.Errorf("the runtime says that container %s is stopped, but also that it is %s", m.Fact.ID, fact.State)
 	}
 	return fact, nil
+}
+
+// preStopOf is the container's pre-stop hook with its ports: of its spec or, where that is gone, of the annotations it was made
+// with. What cannot be read there cannot be run; the container is stopped all the same.
+func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPort) {
+	if m.Spec == nil {
+		return translate.Annotated[v1.LifecycleHandler](m.Fact.Annotations, cri.AnnotationPreStopHandler),
+			ptr.Deref(translate.Annotated[[]v1.ContainerPort](m.Fact.Annotations, cri.AnnotationPorts), nil)
+	}
+	if m.Spec.Lifecycle == nil {
+		return nil, nil
+	}
+	return m.Spec.Lifecycle.PreStop, m.Spec.Ports
+}
+
+// runPreStop runs the container's pre-stop hook within the grace period, and says whether it failed. The hook runs once: one that
+// is under way is joined, and one that has ended is noted in the container's folder, for whoever asks after a restart of the
+// agent.
+func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (failed bool) {
+	hook, ports := preStopOf(m)
+	if hook == nil || m.Fact.State != messages.ContainerRunning {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.Grace)
+	defer cancel()
+	_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) {
+		path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
+		if noted(path, m.Fact.ID) {
+			return nil, nil
+		}
+		err := runHook(ctx, h, m, hook, ports)
+		if noteErr := note(path, m.Fact.ID); noteErr != nil {
+			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", noteErr)
+		}
+		return nil, err
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		h.Ops.CutOff(preStopKey(m)) // it was begun when there was more time
+	}
+	return err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
+}
+
+// runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
+func runHook(
+	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
+) error {
+	err := callHook(ctx, h, m, hook, ports)
+	if err != nil {
+		log := supervisors.LogOf(ctx)
+		if m.Pod != nil {
+			log = log.With("pod", m.Pod.Namespace+"/"+m.Pod.Name)
+		}
+		log.Warn("pre-stop hook failed; the container is stopped all the same",
+			"container", m.Name, "id", m.Fact.ID, "error", firstBytes(err))
+	}
+	return err
+}
+
+func callHook(
+	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
+) error {
+	if hook.Sleep == nil { // which takes nothing that others need
+		leave, err := h.Hooks.Enter(ctx, m.UID)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	switch {
+	case hook.Exec != nil:
+		// It spends the grace period, which runs while others have the slots: it takes none.
+		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace)
+		if err != nil {
+			return err
+		}
+		if result.ExitCode != 0 {
+			// What it printed may be a secret, and who reads Events, logs and statuses need not be who may read that.
+			return fmt.Errorf("the command ended with code %d", result.ExitCode)
+		}
+		return nil
+	case hook.HTTPGet != nil:
+		return runHTTP(ctx, m, hook.HTTPGet, ports)
+	case hook.Sleep != nil:
+		t := time.NewTimer(podspec.Grace(hook.Sleep.Seconds))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return nil
+		case <-ctx.Done():
+			metrics.CutSleeps.WithLabelValues().Inc()
+			return ctx.Err()
+		}
+	default:
+		return errors.New("it has no action")
+	}
+}
+
+// firstBytes is the beginning of what an application or the runtime said: enough to know what is meant.
+func firstBytes(said error) string {
+	text := said.Error()
+	return strings.ToValidUTF8(strings.TrimSpace(text[:min(len(text), 256)]), "")
+}
+
+// userAgent is what the requests of hooks call themselves.
+const userAgent = "kube-lifecycle/playlet"
+
+// runHTTP makes the hook's request. As with the kubelet, whatever is answered is success, and a server that speaks plain HTTP
+// where the hook says HTTPS is asked that way, without what the hook would only tell it in private.
+func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction, ports []v1.ContainerPort) error {
+	target, err := endpoint.URL(get, m.IPs, ports)
+	if err != nil {
+		return err
+	}
+	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, userAgent)
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		metrics.HTTPFallbacks.WithLabelValues().Inc()
+		target.Scheme = "http"
+		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders),
+			func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })
+		answer, err = endpoint.Get(ctx, target, public, userAgent)
+	}
+	if answer.Code == 0 {
+		return err
+	}
+	if answer.Code >= http.StatusBadRequest {
+		supervisors.LogOf(ctx).Info("a hook was answered with an error code, which does not count", "container", m.Name, "at",
+			endpoint.Place(target), "code", answer.Code)
+	}
+	return nil
 }

@@ -113,7 +113,6 @@ func (m *machine) ask(now time.Time, what string, to messages.Address, msg any) 
 	}
 }
 
-// take notes what a message says.
 func (m *machine) take(now time.Time, msg any) {
 	switch v := msg.(type) {
 	case messages.PodWanted:
@@ -154,22 +153,13 @@ func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
 	first := m.wanted == nil
 	m.wanted = &w
 	// The grace period counts from now: what the pod's actor gave its containers of it is not known.
-	if until := now.Add(grace(&w)); first || until.Before(m.until) {
+	grace := podspec.GracePeriod(w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace)
+	if until := now.Add(grace); first || until.Before(m.until) {
 		m.until = until
 		if !first && m.state == stopping {
 			delete(m.asks, "stop") // one that ends sooner is begun beside the one under way
 		}
 	}
-}
-
-func grace(w *messages.PodWanted) time.Duration {
-	seconds := int64(30)
-	for _, g := range []*int64{w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace} {
-		if g != nil {
-			seconds = *g
-		}
-	}
-	return podspec.Grace(max(seconds, 1))
 }
 
 // takeFacts takes what the runtime has of the pod. All is stopped when a reading that began after the last stop finds nothing
@@ -179,13 +169,7 @@ func (m *machine) takeFacts(now time.Time, f messages.PodFacts) {
 		return
 	}
 	m.found = f.Containers
-	alive := false
-	for i := range f.Sandboxes {
-		alive = alive || f.Sandboxes[i].Ready
-	}
-	for i := range f.Containers {
-		alive = alive || f.Containers[i].State == messages.ContainerRunning || f.Containers[i].State == messages.ContainerUnknown
-	}
+	alive := f.Alive()
 	m.done.stopped = !alive
 	m.asks["read"] = now.Add(timeout)
 	if alive && !m.stops && !m.stopAt.IsZero() { // the runtime said that all was stopped, and it was not
@@ -216,7 +200,8 @@ func (m *machine) plan(now time.Time) bool {
 		}
 		return false
 	case recording:
-		if m.recorded() {
+		// That of a deleted pod has to be on the disk before the runtime forgets how its containers ended.
+		if m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept {
 			return true
 		}
 		m.ask(now, "record", messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})
@@ -246,12 +231,6 @@ func (m *machine) quiet(now time.Time) {
 	generation := uint64(max(now.UnixNano(), 0))
 	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
 	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
-}
-
-// recorded says that the final status may be lost here. That of a deleted pod has to be on the disk before the runtime forgets
-// how its containers ended.
-func (m *machine) recorded() bool {
-	return m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept
 }
 
 // final is the pod's last status: what is known of it, with the ends of its containers as the runtime tells them. nil: nothing is

@@ -1,11 +1,23 @@
+// Package logs is the actor that keeps the log files of containers small, and links them where log shippers look.
+//
+// A runtime writes to one file until it is told to open its path anew (ReopenContainerLog). So a log that has grown too
+// big is renamed, the runtime told, and what was rotated away before is compressed, or removed where there is too much
+// of it. Every step can be the last one before a crash: the next look goes on from what the disk shows. Nothing that a
+// container wrote is lost by it but what there is no room for.
+//
+// A log's size is looked at each containerLogMonitorInterval, and soon after runtime says that containers changed. The
+// newest rotated file stays uncompressed. A file that is not regular is neither followed nor rotated. Only links that lead
+// to our logs are removed. As with the kubelet, the folder of links does not follow podLogsDir.
 package logs
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -16,16 +28,11 @@ type CRI interface {
 	ReopenContainerLog(ctx context.Context, id string) error
 }
 
-// Operations is the table of operations as the actor needs it; *cri.Operations has it. A log is worked on under
-// "<uid>/log/<container ID>".
-type Operations interface {
-	Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error)
-}
-
 // Options are what the actor needs.
 type Options struct {
-	CRI        CRI
-	Operations Operations
+	CRI CRI
+	// Operations is the process's table. A log is worked on under "<uid>/log/<container ID>".
+	Operations *cri.Operations
 	// PodLogsDir holds the pods' log folders [podLogsDir], LinksDir the links to logs; empty: there are none.
 	PodLogsDir, LinksDir string
 	// MaxSize is the size in bytes from which a log is rotated [containerLogMaxSize]; negative: never.
@@ -49,15 +56,15 @@ type actor struct {
 	opts        Options
 	work        work
 	schedule    *schedule
-	linkProblem string // as it was logged last
+	timer       supervisors.Timer // for the next look
+	linkProblem string            // as it was logged last
 }
 
 // Timers and results of work.
 type (
-	lookDue struct{ all bool }
+	lookDue struct{}
 	looked  struct {
 		found []sight
-		all   bool
 		links error
 	}
 	tended struct {
@@ -78,17 +85,13 @@ const (
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.Started:
+	case messages.Started, lookDue:
 		a.do(ctx, a.schedule.begin())
 	case messages.ContainersChanged:
 		a.do(ctx, a.schedule.changed(m.Facts.UID, containersOf(m.Facts)))
-	case lookDue:
-		a.do(ctx, a.schedule.due(m.all))
 	case looked:
-		if m.links != nil || m.all { // a look at some logs says nothing of the other links
-			a.linked(ctx, m.links)
-		}
-		a.do(ctx, a.schedule.looked(m.found, m.all))
+		a.linked(ctx, m.links)
+		a.do(ctx, a.schedule.looked(m.found))
 	case tended:
 		a.do(ctx, a.schedule.tended(m.container, m.problem))
 	default:
@@ -105,7 +108,8 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 					return a.work.look(ctx, e)
 				}})
 		case lookAfter:
-			ctx.After(e.after, lookDue{e.all})
+			supervisors.Cancel(a.timer)
+			a.timer = ctx.After(e.after, lookDue{})
 		case tend:
 			now := ctx.Now()
 			ctx.Do(supervisors.Work{Name: "rotate " + e.log, Timeout: tendTimeout, Run: func(ctx context.Context) any {
@@ -119,7 +123,6 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 	}
 }
 
-// linked logs once what is wrong with the links.
 func (a *actor) linked(ctx supervisors.Context, problem error) {
 	text := ""
 	if problem != nil {
@@ -143,13 +146,10 @@ type inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
-	out := inspection{Phase: a.schedule.phase, Working: len(a.schedule.active), Problems: map[string]string{},
+	out := inspection{Phase: a.schedule.phase, Working: len(a.schedule.active), Problems: maps.Clone(a.schedule.problems),
 		Links: a.linkProblem}
 	for _, c := range a.schedule.queue {
 		out.Waiting = append(out.Waiting, c.id)
-	}
-	for id, text := range a.schedule.problems {
-		out.Problems[id] = text
 	}
 	return out
 }

@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/cri/crilog"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -23,7 +25,7 @@ type work struct{ opts Options }
 
 // look sees logs, and puts their links right.
 func (w work) look(ctx context.Context, l look) looked {
-	out := looked{all: l.all}
+	var out looked
 	root, err := safepath.OpenRoot(w.opts.PodLogsDir)
 	if err != nil {
 		out.links = fmt.Errorf("the folder of logs: %w", err)
@@ -32,7 +34,7 @@ func (w work) look(ctx context.Context, l look) looked {
 	for _, c := range l.containers {
 		out.found = append(out.found, w.see(root, c, l.fresh[c.id]))
 	}
-	out.links = errors.Join(w.putLinks(ctx, root, out.found, l), root.Close())
+	out.links = errors.Join(w.putLinks(ctx, root, out.found), root.Close())
 	return out
 }
 
@@ -54,7 +56,6 @@ func containersOf(p messages.PodFacts) (out []container) {
 	return out
 }
 
-// see looks at one log.
 func (w work) see(root *safepath.Root, c container, thorough bool) sight {
 	s := sight{container: c, size: -1}
 	info, err := root.Lstat(c.log)
@@ -73,4 +74,94 @@ func (w work) see(root *safepath.Root, c container, thorough bool) sight {
 	names, err := root.Names(filepath.Dir(c.log))
 	s.left = err == nil && len(crilog.Leftovers(names, filepath.Base(c.log))) > 0
 	return s
+}
+
+// Links to logs have names from which log shippers read the pod, the namespace, the container and its ID, as they know
+// them of the kubelet's /var/log/containers.
+const linkSuffix = ".log"
+
+// maxLinkName is what a file system takes for one name, in bytes.
+const maxLinkName = 255
+
+func linkName(pod, namespace, container, id string) string {
+	name := pod + "_" + namespace + "_" + container + "-" + id
+	return name[:min(len(name), maxLinkName-len(linkSuffix))] + linkSuffix
+}
+
+// putLinks makes the links there should be and removes those whose logs are gone. Links that lead elsewhere than to our
+// logs are another's.
+func (w work) putLinks(ctx context.Context, logs *safepath.Root, found []sight) (err error) {
+	if w.opts.LinksDir == "" {
+		return nil
+	}
+	desired, listed, gone := map[string]string{}, map[string]bool{}, map[string]bool{}
+	for _, s := range found {
+		listed[s.link] = true
+		// One that is being rotated keeps the link that it has. Names so long that they had to be cut may be the same: one
+		// of the logs has it.
+		if s.size >= 0 {
+			desired[s.link] = max(desired[s.link], filepath.Join(w.opts.PodLogsDir, s.log))
+		}
+	}
+	if err := host.MakeLogDir(w.opts.LinksDir); err != nil {
+		return err
+	}
+	dir, err := safepath.OpenRoot(w.opts.LinksDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	names, err := dir.Names(".")
+	if err != nil {
+		return err
+	}
+	there := map[string]string{}
+	for _, name := range names {
+		target, err := dir.Readlink(name)
+		if err != nil {
+			continue
+		}
+		there[name] = target
+		// The runtime may not have told of each container yet: a link goes when there is nothing at its end.
+		if log, ours := w.ours(name, target); ours && !listed[name] {
+			_, err := logs.Lstat(log)
+			gone[name] = errors.Is(err, fs.ErrNotExist)
+		}
+	}
+	return w.changeLinks(ctx, dir, desired, there, gone)
+}
+
+// ours says whether a link is one of ours, and which log it leads to, below the folder of all logs.
+func (w work) ours(name, target string) (log string, ours bool) {
+	log, ours = strings.CutPrefix(target, strings.TrimSuffix(w.opts.PodLogsDir, "/")+"/")
+	return log, ours && strings.HasSuffix(name, linkSuffix)
+}
+
+// changeLinks makes the links that are desired and removes those that are gone, by name. A link of ours that leads to the
+// wrong log goes first and is then made anew.
+func (w work) changeLinks(ctx context.Context, dir *safepath.Root, desired, there map[string]string, gone map[string]bool) error {
+	var errs []error
+	for name, target := range there {
+		right, isDesired := desired[name]
+		if _, ours := w.ours(name, target); !ours || !(isDesired && right != target || !isDesired && gone[name]) {
+			continue
+		}
+		if err := dir.Unlink(name); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	for name, target := range desired {
+		if there[name] == target {
+			continue
+		}
+		if ctx.Err() != nil {
+			return errors.Join(append(errs, ctx.Err())...)
+		}
+		err := dir.Symlink(target, name)
+		if errors.Is(err, fs.ErrExist) {
+			err = fmt.Errorf("%s is there and is not a link to a log of ours; it is left alone", name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }

@@ -45,7 +45,11 @@ func (w work) tendNow(ctx context.Context, c container, now time.Time) (err erro
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	l := &log{container: c, dir: dir, base: filepath.Base(c.log), cri: w.opts.CRI}
-	return errors.Join(l.tidy(), w.keepSmall(ctx, l, now))
+	names, err := dir.Names(".")
+	if err == nil { // what a crash left of compressing goes
+		err = l.remove(crilog.Leftovers(names, l.base))
+	}
+	return errors.Join(err, w.keepSmall(ctx, l, now))
 }
 
 // keepSmall rotates a log that is too big.
@@ -72,15 +76,6 @@ type log struct {
 	dir  *safepath.Root
 	base string
 	cri  CRI
-}
-
-// tidy removes what a crash left of compressing.
-func (l *log) tidy() error {
-	names, err := l.dir.Names(".")
-	if err != nil {
-		return err
-	}
-	return l.remove(crilog.Leftovers(names, l.base))
 }
 
 func (l *log) remove(names []string) error {

@@ -30,8 +30,8 @@ const (
 	looking phase = "looking"
 )
 
-// schedule decides: which logs are looked at, which are rotated, when, and how many at once. It is pure. All logs are looked at
-// from time to time, as they grow; what changes of a pod's containers has the logs of that pod looked at soon.
+// schedule decides: which logs are rotated, when they are looked at, and how many are worked on at once. It is pure. All logs are
+// looked at from time to time, as they grow, and soon after containers have changed.
 type schedule struct {
 	maxSize int64 // in bytes; negative: nothing is rotated
 	workers int
@@ -39,32 +39,30 @@ type schedule struct {
 
 	phase    phase
 	pods     map[string][]container // by UID, as the runtime told last
-	changes  map[string][]container // of the pods that changed since they were looked at: the containers before
 	seen     map[string]bool        // by container: it was looked at for what a crash left
-	allDue   bool                   // a look at all logs is to follow the one under way
-	soonDue  bool                   // a look at the changes is to come: its timer runs, or will when a look is over
+	changes  bool                   // containers changed since the last look began
 	queue    []container
 	active   map[string]bool   // by container
 	problems map[string]string // by container, as they were logged last
 }
 
-// soon is how long changes are gathered before they are looked at.
+// soon is how long changes are gathered before they are looked at, with less than 200 pods.
 const soon = 200 * time.Millisecond
+
+// gather is that time: a look costs the more the more pods there are, and so do their changes.
+func (b *schedule) gather() time.Duration {
+	return min(soon*time.Duration(max(len(b.pods)/100, 1)), b.every)
+}
 
 type (
 	effect any
-	// look asks for a sight of the logs of some containers, and for the links to be put right.
+	// look asks for a sight of all logs, and for the links to be put right.
 	look struct {
 		containers []container
 		fresh      map[string]bool // by container: it is looked at for the first time
-		gone       []container     // containers that are gone; nil where all is looked at
-		all        bool            // the containers are all that there are
 	}
-	// lookAfter asks for lookDue.
-	lookAfter struct {
-		after time.Duration
-		all   bool
-	}
+	// lookAfter asks for lookDue, in place of any that is to come.
+	lookAfter struct{ after time.Duration }
 	// tend asks for one log to be rotated, or tidied up.
 	tend struct{ container }
 	// warn is for the log of the agent.
@@ -77,30 +75,26 @@ type (
 func newSchedule(maxSize int64, workers int, every time.Duration) *schedule {
 	return &schedule{
 		maxSize: maxSize, workers: max(workers, 1), every: every, phase: resting, pods: map[string][]container{},
-		changes: map[string][]container{}, seen: map[string]bool{}, active: map[string]bool{}, problems: map[string]string{},
+		seen: map[string]bool{}, active: map[string]bool{}, problems: map[string]string{},
 	}
 }
 
-// begin looks at all logs.
+// begin looks at all logs, unless that is under way.
 func (b *schedule) begin() []effect {
-	b.phase, b.allDue = looking, false
-	clear(b.changes)
-	l := look{all: true}
+	if b.phase == looking {
+		return nil
+	}
+	b.phase, b.changes = looking, false
+	l := look{fresh: map[string]bool{}}
 	for _, uid := range slices.Sorted(maps.Keys(b.pods)) {
 		l.containers = append(l.containers, b.pods[uid]...)
 	}
-	return []effect{b.marked(l)}
-}
-
-// marked marks those that are looked at for the first time.
-func (b *schedule) marked(l look) look {
-	l.fresh = map[string]bool{}
 	for _, c := range l.containers {
 		if !b.seen[c.id] {
 			l.fresh[c.id] = true
 		}
 	}
-	return l
+	return []effect{l}
 }
 
 // changed takes the containers that a pod has by now.
@@ -109,67 +103,29 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	if slices.Equal(was, now) {
 		return nil
 	}
-	if _, known := b.changes[uid]; !known {
-		b.changes[uid] = was
-	}
 	b.pods[uid] = now
 	if len(now) == 0 {
 		delete(b.pods, uid)
 	}
-	for _, c := range without(was, now) {
-		delete(b.problems, c.id)
-		delete(b.seen, c.id)
-		b.queue = slices.DeleteFunc(b.queue, func(q container) bool { return q.id == c.id })
-	}
-	if b.soonDue {
-		return nil
-	}
-	b.soonDue = true
-	if b.phase == looking {
-		return nil
-	}
-	return []effect{lookAfter{after: soon}}
-}
-
-// without are the containers that were and are not any more.
-func without(was, now []container) (out []container) {
 	for _, c := range was {
 		if !slices.ContainsFunc(now, func(n container) bool { return n.id == c.id }) {
-			out = append(out, c)
+			delete(b.problems, c.id)
+			delete(b.seen, c.id)
+			b.queue = slices.DeleteFunc(b.queue, func(q container) bool { return q.id == c.id })
 		}
 	}
-	return out
-}
-
-// due takes the end of a timer: it is time to look at all logs, or at the changes.
-func (b *schedule) due(all bool) []effect {
-	switch {
-	case b.phase == looking:
-		b.allDue = b.allDue || all
-		return nil
-	case all:
-		return b.begin()
-	}
-	b.soonDue = false
-	l := look{}
-	for _, uid := range slices.Sorted(maps.Keys(b.changes)) {
-		l.containers = append(l.containers, b.pods[uid]...)
-		l.gone = append(l.gone, without(b.changes[uid], b.pods[uid])...)
-	}
-	clear(b.changes)
-	if len(l.containers)+len(l.gone) == 0 {
+	planned := b.changes || b.phase == looking // when the look is over
+	if b.changes = true; planned {
 		return nil
 	}
-	b.phase = looking
-	return []effect{b.marked(l)}
+	return []effect{lookAfter{b.gather()}}
 }
 
-// looked takes what was found.
-func (b *schedule) looked(found []sight, all bool) []effect {
+func (b *schedule) looked(found []sight) []effect {
 	b.phase = resting
-	var out []effect
-	if all {
-		out = append(out, lookAfter{b.every, true})
+	out := []effect{lookAfter{b.every}}
+	if b.changes {
+		out = []effect{lookAfter{b.gather()}}
 	}
 	for _, s := range found {
 		if !slices.ContainsFunc(b.pods[s.uid], func(c container) bool { return c.id == s.id }) {
@@ -179,28 +135,16 @@ func (b *schedule) looked(found []sight, all bool) []effect {
 		switch {
 		case s.problem != nil:
 			out = append(out, b.warn(s.container, s.problem)...)
-		case b.waits(s.id):
+		case b.active[s.id] || slices.ContainsFunc(b.queue, func(c container) bool { return c.id == s.id }):
 		case s.left || b.maxSize >= 0 && s.running && (s.size < 0 || s.size >= b.maxSize):
 			b.queue = append(b.queue, s.container)
 		default:
 			delete(b.problems, s.id) // whatever it was, it is over
 		}
 	}
-	out = append(out, b.next()...)
-	switch {
-	case b.allDue:
-		out = append(out, b.begin()...)
-	case b.soonDue:
-		out = append(out, lookAfter{after: soon})
-	}
-	return out
+	return append(out, b.next()...)
 }
 
-func (b *schedule) waits(id string) bool {
-	return b.active[id] || slices.ContainsFunc(b.queue, func(c container) bool { return c.id == id })
-}
-
-// tended takes the end of work on one log.
 func (b *schedule) tended(c container, problem error) []effect {
 	delete(b.active, c.id)
 	var out []effect

@@ -34,7 +34,7 @@ func TestWhatIsTended(t *testing.T) {
 		s := big("a")
 		c.change(&s)
 		b.changed(s.uid, []container{s.container})
-		if b.looked([]sight{s}, true); b.active["a"] != c.want {
+		if b.looked([]sight{s}); b.active["a"] != c.want {
 			t.Errorf("%s: tended %v", c.name, b.active)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAProblemIsToldOnce(t *testing.T) {
 	b.changed(a.uid, []container{a})
 	warned := 0
 	for _, text := range []string{"full", "full", "", "full", "other"} {
-		for _, e := range b.looked([]sight{big("a")}, true) {
+		for _, e := range b.looked([]sight{big("a")}) {
 			if _, ok := e.(warn); ok {
 				warned++
 			}
@@ -70,7 +70,7 @@ func TestAProblemIsToldOnce(t *testing.T) {
 }
 
 // What changes while nobody looks is looked at soon, however often it is said; what changes while somebody looks, after
-// that. Nothing but what changed is looked at then.
+// that.
 func TestChangesAreGathered(t *testing.T) {
 	b := newSchedule(100, 1, time.Hour)
 	a, other := big("a").container, big("b").container
@@ -78,37 +78,36 @@ func TestChangesAreGathered(t *testing.T) {
 	if got := b.changed(a.uid, []container{a}); got != nil {
 		t.Errorf("while looking: %v", got)
 	}
-	if got, want := b.looked(nil, true), []effect{lookAfter{time.Hour, true}, lookAfter{after: soon}}; !reflect.DeepEqual(got,
-		want) {
+	if got := b.begin(); got != nil {
+		t.Errorf("a second look beside it: %v", got)
+	}
+	if got, want := b.looked(nil), []effect{lookAfter{soon}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("after looking: %v, want %v", got, want)
 	}
 	if got := b.changed(other.uid, []container{other}); got != nil {
 		t.Errorf("a second time: %v", got)
 	}
 	want := []effect{look{containers: []container{a, other}, fresh: map[string]bool{"a": true, "b": true}}}
-	if got := b.due(false); !reflect.DeepEqual(got, want) {
+	if got := b.begin(); !reflect.DeepEqual(got, want) {
 		t.Errorf("due: %v", got)
 	}
-	if got := b.looked(nil, false); got != nil {
+	if got := b.looked(nil); !reflect.DeepEqual(got, []effect{lookAfter{time.Hour}}) {
 		t.Errorf("when nothing changed: %v", got)
 	}
 	if got := b.changed(a.uid, []container{a}); got != nil {
 		t.Errorf("told the same: %v", got)
 	}
-	if got := b.changed(a.uid, nil); !reflect.DeepEqual(got, []effect{lookAfter{after: soon}}) {
+	if got := b.changed(a.uid, nil); !reflect.DeepEqual(got, []effect{lookAfter{soon}}) {
 		t.Errorf("at rest: %v", got)
-	}
-	if got := b.due(false); !reflect.DeepEqual(got, []effect{look{gone: []container{a}, fresh: map[string]bool{}}}) {
-		t.Errorf("of one that is gone: %v", got)
 	}
 }
 
 // Whatever comes in whatever order: no log is worked on twice at once, no more of them than there are workers. There is
-// always a look or a timer that leads to a look at all logs, and one that leads to each change.
+// always a look or a timer that leads to one, and it comes soon after each change.
 func TestTheScheduleHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newSchedule(100, rapid.IntRange(1, 3).Draw(t, "workers"), time.Second)
-		active, timers := map[string]container{}, map[bool]int{}
+		b := newSchedule(100, rapid.IntRange(1, 3).Draw(t, "workers"), time.Minute)
+		active, timer := map[string]container{}, time.Duration(0)
 		var under look
 		take := func(effects []effect) {
 			for _, e := range effects {
@@ -119,7 +118,7 @@ func TestTheScheduleHolds(t *testing.T) {
 					}
 					active[e.id] = e.container
 				case lookAfter:
-					timers[e.all]++
+					timer = e.after
 				case look:
 					under = e
 				}
@@ -127,8 +126,8 @@ func TestTheScheduleHolds(t *testing.T) {
 			if len(active) > b.workers {
 				t.Fatalf("%d are worked on by %d", len(active), b.workers)
 			}
-			if b.phase == resting && (timers[true] != 1 || len(b.changes) > 0 && timers[false] == 0) {
-				t.Fatalf("nobody will look again: %v, changes %v", timers, b.changes)
+			if b.phase == resting && (timer == 0 || b.changes && timer > soon) {
+				t.Fatalf("nobody will look again: %v, changes %v", timer, b.changes)
 			}
 		}
 		take(b.begin())
@@ -143,9 +142,9 @@ func TestTheScheduleHolds(t *testing.T) {
 				}
 				take(b.changed(c.uid, now))
 			case 1:
-				if all := rapid.Bool().Draw(t, "all"); timers[all] > 0 {
-					timers[all]--
-					take(b.due(all))
+				if timer > 0 {
+					timer = 0
+					take(b.begin())
 				}
 			case 2:
 				if b.phase != looking {
@@ -155,7 +154,7 @@ func TestTheScheduleHolds(t *testing.T) {
 				for _, c := range under.containers {
 					found = append(found, sight{container: c, size: 100})
 				}
-				take(b.looked(found, under.all))
+				take(b.looked(found))
 			case 3:
 				for id, c := range active {
 					delete(active, id)

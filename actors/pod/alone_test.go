@@ -55,6 +55,14 @@ func (a *alone) observes(sandboxes []messages.SandboxFact, containers ...message
 		Containers: containers}})
 }
 
+// sandboxFacts are the sandboxes that the machine knows of.
+func (a *alone) sandboxFacts() (out []messages.SandboxFact) {
+	for _, s := range a.machine.sandboxes.all {
+		out = append(out, s.SandboxFact)
+	}
+	return out
+}
+
 // take empties what has been done since.
 func (a *alone) take() []Effect {
 	out := a.fx

@@ -1,16 +1,15 @@
 package pod
 
 import (
-	"time"
-
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // planCleaning: nothing runs. The prober lets go, volumes are unmounted; of a pod that nobody wants, everything is removed; its
 // cgroup goes last. Leads to Finished.
-func (m *Machine) planCleaning(now time.Time) Phase {
+func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
-	noted := gone && m.noted(now) // it is written while the others let go
+	noted := gone && m.noted() // it is written while the others let go
 	for _, c := range m.containers {
 		if c.actor {
 			m.drop(c)
@@ -19,18 +18,18 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 	if !m.unwatched() {
 		return Cleaning
 	}
-	if !m.cleaned.volumes && m.due(now, "unmount", "", m.set.AnswerTimeout) {
+	if !m.cleaned.volumes && m.due("unmount", "", m.set.AnswerTimeout) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
-	if gone && !m.cleaned.runtime && noted && !now.Before(m.cleaned.retry) && m.due(now, "remove", "", m.set.Work) {
+	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.at) && m.due("remove", "", m.set.Work) {
 		m.emit(RemovePod{})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
 		return Cleaning
 	}
 	if !m.cleaned.cgroup {
-		m.removeCgroup(now)
+		m.ask("uncgroup", "", messages.Resources, messages.RemovePodCgroup{UID: m.uid})
 		return Cleaning
 	}
 	return Finished
@@ -38,13 +37,13 @@ func (m *Machine) planCleaning(now time.Time) Phase {
 
 // noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
 // forgets how its containers ended, since an agent that is killed in between could only guess.
-func (m *Machine) noted(now time.Time) bool {
-	if !fromAPI(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
+func (m *Machine) noted() bool {
+	if !objectset.OfAPIServer(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
 		m.answered("note", "")
 		return true
 	}
-	if m.due(now, "note", "", m.set.AnswerTimeout) {
-		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status(now)}})
+	if m.due("note", "", m.set.AnswerTimeout) {
+		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status()}})
 	}
 	return false
 }

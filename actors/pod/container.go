@@ -21,9 +21,9 @@ type container struct {
 	ephemeral bool
 	target    string // the container whose processes an ephemeral one shares, where it does
 	// stage is the actor's, as ordered or as reported: idle, starting, running or stopping.
-	stage messages.ContainerStage
-	actor bool                     // an actor is there, or is being started
-	facts []messages.ContainerFact // newest first
+	stage    messages.ContainerStage
+	actor    bool      // an actor is there, or is being started
+	attempts []attempt // newest first
 	// attempt and generation are those of the latest RunContainer; sandbox is the one that it named.
 	attempt    uint32
 	generation uint64
@@ -43,8 +43,6 @@ type container struct {
 	}
 	earlier bool // its newest is of an earlier round: it is ended, and made again
 	backoff backoff
-	proved  proved
-	hooked  hooked
 	ends    struct { // as its actor was asked to end it
 		grace    time.Duration
 		until    time.Time
@@ -52,27 +50,46 @@ type container struct {
 		hookOnly bool   // its signal waits for its turn
 		failed   string // why the runtime could not end it, the last time; empty: it could, or is at it
 	}
-	applied applied
-	made    struct { // what the newest one was made with, once that was read
-		id        string
-		resources *v1.ResourceRequirements
-	}
-	held    string           // the ID of the container whose back-off has an Event
-	failed  *messages.Reason // why this attempt could not be started, and when it is tried again
-	tries   int              // failures to start in a row
-	replace bool             // it is being stopped because its spec changed, or on request: its back-off starts anew
-	renew   string           // the ID of the container that is to be ended on request, and started again
+	retry   retry // of the start of this attempt
+	replace bool  // it is being stopped because its spec changed, or on request: its back-off starts anew
 }
 
-func (c *container) newest() *messages.ContainerFact {
-	if len(c.facts) == 0 {
+// attempt is what the pod knows of one attempt of a container.
+type attempt struct {
+	messages.ContainerFact
+	// noticed is when, by our own clock, it was first known to be there: a later reading that lacks it says that it is gone. The
+	// times that the runtime tells are of no use for this, since clocks are set.
+	noticed time.Time
+	results messages.ProbeResults
+	failing []messages.FailingProbe // probes
+	hook    hook
+	// made is what it was made with, which is read once; nil: that is not known.
+	made     *v1.ResourceRequirements
+	madeRead bool
+	given    *given // nil: nothing since it was made
+	held     bool   // its back-off has an Event
+	renew    bool   // it is to be ended on request, and started again
+}
+
+// hook is what is known of the post-start hook of an attempt.
+type hook struct {
+	known  bool // its actor has told of it
+	done   bool
+	failed string // why it failed; empty: it did not
+}
+
+func (c *container) newest() *attempt {
+	if len(c.attempts) == 0 {
 		return nil
 	}
-	return &c.facts[0]
+	return &c.attempts[0]
 }
 
-// exited is the newest fact when it is an end.
-func (c *container) exited() *messages.ContainerFact {
+// is says that the newest attempt is this one.
+func (c *container) is(id string) bool { return len(c.attempts) > 0 && c.attempts[0].ID == id }
+
+// exited is the newest attempt when it has ended.
+func (c *container) exited() *attempt {
 	if f := c.newest(); f != nil && f.State == messages.ContainerExited {
 		return f
 	}
@@ -82,6 +99,17 @@ func (c *container) exited() *messages.ContainerFact {
 func (c *container) running() bool {
 	f := c.newest()
 	return f != nil && f.State == messages.ContainerRunning
+}
+
+// alive says that there is a process to end, as far as is known.
+func (c *container) alive() bool {
+	f := c.newest()
+	return f != nil && f.Alive()
+}
+
+// madeIn says that an attempt was made in this sandbox.
+func (c *container) madeIn(sandbox string) bool {
+	return slices.ContainsFunc(c.attempts, func(f attempt) bool { return f.SandboxID == sandbox })
 }
 
 // regular says that the container is one of spec.containers: their ends are the pod's.
@@ -95,35 +123,31 @@ func (c *container) sidecar() bool {
 // says nothing of that one.
 func (c *container) over(pod *v1.Pod) bool {
 	f := c.exited()
-	return f != nil && c.spec != nil && !c.replace && f.Attempt >= c.attempt && c.answer(pod, *f) != restart
+	return f != nil && c.spec != nil && !c.replace && f.Attempt >= c.attempt && c.answer(pod, f.ContainerFact) != restart
 }
 
-// learn takes the CRI's word on the container's attempts, newest first. A word that is older than what is known of the
-// same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is made
-// again, in its place, and is not counted as a restart.
-func (c *container) learn(f messages.ContainerFact) {
+// learn takes the CRI's word on one of the container's attempts, at a time of our own clock. A word that is older than what is
+// known of the same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is
+// made again, in its place, and is not counted as a restart.
+func (c *container) learn(f messages.ContainerFact, at time.Time) {
 	if facts.CutOff(f) {
-		c.facts = slices.DeleteFunc(c.facts, func(o messages.ContainerFact) bool { return o.ID == f.ID })
+		c.attempts = slices.DeleteFunc(c.attempts, func(o attempt) bool { return o.ID == f.ID })
 		return
 	}
-	i, found := slices.BinarySearchFunc(c.facts, f, func(a, b messages.ContainerFact) int {
-		return int(b.Attempt) - int(a.Attempt)
+	i, found := slices.BinarySearchFunc(c.attempts, f, func(a attempt, f messages.ContainerFact) int {
+		return int(f.Attempt) - int(a.Attempt)
 	})
 	if !found {
-		c.facts = slices.Insert(c.facts, i, f)
-		if len(c.facts) > 2 {
-			c.facts = c.facts[:2]
-		}
+		c.attempts = slices.Insert(c.attempts, i, attempt{ContainerFact: f, noticed: at})
+		c.attempts = c.attempts[:min(len(c.attempts), 2)]
 		return
 	}
-	known := c.facts[i]
-	if known.ID == f.ID && behind(f.State, known.State) {
-		return // a reading that began before this was known
+	switch known := &c.attempts[i]; {
+	case known.ID == f.ID && !behind(f.State, known.State): // else the reading began before this was known
+		known.ContainerFact = f
+	case known.ID != f.ID && !f.CreatedAt.Before(known.CreatedAt): // else it is of a sandbox that is gone
+		*known = attempt{ContainerFact: f, noticed: at}
 	}
-	if known.ID != f.ID && f.CreatedAt.Before(known.CreatedAt) {
-		return // an older container of the same attempt, of a sandbox that is gone
-	}
-	c.facts[i] = f
 }
 
 // behind says that a word on a container is older than what is known of it: an end is final, and what has run was created
@@ -142,20 +166,19 @@ func behind(word, known messages.ContainerState) bool {
 // noteEnds has the log say of each container how it ended, once. What had ended before this actor's first reading is old.
 func (m *Machine) noteEnds() {
 	for _, c := range m.containers {
-		for _, f := range slices.Backward(c.facts) {
+		for _, f := range slices.Backward(c.attempts) {
 			if f.State != messages.ContainerExited || f.Attempt < c.ended {
 				continue
 			}
 			c.ended = f.Attempt + 1
 			if m.phase != Reading {
-				m.emit(Ended{f})
-				m.recordEnd(c, f)
+				m.emit(Ended{f.ContainerFact})
+				m.recordEnd(c, f.ContainerFact)
 			}
 		}
 	}
 }
 
-// container finds a container by name.
 func (m *Machine) container(name string) *container {
 	for _, c := range m.containers {
 		if c.name == name {

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -8,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -24,38 +27,38 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 	if f != nil {
 		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
 		s.ContainerID = m.set.runtimeID(f.ID)
-		if f.Image != "" {
-			s.Image = f.Image
-		}
+		s.Image = cmp.Or(f.Image, s.Image)
 		s.ImageID = f.ImageRef
-		s.State = stateOf(f, m.set.runtimeID)
+		s.State = m.stateOf(f)
 		s.Resources = m.resources(c, f)
 		s.AllocatedResources = s.Resources.Requests
-		if fromAPI(m.pod) {
+		if objectset.OfAPIServer(m.pod) {
 			s.AllocatedResources = c.spec.Resources.Requests.DeepCopy()
 		}
 		if f.User != nil {
 			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID,
 				SupplementalGroups: f.User.Groups}}
 		}
-		if len(c.facts) > 1 && c.facts[1].State == messages.ContainerExited {
-			s.LastTerminationState = stateOf(&c.facts[1], m.set.runtimeID)
+		if len(c.attempts) > 1 && c.attempts[1].State == messages.ContainerExited {
+			s.LastTerminationState = m.stateOf(&c.attempts[1])
 		}
 	}
+	ended := f != nil && f.State == messages.ContainerExited
+	waits := func(reason, message string) {
+		if ended {
+			s.LastTerminationState = s.State
+		}
+		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
+	}
 	switch {
-	case f == nil && hold != nil:
-		s.State.Waiting = &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}
+	case hold != nil && (f == nil || ended && m.live()):
+		waits(hold.Code, hold.Message)
 	case f == nil || f.State == messages.ContainerCreated:
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
-	case f.State == messages.ContainerExited && hold != nil && m.live():
-		s.LastTerminationState = s.State
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: hold.Code, Message: hold.Message}}
-	case f.State == messages.ContainerExited && m.live() && !c.over(m.pod) &&
-		(c.earlier || !translate.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
+		waits(m.defaultWait(c), pullWord(c))
+	case ended && m.live() && !c.over(m.pod) && (c.earlier || !translate.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
 		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
 		// server takes no state but this one after such an end, so that it must not be told of it.
-		s.LastTerminationState = s.State
-		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: m.defaultWait(c), Message: pullWord(c)}}
+		waits(m.defaultWait(c), pullWord(c))
 	}
 	running := s.State.Running != nil
 	started := running && c.hasStarted()
@@ -92,15 +95,12 @@ func pullWord(c *container) string {
 	}
 }
 
-func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerState {
+func (m *Machine) stateOf(f *attempt) v1.ContainerState {
 	switch f.State {
 	case messages.ContainerRunning:
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(f.StartedAt)}}
 	case messages.ContainerExited:
-		return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-			ExitCode: f.ExitCode, Reason: f.Reason, Message: f.Message, ContainerID: id(f.ID),
-			StartedAt: metav1.NewTime(f.StartedAt), FinishedAt: metav1.NewTime(f.FinishedAt),
-		}}
+		return finalstatus.Terminated(&f.ContainerFact, m.set.runtimeID(f.ID))
 	case messages.ContainerUnknown:
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
 			Reason: messages.ReasonUnknown, Message: "the runtime does not know the container's state; it is being stopped",
@@ -112,14 +112,14 @@ func stateOf(f *messages.ContainerFact, id func(string) string) v1.ContainerStat
 
 // resources are what the container has, if it runs, and what it will be made with, if it does not. One of a manifest has what it
 // was made with, which is not what is wanted by now where that was edited since.
-func (m *Machine) resources(c *container, f *messages.ContainerFact) *v1.ResourceRequirements {
+func (m *Machine) resources(c *container, f *attempt) *v1.ResourceRequirements {
 	switch {
-	case fromAPI(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
+	case objectset.OfAPIServer(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
 		return m.own(c, m.actual(c))
-	case fromAPI(m.pod):
+	case objectset.OfAPIServer(m.pod):
 		return c.spec.Resources.DeepCopy()
 	}
-	if was := m.set.Resources(m.pod, *f); was != nil {
+	if was := m.set.Resources(m.pod, f.ContainerFact); was != nil {
 		return m.own(c, *was)
 	}
 	return c.spec.Resources.DeepCopy()
@@ -165,10 +165,8 @@ func (m *Machine) recursive(c *container) bool {
 	}
 	handler := m.sandboxes.all[0].Handler
 	if f := c.newest(); f != nil {
-		for i := range m.sandboxes.all {
-			if m.sandboxes.all[i].ID == f.SandboxID {
-				handler = m.sandboxes.all[i].Handler
-			}
+		if s := m.sandboxes.of(f.SandboxID); s != nil {
+			handler = s.Handler
 		}
 	}
 	return m.set.RecursiveReadOnly(handler)

@@ -8,13 +8,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // cloudPod is a pod of the API server.
 func cloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	p := testPod(policy, init, regular)
-	p.Annotations = map[string]string{sourceAnnotation: apiSource}
+	p.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 	return p
 }
 
@@ -88,11 +89,11 @@ func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 		w.settle()
 		a := &alone{now: w.now, machine: w.machine}
 		a.hears(messages.PodWanted{Pod: w.pod, Generation: 2, Ending: &messages.Ending{Since: w.now}})
-		if s := a.machine.status(a.now); s.Phase != v1.PodRunning {
+		if s := a.machine.status(); s.Phase != v1.PodRunning {
 			t.Errorf("while it runs it is %s", s.Phase)
 		}
 		a.hears(a.ended(ended(w, code)), SandboxStopped{ID: w.sandboxes[0].ID})
-		if s := a.machine.status(a.now); s.Phase != want || s.ContainerStatuses[0].State.Terminated == nil {
+		if s := a.machine.status(); s.Phase != want || s.ContainerStatuses[0].State.Terminated == nil {
 			t.Errorf("exit code %d: it is %s, %+v", code, s.Phase, s.ContainerStatuses[0].State)
 		}
 	}

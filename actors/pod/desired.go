@@ -1,19 +1,26 @@
 package pod
 
 import (
+	"slices"
+	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/find"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
+func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.answered("desired", "")
 	changed := m.desired == nil || m.desired.Pod != w.Pod
 	if m.desired != nil && m.desired.Ending != nil && w.Ending == nil {
 		w.Ending = m.desired.Ending // an end is never taken back
 	}
 	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
-		m.sandboxes.retry = time.Time{} // what failed for want of a network is tried at once
+		m.sandboxes.retry.at = time.Time{} // what failed for want of a network is tried at once
 	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
@@ -21,11 +28,11 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 	}
 	first := m.desired == nil
 	m.desired, m.ending = &w, w.Ending
-	if sooner := now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
+	if sooner := m.now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
 		m.ends = sooner // each container gets it with its stop
 	}
 	if !changed {
-		m.reportedAt = time.Time{} // the parent has not seen the status
+		m.toldAt = time.Time{} // the parent has not seen the status
 		return
 	}
 	was := m.pod
@@ -43,14 +50,14 @@ func (m *Machine) takeWanted(now time.Time, w messages.PodWanted) {
 		m.begins(was)
 	}
 	if m.started.IsZero() {
-		m.started = now
+		m.started = m.now
 	}
 }
 
 // respec has a container whose start is being waited for start from its new spec, at once.
 func (m *Machine) respec(c *container) {
 	c.noImage()
-	c.failed, c.tries = nil, 0
+	c.retry = retry{}
 	m.answered("image", c.name)
 	if c.actor {
 		m.supervise(c) // its policy may have changed, too
@@ -66,7 +73,7 @@ func (m *Machine) respec(c *container) {
 func (m *Machine) startAnew(c *container) {
 	c.replace = true
 	if c.actor && m.asking("spawn", c.name) {
-		m.restartActor(m.now, c)
+		m.restartActor(c)
 	}
 }
 
@@ -90,5 +97,95 @@ func (m *Machine) takeService(service messages.Address) {
 		for _, c := range m.containers {
 			m.answered("image", c.name)
 		}
+	}
+}
+
+// seed takes over what is known of the pod from before this machine, so that its status goes on where it was: when it was
+// started, and how often its containers were, where the runtime no longer has any.
+func (m *Machine) seed() {
+	last := m.desired.Last
+	if last == nil {
+		return
+	}
+	if last.StartTime != nil && m.started.IsZero() {
+		m.started = last.StartTime.Time
+	}
+	for _, c := range m.containers {
+		if s := lastOf(last, c.name); s != nil && s.ContainerID != "" && s.RestartCount >= 0 {
+			c.free = max(c.free, uint32(s.RestartCount)+1)
+		}
+	}
+}
+
+// seedProbes takes what the status says of containers that run, where no probe's word was kept: another agent ran them, and
+// its last word stands until a probe says otherwise.
+func (m *Machine) seedProbes() {
+	if m.desired.Last == nil {
+		return
+	}
+	for _, c := range m.containers {
+		f, s := c.newest(), lastOf(m.desired.Last, c.name)
+		if !probed(c.spec) || s == nil || !c.running() || s.ContainerID != m.set.runtimeID(f.ID) {
+			continue
+		}
+		var said messages.ProbeResults
+		if s.Started != nil && *s.Started {
+			said.Startup = messages.ProbeSucceeded
+		}
+		if s.Ready {
+			said.Startup, said.Readiness = messages.ProbeSucceeded, messages.ProbeSucceeded
+		}
+		said.Learn(c.results())
+		f.results = said
+	}
+}
+
+// seedEnds takes from the status how containers of the API server's pod ended of which the runtime has nothing any more: what
+// was told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
+func (m *Machine) seedEnds() {
+	if m.desired.Last == nil || !objectset.OfAPIServer(m.pod) {
+		return
+	}
+	for _, c := range m.containers {
+		s := lastOf(m.desired.Last, c.name)
+		if s == nil || c.spec == nil || c.newest() != nil || s.RestartCount < 0 {
+			continue
+		}
+		end := s.State.Terminated
+		if end == nil && s.State.Waiting != nil {
+			end = s.LastTerminationState.Terminated
+		}
+		if w := s.State.Waiting; w != nil && w.Reason == messages.ReasonRestartingAll || end != nil && end.Reason ==
+			messages.ReasonRestartingAll {
+			continue // a kubelet removed it, to restart all
+		}
+		if end == nil || s.ContainerID == "" || end.Reason == messages.ReasonUnknown {
+			continue
+		}
+		_, id, _ := strings.Cut(s.ContainerID, "://")
+		c.learn(messages.ContainerFact{
+			ID: id, Name: c.name, Attempt: uint32(s.RestartCount), State: messages.ContainerExited, Image: s.Image,
+			ImageRef:  s.ImageID,
+			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
+			Message: end.Message,
+		}, m.now)
+	}
+}
+
+// lastOf is the status of one container; nil where there is none.
+func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
+	return find.In(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses),
+		func(c *v1.ContainerStatus) bool { return c.Name == name })
+}
+
+// settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
+// gets its final phase, too: whoever waits for its end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
+func (m *Machine) settleEnd(s *v1.PodStatus) {
+	if m.phase != Cleaning && m.phase != Finished {
+		return
+	}
+	finalstatus.EndContainers(&m.pod.Spec, s)
+	if m.ending != nil && objectset.OfAPIServer(m.pod) && !finalstatus.Final(s.Phase) {
+		s.Phase = finalstatus.Phase(s)
 	}
 }

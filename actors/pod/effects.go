@@ -10,7 +10,7 @@ import (
 )
 
 // Effect is something for the actor to carry out. The machine decides; the actor does.
-type Effect interface{ effect() }
+type Effect any
 
 // Transition says that the pod went from one phase to another: it is logged.
 type Transition struct{ From, To Phase }
@@ -73,33 +73,8 @@ type DropContainer struct{ Name string }
 // Ended says that a container was found to have ended: it is logged, once an end.
 type Ended struct{ Fact messages.ContainerFact }
 
-// Publish tells the pod's new status.
-type Publish struct {
-	Generation uint64
-	Status     *v1.PodStatus
-	Phase      Phase
-	Waiting    *messages.Reason
-}
-
-// Record tells an event about the pod or, where a container is named, about that.
-type Record struct{ Container, Type, Reason, Message string }
+// Unhandled says that the machine knows nothing of a message.
+type Unhandled struct{ Msg any }
 
 // Wake plans the machine's next look at what is overdue; it replaces the one before.
 type Wake struct{ At time.Time }
-
-func (Transition) effect()       {}
-func (Tell) effect()             {}
-func (Reply) effect()            {}
-func (StartSandbox) effect()     {}
-func (StopSandbox) effect()      {}
-func (RemovePod) effect()        {}
-func (ResizeContainer) effect()  {}
-func (ResizeTried) effect()      {}
-func (UpdateSandbox) effect()    {}
-func (SpawnContainer) effect()   {}
-func (RestartContainer) effect() {}
-func (DropContainer) effect()    {}
-func (Ended) effect()            {}
-func (Publish) effect()          {}
-func (Record) effect()           {}
-func (Wake) effect()             {}

@@ -105,7 +105,7 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 	if got := ran(a); len(got) > 0 {
 		t.Errorf("told to run: %v", got)
 	}
-	if s := a.machine.status(a.now).EphemeralContainerStatuses[0].State.Waiting; s == nil ||
+	if s := a.machine.status().EphemeralContainerStatuses[0].State.Waiting; s == nil ||
 		s.Reason != messages.ReasonCreateConfig {
 		t.Errorf("it waits: %+v", s)
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,7 +19,8 @@ const unknownState = `Container is in "unknown" state, try killing it before res
 // told when something has happened, and not again when it is only said again.
 func (m *Machine) record(container, kind, reason, format string, args ...any) {
 	if m.set.Events && m.pod != nil {
-		m.emit(Record{Container: container, Type: kind, Reason: reason, Message: fmt.Sprintf(format, args...)})
+		event := messages.PodEvent(m.pod, container, kind, reason, fmt.Sprintf(format, args...), m.now)
+		m.emit(Tell{messages.Events, event})
 	}
 }
 
@@ -35,9 +37,9 @@ func (m *Machine) explained(container, kind, reason string, r messages.Reason, f
 
 // sentence is what "playlet pods" says while the pod waits for this.
 func (m *Machine) sentence(r messages.Reason) string {
-	s := explain.Waits(m.pod, m.status(m.now), r)
+	s := explain.Waits(m.pod, m.status(), r)
 	if v := m.verdict; v != nil && v.reason != "" && r.Code == messages.ReasonKilling {
-		s = explain.Waits(m.pod, m.status(m.now), messages.Reason{Code: v.reason, Message: v.message}) + ": " + s
+		s = explain.Waits(m.pod, m.status(), messages.Reason{Code: v.reason, Message: v.message}) + ": " + s
 	}
 	if m.ending != nil {
 		s = explain.Ending(m.ending.Reason) + ": " + s
@@ -45,7 +47,6 @@ func (m *Machine) sentence(r messages.Reason) string {
 	return s
 }
 
-// recordPulling tells that the pull of a container's image has begun.
 func (m *Machine) recordPulling(c *container, v messages.ImageAwaited) {
 	if v.Reason.Code != messages.ReasonPulling || v.Again || c.image.pulling {
 		return
@@ -54,7 +55,6 @@ func (m *Machine) recordPulling(c *container, v messages.ImageAwaited) {
 	m.record(c.name, v1.EventTypeNormal, messages.EventPulling, "Pulling image %q", v.Image)
 }
 
-// recordPulled tells that the image is there.
 func (m *Machine) recordPulled(c *container, v messages.ImagePulled) {
 	c.image.pulling = false
 	switch {
@@ -98,10 +98,10 @@ func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
 // the actor, which told it.
 func (m *Machine) recordBackOff(c *container) {
 	f, why := c.exited(), m.hold(c)
-	if f == nil || why == nil || c.replace || c.held == f.ID || f.FinishedAt.Before(m.born) {
+	if f == nil || why == nil || c.replace || f.held || f.FinishedAt.Before(m.born) {
 		return
 	}
-	c.held = f.ID
+	f.held = true
 	m.warn(c.name, messages.EventBackOff, *why, "Back-off restarting failed container %s in pod %s_%s(%s)",
 		c.name, m.pod.Name, m.pod.Namespace, m.uid)
 }
@@ -112,14 +112,11 @@ func (m *Machine) recordEnd(c *container, f messages.ContainerFact) {
 	if !m.live() || m.pod == nil || c.spec == nil || f.ExitCode == 0 || c.answer(m.pod, f) == restart {
 		return
 	}
-	how := explain.Ended(m.pod, c.name, stateOf(&f, nameless).Terminated)
+	how := explain.Ended(m.pod, c.name, finalstatus.Terminated(&f, "").Terminated)
 	m.record(c.name, v1.EventTypeWarning, messages.EventFailed, "%s",
 		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError), how))
 }
 
-func nameless(string) string { return "" }
-
-// recordMount tells that a volume could not be mounted.
 func (m *Machine) recordMount(v messages.VolumesFailed) {
 	if same(m.volumes.failed[v.Volume], v.Reason) {
 		return
@@ -134,13 +131,6 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 		return
 	}
 	m.warn("", messages.EventFailedMount, v.Reason, "MountVolume.SetUp failed for volume %q : %s", v.Volume, said)
-}
-
-// recordCgroup tells that the pod's cgroup could not be made.
-func (m *Machine) recordCgroup(r messages.Reason) {
-	if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, r)) {
-		m.warn("", messages.EventFailedPodContainer, r, "unable to ensure pod container exists: %s", r.Message)
-	}
 }
 
 // same says that two reasons are of the same failure, told twice.

@@ -16,27 +16,34 @@ import (
 func recordedTooOften(w *world) string {
 	sent := map[string]int{}
 	for _, r := range w.records {
+		c := containerOf(r)
 		if r.Reason == messages.EventBackOff {
-			sent[r.Container]++
+			sent[c]++
 		}
-		if sent[r.Container] > w.ends[r.Container] {
-			return r.Container
+		if sent[c] > w.ends[c] {
+			return c
 		}
 	}
 	return ""
 }
 
 // said are events as "container Reason: message".
-func said(records []Record) (out []string) {
+func said(records []messages.RecordEvent) (out []string) {
 	for _, r := range records {
-		out = append(out, strings.TrimSpace(r.Container+" "+r.Reason+": "+r.Message))
+		out = append(out, strings.TrimSpace(containerOf(r)+" "+r.Reason+": "+r.Message))
 	}
 	return out
 }
 
+// containerOf is the container that an event is about; empty for one about the pod.
+func containerOf(r messages.RecordEvent) string {
+	_, name, _ := strings.Cut(strings.TrimSuffix(r.Object.FieldPath, "}"), "{")
+	return name
+}
+
 func (a *alone) sameEvents(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if got := said(effects[Record](a.take())); !slices.Equal(got, want) {
+	if got := said(sentOf[messages.RecordEvent](a.take())); !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
@@ -112,7 +119,7 @@ func TestABackOffIsToldOnce(t *testing.T) {
 	if w.status.ContainerStatuses[0].State.Waiting == nil {
 		t.Fatalf("it is not held back: %+v", w.status.ContainerStatuses[0])
 	}
-	if slices.ContainsFunc(w.records, func(r Record) bool { return r.Reason == messages.EventBackOff }) {
+	if slices.ContainsFunc(w.records, func(r messages.RecordEvent) bool { return r.Reason == messages.EventBackOff }) {
 		t.Errorf("it says %q", said(w.records))
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // planFinished: all is over. A pod that finished by itself keeps its dead containers, for their logs, until no source
 // names it. Leads to Terminating, when it is then to be removed.
-func (m *Machine) planFinished(now time.Time) Phase {
+func (m *Machine) planFinished() Phase {
 	gone := m.cleaned.runtime
 	if m.ending != nil && !gone {
 		m.cleaned, m.ends = cleaned{}, time.Time{}
@@ -16,8 +16,8 @@ func (m *Machine) planFinished(now time.Time) Phase {
 		return Terminating
 	}
 	acknowledged := !gone && m.finalKept()
-	if !acknowledged && m.due(now, "ended", "", m.set.AnswerTimeout) {
-		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Gone: gone, Status: m.status(now)}})
+	if !acknowledged && m.due("ended", "", m.set.AnswerTimeout) {
+		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Gone: gone, Status: m.status()}})
 	}
 	return Finished
 }

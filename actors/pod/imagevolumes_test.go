@@ -32,7 +32,7 @@ func TestImagesOfVolumesAreThereBeforeTheContainer(t *testing.T) {
 	}
 	key := asks("model:1", "model", v1.PullNever)
 	a.hears(messages.ImageFailed{Key: key, Image: "model:1", Reason: messages.Reason{Code: messages.ReasonErrImageNeverPull, Message: "m"}})
-	if s := a.machine.status(a.now).ContainerStatuses[0].State.Waiting; s == nil || s.Reason != messages.ReasonErrImageNeverPull {
+	if s := a.machine.status().ContainerStatuses[0].State.Waiting; s == nil || s.Reason != messages.ReasonErrImageNeverPull {
 		t.Errorf("it waits for %v", s)
 	}
 	if r := a.machine.waiting(); r == nil || r.Volume != "model" || r.Container != main.Name {

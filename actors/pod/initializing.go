@@ -1,32 +1,24 @@
 package pod
 
-import (
-	"slices"
-	"time"
-
-	"github.com/playlet-dev/playlet/messages"
-)
+import "slices"
 
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
 // to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
 // back to Preparing when the sandbox is lost or all are restarted, to Terminating.
-func (m *Machine) planInitializing(now time.Time) Phase {
-	if m.over(now) {
-		return Terminating
+func (m *Machine) planInitializing() Phase {
+	if to := m.upkeep(); to != "" {
+		return to
 	}
-	if m.lost() {
-		return m.prepareAgain()
+	for _, c := range m.containers { // what was added to look into the pod starts also while that is not initialized
+		if c.ephemeral && c.spec != nil {
+			m.ensure(c)
+		}
 	}
-	m.mount(now)
-	m.ensureCgroup(now)
-	m.clearRemoved(now)
-	m.resize(now)
-	m.ensureEphemeral(now)
 	for i, c := range m.containers {
 		if c.spec == nil || !c.init || m.initialized(c) {
 			continue
 		}
-		running := m.ensure(now, c)
+		running := m.ensure(c)
 		if c.sidecar() && m.passed(i) {
 			continue
 		}
@@ -37,56 +29,29 @@ func (m *Machine) planInitializing(now time.Time) Phase {
 	return Running
 }
 
-// ensureEphemeral starts what was added to look into the pod: also while that is not initialized.
-func (m *Machine) ensureEphemeral(now time.Time) {
-	for _, c := range m.containers {
-		if c.ephemeral && c.spec != nil {
-			m.ensure(now, c)
-		}
-	}
-}
-
 // passed says that a later init container has been made in the current sandbox: initialization is past this one.
 func (m *Machine) passed(i int) bool {
 	current := m.sandboxes.current()
-	if current == nil {
-		return false
-	}
-	here := func(f messages.ContainerFact) bool { return f.SandboxID == current.ID }
-	return slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
-		return c.init && !c.earlier && slices.ContainsFunc(c.facts, here)
+	return current != nil && slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
+		return c.init && !c.earlier && c.madeIn(current.ID)
 	})
 }
 
 // initialized says that an init container has done its part in the current sandbox.
 func (m *Machine) initialized(c *container) bool {
-	if c.sidecar() {
-		return false
-	}
 	current, f := m.sandboxes.current(), c.exited()
-	if current == nil {
+	if c.sidecar() || current == nil {
 		return false
 	}
-	if m.begun(current.ID) {
-		return true
-	}
-	return f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.earlier
+	return m.begun(current.ID) || f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.earlier
 }
 
 // begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
 // even where the collector has removed them since.
 func (m *Machine) begun(sandbox string) bool {
-	for _, c := range m.containers {
-		if c.init || c.ephemeral || c.earlier {
-			continue
-		}
-		for _, f := range c.facts {
-			if f.SandboxID == sandbox {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.containers, func(c *container) bool {
+		return !c.init && !c.ephemeral && !c.earlier && c.madeIn(sandbox)
+	})
 }
 
 // nextInit is the init container whose turn it is, or nil when the others' is.
@@ -104,23 +69,31 @@ func (m *Machine) nextInit() *container {
 	return nil
 }
 
-// lost says that the sandbox is no more, or that all containers are to be restarted in it.
-func (m *Machine) lost() bool { return m.sandboxes.current() == nil || m.restarting() }
-
-// prepareAgain leaves for Preparing: what was to start waits for its turn in a new sandbox, or in a new round.
-func (m *Machine) prepareAgain() Phase {
-	m.sandboxes.settled = ""
-	return Preparing
+// upkeep does what a pod needs that has its sandbox. Otherwise it says which phase follows: where the sandbox is lost, or all are
+// to be restarted in it, what was to start waits for its turn in a new sandbox, or in a new round.
+func (m *Machine) upkeep() Phase {
+	switch {
+	case m.over():
+		return Terminating
+	case m.sandboxes.current() == nil, m.restarting():
+		m.sandboxes.settled = ""
+		return Preparing
+	}
+	m.mount()
+	m.ensureCgroup()
+	m.clearRemoved()
+	m.resize()
+	return ""
 }
 
 // clearRemoved ends containers that the spec no longer has.
-func (m *Machine) clearRemoved(now time.Time) {
+func (m *Machine) clearRemoved() {
 	for _, c := range m.containers {
 		if c.spec != nil {
 			continue
 		}
 		if c.alive() {
-			m.stopContainer(now, c, m.grace(), "it is no longer in the pod's spec")
+			m.stopContainer(c, m.grace(), "it is no longer in the pod's spec")
 		} else if c.actor {
 			m.drop(c)
 		}

@@ -190,20 +190,20 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 			a.now = a.now.Add(time.Microsecond)
 			f := madeIn(a, "c0", messages.ContainerExited)
 			f.ID, f.Attempt, f.ExitCode, f.FinishedAt = fmt.Sprintf("c0-%d", attempt), uint32(attempt), code, a.now
-			a.observes(a.machine.sandboxes.all, f)
+			a.observes(a.sandboxFacts(), f)
 			early := sentOf[messages.RunContainer](a.take())
 			if policy != v1.RestartPolicyAlways {
 				a.passes(time.Minute)
 				image.Key.Attempt++
 				a.hears(image)
 				if again := sentOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
-					a.machine.container("c0").failed != nil {
+					a.machine.container("c0").retry.failed != nil {
 					t.Errorf("%s: it is restarted: %+v, %+v", policy, early, again)
 				}
 				break
 			}
 			image.Key.Attempt = uint32(attempt) + 1
-			if what, at := a.machine.lacks(a.now, a.machine.container("c0")); attempt == 1 &&
+			if what, at := a.machine.lacks(a.machine.container("c0")); attempt == 1 &&
 				(what != backingOff || at.Sub(a.now) != 10*time.Second) {
 				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
 			}

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -62,16 +63,12 @@ type Machine struct {
 	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
 	read    bool      // the CRI's word has been heard since the start
 	readAt  time.Time
-	// known is when, by our own clock, a sandbox or container was first known to be there: a later reading that lacks it
-	// says that it is gone. The times that the runtime tells are of no use for this, since clocks are set.
-	known   map[string]time.Time
 	started time.Time // the pod's start time
 	ends    time.Time // when the grace period is over that all of the pod's containers have together
 
 	volumes    volumes
 	probing    probing
 	cgroup     cgroup
-	whole      whole
 	sandboxes  sandboxes
 	rounds     rounds
 	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
@@ -83,13 +80,11 @@ type Machine struct {
 	settle  time.Time
 	cleaned cleaned
 
-	last       *v1.PodStatus // as last published
-	waited     messages.Reason
-	generation uint64
-	reportedAt time.Time // when,
-	phased     Phase     // and in which phase
-	now        time.Time // of the present step
-	fx         []Effect
+	told   messages.PodStatusChanged // the last time,
+	toldAt time.Time                 // and when
+	waited messages.Reason           // what told waits for, without the time of a retry
+	now    time.Time                 // of the present step
+	fx     []Effect
 }
 
 // cleaned is what has been undone of the pod.
@@ -99,9 +94,25 @@ type cleaned struct {
 	published string
 	runtime   bool
 	cgroup    bool
-	tries     int
-	retry     time.Time
-	failed    *messages.Reason
+	retry     retry
+}
+
+// retry is what is known of a step that may fail.
+type retry struct {
+	failed *messages.Reason // the last time; nil: it did not
+	tries  int              // failures in a row
+	at     time.Time        // when it is tried again
+}
+
+// stepRetry ends with the kubelet's own pause between syncs of a failing pod.
+var stepRetry = retries.Policy{First: time.Second, Max: 10 * time.Second}
+
+// fails notes a failure; the next try comes after a back-off.
+func (r *retry) fails(now time.Time, why messages.Reason) {
+	r.tries++
+	r.at = now.Add(stepRetry.After(r.tries, 0))
+	why.RetryAt, why.Tries = r.at, r.tries
+	r.failed = &why
 }
 
 // verdict is how a pod ended by itself.
@@ -141,8 +152,7 @@ type ask struct {
 
 // NewMachine is the machine of a pod of which nothing is known but its UID.
 func NewMachine(uid string, set Settings) *Machine {
-	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}, known: map[string]time.Time{},
-		sandboxes: sandboxes{stopped: map[string]bool{}}}
+	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}}
 }
 
 // Phase is the current phase.
@@ -155,34 +165,43 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 		m.born = now
 	}
 	if msg != nil {
-		m.take(now, msg)
-		m.noteRounds(now)
+		m.take(msg)
+		m.noteRounds()
 		m.noteEnds()
 	}
 	for {
-		next := plans[m.phase](m, now)
+		next := plans[m.phase](m)
 		if next == m.phase {
 			break
 		}
 		m.enter(next)
 	}
-	m.watch(now)
-	m.publish(now)
-	m.wake(now)
+	m.watch()
+	m.publish()
+	m.wake()
 	return m.fx
 }
 
 func (m *Machine) emit(e Effect) { m.fx = append(m.fx, e) }
 
 // due reports whether a question must be put now: it was never put, or its answer is overdue. It notes that it is put.
-func (m *Machine) due(now time.Time, what, of string, timeout time.Duration) bool {
+func (m *Machine) due(what, of string, timeout time.Duration) bool {
 	k := ask{what, of}
-	if until, ok := m.asks[k]; ok && now.Before(until) {
+	if until, ok := m.asks[k]; ok && m.now.Before(until) {
 		return false
 	}
-	m.asks[k] = now.Add(timeout)
+	m.asks[k] = m.now.Add(timeout)
 	return true
 }
+
+// ask puts a question to another actor, unless its answer is still awaited.
+func (m *Machine) ask(what, of string, to messages.Address, question any) {
+	if m.due(what, of, m.set.AnswerTimeout) {
+		m.emit(Tell{to, question})
+	}
+}
+
+func (m *Machine) readPod() { m.ask("read", "", messages.Runtime, messages.ReadPod{UID: m.uid}) }
 
 func (m *Machine) asking(what, of string) bool {
 	_, ok := m.asks[ask{what, of}]
@@ -192,10 +211,10 @@ func (m *Machine) asking(what, of string) bool {
 func (m *Machine) answered(what, of string) { delete(m.asks, ask{what, of}) }
 
 // wake plans the next look at the earliest thing that falls due. What is due now has just been dealt with.
-func (m *Machine) wake(now time.Time) {
+func (m *Machine) wake() {
 	var at time.Time
 	earlier := func(t time.Time) {
-		if t.After(now) && (at.IsZero() || t.Before(at)) {
+		if t.After(m.now) && (at.IsZero() || t.Before(at)) {
 			at = t
 		}
 	}
@@ -205,20 +224,20 @@ func (m *Machine) wake(now time.Time) {
 	if m.live() {
 		for _, c := range m.containers {
 			if c.stage == messages.StageIdle {
-				_, at := m.lacks(now, c)
+				_, at := m.lacks(c)
 				earlier(at)
 			}
 		}
 		if t, ok := m.deadline(); ok {
 			earlier(t)
 		}
-		earlier(m.resizing.retry)
+		earlier(m.resizing.retry.at)
 	}
 	if m.phase == Terminating {
 		earlier(m.ends)
 	}
-	earlier(m.sandboxes.retry)
-	earlier(m.cleaned.retry)
+	earlier(m.sandboxes.retry.at)
+	earlier(m.cleaned.retry.at)
 	if !at.IsZero() {
 		m.emit(Wake{At: at})
 	}
@@ -239,15 +258,13 @@ func (m *Machine) deadline() (time.Time, bool) {
 
 // grace is how long the pod's containers are given to end.
 func (m *Machine) grace() time.Duration {
-	s := int64(30)
-	if m.pod != nil && m.pod.Spec.TerminationGracePeriodSeconds != nil {
-		s = *m.pod.Spec.TerminationGracePeriodSeconds
+	var asked *int64
+	if m.ending != nil {
+		asked = m.ending.Grace
 	}
-	if m.ending != nil && m.ending.Grace != nil {
-		s = *m.ending.Grace
-	}
+	grace := podspec.GracePeriod(m.desired.Pod.Spec.TerminationGracePeriodSeconds, asked)
 	if f := m.desired.Fail; f != nil && f.Grace != nil {
-		s = min(s, *f.Grace)
+		grace = min(grace, podspec.GracePeriod(f.Grace))
 	}
-	return podspec.Grace(max(s, 1))
+	return grace
 }

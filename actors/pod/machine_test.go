@@ -399,7 +399,7 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 	} {
 		b := &container{}
 		for _, f := range c.sent {
-			b.learn(f)
+			b.learn(f, at(20))
 		}
 		if got := b.newest(); got.ID != c.want.ID || got.State != c.want.State {
 			t.Errorf("%s: %s %s", c.name, got.ID, got.State)

@@ -43,29 +43,29 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
 	of := func(pod *v1.Pod) *Machine {
-		return &Machine{pod: pod, set: Settings{Changed: changed, ChangedImage: changedImage, Resources: madeWith}}
+		return &Machine{pod: pod, set: DefaultSettings(&Host{}, BackOff{}, nil)}
 	}
 	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &container{name: "c0", spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
 		f := carrying(t, spec, limited(text))
-		if got := machine.outdated(c, &f); got != want {
+		if got := machine.outdated(c, &attempt{ContainerFact: f}); got != want {
 			t.Errorf("made with %s: outdated %v, want %v", text, got, want)
 		}
 	}
 	foreign := carrying(t, spec, limited("2Gi"))
 	delete(foreign.Annotations, cri.AnnotationResources)
-	if machine.outdated(c, &foreign) {
+	if machine.outdated(c, &attempt{ContainerFact: foreign}) {
 		t.Error("a container that does not carry its resources is replaced")
 	}
 	resized := carrying(t, spec, limited("2Gi"))
 	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(translate.KubeletHash(spec), 16)
 	resized.Annotations[cri.AnnotationSpecHash] = "1-of another release's defaults"
-	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &resized) {
+	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server is replaced for its resources, or for a default")
 	}
 	c.spec = spec.DeepCopy()
 	c.spec.Image = "another"
-	if !machine.outdated(c, &resized) {
+	if !machine.outdated(c, &attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server keeps an old image")
 	}
 }
@@ -80,12 +80,12 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	m := w.machine
 	m.set.Resources = madeWith
 	for made, want := range map[string]string{"1Gi": "1Gi", "": "2Gi"} {
-		f := &m.container("c0").facts[0]
+		f := m.container("c0").newest()
 		f.Annotations = nil
 		if made != "" {
 			f.Annotations = carrying(t, &pod.Spec.Containers[0], limited(made)).Annotations
 		}
-		s := m.status(w.now).ContainerStatuses[0]
+		s := m.status().ContainerStatuses[0]
 		if got := s.Resources.Limits.Memory().String(); got != want || s.AllocatedResources.Memory().String() != want {
 			t.Errorf("made with %q: told %s and %s, want %s", made, got, s.AllocatedResources.Memory(), want)
 		}

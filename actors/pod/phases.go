@@ -2,7 +2,6 @@ package pod
 
 import (
 	"fmt"
-	"time"
 )
 
 // Phase is where a pod's actor is in the pod's life. A folder listing of this package is the diagram: one file a phase.
@@ -31,7 +30,7 @@ var Edges = map[Phase][]Phase{
 }
 
 // plans holds the behaviour of each phase: what it asks for, and the phase that follows; its own when it stays.
-var plans = map[Phase]func(m *Machine, now time.Time) Phase{
+var plans = map[Phase]func(m *Machine) Phase{
 	Reading:      (*Machine).planReading,
 	Preparing:    (*Machine).planPreparing,
 	Initializing: (*Machine).planInitializing,

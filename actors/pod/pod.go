@@ -9,6 +9,7 @@ package pod
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,7 +40,13 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 		Devices:       health,
 		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
-		Changed: changed, ChangedImage: changedImage, Resources: madeWith, Events: h.Events,
+		Resources: madeWith, Events: h.Events,
+		Changed: func(spec *v1.Container, made messages.ContainerFact) bool {
+			return translate.Changed(spec, made.Annotations)
+		},
+		ChangedImage: func(spec *v1.Container, made messages.ContainerFact) bool {
+			return translate.ChangedForKubelet(spec, made.Annotations)
+		},
 		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
 			return facts.Resources(spec.Resources, translate.NewContainerResources(pod, spec, h.Node), told)
 		},
@@ -52,16 +59,6 @@ func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) S
 			return n
 		},
 	}
-}
-
-// changed says that the container was made from another spec, whatever it may use.
-func changed(spec *v1.Container, made messages.ContainerFact) bool {
-	return translate.Changed(spec, made.Annotations)
-}
-
-// changedImage says that the container was made from another image.
-func changedImage(spec *v1.Container, made messages.ContainerFact) bool {
-	return translate.ChangedForKubelet(spec, made.Annotations)
 }
 
 // madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
@@ -93,33 +90,20 @@ type wake struct{}
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
-	switch m := msg.(type) {
+	switch msg.(type) {
 	case messages.Started, wake:
-		a.do(ctx, a.machine.Step(ctx.Now(), nil))
-	case messages.PodWanted, messages.PodObserved, messages.ServiceStarted, messages.VolumesMounted, messages.VolumesFailed,
-		messages.VolumesUnmounted, messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved,
-		messages.ImagePulled,
-		messages.ImageFailed, messages.ImageAwaited, messages.ChildStarted, messages.ChildExited, messages.ContainerReported,
-		messages.ProbesObserved, messages.RestartContainers, SandboxStarted, SandboxStopped, ContainerResized, SandboxUpdated,
-		PodRemoved, messages.DevicesChanged:
-		a.do(ctx, a.machine.Step(ctx.Now(), m))
+		msg = nil // only time has passed
 	case messages.ChildStopped:
-		// On our own order, which the machine knows of.
-	default:
-		ctx.Unhandled(msg)
+		return // on our own order, which the machine knows of
+	}
+	for _, e := range a.machine.Step(ctx.Now(), msg) {
+		a.one(ctx, e)
 	}
 }
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any { return a.machine.Inspect() }
 
-func (a *actor) do(ctx supervisors.Context, effects []Effect) {
-	for _, e := range effects {
-		a.one(ctx, e)
-	}
-}
-
-// one carries out one effect.
 func (a *actor) one(ctx supervisors.Context, e Effect) {
 	switch e := e.(type) {
 	case Transition:
@@ -139,7 +123,12 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		a.work(ctx, "StopPodSandbox", 1, func(c context.Context) any { return stopSandbox(c, a.opts.Host, a.uid, e.ID) })
 	case RemovePod:
 		pod := a.machine.pod
-		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any { return removePod(c, a.opts.Host, pod) })
+		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any {
+			if err := a.opts.Host.RemovePod(c, pod); err != nil {
+				return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
+			}
+			return PodRemoved{}
+		})
 	case ResizeContainer:
 		a.work(ctx, "UpdateContainerResources", 3, func(c context.Context) any { return resizeContainer(c, a.opts.Host, e) })
 	case ResizeTried:
@@ -152,24 +141,12 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		ctx.Restart(e.Name, 0)
 	case DropContainer:
 		ctx.Stop(e.Name)
-	case Publish:
-		ctx.Tell(messages.Pods, messages.PodStatusChanged{UID: a.uid, Generation: e.Generation, Phase: string(e.Phase),
-			Status: e.Status, Waiting: e.Waiting})
-	case Record:
-		ctx.Tell(messages.Events, messages.PodEvent(a.machine.pod, e.Container, e.Type, e.Reason, e.Message, ctx.Now()))
+	case Unhandled:
+		ctx.Unhandled(e.Msg)
 	case Wake:
-		if a.waker != nil {
-			a.waker.Cancel()
-		}
+		supervisors.Cancel(a.waker)
 		a.waker = ctx.After(e.At.Sub(ctx.Now()), wake{})
 	}
-}
-
-func removePod(ctx context.Context, h *host.Host, pod *v1.Pod) PodRemoved {
-	if err := h.RemovePod(ctx, pod); err != nil {
-		return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
-	}
-	return PodRemoved{}
 }
 
 // work is the pod's own work towards the runtime, in the pod's place in the queue.
@@ -179,4 +156,55 @@ func (a *actor) work(ctx supervisors.Context, name string, calls int, run func(c
 		Name: name, Timeout: a.opts.Host.Reap(calls) + 5*time.Second,
 		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) },
 	})
+}
+
+// Inspection is what a pod's actor says of itself.
+type Inspection struct {
+	Pod        string                `json:"pod"`
+	Phase      Phase                 `json:"phase"`
+	Waiting    *messages.Reason      `json:"waiting,omitempty"`
+	Awaiting   []string              `json:"awaiting,omitempty"` // questions without an answer yet
+	Round      uint32                `json:"round,omitempty"`    // how often all were restarted together
+	Containers []ContainerInspection `json:"containers,omitempty"`
+}
+
+// ContainerInspection is one container in it.
+type ContainerInspection struct {
+	Name    string `json:"name"`
+	Stage   string `json:"stage"`
+	Attempt uint32 `json:"attempt"`
+	State   string `json:"state,omitempty"`
+	BackOff int    `json:"backOffStep,omitempty"`
+}
+
+// Name is the pod's namespace and name, or its UID while they are not known.
+func (m *Machine) Name() string {
+	if m.pod == nil {
+		return m.uid
+	}
+	return m.pod.Namespace + "/" + m.pod.Name
+}
+
+// Inspect is a copy of what matters of the machine's state.
+func (m *Machine) Inspect() Inspection {
+	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.now}
+	if m.pod != nil {
+		out.Waiting = m.waiting()
+	}
+	for k := range m.asks {
+		name := k.what
+		if k.of != "" {
+			name += "/" + k.of
+		}
+		out.Awaiting = append(out.Awaiting, name)
+	}
+	slices.Sort(out.Awaiting)
+	for _, c := range m.containers {
+		ci := ContainerInspection{Name: c.name, Stage: string(c.stage), Attempt: c.attempt, BackOff: c.backoff.step}
+		if f := c.newest(); f != nil {
+			ci.State, ci.Attempt = string(f.State), f.Attempt
+		}
+		out.Containers = append(out.Containers, ci)
+	}
+	return out
 }

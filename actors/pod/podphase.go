@@ -1,6 +1,9 @@
 package pod
 
 import (
+	"cmp"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
@@ -27,27 +30,16 @@ func (m *Machine) settlePhase(s *v1.PodStatus) {
 
 // mayRun says that a container runs, or that a start may still be under way.
 func (m *Machine) mayRun() bool {
-	for _, c := range m.containers {
-		if c.alive() || c.stage == messages.StageStarting {
-			return true
-		}
-	}
-	return m.phase == Terminating && !m.settle.IsZero()
+	return m.phase == Terminating && !m.settle.IsZero() || slices.ContainsFunc(m.containers, func(c *container) bool {
+		return c.alive() || c.stage == messages.StageStarting
+	})
 }
 
 // hasRun says that a regular container was started once, as far as is known.
 func (m *Machine) hasRun() bool {
-	for _, c := range m.containers {
-		if !c.regular() {
-			continue
-		}
-		for i := range c.facts {
-			if !c.facts[i].StartedAt.IsZero() {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.containers, func(c *container) bool {
+		return c.regular() && slices.ContainsFunc(c.attempts, func(f attempt) bool { return !f.StartedAt.IsZero() })
+	})
 }
 
 // phaseOf derives the pod's phase from its containers' statuses, by the rules of the pod life cycle.
@@ -55,10 +47,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 	pendingInit, inits := false, false
 	for i := range s.InitContainerStatuses {
 		c, spec := &s.InitContainerStatuses[i], &pod.Spec.InitContainers[i]
-		ended := c.State.Terminated
-		if ended == nil {
-			ended = c.LastTerminationState.Terminated
-		}
+		ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 		switch {
 		case translate.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
@@ -74,10 +63,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 	var running, waiting, stopped, succeeded, again int
 	for i := range s.ContainerStatuses {
 		c, spec := &s.ContainerStatuses[i], &pod.Spec.Containers[i]
-		ended := c.State.Terminated
-		if ended == nil {
-			ended = c.LastTerminationState.Terminated
-		}
+		ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 		switch {
 		case c.State.Running != nil:
 			running++

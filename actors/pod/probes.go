@@ -2,7 +2,6 @@ package pod
 
 import (
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -18,24 +17,10 @@ type probing struct {
 	heard      uint64                // the sequence of the latest answer
 }
 
-// proved is what is known of the newest attempt of a container.
-type proved struct {
-	id      string
-	results messages.ProbeResults
-	failing []messages.FailingProbe
-}
-
-// hooked is what is known of the post-start hook of a container.
-type hooked struct {
-	id     string
-	done   bool
-	failed string // why it failed; empty: it did not
-}
-
 // hookEnded says that the newest container's post-start hook has ended, where it has one.
 func (c *container) hookEnded() bool {
 	f := c.newest()
-	return !hasPostStart(c.spec) || f == nil || (c.hooked.id == f.ID && c.hooked.done)
+	return !hasPostStart(c.spec) || f == nil || f.hook.done
 }
 
 func hasPostStart(spec *v1.Container) bool {
@@ -44,8 +29,8 @@ func hasPostStart(spec *v1.Container) bool {
 
 // results are those of the container that is the newest: of another, nothing counts.
 func (c *container) results() messages.ProbeResults {
-	if f := c.newest(); f != nil && f.ID == c.proved.id {
-		return c.proved.results
+	if f := c.newest(); f != nil {
+		return f.results
 	}
 	return messages.ProbeResults{}
 }
@@ -82,7 +67,7 @@ func (c *container) unfit() messages.ProbeKind {
 
 // endUnfit has a container ended that a probe found unfit, in the kubelet's words, and with the probe's own grace period
 // where it has one (KEP-2238). What follows its end is the strategy's to say.
-func (m *Machine) endUnfit(now time.Time, c *container, kind messages.ProbeKind) {
+func (m *Machine) endUnfit(c *container, kind messages.ProbeKind) {
 	grace := m.grace()
 	if s := messages.Probe(c.spec, kind).TerminationGracePeriodSeconds; s != nil {
 		grace = podspec.Grace(*s)
@@ -91,7 +76,7 @@ func (m *Machine) endUnfit(now time.Time, c *container, kind messages.ProbeKind)
 	if translate.RestartPolicy(&m.pod.Spec, c.spec) != v1.RestartPolicyNever {
 		why += ", will be restarted"
 	}
-	m.stopContainer(now, c, grace, why)
+	m.stopContainer(c, grace, why)
 }
 
 // answer is what follows the end of a container. One that was ended since a probe found it unfit has failed, whatever its
@@ -104,8 +89,7 @@ func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) answer {
 		return restart
 	}
 	a := policy(pod, c.spec, c.init, f)
-	if a == leave && c.proved.id == f.ID && c.unfit() != "" &&
-		translate.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
+	if a == leave && c.is(f.ID) && c.unfit() != "" && translate.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
 		return restart
 	}
 	return a
@@ -114,20 +98,18 @@ func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) answer {
 // runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is
 // asked only whether it is ready.
 func (m *Machine) runs(c *container) []messages.ProbeKind {
+	ends := !m.live() || c.stage == messages.StageStopping
 	switch {
-	case !c.running(), !c.hookEnded():
+	case !c.running(), !c.hookEnded(), !c.hasStarted() && ends:
 		return nil
 	case !c.hasStarted():
-		if m.live() && c.stage != messages.StageStopping {
-			return []messages.ProbeKind{messages.Startup}
-		}
-		return nil
+		return []messages.ProbeKind{messages.Startup}
 	}
 	var out []messages.ProbeKind
 	if c.spec.ReadinessProbe != nil {
 		out = append(out, messages.Readiness)
 	}
-	if c.spec.LivenessProbe != nil && m.live() && c.stage != messages.StageStopping {
+	if c.spec.LivenessProbe != nil && !ends {
 		out = append(out, messages.Liveness)
 	}
 	return out
@@ -152,7 +134,7 @@ func (m *Machine) probes() messages.WatchProbes {
 }
 
 // watch sends the prober what is to be probed when that has changed, and again while there is no answer.
-func (m *Machine) watch(now time.Time) {
+func (m *Machine) watch() {
 	if m.desired == nil || !m.read || (m.phase == Finished && m.probing.sent == nil) {
 		return
 	}
@@ -163,10 +145,10 @@ func (m *Machine) watch(now time.Time) {
 	if m.probing.sent == nil || !sameProbes(m.probing.sent, &w) {
 		m.answered("probes", "")
 		// Larger than any of an earlier life, too: what was said to that one is not taken for the answer.
-		m.probing.generation = max(m.probing.generation+1, uint64(max(now.UnixNano(), 0)))
+		m.probing.generation = max(m.probing.generation+1, uint64(max(m.now.UnixNano(), 0)))
 		m.probing.sent = &w
 	}
-	if m.probing.heard == m.probing.generation || !m.due(now, "probes", "", m.set.AnswerTimeout) {
+	if m.probing.heard == m.probing.generation || !m.due("probes", "", m.set.AnswerTimeout) {
 		return
 	}
 	again := *m.probing.sent
@@ -181,18 +163,13 @@ func sameProbes(a, b *messages.WatchProbes) bool {
 	})
 }
 
-// takeProbes takes the prober's word.
 func (m *Machine) takeProbes(v messages.ProbesObserved) {
 	for _, o := range v.Containers {
-		c := m.container(o.Name)
-		if c == nil || c.newest() == nil || c.newest().ID != o.ID {
-			continue
+		if c := m.container(o.Name); c != nil && c.is(o.ID) {
+			f := c.newest()
+			f.results.Learn(o.Results)
+			f.failing = o.Failing
 		}
-		if c.proved.id != o.ID {
-			c.proved = proved{id: o.ID}
-		}
-		c.proved.results.Learn(o.Results)
-		c.proved.failing = o.Failing
 	}
 	if v.Generation == m.probing.generation && m.probing.sent != nil {
 		m.probing.heard = v.Generation
@@ -203,29 +180,21 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 // unproved says that the last word on the probes of what is there is not known yet. Until it is, nothing is said of the pod:
 // the start of this actor changes no readiness.
 func (m *Machine) unproved() bool {
-	if m.probing.heard > 0 {
-		return false
-	}
-	for _, c := range m.containers {
-		if f := c.newest(); probed(c.spec) && f != nil && f.State != messages.ContainerCreated {
-			return true
-		}
-	}
-	return false
+	return m.probing.heard == 0 && slices.ContainsFunc(m.containers, func(c *container) bool {
+		f := c.newest()
+		return probed(c.spec) && f != nil && f.State != messages.ContainerCreated
+	})
 }
 
 // unasked says that it is not known yet whether a container that was found running has had its post-start hook. Its actor tells
 // soon; no longer than it is waited for any answer is nothing said of the pod.
-func (m *Machine) unasked(now time.Time) bool {
-	if m.last != nil || !m.live() || !now.Before(m.born.Add(m.set.AnswerTimeout)) {
+func (m *Machine) unasked() bool {
+	if m.told.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.set.AnswerTimeout)) {
 		return false
 	}
-	for _, c := range m.containers {
-		if f := c.newest(); hasPostStart(c.spec) && c.running() && c.hooked.id != f.ID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.containers, func(c *container) bool {
+		return hasPostStart(c.spec) && c.running() && !c.newest().hook.known
+	})
 }
 
 // unwatched says that the prober has let go of the pod, whose folder can be removed then.

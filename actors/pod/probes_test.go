@@ -69,8 +69,8 @@ func TestStartedAndReady(t *testing.T) {
 			m.phase, m.pod = Running, w.pod
 			m.matchSpec()
 			ctr := m.containers[0]
-			ctr.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning})
-			ctr.proved = proved{id: "x", results: c.results}
+			ctr.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning}, w.now)
+			ctr.newest().results = c.results
 			st := m.containerStatus(ctr)
 			if *st.Started != c.started || st.Ready != c.ready {
 				t.Errorf("started %v, ready %v", *st.Started, st.Ready)
@@ -78,7 +78,7 @@ func TestStartedAndReady(t *testing.T) {
 			if len(c.kinds) > 0 && !slices.Equal(m.runs(ctr), c.runs) {
 				t.Errorf("it runs %v, want %v", m.runs(ctr), c.runs)
 			}
-			ctr.proved.id = "another"
+			ctr.learn(messages.ContainerFact{ID: "another", Name: "c0", Attempt: 1, State: messages.ContainerRunning}, w.now)
 			if got := ctr.results(); got != (messages.ProbeResults{}) {
 				t.Errorf("of another container it takes %v", got)
 			}
@@ -259,7 +259,7 @@ func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 		CreatedAt: a.now, StartedAt: a.now}
 	last := func() (bool, []messages.ProbeKind) {
 		fx := a.take()
-		says, watches := effects[Publish](fx), sentOf[messages.WatchProbes](fx)
+		says, watches := sentOf[messages.PodStatusChanged](fx), sentOf[messages.WatchProbes](fx)
 		c := says[len(says)-1].Status.ContainerStatuses[0]
 		return *c.Started && c.Ready, watches[len(watches)-1].Containers[0].Run
 	}
@@ -297,9 +297,10 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 		m.matchSpec()
 		sidecar, regular := m.container("init0"), m.container("c0")
 		regular.stage = c.stage
-		sidecar.learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now})
+		sidecar.learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
+		m.now = w.now.Add(time.Hour)
 		sidecar.actor, sidecar.image.attempt, sidecar.image.ref = true, 1, "image"
-		if got, _ := m.lacks(w.now.Add(time.Hour), sidecar); got != c.want {
+		if got, _ := m.lacks(sidecar); got != c.want {
 			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
 		}
 	}

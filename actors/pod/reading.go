@@ -1,25 +1,20 @@
 package pod
 
 import (
-	"time"
-
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // planReading: the actor has just started and knows nothing. It waits for the desired pod, for a reading of the CRI
 // and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing,
 // Terminating.
-func (m *Machine) planReading(now time.Time) Phase {
-	if m.desired == nil && m.due(now, "desired", "", m.set.AnswerTimeout) {
-		m.emit(Tell{messages.Pods, messages.GetDesired{UID: m.uid}})
+func (m *Machine) planReading() Phase {
+	if m.desired == nil {
+		m.ask("desired", "", messages.Pods, messages.GetDesired{UID: m.uid})
 	}
-	if !m.read && m.due(now, "read", "", m.set.AnswerTimeout) {
-		m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
+	if !m.read {
+		m.readPod()
 	}
-	switch {
-	case m.desired == nil || !m.read:
-		return Reading
-	case m.desired.Final == nil && m.unproved():
+	if m.desired == nil || !m.read || m.desired.Final == nil && m.unproved() {
 		return Reading
 	}
 	m.matchSpec()
@@ -30,7 +25,7 @@ func (m *Machine) planReading(now time.Time) Phase {
 	case m.ending != nil:
 		for _, c := range m.containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started
 			if f := c.newest(); f != nil {
-				c.hooked = hooked{id: f.ID, done: true}
+				f.hook = hook{known: true, done: true}
 			}
 		}
 		return Terminating

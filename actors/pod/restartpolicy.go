@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -54,7 +55,7 @@ func (m *Machine) strategy(c *container) supervisors.ExitStrategy {
 			if c.stage == messages.StageStarting && end.Fact.Attempt < c.attempt {
 				return 0 // an end that is told once more: its back-off is over, and the next attempt waits for an actor
 			}
-			return m.restartTime(now, c, &end.Fact).Sub(now)
+			return m.restartTime(now, c, end.Fact.FinishedAt).Sub(now)
 		},
 	}
 	switch {
@@ -67,4 +68,44 @@ func (m *Machine) strategy(c *container) supervisors.ExitStrategy {
 		s.Restart = supervisors.Temporary
 	}
 	return s
+}
+
+// BackOff is the kubelet's back-off between a container's end and its next start: at once the first time, then Base
+// doubling to Max, counted from the end, forgotten after twice Max without a restart.
+type BackOff struct {
+	Base, Max time.Duration
+}
+
+// backoff is one container's place in it.
+type backoff struct {
+	step int       // restarts so far, since it was last forgotten
+	last time.Time // when the last one was
+}
+
+// wait is how long the container is held back after an end.
+func (p BackOff) wait(step int) time.Duration {
+	if step <= 0 {
+		return 0
+	}
+	return retries.Policy{First: p.Base, Max: p.Max}.After(step, 0)
+}
+
+// after is when a container that ended at the given time may start again. A clock that was set back lengthens no wait.
+func (p BackOff) after(now time.Time, b backoff, ended time.Time) time.Time {
+	if b.step == 0 || p.expired(b, ended) {
+		return now
+	}
+	return now.Add(min(ended.Sub(now), 0) + p.wait(b.step))
+}
+
+// next is the back-off after a restart now of a container that ended at the given time.
+func (p BackOff) next(b backoff, ended, now time.Time) backoff {
+	if p.expired(b, ended) {
+		return backoff{step: 1, last: now}
+	}
+	return backoff{step: b.step + 1, last: now}
+}
+
+func (p BackOff) expired(b backoff, ended time.Time) bool {
+	return b.step > 0 && ended.Sub(b.last) > 2*p.Max
 }

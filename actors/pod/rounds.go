@@ -1,10 +1,9 @@
 package pod
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -26,7 +25,7 @@ type rounds struct {
 }
 
 // noteRounds derives the pod's round from what is known of its containers.
-func (m *Machine) noteRounds(now time.Time) {
+func (m *Machine) noteRounds() {
 	if m.pod == nil || !translate.MayRestartAll(&m.pod.Spec) || !m.live() && m.phase != Reading {
 		return
 	}
@@ -42,7 +41,7 @@ func (m *Machine) noteRounds(now time.Time) {
 	}
 	if found = max(found, r.begun); found > r.now {
 		r.now = found
-		m.beginRound(now)
+		m.beginRound()
 	}
 	for _, c := range m.containers {
 		f := c.newest()
@@ -52,18 +51,17 @@ func (m *Machine) noteRounds(now time.Time) {
 
 // beginRound gives up what the containers wait for. What is on its way to start is found by a reading, which begins when such
 // starts have ended.
-func (m *Machine) beginRound(now time.Time) {
-	m.settle = now
-	m.answered("read", "")
+func (m *Machine) beginRound() {
+	m.readAgain()
 	for _, c := range m.containers {
 		if !c.inRounds() {
 			continue
 		}
-		if c.failed, c.tries = nil, 0; c.stage == messages.StageStarting {
+		if c.retry = (retry{}); c.stage == messages.StageStarting {
 			m.answerEnd(c)
 		}
 		if c.actor && m.asking("spawn", c.name) {
-			m.restartActor(now, c) // it waits for the end of its back-off
+			m.restartActor(c) // it waits for the end of its back-off
 		}
 	}
 }
@@ -73,13 +71,13 @@ func (c *container) inRounds() bool { return c.spec != nil && !c.ephemeral }
 
 // roundOf is the round that a container was made in. One that a kubelet made carries none: it is of the round of what had been
 // made before it ended, since a round begins when all of the earlier one has ended.
-func (m *Machine) roundOf(f *messages.ContainerFact) (round uint32) {
-	if n, marked := markedRound(f); marked {
+func (m *Machine) roundOf(f *attempt) (round uint32) {
+	if n, marked := markedRound(&f.ContainerFact); marked {
 		return n
 	}
 	for _, c := range m.containers {
 		if o := c.newest(); o != nil && (f.State != messages.ContainerExited || o.CreatedAt.Before(f.FinishedAt)) {
-			n, _ := markedRound(o)
+			n, _ := markedRound(&o.ContainerFact)
 			round = max(round, n)
 		}
 	}
@@ -104,54 +102,32 @@ func (m *Machine) beginsRound(c *container, round uint32) bool {
 			continue
 		}
 		e := o.exited()
-		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) &&
-			!e.FinishedAt.After(f.FinishedAt)
-		if final && o.init && o.answer(m.pod, *e) == failPod {
+		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) && !e.FinishedAt.After(f.FinishedAt)
+		if final && o.init && o.answer(m.pod, e.ContainerFact) == failPod {
 			return false
 		}
-		goesOn = goesOn || !o.init && !(final && o.answer(m.pod, *e) == leave)
+		goesOn = goesOn || !o.init && !(final && o.answer(m.pod, e.ContainerFact) == leave)
 	}
 	return goesOn
 }
 
 // restarting says that what is left of an earlier round is being ended.
 func (m *Machine) restarting() bool {
-	if !m.live() {
-		return false
-	}
-	for _, c := range m.containers {
-		if c.earlier && c.alive() {
-			return true
-		}
-	}
-	return m.rounds.begun < m.rounds.now
-}
-
-// endEarlier has a container of an earlier round ended, as fast as the kubelet does it: without its pre-stop hook and without the
-// pod's grace period.
-func (m *Machine) endEarlier(now time.Time, c *container) {
-	cause := cmp.Or(m.rounds.cause, "its pod was restarted")
-	m.stopContainer(now, c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.name, cause))
-}
-
-// restartingReason is what a pod waits for meanwhile.
-func (m *Machine) restartingReason() *messages.Reason {
-	return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
+	return m.live() && (m.rounds.begun < m.rounds.now || slices.ContainsFunc(m.containers, func(c *container) bool {
+		return c.earlier && c.alive()
+	}))
 }
 
 // restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
-func (m *Machine) restartCondition(s *v1.PodStatus, add func(v1.PodConditionType, bool, string, string)) {
-	if !m.set.RestartAll || !translate.MayRestartAll(&m.pod.Spec) {
-		return
-	}
+func (m *Machine) restartCondition(s *v1.PodStatus) {
 	switch {
-	case s.Phase == v1.PodSucceeded:
-		add(v1.AllContainersRestarting, false, finalstatus.ReasonCompleted, "")
-	case s.Phase == v1.PodFailed:
-		add(v1.AllContainersRestarting, false, finalstatus.ReasonFailed, "")
+	case !m.set.RestartAll || !translate.MayRestartAll(&m.pod.Spec):
+	case finalstatus.Final(s.Phase):
+		m.condition(s, v1.AllContainersRestarting, false, finalstatus.NotReady(s.Phase), "")
 	case m.restarting():
-		add(v1.AllContainersRestarting, true, "RestartAllContainersStarted", "container exited with restart policy rule")
+		m.condition(s, v1.AllContainersRestarting, true, "RestartAllContainersStarted",
+			"container exited with restart policy rule")
 	default:
-		add(v1.AllContainersRestarting, false, "", "")
+		m.condition(s, v1.AllContainersRestarting, false, "", "")
 	}
 }

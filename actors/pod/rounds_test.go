@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -468,7 +469,7 @@ func TestAKubeletInBetweenEndsNothing(t *testing.T) {
 // A kubelet has removed the containers to restart all: they are no longer ended.
 func TestAKubeletsRestartGoesOn(t *testing.T) {
 	pod := restartingPod(v1.RestartPolicyNever)
-	pod.Annotations = map[string]string{sourceAnnotation: apiSource}
+	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 	w := newWorld(pod)
 	gone := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 137, Reason: messages.ReasonRestartingAll}}
 	w.last = &v1.PodStatus{Phase: v1.PodRunning}

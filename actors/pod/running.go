@@ -2,60 +2,47 @@ package pod
 
 import (
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // planRunning: every container has its turn, and is started again as restartPolicy says. Leads back to Preparing when
 // the sandbox is lost, to Terminating when all is done, or asked to end.
-func (m *Machine) planRunning(now time.Time) Phase {
-	if m.over(now) {
-		return Terminating
+func (m *Machine) planRunning() Phase {
+	if to := m.upkeep(); to != "" {
+		return to
 	}
-	if m.lost() {
-		return m.prepareAgain()
-	}
-	m.mount(now)
-	m.ensureCgroup(now)
-	m.clearRemoved(now)
-	m.resize(now)
 	for _, c := range m.containers {
 		if c.spec == nil || (c.init && !c.sidecar()) {
 			continue
 		}
-		m.ensure(now, c)
+		m.ensure(c)
 	}
 	return Running
 }
 
 // over reports whether the pod has to end: it is asked to, it has run for as long as it may, or all is done.
-func (m *Machine) over(now time.Time) bool {
+func (m *Machine) over() bool {
 	if m.ending == nil && m.verdict == nil {
-		if m.verdict = m.failed(); m.verdict == nil {
-			m.verdict = m.judge(now)
-			m.recordDeadline()
-		}
+		m.verdict = m.judge()
+		m.recordDeadline()
 	}
 	return m.ending != nil || m.verdict != nil
 }
 
-// failed is the verdict of the node, where it has to end the pod.
-func (m *Machine) failed() *verdict {
-	f := m.desired.Fail
-	if f == nil {
-		return nil
+// judge is why the pod ends by itself; nil where it does not.
+func (m *Machine) judge() *verdict {
+	if f := m.desired.Fail; f != nil { // the node has to end it
+		return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
 	}
-	return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
-}
-
-func (m *Machine) judge(now time.Time) *verdict {
-	if v := m.judged(); v != nil {
-		return v
+	if s := &m.pod.Status; objectset.OfAPIServer(m.pod) && finalstatus.Final(s.Phase) { // others have set its phase
+		return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
 	}
-	if at, ok := m.deadline(); ok && !now.Before(at) {
+	if at, ok := m.deadline(); ok && !m.now.Before(at) {
 		return &verdict{
 			phase: v1.PodFailed, reason: messages.ReasonDeadlineExceeded,
 			message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
@@ -64,7 +51,7 @@ func (m *Machine) judge(now time.Time) *verdict {
 	}
 	for _, c := range m.containers {
 		f := c.exited()
-		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, *f) == failPod {
+		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, f.ContainerFact) == failPod {
 			return &verdict{phase: v1.PodFailed}
 		}
 	}

@@ -4,27 +4,31 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // sandboxes is what the pod knows of its sandboxes.
 type sandboxes struct {
-	all         []messages.SandboxFact // newest first
-	failed      *messages.Reason       // of the last attempt to start one
-	tries       int                    // failed in a row
-	retry       time.Time
-	next        uint32   // attempt of the next one
-	lastIPs     []string // of the last one that had any
-	hostNet     bool     // the pod wants the host's network
-	changed     bool     // an Event says that it has to be replaced
-	unconnected string   // why it has no network, as recorded
-	settled     string   // the sandbox of no use that was read again, before it is stopped
-	// stopped has the sandboxes whose network was given back.
-	stopped map[string]bool
+	all         []sandbox // newest first
+	retry       retry     // of starting or stopping one
+	next        uint32    // attempt of the next one
+	lastIPs     []string  // of the last one that had any
+	hostNet     bool      // the pod wants the host's network
+	changed     bool      // an Event says that it has to be replaced
+	unconnected string    // why it has no network, as recorded
+	settled     string    // the sandbox of no use that was read again, before it is stopped
+}
+
+// sandbox is one of them.
+type sandbox struct {
+	messages.SandboxFact
+	noticed time.Time // see attempt
+	stopped bool      // its network was given back
 }
 
 // current is the newest sandbox, when it is ready and of use to the pod.
-func (b *sandboxes) current() *messages.SandboxFact {
+func (b *sandboxes) current() *sandbox {
 	if len(b.all) > 0 && b.all[0].Ready && b.fits(&b.all[0]) {
 		return &b.all[0]
 	}
@@ -32,7 +36,7 @@ func (b *sandboxes) current() *messages.SandboxFact {
 }
 
 // unfit is the newest sandbox, when it is ready and yet has to be replaced.
-func (b *sandboxes) unfit() *messages.SandboxFact {
+func (b *sandboxes) unfit() *sandbox {
 	if len(b.all) > 0 && b.all[0].Ready && !b.fits(&b.all[0]) {
 		return &b.all[0]
 	}
@@ -41,22 +45,27 @@ func (b *sandboxes) unfit() *messages.SandboxFact {
 
 // fits is the kubelet's rule for a sandbox that need not be replaced: it is on the network that the pod wants, and has an
 // address there.
-func (b *sandboxes) fits(s *messages.SandboxFact) bool {
-	return s.HostNet == b.hostNet && (b.hostNet || !s.NoIP)
+func (b *sandboxes) fits(s *sandbox) bool { return s.HostNet == b.hostNet && (b.hostNet || !s.NoIP) }
+
+// of is the sandbox with this ID; nil where there is none.
+func (b *sandboxes) of(id string) *sandbox {
+	return find.In(b.all, func(s *sandbox) bool { return s.ID == id })
 }
 
-// learn takes one sandbox of a reading.
-func (b *sandboxes) learn(s messages.SandboxFact) {
-	b.next = max(b.next, s.Attempt+1)
-	if i := slices.IndexFunc(b.all, func(o messages.SandboxFact) bool { return o.ID == s.ID }); i >= 0 {
-		if len(s.IPs) == 0 {
-			s.IPs = b.all[i].IPs
+// learn takes the runtime's word on one sandbox, at a time of our own clock.
+func (b *sandboxes) learn(f messages.SandboxFact, at time.Time) {
+	b.next = max(b.next, f.Attempt+1)
+	if s := b.of(f.ID); s != nil {
+		if len(f.IPs) == 0 {
+			f.IPs = s.IPs
 		}
-		s.Ready = s.Ready && !b.stopped[s.ID]
-		b.all[i] = s
+		f.Ready = f.Ready && !s.stopped
+		s.SandboxFact = f
 	} else {
-		at, _ := slices.BinarySearchFunc(b.all, s, func(a, c messages.SandboxFact) int { return int(c.Attempt) - int(a.Attempt) })
-		b.all = slices.Insert(b.all, at, s)
+		i, _ := slices.BinarySearchFunc(b.all, f, func(a sandbox, f messages.SandboxFact) int {
+			return int(f.Attempt) - int(a.Attempt)
+		})
+		b.all = slices.Insert(b.all, i, sandbox{SandboxFact: f, noticed: at})
 	}
 	if newest := b.all[0]; len(newest.IPs) > 0 {
 		b.lastIPs = newest.IPs

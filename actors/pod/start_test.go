@@ -29,7 +29,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 			a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[0].Generation,
 				Failed: &messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
 		}
-		a.passes(retryDelay(try+1) - time.Millisecond)
+		a.passes(stepRetry.After(try+1, 0) - time.Millisecond)
 		if early := sentOf[messages.RunContainer](a.take()); len(early) > 0 {
 			t.Errorf("try %d: repeated %d times before its time", try, len(early))
 		}
@@ -271,7 +271,7 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 		if got != waiting {
 			t.Errorf("waits for %q, want %q", got, waiting)
 		}
-		published := effects[Publish](a.take())
+		published := sentOf[messages.PodStatusChanged](a.take())
 		if len(published) == 0 {
 			t.Fatal("nothing was told")
 		}
@@ -307,12 +307,12 @@ func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
 	m.phase, m.pod = Running, w.pod
 	m.matchSpec()
 	c := m.container("c0")
-	c.learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now})
+	c.learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now}, w.now)
 	if !c.over(m.pod) {
 		t.Error("it ended well, and is not over")
 	}
 	c.replace = true
-	m.run(w.now, c)
+	m.run(c)
 	if c.over(m.pod) {
 		t.Error("it was told to run with its new image, and is over")
 	}

@@ -104,8 +104,8 @@ func TestAFailedStartHoldsNobodyBack(t *testing.T) {
 		t.Errorf("then %v run", got)
 	}
 	a.hears(pulled("c0", "image"))
-	a.passes(retryDelay(1))
-	a.observes(a.machine.sandboxes.all)
+	a.passes(stepRetry.After(1, 0))
+	a.observes(a.sandboxFacts())
 	if got := ran(a); !slices.Equal(got, []string{"c0"}) {
 		t.Errorf("when it is time %v run, while the second starts", got)
 	}

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -19,36 +20,36 @@ import (
 const reportAgain = 50 * time.Second
 
 // publish tells the pod's status when it has changed, and again at times.
-func (m *Machine) publish(now time.Time) {
-	if m.pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked(now) {
+func (m *Machine) publish() {
+	if m.pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
 		return
 	}
-	status, waiting := m.status(now), m.waiting()
-	var w messages.Reason
-	if waiting != nil {
-		w = *waiting
-		if w.Since.IsZero() {
-			w.Since = now
-			if was := m.waited; was.Container == w.Container && was.Volume == w.Volume && was.Code == w.Code {
-				w.Since = was.Since
+	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.desired.Generation, Phase: string(m.phase), Status: m.status()}
+	var waits messages.Reason
+	if waiting := m.waiting(); waiting != nil {
+		waits = *waiting
+		if waits.Since.IsZero() {
+			waits.Since = m.now
+			if was := m.waited; was.Container == waits.Container && was.Volume == waits.Volume && was.Code == waits.Code {
+				waits.Since = was.Since
 			}
 		}
-		shown := w
-		waiting, w.RetryAt = &shown, time.Time{} // a retry alone is no news
+		msg.Waiting = new(waits)
+		waits.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.last != nil && m.phased == m.phase && m.desired.Generation == m.generation && w == m.waited &&
-		equality.Semantic.DeepEqual(m.last, status) {
-		if now.Before(m.reportedAt.Add(reportAgain)) {
+	if m.told.Status != nil && m.told.Phase == msg.Phase && m.told.Generation == msg.Generation && waits == m.waited &&
+		equality.Semantic.DeepEqual(m.told.Status, msg.Status) {
+		if m.now.Before(m.toldAt.Add(reportAgain)) {
 			return
 		}
-		status = m.last
+		msg.Status = m.told.Status
 	}
-	m.last, m.waited, m.generation, m.reportedAt, m.phased = status, w, m.desired.Generation, now, m.phase
-	m.emit(Publish{Generation: m.generation, Status: status, Phase: m.phase, Waiting: waiting})
+	m.told, m.waited, m.toldAt = msg, waits, m.now
+	m.emit(Tell{messages.Pods, msg})
 }
 
 // status is the pod's status as the kubelet computes it. Unchanged conditions keep their transition times.
-func (m *Machine) status(now time.Time) *v1.PodStatus {
+func (m *Machine) status() *v1.PodStatus {
 	if m.desired != nil && m.desired.Final != nil {
 		return m.desired.Final
 	}
@@ -75,15 +76,28 @@ func (m *Machine) status(now time.Time) *v1.PodStatus {
 	m.settleEnd(s)
 	s.AllocatedResources, s.Resources = m.wholeResources(s.Phase)
 	m.addresses(s)
-	m.conditions(now, s)
+	m.conditions(s)
 	return s
 }
 
-// whole is what was told last of the resources of the pod as a whole, and of what.
-type whole struct {
-	of, has   *v1.Pod // what is allocated, and what is in force; nil: the same
-	allocated v1.ResourceList
-	resources *v1.ResourceRequirements
+// lastWordsBytes is what the termination messages of all containers of a pod have together in its status, in equal shares
+// (v1.Container.TerminationMessagePath).
+const lastWordsBytes = 12 << 10
+
+// shareLastWords shortens the messages that are longer than their container's share.
+func shareLastWords(s *v1.PodStatus) {
+	lists := [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses}
+	share := lastWordsBytes / max(len(lists[0])+len(lists[1])+len(lists[2]), 1)
+	for _, list := range lists {
+		for i := range list {
+			for _, end := range []*v1.ContainerStateTerminated{list[i].State.Terminated,
+				list[i].LastTerminationState.Terminated} {
+				if end != nil && len(end.Message) > share {
+					end.Message = strings.ToValidUTF8(end.Message[:share], "") // the cut may have gone through a letter
+				}
+			}
+		}
+	}
 }
 
 // wholeResources are those of the pod as a whole (KEP-5419): the requests that are allocated to it, and what it has. A pod that
@@ -92,21 +106,14 @@ func (m *Machine) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.Resour
 	if !m.set.PodLevelResize {
 		return nil, nil
 	}
-	if last := m.desired.Last; m.cgroup.has == nil && last != nil && last.Phase == v1.PodRunning && last.Resources != nil {
-		return translate.PodRequests(m.pod), last.Resources // its cgroup is not known yet
+	requests := translate.PodRequests(m.pod)
+	switch last := m.desired.Last; {
+	case m.cgroup.has == nil && last != nil && last.Phase == v1.PodRunning && last.Resources != nil:
+		return requests, last.Resources // its cgroup is not known yet
+	case m.cgroup.has != nil && phase == v1.PodRunning:
+		return requests, groupResources(m.cgroup.has)
 	}
-	var has *v1.Pod
-	if phase == v1.PodRunning {
-		has = m.cgroup.has
-	}
-	if w := &m.whole; w.of != m.pod || w.has != has {
-		*w = whole{of: m.pod, has: has, allocated: translate.PodRequests(m.pod)}
-		w.resources = &v1.ResourceRequirements{Requests: w.allocated, Limits: translate.PodLimits(m.pod)}
-		if has != nil {
-			w.resources = groupResources(has)
-		}
-	}
-	return m.whole.allocated, m.whole.resources
+	return requests, &v1.ResourceRequirements{Requests: requests, Limits: translate.PodLimits(m.pod)}
 }
 
 // groupResources are those that the cgroup of a pod was given.
@@ -128,35 +135,25 @@ func groupResources(pod *v1.Pod) *v1.ResourceRequirements {
 	return out
 }
 
+// addresses adds the pod's addresses and the node's. The pod's are the node's on the host's network; else the sandbox's, and
+// those of the last one where there is none, since others still ask where a pod that has ended was.
 func (m *Machine) addresses(s *v1.PodStatus) {
 	var host []string
-	switch {
-	case !m.set.Unsettled():
+	if !m.set.Unsettled() {
 		host = m.set.HostIPs()
-	case m.pod.Spec.HostNetwork:
-		return
 	}
-	for i, ip := range host {
-		if i == 0 {
-			s.HostIP = ip
-		}
+	for _, ip := range host {
+		s.HostIP = cmp.Or(s.HostIP, ip)
 		s.HostIPs = append(s.HostIPs, v1.HostIP{IP: ip})
 	}
-	for i, ip := range m.addressesOf() {
-		if i == 0 {
-			s.PodIP = ip
-		}
+	own := m.sandboxes.lastIPs
+	if m.pod.Spec.HostNetwork {
+		own = host
+	}
+	for _, ip := range own {
+		s.PodIP = cmp.Or(s.PodIP, ip)
 		s.PodIPs = append(s.PodIPs, v1.PodIP{IP: ip})
 	}
-}
-
-// addressesOf are the pod's addresses for its status: the node's on the host's network; else the sandbox's, and those of the
-// last one where there is none, since others still ask where a pod that has ended was.
-func (m *Machine) addressesOf() []string {
-	if m.pod.Spec.HostNetwork {
-		return m.set.HostIPs()
-	}
-	return m.sandboxes.lastIPs
 }
 
 // byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the

@@ -306,17 +306,17 @@ func TestReadyToStartContainers(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	m := w.machine
-	tells := func() v1.ConditionStatus { return conditionOf(m.status(w.now), v1.PodReadyToStartContainers).Status }
+	tells := func() v1.ConditionStatus { return conditionOf(m.status(), v1.PodReadyToStartContainers).Status }
 	if m.volumes.mounted = false; tells() != v1.ConditionTrue {
 		t.Error("a container runs, and it is told that none can be started")
 	}
 	c := m.container("c0")
-	facts := c.facts
-	if c.facts = nil; tells() != v1.ConditionFalse {
+	attempts := c.attempts
+	if c.attempts = nil; tells() != v1.ConditionFalse {
 		t.Error("no volume is mounted, and it is told that containers can be started")
 	}
 	if m.volumes.mounted = true; tells() != v1.ConditionTrue {
 		t.Error("all is there, and it is told that containers cannot be started")
 	}
-	c.facts = facts
+	c.attempts = attempts
 }

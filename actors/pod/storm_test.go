@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -33,11 +34,11 @@ func TestWhateverHappens(t *testing.T) {
 			pod.Spec.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "files", MountPath: "/files"}}
 		}
 		if rapid.Bool().Draw(t, "cloud") {
-			pod.Annotations = map[string]string{sourceAnnotation: apiSource}
+			pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 			drawResources(t, pod)
 		}
 		w := newWorld(pod)
-		if fromAPI(pod) {
+		if objectset.OfAPIServer(pod) {
 			w.carry()
 		}
 		crashes := rapid.IntRange(0, 3).Draw(t, "crashes")
@@ -249,8 +250,8 @@ func afterTheStorm(w *world) string {
 		if phase != Finished || len(w.containers)+len(w.sandboxes) > 0 || w.ended == nil || !w.ended.Gone {
 			return fmt.Sprintf("an ended pod is %s with %v and %v", phase, w.containers, w.sandboxes)
 		}
-	case !equality.Semantic.DeepEqual(w.status, w.machine.last):
-		return fmt.Sprintf("others know of the status %+v, and it is %+v", w.status, w.machine.last)
+	case !equality.Semantic.DeepEqual(w.status, w.machine.told.Status):
+		return fmt.Sprintf("others know of the status %+v, and it is %+v", w.status, w.machine.told.Status)
 	case w.fail != nil:
 		if phase != Finished || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())

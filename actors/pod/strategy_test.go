@@ -124,11 +124,11 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 	m.answered("run", c.name)
 	for _, want := range []bool{false, true} {
 		m.fx = nil
-		m.tellRun(w.now, c)
+		m.tellRun(c)
 		spawned := slices.ContainsFunc(m.fx, func(e Effect) bool { _, is := e.(SpawnContainer); return is })
 		if len(m.fx) == 0 || spawned != want {
 			t.Errorf("asked again %v: %+v", want, m.fx)
 		}
-		w.now = w.now.Add(m.set.AnswerTimeout)
+		m.now = m.now.Add(m.set.AnswerTimeout)
 	}
 }

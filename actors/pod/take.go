@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"time"
-
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
@@ -46,12 +44,12 @@ type (
 )
 
 // take notes what a message says. What follows from it is the plan's.
-func (m *Machine) take(now time.Time, msg any) {
+func (m *Machine) take(msg any) {
 	switch v := msg.(type) {
 	case messages.PodWanted:
-		m.takeWanted(now, v)
+		m.takeWanted(v)
 	case messages.PodObserved:
-		m.takeFacts(now, v.Facts)
+		m.takeFacts(v.Facts)
 	case messages.ServiceStarted:
 		m.takeService(v.Service)
 	case messages.VolumesMounted:
@@ -62,92 +60,125 @@ func (m *Machine) take(now time.Time, msg any) {
 		m.recordMount(v)
 		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
 	case messages.VolumesUnmounted:
-		m.volumes.mounted = false
-		if m.ending != nil && !v.Removed {
-			return // the answer to an earlier question; the pod has to be removed since
+		m.takeUnmounted(v)
+	case messages.PodCgroupReady:
+		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.pod {
+			m.answered("cgroup", "")
+			m.cgroup = cgroup{ready: true, of: v.Pod, has: v.Pod, parent: v.Parent}
 		}
-		if m.cleaned.published = ""; v.Published {
-			m.cleaned.published = v.Left
-		} else {
-			m.answered("unmount", "") // otherwise it is asked again after a while
+	case messages.PodCgroupFailed:
+		if m.live() && (m.cgroup.reason == nil || !same(*m.cgroup.reason, v.Reason)) {
+			m.warn("", messages.EventFailedPodContainer, v.Reason, "unable to ensure pod container exists: %s", v.Reason.Message)
 		}
-		if m.cleaned.volumes = m.phase == Cleaning && !v.Published; v.Left != "" {
-			m.record("", v1.EventTypeWarning, messages.EventFailedUnmount, "%s",
-				explain.Event("UnmountVolume.TearDown failed", "volumes of the pod cannot be unmounted: "+v.Left))
+		if m.resizing.active {
+			m.resizeFailed(m.now)
 		}
+		m.cgroup.reason = &v.Reason // resources goes on trying; the question stays open
+	case messages.PodCgroupRemoved:
+		m.cgroup.ready, m.cgroup.has = false, nil
+		m.answered("uncgroup", "")
+		m.cleaned.cgroup = m.phase == Cleaning
 	case messages.ProbesObserved:
 		m.takeProbes(v)
-	case messages.PodCgroupReady, messages.PodCgroupFailed, messages.PodCgroupRemoved:
-		m.takeCgroup(v)
-	case SandboxStarted, SandboxStopped, PodRemoved:
-		m.takeWork(now, v)
+	case SandboxStarted:
+		m.takeSandboxStarted(v)
+	case SandboxStopped:
+		m.takeSandboxStopped(v)
 	case SandboxUpdated:
-		m.takeSandboxUpdated(now, v)
+		m.takeSandboxUpdated(v)
+	case PodRemoved:
+		m.takeRemoved(v)
 	case ContainerResized:
-		m.takeResized(now, v)
+		m.takeResized(v)
 	case messages.DevicesChanged:
 		// the status has it, which is made with each step
 	case messages.RestartContainers:
 		m.takeRestart(v)
+	case messages.ChildStarted:
+		m.takeChild(v)
+	case messages.ChildExited:
+		m.takeExit(v)
+	case messages.ContainerReported:
+		m.takeReport(v)
+	case messages.ImagePulled:
+		m.takePulled(v)
+	case messages.ImageFailed:
+		if c := m.imageOf(v.Key, v.Image); c != nil {
+			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
+			m.recordImageFailed(c, v)
+			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
+		}
+	case messages.ImageAwaited:
+		if c := m.imageOf(v.Key, v.Image); c != nil {
+			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
+			m.recordPulling(c, v)
+			c.image.awaits = &v.Reason
+		}
 	default:
-		m.takeContainer(now, msg)
+		m.emit(Unhandled{msg})
 	}
 }
 
-// takeWork notes the result of the pod's own work.
-func (m *Machine) takeWork(now time.Time, msg any) {
-	switch v := msg.(type) {
-	case SandboxStarted:
-		m.answered("sandbox", "")
-		if v.Taken {
-			m.sandboxes.next = max(m.sandboxes.next, v.Attempt+1)
+func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
+	m.volumes.mounted = false
+	if m.ending != nil && !v.Removed {
+		return // the answer to an earlier question; the pod has to be removed since
+	}
+	if m.cleaned.published = ""; v.Published {
+		m.cleaned.published = v.Left
+	} else {
+		m.answered("unmount", "") // otherwise it is asked again after a while
+	}
+	if m.cleaned.volumes = m.phase == Cleaning && !v.Published; v.Left != "" {
+		m.record("", v1.EventTypeWarning, messages.EventFailedUnmount, "%s",
+			explain.Event("UnmountVolume.TearDown failed", "volumes of the pod cannot be unmounted: "+v.Left))
+	}
+}
+
+func (m *Machine) takeSandboxStarted(v SandboxStarted) {
+	m.answered("sandbox", "")
+	if v.Taken {
+		m.sandboxes.next = max(m.sandboxes.next, v.Attempt+1)
+	}
+	if v.Fact == nil {
+		if !v.Taken {
+			m.recordSandbox(v.Reason)
 		}
-		if v.Fact == nil {
-			if !v.Taken {
-				m.recordSandbox(v.Reason)
-			}
-			m.sandboxFailed(now, v.Reason)
-			return
-		}
-		m.notice(v.Fact.ID, now)
-		fact := *v.Fact
-		fact.IPs = m.byFamily(fact.IPs)
-		m.sandboxes.learn(fact)
-		for _, w := range v.Warnings {
-			m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
-		}
-		if s := m.sandboxes.unfit(); s != nil && s.NoIP {
-			r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
-			m.recordSandbox(r)
-			m.sandboxFailed(now, r)
-			return
-		}
-		m.sandboxes.failed, m.sandboxes.tries, m.sandboxes.retry = nil, 0, time.Time{}
-	case SandboxStopped:
-		m.answered("stopSandbox", v.ID)
-		if v.Failed != nil {
-			m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
-			m.sandboxFailed(now, *v.Failed)
-			return
-		}
-		m.sandboxes.stopped[v.ID] = true
-		for i := range m.sandboxes.all {
-			if m.sandboxes.all[i].ID == v.ID {
-				m.sandboxes.all[i].Ready = false
-			}
-		}
-	case PodRemoved:
-		m.answered("remove", "")
-		if v.Failed != nil {
-			m.cleaned.tries++
-			m.cleaned.retry = now.Add(retryDelay(m.cleaned.tries))
-			v.Failed.Tries, v.Failed.RetryAt = m.cleaned.tries, m.cleaned.retry
-			m.cleaned.failed = v.Failed
-			if m.cleaned.tries == 1 {
-				m.warn("", messages.ReasonFailedRemove, *v.Failed, "error removing pod: %s", v.Failed.Message)
-			}
-			return
-		}
-		m.cleaned.runtime = true
+		m.sandboxes.retry.fails(m.now, v.Reason)
+		return
+	}
+	fact := *v.Fact
+	fact.IPs = m.byFamily(fact.IPs)
+	m.sandboxes.learn(fact, m.now)
+	for _, w := range v.Warnings {
+		m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
+	}
+	if s := m.sandboxes.unfit(); s != nil && s.NoIP {
+		r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
+		m.recordSandbox(r)
+		m.sandboxes.retry.fails(m.now, r)
+		return
+	}
+	m.sandboxes.retry = retry{}
+}
+
+func (m *Machine) takeSandboxStopped(v SandboxStopped) {
+	m.answered("stopSandbox", v.ID)
+	if v.Failed != nil {
+		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
+		m.sandboxes.retry.fails(m.now, *v.Failed)
+	} else if s := m.sandboxes.of(v.ID); s != nil {
+		s.stopped, s.Ready = true, false
+	}
+}
+
+func (m *Machine) takeRemoved(v PodRemoved) {
+	m.answered("remove", "")
+	if m.cleaned.runtime = v.Failed == nil; m.cleaned.runtime {
+		return
+	}
+	m.cleaned.retry.fails(m.now, *v.Failed)
+	if m.cleaned.retry.tries == 1 {
+		m.warn("", messages.ReasonFailedRemove, *m.cleaned.retry.failed, "error removing pod: %s", v.Failed.Message)
 	}
 }

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -8,39 +9,34 @@ import (
 
 // planTerminating: nothing is started any more. All pre-stop hooks run at once. Containers are ended, sidecars after the others
 // and in reverse order; then the sandbox is stopped. Leads to Cleaning.
-func (m *Machine) planTerminating(now time.Time) Phase {
+func (m *Machine) planTerminating() Phase {
 	if m.ends.IsZero() {
-		m.ends = now.Add(m.grace())
+		m.ends = m.now.Add(m.grace())
 		for _, c := range m.containers {
 			if c.actor {
 				m.supervise(c) // nothing is restarted any more
 			}
 		}
 	}
-	m.halt(now)
-	settled := m.settled(now)
-	mains := m.stopMains(now)
-	if m.stopSidecars(now, mains || !settled) || !settled {
+	m.halt()
+	settled := m.settled()
+	mains := m.stopMains()
+	if m.stopSidecars(mains || !settled) || !settled {
 		return Terminating
 	}
-	waiting := false
+	next := Cleaning
 	for _, s := range m.sandboxes.all {
-		if !m.sandboxes.stopped[s.ID] {
-			waiting = true
-			if !now.Before(m.sandboxes.retry) {
-				m.stopSandbox(now, s.ID)
-			}
+		if !s.stopped {
+			next = Terminating
+			m.stopSandbox(s.ID)
 		}
 	}
-	if waiting {
-		return Terminating
-	}
-	return Cleaning
+	return next
 }
 
 // halt ends what was on its way to start. Starts that are under way are awaited by reading the pod again: that
 // reading begins when they have ended.
-func (m *Machine) halt(now time.Time) {
+func (m *Machine) halt() {
 	underWay := m.asking("sandbox", "")
 	m.answered("sandbox", "")
 	forget := false
@@ -59,28 +55,32 @@ func (m *Machine) halt(now time.Time) {
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}})
 	}
 	if underWay {
-		m.settle = now
-		m.answered("read", "")
+		m.readAgain()
 	}
 }
 
-func (m *Machine) settled(now time.Time) bool {
+// readAgain has the pod read, which begins when starts that are under way have ended.
+func (m *Machine) readAgain() {
+	m.settle = m.now
+	m.answered("read", "")
+}
+
+// settled says that this has been done.
+func (m *Machine) settled() bool {
 	if m.settle.IsZero() {
 		return true
 	}
-	if m.due(now, "read", "", m.set.AnswerTimeout) {
-		m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
-	}
+	m.readPod()
 	return false
 }
 
 // stopMains ends all containers but sidecars, side by side. It reports whether any still runs.
-func (m *Machine) stopMains(now time.Time) bool {
+func (m *Machine) stopMains() bool {
 	left := false
 	for _, c := range m.containers {
 		if !c.sidecar() && c.alive() {
 			left = true
-			m.stopContainer(now, c, m.grace(), m.endReason())
+			m.stopContainer(c, m.grace(), m.endReason())
 		}
 	}
 	return left
@@ -93,18 +93,17 @@ const leastGrace = 2 * time.Second
 // hooks do not wait: they run from the beginning. When the grace period is used up, no sidecar waits for its turn any more
 // (KEP-753). others says that a container which ends before all sidecars is left, or may be. It reports whether any container is
 // left.
-func (m *Machine) stopSidecars(now time.Time, others bool) bool {
+func (m *Machine) stopSidecars(others bool) bool {
 	left := others
-	for i := len(m.containers) - 1; i >= 0; i-- {
-		c := m.containers[i]
+	for _, c := range slices.Backward(m.containers) {
 		if !c.sidecar() || !c.alive() {
 			continue
 		}
-		rest, begun := m.ends.Sub(now), c.stage == messages.StageStopping && !c.ends.hookOnly
+		rest, begun := m.ends.Sub(m.now), c.stage == messages.StageStopping && !c.ends.hookOnly
 		if left && rest > 0 && !begun {
-			m.askStop(now, c, rest, m.endReason(), true)
+			m.askStop(c, rest, m.endReason(), true)
 		} else {
-			m.stopContainer(now, c, max(rest, leastGrace), m.endReason())
+			m.stopContainer(c, max(rest, leastGrace), m.endReason())
 		}
 		left = true
 	}

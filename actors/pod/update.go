@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
@@ -78,4 +79,17 @@ func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 		return 0, errors.New("what it uses of memory is not known: the runtime does not tell")
 	}
 	return int64(used), nil // no machine has so much
+}
+
+// updateSandbox tells the runtime. It joins a call that is under way, and says then what that has told.
+func updateSandbox(ctx context.Context, h *host.Host, e UpdateSandbox) SandboxUpdated {
+	key := string(e.Pod.UID) + "/start/inform/" + e.ID
+	pod, err := cri.Run(ctx, h.Ops, key, h.Reap(1), func(ctx context.Context) (*v1.Pod, error) {
+		resources, overhead := translate.UpdatedSandboxResources(e.Pod, h.Node)
+		return e.Pod, h.CRI.UpdatePodSandboxResources(ctx, e.ID, resources, overhead)
+	})
+	if err = host.Joined(err); err != nil {
+		return SandboxUpdated{ID: e.ID, Failed: &messages.Reason{Code: messages.EventResizeError, Message: err.Error()}}
+	}
+	return SandboxUpdated{ID: e.ID, Pod: pod}
 }

@@ -17,14 +17,14 @@ func (m *Machine) waiting() *messages.Reason {
 	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
 		return m.desired.NoNetwork
 	}
-	if m.sandboxes.current() == nil && m.sandboxes.failed != nil {
-		return m.sandboxes.failed
+	if m.sandboxes.current() == nil && m.sandboxes.retry.failed != nil {
+		return m.sandboxes.retry.failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {
 		return m.volumes.reason
 	}
 	if m.restarting() {
-		return m.restartingReason()
+		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
 	}
 	for _, c := range m.containers {
 		if r := m.hold(c); r != nil {
@@ -47,7 +47,6 @@ func (m *Machine) waiting() *messages.Reason {
 	return nil
 }
 
-// endWaits is what a pod that ends waits for.
 func (m *Machine) endWaits() *messages.Reason {
 	switch m.phase {
 	case Terminating:
@@ -60,7 +59,7 @@ func (m *Machine) endWaits() *messages.Reason {
 		if first != nil {
 			return first.killing()
 		}
-		if f := m.sandboxes.failed; f != nil && f.Code == messages.ReasonStopSandbox {
+		if f := m.sandboxes.retry.failed; f != nil && f.Code == messages.ReasonStopSandbox {
 			return f
 		}
 	case Cleaning:
@@ -70,8 +69,8 @@ func (m *Machine) endWaits() *messages.Reason {
 				Message: "a CSI driver has volumes of it still: " + m.cleaned.published}
 		case !m.cleaned.volumes:
 			return &messages.Reason{Code: messages.ReasonUnmounting, Message: "its volumes are being unmounted"}
-		case m.ending != nil && !m.cleaned.runtime && m.cleaned.failed != nil:
-			return m.cleaned.failed
+		case m.ending != nil && !m.cleaned.runtime && m.cleaned.retry.failed != nil:
+			return m.cleaned.retry.failed
 		default:
 			return &messages.Reason{Code: messages.ReasonRemoving, Message: "what is left of it is being removed"}
 		}
@@ -93,17 +92,17 @@ func (c *container) unhealthy() *messages.Reason {
 	if c.spec == nil || !c.running() {
 		return nil
 	}
-	kind, failing := c.unfit(), messages.FailingProbe{}
-	for _, f := range c.failing() {
-		counts := f.Kind != messages.Liveness && *c.proved.results.Of(f.Kind) != messages.ProbeSucceeded
+	at, kind, failing := c.newest(), c.unfit(), messages.FailingProbe{}
+	for _, f := range at.failing {
+		counts := f.Kind != messages.Liveness && *at.results.Of(f.Kind) != messages.ProbeSucceeded
 		if f.Kind == kind || kind == "" && counts {
 			failing = f
 		}
 	}
 	switch {
-	case kind == "" && c.hooked.id == c.newest().ID && c.hooked.failed != "":
+	case kind == "" && at.hook.failed != "":
 		return &messages.Reason{Code: messages.ReasonKilling, Container: c.name,
-			Cause: messages.PostStartFailed + c.hooked.failed}
+			Cause: messages.PostStartFailed + at.hook.failed}
 	case kind != "" && c.stage == messages.StageStopping:
 		r := c.killing()
 		r.Probe, r.Cause = kind, failing.Said
@@ -115,14 +114,6 @@ func (c *container) unhealthy() *messages.Reason {
 		}
 	}
 	return nil
-}
-
-// failing are the probes of the newest container that fail.
-func (c *container) failing() []messages.FailingProbe {
-	if f := c.newest(); f == nil || f.ID != c.proved.id {
-		return nil
-	}
-	return c.proved.failing
 }
 
 // killing is that a container is being ended, and until when it may take.
@@ -138,10 +129,10 @@ func (m *Machine) hold(c *container) *messages.Reason {
 		return nil
 	case c.image.reason != nil && c.image.ref == "":
 		return c.image.reason
-	case c.failed != nil:
-		return c.failed
+	case c.retry.failed != nil:
+		return c.retry.failed
 	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.step > 0:
-		what, at := m.lacks(m.now, c)
+		what, at := m.lacks(c)
 		if what != backingOff {
 			return nil
 		}
@@ -151,10 +142,10 @@ func (m *Machine) hold(c *container) *messages.Reason {
 			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.wait(c.backoff.step),
 				c.name, m.pod.Name, m.pod.Namespace, m.uid),
 		}
-		if c.hooked.id == end.ID && c.hooked.failed != "" {
-			r.Cause = messages.PostStartFailed + c.hooked.failed
+		if end.hook.failed != "" {
+			r.Cause = messages.PostStartFailed + end.hook.failed
 		}
-		for _, f := range c.failing() {
+		for _, f := range end.failing {
 			if f.Kind == c.unfit() {
 				r.Probe, r.Cause = f.Kind, f.Said
 			}

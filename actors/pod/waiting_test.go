@@ -19,7 +19,7 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	a := &alone{now: w.now, machine: w.machine}
 	var codes []string
 	newest := func() messages.Reason {
-		fx := effects[Publish](a.fx)
+		fx := sentOf[messages.PodStatusChanged](a.fx)
 		if len(fx) == 0 || fx[len(fx)-1].Waiting == nil {
 			t.Fatalf("it waits for nothing: %+v", fx)
 		}

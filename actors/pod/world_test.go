@@ -62,7 +62,7 @@ type world struct {
 	exit       func(name string, attempt uint32) (code int32, ends bool)
 	violations []string
 	trace      []string
-	records    []Record
+	records    []messages.RecordEvent
 	ends       map[string]int // of each container
 	gave       map[messages.ImageKey]bool
 	deaf       bool            // the next status is lost
@@ -204,19 +204,6 @@ func (w *world) effect(e Effect) {
 	case DropContainer:
 		delete(w.actors, e.Name)
 		delete(w.later, e.Name)
-	case Publish:
-		w.checkProved(e.Status)
-		w.checkNotOver(e)
-		if w.deaf {
-			w.deaf = false // the word is lost
-			break
-		}
-		w.status, w.taken, w.waiting = e.Status, e.Generation, e.Waiting
-		if w.watch != nil {
-			w.watch(e.Status)
-		}
-	case Record:
-		w.records = append(w.records, e)
 	case Wake:
 		if !e.At.After(w.stepAt) {
 			w.fault("it wants to be woken in the past: it would spin")
@@ -281,8 +268,6 @@ func brief(e Effect) any {
 	switch e := e.(type) {
 	case Tell:
 		return fmt.Sprintf("%T", e.Msg)
-	case Publish:
-		return e.Phase
 	default:
 		return e
 	}
@@ -295,6 +280,19 @@ func (w *world) fault(format string, args ...any) {
 // told is what the other actors do.
 func (w *world) sent(msg any) {
 	switch m := msg.(type) {
+	case messages.PodStatusChanged:
+		w.checkProved(m.Status)
+		w.checkNotOver(m)
+		if w.deaf {
+			w.deaf = false // the word is lost
+			break
+		}
+		w.status, w.taken, w.waiting = m.Status, m.Generation, m.Waiting
+		if w.watch != nil {
+			w.watch(m.Status)
+		}
+	case messages.RecordEvent:
+		w.records = append(w.records, m)
 	case messages.GetDesired:
 		w.send(w.desired())
 	case messages.ReadPod:

@@ -6,10 +6,11 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -114,8 +115,8 @@ func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
 	if want := toldOf(translate.EffectiveResources(w.pod.Spec.Resources, spec.Resources)); *want != *f.Resources {
 		return fmt.Sprintf("%s has %d, allocated is %d", f.ID, f.Resources.MemoryLimit, want.MemoryLimit)
 	}
-	if w.machine.resizing.active || !equality.Semantic.DeepEqual(allotted(w.groups[len(w.groups)-1]), allotted(w.pod)) {
-		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %v", w.machine.resizing, allotted(w.groups[len(w.groups)-1]))
+	if is := podspec.AllocationOf(w.groups[len(w.groups)-1]); w.machine.resizing.active || !is.IsOf(w.pod) {
+		return fmt.Sprintf("its resize goes on: %+v, its cgroup is for %+v", w.machine.resizing, is)
 	}
 	return ""
 }
@@ -150,7 +151,7 @@ func drawResources(t *rapid.T, pod *v1.Pod) {
 
 // resizeStorm allocates other resources to a pod of the API server: not to its init containers, but to sidecars.
 func resizeStorm(t *rapid.T, w *world) {
-	if !fromAPI(w.pod) || w.ending != nil || w.final != nil {
+	if !objectset.OfAPIServer(w.pod) || w.ending != nil || w.final != nil {
 		return
 	}
 	w.resized = true

@@ -252,8 +252,8 @@ func lives(c messages.ContainerFact) bool {
 }
 
 // checkNotOver: the API server takes no final phase back, so that none is told of a pod that goes on.
-func (w *world) checkNotOver(p Publish) {
-	switch p.Phase {
+func (w *world) checkNotOver(p messages.PodStatusChanged) {
+	switch Phase(p.Phase) {
 	case Preparing, Initializing, Running:
 		if over := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed; over && w.fail == nil {
 			w.fault("a pod that is %s is told to be %s", p.Phase, p.Status.Phase)

@@ -130,13 +130,8 @@ func (a *actor) newRoom(ctx supervisors.Context) *room {
 // clear counts what there will be when the preempted pods are gone, and those whose end is awaited.
 func (a *actor) clear(ctx supervisors.Context, r *room) {
 	without := func(goes func(*entry) bool) *admission.Ledger {
-		some := false
-		rest := a.claims(func(e *entry) bool {
-			goes := goes(e)
-			some = some || goes
-			return goes
-		})
-		if !some {
+		rest := a.claims(goes)
+		if len(rest) == len(a.claims(nil)) {
 			return nil
 		}
 		return admission.NewLedger(slices.Concat(rest, r.reserved)...)
@@ -277,10 +272,10 @@ func (a *actor) foundClaims() []*admission.Claim {
 	var out []*admission.Claim
 	for _, e := range a.entries {
 		switch {
-		case e.found != nil && runsSomething(e.found):
+		case e.found != nil && e.found.Alive():
 			out = append(out, foundClaim(e.found, e.record.Allocated))
 		case e.state == held && e.why != nil && e.why.Code == messages.ReasonAllocating && e.admittedBefore():
-			out = append(out, admission.NewClaim(e.record.Allocated.in(e.want.pod)))
+			out = append(out, admission.NewClaim(e.record.Allocated.In(e.want.pod)))
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -17,7 +18,7 @@ import (
 
 // small is a node of a cluster with one processor and room for four pods.
 func small() Here {
-	return Here{Registered: true, Object: thisObject(nil), Allocatable: func() v1.ResourceList {
+	return Here{Registered: true, Node: admission.Node{Object: thisObject(nil)}, Allocatable: func() v1.ResourceList {
 		return v1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("4")}
 	}}
 }

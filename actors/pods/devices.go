@@ -50,7 +50,7 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 // may be others by now: as with the kubelet it fails where they are not there any more, or not yet.
 func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.want.pod.Status)
-	if !ended && (e.found == nil || !runsSomething(e.found)) {
+	if !ended && (e.found == nil || !e.found.Alive()) {
 		switch wait, refusal := a.allocate(ctx, e); {
 		case wait != nil:
 			a.undecided = true
@@ -82,7 +82,7 @@ func (a *actor) holding() map[string]bool {
 	out := make(map[string]bool, len(a.entries))
 	for uid, e := range a.entries {
 		switch {
-		case e.lingers, e.found != nil && runsSomething(e.found):
+		case e.lingers, e.found != nil && e.found.Alive():
 			out[uid] = true
 		case e.state == unclaimed && e.found == nil, e.state == leaving, e.state == over, e.record.Final != nil, final(e.status):
 		default:
@@ -90,12 +90,4 @@ func (a *actor) holding() map[string]bool {
 		}
 	}
 	return out
-}
-
-// devicesAllocated takes the answer for a pod that waits for it.
-func (a *actor) devicesAllocated(ctx supervisors.Context, m messages.DevicesAllocated) {
-	if e := a.entries[m.UID]; e != nil && e.state == held {
-		e.devices.answer = &m
-		a.reconcile(ctx)
-	}
 }

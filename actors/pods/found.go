@@ -13,13 +13,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// auditEnded takes the list of all pods that the runtime knows of.
 func (a *actor) auditEnded(ctx supervisors.Context, m messages.RuntimeAudited) {
 	if m.ReadAt.Before(a.began) {
 		return // on its way to an earlier life of this actor
@@ -85,17 +85,9 @@ func orphan(f *messages.PodFacts) *v1.Pod {
 	return p
 }
 
-// runsSomething says that something of a pod runs, as far as the runtime's lists tell.
-func runsSomething(f *messages.PodFacts) bool {
-	return slices.ContainsFunc(f.Sandboxes, func(s messages.SandboxFact) bool { return s.Ready }) ||
-		slices.ContainsFunc(f.Containers, func(c messages.ContainerFact) bool {
-			return c.State == messages.ContainerRunning || c.State == messages.ContainerUnknown
-		})
-}
-
 // foundClaim is what a pod that was found holds, by what is kept of it and what its containers carry. Of one that a kubelet made
 // it is known what ports it has, but not what it requests.
-func foundClaim(f *messages.PodFacts, kept *allocation) *admission.Claim {
+func foundClaim(f *messages.PodFacts, kept *podspec.Allocation) *admission.Claim {
 	p := orphan(f)
 	named := map[string]bool{}
 	for i := range f.Containers { // newest first
@@ -113,5 +105,5 @@ func foundClaim(f *messages.PodFacts, kept *allocation) *admission.Claim {
 		spec.Resources, p.Spec.Resources = ptr.Deref(own, spec.Resources), cmp.Or(p.Spec.Resources, ofPod(pods))
 		p.Spec.Containers = append(p.Spec.Containers, spec)
 	}
-	return admission.NewClaim(kept.in(p))
+	return admission.NewClaim(kept.In(p))
 }

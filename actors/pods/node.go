@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -15,28 +16,22 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
+// Node is a node as admission sees it.
+type Node = admission.Node
+
 // Here is what the agent knows of this node by itself.
 type Here struct {
 	// Registered says that the node is registered with an API server. New pods wait for what that knows of the node.
 	Registered bool
-	// Object has the labels and taints that the node registers with. It is replaced by the API server's, once that is known.
-	Object *v1.Node
+	// Node is what does not change. Its Object has the labels and taints that the node registers with, and is replaced by the API
+	// server's, once that is known.
+	Node Node
 	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration
 	// reports. It does not wait.
 	Allocatable func() v1.ResourceList
 	// IsDevice says whether an extended resource is a device plugin's: resources knows how much of it there is, and the Node does
 	// not. It does not wait; nil: none is.
 	IsDevice func(v1.ResourceName) bool
-	// Sysctls are those that pods may set besides the safe ones: names, and beginnings with a * at the end.
-	Sysctls []string
-	// AppArmor says that the kernel enforces it.
-	AppArmor bool
-	// PodLevelResize says that a pod's own resources are resized.
-	PodLevelResize bool
-	// NoRestartAll says that pods are refused of which a container may have all restarted.
-	NoRestartAll bool
-	// Swap says that pods get a part of the node's swap.
-	Swap bool
 	// GroupsPolicy asks whether the runtime can do supplementalGroupsPolicy Strict; nil stands for one that cannot.
 	GroupsPolicy func() bool
 }
@@ -102,15 +97,10 @@ func (a *actor) thisNode() *admission.Node {
 	if here.Allocatable != nil {
 		own = here.Allocatable()
 	}
-	n := &admission.Node{
-		Object: here.Object, Sysctls: here.Sysctls, AppArmor: here.AppArmor, Swap: here.Swap,
-		PodLevelResize: here.PodLevelResize, NoRestartAll: here.NoRestartAll,
-		GroupsPolicy: here.GroupsPolicy != nil && here.GroupsPolicy(),
-		Allocatable:  own, Under: a.under, Partial: true, UnboundRequests: !a.opts.Cluster,
-	}
-	if n.Object == nil {
-		n.Object = &v1.Node{}
-	}
+	n := here.Node
+	n.Allocatable, n.Under, n.Partial, n.UnboundRequests = own, a.under, true, !a.opts.Cluster
+	n.GroupsPolicy = here.GroupsPolicy != nil && here.GroupsPolicy()
+	n.Object = cmp.Or(n.Object, &v1.Node{})
 	if o := a.node.object; o != nil {
 		n.Object, n.Partial = o, len(o.Status.Allocatable) == 0
 		n.Allocatable = maps.Clone(o.Status.Allocatable)
@@ -122,7 +112,7 @@ func (a *actor) thisNode() *admission.Node {
 			return here.IsDevice != nil && admission.Extended(name) && here.IsDevice(name)
 		})
 	}
-	return n
+	return &n
 }
 
 // runtimeChanged takes the runtime's state. A network that comes or goes is told to each pod that needs it to begin.

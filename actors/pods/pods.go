@@ -21,10 +21,6 @@
 // States. Each pod is an entry in one of the states of state.go, whose table has every transition. next decides, by the entry
 // and a view of the others, which state is right; reconcile carries that out.
 //
-// Resizes. The resources of a pod of the API server may change while it runs (KEP-1287). It keeps what was allocated to it until
-// the new ones fit beside what others have; an allocation is on the disk before the pod's actor is told. All else in the agent,
-// from cgroups to eviction, sees a pod with its allocated resources.
-//
 // Checkpoints. What is kept of a pod (its final status, why the node ends it, what was allocated to it) is a file of its own, in
 // the folder "records". A write to a disk cannot be cancelled and may never return, so the files have one writer, which belongs
 // to the process (actors/internal/overdue): one write is under way, and the next takes the newest content when it begins. A write
@@ -34,18 +30,17 @@
 // The network. While the runtime has none a pod is prepared up to its sandbox and waits. What runs is not touched, and
 // pods on the host's network do not wait.
 //
-// How a resize goes:
+// Resizes. The resources of a pod of the API server, its containers' (KEP-1287) and its own (KEP-5419), may change while it runs.
+// It keeps what was allocated to it until the new ones fit beside what others have:
 //
 //	sources/apiserver ──a new spec──▶ pods ──fits, and is on the disk──▶ pods/<uid> ──▶ resources: the cgroup, as wide as both
 //	                                   │                                     │              then containers, those that get less
 //	                                   └─PodResizePending: Deferred, tried   └──▶ CRI       first, or a restart by resizePolicy
 //	                                     again; Infeasible                         ──▶ resources: the cgroup, as wide as the new
 //
-// PodWanted has the pod with its allocated resources: all of the agent, from cgroups to eviction and metrics, sees these. What
-// was allocated is in the pod's record from its first resize on; until it is there the pod is of the generation before, since
-// who waits for a resize looks at observedGeneration first. A pod's own resources (KEP-5419) go the same way, and a container
-// without limits gets the pod's. What was carried out is kept nowhere: a container carries what it and its pod had when it was
-// made, and the containers of a pod that was resized before are given their resources once more when its actor begins.
+// All of the agent, from cgroups to eviction and metrics, sees a pod with its allocated resources. These are in its record from
+// its first resize on; until they are there the pod is of the generation before, since who waits for a resize looks at
+// observedGeneration first. What was carried out is kept nowhere: see actors/pod.
 package pods
 
 import (
@@ -172,16 +167,28 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.runtimeChanged(ctx, m)
 	case messages.ServiceStarted:
 		a.serviceStarted(ctx, m)
-	case messages.GetDesired, messages.PodStatusChanged, messages.PodEnded, messages.ChildStarted, messages.ChildStopped,
-		messages.ChildQuarantined:
-		a.ofPod(ctx, m)
+	case messages.GetDesired:
+		a.with(m.UID, func(e *entry) { a.tell(ctx, e) })
+	case messages.PodStatusChanged:
+		a.with(m.UID, func(e *entry) { a.statusChanged(ctx, e, m) })
+	case messages.PodEnded:
+		a.with(m.UID, func(e *entry) { a.ended(ctx, e, m) })
+	case messages.ChildStarted:
+		a.with(m.Name, func(e *entry) { a.quarantined(ctx, e, nil) })
+	case messages.ChildQuarantined:
+		a.with(m.Name, func(e *entry) { a.quarantined(ctx, e, &m) })
+	case messages.ChildStopped:
+		a.with(m.Name, func(e *entry) { a.stopped(ctx, e) })
 	case sweep:
 		a.sweep(ctx)
 		ctx.After(sweepEvery, sweep{})
 	case auditDue:
 		a.askAudit(ctx)
 	case messages.DevicesAllocated:
-		a.devicesAllocated(ctx, m)
+		if e := a.entries[m.UID]; e != nil && e.state == held {
+			e.devices.answer = &m
+			a.reconcile(ctx)
+		}
 	case devicesDue:
 		a.reconsider(ctx)
 	case messages.NodePressureObserved:
@@ -205,26 +212,10 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// ofPod handles what concerns one pod that has an actor.
-func (a *actor) ofPod(ctx supervisors.Context, msg any) {
-	of := func(uid string, do func(e *entry)) {
-		if e := a.entries[uid]; e != nil && e.hasActor() {
-			do(e)
-		}
-	}
-	switch m := msg.(type) {
-	case messages.GetDesired:
-		of(m.UID, func(e *entry) { a.tell(ctx, e) })
-	case messages.PodStatusChanged:
-		of(m.UID, func(e *entry) { a.statusChanged(ctx, e, m) })
-	case messages.PodEnded:
-		of(m.UID, func(e *entry) { a.ended(ctx, e, m) })
-	case messages.ChildStarted:
-		of(m.Name, func(e *entry) { a.quarantined(ctx, e, nil) })
-	case messages.ChildQuarantined:
-		of(m.Name, func(e *entry) { a.quarantined(ctx, e, &m) })
-	case messages.ChildStopped:
-		of(m.Name, func(e *entry) { a.stopped(ctx, e) })
+// with does something about a pod that has an actor.
+func (a *actor) with(uid string, do func(*entry)) {
+	if e := a.entries[uid]; e != nil && e.hasActor() {
+		do(e)
 	}
 }
 

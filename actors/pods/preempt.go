@@ -29,23 +29,19 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admiss
 			return false
 		}
 		for _, v := range victims {
-			a.end(ctx, a.entries[string(v.Pod.UID)], w.pod, refusal.Message)
+			e := a.entries[string(v.Pod.UID)]
+			ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", e.name, "podUID", e.uid, "for",
+				fullName(w.pod), "lacks", refusal.Message)
+			a.fail(ctx, e, messages.PodFailure{
+				Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
+				Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
+			})
 			metrics.Preemptions.WithLabelValues(string(refusal.Lacks[0].Name)).Inc()
 		}
 	}
 	r.awaited = true
 	a.clear(ctx, r)
 	return true
-}
-
-// end has the node end a pod for a critical one.
-func (a *actor) end(ctx supervisors.Context, e *entry, critical *v1.Pod, lacks string) {
-	ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", e.name, "podUID", e.uid, "for", fullName(critical),
-		"lacks", lacks)
-	a.fail(ctx, e, messages.PodFailure{
-		Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
-		Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
-	})
 }
 
 // evict has the node end a pod for want of a resource. One that the node ends already gets the lesser grace period of the two;
@@ -181,7 +177,6 @@ func recordWait(ctx supervisors.Context, pod *v1.Pod, code, message string) {
 	recordEvent(ctx, pod, code, explain.EventOf(message, pod, messages.Reason{Code: code, Message: message}))
 }
 
-// recordEvent has an Event written about a pod.
 func recordEvent(ctx supervisors.Context, pod *v1.Pod, reason, message string) {
 	ctx.Tell(messages.Events, messages.PodEvent(pod, "", v1.EventTypeWarning, reason, message, ctx.Now()))
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -76,7 +78,7 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 			continue
 		}
 		var node string
-		if n := a.opts.Here.Object; n != nil {
+		if n := a.opts.Here.Node.Object; n != nil {
 			node = n.Name
 		}
 		e := messages.NodeEvent(node, v1.EventTypeWarning, messages.EventFailedValidation,
@@ -116,3 +118,169 @@ func (e *entry) published() board.Pod {
 	}
 	return p
 }
+
+// fields is what one version of a pod sets that is not supported. It is computed once: it walks the whole spec, and all pods that
+// are held are looked at again at each change.
+type fields struct {
+	of  *v1.Pod
+	why *messages.Reason
+}
+
+// unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one, and
+// admission one that is for another operating system and has not begun.
+func (a *actor) unsupported(e *entry) *messages.Reason {
+	pod := e.want.pod
+	foreign := pod.Spec.OS != nil && pod.Spec.OS.Name != v1.Linux
+	if e.want.source != messages.APIServer || foreign && (pod.Status.StartTime == nil || final(&pod.Status)) {
+		return nil
+	}
+	if e.fields.of != pod {
+		e.fields = fields{pod, a.findUnsupported(pod)}
+	}
+	return e.fields.why
+}
+
+func (a *actor) findUnsupported(pod *v1.Pod) *messages.Reason {
+	var names []string
+	for _, e := range podspec.Unsupported(pod) {
+		if !slices.Contains(names, e.Field) {
+			names = append(names, e.Field)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &messages.Reason{
+		Code: messages.ReasonUnsupported, Permanent: true,
+		Message: "the pod waits, since it sets what Playlet does not support yet: " + strings.Join(names, ", "),
+	}
+}
+
+// hold lets a pod wait; it is looked at again whenever something changes. Where it is not quiet, what it waits for is logged and
+// an Event written of it when that is new, and its status is told for each version of the pod.
+func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, quiet bool) {
+	shown := why
+	if shown.Since = ctx.Now(); e.why != nil && e.why.Code == why.Code {
+		shown.Since = e.why.Since
+	}
+	e.why, e.quiet = &shown, quiet
+	was, pod := e.reported, e.want.pod
+	taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding
+	if taken && e.nameless != why.Code {
+		e.nameless = why.Code
+		recordWait(ctx, pod, why.Code, why.Message) // of which a status would be another pod's
+	}
+	if quiet || was.pod == pod && was.why == why {
+		return
+	}
+	e.reported.pod, e.reported.why = pod, why
+	if was.why != why {
+		ctx.Log().Warn("a pod is held", "pod", e.name, "podUID", e.uid, "reason", why.Code, "message", why.Message)
+		if e.found == nil && why.Code != messages.ReasonPreempting {
+			recordWait(ctx, pod, why.Code, why.Message)
+		}
+	}
+	a.tellStatus(ctx, e)
+}
+
+// tellStatus tells the status of one pod, but for one that no source ever named.
+func (a *actor) tellStatus(ctx supervisors.Context, e *entry) {
+	if a.opts.Cluster && !e.orphan() {
+		ctx.Tell(messages.Status, e.statusWanted())
+	}
+}
+
+func (a *actor) tellStatuses(ctx supervisors.Context) {
+	if !a.opts.Cluster {
+		return
+	}
+	m := messages.PodStatusesWanted{Heard: a.allHeard() && a.unready() == nil}
+	for _, e := range a.entries {
+		if e.state != unclaimed && (e.state != held || e.why != nil && !e.quiet) && !e.orphan() {
+			m.Pods = append(m.Pods, e.statusWanted())
+		}
+	}
+	slices.SortFunc(m.Pods, func(x, y messages.PodStatusWanted) int { return strings.Compare(x.UID, y.UID) })
+	ctx.Tell(messages.Status, m)
+}
+
+// statusWanted is what the API server is told of a pod. Of one that is held and runs, as another agent left it, nothing is said.
+func (e *entry) statusWanted() messages.PodStatusWanted {
+	out := messages.PodStatusWanted{UID: e.uid, Pod: e.pod, Static: e.source != messages.APIServer, Status: e.status,
+		Over: e.state == over}
+	if e.state == held {
+		out.Pod, out.Static = e.want.pod, e.want.source != messages.APIServer
+		if e.found == nil {
+			out.Status = &v1.PodStatus{Phase: v1.PodPending, Reason: e.why.Code, Message: e.why.Message,
+				ObservedGeneration: out.Pod.Generation}
+		}
+	}
+	return out
+}
+
+// sweep tells those who clean up what must stay.
+func (a *actor) sweep(ctx supervisors.Context) {
+	heard := a.allHeard() && a.loaded
+	wanted := make(map[string]bool, len(a.entries))
+	active := map[string]*v1.Pod{}
+	for uid, e := range a.entries {
+		if e.state != unclaimed { // those that wait for their predecessor, too
+			wanted[uid] = true
+		}
+		if e.runs() {
+			active[uid] = e.pod
+		}
+		if e.hasActor() && e.taken != e.generation {
+			a.tell(ctx, e)
+		}
+	}
+	a.tellStatuses(ctx)
+	a.tellObjects(ctx, true)
+	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
+	if a.audited { // what is not known of may run, in a cgroup of its own
+		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
+	}
+	if heard && a.audited { // otherwise a pod that is not known of may still run, and need its volumes
+		ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})
+		for _, e := range a.entries {
+			if e.state == unclaimed { // it was taken away while the agent was not there
+				a.keep(ctx, e, record{})
+			}
+		}
+	}
+	if a.loaded && a.unsaved && !a.saving {
+		a.save(ctx)
+	}
+}
+
+// tellObjects tells which pods use objects of the API server, where that has changed, or again. On a standalone node none does.
+func (a *actor) tellObjects(ctx supervisors.Context, again bool) {
+	var using []*entry
+	for _, e := range a.entries {
+		if (e.runs() || e.ends()) && e.record.Final == nil && objectset.OfAPIServer(e.pod) {
+			using = append(using, e)
+		}
+	}
+	slices.SortFunc(using, func(x, y *entry) int { return cmp.Compare(x.order, y.order) })
+	users := make([]*v1.Pod, len(using))
+	for i, e := range using {
+		users[i] = e.pod
+	}
+	a.uses = a.uses || len(users) > 0
+	if a.uses && (again || !slices.Equal(users, a.users)) {
+		a.users = users
+		ctx.Tell(messages.Objects, messages.ObjectsWanted{Pods: users})
+	}
+}
+
+// Board is where the pods actor publishes; the server reads it.
+type Board = board.Board
+
+// Snapshot is what is published: all that the pods actor knows at one time. Immutable.
+type Snapshot = board.Snapshot
+
+// Published is one pod of a Snapshot. Immutable.
+type Published = board.Pod
+
+// NewBoard is an empty board.
+func NewBoard() *Board { return board.New() }

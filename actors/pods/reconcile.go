@@ -13,7 +13,6 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// sourceSays takes all that one source wants.
 func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted) {
 	for _, p := range m.Pods {
 		a.opts.Named(string(p.UID), fullName(p))
@@ -62,7 +61,6 @@ func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
 // allHeard says that every source there is has been heard. Without any source nobody knows whose pods these are.
 func (a *actor) allHeard() bool { return !a.opts.Unheard && a.sourcesHeard() }
 
-// sourcesHeard says that every configured source has been heard.
 func (a *actor) sourcesHeard() bool {
 	for _, s := range a.opts.Sources {
 		if _, ok := a.lists[s]; !ok {
@@ -198,10 +196,9 @@ func restartsOf(s *v1.PodStatus) *v1.PodStatus {
 	return &v1.PodStatus{InitContainerStatuses: counts(s.InitContainerStatuses), ContainerStatuses: counts(s.ContainerStatuses)}
 }
 
-// spawn begins the life of a pod's actor.
 func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	a.order++
-	lingers := e.record.Final != nil && e.found != nil && runsSomething(e.found)
+	lingers := e.record.Final != nil && e.found != nil && e.found.Alive()
 	e.life = life{order: a.order, generation: 1, failed: ctx.Now(), lingers: lingers}
 	if e.want != nil {
 		if e.source = e.want.source; e.source == messages.APIServer {
@@ -256,13 +253,11 @@ func (n *names) taken(e *entry) *messages.Reason {
 	return nil
 }
 
-// renew tells a pod's actor that its desired state has changed.
 func (a *actor) renew(ctx supervisors.Context, e *entry) {
 	e.generation++
 	a.tell(ctx, e)
 }
 
-// tell tells a pod's actor its desired state.
 func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	if e.state == leaving {
 		return

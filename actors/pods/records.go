@@ -36,7 +36,7 @@ func (a *actor) load(ctx supervisors.Context) {
 
 func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 	for _, err := range m.errs {
-		ctx.Log().Error("a checkpoint of pods cannot be read or converted; a pod that had finished may be run again, and one "+
+		ctx.Log().Error("a checkpoint of pods cannot be read; a pod that had finished may be run again, and one "+
 			"that is ended for another may run on", "error", err)
 	}
 	for uid, r := range m.records {
@@ -111,7 +111,6 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	}
 }
 
-// wrote takes how a write went, for the log and for health.
 func (a *actor) wrote(ctx supervisors.Context, problem error) {
 	now, says := "", "what becomes of pods can be kept on the disk again"
 	if problem != nil {

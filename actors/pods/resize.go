@@ -8,71 +8,21 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// allocation is what was allocated to a pod (KEP-1287), where that is not what it was made with: it is kept on the disk from its
-// first resize on. Immutable.
-type allocation struct {
-	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name, init containers among them
-	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
-}
-
-// lists are the containers of a pod that can have resources.
-func lists(p *v1.Pod) [][]v1.Container {
-	return [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers}
-}
-
-// allocationOf is what the pod asks for.
-func allocationOf(p *v1.Pod) *allocation {
-	out := &allocation{Containers: map[string]v1.ResourceRequirements{}, Pod: p.Spec.Resources}
-	for _, list := range lists(p) {
-		for i := range list {
-			out.Containers[list[i].Name] = list[i].Resources
-		}
-	}
-	return out
-}
-
-// in is the pod with the resources that were allocated: the pod itself where it asks for just these, or nothing is known.
-func (l *allocation) in(p *v1.Pod) *v1.Pod {
-	if l == nil || l.isOf(p) {
-		return p
-	}
-	out := p.DeepCopy()
-	out.Spec.Resources = l.Pod
-	out.Status.QOSClass = translate.QOSClass(p) // which no resize changes
-	for _, list := range lists(out) {
-		for i := range list {
-			if r, ok := l.Containers[list[i].Name]; ok {
-				list[i].Resources = r
-			}
-		}
-	}
-	return out
-}
-
-// isOf says that the pod asks for what was allocated.
-func (l *allocation) isOf(p *v1.Pod) bool {
-	for _, list := range lists(p) {
-		for i := range list {
-			if r, ok := l.Containers[list[i].Name]; ok && !equality.Semantic.DeepEqual(r, list[i].Resources) {
-				return false
-			}
-		}
-	}
-	return equality.Semantic.DeepEqual(l.Pod, p.Spec.Resources)
-}
-
 // foundAllocation is what a pod of the API server has of which nothing is kept: what its containers carry or, of those that a
 // kubelet made, what it reported. nil: what it asks for.
-func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
-	out := allocationOf(p)
+func foundAllocation(p *v1.Pod, found *messages.PodFacts) *podspec.Allocation {
+	out := podspec.AllocationOf(p)
 	if out.Pod != nil {
 		out.Pod = reportedOfPod(p)
 	}
@@ -88,7 +38,7 @@ func foundAllocation(p *v1.Pod, found *messages.PodFacts) *allocation {
 			out.Containers[name] = *was
 		}
 	}
-	if out.isOf(p) {
+	if out.IsOf(p) {
 		return nil
 	}
 	return out
@@ -99,11 +49,11 @@ func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
 	if found == nil {
 		return nil
 	}
-	i := slices.IndexFunc(found.Containers, func(c messages.ContainerFact) bool { return c.Name == name })
-	if i < 0 {
+	newest := find.In(found.Containers, func(c *messages.ContainerFact) bool { return c.Name == name })
+	if newest == nil {
 		return nil
 	}
-	was, _ := translate.MadeWith(found.Containers[i].Annotations)
+	was, _ := translate.MadeWith(newest.Annotations)
 	return was
 }
 
@@ -151,7 +101,7 @@ func (e *entry) takePod() {
 		countRequested(e.desired, e.want.pod)
 	}
 	if e.source == messages.APIServer && e.told == nil && was != nil {
-		if has := allocationOf(was); !has.isOf(e.want.pod) {
+		if has := podspec.AllocationOf(was); !has.IsOf(e.want.pod) {
 			e.told = has
 		}
 	}
@@ -166,18 +116,13 @@ func (e *entry) setPod(desired *v1.Pod) {
 	if e.pod != nil {
 		observed = e.pod.Generation
 	}
-	if e.desired, e.pod = desired, e.told.in(desired); e.pod != desired && e.pendingOf != desired.Generation {
+	if e.desired, e.pod = desired, e.told.In(desired); e.pod != desired && e.pendingOf != desired.Generation {
 		e.pod.Generation = observed
 	}
 	e.admitted = e.pod
 	if l := e.record.Allocated; l != nil && l != e.told {
-		e.admitted = l.in(desired)
+		e.admitted = l.In(desired)
 	}
-}
-
-// waitsForResize says that the pod asks for other resources than were allocated to it, and runs.
-func (e *entry) waitsForResize() bool {
-	return e.state == running && e.source == messages.APIServer && e.admitted != e.desired && e.record.Final == nil
 }
 
 // resize decides over all pods that ask for other resources than they have. Each is asked again when something has changed: what
@@ -185,12 +130,12 @@ func (e *entry) waitsForResize() bool {
 func (a *actor) resize(ctx supervisors.Context) {
 	var waiting []*entry
 	for _, e := range a.entries {
-		if e.waitsForResize() {
+		if e.state == running && e.source == messages.APIServer && e.admitted != e.desired && e.record.Final == nil {
 			if e.since.IsZero() {
 				e.since = ctx.Now()
 			}
 			waiting = append(waiting, e)
-		} else if e.since, e.deferred = (time.Time{}), false; e.pending != nil && e.pod == e.desired { // it was taken back
+		} else if e.since = (time.Time{}); e.pending != nil && e.pod == e.desired { // it was taken back
 			e.pending = nil
 			a.renew(ctx, e)
 		}
@@ -218,12 +163,12 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 	reason, message, detail := admission.Resize(node, others, a.claimOf(e), admission.NewClaim(e.desired))
 	if reason == "" {
 		r := e.record
-		r.Allocated = allocationOf(e.desired)
+		r.Allocated = podspec.AllocationOf(e.desired)
 		a.keep(ctx, e, r)
-		if e.deferred {
+		if e.pending != nil && e.pending.Reason == v1.PodReasonDeferred {
 			metrics.DeferredResizes.WithLabelValues(a.trigger).Inc()
 		}
-		e.admitted, e.since, e.deferred = e.desired, time.Time{}, false
+		e.admitted, e.since = e.desired, time.Time{}
 		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)
 		return true
 	}
@@ -237,7 +182,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 				metrics.InfeasibleResizes.WithLabelValues(detail).Inc()
 			}
 		}
-		e.pending, e.pendingOf, e.deferred = &now, e.desired.Generation, reason == v1.PodReasonDeferred
+		e.pending, e.pendingOf = &now, e.desired.Generation
 		e.setPod(e.desired)
 		a.renew(ctx, e)
 	}
@@ -252,4 +197,52 @@ func (e *entry) allocated() {
 			e.pending = nil
 		}
 	}
+}
+
+// countRequested counts what a new version of a pod asks to change of containers that can be resized.
+func countRequested(was, now *v1.Pod) {
+	had := podspec.AllocationOf(was).Containers
+	for c := range podspec.Sized(now) {
+		before, there := had[c.Name]
+		if !there {
+			continue
+		}
+		for _, name := range translate.ComputeResources {
+			for of, list := range map[string][2]v1.ResourceList{
+				"requests": {before.Requests, c.Resources.Requests}, "limits": {before.Limits, c.Resources.Limits},
+			} {
+				if operation := operationOf(list[0][name], list[1][name]); operation != "" {
+					metrics.RequestedResizes.WithLabelValues(string(name), of, operation).Inc()
+				}
+			}
+		}
+	}
+}
+
+// operationOf is the kubelet's word for the change of a quantity; empty where there is none.
+func operationOf(was, now resource.Quantity) string {
+	switch by := now.Cmp(was); {
+	case by == 0:
+		return ""
+	case now.IsZero():
+		return "remove"
+	case was.IsZero():
+		return "add"
+	case by < 0:
+		return "decrease"
+	}
+	return "increase"
+}
+
+// triggerOf is the kubelet's word for what had the resizes that wait looked at again.
+func triggerOf(msg any) string {
+	switch msg.(type) {
+	case messages.SourcePodsWanted: // a pod asks for less, be it the one that waits or another
+		return "pod_updated"
+	case messages.PodStatusChanged:
+		return "pod_terminated"
+	case messages.PodEnded, messages.ChildStopped:
+		return "pods_removed"
+	}
+	return "periodic_retry"
 }

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -93,11 +94,11 @@ func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
 		Resources: &v1.ResourceRequirements{Requests: list}}}
 	found := &messages.PodFacts{Containers: []messages.ContainerFact{{Name: "c",
 		Annotations: map[string]string{cri.AnnotationResources: `{"requests":{"cpu":"600m"}}`}}, {Name: "c"}}}
-	for want, l := range map[int64]*allocation{
+	for want, l := range map[int64]*podspec.Allocation{
 		600: foundAllocation(reported, found), 200: foundAllocation(reported, &messages.PodFacts{}),
 		900: foundAllocation(resized("a", 2, 900), nil),
 	} {
-		if got := l.in(reported).Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got != want {
+		if got := l.In(reported).Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got != want {
 			t.Errorf("it has %d, want %d", got, want)
 		}
 	}
@@ -118,10 +119,10 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 	if err := translate.CarryMade(carries.Containers[0].Annotations, made, &made.Spec.Containers[0]); err != nil {
 		t.Fatal(err)
 	}
-	for want, l := range map[int64]*allocation{
+	for want, l := range map[int64]*podspec.Allocation{
 		900: foundAllocation(asks, nil), 800: foundAllocation(reported, carries), 700: foundAllocation(reported, nil),
 	} {
-		if got := l.in(asks).Spec.Resources.Requests.Cpu().MilliValue(); got != want {
+		if got := l.In(asks).Spec.Resources.Requests.Cpu().MilliValue(); got != want {
 			t.Errorf("it has %d, want %d", got, want)
 		}
 	}

@@ -62,16 +62,16 @@ func TestRequestedResizesAreCounted(t *testing.T) {
 		}
 		return out
 	}
-	pod := func(main, sidecar, once v1.ResourceRequirements) *v1.Pod {
+	pod := func(main, sidecar v1.ResourceRequirements) *v1.Pod {
 		always := v1.ContainerRestartPolicyAlways
 		return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: main}}, InitContainers: []v1.Container{
-			{Name: "s", RestartPolicy: &always, Resources: sidecar}, {Name: "i", Resources: once}}}}
+			{Name: "s", RestartPolicy: &always, Resources: sidecar}}}}
 	}
 	type r = v1.ResourceRequirements
 	since := counts(t)
 	countRequested(
-		pod(r{Requests: list("1", "1Gi"), Limits: list("", "2Gi")}, r{Requests: list("1", "")}, r{Requests: list("1", "")}),
-		pod(r{Requests: list("2", "1024Mi"), Limits: list("1", "")}, r{Requests: list("500m", "")}, r{Requests: list("2", "")}))
+		pod(r{Requests: list("1", "1Gi"), Limits: list("", "2Gi")}, r{Requests: list("1", "")}),
+		pod(r{Requests: list("2", "1024Mi"), Limits: list("1", "")}, r{Requests: list("500m", "")}))
 	want := map[string]float64{"increase requests cpu": 1, "add limits cpu": 1, "remove limits memory": 1, "decrease requests cpu": 1}
 	if got := since(); !maps.Equal(got, want) {
 		t.Errorf("counted %v, want %v", got, want)

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -105,10 +106,9 @@ type life struct {
 type resizing struct {
 	desired   *v1.Pod                 // as the source had it last; nil where none named it
 	admitted  *v1.Pod                 // with the resources that it holds against others
-	told      *allocation             // what its actor is to have; nil: what desired asks for
+	told      *podspec.Allocation     // what its actor is to have; nil: what desired asks for
 	pending   *messages.PendingResize // why it cannot have what it asks for
 	pendingOf int64                   // the generation of the pod for which that was said
-	deferred  bool                    // what it asked for last had to wait
 	since     time.Time               // when it was first asked for
 }
 
@@ -223,21 +223,18 @@ const vanishedGrace = 1
 // hurry takes a change of a pod that ends already: its grace period can only become shorter. A pod that is wanted again is made
 // anew when nothing is left of it.
 func hurry(e *entry) effects {
+	var within *int64
+	take := e.deleted() && e.desired != e.want.pod
 	switch {
+	case take:
+		within = e.want.pod.DeletionGracePeriodSeconds
 	case e.want == nil && e.source == messages.APIServer && e.pod.DeletionTimestamp != nil:
-		end := e.shortened(vanishedGrace)
-		return effects{end: end, renew: end != nil}
-	case e.want == nil && e.within != nil:
-		end := e.shortened(*e.within)
-		return effects{end: end, renew: end != nil}
-	case e.deleted() && e.desired != e.want.pod:
-		fx := effects{take: true, renew: true}
-		if g := e.want.pod.DeletionGracePeriodSeconds; g != nil {
-			fx.end = e.shortened(*g)
-		}
-		return fx
+		within = new(int64(vanishedGrace))
+	case e.want == nil:
+		within = e.within
 	}
-	return effects{}
+	end := e.shortened(within)
+	return effects{take: take, end: end, renew: take || end != nil}
 }
 
 // grace is what a pod that ends has, in seconds.
@@ -246,12 +243,12 @@ func (e *entry) grace() *int64 {
 }
 
 // shortened is the pod's end with this grace period, in seconds; nil where it has no longer one.
-func (e *entry) shortened(grace int64) *messages.Ending {
-	if has := e.grace(); has != nil && *has <= grace {
+func (e *entry) shortened(grace *int64) *messages.Ending {
+	if has := e.grace(); grace == nil || has != nil && *has <= *grace {
 		return nil
 	}
 	end := *e.ending
-	end.Grace = &grace
+	end.Grace = grace
 	return &end
 }
 

@@ -1,7 +1,6 @@
 package pods
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -28,14 +28,13 @@ type record struct {
 	Fail *messages.PodFailure `json:"fail,omitempty"`
 	// Allocated is what the pod has of the node, once it was resized. It is written before any of it is changed, so that an agent
 	// that is killed meanwhile ends what was begun.
-	Allocated *allocation `json:"allocated,omitempty"`
+	Allocated *podspec.Allocation `json:"allocated,omitempty"`
 }
 
 const (
-	recordVersion  = 1                // the format of one pod's file
-	earlierVersion = 1                // that of the files that an earlier agent has written, which had all pods
-	writeTimeout   = 15 * time.Second // for one write; a disk may hang
-	saveTimeout    = 2 * writeTimeout
+	recordVersion = 1                // the format of one pod's file
+	writeTimeout  = 15 * time.Second // for one write; a disk may hang
+	saveTimeout   = 2 * writeTimeout
 )
 
 // store has one file for each pod of which something is kept, so that what is written for one does not grow with their number.
@@ -45,7 +44,6 @@ type store struct {
 	writing *overdue.Writing[map[string]record]
 	mu      sync.Mutex
 	written map[string]record // what the disk has, by UID
-	old     []string          // files of an earlier agent, which go when each pod has its own
 }
 
 // unwritten is the error of pods whose files could not be written or removed.
@@ -79,6 +77,12 @@ func (s *store) write(records map[string]record) error {
 		return err
 	}
 	failed := unwritten{uids: map[string]bool{}}
+	done := func(uid string, err error) bool {
+		if err != nil {
+			failed.uids[uid], failed.last = true, err
+		}
+		return err == nil
+	}
 	for uid, r := range records {
 		if s.written[uid] == r {
 			continue
@@ -87,30 +91,17 @@ func (s *store) write(records map[string]record) error {
 		if err == nil {
 			err = atomicfile.Save(s.path(uid), recordVersion, r)
 		}
-		if err != nil {
-			failed.uids[uid], failed.last = true, err
-			continue
+		if done(uid, err) {
+			s.written[uid] = r
 		}
-		s.written[uid] = r
 	}
 	for uid := range s.written {
-		if records[uid] != (record{}) {
-			continue
+		if records[uid] == (record{}) && done(uid, atomicfile.Remove(s.path(uid))) {
+			delete(s.written, uid)
 		}
-		if err := atomicfile.Remove(s.path(uid)); err != nil {
-			failed.uids[uid], failed.last = true, err
-			continue
-		}
-		delete(s.written, uid)
 	}
 	if failed.last != nil {
 		return &failed
-	}
-	for len(s.old) > 0 {
-		if err := atomicfile.Remove(s.old[0]); err != nil {
-			return err
-		}
-		s.old = s.old[1:]
 	}
 	return nil
 }
@@ -145,38 +136,5 @@ func (s *store) load() (records map[string]record, written bool, errs []error) {
 	s.mu.Lock()
 	s.written = maps.Clone(records)
 	s.mu.Unlock()
-	errs = append(errs, s.convert(records)...)
 	return records, true, errs
-}
-
-// convert takes what an agent of before has kept, in one file for all pods that had finished and one for those that the node
-// ends. The files go when each pod has its own.
-func (s *store) convert(records map[string]record) (errs []error) {
-	finals, fails := map[string]*v1.PodStatus{}, map[string]*messages.PodFailure{}
-	var old []string
-	for name, into := range map[string]any{"finished.json": &finals, "failing.json": &fails} {
-		path := filepath.Join(filepath.Dir(s.dir), name)
-		switch err := atomicfile.Load(path, earlierVersion, into); {
-		case err == nil:
-			old = append(old, path)
-		case !errors.Is(err, fs.ErrNotExist):
-			errs = append(errs, err)
-		}
-	}
-	for uid, final := range finals {
-		records[uid] = cmp.Or(records[uid], record{Final: final, Fail: fails[uid]})
-	}
-	for uid, fail := range fails {
-		records[uid] = cmp.Or(records[uid], record{Fail: fail})
-	}
-	if len(old) == 0 {
-		return errs
-	}
-	s.mu.Lock()
-	s.old = old
-	s.mu.Unlock()
-	if err := s.write(records); err != nil {
-		errs = append(errs, err) // the next write tries again
-	}
-	return errs
 }

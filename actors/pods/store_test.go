@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
@@ -65,78 +64,23 @@ func TestOneMorePodWritesOneFile(t *testing.T) {
 	}
 }
 
-// The files of an agent of before, which had all pods, are taken over once; what is in a pod's own file counts for more.
-func TestTheFilesOfAnEarlierAgent(t *testing.T) {
-	dir := t.TempDir()
-	finals := map[string]*v1.PodStatus{"a": recordOf("old").Final, "b": recordOf("old").Final}
-	if err := atomicfile.Save(filepath.Join(dir, "finished.json"), earlierVersion, finals); err != nil {
-		t.Fatal(err)
-	}
-	fails := map[string]messages.PodFailure{"b": {Reason: "Preempting"}, "c": {Reason: "Preempting"}}
-	if err := atomicfile.Save(filepath.Join(dir, "failing.json"), earlierVersion, fails); err != nil {
-		t.Fatal(err)
-	}
-	if err := newStore(dir).write(map[string]record{"a": recordOf("new")}); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		got, written, errs := newStore(dir).load()
-		if !written || len(errs) > 0 || len(got) != 3 || got["a"].Final.Message != "new" || got["b"].Final.Message != "old" ||
-			got["b"].Fail == nil || got["c"].Final != nil || got["c"].Fail.Reason != "Preempting" {
-			t.Errorf("%v: %+v", errs, got)
-		}
-		if left, err := filepath.Glob(filepath.Join(dir, "*.json")); err != nil || len(left) > 0 {
-			t.Errorf("left are %v, %v", left, err)
-		}
-	}
-}
-
 // A damaged file is reported and kept aside, and costs no other pod its record; what a write left that was cut off goes.
 func TestADamagedRecord(t *testing.T) {
 	s := newStore(t.TempDir())
 	if err := s.write(map[string]record{"good": recordOf("x"), "bad": recordOf("x")}); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"bad.json": "{", ".cut.json.tmp": "{", "../finished.json": "no"} {
+	for name, text := range map[string]string{"bad.json": "{", ".cut.json.tmp": "{"} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got, _, errs := newStore(filepath.Dir(s.dir)).load()
-	if len(got) != 1 || got["good"].Final == nil || len(errs) != 2 || !strings.Contains(fmt.Sprint(errs), "bad.json.corrupt") ||
-		!strings.Contains(fmt.Sprint(errs), "finished.json.corrupt") {
+	if len(got) != 1 || got["good"].Final == nil || len(errs) != 1 || !strings.Contains(fmt.Sprint(errs), "bad.json.corrupt-1") {
 		t.Errorf("%v: %+v", errs, got)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, ".cut.json.tmp")); !os.IsNotExist(err) {
 		t.Errorf("the rest of a write: %v", err)
-	}
-}
-
-// Files of an earlier agent that could not be taken over at first go with the first write that succeeds: a later life must not
-// take from them what is no longer so.
-func TestTheFilesOfAnEarlierAgentGoLater(t *testing.T) {
-	dir := t.TempDir()
-	finals := map[string]*v1.PodStatus{"a": recordOf("old").Final, "b": recordOf("old").Final}
-	if err := atomicfile.Save(filepath.Join(dir, "finished.json"), earlierVersion, finals); err != nil {
-		t.Fatal(err)
-	}
-	s := newStore(dir)
-	if err := os.WriteFile(s.dir, nil, 0o600); err != nil { // where the folder is to be
-		t.Fatal(err)
-	}
-	got, _, errs := s.load()
-	if len(got) != 2 || len(errs) == 0 {
-		t.Fatalf("%v: %+v", errs, got)
-	}
-	if err := os.Remove(s.dir); err != nil {
-		t.Fatal(err)
-	}
-	delete(got, "b") // it runs again
-	if err := s.write(got); err != nil {
-		t.Fatal(err)
-	}
-	if again, _, errs := newStore(dir).load(); len(again) != 1 || again["a"].Final == nil || len(errs) > 0 {
-		t.Errorf("%v: %+v", errs, again)
 	}
 }
 

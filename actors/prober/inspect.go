@@ -93,9 +93,6 @@ func (d *delay) begun(now time.Time, late time.Duration) {
 
 // publish tells health what the queues are like.
 func (a *actor) publish() {
-	if a.opts.Lateness == nil {
-		return
-	}
 	now := a.delays
 	for pool := range pools {
 		for l := range lanes {

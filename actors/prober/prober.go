@@ -1,6 +1,14 @@
+// Package prober is the actor that runs every probe of the node. All probes share one clock (a heap of due times and one
+// timer) and bounded pools of workers. state.go decides: thresholds, what to report; schedule.go decides when and
+// which; each action of a probe is a file (exec.go, http.go, tcp.go, grpc.go); prober.go carries out.
+//
+// Commands and network probes have a pool of workers each. Half of a pool is for everybody; of the other half a pod has an
+// eighth of the pool at most, so that probes which hang hold up few others. The time that a probe waits for its worker
+// does not count against the application. The end of a container or of its pod cancels a probe that runs.
 package prober
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -24,8 +32,8 @@ type Options struct {
 	RootDir string
 	// UserAgent is what HTTP and gRPC probes call themselves: "kube-probe/<major>.<minor>".
 	UserAgent string
-	// Commands and Network are how many exec probes, and how many others, run at a time; 0 is 24 and 256.
-	Commands, Network int
+	// Commands is how many exec probes run at a time; 0 is 24. Of others it is 256.
+	Commands int
 	// Events says that failures are told to events.
 	Events bool
 	// Lateness is told how late probes begin; nil: nobody asks.
@@ -53,12 +61,8 @@ const (
 
 // New makes the actor of the kind "prober". It answers WatchProbes.
 func New(opts Options) supervisors.Constructor {
-	limits := [pools]int{commands: opts.Commands, network: opts.Network}
-	for pool, otherwise := range [pools]int{commands: 24, network: 256} {
-		if limits[pool] <= 0 {
-			limits[pool] = otherwise
-		}
-	}
+	limits := [pools]int{commands: cmp.Or(opts.Commands, 24), network: 256}
+	opts.Lateness = cmp.Or(opts.Lateness, &Lateness{})
 	if opts.Random == nil {
 		opts.Random = rand.Float64
 	}
@@ -138,10 +142,8 @@ func (a *actor) plan(ctx supervisors.Context) {
 	if a.timer != nil && a.at.Equal(at) {
 		return
 	}
-	if a.timer != nil {
-		a.timer.Cancel()
-		a.timer = nil
-	}
+	supervisors.Cancel(a.timer)
+	a.timer = nil
 	if !at.IsZero() {
 		a.at = at
 		a.timer = ctx.After(max(at.Sub(ctx.Now()), 0), tick{})

@@ -1,3 +1,13 @@
+// Package runtime is the actor "runtime": it tells each pod what the CRI says of it, and pods what the CRI holds.
+//
+// It has two phases. While connecting it asks Version and Status again and again, at least once a second; while
+// connected it reads. What to read it learns in three ways: a pod asks (ReadPod), an event of the CRI hints at one pod,
+// or the audit, which lists everything, finds a pod that differs from what was told of it last. Where the runtime has
+// events the audit is slow and only repairs what they missed; where it has none, the audit runs every second.
+// Whatever the way, a pod is read by one reading at a time, and what cannot have changed is not asked for again.
+//
+// It also collects what is dead: containers and sandboxes beyond the configured limits, and log folders of pods that
+// are gone. What no kubelet made is never touched.
 package runtime
 
 import (
@@ -45,7 +55,7 @@ func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
 	return &actor{
 		opts: opts, phase: connecting, queue: newReadQueue(opts.MaxReads), known: map[string]*pod{},
 		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
-		bin:  newCollector(), cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
+		bin:  collector{asked: map[string]time.Time{}}, cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
 	}
 }
 
@@ -79,7 +89,7 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		a.startAudit(ctx)
 		a.planSurvey(ctx)
 		a.pump(ctx)
-		a.cidrs.anew()
+		a.cidrs.actual, a.cidrs.link = "", a.cidrs.link+1 // the runtime that is connected now may be another
 		a.tellCIDRs(ctx)
 	}
 }
@@ -215,7 +225,6 @@ const startInfix = "/start/"
 // the agent or when a node is emptied, are read from the lists of one audit.
 const shareAbove = 4
 
-// pump begins the readings whose turn it is.
 func (a *actor) pump(ctx supervisors.Context) {
 	if !a.audit.split && a.queue.share(shareAbove, a.audit.sequence+1) {
 		a.startAudit(ctx)

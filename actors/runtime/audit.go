@@ -19,10 +19,7 @@ import (
 type audits struct {
 	running      bool
 	sequence     uint64    // of the audit that began last
-	again        bool      // asked for while one is under way
-	due          time.Time // when the next one begins; zero: not planned
-	by           time.Time // when the one after that under way is to begin at the latest; zero: in its own time
-	soon         bool      // the next one comes after PollPeriod, whatever the hints
+	next         time.Time // when the next one begins, at the latest; zero: not planned
 	everything   bool      // tell every pod, whether it differs or not
 	reportedAll  time.Time
 	split        bool              // the lists were too large last time, and pods were listed one by one
@@ -53,17 +50,13 @@ const (
 	staleAfter = 3
 )
 
-// startAudit lists everything now.
 func (a *actor) startAudit(ctx supervisors.Context) {
 	if a.audit.running {
-		a.audit.again = true
+		a.audit.next = ctx.Now() // once more after it
 		return
 	}
-	if a.audit.timer != nil {
-		a.audit.timer.Cancel()
-		a.audit.timer = nil
-	}
-	a.audit.running, a.audit.due = true, time.Time{}
+	supervisors.Cancel(a.audit.timer)
+	a.audit.running, a.audit.next = true, time.Time{}
 	a.audit.sequence++
 	sequence := a.audit.sequence
 	readAt, uids := ctx.Now(), a.uids()
@@ -74,23 +67,15 @@ func (a *actor) startAudit(ctx supervisors.Context) {
 
 // auditAfter has an audit begin after that time at the latest. However much happens until then, it is one.
 func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
-	if a.audit.split {
-		return // pods are listed one by one: that costs too much to be done sooner
-	}
 	at := ctx.Now().Add(d)
-	if a.audit.running {
-		if a.audit.by.IsZero() { // later starts do not put it off
-			a.audit.by = at
-		}
+	if !a.audit.next.IsZero() && !at.Before(a.audit.next) {
 		return
 	}
-	if !a.audit.due.IsZero() && !at.Before(a.audit.due) {
-		return
+	a.audit.next = at
+	if !a.audit.running {
+		supervisors.Cancel(a.audit.timer)
+		a.audit.timer = ctx.After(d, auditDue{})
 	}
-	if a.audit.timer != nil {
-		a.audit.timer.Cancel()
-	}
-	a.audit.due, a.audit.timer = at, ctx.After(d, auditDue{})
 }
 
 // auditAll makes the two lists. Which pods are being started is noted from before until after them, so that what the lists
@@ -192,7 +177,7 @@ func (a *actor) judgeAudit(ctx supervisors.Context) {
 func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	a.audit.running = false
 	if a.phase != connected {
-		a.audit.again = false
+		a.audit.next = time.Time{}
 		return
 	}
 	a.queue.shared(m.sequence, m.part)
@@ -245,26 +230,22 @@ func (a *actor) planAudit(ctx supervisors.Context) {
 	if a.audit.running {
 		return // one was begun meanwhile, and plans the next when it ends
 	}
-	if a.audit.again {
-		a.audit.again = false
+	if next := a.audit.next; !next.IsZero() && !next.After(ctx.Now()) {
 		a.startAudit(ctx)
 		return
 	}
 	period := a.opts.AuditPeriod
-	if a.audit.soon || a.link.snapshot.Hints == ByPolling {
+	if a.link.snapshot.Hints == ByPolling {
 		period = a.opts.PollPeriod
 	}
-	if by := a.audit.by; !by.IsZero() {
-		period = min(period, max(by.Sub(ctx.Now()), 0))
+	if next := a.audit.next; !next.IsZero() {
+		period = min(period, next.Sub(ctx.Now()))
 	}
 	if a.audit.split {
 		period = max(period, splitPeriod)
 	}
-	a.audit.soon, a.audit.by = false, time.Time{}
-	if a.audit.timer != nil {
-		a.audit.timer.Cancel()
-	}
-	a.audit.due, a.audit.timer = ctx.Now().Add(period), ctx.After(period, auditDue{})
+	a.audit.next = time.Time{}
+	a.auditAfter(ctx, period)
 }
 
 // comparePods tells pods from the audit what it can, and has the others read. all is whether those are told too that

@@ -95,12 +95,9 @@ func choose(p Policy, now time.Time, h holding, w desired) []removal {
 		if !ok || !w.gone(uid) {
 			continue
 		}
-		l, r := byPod[uid], out[uid]
-		if r == nil && len(l.Sandboxes)+len(l.Containers) > 0 {
+		l, r := byPod[uid], cmp.Or(out[uid], &removal{})
+		if len(r.sandboxes) < len(l.Sandboxes) || len(r.containers) < len(l.Containers) {
 			continue // something of it lives: its logs stay for as long
-		}
-		if r != nil && (len(r.sandboxes) < len(l.Sandboxes) || len(r.containers) < len(l.Containers)) {
-			continue
 		}
 		of(uid).logs = append(of(uid).logs, name)
 	}

@@ -60,8 +60,6 @@ const (
 	maxRemovals = 2
 )
 
-func newCollector() collector { return collector{asked: map[string]time.Time{}} }
-
 func (c *collector) keep(m messages.KeepContainers) {
 	c.known, c.heard, c.wanted = true, m.Heard, m.Wanted
 	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
@@ -81,13 +79,10 @@ func (c *collector) desired() desired {
 }
 
 func (a *actor) planSurvey(ctx supervisors.Context) {
-	if a.bin.timer != nil {
-		a.bin.timer.Cancel()
-	}
+	supervisors.Cancel(a.bin.timer)
 	a.bin.timer = ctx.After(a.opts.CollectPeriod, collectDue{})
 }
 
-// survey finds out what there is.
 func (a *actor) survey(ctx supervisors.Context) {
 	a.planSurvey(ctx)
 	if !a.bin.known || a.bin.surveys || len(a.bin.line) > 0 || a.bin.removing > 0 {
@@ -155,7 +150,8 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 		if r.gone {
 			a.queue.hold(r.uid)
 		}
-		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid, Timeout: r.timeout(),
+		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid,
+			Timeout: time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout,
 			Run: func(ctx context.Context) any {
 				done, err := a.remove(ctx, r)
 				return removalEnded{r.uid, err, done}
@@ -176,10 +172,6 @@ func (a *actor) reclaimEnded(ctx supervisors.Context) {
 	if a.bin.reclaim != nil && a.phase == connected {
 		a.survey(ctx)
 	}
-}
-
-func (r removal) timeout() time.Duration {
-	return time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout
 }
 
 func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
@@ -214,44 +206,36 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 	}
 	ctx, freed := safepath.CountFreed(ctx)
 	defer func() { done.freed = freed.Load() }()
-	kept := map[string]bool{}
 	var problems []error
+	tried := func(err error) bool {
+		if err != nil {
+			problems = append(problems, err)
+			return false
+		}
+		done.things++
+		return true
+	}
+	kept := map[string]bool{}
 	for _, c := range r.containers {
 		err := removeLog(ctx, a.opts.PodLogsDir, c.log)
 		if err == nil {
 			err = a.removeOne(ctx, r.uid, c.id, a.opts.CRI.RemoveContainer)
 		}
-		if err != nil {
-			kept[c.sandbox] = true
-			problems = append(problems, err)
-			continue
-		}
-		done.things++
+		kept[c.sandbox] = !tried(err) || kept[c.sandbox]
 	}
 	for _, id := range r.sandboxes {
-		if kept[id] {
-			continue
+		if !kept[id] {
+			tried(a.removeOne(ctx, r.uid, id, a.removeSandbox))
 		}
-		if err := a.removeOne(ctx, r.uid, id, a.removeSandbox); err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		done.things++
 	}
-	if len(problems) > 0 {
-		return done, errors.Join(problems...)
-	}
-	for _, name := range r.logs {
-		if err := removeLogs(ctx, a.opts.PodLogsDir, name); err != nil {
-			problems = append(problems, err)
-			continue
+	if len(problems) == 0 {
+		for _, name := range r.logs {
+			tried(removeLogs(ctx, a.opts.PodLogsDir, name))
 		}
-		done.things++
 	}
 	return done, errors.Join(problems...)
 }
 
-// removeOne removes a container or sandbox, in the table of operations.
 func (a *actor) removeOne(ctx context.Context, uid, id string, remove func(context.Context, string) error) error {
 	_, err := a.opts.Operations.Do(ctx, uid+"/remove/"+id, removeTimeout, func(ctx context.Context) (any, error) {
 		return nil, remove(ctx, id)

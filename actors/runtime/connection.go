@@ -17,9 +17,7 @@ import (
 // link is the state of the connection.
 type link struct {
 	snapshot   Snapshot
-	reported   bool      // the state was reported at least once
-	reportedAt time.Time // when it was reported last
-	cause      cause     // of not being ready, for the log
+	reportedAt time.Time // when the state was reported last
 	checking   bool
 	again      bool // something failed while a check was under way: check once more
 	timer      supervisors.Timer
@@ -36,23 +34,23 @@ type (
 	checkDue struct{}
 )
 
-// checkTimeout is how long a runtime may take to say who it is before it counts as hanging.
-const checkTimeout = 10 * time.Second
+const (
+	// checkTimeout is how long a runtime may take to say who it is before it counts as hanging.
+	checkTimeout = 10 * time.Second
+	// statusPeriod is between questions whether a runtime that is connected is still well.
+	statusPeriod = 5 * time.Second
+)
 
 // checkRetry is the back-off of checks while the runtime is away: its return is to be noticed at once, and a refused connection
 // costs nothing.
 var checkRetry = backoff.Policy{First: 100 * time.Millisecond, Max: time.Second}
 
-// check asks the runtime who and how it is, now.
 func (a *actor) check(ctx supervisors.Context) {
 	if a.link.checking {
 		a.link.again = true
 		return
 	}
-	if a.link.timer != nil {
-		a.link.timer.Cancel()
-		a.link.timer = nil
-	}
+	supervisors.Cancel(a.link.timer)
 	a.link.checking = true
 	first := a.phase != connected
 	ctx.Do(supervisors.Work{Name: "Version, Status, RuntimeConfig", Timeout: checkTimeout, Run: func(ctx context.Context) any {
@@ -75,9 +73,9 @@ func (a *actor) check(ctx supervisors.Context) {
 // checkPeriod is the time to the next question while the runtime is well. A network that is missing is waited for by pods.
 func (a *actor) checkPeriod() time.Duration {
 	if a.link.snapshot.NetworkReady {
-		return a.opts.StatusPeriod
+		return statusPeriod
 	}
-	return min(checkRetry.Max, a.opts.StatusPeriod)
+	return checkRetry.Max
 }
 
 func (a *actor) checkAfter(ctx supervisors.Context, d time.Duration) {
@@ -93,11 +91,10 @@ func (a *actor) suspect(ctx supervisors.Context, err error) {
 
 func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	a.link.checking, a.link.again = false, false
-	reason, why := a.judge(m)
-	if reason != nil {
+	if reason := a.judge(m); reason != nil {
 		a.link.failures++
 		a.checkAfter(ctx, checkRetry.After(a.link.failures, 0))
-		a.away(ctx, *reason, why)
+		a.away(ctx, *reason)
 		return
 	}
 	a.link.failures = 0
@@ -109,7 +106,6 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 		s.CgroupDriver = strings.ToLower(linux.GetCgroupDriver().String())
 	}
 	s.Ready, s.Reason, s.Since, s.Stale = true, messages.Reason{}, ctx.Now(), ""
-	a.link.cause = ""
 	ctx.Log().Info("the container runtime is ready",
 		"endpoint", s.Endpoint, "name", s.Name, "version", s.Version, "api", s.APIVersion)
 	a.logNetwork(ctx, true)
@@ -122,12 +118,11 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 	again := a.link.again
 	a.link.checking, a.link.again = false, false
-	reason, why := a.judge(m)
-	if reason != nil {
+	if reason := a.judge(m); reason != nil {
 		a.link.failures = 1
 		a.checkAfter(ctx, checkRetry.First)
 		a.become(ctx, connecting)
-		a.away(ctx, *reason, why)
+		a.away(ctx, *reason)
 		return
 	}
 	was := a.link.snapshot
@@ -145,26 +140,26 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 	a.checkAfter(ctx, a.checkPeriod())
 }
 
-// away notes that the runtime is not to be worked with. It is logged and told when it begins and when its cause
+// away notes that the runtime is not to be worked with. It is logged and told when it begins and when the reason
 // changes, and told again from time to time.
-func (a *actor) away(ctx supervisors.Context, reason messages.Reason, why cause) {
+func (a *actor) away(ctx supervisors.Context, reason messages.Reason) {
 	s := &a.link.snapshot
-	if s.Ready || !a.link.reported {
+	if s.Ready || s.Since.IsZero() {
 		s.Since = ctx.Now()
 	}
-	changed := s.Ready || why != a.link.cause
-	s.Ready, s.Reason, a.link.cause = false, reason, why
+	changed := s.Ready || reason != s.Reason
+	s.Ready, s.Reason = false, reason
 	a.publish()
 	if changed {
 		ctx.Log().Warn("waiting for the container runtime", "endpoint", s.Endpoint, "reason", reason.Message)
 	}
-	if changed || ctx.Now().Sub(a.link.reportedAt) >= a.opts.StatusPeriod {
+	if changed || ctx.Now().Sub(a.link.reportedAt) >= statusPeriod {
 		a.tellState(ctx)
 	}
 }
 
 func (a *actor) tellState(ctx supervisors.Context) {
-	a.link.reported, a.link.reportedAt = true, ctx.Now()
+	a.link.reportedAt = ctx.Now()
 	s := a.link.snapshot
 	state := messages.RuntimeStateChanged{
 		Ready: s.Ready, Reason: s.Reason, Since: s.Since, NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason,
@@ -187,63 +182,44 @@ func (a *actor) logNetwork(ctx supervisors.Context, was bool) {
 	}
 }
 
-// cause is the kind of reason that a runtime is not ready for; a change of it is worth a line in the log.
-type cause string
-
-const (
-	noSocket    cause = "no socket"
-	refused     cause = "refused"
-	forbidden   cause = "forbidden"
-	hangs       cause = "hangs"
-	starting    cause = "starting"
-	noCRI       cause = "no CRI v1"
-	saysNo      cause = "not ready"
-	fails       cause = "fails"
-	unreachable cause = "unreachable"
-)
-
 // judge is why the runtime is not to be worked with; nil when it is.
-func (a *actor) judge(m checked) (*messages.Reason, cause) {
-	at := a.opts.Endpoint
-	reason := func(format string, args ...any) *messages.Reason {
-		return &messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: fmt.Sprintf(format, args...)}
-	}
-	if m.err != nil {
-		text, why := explain(m.err)
-		return reason("the container runtime at %s %s", at, text), why
-	}
+func (a *actor) judge(m checked) *messages.Reason {
+	at := "the container runtime at " + a.opts.Endpoint
 	c := condition(m.status, runtimeapi.RuntimeReady)
 	switch {
+	case m.err != nil:
+		at += " " + explain(m.err)
 	case c == nil:
-		return reason("the container runtime at %s does not say whether it is ready", at), saysNo
+		at += " does not say whether it is ready"
 	case !c.GetStatus():
-		return reason("the container runtime at %s (%s %s) says that it is not ready: %s",
-			at, m.version.GetRuntimeName(), m.version.GetRuntimeVersion(), conditionText(c)), saysNo
+		at += fmt.Sprintf(" (%s %s) says that it is not ready: %s", m.version.GetRuntimeName(), m.version.GetRuntimeVersion(),
+			conditionText(c))
+	default:
+		return nil
 	}
-	return nil, ""
+	return &messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: at}
 }
 
 // explain says what an error of Version or Status means, and what to do. The text follows "the runtime at …".
-func explain(err error) (string, cause) {
+func explain(err error) string {
 	msg := cri.Message(err)
 	switch {
 	case cri.IsPermanent(err):
-		return "cannot be used: " + msg, noCRI
+		return "cannot be used: " + msg
 	case cri.IsTimeout(err):
-		return fmt.Sprintf("did not answer within %s: it hangs; its own log says why, and restarting it may help", checkTimeout),
-			hangs
+		return fmt.Sprintf("did not answer within %s: it hangs; its own log says why, and restarting it may help", checkTimeout)
 	case strings.Contains(msg, "no such file or directory"):
 		return "cannot be reached: there is no socket; start the runtime (systemctl start containerd), " +
-			"or name its socket by --container-runtime-endpoint", noSocket
+			"or name its socket by --container-runtime-endpoint"
 	case strings.Contains(msg, "connection refused"):
-		return "cannot be reached: nobody listens at the socket; start the runtime (systemctl start containerd)", refused
+		return "cannot be reached: nobody listens at the socket; start the runtime (systemctl start containerd)"
 	case strings.Contains(msg, "permission denied"):
-		return "cannot be reached: permission denied; run as root", forbidden
+		return "cannot be reached: permission denied; run as root"
 	case strings.Contains(msg, "not initialized yet"):
-		return "is still starting: " + msg, starting
+		return "is still starting: " + msg
 	case cri.IsUnavailable(err):
-		return "cannot be reached: " + msg, unreachable
+		return "cannot be reached: " + msg
 	default:
-		return "answers with an error: " + msg, fails
+		return "answers with an error: " + msg
 	}
 }

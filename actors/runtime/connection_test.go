@@ -111,24 +111,23 @@ func TestExplain(t *testing.T) {
 	}
 	tests := []struct {
 		err  error
-		want cause
+		want string
 	}{
-		{call(false, codes.Unavailable, "dial unix /x: connect: no such file or directory"), noSocket},
-		{call(false, codes.Unavailable, "dial unix /x: connect: connection refused"), refused},
-		{call(false, codes.Unavailable, "dial unix /x: connect: permission denied"), forbidden},
-		{call(true, codes.Unavailable, "server is not initialized yet"), starting},
-		{call(true, codes.Unknown, "server is not initialized yet"), starting},
-		{call(false, codes.Unavailable, "EOF"), unreachable},
-		{call(false, codes.DeadlineExceeded, "deadline"), hangs},
-		{context.DeadlineExceeded, hangs},
+		{call(false, codes.Unavailable, "dial unix /x: connect: no such file or directory"), "there is no socket"},
+		{call(false, codes.Unavailable, "dial unix /x: connect: connection refused"), "nobody listens"},
+		{call(false, codes.Unavailable, "dial unix /x: connect: permission denied"), "permission denied"},
+		{call(true, codes.Unavailable, "server is not initialized yet"), "is still starting"},
+		{call(true, codes.Unknown, "server is not initialized yet"), "is still starting"},
+		{call(false, codes.Unavailable, "EOF"), "cannot be reached: "},
+		{call(false, codes.DeadlineExceeded, "deadline"), "it hangs"},
+		{context.DeadlineExceeded, "it hangs"},
 		{&cri.PermanentError{CallError: &cri.CallError{Answered: true,
-			Err: status.Error(codes.Unimplemented, "unknown service")}}, noCRI},
-		{errors.New("odd"), fails},
+			Err: status.Error(codes.Unimplemented, "unknown service")}}, "cannot be used"},
+		{errors.New("odd"), "answers with an error: odd"},
 	}
 	for _, tc := range tests {
-		text, got := explain(tc.err)
-		if got != tc.want || text == "" {
-			t.Errorf("%v: %s, %q; want %s", tc.err, got, text, tc.want)
+		if got := explain(tc.err); !strings.Contains(got, tc.want) {
+			t.Errorf("%v: %q; want %q in it", tc.err, got, tc.want)
 		}
 	}
 }

@@ -7,10 +7,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -39,7 +43,6 @@ type Events struct {
 	ended    error
 	started  bool // a container was
 	pods     map[string]bool
-	objects  map[string]bool
 }
 
 // Batch is what happened since the last one.
@@ -52,8 +55,6 @@ type Batch struct {
 	Started bool
 	// Pods are the UIDs of pods of which something ended or was removed. Sorted.
 	Pods []string
-	// Objects are IDs of containers and sandboxes that are gone together with what could tell whose they were. Sorted.
-	Objects []string
 }
 
 // NewEvents makes a subscription that begins with the first Wait. A panic in it is logged, and ends the subscription.
@@ -61,7 +62,7 @@ func NewEvents(source EventSource, log *slog.Logger) *Events {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Events{
 		source: source, log: log, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1),
-		pods: map[string]bool{}, objects: map[string]bool{},
+		pods: map[string]bool{},
 	}
 }
 
@@ -105,11 +106,10 @@ func (e *Events) take(ctx context.Context) (Batch, bool) {
 	if ctx.Err() != nil {
 		return Batch{}, true
 	}
-	if e.opened || e.ended != nil || e.started || len(e.pods) > 0 || len(e.objects) > 0 {
-		b := Batch{e.opened, e.ended, e.started, slices.Sorted(maps.Keys(e.pods)), slices.Sorted(maps.Keys(e.objects))}
+	if e.opened || e.ended != nil || e.started || len(e.pods) > 0 {
+		b := Batch{e.opened, e.ended, e.started, slices.Sorted(maps.Keys(e.pods))}
 		e.opened, e.ended, e.started = false, nil, false
 		clear(e.pods)
-		clear(e.objects)
 		return b, true
 	}
 	if !e.running {
@@ -155,12 +155,99 @@ func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 	default:
 		return
 	}
-	sandbox := ev.GetPodSandboxStatus()
-	if sandbox == nil {
-		e.note(func() { e.objects[ev.GetContainerId()] = true })
+	// What is gone together with its sandbox tells no more whose it was: the sandbox' end was told before.
+	if owner, err := facts.OwnerOf(ev.GetPodSandboxStatus().GetLabels()); err == nil {
+		e.note(func() { e.pods[owner.UID] = true })
+	}
+}
+
+// watch is the state of the subscription to events.
+type watch struct {
+	waiting  bool // a worker waits for events
+	failures int
+}
+
+type (
+	happened struct{ batch Batch }
+	waitDue  struct{}
+)
+
+// waitTimeout ends a wait for events that do not come; another begins.
+const waitTimeout = 10 * time.Minute
+
+// subscribeRetry is the back-off of subscriptions that end though the runtime is well.
+var subscribeRetry = backoff.Policy{First: 200 * time.Millisecond, Max: 10 * time.Second}
+
+// watchAgain begins to use events after the runtime has come, or come back, or this actor has: then a predecessor's
+// subscription may stand.
+func (a *actor) watchAgain(ctx supervisors.Context) {
+	a.watch.failures = 0
+	if a.opts.Events != nil && a.opts.Events.Standing() {
+		a.setHints(ByEvents)
+	}
+	a.wait(ctx)
+}
+
+func (a *actor) wait(ctx supervisors.Context) {
+	if a.opts.Events == nil || a.watch.waiting || a.phase != connected {
 		return
 	}
-	if owner, err := facts.OwnerOf(sandbox.GetLabels()); err == nil {
-		e.note(func() { e.pods[owner.UID] = true })
+	a.watch.waiting = true
+	ctx.Do(supervisors.Work{Name: "GetContainerEvents", Timeout: waitTimeout, Run: func(ctx context.Context) any {
+		m := happened{a.opts.Events.Wait(ctx)}
+		supervisors.Awaited(ctx)
+		return m
+	}})
+}
+
+// hinted has those pods read that something happened to.
+func (a *actor) hinted(ctx supervisors.Context, m happened) {
+	a.watch.waiting = false
+	for _, uid := range m.batch.Pods {
+		a.queue.ask(uid)
+	}
+	a.pump(ctx)
+	if m.batch.Started && !a.audit.split { // pods that are listed one by one cost too much for that
+		a.auditAfter(ctx, a.opts.StartedPeriod)
+	}
+	switch {
+	case m.batch.Ended != nil:
+		a.unsubscribed(ctx, m.batch.Ended)
+		return
+	case m.batch.Opened:
+		a.setHints(ByEvents)
+		// What happened before the subscription is read now. What happened while the runtime was only about to take it
+		// on is caught by one more audit soon after.
+		if !a.audit.running {
+			a.startAudit(ctx)
+		}
+		a.auditAfter(ctx, a.opts.PollPeriod)
+	case len(m.batch.Pods) > 0:
+		a.watch.failures = 0
+	}
+	a.wait(ctx)
+}
+
+// unsubscribed goes over to polling until there are events again.
+func (a *actor) unsubscribed(ctx supervisors.Context, err error) {
+	a.setHints(ByPolling)
+	if cri.IsUnimplemented(err) {
+		// Not tried again before the runtime has been away: only another one can have them.
+		ctx.Log().Info("the container runtime has no events; it is asked for changes instead", "period", a.opts.PollPeriod)
+	} else {
+		ctx.Log().Debug("the container runtime's events ended", "error", err)
+		a.watch.failures++
+		ctx.After(subscribeRetry.After(a.watch.failures, 0), waitDue{})
+		a.suspect(ctx, err)
+	}
+	if a.phase == connected {
+		a.startAudit(ctx)
+	}
+}
+
+func (a *actor) setHints(h Hints) {
+	if a.link.snapshot.Hints != h {
+		a.link.snapshot.Hints = h
+		a.publish()
 	}
 }

@@ -90,7 +90,7 @@ func TestEventsAreCoalesced(t *testing.T) {
 		s.event(ev)
 	}
 	got := e.Wait(context.Background())
-	want := Batch{Started: true, Pods: []string{"u", "w"}, Objects: []string{"gone"}}
+	want := Batch{Started: true, Pods: []string{"u", "w"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

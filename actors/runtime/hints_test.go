@@ -50,7 +50,7 @@ func TestEventsAreHints(t *testing.T) {
 	r.expect("calls", f.took(), "sandboxes:u containers:u container:u/s0/a0")
 
 	f.drop("v")
-	happens(Batch{Objects: []string{"v/s0", "unknown"}})
+	happens(Batch{Pods: []string{"v"}})
 	r.expect("told of what is gone", r.sent(), "v[]")
 
 	happens(Batch{Ended: errors.New("broken")})

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -8,6 +9,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/cni"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -26,19 +28,12 @@ type CRI interface {
 	UpdateRuntimeConfig(ctx context.Context, podCIDR string) error
 }
 
-// Operations is the table of operations as the actor needs it; *cri.Operations has it. Operations that make or start
-// something of a pod have keys that begin with "<uid>/start/"; what the collector removes has "<uid>/remove/<id>".
-type Operations interface {
-	InFlight(prefix string) []string
-	Watch() (end func() []string)
-	Settle(ctx context.Context, prefix string) error
-	Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error)
-}
-
 // Options are what the actor needs. CRI and Operations are required.
 type Options struct {
-	CRI        CRI
-	Operations Operations
+	CRI CRI
+	// Operations is the process's table. Operations that make or start something of a pod have keys that begin with
+	// "<uid>/start/"; what the collector removes has "<uid>/remove/<id>".
+	Operations *cri.Operations
 	// Events is the process's subscription; nil means that events are not used.
 	Events *Events
 	// State is where the actor publishes what it knows of the runtime; nil: nowhere.
@@ -56,8 +51,6 @@ type Options struct {
 	StartedPeriod time.Duration
 	// AuditPeriod is between audits where there are events, and after it everything is told again; 0 means 60 s.
 	AuditPeriod time.Duration
-	// StatusPeriod is between questions whether a runtime that is connected is still well; 0 means 5 s.
-	StatusPeriod time.Duration
 	// MaxReads bounds the pods read at once; 0 means 8.
 	MaxReads int
 	// CollectPeriod is between collections of what is dead; 0 means 1 min.
@@ -79,27 +72,13 @@ func (o Options) withDefaults() Options {
 	if o.Foreign == nil {
 		o.Foreign = func(string) bool { return false }
 	}
-	for _, d := range []struct {
-		value    *time.Duration
-		fallback time.Duration
-	}{
-		{&o.PollPeriod, time.Second}, {&o.StartedPeriod, 10 * time.Second}, {&o.AuditPeriod, time.Minute},
-		{&o.StatusPeriod, 5 * time.Second}, {&o.CollectPeriod, time.Minute},
-	} {
-		if *d.value == 0 {
-			*d.value = d.fallback
-		}
-	}
-	if o.MaxReads == 0 {
-		o.MaxReads = 8
-	}
-	if o.Collect == nil {
-		p := DefaultPolicy()
-		o.Collect = &p
-	}
-	if o.State == nil {
-		o.State = &State{}
-	}
+	o.PollPeriod = cmp.Or(o.PollPeriod, time.Second)
+	o.StartedPeriod = cmp.Or(o.StartedPeriod, 10*time.Second)
+	o.AuditPeriod = cmp.Or(o.AuditPeriod, time.Minute)
+	o.CollectPeriod = cmp.Or(o.CollectPeriod, time.Minute)
+	o.MaxReads = cmp.Or(o.MaxReads, 8)
+	o.Collect = cmp.Or(o.Collect, new(DefaultPolicy()))
+	o.State = cmp.Or(o.State, &State{})
 	return o
 }
 

@@ -45,9 +45,6 @@ const (
 	cidrsRest    = 5 * time.Second
 )
 
-// anew forgets what a runtime was told: the one that is connected now may be another.
-func (c *cidrs) anew() { c.actual, c.link = "", c.link+1 }
-
 // wantCIDRs takes the Node's ranges. A Node that has none says nothing, as with the kubelet.
 func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 	if m.Node == nil || len(m.Node.Spec.PodCIDRs) == 0 {

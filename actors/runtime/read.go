@@ -9,6 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
@@ -69,12 +70,9 @@ func listPod(ctx context.Context, c CRI, uid string) (facts.Listing, error) {
 func readContainer(
 	ctx context.Context, c CRI, light messages.ContainerFact, was []messages.ContainerFact,
 ) (messages.ContainerFact, error) {
-	if light.State == messages.ContainerExited || light.State == messages.ContainerRunning {
-		for _, f := range was {
-			if f.ID == light.ID && f.State == light.State {
-				return f, nil
-			}
-		}
+	same := find.In(was, func(f *messages.ContainerFact) bool { return f.ID == light.ID && f.State == light.State })
+	if same != nil && (same.State == messages.ContainerExited || same.State == messages.ContainerRunning) {
+		return *same, nil
 	}
 	resp, err := c.ContainerStatus(ctx, light.ID, false)
 	if err != nil {
@@ -97,11 +95,10 @@ func readContainer(
 func readSandboxes(ctx context.Context, c CRI, p *messages.PodFacts, was []messages.SandboxFact) error {
 	for len(p.Sandboxes) > 0 {
 		newest := &p.Sandboxes[0]
-		for _, f := range was {
-			if f.ID == newest.ID && f.Ready && newest.Ready && (f.HostNet || len(f.IPs) > 0) {
-				*newest = f
-				return nil
-			}
+		same := find.In(was, func(f *messages.SandboxFact) bool { return f.ID == newest.ID })
+		if same != nil && same.Ready && newest.Ready && (same.HostNet || len(same.IPs) > 0) {
+			*newest = *same
+			return nil
 		}
 		resp, err := c.PodSandboxStatus(ctx, newest.ID, false)
 		if cri.IsNotFound(err) { // removed meanwhile

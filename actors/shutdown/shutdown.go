@@ -9,6 +9,7 @@
 package shutdown
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -49,6 +50,7 @@ const (
 
 // New is the constructor of the actor.
 func New(o Options) supervisors.Constructor {
+	o.State = cmp.Or(o.State, &State{})
 	return func(string) supervisors.Actor { return &actor{opts: o} }
 }
 
@@ -72,8 +74,11 @@ type (
 		generation int
 		left       int // pods that have not ended in time
 	}
-	released struct{ err error }
-	kept     struct{ err error }
+	// done is the end of work that nothing waits for.
+	done struct {
+		trouble string // what the log says of an error
+		err     error
+	}
 )
 
 // Receive implements supervisors.Actor.
@@ -101,13 +106,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 				a.opts.Groups[a.group].Priority)
 		}
 		a.end(ctx, a.group+1)
-	case released:
+	case done:
 		if m.err != nil {
-			ctx.Log().Warn("could not let the machine's shutdown go on", "error", m.err)
-		}
-	case kept:
-		if m.err != nil {
-			ctx.Log().Warn("the times of the machine's shutdown are not kept whole", "error", m.err)
+			ctx.Log().Warn(m.trouble, "error", m.err)
 		}
 	default:
 		ctx.Unhandled(msg)
@@ -166,7 +167,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 		a.keepTimes(ctx, time.Time{}, ctx.Now())
 		release := a.opts.Inhibitor.Release
 		ctx.Do(supervisors.Work{Name: "let the shutdown go on", Timeout: tellEvery, Run: func(context.Context) any {
-			return released{release()}
+			return done{"could not let the machine's shutdown go on", release()}
 		}})
 		return
 	}

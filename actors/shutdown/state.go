@@ -38,7 +38,8 @@ func keep(path string, began, ended time.Time, within time.Duration) error {
 		t = times{Start: at}
 	}
 	t.End = ended
-	t.show()
+	metrics.ShutdownStart.Set(seconds(t.Start))
+	metrics.ShutdownEnd.Set(seconds(t.End))
 	data, encodeErr := json.Marshal(t)
 	return errors.Join(err, encodeErr, atomicfile.WriteFile(path, data, 0o644))
 }
@@ -55,11 +56,6 @@ func read(path string) (t times, err error) {
 	return t, err
 }
 
-func (t times) show() {
-	metrics.ShutdownStart.Set(seconds(t.Start))
-	metrics.ShutdownEnd.Set(seconds(t.End))
-}
-
 func seconds(at time.Time) float64 {
 	if at.IsZero() {
 		return 0
@@ -71,7 +67,7 @@ func seconds(at time.Time) float64 {
 func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
 	path, within := a.opts.StatePath, total(a.opts.Groups)
 	ctx.Do(supervisors.Work{Name: "keep the times of the shutdown", Timeout: stateTimeout, Run: func(context.Context) any {
-		return kept{keep(path, began, ended, within)}
+		return done{"the times of the machine's shutdown are not kept whole", keep(path, began, ended, within)}
 	}})
 }
 
@@ -87,8 +83,4 @@ func (s *State) Problems() []string {
 	return nil
 }
 
-func (s *State) store(text string) {
-	if s != nil {
-		s.p.Store(&text)
-	}
-}
+func (s *State) store(text string) { s.p.Store(&text) }

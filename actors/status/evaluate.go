@@ -45,9 +45,8 @@ type job struct {
 	from, to        *v1.PodStatus
 	mirror          *v1.Pod // to create
 	why             string  // a mirror pod is deleted
-	remake          bool    // which stands for the same pod as the one that follows
 	passing         bool    // it tells of a step on the way to running, and may wait for the next
-	foreign         bool    // which somebody else wants away
+	foreign         bool    // since somebody else wants it away, or has changed it
 	after           time.Time
 }
 
@@ -133,9 +132,7 @@ func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v
 	}
 	if why := stale(mirror, w.Pod, b.nodeUID); why != "" {
 		j := l.unmake(w, mirror, why)
-		if j.remake = mirror.Annotations[mirrorAnnotation] == hashOf(w.Pod); j.remake && l.remakeAfter.After(j.after) {
-			j.after = l.remakeAfter // whoever changes it may do so at once again
-		}
+		j.foreign = mirror.Annotations[mirrorAnnotation] == hashOf(w.Pod)
 		return j
 	}
 	if w.Status == nil {

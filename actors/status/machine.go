@@ -46,23 +46,16 @@ type line struct {
 	wants    map[string]*messages.PodStatusWanted // by UID
 	observed *v1.Pod                              // nil: it is not there
 
-	written *v1.Pod // what a write gave back, until it is observed
-	over    *v1.Pod // what was observed at that time
-	at      time.Time
+	belief *belief
 
 	sent *sending // the last status that was written
 
-	gone        types.UID // an object that is not there any more, whatever was observed
-	goneOver    *v1.Pod   // what was observed when that became known,
-	goneAt      time.Time // and when
 	deleteAfter time.Time // it was deleted, and is not deleted again before this
 	deletions   int
-	remakeAfter time.Time // the mirror pod was made again, and is not before this
-	remakes     int
-	makeAfter   time.Time // the mirror pod was created, and is not again before this where somebody else removes it
+	makeAfter   time.Time // the mirror pod was created, and is not again before this where somebody else removes or changes it
 	madeAt      time.Time
 	makes       int
-	ours        bool // its last object was deleted by us, since it was stale
+	ours        bool // its last object was deleted by us, for the next version of the static pod
 
 	next     *job
 	since    time.Time // since when there is something to write
@@ -70,6 +63,14 @@ type line struct {
 	failures int
 	due      time.Time
 	trouble  *trouble
+}
+
+// belief is what a write made of an object, which counts for more than what is observed until that has caught up.
+type belief struct {
+	uid  types.UID
+	pod  *v1.Pod // nil: it is not there any more
+	over *v1.Pod // what was observed at that time
+	at   time.Time
 }
 
 // sending is one status as it was written, and what the API server made of it.
@@ -88,7 +89,6 @@ func newMachine(node string, random func() float64) *machine {
 func apiKey(uid string) string                { return "pod/" + uid }
 func staticKey(namespace, name string) string { return "static/" + namespace + "/" + name }
 
-// line finds or begins the line.
 func (b *machine) line(key, namespace, name string) *line {
 	l := b.lines[key]
 	if l == nil {
@@ -98,7 +98,6 @@ func (b *machine) line(key, namespace, name string) *line {
 	return l
 }
 
-// want takes the newest status of one pod.
 func (b *machine) want(m messages.PodStatusWanted) {
 	if m.Pod == nil {
 		return
@@ -135,14 +134,12 @@ func (b *machine) wantAll(m messages.PodStatusesWanted) {
 	}
 }
 
-// all has every line looked at again.
 func (b *machine) all() {
 	for _, l := range b.lines {
 		b.dirty[l] = true
 	}
 }
 
-// register takes the node's object.
 func (b *machine) register(node *v1.Node) {
 	var uid types.UID
 	if node != nil {
@@ -203,18 +200,14 @@ func (b *machine) see(l *line, p *v1.Pod, at time.Time) {
 		}
 	}
 	l.observed = p
-	if l.written != nil && l.caughtUp(at) {
-		l.written, l.over = nil, nil
-		b.dirty[l] = true
-	}
-	if l.gone != "" && (p == nil || p.UID != l.gone || p != l.goneOver || at.Sub(l.goneAt) > believed) {
-		l.gone, l.goneOver = "", nil
+	if l.belief != nil && l.caughtUp(at) {
+		l.belief = nil
 		b.dirty[l] = true
 	}
 	if p == nil {
 		l.deleteAfter, l.deletions = time.Time{}, 0
 	}
-	if l.written == nil && l.gone == "" && l.deletions == 0 {
+	if l.belief == nil && l.deletions == 0 {
 		delete(b.unsettled, l)
 	}
 }
@@ -232,16 +225,18 @@ func (b *machine) news(l *line) {
 
 // caughtUp says that what is observed is no older than what was written.
 func (l *line) caughtUp(at time.Time) bool {
-	switch p := l.observed; {
-	case at.Sub(l.at) > believed:
+	switch p, is := l.observed, l.belief; {
+	case at.Sub(is.at) > believed:
 		return true
 	case p == nil:
 		// It was there and is not any more; one that was only just created may not be observed yet.
-		return l.over != nil && l.over.UID == l.written.UID
+		return is.over != nil && is.over.UID == is.uid
+	case is.pod == nil:
+		return p != is.over
 	default:
-		order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, l.written.ResourceVersion)
+		order, err := resourceversion.CompareResourceVersion(p.ResourceVersion, is.pod.ResourceVersion)
 		if err != nil {
-			return p != l.over
+			return p != is.over
 		}
 		return order >= 0
 	}
@@ -249,14 +244,10 @@ func (l *line) caughtUp(at time.Time) bool {
 
 // current is the object as it is, as far as is known; nil where there is none.
 func (l *line) current() *v1.Pod {
-	p := l.observed
-	if l.written != nil {
-		p = l.written
+	if l.belief != nil {
+		return l.belief.pod
 	}
-	if p != nil && p.UID == l.gone {
-		return nil
-	}
-	return p
+	return l.observed
 }
 
 // wanted is the one of which the line is to tell. Of static pods of one name that is the one which the mirror pod stands for

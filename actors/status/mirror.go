@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +54,9 @@ func stale(mirror, static *v1.Pod, nodeUID types.UID) string {
 		return "it stands for another version of the static pod"
 	case mirror.Generation > 1: // it is made with 1, and each change of its spec by others counts (KEP-5067)
 		return "its spec was changed"
-	case nodeUID != "" && !ownedBy(mirror, nodeUID):
+	case nodeUID != "" && slices.ContainsFunc(mirror.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.Kind == "Node" && o.UID != nodeUID // the garbage collector removes it
+	}):
 		return "it belongs to another Node object"
 	}
 	for k, v := range static.Labels {
@@ -62,14 +65,4 @@ func stale(mirror, static *v1.Pod, nodeUID types.UID) string {
 		}
 	}
 	return ""
-}
-
-// ownedBy says that the garbage collector leaves the mirror pod alone for as long as the Node with this UID is there.
-func ownedBy(mirror *v1.Pod, nodeUID types.UID) bool {
-	for _, o := range mirror.OwnerReferences {
-		if o.Kind == "Node" && o.UID != nodeUID {
-			return false
-		}
-	}
-	return true
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
@@ -22,9 +24,8 @@ const (
 	gateWait, gateMost = 250 * time.Millisecond, 10 * time.Second
 	timedOutMost       = 10 * time.Second
 	deleteWait         = 2 * time.Second // an object that is deleted and still observed may only be late, or held by finalizers
-	remakeWait         = 10 * time.Second
-	// A mirror pod that others delete is made again at once, and, where they go on, at these times. The kubelet knows no end of
-	// it.
+	// A mirror pod that others delete or change is made again at once, and, where they go on, at these times. The kubelet knows
+	// no end of it.
 	makeWait, makeMost = time.Second, 30 * time.Second
 	makeCalm           = 10 * time.Minute
 	retryAfterMost     = 5 * time.Minute
@@ -89,15 +90,8 @@ func read(d verb, err error) (fate, time.Duration) {
 // otherUID says that an object of that name is there with another UID: metadata.uid of the patch would have changed it.
 func otherUID(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity || status.Status().Details == nil {
-		return false
-	}
-	for _, c := range status.Status().Details.Causes {
-		if c.Field == "metadata.uid" {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // gate is what all writes have in common: whether the API server takes them.
@@ -151,29 +145,24 @@ func (b *machine) succeeded(l *line, now time.Time, a answer) {
 	switch a.job.verb {
 	case patchStatus:
 		if a.pod != nil {
-			l.written, l.over, l.at = a.pod, l.observed, now
+			l.belief = &belief{a.pod.UID, a.pod, l.observed, now}
 			l.sent = &sending{uid: a.pod.UID, from: a.job.from, to: a.job.to, got: &a.pod.Status}
 		}
 	case createMirror:
-		l.written, l.over, l.at = a.pod, l.observed, now
+		if a.pod != nil {
+			l.belief = &belief{a.pod.UID, a.pod, l.observed, now}
+		}
 		b.made(l, now)
 	case deletePod, deleteMirror:
 		l.lose(a.job.uid, now)
 		l.deletions++
 		l.deleteAfter = now.Add(b.wait(deleteWait, lineMost, l.deletions))
 		l.ours = !a.job.foreign
-		if a.job.remake {
-			if now.Sub(l.remakeAfter) > 2*refusedMost {
-				l.remakes = 0
-			}
-			l.remakes++
-			l.remakeAfter = now.Add(b.wait(remakeWait, refusedMost, l.remakes))
-		}
 	}
 }
 
-// made notes that a mirror pod was created. Where that is since somebody removed the one before, the next one waits the longer
-// the oftener that was.
+// made notes that a mirror pod was created. Where that is since somebody removed or changed the one before, the next one waits
+// the longer the oftener that was.
 func (b *machine) made(l *line, now time.Time) {
 	again := !l.madeAt.IsZero() && now.Sub(l.madeAt) < makeCalm
 	switch {
@@ -190,12 +179,10 @@ func (b *machine) made(l *line, now time.Time) {
 // lose notes that an object is not there, until something else is observed or, as whoever said so may have been wrong, until it
 // is observed for long.
 func (l *line) lose(uid types.UID, now time.Time) {
-	l.gone, l.goneOver, l.goneAt = uid, l.observed, now
-	if l.written != nil && l.written.UID == uid {
-		l.written, l.over = nil, nil
-	}
-	if l.observed == nil || l.observed.UID != uid {
-		l.gone, l.goneOver = "", nil
+	if l.observed != nil && l.observed.UID == uid {
+		l.belief = &belief{uid, nil, l.observed, now}
+	} else if l.belief != nil && l.belief.uid == uid {
+		l.belief = nil
 	}
 }
 

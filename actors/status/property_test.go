@@ -160,8 +160,8 @@ func (w *world) settle() {
 		w.now = w.now.Add(5 * time.Second)
 	}
 	for _, l := range w.b.lines {
-		w.t.Logf("%s: next %+v, busy %v, due %v, written %v, gone %s, trouble %+v", l.key, l.next, l.busy, l.due,
-			l.written != nil, l.gone, l.trouble)
+		w.t.Logf("%s: next %+v, busy %v, due %v, belief %+v, trouble %+v", l.key, l.next, l.busy, l.due,
+			l.belief, l.trouble)
 	}
 	w.t.Fatalf("it does not come to rest: under way %v, gate %+v, busy %d", w.underWay, w.b.gate, w.b.busy)
 }
@@ -179,7 +179,7 @@ func (w *world) held() bool {
 // believing says that the machine takes its own word for more than what is observed, which it does for a while only.
 func (w *world) believing() bool {
 	for _, l := range w.b.lines {
-		if l.written != nil {
+		if l.belief != nil && l.belief.pod != nil {
 			return true
 		}
 	}

@@ -37,20 +37,13 @@ type State struct{ p atomic.Pointer[[]Trouble] }
 
 // Load is the newest word: what concerns all pods, then by the names of the pods. It must not be changed.
 func (s *State) Load() []Trouble {
-	if s == nil {
-		return nil
-	}
 	if p := s.p.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-func (s *State) store(t []Trouble) {
-	if s != nil {
-		s.p.Store(&t)
-	}
-}
+func (s *State) store(t []Trouble) { s.p.Store(&t) }
 
 // trouble is that of one line.
 type trouble struct {

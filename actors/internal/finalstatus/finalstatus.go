@@ -3,12 +3,14 @@
 package finalstatus
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -47,12 +49,8 @@ func NotReady(phase v1.PodPhase) string {
 
 // Phase is Succeeded where all regular containers ended well, and else Failed.
 func Phase(s *v1.PodStatus) v1.PodPhase {
-	for i := range s.ContainerStatuses {
-		if !endedWell(s.ContainerStatuses[i].State) {
-			return v1.PodFailed
-		}
-	}
-	if len(s.ContainerStatuses) == 0 {
+	failed := func(c v1.ContainerStatus) bool { return !endedWell(c.State) }
+	if len(s.ContainerStatuses) == 0 || slices.ContainsFunc(s.ContainerStatuses, failed) {
 		return v1.PodFailed
 	}
 	return v1.PodSucceeded
@@ -88,26 +86,18 @@ func lose(all []v1.ContainerStatus) {
 
 // initialized says that a regular container may have been started.
 func initialized(spec *v1.PodSpec, s *v1.PodStatus) bool {
-	if len(spec.InitContainers) == 0 {
+	if len(spec.InitContainers) == 0 || find.In(s.ContainerStatuses, hasRun) != nil {
 		return true
 	}
-	for i := range s.ContainerStatuses {
-		if hasRun(&s.ContainerStatuses[i]) {
-			return true
-		}
-	}
 	last := &spec.InitContainers[len(spec.InitContainers)-1]
-	for i := range s.InitContainerStatuses {
-		c := &s.InitContainerStatuses[i]
-		switch {
-		case c.Name != last.Name:
-		case translate.RestartsAlways(last) && c.State.Running != nil:
-			return c.Started != nil && *c.Started
-		default:
-			return endedWell(c.State) || endedWell(c.LastTerminationState)
-		}
+	switch c := find.In(s.InitContainerStatuses, func(c *v1.ContainerStatus) bool { return c.Name == last.Name }); {
+	case c == nil:
+		return false
+	case translate.RestartsAlways(last) && c.State.Running != nil:
+		return c.Started != nil && *c.Started
+	default:
+		return endedWell(c.State) || endedWell(c.LastTerminationState)
 	}
-	return false
 }
 
 // hasRun says that the container was started once.
@@ -121,7 +111,8 @@ func endedWell(s v1.ContainerState) bool { return s.Terminated != nil && s.Termi
 func Learn(s *v1.PodStatus, found []messages.ContainerFact) {
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {
-			if f := newest(found, list[i].Name); f != nil && f.State == messages.ContainerExited {
+			f := find.In(found, func(f *messages.ContainerFact) bool { return f.Name == list[i].Name }) // the newest comes first
+			if f != nil && f.State == messages.ContainerExited {
 				learn(&list[i], f)
 			}
 		}
@@ -136,18 +127,13 @@ func learn(c *v1.ContainerStatus, f *messages.ContainerFact) {
 	c.ContainerID = scheme + "://" + f.ID
 	c.RestartCount = max(c.RestartCount, int32(min(f.Attempt, 1<<30)))
 	c.Ready, c.Started = false, new(bool)
-	c.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
-		ExitCode: f.ExitCode, Reason: f.Reason, Message: f.Message, ContainerID: c.ContainerID,
-		StartedAt: metav1.NewTime(f.StartedAt), FinishedAt: metav1.NewTime(f.FinishedAt),
-	}}
+	c.State = Terminated(f, c.ContainerID)
 }
 
-// newest is the container's newest fact; facts are told newest first.
-func newest(found []messages.ContainerFact, name string) *messages.ContainerFact {
-	for i := range found {
-		if found[i].Name == name {
-			return &found[i]
-		}
-	}
-	return nil
+// Terminated is the state of a container that has ended, with its ID as statuses have it.
+func Terminated(f *messages.ContainerFact, id string) v1.ContainerState {
+	return v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+		ExitCode: f.ExitCode, Reason: f.Reason, Message: f.Message, ContainerID: id,
+		StartedAt: metav1.NewTime(f.StartedAt), FinishedAt: metav1.NewTime(f.FinishedAt),
+	}}
 }

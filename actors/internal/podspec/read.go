@@ -152,3 +152,15 @@ const longestGrace = 100 * 365 * 24 * 60 * 60
 func Grace(seconds int64) time.Duration {
 	return time.Duration(min(seconds, longestGrace)) * time.Second
 }
+
+// GracePeriod is what containers have to end: the last of these that is set, in seconds, and 1 s at least; the API's default
+// where none is.
+func GracePeriod(of ...*int64) time.Duration {
+	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
+	for _, s := range of {
+		if s != nil {
+			seconds = *s
+		}
+	}
+	return Grace(max(seconds, 1))
+}

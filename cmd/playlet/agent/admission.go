@@ -18,13 +18,16 @@ import (
 // here is this node as admission sees it: before the API server has sent the Node, and always on a standalone node.
 func here(node *config.Node, cluster *cluster, host *pod.Host, machine *registration.Reader) pods.Here {
 	return pods.Here{
-		Object: ownNode(node), Registered: cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
-		Allocatable:    func() v1.ResourceList { return allocatable(node, machine.Last()) },
-		GroupsPolicy:   func() bool { return host.Can().SupplementalGroupsPolicy },
-		IsDevice:       host.Devices.IsDevice,
-		PodLevelResize: node.FeatureEnabled(podLevelResize),
-		NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
-		Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
+		Registered: cluster != nil,
+		Node: pods.Node{
+			Object: ownNode(node), Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+			PodLevelResize: node.FeatureEnabled(podLevelResize),
+			NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
+			Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
+		},
+		Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },
+		GroupsPolicy: func() bool { return host.Can().SupplementalGroupsPolicy },
+		IsDevice:     host.Devices.IsDevice,
 	}
 }
 

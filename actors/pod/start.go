@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -28,10 +29,10 @@ const (
 
 // lacks is the one place that says whether a container may start now: nothing keeps it, or what it lacks, and until when, where
 // that is known.
-func (m *Machine) lacks(now time.Time, c *container) (lack, time.Time) {
-	what, until := m.lacksItself(now, c)
+func (m *Machine) lacks(c *container) (lack, time.Time) {
+	what, until := m.lacksItself(c)
 	switch {
-	case what == nothing && m.startsAfter(now, c) != nil:
+	case what == nothing && m.waitsInLine(c):
 		what = anEarlier
 	case what == nothing && c.sidecar() && c.exited() != nil && m.endsSoon():
 		what = anEnd
@@ -42,17 +43,14 @@ func (m *Machine) lacks(now time.Time, c *container) (lack, time.Time) {
 // endsSoon says that the pod is about to be over by itself: no regular container will be started again, and those that run are
 // being stopped, by a probe that failed. The kubelet does nothing else meanwhile, however long a pre-stop hook takes.
 func (m *Machine) endsSoon() bool {
-	for _, c := range m.containers {
+	return !slices.ContainsFunc(m.containers, func(c *container) bool {
 		last := c.stage == messages.StageStopping && m.pod.Spec.RestartPolicy == v1.RestartPolicyNever && !c.replace
-		if c.regular() && !c.over(m.pod) && (!last || c.spec.RestartPolicy != nil) {
-			return false
-		}
-	}
-	return true
+		return c.regular() && !c.over(m.pod) && (!last || c.spec.RestartPolicy != nil)
+	})
 }
 
 // lacksItself is the same, whatever the other containers do.
-func (m *Machine) lacksItself(now time.Time, c *container) (lack, time.Time) {
+func (m *Machine) lacksItself(c *container) (lack, time.Time) {
 	f := c.newest()
 	if f != nil && f.State == messages.ContainerUnknown {
 		return certainty, time.Time{}
@@ -62,15 +60,15 @@ func (m *Machine) lacksItself(now time.Time, c *container) (lack, time.Time) {
 	}
 	stands, next := m.standing(c), c.nextAttempt()
 	if f != nil && next != c.attempt { // where it was ordered before, its back-off is over
-		if at := m.restartTime(now, c, f); at.After(now) {
+		if at := m.restartTime(m.now, c, f.FinishedAt); at.After(m.now) {
 			return backingOff, at
 		}
 	}
 	switch {
 	case !c.actor || m.asking("spawn", c.name):
 		return anActor, time.Time{}
-	case c.failed != nil && now.Before(c.failed.RetryAt):
-		return anotherTry, c.failed.RetryAt
+	case m.now.Before(c.retry.at):
+		return anotherTry, c.retry.at
 	case stands == nil && (c.image.attempt != next || c.image.ref == ""):
 		return anImage, time.Time{}
 	case stands == nil && c.target != "" && m.targetID(c) == "":
@@ -81,34 +79,26 @@ func (m *Machine) lacksItself(now time.Time, c *container) (lack, time.Time) {
 	return nothing, time.Time{}
 }
 
-// startsAfter is the regular container whose start has to end before the start of c may begin; nil when c may start now. As with
-// the kubelet, regular containers start in the spec's order, one after another. A start goes from the pull of the image to the
-// end of the post-start hook. A container that runs already is adopted, which waits for nothing.
-func (m *Machine) startsAfter(now time.Time, c *container) *container {
-	if !c.regular() || c.running() {
-		return nil
-	}
-	for _, e := range m.containers {
-		if e == c {
-			break
-		}
-		if e.regular() && m.beingStarted(now, e) {
-			return e
-		}
-	}
-	return nil
+// waitsInLine says that the start of another regular container has to end before that of c may begin. As with the kubelet,
+// regular containers start in the spec's order, one after another. A start goes from the pull of the image to the end of the
+// post-start hook. A container that runs already is adopted, which waits for nothing.
+func (m *Machine) waitsInLine(c *container) bool {
+	before := m.containers[:slices.Index(m.containers, c)]
+	return c.regular() && !c.running() && slices.ContainsFunc(before, func(e *container) bool {
+		return e.regular() && m.beingStarted(e)
+	})
 }
 
 // beingStarted says that a start of the container is under way. One that has failed is over until the container is tried again:
 // it keeps nobody waiting, nor does a container that waits for the end of its back-off.
-func (m *Machine) beingStarted(now time.Time, c *container) bool {
+func (m *Machine) beingStarted(c *container) bool {
 	if c.stage != messages.StageIdle {
 		return c.stage == messages.StageStarting
 	}
-	switch what, _ := m.lacksItself(now, c); what {
+	switch what, _ := m.lacksItself(c); what {
 	case anActor:
 		at, awaited := m.asks[ask{"spawn", c.name}]
-		return awaited && !at.After(now.Add(m.set.AnswerTimeout))
+		return awaited && !at.After(m.now.Add(m.set.AnswerTimeout))
 	case anImage:
 		return c.image.reason == nil || c.image.awaits != nil
 	case aReading, nothing:
@@ -127,57 +117,54 @@ func (m *Machine) targetID(c *container) string {
 }
 
 // start tells the container to run where nothing keeps it from that, and asks for what it lacks.
-func (m *Machine) start(now time.Time, c *container) {
-	what, _ := m.lacks(now, c)
+func (m *Machine) start(c *container) {
+	what, _ := m.lacks(c)
 	switch what {
 	case certainty:
-		m.stopContainer(now, c, m.grace(), unknownState)
+		m.stopContainer(c, m.grace(), unknownState)
 	case backingOff:
 		m.recordBackOff(c)
 	case anActor:
-		if m.spawn(now, c) {
-			m.start(now, c)
+		if m.spawn(c) {
+			m.start(c)
 		}
 	case anImage, anotherTry:
-		m.wantImage(now, c)
+		m.wantImage(c)
 	case aTarget:
-		c.failed = &messages.Reason{
+		c.retry.failed = &messages.Reason{
 			Code: messages.ReasonCreateConfig, Container: c.name, Message: "container " + c.target +
 				", whose processes it is to share, does not run",
 		}
 	case aReading:
-		if m.due(now, "read", "", m.set.AnswerTimeout) {
-			m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
-		}
+		m.readPod()
 	case nothing:
-		m.run(now, c)
+		m.run(c)
 	case reason, anEarlier, anEnd:
 	}
 }
 
 // run tells the container's actor to run its next attempt, or to adopt what stands for it. The back-off moves on with a new
 // attempt, and not with one that a restarted actor had been given before.
-func (m *Machine) run(now time.Time, c *container) {
+func (m *Machine) run(c *container) {
 	next := c.nextAttempt()
 	if stands := m.standing(c); stands != nil {
 		next = stands.Attempt
 	} else {
-		f := c.exited()
-		switch {
+		switch f := c.exited(); {
 		case c.replace || c.earlier: // with all others: as with the kubelet, which removes them all first
 			c.backoff, c.replace = backoff{}, false
 		case next != c.attempt && f != nil:
-			c.backoff = m.set.BackOff.next(c.backoff, f.FinishedAt, now)
+			c.backoff = m.set.BackOff.next(c.backoff, f.FinishedAt, m.now)
 		}
 	}
 	c.attempt, c.stage, c.sandbox = next, messages.StageStarting, ""
 	m.answered("run", c.name)
-	m.tellRun(now, c)
+	m.tellRun(c)
 }
 
 // standing is the container that was made for the present attempt and can be adopted. One that never ran is made again where
 // the spec has changed.
-func (m *Machine) standing(c *container) *messages.ContainerFact {
+func (m *Machine) standing(c *container) *attempt {
 	f, current := c.newest(), m.sandboxes.current()
 	if f == nil || current == nil || f.SandboxID != current.ID || c.earlier {
 		return nil
@@ -197,7 +184,7 @@ func (c *container) nextAttempt() uint32 {
 }
 
 // wantImage reports whether the image for the container's next start is there, and asks for it otherwise.
-func (m *Machine) wantImage(now time.Time, c *container) bool {
+func (m *Machine) wantImage(c *container) bool {
 	if m.standing(c) != nil {
 		return true
 	}
@@ -210,13 +197,11 @@ func (m *Machine) wantImage(now time.Time, c *container) bool {
 		c.image.attempt = attempt
 		m.answered("image", c.name)
 	}
-	if m.due(now, "image", c.name, m.set.AnswerTimeout) {
-		image, policy, volume := m.nextImage(c)
-		m.emit(Tell{messages.Images, messages.PullImage{
-			Key: messages.ImageKey{UID: m.uid, Container: c.name, Attempt: attempt, Volume: volume}, Image: image, Policy: policy,
-			Pod: m.pod, Priority: m.desired.Order,
-		}})
-	}
+	image, policy, volume := m.nextImage(c)
+	m.ask("image", c.name, messages.Images, messages.PullImage{
+		Key: messages.ImageKey{UID: m.uid, Container: c.name, Attempt: attempt, Volume: volume}, Image: image, Policy: policy,
+		Pod: m.pod, Priority: m.desired.Order,
+	})
 	return false
 }
 
@@ -236,24 +221,23 @@ func (c *container) noImage() {
 }
 
 // tellRun tells the container's actor what it is to run, and again while there is no answer.
-func (m *Machine) tellRun(now time.Time, c *container) {
+func (m *Machine) tellRun(c *container) {
 	current, again := m.sandboxes.current(), m.asking("run", c.name)
-	if current == nil || !m.due(now, "run", c.name, m.set.AnswerTimeout) {
+	if current == nil || !m.due("run", c.name, m.set.AnswerTimeout) {
 		return
 	}
 	if again {
 		m.supervise(c) // its actor may have exited, and the word of that be lost
 	}
 	if c.sandbox != current.ID { // another try; its generation is larger than any of an earlier life, too
-		c.sandbox, c.generation = current.ID, max(c.generation+1, uint64(now.UnixNano()))
+		c.sandbox, c.generation = current.ID, max(c.generation+1, uint64(m.now.UnixNano()))
 	}
 	w := m.desiredRun(c)
 	w.Sandbox = messages.Sandbox{
 		ID: current.ID, Attempt: current.Attempt, IPs: current.IPs, CgroupParent: m.cgroup.parent, Handler: current.Handler,
 	}
 	if f := m.standing(c); f != nil && f.Attempt == c.attempt {
-		adopt := *f
-		w.Adopt = &adopt
+		w.Adopt = new(f.ContainerFact)
 	}
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.name), w})
 }
@@ -267,15 +251,16 @@ func (m *Machine) desiredRun(c *container) messages.RunContainer {
 }
 
 // tellEnd tells the container's actor that the runtime shows its container ended: it exits with that.
-func (m *Machine) tellEnd(now time.Time, c *container) {
+func (m *Machine) tellEnd(c *container) {
 	again := m.asking("end", c.name)
-	if !m.due(now, "end", c.name, m.set.AnswerTimeout) {
+	if !m.due("end", c.name, m.set.AnswerTimeout) {
 		return
 	}
 	if again {
 		m.supervise(c)
 	}
-	w, ended := m.desiredRun(c), *c.exited()
-	w.Attempt, w.Adopt = ended.Attempt, &ended
+	w := m.desiredRun(c)
+	w.Adopt = new(c.exited().ContainerFact)
+	w.Attempt = w.Adopt.Attempt
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.name), w})
 }

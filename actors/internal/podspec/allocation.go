@@ -1,0 +1,64 @@
+package podspec
+
+import (
+	"iter"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/cri/translate"
+)
+
+// Allocation is what a pod and its containers have of the node (KEP-1287, KEP-5419). It is immutable.
+type Allocation struct {
+	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
+	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name, init containers among them
+}
+
+// AllocationOf is what the pod asks for.
+func AllocationOf(p *v1.Pod) *Allocation {
+	out := &Allocation{Containers: map[string]v1.ResourceRequirements{}, Pod: p.Spec.Resources}
+	for c := range Sized(p) {
+		out.Containers[c.Name] = c.Resources
+	}
+	return out
+}
+
+// Sized gives the containers of a pod that have resources.
+func Sized(p *v1.Pod) iter.Seq[*v1.Container] {
+	return func(yield func(*v1.Container) bool) {
+		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// In is the pod with these resources: the pod itself where it asks for just these, or nothing is known (nil).
+func (a *Allocation) In(p *v1.Pod) *v1.Pod {
+	if a == nil || a.IsOf(p) {
+		return p
+	}
+	out := p.DeepCopy()
+	out.Spec.Resources = a.Pod
+	out.Status.QOSClass = translate.QOSClass(p) // which no resize changes
+	for c := range Sized(out) {
+		if r, ok := a.Containers[c.Name]; ok {
+			c.Resources = r
+		}
+	}
+	return out
+}
+
+// IsOf says that the pod asks for just that.
+func (a *Allocation) IsOf(p *v1.Pod) bool {
+	for c := range Sized(p) {
+		if r, ok := a.Containers[c.Name]; ok && !equality.Semantic.DeepEqual(r, c.Resources) {
+			return false
+		}
+	}
+	return equality.Semantic.DeepEqual(a.Pod, p.Spec.Resources)
+}
