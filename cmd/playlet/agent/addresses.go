@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -30,51 +32,33 @@ type nodeAddresses struct {
 	node    *config.Node
 	log     *slog.Logger
 	cluster *cluster // nil on a standalone node
-	p       atomic.Pointer[foundAddresses]
-}
-
-type foundAddresses struct {
-	addresses []netip.Addr
-	texts     []string
+	found   atomic.Pointer[[]netip.Addr]
 }
 
 // last are the addresses found last. They must not be changed.
-func (n *nodeAddresses) last() []netip.Addr {
-	if p := n.p.Load(); p != nil {
-		return p.addresses
-	}
-	return nil
-}
-
-func (n *nodeAddresses) store(found []netip.Addr) {
-	out := make([]string, 0, len(found))
-	for _, ip := range found {
-		out = append(out, ip.String())
-	}
-	n.p.Store(&foundAddresses{found, out})
-}
+func (n *nodeAddresses) last() []netip.Addr { return ptr.Deref(n.found.Load(), nil) }
 
 // find looks for the addresses as they are now, for the Node and for pods.
 func (n *nodeAddresses) find(ctx context.Context) ([]netip.Addr, error) {
 	found, err := registration.Addresses{Given: n.node.NodeIPs, Name: n.node.NodeName, Last: n.last()}.Find(ctx)
 	if err == nil {
-		n.store(found)
+		n.found.Store(&found)
 	}
 	return found, err
 }
 
 // hostIPs are the addresses that pods report of this node. Those that a cloud controller manager gave the Node count, which
 // need not be on this machine. As long as it gave none, the machine's count, so that what brings up a cluster waits for none.
-func (n *nodeAddresses) hostIPs() []string {
+func (n *nodeAddresses) hostIPs() (out []string) {
 	if n.node.CloudProvider == externalCloud && n.cluster != nil {
 		if given := n.cluster.registered.Load().Addresses; len(given) > 0 {
 			return given
 		}
 	}
-	if p := n.p.Load(); p != nil {
-		return p.texts
+	for _, ip := range n.last() {
+		out = append(out, ip.String())
 	}
-	return nil
+	return out
 }
 
 // unsettled says that the Node, whose addresses count, has not been read yet.

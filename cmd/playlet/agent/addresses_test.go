@@ -102,7 +102,7 @@ func (r *clusterRig) tells(name, want string) {
 func TestAStandaloneNodeLooksForItsAddresses(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--hostname-override=203.0.113.5", "--node-ip=", "--node-status-update-frequency=5ms")
 	a := r.prepare()
-	a.addresses.store(nil)
+	a.addresses.found.Store(nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.run(ctx, nil) }()

@@ -250,7 +250,7 @@ func (a *Agent) NodeName() string { return a.node.NodeName }
 func (a *Agent) Failed() <-chan error { return a.failed }
 
 // newAgent prepares all that the actors need; nothing is started and nothing listens.
-func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
+func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 	facts, dns, err := readHost(node, log)
 	if err != nil {
 		return nil, err
@@ -264,63 +264,60 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	locks, err := lockAgent(node, log) // first: the next two write certificates and kubeconfigs
-	if err != nil {
+	a := &Agent{
+		node: node, log: log, names: names, groups: resources.Host{}, providers: providers, kernelLog: "/dev/kmsg",
+		machine: registration.HostPlaces(node.RootDir).Reader(), runtime: &runtime.State{}, board: pods.NewBoard(),
+		credentials: &identity.State{}, late: &prober.Lateness{}, failed: make(chan error, 1),
+	}
+	if a.locks, err = lockAgent(node, log); err != nil { // first: the next two write certificates and kubeconfigs
 		return nil, err
 	}
-	cluster, err := dialCluster(node, log)
-	if err != nil {
-		return nil, errors.Join(err, locks.Close())
+	defer func() {
+		if err != nil {
+			a.cluster.close()
+			a.guard.close()
+			err = errors.Join(err, a.locks.Close())
+		}
+	}()
+	if a.cluster, err = dialCluster(node, log); err != nil {
+		return nil, err
 	}
-	addresses := &nodeAddresses{node: node, log: log, cluster: cluster}
-	guard, err := openGuard(node, cluster, addresses, log)
-	if err != nil {
-		cluster.close()
-		return nil, errors.Join(err, locks.Close())
+	a.addresses = &nodeAddresses{node: node, log: log, cluster: a.cluster}
+	if a.guard, err = openGuard(node, a.cluster, a.addresses, log); err != nil {
+		return nil, err
 	}
-	board := pods.NewBoard()
-	credentials := &identity.State{}
-	metrics := newMetrics(node, board, credentials)
-	tracing, err := newTracing(node, log)
-	if err != nil {
-		cluster.close()
-		guard.close()
-		return nil, errors.Join(err, locks.Close())
+	a.metrics = stats.NewMetrics(stats.MetricsOptions{
+		NodeName: node.NodeName, Board: a.board, Kubernetes: version.Kubernetes, Expiry: a.credentials.Expiry,
+		Features: node.Features(),
+	})
+	if a.tracing, err = newTracing(node, log); err != nil {
+		return nil, err
 	}
-	client, err := cri.Dial(cri.Options{
+	if a.client, err = cri.Dial(cri.Options{
 		Observe: func(ctx context.Context, o cri.Observation) {
-			metrics.RuntimeCall(o)
+			a.metrics.RuntimeCall(o)
 			recordRuntimeCall(ctx, o)
 		},
-		DialOptions:     tracing.dialOptions(),
+		DialOptions:     a.tracing.dialOptions(),
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
 		Limits:         cri.Limits{Pull: pullOptions(node).Slots()},
 		Foreign:        foreign(node.RootDir, log),
-	})
-	if err != nil {
-		cluster.close()
-		guard.close()
-		return nil, errors.Join(err, locks.Close())
+	}); err != nil {
+		return nil, err
 	}
-	a := &Agent{
-		node: node, log: log, names: names, locks: locks, cluster: cluster, groups: resources.Host{}, client: client,
-		addresses: addresses, guard: guard, providers: providers, kernelLog: "/dev/kmsg",
-		machine: registration.HostPlaces(node.RootDir).Reader(),
-		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials,
-		metrics: metrics, tracing: tracing, late: &prober.Lateness{},
-		failed: make(chan error, 1),
-	}
+	a.streams = runtime.NewEvents(a.client, log)
 	if a.events, err = events.OpenLog(filepath.Join(stateDir(node), "events.json")); err != nil {
 		log.Warn("events of before are not shown", "reason", err)
 	}
-	a.addresses.store(NodeIPs(node, log))
+	found := NodeIPs(node, log)
+	a.addresses.found.Store(&found)
 	machine, err := a.machine.Read(context.Background())
 	if err != nil {
 		log.Warn("not all of the machine can be read", "reason", err)
 	}
 	a.host = &pod.Host{
-		CRI: client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
+		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(node.Kubelet.ResolverConfig, ""),
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
 		Devices: resources.NewDevices(node.RootDir, log.With(actorKey, messages.Resources.String())),
@@ -468,7 +465,6 @@ func warnOfGaps(node *config.Node, v2 bool, log *slog.Logger) {
 	}
 	if onlySubmissions(node) {
 		log.Warn("no source of pods is configured: submitted pods (playlet run) are run, and others that are found " +
-			"are left as they are; " +
-			"--pod-manifest-path names a folder of manifests")
+			"are left as they are; --pod-manifest-path names a folder of manifests")
 	}
 }
