@@ -92,7 +92,7 @@ var fieldRows = []flagRow{
 	mirror("sync-frequency", "syncFrequency", "longest time between two comparisons of running pods with wanted ones"),
 	mirror("file-check-frequency", "fileCheckFrequency", "how often manifest files are read again"),
 	mirror("http-check-frequency", "httpCheckFrequency", "how often --manifest-url is asked"),
-	mirror("runonce", "runOnce", "run the pods of files and URLs once and exit"),
+	mirror("runonce", "runOnce", "must be false: pods are not run once any more, as with the kubelet"),
 	mirror("container-runtime-endpoint", "containerRuntimeEndpoint", "`address` of the container runtime, unix:///path/to.sock"),
 	mirror("image-service-endpoint", "imageServiceEndpoint", "`address` of the image service where it is not the runtime's"),
 	mirror("runtime-request-timeout", "runtimeRequestTimeout", "limit of runtime calls other than pull, logs, exec and attach"),
