@@ -162,7 +162,8 @@ func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
 func (a *Agent) here() pods.Here {
 	node, host := a.node, a.host
 	return pods.Here{
-		Object: ownNode(node), Registered: a.cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+		Object: ownNode(node), Registered: a.cluster != nil, Sysctls: node.Kubelet.AllowedUnsafeSysctls,
+		AppArmor:       appArmor("/sys"),
 		Allocatable:    func() v1.ResourceList { return allocatable(node, a.machine.Last()) },
 		GroupsPolicy:   func() bool { return host.Can().SupplementalGroupsPolicy },
 		IsDevice:       host.Devices.IsDevice,

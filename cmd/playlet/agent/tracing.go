@@ -171,7 +171,8 @@ func (t *tracing) span(e *supervisors.Entry) {
 		attribute.Int64("playlet.id", int64(e.ID)),       //nolint:gosec // counted from 1
 		attribute.Int64("playlet.cause", int64(e.Cause)), //nolint:gosec // the same
 		attribute.String("playlet.kind", string(e.Kind)), attribute.String("playlet.digest", e.Digest))
-	s.Attributes = slices.DeleteFunc(s.Attributes, func(a attribute.KeyValue) bool { return a.Value == attribute.StringValue("") })
+	none := attribute.StringValue("")
+	s.Attributes = slices.DeleteFunc(s.Attributes, func(a attribute.KeyValue) bool { return a.Value == none })
 	s.Events = []sdk.Event{{Name: "began", Time: e.Began}}
 	if e.Panic != "" {
 		s.Status = sdk.Status{Code: codes.Error, Description: e.Panic}

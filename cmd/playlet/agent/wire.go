@@ -181,7 +181,8 @@ func (a *Agent) imageOptions(meter scales) images.Options {
 // wireResources binds the actor of the cgroups.
 func (a *Agent) wireResources() supervisors.Constructor {
 	return resources.New(resources.Options{
-		Tree: a.groupTree(), Operations: a.host.Ops, Devices: a.host.Devices, Foreign: a.client.ForeignPod, NodeName: a.inCluster(),
+		Tree: a.groupTree(), Operations: a.host.Ops, Devices: a.host.Devices, Foreign: a.client.ForeignPod,
+		NodeName: a.inCluster(),
 		Parent: func() string {
 			if a.systemdGroups() {
 				return podsSlice

@@ -1,5 +1,5 @@
-// Package doctor looks at a machine as the agent needs it: each check is one function, in the file of its subject, and one line in
-// the list of checks.go. What it finds comes with what to do about it. It changes nothing that lasts but what a network plugin
+// Package doctor looks at a machine as the agent needs it: each check is one function, in the file of its subject, and one line
+// in the list of checks.go. What it finds comes with what to do about it. It changes nothing that lasts but what a network plugin
 // turns on for a pod and leaves so (net.ipv4.ip_forward), which it names.
 package doctor
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Params are the parameters of a request: by their names, pointers to a string, a []string, a bool, a time.Time, or a *int64 that is
-// a number from 0 on.
+// Params are the parameters of a request: by their names, pointers to a string, a []string, a bool, a time.Time, or a *int64 that
+// is a number from 0 on.
 type Params map[string]any
 
 // Encode writes those that are not zero.

@@ -201,8 +201,8 @@ func (c *forwarding) failures() error {
 	return errors.New(strings.Join(c.failed, "; "))
 }
 
-// Init, Enabled, Info, WithValues, WithName and Error are those of a klog.LogSink, which takes errors alone: what becomes of single
-// connections goes there.
+// Init, Enabled, Info, WithValues, WithName and Error are those of a klog.LogSink, which takes errors alone: what becomes of
+// single connections goes there.
 func (c *forwarding) Init(klog.RuntimeInfo)          {}
 func (c *forwarding) Enabled(int) bool               { return false }
 func (c *forwarding) Info(int, string, ...any)       {}

@@ -62,7 +62,9 @@ func newRestartCommand() *cobra.Command {
 }
 
 func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
-	all, err := base.Retry(ctx, startTimeout, func() (*api.Pods, error) { return c.Client.Pods(ctx, api.Filter{Namespace: c.namespace}) })
+	all, err := base.Retry(ctx, startTimeout, func() (*api.Pods, error) {
+		return c.Client.Pods(ctx, api.Filter{Namespace: c.namespace})
+	})
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func WatchSize(ctx context.Context, f *os.File) (sizes <-chan api.Size, stop fun
 				continue
 			}
 			select {
-			case out <- api.Size{Width: uint16(width), Height: uint16(height)}: //nolint:gosec // the kernel's numbers have 16 bits
+			case out <- api.Size{Width: uint16(width), Height: uint16(height)}: //nolint:gosec // the kernel's have 16 bits
 			case <-ctx.Done():
 				return
 			}
