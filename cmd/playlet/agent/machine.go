@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	library "github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
@@ -157,12 +158,11 @@ func readHost(node *config.Node, log *slog.Logger) (cri.NodeFacts, cri.DNSFacts,
 func swapController(procfs, groups string, unified bool) bool {
 	file := "memory/memory.memsw.limit_in_bytes"
 	if unified {
-		text, err := os.ReadFile(filepath.Join(procfs, "self/cgroup"))
-		_, own, found := strings.Cut(string(text), "0::")
+		paths, err := library.ParseCgroupFile(filepath.Join(procfs, "self/cgroup"))
+		own, found := paths[""]
 		if err != nil || !found {
 			return false
 		}
-		own, _, _ = strings.Cut(own, "\n")
 		file = filepath.Join(own, "memory.swap.max")
 	}
 	_, err := os.Stat(filepath.Join(groups, file))

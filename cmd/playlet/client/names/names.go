@@ -73,6 +73,15 @@ func (n Pod) matches(namespace, name, node string) bool {
 	return (n.Namespace == "" || n.Namespace == namespace) && (name == n.Name || name == submit.StaticName(n.Name, node))
 }
 
+// One is the pod that is meant by an argument; the namespace is the flag's.
+func One(namespace, arg string, pods []api.Pod) (pod *api.Pod, notes []string, err error) {
+	name, err := Parse(namespace, arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return name.One(pods)
+}
+
 // One is the pod that is meant. Of an old and a new one of a name it is the one that runs; the others are named in the notes.
 func (n Pod) One(pods []api.Pod) (pod *api.Pod, notes []string, err error) {
 	found, notes := Meant(n.Choose(pods))

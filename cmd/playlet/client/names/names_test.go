@@ -37,12 +37,7 @@ func TestFindPod(t *testing.T) {
 		{"", "pod/", "", `"pod/" names no pod; write NAME, pod/NAME or NAMESPACE/NAME`},
 		{"", "a/b/c", "", `"a/b/c" names no pod`},
 	} {
-		var got *api.Pod
-		var notes []string
-		name, err := Parse(c.namespace, c.name)
-		if err == nil {
-			got, notes, err = name.One(pods)
-		}
+		got, notes, err := One(c.namespace, c.name, pods)
 		if len(notes) > 0 {
 			t.Error(notes)
 		}

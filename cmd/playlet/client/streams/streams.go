@@ -45,15 +45,11 @@ func (c *streamCommand) note(text string) { c.Note(text) }
 
 // find finds the pod that is meant, which is known by its UID from then on.
 func (c *streamCommand) find(ctx context.Context, arg string) (*api.Pod, error) {
-	name, err := names.Parse(c.namespace, arg)
+	all, err := c.Client.Pods(ctx, api.Filter{Namespace: c.namespace})
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.Client.Pods(ctx, api.Filter{Namespace: name.Namespace})
-	if err != nil {
-		return nil, err
-	}
-	pod, notes, err := name.One(all.Pods)
+	pod, notes, err := names.One(c.namespace, arg, all.Pods)
 	if err != nil {
 		return nil, err
 	}

@@ -91,11 +91,7 @@ func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
 // container b of pod a elsewhere.
 func (c *restartCommand) target(pods []api.Pod, arg string) (pod *api.Pod, container string, err error) {
 	find := func(arg string) (*api.Pod, error) {
-		name, err := names.Parse(c.namespace, arg)
-		if err != nil {
-			return nil, err
-		}
-		pod, notes, err := name.One(pods)
+		pod, notes, err := names.One(c.namespace, arg, pods)
 		c.Note(notes...)
 		return pod, err
 	}

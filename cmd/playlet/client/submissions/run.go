@@ -323,7 +323,7 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
 	case p.Ending != "":
 		return false, fmt.Errorf("pod %s is going: %s", name, why(p.Ending))
-	case until == untilReady && slices.ContainsFunc(s.Conditions, isReady):
+	case until == untilReady && summary.Condition(p.Pod, v1.PodReady):
 		return true, nil
 	case p.Waiting != nil && p.Waiting.Permanent:
 		return false, fmt.Errorf("pod %s will not run: %s", name, summary.WaitingFor(p, now))
