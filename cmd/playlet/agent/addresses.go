@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/utils/ptr"
 
@@ -66,34 +65,12 @@ func (n *nodeAddresses) unsettled() bool {
 	return n.node.CloudProvider == externalCloud && n.cluster != nil && !n.cluster.registered.Load().Registered
 }
 
-// follow looks for the addresses until ctx ends: a machine may have none yet when the agent starts.
-func (n *nodeAddresses) follow(ctx context.Context) {
-	tick := time.NewTicker(n.node.Kubelet.NodeStatusUpdateFrequency.Duration)
-	defer tick.Stop()
-	failure := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		failure = n.look(ctx, failure)
-	}
-}
-
-// look logs what changed, and why none are found unless that is the last failure; it returns the failure.
-func (n *nodeAddresses) look(ctx context.Context, lastFailure string) string {
+// look looks for the addresses, and logs what has changed: a machine may have none yet when the agent starts.
+func (n *nodeAddresses) look(ctx context.Context) error {
 	was := n.last()
 	found, err := n.find(ctx)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		if err.Error() != lastFailure {
-			n.log.Warn("the node's addresses stay as they were", "reason", err)
-		}
-		return err.Error()
-	case !slices.Equal(found, was):
+	if err == nil && !slices.Equal(found, was) {
 		n.log.Info("the node's addresses have changed", "addresses", found, "before", was)
 	}
-	return ""
+	return err
 }

@@ -109,7 +109,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *lockFile) error {
 	prepareMachine(a.node, "/proc", a.log)
-	_ = a.place() // keep tells; what a process uses counts for the cgroup that it is in then
+	_ = a.place(ctx) // keep tells; what a process uses counts for the cgroup that it is in then
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.Close())
 	}
@@ -136,16 +136,20 @@ func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.C
 // keepEvery is how often what others change of the machine is set right, as by the kubelet.
 const keepEvery = time.Minute
 
-// keep is what does that, at once and again until its ctx ends. It logs each failure once.
-func (a *Agent) keep(failed string, do func() error) func(context.Context) {
+// keep is what does something so often, at once and again until its ctx ends. It logs a failure unless it was the last one, too.
+func keep(every time.Duration, log *slog.Logger, failed string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		for said := ""; ; {
-			if err := do(); err != nil && err.Error() != said {
+			err := do(ctx)
+			switch {
+			case err == nil:
+				said = ""
+			case err.Error() != said && ctx.Err() == nil:
 				said = err.Error()
-				a.log.Warn(failed, "reason", err)
+				log.Warn(failed, "reason", err)
 			}
 			select {
-			case <-time.After(keepEvery):
+			case <-time.After(every):
 			case <-ctx.Done():
 				return
 			}
@@ -162,14 +166,16 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
 	start("reports to the service manager", manager.run)
 	start("giving memory back", giveMemoryBack)
-	start("keeping processes in their cgroups", a.keep("processes are not in the cgroups of kubeletCgroups and systemCgroups",
-		a.place))
-	start("keeping chains of iptables", a.keep("the chains of iptables that Kubernetes makes are not all there", a.keepChains))
+	start("keeping processes in their cgroups", keep(keepEvery, a.log,
+		"processes are not in the cgroups of kubeletCgroups and systemCgroups", a.place))
+	start("keeping chains of iptables", keep(keepEvery, a.log,
+		"the chains of iptables that Kubernetes makes are not all there", a.keepChains))
 	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
 		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
 	})
 	if a.cluster == nil { // else registration looks for them
-		start("following the addresses", a.addresses.follow)
+		start("following the addresses", keep(a.node.Kubelet.NodeStatusUpdateFrequency.Duration, a.log,
+			"the node's addresses stay as they were", a.addresses.look))
 	}
 	why, err := a.untilEnd(ctx, lock)
 	manager.stopping(why)
