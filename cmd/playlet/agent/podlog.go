@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -53,9 +54,8 @@ const (
 type podHandler struct {
 	slog.Handler
 	names *podNames
-	uid   string     // by the actor's path, or ""
-	pod   slog.Value // what the logger was given as "pod"
-	given bool
+	uid   string // by the actor's path, or ""
+	pod   string // what the logger was given as "pod", or ""
 }
 
 func withPodNames(log *slog.Logger, names *podNames) *slog.Logger {
@@ -63,11 +63,11 @@ func withPodNames(log *slog.Logger, names *podNames) *slog.Logger {
 }
 
 func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
-	pod, given, uid, hasUID := h.pod, h.given, h.uid, false
+	pod, uid, hasUID := h.pod, h.uid, false
 	record.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
 		case podKey:
-			pod, given = a.Value, true
+			pod = a.Value.String()
 		case podUIDKey:
 			hasUID = true
 		case actorKey:
@@ -75,17 +75,12 @@ func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
 		}
 		return true
 	})
-	if !given && uid == "" {
+	if pod == "" && uid == "" {
 		return h.Handler.Handle(ctx, record)
 	}
-	name := ""
-	switch {
-	case given && strings.Contains(pod.String(), "/"):
-		name = pod.String()
-	case given:
-		uid = pod.String()
-	}
-	if name == "" {
+	name := pod
+	if !strings.Contains(pod, "/") {
+		uid = cmp.Or(pod, uid)
 		name = h.names.of(uid)
 	}
 	out := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
@@ -110,7 +105,7 @@ func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		switch a.Key {
 		case podKey:
-			derived.pod, derived.given = a.Value, true
+			derived.pod = a.Value.String()
 			continue
 		case actorKey:
 			derived.uid = messages.Address(a.Value.String()).PodUID()

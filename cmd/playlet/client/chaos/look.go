@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -174,7 +175,7 @@ func (c *chaosRun) lookForLostDeletions(all *api.Pods) {
 type leaks struct {
 	runtime *cri.Client
 	rootDir string
-	before  map[string]bool // what was left already, by its sentence
+	before  []string // what was left already
 }
 
 // begin notes what is left already. After an error it looks at nothing.
@@ -186,13 +187,9 @@ func (l *leaks) begin(ctx context.Context, all *api.Pods, rootDir string) error 
 	if err != nil {
 		return err
 	}
-	found := leaks{runtime: client, rootDir: rootDir, before: map[string]bool{}}
-	left, err := found.left(ctx, all)
-	if err != nil {
+	found := leaks{runtime: client, rootDir: rootDir}
+	if found.before, err = found.left(ctx, all); err != nil {
 		return errors.Join(err, client.Close())
-	}
-	for _, text := range left {
-		found.before[text] = true
 	}
 	*l = found
 	return nil
@@ -212,15 +209,11 @@ func (l *leaks) look(ctx context.Context, all *api.Pods) error {
 		return nil
 	}
 	left, err := l.left(ctx, all)
-	if err != nil {
-		return err
+	left = slices.DeleteFunc(left, func(text string) bool { return slices.Contains(l.before, text) })
+	if err == nil && len(left) > 0 {
+		err = errors.New(left[0])
 	}
-	for _, text := range left {
-		if !l.before[text] {
-			return errors.New(text)
-		}
-	}
-	return nil
+	return err
 }
 
 // left are sentences about what is left.
