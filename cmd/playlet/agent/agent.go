@@ -125,9 +125,7 @@ const afterPanic = time.Second
 // goOn runs something that lasts until ctx ends, and again after a panic, which is logged.
 func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.Context)) {
 	for recovery.Call(log, what, func() error { run(ctx); return nil }) != nil {
-		select {
-		case <-time.After(afterPanic):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, afterPanic) {
 			return
 		}
 	}
@@ -148,9 +146,7 @@ func keep(every time.Duration, log *slog.Logger, failed string, do func(context.
 				said = err.Error()
 				log.Warn(failed, "reason", err)
 			}
-			select {
-			case <-time.After(every):
-			case <-ctx.Done():
+			if !cli.Pause(ctx, every) {
 				return
 			}
 		}
