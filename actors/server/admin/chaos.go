@@ -10,80 +10,73 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// chaosOn answers a request itself where chaos is not enabled.
-func (h *handlers) chaosOn(w http.ResponseWriter) bool {
+// engine is the one of chaos, or the error that it is not enabled.
+func (h *handlers) engine() (*chaos.Engine, error) {
 	if h.conf.Chaos == nil {
-		fail(w, &api.Error{Status: http.StatusForbidden,
-			Text: "chaos is not enabled: this agent was started without --enable-chaos"})
+		return nil, refuse(http.StatusForbidden, "chaos is not enabled: this agent was started without --enable-chaos")
 	}
-	return h.conf.Chaos != nil
+	return h.conf.Chaos, nil
 }
 
 // chaosRules answers GET /v1/chaos.
-func (h *handlers) chaosRules(w http.ResponseWriter, _ *http.Request) {
-	if h.chaosOn(w) {
-		answer(w, http.StatusOK, api.ChaosRules{Rules: h.conf.Chaos.List()})
+func (h *handlers) chaosRules(w http.ResponseWriter, _ *http.Request) error {
+	engine, err := h.engine()
+	if err != nil {
+		return err
 	}
+	return answer(w, api.ChaosRules{Rules: engine.List()})
 }
 
 // addChaos answers POST /v1/chaos[?dryRun=true]: one rule, which is in force then, or in a dry run the actors that it chooses.
-func (h *handlers) addChaos(w http.ResponseWriter, r *http.Request) {
-	if !h.chaosOn(w) {
-		return
+func (h *handlers) addChaos(w http.ResponseWriter, r *http.Request) error {
+	engine, err := h.engine()
+	if err != nil {
+		return err
 	}
-	dry, err := false, error(nil)
-	if text := r.URL.Query().Get("dryRun"); text != "" {
-		if dry, err = strconv.ParseBool(text); err != nil {
-			fail(w, bad(fmt.Errorf("dryRun=%q is neither true nor false", text)))
-			return
-		}
+	var dry bool
+	if err := params(r, api.Params{"dryRun": &dry}); err != nil {
+		return err
 	}
 	var rule chaos.Rule
 	body := json.NewDecoder(r.Body)
 	body.DisallowUnknownFields()
 	if err := body.Decode(&rule); err != nil {
-		fail(w, bad(fmt.Errorf("the rule: %w", err)))
-		return
+		return bad(fmt.Errorf("the rule: %w", err))
 	}
 	if err := rule.Complete(); err != nil {
-		fail(w, bad(err))
-		return
+		return bad(err)
 	}
-	if h.conf.Tree() == nil {
-		fail(w, errNoTree)
-		return
+	if _, err := h.tree(); err != nil {
+		return err
 	}
 	names := podNames(h.conf.Board.Now())
 	out := api.ChaosRule{Status: chaos.Status{Rule: rule}, Targets: []api.ChaosTarget{}}
-	for _, a := range h.conf.Chaos.Targets(rule) { // before it acts: what it has killed is gone for a moment
-		out.Targets = append(out.Targets, api.ChaosTarget{Path: a, Pod: names[podOf(a)]})
+	for _, a := range engine.Targets(rule) { // before it acts: what it has killed is gone for a moment
+		out.Targets = append(out.Targets, api.ChaosTarget{Path: a, Pod: names[a.PodUID()]})
 	}
 	if !dry {
-		if out.Status, err = h.conf.Chaos.Add(rule); err != nil {
-			fail(w, bad(err))
-			return
+		if out.Status, err = engine.Add(rule); err != nil {
+			return bad(err)
 		}
 	}
-	answer(w, http.StatusOK, out)
+	return answer(w, out)
 }
 
 // stopChaos answers DELETE /v1/chaos and DELETE /v1/chaos/ID with the rules that it has ended.
-func (h *handlers) stopChaos(w http.ResponseWriter, r *http.Request) {
-	if !h.chaosOn(w) {
-		return
+func (h *handlers) stopChaos(w http.ResponseWriter, r *http.Request) error {
+	engine, err := h.engine()
+	if err != nil {
+		return err
 	}
 	text, id := r.PathValue("id"), uint64(0)
 	if text != "" {
-		var err error
 		if id, err = strconv.ParseUint(text, 10, 64); err != nil || id == 0 {
-			fail(w, bad(fmt.Errorf("%q is not the number of a rule", text)))
-			return
+			return bad(fmt.Errorf("%q is not the number of a rule", text))
 		}
 	}
-	ended := h.conf.Chaos.Stop(id)
+	ended := engine.Stop(id)
 	if len(ended) == 0 && id != 0 {
-		fail(w, &api.Error{Status: http.StatusNotFound, Text: fmt.Sprintf("there is no rule %d in force", id)})
-		return
+		return refuse(http.StatusNotFound, "there is no rule %d in force", id)
 	}
-	answer(w, http.StatusOK, api.ChaosRules{Rules: ended})
+	return answer(w, api.ChaosRules{Rules: ended})
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -12,8 +11,6 @@ import (
 	"github.com/playlet-dev/playlet/cri/crilog"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-func bad(err error) error { return &api.Error{Status: http.StatusBadRequest, Text: err.Error()} }
 
 // choose finds the container that a request means, and notes which one it is where none was named.
 func (h *handlers) choose(w http.ResponseWriter, r *http.Request, uid, container string) (containers.Chosen, error) {
@@ -27,92 +24,77 @@ func (h *handlers) choose(w http.ResponseWriter, r *http.Request, uid, container
 }
 
 // logs answers GET /v1/logs/NAMESPACE/POD with the text of a container's log.
-func (h *handlers) logs(w http.ResponseWriter, r *http.Request) {
-	o, err := api.ParseLogOptions(r.URL.Query())
-	if err != nil {
-		fail(w, bad(err))
-		return
+func (h *handlers) logs(w http.ResponseWriter, r *http.Request) error {
+	var o api.LogOptions
+	if err := params(r, o.Params()); err != nil {
+		return err
 	}
 	c, err := h.choose(w, r, o.UID, o.Container)
-	if err == nil {
-		if why := c.NeverRan(); why != "" {
-			w.Header().Set(api.Note, strings.TrimPrefix(c.Note+"; "+why, "; "))
-		}
-		err = h.conf.Containers.Logs(w, r, c, containers.LogOptions{
-			Options: crilog.Options{Tail: o.Tail, LimitBytes: o.LimitBytes, Since: o.Since, Timestamps: o.Timestamps},
-			Follow:  o.Follow, Previous: o.Previous,
-		})
-	}
 	if err != nil {
-		fail(w, err)
+		return err
 	}
+	if why := c.NeverRan(); why != "" {
+		w.Header().Set(api.Note, strings.TrimPrefix(c.Note+"; "+why, "; "))
+	}
+	return h.conf.Containers.Logs(w, r, c, containers.LogOptions{
+		Options: crilog.Options{Tail: o.Tail, LimitBytes: o.LimitBytes, Since: o.Since, Timestamps: o.Timestamps},
+		Follow:  o.Follow, Previous: o.Previous,
+	})
 }
 
 // exec answers POST /v1/exec/NAMESPACE/POD: a command in a container that runs, over a connection that is upgraded to
 // Kubernetes' protocol for remote commands.
-func (h *handlers) exec(w http.ResponseWriter, r *http.Request) {
-	o, err := api.ParseExecOptions(r.URL.Query())
-	if err == nil && len(o.Command) == 0 {
-		err = errors.New("no command is given")
+func (h *handlers) exec(w http.ResponseWriter, r *http.Request) error {
+	if r.URL.Query().Get("command") == "" {
+		return bad(errors.New("no command is given"))
 	}
-	h.stream(w, r, o, err, h.conf.Containers.Exec)
+	return h.join(w, r, h.conf.Containers.Exec)
 }
 
 // attach answers POST /v1/attach/NAMESPACE/POD as exec does: the process is the container's own.
-func (h *handlers) attach(w http.ResponseWriter, r *http.Request) {
-	o, err := api.ParseExecOptions(r.URL.Query())
-	h.stream(w, r, o, err, h.conf.Containers.Attach)
+func (h *handlers) attach(w http.ResponseWriter, r *http.Request) error {
+	return h.join(w, r, h.conf.Containers.Attach)
 }
 
-func (h *handlers) stream(w http.ResponseWriter, r *http.Request, o api.ExecOptions, err error,
-	join func(http.ResponseWriter, *http.Request, containers.Chosen, containers.StreamOptions) error) {
-	if err != nil {
-		fail(w, bad(err))
-		return
+func (h *handlers) join(w http.ResponseWriter, r *http.Request,
+	join func(http.ResponseWriter, *http.Request, containers.Chosen, containers.StreamOptions) error,
+) error {
+	var o api.ExecOptions
+	if err := params(r, o.Params()); err != nil {
+		return err
 	}
 	c, err := h.choose(w, r, o.UID, o.Container)
-	if err == nil {
-		err = join(w, r, c, containers.StreamOptions{
-			Command: o.Command, Stdin: o.Stdin, Stdout: true, Stderr: !o.TTY, TTY: o.TTY,
-		})
-	}
 	if err != nil {
-		fail(w, err)
+		return err
 	}
+	return join(w, r, c, containers.StreamOptions{
+		Command: o.Command, Stdin: o.Stdin, Stdout: true, Stderr: !o.TTY, TTY: o.TTY,
+	})
 }
 
 // portForward answers POST /v1/portforward/NAMESPACE/POD over a connection that is upgraded to Kubernetes' protocol for ports.
-func (h *handlers) portForward(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) portForward(w http.ResponseWriter, r *http.Request) error {
 	p, err := h.conf.Containers.Pod(containers.Name{
 		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: r.URL.Query().Get("uid"),
 	})
-	if err == nil {
-		err = h.conf.Containers.PortForward(w, r, p, nil)
-	}
 	if err != nil {
-		fail(w, err)
+		return err
 	}
+	return h.conf.Containers.PortForward(w, r, p, nil)
 }
 
 // restart answers POST /v1/restart/UID: containers of the pod are ended and started again, those in the body by name and ID.
-func (h *handlers) restart(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) restart(w http.ResponseWriter, r *http.Request) error {
 	question := messages.RestartContainers{UID: r.PathValue("uid")}
 	if err := json.NewDecoder(r.Body).Decode(&question.IDs); err != nil || len(question.IDs) == 0 {
-		fail(w, bad(errors.New("the body is not the IDs of containers by name")))
-		return
+		return bad(errors.New("the body is not the IDs of containers by name"))
 	}
-	got, err := h.ask(r.Context(), messages.PodAddress(question.UID), question)
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	taken, ok := got.(messages.RestartTaken)
+	taken, err := ask[messages.RestartTaken](h, r, askTimeout, messages.PodAddress(question.UID), question)
 	switch {
-	case !ok:
-		fail(w, fmt.Errorf("the pod's actor answered with a %T", got))
+	case err != nil:
+		return err
 	case taken.Refused != "":
-		fail(w, &api.Error{Status: http.StatusConflict, Text: taken.Refused})
-	default:
-		answer(w, http.StatusOK, api.Restarted{Containers: taken.Containers})
+		return refuse(http.StatusConflict, "%s", taken.Refused)
 	}
+	return answer(w, api.Restarted{Containers: taken.Containers})
 }

@@ -24,14 +24,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// askTimeout bounds one question to an actor; after it the answer is a 503 that names the actor.
-const askTimeout = 2 * time.Second
-
 const (
+	// askTimeout bounds one question to an actor; after it the answer is a 503 that names the actor.
+	askTimeout = 2 * time.Second
 	// writeTimeout is Config's WriteTimeout where it has none.
 	writeTimeout = 30 * time.Second
-	maxWatches   = 32
-	maxBodyBytes = 1 << 20
+	// figuresTimeout bounds how long figures are waited for. The client's own timeout is longer.
+	figuresTimeout = 10 * time.Second
+	maxBodyBytes   = 1 << 20
 )
 
 // Tree is the running tree, as the handlers see it; *supervisors.System is one.
@@ -71,47 +71,60 @@ type handlers struct {
 	watches chan struct{} // a slot a stream
 }
 
+// handler answers, or gives the error that is the answer.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h(w, r); err != nil {
+		fail(w, err)
+	}
+}
+
 // New is all that the admin socket answers: the API, and /healthz.
 func New(conf Config) http.Handler {
 	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
 	h := &handlers{conf: conf, watches: make(chan struct{}, maxWatches)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/pods", h.pods)
-	mux.HandleFunc("GET /v1/events", h.events)
-	mux.HandleFunc("GET /v1/explain/{kind}", h.explain)
-	mux.HandleFunc("GET /v1/explain/{kind}/{name}", h.explain)
-	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", h.logs)
-	mux.HandleFunc("POST /v1/exec/{namespace}/{pod}", h.exec)
-	mux.HandleFunc("POST /v1/attach/{namespace}/{pod}", h.attach)
-	mux.HandleFunc("POST /v1/portforward/{namespace}/{pod}", h.portForward)
-	mux.HandleFunc("POST /v1/restart/{uid}", h.restart)
-	mux.HandleFunc("GET /v1/version", h.version)
-	mux.HandleFunc("GET /v1/actors", h.actors)
-	mux.HandleFunc("GET /v1/actors/{actor...}", h.inspect)
-	mux.HandleFunc("GET /v1/trace", h.trace)
-	mux.HandleFunc("GET /v1/criticalpath", h.criticalPath)
-	mux.HandleFunc("GET /v1/figures", h.figures)
-	mux.HandleFunc("GET /v1/observatory", h.observatory)
-	mux.HandleFunc("GET /v1/images", h.images)
-	mux.HandleFunc("POST /v1/images", h.pullImage)
-	mux.HandleFunc("DELETE /v1/images/{id}", h.removeImage)
-	mux.HandleFunc("GET /v1/chaos", h.chaosRules)
-	mux.HandleFunc("POST /v1/chaos", h.addChaos)
-	mux.HandleFunc("DELETE /v1/chaos", h.stopChaos)
-	mux.HandleFunc("DELETE /v1/chaos/{id}", h.stopChaos)
-	mux.HandleFunc("GET /v1/submissions", h.submissions)
-	mux.HandleFunc("POST /v1/submissions", h.submit)
-	mux.HandleFunc("GET /v1/submissions/{namespace}/{name}", h.submission)
-	mux.HandleFunc("PUT /v1/submissions/{namespace}/{name}", h.submitOne)
-	mux.HandleFunc("DELETE /v1/submissions/{namespace}/{name}", h.withdraw)
 	mux.Handle("/healthz", conf.Healthz)
 	mux.Handle("/healthz/", conf.Healthz)
-	return inJSON(mux, submissionsPath)
+	return inJSON(mux, submissionsPath, map[string]handler{
+		"GET /v1/pods":                              h.pods,
+		"GET /v1/events":                            h.events,
+		"GET /v1/explain/{kind}":                    h.explain,
+		"GET /v1/explain/{kind}/{name}":             h.explain,
+		"GET /v1/logs/{namespace}/{pod}":            h.logs,
+		"POST /v1/exec/{namespace}/{pod}":           h.exec,
+		"POST /v1/attach/{namespace}/{pod}":         h.attach,
+		"POST /v1/portforward/{namespace}/{pod}":    h.portForward,
+		"POST /v1/restart/{uid}":                    h.restart,
+		"GET /v1/version":                           h.version,
+		"GET /v1/actors":                            h.actors,
+		"GET /v1/actors/{actor...}":                 h.inspect,
+		"GET /v1/trace":                             h.trace,
+		"GET /v1/criticalpath":                      h.criticalPath,
+		"GET /v1/figures":                           h.figures,
+		"GET /v1/observatory":                       h.observatory,
+		"GET /v1/images":                            h.images,
+		"POST /v1/images":                           h.pullImage,
+		"DELETE /v1/images/{id}":                    h.removeImage,
+		"GET /v1/chaos":                             h.chaosRules,
+		"POST /v1/chaos":                            h.addChaos,
+		"DELETE /v1/chaos":                          h.stopChaos,
+		"DELETE /v1/chaos/{id}":                     h.stopChaos,
+		"GET /v1/submissions":                       h.submissions,
+		"POST /v1/submissions":                      h.submit,
+		"GET /v1/submissions/{namespace}/{name}":    h.submission,
+		"PUT /v1/submissions/{namespace}/{name}":    h.submitOne,
+		"DELETE /v1/submissions/{namespace}/{name}": h.withdraw,
+	})
 }
 
-// inJSON limits the bodies of requests, which are manifests at one path and below it, and gives the mux's own refusals (404, 405)
-// the form of all others.
-func inJSON(mux *http.ServeMux, manifests string) http.Handler {
+// inJSON is the mux with these routes. It limits the bodies of requests, which are manifests at one path and below it, and gives
+// the mux's own refusals (404, 405) the form of all others.
+func inJSON(mux *http.ServeMux, manifests string, routes map[string]handler) http.Handler {
+	for pattern, h := range routes {
+		mux.Handle(pattern, h)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit := int64(maxBodyBytes)
 		if r.URL.Path == manifests || strings.HasPrefix(r.URL.Path, manifests+"/") {
@@ -129,7 +142,7 @@ func inJSON(mux *http.ServeMux, manifests string) http.Handler {
 			text = fmt.Sprintf("%s does not take %s; it takes %s", r.URL.Path, r.Method, w.Header().Get("Allow"))
 		}
 		w.Header().Del("X-Content-Type-Options")
-		fail(w, &api.Error{Status: quiet.status, Text: text})
+		fail(w, refuse(quiet.status, "%s", text))
 	})
 }
 
@@ -142,8 +155,29 @@ type refusal struct {
 func (r *refusal) WriteHeader(status int)      { r.status = status }
 func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
 
-// answer writes v as the whole answer. A failure to write means that nobody reads it any more.
-func answer(w http.ResponseWriter, status int, v any) {
+// refuse is the answer to a request that is not done.
+func refuse(status int, format string, args ...any) error {
+	return &api.Error{Status: status, Text: fmt.Sprintf(format, args...)}
+}
+
+func bad(err error) error { return refuse(http.StatusBadRequest, "%s", err.Error()) }
+
+// params reads the parameters of a request.
+func params(r *http.Request, p api.Params) error {
+	if err := p.Decode(r.URL.Query()); err != nil {
+		return bad(err)
+	}
+	return nil
+}
+
+// answer writes v as the whole answer.
+func answer(w http.ResponseWriter, v any) error {
+	write(w, http.StatusOK, v)
+	return nil
+}
+
+// write writes an answer. A failure to write means that nobody reads it any more.
+func write(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"status":500,"error":"the answer cannot be encoded"}`)
@@ -165,20 +199,60 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.As(err, &late):
 		failed.Status, failed.Actor = http.StatusServiceUnavailable, late.Actor.String()
 	}
-	answer(w, failed.Status, failed)
+	write(w, failed.Status, failed)
 }
 
-var errNoTree = &api.Error{Status: http.StatusServiceUnavailable, Text: "the agent is starting: its actors do not run yet"}
+// tree is the running tree, or the error that there is none yet.
+func (h *handlers) tree() (Tree, error) {
+	if tree := h.conf.Tree(); tree != nil {
+		return tree, nil
+	}
+	return nil, refuse(http.StatusServiceUnavailable, "the agent is starting: its actors do not run yet")
+}
 
-// figuresTimeout bounds how long figures are waited for. The client's own timeout is longer.
-const figuresTimeout = 10 * time.Second
+// ask puts a question to an actor that must be there. Where no answer comes, the error says what keeps the actor from it.
+func ask[T any](h *handlers, r *http.Request, timeout time.Duration, to messages.Address, question any) (out T, err error) {
+	tree, err := h.tree()
+	if err != nil {
+		return out, err
+	}
+	unavailable := func(format string, args ...any) error {
+		return &api.Error{Status: http.StatusServiceUnavailable, Actor: to.String(), Text: fmt.Sprintf(format, args...)}
+	}
+	v, there := tree.VitalsOf(to)
+	switch {
+	case !there && to == messages.Submit: // between two lives
+		return out, unavailable("submissions are not taken at this moment; send it again")
+	case !there:
+		return out, refuse(http.StatusNotFound, "there is no actor %q", to)
+	case v.State == supervisors.Quarantined:
+		return out, unavailable("actor %q: %s", to, v.Busy(time.Now()))
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	defer cancel()
+	got, err := tree.Ask(ctx, to, question)
+	if late := (*supervisors.ErrNoAnswer)(nil); errors.As(err, &late) {
+		if v, _ = tree.VitalsOf(to); v.Busy(time.Now()) != "" {
+			return out, unavailable("actor %q: no answer to %s: %s", to, late.Question, v.Busy(time.Now()))
+		}
+	}
+	if err != nil {
+		return out, err
+	}
+	switch got := got.(type) {
+	case T:
+		return got, nil
+	case messages.SubmissionRefused:
+		return out, &api.Error{Status: refusals[got.Why], Text: got.Message, Problems: got.Problems, Accepted: got.Accepted}
+	}
+	return out, fmt.Errorf("the actor %s answered with a %T", to, got)
+}
 
 // figures answers GET /v1/figures with the CPU and memory of all pods, and GET /v1/figures?pod=UID with all figures of one pod
 // and of the node; without a UID, of the node alone.
-func (h *handlers) figures(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) figures(w http.ResponseWriter, r *http.Request) error {
 	if h.conf.Figures == nil {
-		fail(w, &api.Error{Status: http.StatusNotImplemented, Text: "this agent measures nothing"})
-		return
+		return refuse(http.StatusNotImplemented, "this agent measures nothing")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), figuresTimeout)
 	defer cancel()
@@ -187,11 +261,23 @@ func (h *handlers) figures(w http.ResponseWriter, r *http.Request) {
 	if of.Has("pod") {
 		got.Pods = slices.DeleteFunc(got.Pods, func(p stats.PodStats) bool { return p.PodRef.UID != of.Get("pod") })
 	}
-	answer(w, http.StatusOK, got)
+	return answer(w, got)
 }
 
-func (h *handlers) version(w http.ResponseWriter, _ *http.Request) {
+func (h *handlers) version(w http.ResponseWriter, _ *http.Request) error {
 	version, rt := h.conf.Version, h.conf.Runtime()
 	version.Runtime = &rt
-	answer(w, http.StatusOK, version)
+	return answer(w, version)
+}
+
+// observatory answers GET /v1/observatory. It is asked on the admin socket alone.
+func (h *handlers) observatory(w http.ResponseWriter, _ *http.Request) error {
+	at, err := h.conf.Observatory()
+	switch {
+	case err != nil:
+		return refuse(http.StatusServiceUnavailable, "%s", err.Error())
+	case at == nil:
+		return refuse(http.StatusNotFound, "the observatory is on no port: this agent was started without --observatory-address")
+	}
+	return answer(w, at)
 }

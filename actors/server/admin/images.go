@@ -1,82 +1,62 @@
 package admin
 
 import (
-	"fmt"
 	"net/http"
+	"strings"
 
-	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// images answers GET /v1/images with what is on the node.
-func (h *handlers) images(w http.ResponseWriter, r *http.Request) {
-	got, err := askImages[messages.ImagesListed](h, r, messages.GetImages{})
-	if err == nil && got.Failed != "" {
-		err = &api.Error{Status: http.StatusServiceUnavailable, Text: got.Failed}
+// images answers GET /v1/images with what is on the node. As with all questions on images, the answer waits for the runtime.
+func (h *handlers) images(w http.ResponseWriter, r *http.Request) error {
+	got, err := ask[messages.ImagesListed](h, r, submitTimeout, messages.Images, messages.GetImages{})
+	switch {
+	case err != nil:
+		return err
+	case got.Failed != "":
+		return refuse(http.StatusServiceUnavailable, "%s", got.Failed)
 	}
-	if err != nil {
-		fail(w, err)
-		return
+	for i := range got.Images {
+		h.nameUsers(got.Images[i].Users)
 	}
-	out := api.Images{Images: got.Images}
-	for i := range out.Images {
-		h.nameUsers(out.Images[i].Users)
-	}
-	answer(w, http.StatusOK, out)
+	return answer(w, api.Images{Images: got.Images})
 }
 
 // removeImage answers DELETE /v1/images/{id}[?collect=true].
-func (h *handlers) removeImage(w http.ResponseWriter, r *http.Request) {
-	got, err := askImages[messages.ImageRemoved](h, r, messages.RemoveImage{
-		ID: r.PathValue("id"), Collect: r.URL.Query().Get("collect") == "true",
-	})
+func (h *handlers) removeImage(w http.ResponseWriter, r *http.Request) error {
+	question := messages.RemoveImage{ID: r.PathValue("id")}
+	if err := params(r, api.Params{"collect": &question.Collect}); err != nil {
+		return err
+	}
+	got, err := ask[messages.ImageRemoved](h, r, submitTimeout, messages.Images, question)
 	if err != nil {
-		fail(w, err)
-		return
+		return err
 	}
 	h.nameUsers(got.Users)
-	answer(w, http.StatusOK, got)
+	return answer(w, got)
 }
 
 // pullImage answers POST /v1/images?image=NAME&id=ID with how far the pull is, which it begins where it is asked for it first.
-func (h *handlers) pullImage(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	got, err := askImages[messages.ImageFetched](h, r, messages.FetchImage{ID: q.Get("id"), Image: q.Get("image")})
+func (h *handlers) pullImage(w http.ResponseWriter, r *http.Request) error {
+	var question messages.FetchImage
+	if err := params(r, api.Params{"id": &question.ID, "image": &question.Image}); err != nil {
+		return err
+	}
+	got, err := ask[messages.ImageFetched](h, r, submitTimeout, messages.Images, question)
 	if err != nil {
-		fail(w, err)
-		return
+		return err
 	}
-	answer(w, http.StatusOK, got)
-}
-
-// askImages puts a question to the actor of the images, whose answer waits for the runtime.
-func askImages[T any](h *handlers, r *http.Request, question any) (T, error) {
-	got, err := h.askFor(r.Context(), submitTimeout, messages.Images, question)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	out, ok := got.(T)
-	if !ok {
-		err = fmt.Errorf("the actor %s answered with a %T", messages.Images, got)
-	}
-	return out, err
+	return answer(w, got)
 }
 
 // nameUsers gives those their names of which only the UID is known.
 func (h *handlers) nameUsers(users []messages.ImageUser) {
-	now := h.conf.Board.Now()
+	names := podNames(h.conf.Board.Now())
 	for i := range users {
-		if users[i].Pod != "" {
-			continue
-		}
-		for _, pods := range [][]board.Pod{now.Pods, now.Over} {
-			for k := range pods {
-				if p := pods[k].Pod; string(p.UID) == users[i].UID {
-					users[i].Namespace, users[i].Pod = p.Namespace, p.Name
-				}
-			}
+		u := &users[i]
+		if name := names[u.UID]; u.Pod == "" && name != "" {
+			u.Namespace, u.Pod, _ = strings.Cut(name, "/")
 		}
 	}
 }

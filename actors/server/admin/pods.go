@@ -1,48 +1,36 @@
 package admin
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/messages"
 )
 
-// coalesce is the least time between two lines of a stream: what changes within it makes one line.
-const coalesce = 50 * time.Millisecond
-
 // pods answers GET /v1/pods[?watch=true][&namespace=N][&name=N][&brief=true].
-func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	for key := range q {
-		if !slices.Contains([]string{"watch", "brief", "namespace", "name"}, key) {
-			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("unknown parameter %q", key)})
-			return
-		}
+func (h *handlers) pods(w http.ResponseWriter, r *http.Request) error {
+	var watch, brief bool
+	var chosen filter
+	if err := params(r, api.Params{
+		"watch": &watch, "brief": &brief, "namespace": &chosen.namespace, "name": &chosen.name,
+	}); err != nil {
+		return err
 	}
-	said := map[string]bool{}
-	for _, key := range []string{"watch", "brief"} {
-		if text := q.Get(key); text != "" {
-			var err error
-			if said[key], err = strconv.ParseBool(text); err != nil {
-				fail(w, bad(fmt.Errorf("%s=%q is neither true nor false", key, text)))
-				return
-			}
-		}
-	}
-	chosen, view := filter{q.Get("namespace"), q.Get("name")}, podView
-	if said["brief"] {
+	view := podView
+	if brief {
 		view = briefView
 	}
-	if said["watch"] {
-		h.watchPods(w, r, chosen, view)
-		return
+	if watch {
+		return h.watchPods(w, r, chosen, view)
 	}
 	now := h.conf.Board.Now()
 	out := api.Pods{
@@ -56,57 +44,108 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) {
 	for _, p := range chosen.choose(now) {
 		out.Pods = append(out.Pods, view(p))
 	}
-	answer(w, http.StatusOK, out)
+	return answer(w, out)
 }
 
-// watch takes a slot for a stream, or refuses it.
-func (h *handlers) watch(w http.ResponseWriter) (done func(), free bool) {
-	select {
-	case h.watches <- struct{}{}:
-		return func() { <-h.watches }, true
-	default:
-		fail(w, &api.Error{
-			Status: http.StatusTooManyRequests, Text: fmt.Sprintf("%d watches are open already, which is the limit", maxWatches),
-		})
-		return nil, false
-	}
+// podView is one pod as it is shown.
+func podView(p *board.Pod) api.Pod {
+	shown := containers.Object(p)
+	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	return api.Pod{Pod: shown, PodState: api.PodState{
+		Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting), Quarantine: quarantine(p.Quarantine),
+		Cause: explain.Cause(p),
+	}}
 }
 
-// watchPods streams one line of JSON a change, until the client goes or the process ends.
-func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter, view func(*board.Pod) api.Pod) {
-	done, free := h.watch(w)
-	if !free {
-		return
+// briefView is podView without what a manifest may hold secrets in: of the spec the names of containers are there, and of the
+// metadata what names the pod.
+func briefView(p *board.Pod) api.Pod {
+	out := podView(p)
+	out.Pod = &v1.Pod{TypeMeta: out.TypeMeta, Status: out.Status, ObjectMeta: metav1.ObjectMeta{
+		Namespace: out.Namespace, Name: out.Name, UID: out.UID, Labels: out.Labels,
+		CreationTimestamp: out.CreationTimestamp, DeletionTimestamp: out.DeletionTimestamp,
+	}}
+	for i := range p.Pod.Spec.InitContainers {
+		c := &p.Pod.Spec.InitContainers[i]
+		out.Spec.InitContainers = append(out.Spec.InitContainers, v1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy})
 	}
-	defer done()
-	w.Header().Set("Content-Type", "application/json")
-	ctx, out, lines := r.Context(), http.NewResponseController(w), json.NewEncoder(w)
-	seen := tracker{chosen: chosen, view: view}
-	for now := h.conf.Board.Now(); ; {
-		if change, news := seen.next(now, h.nodeView(now)); news {
-			_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // where there is none, the write itself tells
-			if lines.Encode(change) != nil || out.Flush() != nil {
-				return
-			}
-			if !pause(ctx.Done(), coalesce) {
-				return
-			}
+	for i := range p.Pod.Spec.Containers {
+		out.Spec.Containers = append(out.Spec.Containers, v1.Container{Name: p.Pod.Spec.Containers[i].Name})
+	}
+	return out
+}
+
+func reason(r *messages.Reason) *api.Reason {
+	if r == nil || r.Code == "" {
+		return nil
+	}
+	return &api.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt, Since: r.Since}
+}
+
+func quarantine(q *messages.ChildQuarantined) *api.Quarantine {
+	if q == nil {
+		return nil
+	}
+	return &api.Quarantine{Reason: q.Reason, Until: q.Until}
+}
+
+func (h *handlers) nodeView(s *board.Snapshot) api.Node {
+	out := api.Node{Problems: s.Problems, Runtime: h.conf.Runtime(), Unheard: s.Unheard, Audited: s.Audited}
+	for _, u := range s.Under {
+		out.Short = append(out.Short, explain.Short(u))
+	}
+	return out
+}
+
+// filter chooses pods; an empty field chooses all.
+type filter struct{ namespace, name string }
+
+func (f filter) match(p *v1.Pod) bool {
+	return (f.namespace == "" || f.namespace == p.Namespace) && (f.name == "" || f.name == p.Name)
+}
+
+// choose lists the pods of a snapshot that match.
+func (f filter) choose(s *board.Snapshot) []*board.Pod {
+	var out []*board.Pod
+	for i := range s.Pods {
+		if f.match(s.Pods[i].Pod) {
+			out = append(out, &s.Pods[i])
 		}
-		var err error
-		if now, err = h.conf.Board.After(ctx, now.Version); err != nil {
-			return
-		}
 	}
+	return out
 }
 
-// pause waits, and says whether it was left to.
-func pause(done <-chan struct{}, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-done:
-		return false
+// explain answers GET /v1/explain/node, and GET /v1/explain/pod/{name}[?namespace=N] with all pods of the name.
+func (h *handlers) explain(w http.ResponseWriter, r *http.Request) error {
+	now, name, namespace := h.conf.Board.Now(), r.PathValue("name"), r.URL.Query().Get("namespace")
+	out := api.Explanations{At: now.At}
+	switch kind := r.PathValue("kind"); {
+	case kind == "node" && name == "":
+		out.Items = []api.Explanation{{Explanation: explain.Node(h.conf.Health(r.Context()), now)}}
+		return answer(w, out)
+	case kind != "pod" || name == "":
+		return refuse(http.StatusNotFound, "only node and pod/NAME can be explained")
 	}
+	for _, p := range slices.Concat(now.Pods, now.Over) {
+		if !(filter{namespace, name}).match(p.Pod) {
+			continue
+		}
+		e := api.Explanation{Explanation: explain.Pod(&p)}
+		if tree := h.conf.Tree(); tree != nil {
+			e.Messages = tree.Recorder().Last(string(p.Pod.UID))
+		}
+		out.Items = append(out.Items, e)
+	}
+	if len(out.Items) == 0 {
+		absent, known := explain.Absent(namespace, name, now)
+		if !known {
+			where := ""
+			if namespace != "" {
+				where = fmt.Sprintf(" in namespace %q", namespace)
+			}
+			return refuse(http.StatusNotFound, "there is no pod %q%s", name, where)
+		}
+		out.Items = []api.Explanation{{Explanation: absent}}
+	}
+	return answer(w, out)
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
@@ -39,108 +38,105 @@ var refusals = map[messages.Refusal]int{
 // submission that is there, DELETE withdraws it. Of the configuration it needs the tree.
 func Manifests(conf Config) http.Handler {
 	h := &handlers{conf: conf}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /manifests", h.submissions)
-	mux.HandleFunc("POST /manifests", func(w http.ResponseWriter, r *http.Request) { h.accept(w, r, messages.SubmitPods{}) })
-	mux.HandleFunc("GET /manifests/{namespace}/{name}", h.submission)
-	mux.HandleFunc("PUT /manifests/{namespace}/{name}", h.replace)
-	mux.HandleFunc("DELETE /manifests/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		h.withdrawOne(w, r, true)
+	answers := inJSON(http.NewServeMux(), "/manifests", map[string]handler{
+		"GET /manifests": h.submissions,
+		"POST /manifests": func(w http.ResponseWriter, r *http.Request) error {
+			return h.accept(w, r, messages.SubmitPods{})
+		},
+		"GET /manifests/{namespace}/{name}": h.submission,
+		"PUT /manifests/{namespace}/{name}": h.replace,
+		"DELETE /manifests/{namespace}/{name}": func(w http.ResponseWriter, r *http.Request) error {
+			return h.withdrawOne(w, r, true)
+		},
 	})
-	answers := inJSON(mux, "/manifests")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("dryRun") { // who asks for it must not get the deed
-			fail(w, &api.Error{Status: http.StatusBadRequest, Text: "dryRun is not taken at /manifests; nothing was done"})
+			fail(w, refuse(http.StatusBadRequest, "dryRun is not taken at /manifests; nothing was done"))
 			return
 		}
 		answers.ServeHTTP(w, r)
 	})
 }
 
-// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. The manifest is read before
-// anything is answered: a client that still sends would not see the answer.
-func (h *handlers) replace(w http.ResponseWriter, r *http.Request) {
-	text, err := readManifest(w, r)
-	which := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	var found messages.SubmissionsTold
-	if err == nil {
-		found, err = askSubmit[messages.SubmissionsTold](h, r, which)
-	}
-	if err != nil {
-		fail(w, err)
-		return
-	}
-	// The name may be that of the pod; the one in its manifest is another, under which a new pod would be created.
-	name := found.Submissions[0].Name
-	h.hand(w, r, messages.SubmitPods{Manifest: text, Namespace: which.Namespace, Name: name, Replace: true})
-}
-
 // submissions answers GET /v1/submissions.
-func (h *handlers) submissions(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) submissions(w http.ResponseWriter, r *http.Request) error {
 	found, err := askSubmit[messages.SubmissionsTold](h, r, messages.GetSubmissions{})
 	if err != nil {
-		fail(w, err)
-		return
+		return err
 	}
-	answer(w, http.StatusOK, api.Submissions{Submissions: found.Submissions})
+	return answer(w, api.Submissions{Submissions: found.Submissions})
 }
 
 // submission answers GET /v1/submissions/{namespace}/{name}.
-func (h *handlers) submission(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) submission(w http.ResponseWriter, r *http.Request) error {
+	found, err := h.named(r)
+	if err != nil {
+		return err
+	}
+	return answer(w, found)
+}
+
+// named is the submission that a request names.
+func (h *handlers) named(r *http.Request) (messages.Submission, error) {
 	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	found, err := askSubmit[messages.SubmissionsTold](h, r, question)
 	if err != nil {
-		fail(w, err)
-		return
+		return messages.Submission{}, err
 	}
-	answer(w, http.StatusOK, found.Submissions[0])
+	return found.Submissions[0], nil
 }
 
 // submit answers POST /v1/submissions[?replace=true][&dryRun=true]: a manifest of pods, ConfigMaps and Secrets.
-func (h *handlers) submit(w http.ResponseWriter, r *http.Request) {
+func (h *handlers) submit(w http.ResponseWriter, r *http.Request) error {
 	var m messages.SubmitPods
-	for name, to := range map[string]*bool{"replace": &m.Replace, "dryRun": &m.DryRun} {
-		text := r.URL.Query().Get(name)
-		if text == "" {
-			continue
-		}
-		var err error
-		if *to, err = strconv.ParseBool(text); err != nil {
-			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("%s=%q is neither true nor false", name, text)})
-			return
-		}
+	if err := params(r, api.Params{"replace": &m.Replace, "dryRun": &m.DryRun}); err != nil {
+		return err
 	}
-	h.accept(w, r, m)
+	return h.accept(w, r, m)
 }
 
 // submitOne answers PUT /v1/submissions/{namespace}/{name}: the manifest of that pod, as it is to be from now on.
-func (h *handlers) submitOne(w http.ResponseWriter, r *http.Request) {
-	h.accept(w, r, messages.SubmitPods{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Replace: true})
+func (h *handlers) submitOne(w http.ResponseWriter, r *http.Request) error {
+	return h.accept(w, r, messages.SubmitPods{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Replace: true})
 }
 
-func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) {
-	var err error
+// accept reads a manifest, and hands it on.
+func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) (err error) {
 	if m.Manifest, err = readManifest(w, r); err != nil {
-		fail(w, err)
-		return
+		return err
 	}
-	h.hand(w, r, m)
+	return h.hand(w, r, m)
+}
+
+// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. The manifest is read before
+// anything is answered: a client that still sends would not see the answer.
+func (h *handlers) replace(w http.ResponseWriter, r *http.Request) error {
+	text, err := readManifest(w, r)
+	if err != nil {
+		return err
+	}
+	found, err := h.named(r)
+	if err != nil {
+		return err
+	}
+	// The name may be that of the pod; the one in its manifest is another, under which a new pod would be created.
+	return h.hand(w, r, messages.SubmitPods{Manifest: text, Namespace: r.PathValue("namespace"), Name: found.Name, Replace: true})
 }
 
 // hand gives a manifest to the actor, and answers with what it did.
-func (h *handlers) hand(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) {
+func (h *handlers) hand(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) error {
 	submitted, err := askSubmit[messages.PodsSubmitted](h, r, m)
 	if err != nil {
-		fail(w, err)
-		return
+		return err
 	}
 	status := http.StatusOK
-	for _, p := range submitted.Pods {
-		if p.Change == messages.PodCreated && !m.DryRun {
-			status = http.StatusCreated
-		}
+	if slices.ContainsFunc(submitted.Pods, func(p messages.SubmittedPod) bool {
+		return p.Change == messages.PodCreated && !m.DryRun
+	}) {
+		status = http.StatusCreated
 	}
-	answer(w, status, api.Submitted{Pods: submitted.Pods})
+	write(w, status, api.Submitted{Pods: submitted.Pods})
+	return nil
 }
 
 func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -149,66 +145,37 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, &api.Error{
-			Status: http.StatusRequestEntityTooLarge,
-			Text:   fmt.Sprintf("the manifest is larger than the %d MiB that it may have", large.Limit>>20),
-		}
+		return nil, refuse(http.StatusRequestEntityTooLarge, "the manifest is larger than the %d MiB that it may have",
+			large.Limit>>20)
 	case err != nil:
-		return nil, &api.Error{Status: http.StatusBadRequest, Text: "the manifest did not arrive whole: " + err.Error()}
+		return nil, bad(fmt.Errorf("the manifest did not arrive whole: %w", err))
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return data, nil
 }
 
 // withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS][?exact=true].
-func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) {
-	h.withdrawOne(w, r, r.URL.Query().Get("exact") == "true")
+func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) error {
+	return h.withdrawOne(w, r, false)
 }
 
-func (h *handlers) withdrawOne(w http.ResponseWriter, r *http.Request, exact bool) {
-	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Exact: exact,
-		Kind: r.URL.Query().Get("kind")}
-	if !slices.Contains([]string{"", "ConfigMap", "Secret"}, question.Kind) {
-		text := fmt.Sprintf("kind=%q is none that can be submitted", question.Kind)
-		fail(w, &api.Error{Status: http.StatusBadRequest, Text: text})
-		return
+func (h *handlers) withdrawOne(w http.ResponseWriter, r *http.Request, exact bool) error {
+	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	if err := params(r, api.Params{"kind": &question.Kind, "grace": &question.Grace, "exact": &question.Exact}); err != nil {
+		return err
 	}
-	if text := r.URL.Query().Get("grace"); text != "" {
-		seconds, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || seconds < 0 {
-			fail(w, &api.Error{Status: http.StatusBadRequest, Text: fmt.Sprintf("grace=%q is no number of seconds", text)})
-			return
-		}
-		question.Grace = &seconds
+	question.Exact = question.Exact || exact
+	if !slices.Contains([]string{"", "ConfigMap", "Secret"}, question.Kind) {
+		return bad(fmt.Errorf("kind=%q is none that can be submitted", question.Kind))
 	}
 	gone, err := askSubmit[messages.PodWithdrawn](h, r, question)
 	if err != nil {
-		fail(w, err)
-		return
+		return err
 	}
-	answer(w, http.StatusOK, api.Submitted{Pods: []messages.SubmittedPod{gone.Pod}})
+	return answer(w, api.Submitted{Pods: []messages.SubmittedPod{gone.Pod}})
 }
 
 // askSubmit puts a question to the submit actor. That no answer comes means that it may have been done or not.
 func askSubmit[T any](h *handlers, r *http.Request, question any) (T, error) {
-	var none T
-	got, err := h.askFor(r.Context(), submitTimeout, messages.Submit, question)
-	var failed *api.Error
-	if errors.As(err, &failed) && failed.Status == http.StatusNotFound { // between two lives
-		return none, &api.Error{
-			Status: http.StatusServiceUnavailable, Actor: messages.Submit.String(),
-			Text: "submissions are not taken at this moment; send it again",
-		}
-	}
-	if err != nil {
-		return none, err
-	}
-	switch m := got.(type) {
-	case T:
-		return m, nil
-	case messages.SubmissionRefused:
-		return none, &api.Error{Status: refusals[m.Why], Text: m.Message, Problems: m.Problems, Accepted: m.Accepted}
-	default:
-		return none, fmt.Errorf("the actor %s answered with a %T", messages.Submit, got)
-	}
+	return ask[T](h, r, submitTimeout, messages.Submit, question)
 }

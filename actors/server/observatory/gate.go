@@ -34,7 +34,6 @@ type gate struct {
 	now  func() time.Time
 }
 
-// ServeHTTP implements http.Handler.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
 	if text := foreign(r, g.hosts); text != "" {

@@ -6,7 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
-	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/config"
@@ -30,51 +31,33 @@ type nodeAddresses struct {
 	node    *config.Node
 	log     *slog.Logger
 	cluster *cluster // nil on a standalone node
-	p       atomic.Pointer[foundAddresses]
-}
-
-type foundAddresses struct {
-	addresses []netip.Addr
-	texts     []string
+	found   atomic.Pointer[[]netip.Addr]
 }
 
 // last are the addresses found last. They must not be changed.
-func (n *nodeAddresses) last() []netip.Addr {
-	if p := n.p.Load(); p != nil {
-		return p.addresses
-	}
-	return nil
-}
-
-func (n *nodeAddresses) store(found []netip.Addr) {
-	out := make([]string, 0, len(found))
-	for _, ip := range found {
-		out = append(out, ip.String())
-	}
-	n.p.Store(&foundAddresses{found, out})
-}
+func (n *nodeAddresses) last() []netip.Addr { return ptr.Deref(n.found.Load(), nil) }
 
 // find looks for the addresses as they are now, for the Node and for pods.
 func (n *nodeAddresses) find(ctx context.Context) ([]netip.Addr, error) {
 	found, err := registration.Addresses{Given: n.node.NodeIPs, Name: n.node.NodeName, Last: n.last()}.Find(ctx)
 	if err == nil {
-		n.store(found)
+		n.found.Store(&found)
 	}
 	return found, err
 }
 
 // hostIPs are the addresses that pods report of this node. Those that a cloud controller manager gave the Node count, which
 // need not be on this machine. As long as it gave none, the machine's count, so that what brings up a cluster waits for none.
-func (n *nodeAddresses) hostIPs() []string {
+func (n *nodeAddresses) hostIPs() (out []string) {
 	if n.node.CloudProvider == externalCloud && n.cluster != nil {
 		if given := n.cluster.registered.Load().Addresses; len(given) > 0 {
 			return given
 		}
 	}
-	if p := n.p.Load(); p != nil {
-		return p.texts
+	for _, ip := range n.last() {
+		out = append(out, ip.String())
 	}
-	return nil
+	return out
 }
 
 // unsettled says that the Node, whose addresses count, has not been read yet.
@@ -82,34 +65,12 @@ func (n *nodeAddresses) unsettled() bool {
 	return n.node.CloudProvider == externalCloud && n.cluster != nil && !n.cluster.registered.Load().Registered
 }
 
-// follow looks for the addresses until ctx ends: a machine may have none yet when the agent starts.
-func (n *nodeAddresses) follow(ctx context.Context) {
-	tick := time.NewTicker(n.node.Kubelet.NodeStatusUpdateFrequency.Duration)
-	defer tick.Stop()
-	failure := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		failure = n.look(ctx, failure)
-	}
-}
-
-// look logs what changed, and why none are found unless that is the last failure; it returns the failure.
-func (n *nodeAddresses) look(ctx context.Context, lastFailure string) string {
+// look looks for the addresses, and logs what has changed: a machine may have none yet when the agent starts.
+func (n *nodeAddresses) look(ctx context.Context) error {
 	was := n.last()
 	found, err := n.find(ctx)
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		if err.Error() != lastFailure {
-			n.log.Warn("the node's addresses stay as they were", "reason", err)
-		}
-		return err.Error()
-	case !slices.Equal(found, was):
+	if err == nil && !slices.Equal(found, was) {
 		n.log.Info("the node's addresses have changed", "addresses", found, "before", was)
 	}
-	return ""
+	return err
 }

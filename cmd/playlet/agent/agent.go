@@ -91,9 +91,6 @@ type Agent struct {
 
 // Run is the agent's whole life: it returns when ctx has ended, or the agent gave up.
 func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
-	if err := checkRunOnce(node); err != nil {
-		return err
-	}
 	klog.SetSlogLogger(slog.New(libraryLog{log.Handler()}))
 	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
 	switch {
@@ -113,7 +110,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *lockFile) error {
 	prepareMachine(a.node, "/proc", a.log)
-	_ = a.place() // keep tells; what a process uses counts for the cgroup that it is in then
+	_ = a.place(ctx) // keep tells; what a process uses counts for the cgroup that it is in then
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.Close())
 	}
@@ -129,9 +126,7 @@ const afterPanic = time.Second
 // goOn runs something that lasts until ctx ends, and again after a panic, which is logged.
 func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.Context)) {
 	for recovery.Call(log, what, func() error { run(ctx); return nil }) != nil {
-		select {
-		case <-time.After(afterPanic):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, afterPanic) {
 			return
 		}
 	}
@@ -140,17 +135,19 @@ func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.C
 // keepEvery is how often what others change of the machine is set right, as by the kubelet.
 const keepEvery = time.Minute
 
-// keep is what does that, at once and again until its ctx ends. It logs each failure once.
-func (a *Agent) keep(failed string, do func() error) func(context.Context) {
+// keep is what does something so often, at once and again until its ctx ends. It logs a failure unless it was the last one, too.
+func keep(every time.Duration, log *slog.Logger, failed string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		for said := ""; ; {
-			if err := do(); err != nil && err.Error() != said {
+			err := do(ctx)
+			switch {
+			case err == nil:
+				said = ""
+			case err.Error() != said && ctx.Err() == nil:
 				said = err.Error()
-				a.log.Warn(failed, "reason", err)
+				log.Warn(failed, "reason", err)
 			}
-			select {
-			case <-time.After(keepEvery):
-			case <-ctx.Done():
+			if !cli.Pause(ctx, every) {
 				return
 			}
 		}
@@ -166,42 +163,31 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
 	start("reports to the service manager", manager.run)
 	start("giving memory back", giveMemoryBack)
-	start("keeping processes in their cgroups", a.keep("processes are not in the cgroups of kubeletCgroups and systemCgroups",
-		a.place))
-	start("keeping chains of iptables", a.keep("the chains of iptables that Kubernetes makes are not all there", a.keepChains))
+	start("keeping processes in their cgroups", keep(keepEvery, a.log,
+		"processes are not in the cgroups of kubeletCgroups and systemCgroups", a.place))
+	start("keeping chains of iptables", keep(keepEvery, a.log,
+		"the chains of iptables that Kubernetes makes are not all there", a.keepChains))
 	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
 		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
 	})
 	if a.cluster == nil { // else registration looks for them
-		start("following the addresses", a.addresses.follow)
+		start("following the addresses", keep(a.node.Kubelet.NodeStatusUpdateFrequency.Duration, a.log,
+			"the node's addresses stay as they were", a.addresses.look))
 	}
-	once := make(chan error, 1)
-	if a.node.Kubelet.RunOnce {
-		reports.Go(func() {
-			once <- recovery.Call(a.log, "run-once", func() error { return runOnce(reporting, a.board, onceLimit, a.log) })
-		})
-	}
-	why, err := a.untilEnd(ctx, lock, once)
+	why, err := a.untilEnd(ctx, lock)
 	manager.stopping(why)
 	stopReporting()
 	reports.Wait()
-	select {
-	case unfinished := <-once: // it was stopped while it waited
-		err = errors.Join(err, unfinished)
-	default:
-	}
 	return errors.Join(err, a.Close())
 }
 
 // untilEnd waits for what ends the agent, and names it. The error makes the process fail.
-func (a *Agent) untilEnd(ctx context.Context, lock *lockFile, once <-chan error) (why string, err error) {
+func (a *Agent) untilEnd(ctx context.Context, lock *lockFile) (why string, err error) {
 	select {
 	case <-ctx.Done():
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
 		a.log.Info("stopping; containers go on running; a second signal ends the agent at once")
 		return "stopping", nil
-	case err := <-once:
-		return "the pods were run once", err
 	case <-lock.contention():
 		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
 		return "another process has opened the lock file", nil
@@ -251,7 +237,7 @@ func (a *Agent) NodeName() string { return a.node.NodeName }
 func (a *Agent) Failed() <-chan error { return a.failed }
 
 // newAgent prepares all that the actors need; nothing is started and nothing listens.
-func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
+func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 	facts, dns, err := readHost(node, log)
 	if err != nil {
 		return nil, err
@@ -265,63 +251,60 @@ func newAgent(node *config.Node, log *slog.Logger) (*Agent, error) {
 	}
 	names := newPodNames()
 	log = withPodNames(log, names)
-	locks, err := lockAgent(node, log) // first: the next two write certificates and kubeconfigs
-	if err != nil {
+	a := &Agent{
+		node: node, log: log, names: names, groups: resources.Host{}, providers: providers, kernelLog: "/dev/kmsg",
+		machine: registration.HostPlaces(node.RootDir).Reader(), runtime: &runtime.State{}, board: pods.NewBoard(),
+		credentials: &identity.State{}, late: &prober.Lateness{}, failed: make(chan error, 1),
+	}
+	if a.locks, err = lockAgent(node, log); err != nil { // first: the next two write certificates and kubeconfigs
 		return nil, err
 	}
-	cluster, err := dialCluster(node, log)
-	if err != nil {
-		return nil, errors.Join(err, locks.Close())
+	defer func() {
+		if err != nil {
+			a.cluster.close()
+			a.guard.close()
+			err = errors.Join(err, a.locks.Close())
+		}
+	}()
+	if a.cluster, err = dialCluster(node, log); err != nil {
+		return nil, err
 	}
-	addresses := &nodeAddresses{node: node, log: log, cluster: cluster}
-	guard, err := openGuard(node, cluster, addresses, log)
-	if err != nil {
-		cluster.close()
-		return nil, errors.Join(err, locks.Close())
+	a.addresses = &nodeAddresses{node: node, log: log, cluster: a.cluster}
+	if a.guard, err = openGuard(node, a.cluster, a.addresses, log); err != nil {
+		return nil, err
 	}
-	board := pods.NewBoard()
-	credentials := &identity.State{}
-	metrics := newMetrics(node, board, credentials)
-	tracing, err := newTracing(node, log)
-	if err != nil {
-		cluster.close()
-		guard.close()
-		return nil, errors.Join(err, locks.Close())
+	a.metrics = stats.NewMetrics(stats.MetricsOptions{
+		NodeName: node.NodeName, Board: a.board, Kubernetes: version.Kubernetes, Expiry: a.credentials.Expiry,
+		Features: node.Features(),
+	})
+	if a.tracing, err = newTracing(node, log); err != nil {
+		return nil, err
 	}
-	client, err := cri.Dial(cri.Options{
+	if a.client, err = cri.Dial(cri.Options{
 		Observe: func(ctx context.Context, o cri.Observation) {
-			metrics.RuntimeCall(o)
+			a.metrics.RuntimeCall(o)
 			recordRuntimeCall(ctx, o)
 		},
-		DialOptions:     tracing.dialOptions(),
+		DialOptions:     a.tracing.dialOptions(),
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
 		Limits:         cri.Limits{cri.ClassPull: pullOptions(node).Slots()},
 		Foreign:        foreign(node.RootDir, log),
-	})
-	if err != nil {
-		cluster.close()
-		guard.close()
-		return nil, errors.Join(err, locks.Close())
+	}); err != nil {
+		return nil, err
 	}
-	a := &Agent{
-		node: node, log: log, names: names, locks: locks, cluster: cluster, groups: resources.Host{}, client: client,
-		addresses: addresses, guard: guard, providers: providers, kernelLog: "/dev/kmsg",
-		machine: registration.HostPlaces(node.RootDir).Reader(),
-		streams: runtime.NewEvents(client, log), runtime: &runtime.State{}, board: board, credentials: credentials,
-		metrics: metrics, tracing: tracing, late: &prober.Lateness{},
-		failed: make(chan error, 1),
-	}
+	a.streams = runtime.NewEvents(a.client, log)
 	if a.events, err = events.OpenLog(filepath.Join(stateDir(node), "events.json")); err != nil {
 		log.Warn("events of before are not shown", "reason", err)
 	}
-	a.addresses.store(NodeIPs(node, log))
+	found := NodeIPs(node, log)
+	a.addresses.found.Store(&found)
 	machine, err := a.machine.Read(context.Background())
 	if err != nil {
 		log.Warn("not all of the machine can be read", "reason", err)
 	}
 	a.host = &pod.Host{
-		CRI: client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
+		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(node.Kubelet.ResolverConfig, ""),
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
 		Devices: resources.NewDevices(node.RootDir, log.With(actorKey, messages.Resources.String())),
@@ -469,7 +452,6 @@ func warnOfGaps(node *config.Node, v2 bool, log *slog.Logger) {
 	}
 	if onlySubmissions(node) {
 		log.Warn("no source of pods is configured: submitted pods (playlet run) are run, and others that are found " +
-			"are left as they are; " +
-			"--pod-manifest-path names a folder of manifests")
+			"are left as they are; --pod-manifest-path names a folder of manifests")
 	}
 }

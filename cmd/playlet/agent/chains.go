@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -59,7 +60,7 @@ func makeChain(in packetFilter, table, chain string) error {
 }
 
 // keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains].
-func (a *Agent) keepChains() error {
+func (a *Agent) keepChains(context.Context) error {
 	if !ptr.Deref(a.node.Kubelet.MakeIPTablesUtilChains, true) {
 		return nil
 	}

@@ -2,11 +2,11 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
@@ -33,13 +33,9 @@ func (a *Agent) endChaos(ctx context.Context) {
 func (a *Agent) chaosOptions() chaos.Options {
 	o := chaos.Options{Pod: func(uid string) (chaos.Pod, bool) {
 		now := a.board.Now()
-		for _, all := range [][]pods.Published{now.Pods, now.Over} {
-			for i := range all {
-				if p := all[i].Pod; string(p.UID) == uid {
-					return chaos.Pod{
-						Namespace: p.Namespace, Name: p.Name, Manifest: submit.NameInManifest(p), Labels: p.Labels,
-					}, true
-				}
+		for _, of := range slices.Concat(now.Pods, now.Over) {
+			if p := of.Pod; string(p.UID) == uid {
+				return chaos.Pod{Namespace: p.Namespace, Name: p.Name, Manifest: submit.NameInManifest(p), Labels: p.Labels}, true
 			}
 		}
 		return chaos.Pod{}, false

@@ -3,26 +3,21 @@ package agent
 import (
 	"context"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	library "github.com/opencontainers/cgroups"
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
-	"github.com/playlet-dev/playlet/actors/identity"
-	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/resources"
 	admin "github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/stats"
-	"github.com/playlet-dev/playlet/cmd/playlet/version"
-	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -66,11 +61,9 @@ func process() admin.Process {
 	if unix.Getrusage(unix.RUSAGE_SELF, &used) == nil {
 		out.CPU = time.Duration(used.Utime.Nano() + used.Stime.Nano())
 	}
-	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if fields := strings.Fields(string(text)); len(fields) > 1 {
-			pages, _ := strconv.ParseUint(fields[1], 10, 64) // 0 is not known
-			out.Resident = pages * uint64(os.Getpagesize())  //nolint:gosec // never negative
-		}
+	if self, err := procfs.Self(); err == nil {
+		stat, _ := self.Stat()                       // 0 is not known
+		out.Resident = uint64(stat.ResidentMemory()) //nolint:gosec // never negative
 	}
 	return out
 }
@@ -87,14 +80,6 @@ func (a *Agent) kubepods() string {
 		return resources.PodsName(a.node.Kubelet.CgroupRoot).Systemd()
 	}
 	return resources.PodsName(a.node.Kubelet.CgroupRoot).Cgroupfs()
-}
-
-// newMetrics makes the process's metrics of the agent itself.
-func newMetrics(node *config.Node, board *pods.Board, credentials *identity.State) *stats.Metrics {
-	return stats.NewMetrics(stats.MetricsOptions{
-		NodeName: node.NodeName, Board: board, Kubernetes: version.Kubernetes, Expiry: credentials.Expiry,
-		Features: node.Features(),
-	})
 }
 
 // probeWords are the kubelet's, for the kinds and results of probes.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -104,7 +105,7 @@ func entered(name string) bool {
 
 // place moves processes to where they are to be. An agent with a cgroup of its own is no part of the system's, although it may be
 // in the root of a hierarchy that it was not moved in.
-func (a *Agent) place() error {
+func (a *Agent) place(context.Context) error {
 	var errs []error
 	own := a.node.Kubelet.KubeletCgroups
 	if own != "" && !entered(own) {

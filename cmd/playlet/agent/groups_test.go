@@ -18,11 +18,11 @@ func TestProcessesArePutIntoTheConfiguredCgroups(t *testing.T) {
 	a := &Agent{groups: groups, node: &config.Node{Kubelet: &kubeletconfig.KubeletConfiguration{}}}
 	own := os.Getpid()
 	groups.Put("/", 7, own, 9)
-	if err := a.place(); err != nil || !slices.Equal(groups.Processes("/"), []int{7, own, 9}) {
+	if err := a.place(t.Context()); err != nil || !slices.Equal(groups.Processes("/"), []int{7, own, 9}) {
 		t.Errorf("without configuration, %v are left in no cgroup: %v", groups.Processes("/"), err)
 	}
 	a.node.Kubelet.KubeletCgroups, a.node.Kubelet.SystemCgroups = "/kubelet.slice", "/system"
-	if err := a.place(); err != nil {
+	if err := a.place(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for at, want := range map[string][]int{"/": {}, "/kubelet.slice": {own}, "/system": {7, 9}} {
@@ -38,12 +38,12 @@ func TestProcessesArePutIntoTheConfiguredCgroups(t *testing.T) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	a.node.Kubelet.KubeletCgroups = strings.SplitN(line, ":", 3)[2]
 	groups.Put("/", 11, own)
-	if err := a.place(); err != nil || slices.Contains(groups.Processes("/system"), own) {
+	if err := a.place(t.Context()); err != nil || slices.Contains(groups.Processes("/system"), own) {
 		t.Errorf("the agent is taken for a part of the system, of %v: %v", groups.Processes("/system"), err)
 	}
 	broken := errors.New("broken")
 	groups.Fail(broken)
-	if err := a.place(); !errors.Is(err, broken) {
+	if err := a.place(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("what cannot be done is told as %v", err)
 	}
 }

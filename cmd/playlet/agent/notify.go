@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pods"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -98,9 +99,7 @@ func (s *serviceManager) run(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			s.log.Warn("actors do not answer; the service manager's watchdog is not fed", "actors", silent)
 		}
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, every) {
 			return
 		}
 	}
@@ -147,9 +146,7 @@ func (s *serviceManager) status(ctx context.Context) {
 			last = line
 			s.send("STATUS=" + line)
 		}
-		select {
-		case <-time.After(statusPause):
-		case <-ctx.Done():
+		if !cli.Pause(ctx, statusPause) {
 			return
 		}
 	}

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
 	"sync"
 
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -52,40 +54,33 @@ const (
 type podHandler struct {
 	slog.Handler
 	names *podNames
-	uid   string     // by the actor's path, or ""
-	pod   slog.Value // what the logger was given as "pod"
-	given bool
+	uid   string // by the actor's path, or ""
+	pod   string // what the logger was given as "pod", or ""
 }
 
 func withPodNames(log *slog.Logger, names *podNames) *slog.Logger {
 	return slog.New(&podHandler{Handler: log.Handler(), names: names})
 }
 
-// Handle implements slog.Handler.
 func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
-	pod, given, uid, hasUID := h.pod, h.given, h.uid, false
+	pod, uid, hasUID := h.pod, h.uid, false
 	record.Attrs(func(a slog.Attr) bool {
 		switch a.Key {
 		case podKey:
-			pod, given = a.Value, true
+			pod = a.Value.String()
 		case podUIDKey:
 			hasUID = true
 		case actorKey:
-			uid = podOfActor(a.Value.String())
+			uid = messages.Address(a.Value.String()).PodUID()
 		}
 		return true
 	})
-	if !given && uid == "" {
+	if pod == "" && uid == "" {
 		return h.Handler.Handle(ctx, record)
 	}
-	name := ""
-	switch {
-	case given && strings.Contains(pod.String(), "/"):
-		name = pod.String()
-	case given:
-		uid = pod.String()
-	}
-	if name == "" {
+	name := pod
+	if !strings.Contains(pod, "/") {
+		uid = cmp.Or(pod, uid)
 		name = h.names.of(uid)
 	}
 	out := slog.NewRecord(record.Time, record.Level, record.Message, record.PC)
@@ -104,17 +99,16 @@ func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, out)
 }
 
-// WithAttrs implements slog.Handler.
 func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	derived := *h
 	rest := make([]slog.Attr, 0, len(attrs))
 	for _, a := range attrs {
 		switch a.Key {
 		case podKey:
-			derived.pod, derived.given = a.Value, true
+			derived.pod = a.Value.String()
 			continue
 		case actorKey:
-			derived.uid = podOfActor(a.Value.String())
+			derived.uid = messages.Address(a.Value.String()).PodUID()
 		}
 		rest = append(rest, a)
 	}
@@ -122,19 +116,27 @@ func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &derived
 }
 
-// WithGroup implements slog.Handler.
 func (h *podHandler) WithGroup(name string) slog.Handler {
 	derived := *h
 	derived.Handler = h.Handler.WithGroup(name)
 	return &derived
 }
 
-// podOfActor is the UID in "pods/<uid>" and in "pods/<uid>/<container>".
-func podOfActor(path string) string {
-	rest, below := strings.CutPrefix(path, messages.Pods.String()+"/")
-	if !below {
-		return ""
-	}
-	uid, _, _ := strings.Cut(rest, "/")
-	return uid
+// libraryLog has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once. What they say at
+// the verbosity 8 and beyond is never asked for: it has the bodies of answers, and with them Secrets.
+type libraryLog struct{ slog.Handler }
+
+func (l libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return level > config.V(8) && l.Handler.Enabled(ctx, min(level, slog.LevelDebug))
 }
+
+func (l libraryLog) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = min(r.Level, slog.LevelDebug)
+	return l.Handler.Handle(ctx, r)
+}
+
+func (l libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return libraryLog{l.Handler.WithAttrs(attrs)}
+}
+
+func (l libraryLog) WithGroup(name string) slog.Handler { return libraryLog{l.Handler.WithGroup(name)} }

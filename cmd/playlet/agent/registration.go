@@ -1,18 +1,26 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"os"
 	"regexp"
+	goruntime "runtime"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/runtime"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
@@ -117,4 +125,71 @@ func networkProblem(node *config.Node, runtime runtimeStatus) func(context.Conte
 // networkPlaces is where the flags say that the network is.
 func networkPlaces(node *config.Node) cni.Places {
 	return cni.Places{ConfDir: node.CNIConfDir, BinDirs: node.CNIBinDirs, MaxConfigs: 1}
+}
+
+// runtimeForAdmin translates the runtime actor's state for the admin socket: no actor's package knows another's.
+func runtimeForAdmin(state *runtime.State) func() api.Runtime {
+	return func() api.Runtime {
+		s := state.Load()
+		out := api.Runtime{
+			Endpoint: s.Endpoint, Name: s.Name, Version: s.Version, APIVersion: s.APIVersion, Ready: s.Ready, Since: s.Since,
+			NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason, Refused: s.Refused, Stale: s.Stale,
+			Hints: string(s.Hints),
+		}
+		if r := s.Reason; r.Code != "" {
+			out.Reason = &api.Reason{Code: r.Code, Message: r.Message, Permanent: r.Permanent, RetryAt: r.RetryAt}
+		}
+		return out
+	}
+}
+
+// abilities translates what the runtime says it can do for the actors of pods. The cgroup driver of the configuration counts
+// where the runtime does not report its own (KEP-4033).
+func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
+	return func() pod.Abilities {
+		s := state.Load()
+		can := pod.Abilities{SupplementalGroupsPolicy: s.Features.SupplementalGroupsPolicy,
+			RecursiveReadOnlyMounts: map[string]bool{}}
+		can.SystemdCgroups = cmp.Or(s.CgroupDriver, cgroupDriver) == "systemd"
+		for _, h := range s.Handlers {
+			can.RecursiveReadOnlyMounts[h.Name] = h.RecursiveReadOnlyMounts
+		}
+		return can
+	}
+}
+
+// here is this node as admission sees it: before the API server has sent the Node, and always on a standalone node.
+func (a *Agent) here() pods.Here {
+	node, host := a.node, a.host
+	return pods.Here{
+		Registered: a.cluster != nil,
+		Node: pods.Node{
+			Object: ownNode(node), Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+			PodLevelResize: node.FeatureEnabled(podLevelResize),
+			NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
+			Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
+		},
+		Allocatable:  func() v1.ResourceList { return allocatable(node, a.machine.Last()) },
+		GroupsPolicy: func() bool { return host.Can().SupplementalGroupsPolicy },
+		IsDevice:     host.Devices.IsDevice,
+	}
+}
+
+// ownNode is a Node with the name, the labels and the taints that the configuration gives this node.
+func ownNode(node *config.Node) *v1.Node {
+	labels := map[string]string{
+		v1.LabelHostname: node.NodeName, v1.LabelOSStable: goruntime.GOOS, v1.LabelArchStable: goruntime.GOARCH,
+		"beta.kubernetes.io/os": goruntime.GOOS, "beta.kubernetes.io/arch": goruntime.GOARCH,
+	}
+	maps.Copy(labels, node.NodeLabels)
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.NodeName, Labels: labels},
+		Spec:       v1.NodeSpec{Taints: node.Kubelet.RegisterWithTaints},
+	}
+}
+
+// appArmor says whether the kernel enforces AppArmor profiles.
+func appArmor(sys string) bool {
+	text, err := os.ReadFile(sys + "/module/apparmor/parameters/enabled")
+	return err == nil && strings.HasPrefix(string(text), "Y")
 }

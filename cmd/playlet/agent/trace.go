@@ -43,7 +43,6 @@ func recorded(of func() *apiclient.Config) func() *apiclient.Config {
 
 type recordingTransport struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (t recordingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	began := time.Now()
 	resp, err := t.next.RoundTrip(r)

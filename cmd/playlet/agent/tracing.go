@@ -19,8 +19,10 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"k8s.io/utils/ptr"
@@ -47,8 +49,9 @@ const (
 // All methods may be called on nil, which traces nothing.
 type tracing struct {
 	log      *slog.Logger
-	provider *sdk.TracerProvider
-	tracer   trace.Tracer
+	spans    sdk.SpanProcessor
+	provider *sdk.TracerProvider // for otelgrpc
+	resource *resource.Resource
 	ratio    sdk.Sampler
 	salt     [16]byte // so that no two agents, and no two lives of one, have traces in common
 	begun    map[string]time.Time
@@ -71,17 +74,22 @@ func newTracing(node *config.Node, log *slog.Logger) (*tracing, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // a collector that is away is tried again with the next spans
 		once.Do(func() { log.Warn("spans cannot be sent; it is said once", "endpoint", endpoint, "error", err) })
 	}))
+	own := resource.NewSchemaless(attribute.String("service.name", "playlet"),
+		attribute.String("service.version", version.Playlet()), attribute.String("k8s.node.name", node.NodeName))
+	all, err := resource.Merge(resource.Environment(), own)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
 	exporter, err := otlptracegrpc.New(context.Background(), otlptracegrpc.WithInsecure(),
 		otlptracegrpc.WithEndpoint(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
-	t := &tracing{log: log, begun: map[string]time.Time{}, ratio: sdk.TraceIDRatioBased(float64(*c.SamplingRatePerMillion) / 1e6)}
+	t := &tracing{log: log, spans: sdk.NewBatchSpanProcessor(exporter), resource: all, begun: map[string]time.Time{},
+		ratio: sdk.TraceIDRatioBased(float64(*c.SamplingRatePerMillion) / 1e6)}
 	_, _ = rand.Read(t.salt[:]) // it never fails
-	t.provider = sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithSampler(t), sdk.WithIDGenerator(t),
-		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "playlet"),
-			attribute.String("service.version", version.Playlet()), attribute.String("k8s.node.name", node.NodeName))))
-	t.tracer = t.provider.Tracer("github.com/playlet-dev/playlet")
+	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.spans), sdk.WithResource(all),
+		sdk.WithSampler(sdk.ParentBased(sdk.NeverSample()))) // a call that belongs to no flow has no parent
 	return t, nil
 }
 
@@ -100,7 +108,7 @@ func (t *tracing) workContext() func(context.Context, supervisors.Flow, uint64) 
 		return nil
 	}
 	return func(ctx context.Context, f supervisors.Flow, id uint64) context.Context {
-		return t.below(ctx, t.traceID(f), spanID(id))
+		return trace.ContextWithRemoteSpanContext(ctx, t.identity(f, spanID(id)))
 	}
 }
 
@@ -150,38 +158,38 @@ func (t *tracing) span(e *supervisors.Entry) {
 	if e.Kind == supervisors.OfCall && e.To == messages.Runtime {
 		return // otelgrpc's
 	}
-	ctx := context.Background()
+	var parent trace.SpanID
 	switch first := e.Flow.ID == e.ID || e.Cause == 0; {
 	case !first:
-		ctx = context.WithValue(t.below(ctx, t.traceID(e.Flow), spanID(e.Cause)), spanKey{}, spanID(e.ID))
+		parent = spanID(e.Cause)
 	case e.Flow.Pod != "":
-		ctx = context.WithValue(t.below(ctx, t.traceID(e.Flow), t.root(e.Flow.Pod)), spanKey{}, spanID(e.ID))
-	default:
-		ctx = context.WithValue(ctx, spanKey{}, rootIDs{t.traceID(e.Flow), spanID(e.ID)})
+		parent = t.root(e.Flow.Pod)
 	}
-	attributes := []attribute.KeyValue{
+	s := t.newSpan(e, e.Message, spanID(e.ID), parent, e.Sent)
+	s.Attributes = append(s.Attributes,
 		attribute.String("playlet.from", e.From.String()), attribute.String("playlet.to", e.To.String()),
 		attribute.Int64("playlet.id", int64(e.ID)),       //nolint:gosec // counted from 1
 		attribute.Int64("playlet.cause", int64(e.Cause)), //nolint:gosec // the same
-	}
-	for key, text := range map[string]string{"k8s.pod.uid": e.Flow.Pod, "playlet.kind": string(e.Kind),
-		"playlet.digest": e.Digest} {
-		if text != "" {
-			attributes = append(attributes, attribute.String(key, text))
-		}
-	}
-	_, s := t.tracer.Start(ctx, e.Message, trace.WithTimestamp(e.Sent), trace.WithAttributes(attributes...))
-	s.AddEvent("began", trace.WithTimestamp(e.Began))
+		attribute.String("playlet.kind", string(e.Kind)), attribute.String("playlet.digest", e.Digest))
+	none := attribute.StringValue("")
+	s.Attributes = slices.DeleteFunc(s.Attributes, func(a attribute.KeyValue) bool { return a.Value == none })
+	s.Events = []sdk.Event{{Name: "began", Time: e.Began}}
 	if e.Panic != "" {
-		s.SetStatus(codes.Error, e.Panic)
+		s.Status = sdk.Status{Code: codes.Error, Description: e.Panic}
 	}
-	s.End(trace.WithTimestamp(e.Ended()))
+	t.spans.OnEnd(s.Snapshot())
 	if e.Message == "PodStatusChanged" && !began.IsZero() && slices.Contains(strings.Fields(e.Digest), supervisors.Ready) {
 		t.begun[e.Flow.Pod] = time.Time{} // once
-		ids := rootIDs{t.traceID(e.Flow), t.root(e.Flow.Pod)}
-		_, s := t.tracer.Start(context.WithValue(context.Background(), spanKey{}, ids), "pod start", trace.WithTimestamp(began),
-			trace.WithAttributes(attribute.String("k8s.pod.uid", e.Flow.Pod)))
-		s.End(trace.WithTimestamp(e.Ended()))
+		t.spans.OnEnd(t.newSpan(e, "pod start", t.root(e.Flow.Pod), trace.SpanID{}, began).Snapshot())
+	}
+}
+
+// newSpan is a span in the trace of an entry, which ends with that. The library's own way would give it an ID by chance.
+func (t *tracing) newSpan(e *supervisors.Entry, name string, id, parent trace.SpanID, began time.Time) tracetest.SpanStub {
+	return tracetest.SpanStub{
+		Name: name, SpanContext: t.identity(e.Flow, id), Parent: t.identity(e.Flow, parent), SpanKind: trace.SpanKindInternal,
+		StartTime: began, EndTime: e.Ended(), Attributes: []attribute.KeyValue{attribute.String("k8s.pod.uid", e.Flow.Pod)},
+		Resource: t.resource, InstrumentationScope: instrumentation.Scope{Name: "github.com/playlet-dev/playlet"},
 	}
 }
 
@@ -198,13 +206,13 @@ func (t *tracing) beginning(e *supervisors.Entry) time.Time {
 	return began
 }
 
-// below is a context in which spans are of this trace and have this parent.
-func (t *tracing) below(ctx context.Context, id trace.TraceID, parent trace.SpanID) context.Context {
-	c := trace.SpanContextConfig{TraceID: id, SpanID: parent, Remote: true}
+// identity is the span of that ID in the trace of a flow: a share of the pods, and of the other flows, is sampled.
+func (t *tracing) identity(f supervisors.Flow, id trace.SpanID) trace.SpanContext {
+	c := trace.SpanContextConfig{TraceID: t.traceID(f), SpanID: id}
 	if t.ratio.ShouldSample(sdk.SamplingParameters{TraceID: c.TraceID}).Decision == sdk.RecordAndSample {
 		c.TraceFlags = trace.FlagsSampled
 	}
-	return trace.ContextWithSpanContext(ctx, trace.NewSpanContext(c))
+	return trace.NewSpanContext(c)
 }
 
 // traceID is the trace of a pod, or of a flow that is no pod's.
@@ -226,41 +234,3 @@ func spanID(id uint64) (s trace.SpanID) {
 	binary.BigEndian.PutUint64(s[:], id)
 	return s
 }
-
-// spanKey has, in a context, the ID of the span to start: a SpanID or rootIDs.
-type spanKey struct{}
-
-type rootIDs struct {
-	trace trace.TraceID
-	span  trace.SpanID
-}
-
-// NewIDs implements sdk.IDGenerator, for spans without a parent.
-func (t *tracing) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
-	if ids, ours := ctx.Value(spanKey{}).(rootIDs); ours {
-		return ids.trace, ids.span
-	}
-	_, _ = rand.Read(id[:]) // of a call that belongs to no flow, and is not sampled
-	return id, t.NewSpanID(ctx, id)
-}
-
-// NewSpanID implements sdk.IDGenerator.
-func (t *tracing) NewSpanID(ctx context.Context, _ trace.TraceID) (span trace.SpanID) {
-	if id, ours := ctx.Value(spanKey{}).(trace.SpanID); ours {
-		return id
-	}
-	_, _ = rand.Read(span[:])
-	return span
-}
-
-// ShouldSample implements sdk.Sampler: a share of the pods and of the other flows, and nothing that belongs to none.
-func (t *tracing) ShouldSample(p sdk.SamplingParameters) sdk.SamplingResult {
-	_, root := p.ParentContext.Value(spanKey{}).(rootIDs)
-	if !root && !trace.SpanContextFromContext(p.ParentContext).IsValid() {
-		return sdk.SamplingResult{Decision: sdk.Drop}
-	}
-	return t.ratio.ShouldSample(p)
-}
-
-// Description implements sdk.Sampler.
-func (t *tracing) Description() string { return "flows, " + t.ratio.Description() }

@@ -16,6 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/ender"
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/eviction"
+	"github.com/playlet-dev/playlet/actors/identity"
 	"github.com/playlet-dev/playlet/actors/images"
 	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
@@ -41,7 +42,6 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
-	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -51,74 +51,67 @@ type rows = map[supervisors.Kind]supervisors.Constructor
 
 // wire binds every row of the tree.
 func (a *Agent) wire() rows {
-	all := rows{
-		"node":   newNode,
-		"pods":   wirePods(a.node, a.cluster, a.board, a.names, here(a.node, a.cluster, a.host, a.machine)),
-		"server": server.New(server.Options{Listeners: a.listeners}),
-		"stats":  stats.New(a.figures),
-	}
-	maps.Copy(all, wirePod(a.node, a.host, a.runtime, a.late, a.metrics))
 	meter := a.scales
 	if meter == nil {
 		meter = eviction.Places{Proc: procDir, Cgroups: cgroupDir, RootDir: a.node.RootDir, Images: a.client,
 			Kubepods: a.kubepods}.Meter()
 	}
-	maps.Copy(all, wireRuntime(a.node, a.client, a.host, a.streams, a.runtime, a.cluster != nil))
-	pulls := imageOptions(a.node, a.client, a.host, meter, a.cluster != nil)
-	pulls.Providers, pulls.Board = a.providers, a.board
-	if a.cluster != nil {
-		pulls.Accounts = a.cluster.accounts
+	all := rows{
+		"node": newNode,
+		"pods": pods.New(pods.Options{
+			Sources: sourcesOf(a.node), Unheard: len(unheard(a.node)) > 0 || onlySubmissions(a.node), Own: submit.Source,
+			Cluster: a.cluster != nil, Board: a.board, Dir: stateDir(a.node), Named: a.names.note, Here: a.here(),
+		}),
+		"server":    server.New(server.Options{Listeners: a.listeners}),
+		"stats":     stats.New(a.figures),
+		"images":    images.New(a.imageOptions(meter)),
+		"resources": a.wireResources(),
+		"identity":  a.wireIdentity(),
+		"events":    events.New(a.eventOptions()),
+		"eviction":  eviction.New(a.evictionOptions(meter)),
+		"shutdown":  a.wireShutdown(),
 	}
-	all["images"] = images.New(pulls)
-	all["resources"] = a.wireResources()
-	maps.Copy(all, wireObjects(a.node, a.cluster, a.host, a.log.With(actorKey, messages.Volumes.String())))
-	maps.Copy(all, wireSources(a.node, a.cluster, a.board))
-	maps.Copy(all, wireIdentity(a.cluster, a.guard, a.credentials))
-	port := a.listeners.NodePort()
-	maps.Copy(all, wireCluster(a.node, a.cluster, a.client, a.host, a.runtime, a.machine, a.addresses, port))
-	all["events"] = events.New(a.eventOptions())
-	all["eviction"] = eviction.New(a.evictionOptions(meter))
-	all["shutdown"] = a.wireShutdown()
+	for _, some := range []rows{a.wirePod(), a.wireRuntime(), a.wireObjects(), a.wireSources(), a.wireCluster()} {
+		maps.Copy(all, some)
+	}
 	return all
 }
 
-// wirePods binds the actor that merges what the sources want.
-func wirePods(node *config.Node, c *cluster, board *pods.Board, names *podNames, here pods.Here) supervisors.Constructor {
-	return pods.New(pods.Options{
-		Sources: sourcesOf(node), Unheard: len(unheard(node)) > 0 || onlySubmissions(node), Own: submit.Source, Cluster: c != nil,
-		Board: board, Dir: stateDir(node), Named: names.note, Here: here,
-	})
+// inCluster is the node's name in its cluster; empty on a standalone node.
+func (a *Agent) inCluster() string {
+	if a.cluster == nil {
+		return ""
+	}
+	return a.node.NodeName
 }
 
 // wirePod binds the actors of a pod and of a container, the one that ends quarantined pods, and the prober.
-func wirePod(
-	node *config.Node, host *pod.Host, state *runtime.State, late *prober.Lateness, metrics *stats.Metrics,
-) rows {
-	initial, limit := node.CrashLoopBackOff()
-	settings := pod.DefaultSettings(host, pod.BackOff{Base: initial, Max: limit}, func() string { return state.Load().Name })
-	settings.PodLevelResize = node.FeatureEnabled(podLevelResize)
-	settings.RestartAll = node.FeatureEnabled(restartAll)
+func (a *Agent) wirePod() rows {
+	initial, limit := a.node.CrashLoopBackOff()
+	settings := pod.DefaultSettings(a.host, pod.BackOff{Base: initial, Max: limit},
+		func() string { return a.runtime.Load().Name })
+	settings.PodLevelResize = a.node.FeatureEnabled(podLevelResize)
+	settings.RestartAll = a.node.FeatureEnabled(restartAll)
 	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
 	return rows{
-		"pod":       pod.New(pod.Options{Host: host, Settings: settings}),
-		"container": container.New(host),
-		"ender":     ender.New(host),
+		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
+		"container": container.New(a.host),
+		"ender":     ender.New(a.host),
 		"prober": prober.New(prober.Options{
-			CRI: host.CRI, RootDir: node.RootDir, Events: host.Events, Lateness: late, UserAgent: "kube-probe/" + release,
-			Observe: probed(metrics),
+			CRI: a.client, RootDir: a.node.RootDir, Events: a.host.Events, Lateness: a.late, UserAgent: "kube-probe/" + release,
+			Observe: probed(a.metrics),
 		}),
 	}
 }
 
-// wireRuntime binds what looks after the container runtime: its events, its images and its logs.
-func wireRuntime(
-	node *config.Node, client *cri.Client, host *pod.Host, streams *runtime.Events, state *runtime.State, registered bool,
-) rows {
+// wireRuntime binds what looks after the container runtime: its events and its logs.
+func (a *Agent) wireRuntime() rows {
+	node, k := a.node, a.node.Kubelet
 	return rows{
 		"runtime": runtime.New(runtime.Options{
-			CRI: client, Operations: host.Ops, Events: streams, State: state, Endpoint: node.Kubelet.ContainerRuntimeEndpoint,
-			Registered: registered, PodCIDR: node.Kubelet.PodCIDR, PodLogsDir: node.Kubelet.PodLogsDir,
-			Foreign: client.ForeignPod, Collect: &runtime.Policy{
+			CRI: a.client, Operations: a.host.Ops, Events: a.streams, State: a.runtime, Endpoint: k.ContainerRuntimeEndpoint,
+			Registered: a.cluster != nil, PodCIDR: k.PodCIDR, PodLogsDir: k.PodLogsDir,
+			Foreign: a.client.ForeignPod, Collect: &runtime.Policy{
 				MinAge: node.MinimumContainerTTL, MaxPerContainer: int(node.MaxDeadContainersPerContainer),
 				MaxTotal: int(node.MaxDeadContainers),
 			}, StartedPeriod: node.ContainerLogMonitorInterval(),
@@ -126,9 +119,9 @@ func wireRuntime(
 			Network: networkPlaces(node),
 		}),
 		"logs": logs.New(logs.Options{
-			CRI: client, Operations: host.Ops, PodLogsDir: node.Kubelet.PodLogsDir, LinksDir: node.LogLinksDir,
-			MaxSize: node.ContainerLogMaxSize(), MaxFiles: int(ptr.Deref(node.Kubelet.ContainerLogMaxFiles, 2)),
-			Workers: int(ptr.Deref(node.Kubelet.ContainerLogMaxWorkers, 1)), Every: node.ContainerLogMonitorInterval(),
+			CRI: a.client, Operations: a.host.Ops, PodLogsDir: k.PodLogsDir, LinksDir: node.LogLinksDir,
+			MaxSize: node.ContainerLogMaxSize(), MaxFiles: int(ptr.Deref(k.ContainerLogMaxFiles, 2)),
+			Workers: int(ptr.Deref(k.ContainerLogMaxWorkers, 1)), Every: node.ContainerLogMonitorInterval(),
 		}),
 	}
 }
@@ -161,59 +154,58 @@ func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, er
 }
 
 // imageOptions are what the actor of images needs.
-func imageOptions(node *config.Node, client *cri.Client, host *pod.Host, meter scales, registered bool) images.Options {
-	o, k := pullOptions(node), node.Kubelet
-	o.Service, o.Operations, o.Objects, o.Sizes = client, host.Ops, host.Objects, host.Events
+func (a *Agent) imageOptions(meter scales) images.Options {
+	o, k := pullOptions(a.node), a.node.Kubelet
+	o.Service, o.Operations, o.Objects, o.Sizes = a.client, a.host.Ops, a.host.Objects, a.host.Events
+	o.Providers, o.Board = a.providers, a.board
+	if a.cluster != nil {
+		o.Accounts = a.cluster.accounts
+	}
 	if o.Policy.Kind != "" {
-		o.Records = pullrecord.New(node.RootDir)
+		o.Records = pullrecord.New(a.node.RootDir)
 	}
 	o.Collect = &images.Collect{
 		Limits: images.Limits{
 			High: int64(ptr.Deref(k.ImageGCHighThresholdPercent, 85)), Low: int64(ptr.Deref(k.ImageGCLowThresholdPercent, 80)),
 			MinAge: k.ImageMinimumGCAge.Duration, MaxAge: k.ImageMaximumGCAge.Duration,
 		},
-		Store: client,
+		Store: a.client, NodeName: a.inCluster(),
 		Space: func(ctx context.Context) (images.Space, error) {
 			available, capacity, err := meter.ImageSpace(ctx)
 			return images.Space{Available: available, Capacity: capacity}, err
 		},
-	}
-	if registered {
-		o.Collect.NodeName = node.NodeName
 	}
 	return o
 }
 
 // wireResources binds the actor of the cgroups.
 func (a *Agent) wireResources() supervisors.Constructor {
-	o := resources.Options{
+	return resources.New(resources.Options{
 		Tree: a.groupTree(), Operations: a.host.Ops, Devices: a.host.Devices, Foreign: a.client.ForeignPod,
+		NodeName: a.inCluster(),
 		Parent: func() string {
 			if a.systemdGroups() {
 				return podsSlice
 			}
 			return ""
 		},
-	}
-	if a.cluster != nil {
-		o.NodeName = a.node.NodeName
-	}
-	return resources.New(o)
+	})
 }
 
 // wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
-func wireObjects(node *config.Node, c *cluster, host *pod.Host, log *slog.Logger) rows {
+func (a *Agent) wireObjects() rows {
+	node, c, host := a.node, a.cluster, a.host
 	facts := volumes.Facts{Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods}
 	options := objects.Options{
 		Dir: node.ObjectDir, Board: host.Objects, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration,
-		Poll: node.ObjectPoll(),
+		Poll: node.ObjectPoll(), NodeName: a.inCluster(),
 	}
 	if c != nil {
-		facts.Tokens, facts.Storage = c.accounts, c.storage
-		options.Client, options.NodeName = c.clients.Main, node.NodeName
+		facts.Tokens, facts.Storage, options.Client = c.accounts, c.storage, c.clients.Main
 	}
 	out := rows{
-		"volumes": volumes.New(volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Log: log, Node: facts}),
+		"volumes": volumes.New(volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: facts,
+			Log: a.log.With(actorKey, messages.Volumes.String())}),
 		"objects": nil,
 	}
 	if host.Objects != nil {
@@ -223,57 +215,66 @@ func wireObjects(node *config.Node, c *cluster, host *pod.Host, log *slog.Logger
 }
 
 // wireSources binds the sources that the configuration switches on.
-func wireSources(node *config.Node, c *cluster, board *pods.Board) rows {
-	state := stateDir(node)
-	manifests := base.Node{NodeName: node.NodeName, Objects: node.ObjectDir != "", Cluster: c != nil}
+func (a *Agent) wireSources() rows {
+	node, k, state := a.node, a.node.Kubelet, stateDir(a.node)
+	manifests := base.Node{NodeName: node.NodeName, Objects: node.ObjectDir != "", Cluster: a.cluster != nil}
 	out := rows{
 		"sources": sources.New(sources.Options{Sources: sourcesOf(node)}),
 		"submit": submit.New(submit.Options{
-			Dir: filepath.Join(state, "submissions"), Node: manifests, Board: board,
-			ObjectDir: node.ObjectDir, StaticPath: node.Kubelet.StaticPodPath,
+			Dir: filepath.Join(state, "submissions"), Node: manifests, Board: a.board,
+			ObjectDir: node.ObjectDir, StaticPath: k.StaticPodPath,
 		}),
 		"file": nil, "url": nil, "apiserver": nil,
 	}
-	if path := node.Kubelet.StaticPodPath; path != "" {
+	if k.StaticPodPath != "" {
 		out["file"] = file.New(file.Options{
-			Path: path, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration, StateDir: filepath.Join(state, "file-source"),
+			Path: k.StaticPodPath, CheckFrequency: k.FileCheckFrequency.Duration, StateDir: filepath.Join(state, "file-source"),
 			Node: manifests,
 		})
 	}
-	if k := node.Kubelet; k.StaticPodURL != "" {
+	if k.StaticPodURL != "" {
 		out["url"] = url.New(url.Options{
-			URL: k.StaticPodURL, Header: k.StaticPodURLHeader, CheckFrequency: node.Kubelet.HTTPCheckFrequency.Duration,
+			URL: k.StaticPodURL, Header: k.StaticPodURLHeader, CheckFrequency: k.HTTPCheckFrequency.Duration,
 			StateDir: filepath.Join(state, "http-source"), Node: manifests,
 		})
 	}
-	if c != nil {
+	if c := a.cluster; c != nil {
 		out["apiserver"] = apiserver.New(apiserver.Options{Feed: c.feed, Server: c.clients.Server})
 	}
 	return out
 }
 
+// wireIdentity binds the actor of the credentials; a standalone node whose port 10250 is closed has none.
+func (a *Agent) wireIdentity() supervisors.Constructor {
+	o := identity.Options{Serving: a.guard.serving, State: a.credentials}
+	if a.cluster != nil {
+		o.Client = a.cluster.identity
+	}
+	if o.Client == nil && o.Serving == nil {
+		return nil
+	}
+	return identity.New(o)
+}
+
 // wireCluster binds the actors that write to the API server; a standalone node has none of them.
-func wireCluster(
-	node *config.Node, c *cluster, client *cri.Client, host *pod.Host, state *runtime.State, machine *registration.Reader,
-	addresses *nodeAddresses, port int,
-) rows {
+func (a *Agent) wireCluster() rows {
+	c, k, devices := a.cluster, a.node.Kubelet, a.host.Devices
 	if c == nil {
 		return rows{"registration": nil, "status": nil}
 	}
-	k := node.Kubelet
-	sizes := sizes(node)
-	sizes.Devices, sizes.Forgotten, sizes.Reset = host.Devices.Capacity, host.Devices.Forgotten, host.Devices.Reset
+	sizes := sizes(a.node)
+	sizes.Devices, sizes.Forgotten, sizes.Reset = devices.Capacity, devices.Forgotten, devices.Reset
 	return rows{
 		"registration": registration.New(registration.Options{
-			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Desired: desiredNode(node, port),
-			Sizes:   sizes,
-			Machine: machine.Read, Images: client, Addresses: addresses.find,
-			Runtime: runtimeOfNode(state), Network: networkProblem(node, client),
+			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Sizes: sizes,
+			Desired: desiredNode(a.node, a.listeners.NodePort()),
+			Machine: a.machine.Read, Images: a.client, Addresses: a.addresses.find,
+			Runtime: runtimeOfNode(a.runtime), Network: networkProblem(a.node, a.client),
 			UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
 			LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
 			Random:        rand.Float64,
 		}),
-		"status": status.New(status.Options{Client: c.clients.Main, Operations: host.Ops, NodeName: node.NodeName,
+		"status": status.New(status.Options{Client: c.clients.Main, Operations: a.host.Ops, NodeName: a.node.NodeName,
 			State: &c.statuses}),
 	}
 }
@@ -310,7 +311,7 @@ func (a *Agent) evictionOptions(meter scales) eviction.Options {
 		},
 		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: k.EvictionMaxPodGracePeriod,
 		Static: a.node.EvictStaticPods, LocalStorage: ptr.Deref(k.LocalStorageCapacityIsolation, true),
-		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, Await: meter.Await,
+		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, Await: meter.Await, NodeName: a.inCluster(),
 	}
 	if a.kernelLog != "" {
 		o.NextKill = eviction.KernelLog(a.kernelLog).Next
@@ -318,7 +319,7 @@ func (a *Agent) evictionOptions(meter scales) eviction.Options {
 		o.NextCounted = counts.Next
 	}
 	if a.cluster != nil {
-		o.NodeName, o.State = a.node.NodeName, &a.cluster.pressure
+		o.State = &a.cluster.pressure
 	}
 	return o
 }
@@ -375,7 +376,6 @@ func newNode(string) supervisors.Actor { return nodeActor{} }
 
 type nodeActor struct{}
 
-// Receive implements supervisors.Actor.
 func (nodeActor) Receive(ctx supervisors.Context, msg any) {
 	switch msg.(type) {
 	case messages.Started, messages.ChildStopped, messages.ChildQuarantined:

@@ -13,11 +13,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
 	"github.com/playlet-dev/playlet/config"
@@ -71,6 +72,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		list = cmd.CommandPath() + " help flags lists the flags"
 	}
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if known, ok := errors.AsType[unknownError](err); ok {
+			return fmt.Errorf("--%s=%q is unknown; it may be %w", wrong.GetFlag().Name, wrong.GetValue(), known)
+		}
 		return fmt.Errorf("--%s=%q: %s (%s)", wrong.GetFlag().Name, wrong.GetValue(), config.Plain(wrong.Unwrap()), list)
 	}
 	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
@@ -102,27 +106,53 @@ func dashed(name, shorthands string) string {
 const SocketVariable = "PLAYLET_SOCKET"
 
 // SocketFlag adds the flag of every command that asks the agent.
-func SocketFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("admin-socket", cmp.Or(os.Getenv(SocketVariable), config.DefaultAdminSocket),
+func SocketFlag(cmd *cobra.Command, p *string) {
+	cmd.Flags().StringVar(p, "admin-socket", cmp.Or(os.Getenv(SocketVariable), config.DefaultAdminSocket),
 		"Unix `socket` on which the agent is asked; "+SocketVariable+" in the environment sets the default")
 }
 
 // OutputFlag adds -o, with its completion.
 func OutputFlag(cmd *cobra.Command, p *string, otherwise string, forms ...string) {
-	cmd.Flags().StringVarP(p, "output", "o", otherwise, "Output `form`: "+strings.Join(forms, ", "))
-	complete := cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp)
-	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
-		panic(err) // the flag was added a moment ago
-	}
+	ChoiceFlag(cmd, p, "output", "o", otherwise, "Output `form`: "+strings.Join(forms, ", "), forms...)
+	Complete(cmd, "output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// OneOf refuses a flag's value that is not among the known ones.
-func OneOf(flag, value string, known ...string) error {
-	if slices.Contains(known, value) {
-		return nil
+// ChoiceFlag adds a flag whose value is its default, or one of the known ones. After one that ends with "=", anything may follow.
+func ChoiceFlag(cmd *cobra.Command, p *string, name, shorthand, otherwise, usage string, known ...string) {
+	*p = otherwise
+	cmd.Flags().VarP(&choice{p, otherwise, known}, name, shorthand, usage)
+}
+
+// choice is its pflag.Value.
+type choice struct {
+	value     *string
+	otherwise string
+	known     []string
+}
+
+func (c *choice) String() string { return *c.value }
+
+func (c *choice) Type() string { return "string" }
+
+func (c *choice) Set(text string) error {
+	form, _, _ := strings.Cut(text, "=")
+	if text != c.otherwise && !slices.Contains(c.known, text) && !slices.Contains(c.known, form+"=") {
+		return unknownError(c.known)
 	}
-	known = slices.DeleteFunc(slices.Clone(known), func(s string) bool { return s == "" })
-	return fmt.Errorf("--%s=%q is unknown; it may be %s", flag, value, strings.Join(known, ", "))
+	*c.value = text
+	return nil
+}
+
+// unknownError are the values that a flag may have, and does not.
+type unknownError []string
+
+func (e unknownError) Error() string { return strings.Join(e, ", ") }
+
+// Complete sets how the values of a flag of the command are completed.
+func Complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+		panic(err) // there is no such flag
+	}
 }
 
 // OneLine is an error's text without line breaks.
@@ -162,9 +192,104 @@ func WantsColour(w io.Writer) bool {
 // IsTerminal says whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
-	if !ok {
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// habits are commands of kubectl, podman and crictl that Playlet has by another name, and that name.
+var habits = []struct{ theirs, ours string }{
+	{"get node, get nodes, node, nodes, status, info", "playlet explain node"},
+	{"get events, get event", "playlet events"},
+	{"get, ps, list, ls, kubectl", "playlet pods"},
+	{"apply, create, replace, edit, patch, scale, start, play, kube", "playlet run -f FILE"},
+	{"diff", "playlet run -f FILE --diff"},
+	{"wait", "playlet run -f FILE --wait"},
+	{"stop, kill", "playlet rm POD"},
+	{"rollout", "playlet restart POD"},
+	{"inspect", "playlet describe POD"},
+	{"stats", "playlet top pods"},
+	{"pull", "playlet images pull IMAGE"},
+	{"rmi", "playlet images rm IMAGE"},
+	{"prune", "playlet images prune"},
+}
+
+// NoArguments refuses arguments, which would be misspelt commands, or those of other programs.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	path := cmd.CommandPath()
+	if !cmd.HasSubCommands() {
+		return fmt.Errorf("%s takes no arguments, and %q is one (%s --help)", path, args[0], path)
+	}
+	if !cmd.HasParent() {
+		for _, h := range habits {
+			theirs := strings.Split(h.theirs, ", ")
+			if slices.Contains(theirs, args[0]) || len(args) > 1 && slices.Contains(theirs, args[0]+" "+args[1]) {
+				return fmt.Errorf("unknown command %q; here it is %q (%s --help lists the commands)", args[0], h.ours, path)
+			}
+		}
+	}
+	var known []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			known = append(known, c.Name())
+		}
+	}
+	if meant := config.Closest(args[0], known); meant != "" {
+		return fmt.Errorf("unknown command %q; did you mean %q? (%s --help lists the commands)", args[0], path+" "+meant, path)
+	}
+	return fmt.Errorf("unknown command %q (%s --help lists the commands)", args[0], path)
+}
+
+// One wants one argument, which is what, and such as example.
+func One(what, example string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("which %s? (for example: %s %s)", what, cmd.CommandPath(), example)
+		}
+		return AtMostOne(what)(cmd, args)
+	}
+}
+
+// AtMostOne wants one argument or none.
+func AtMostOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("one %s at a time, not %s", what, strings.Join(args, ", "))
+		}
+		return nil
+	}
+}
+
+// ReconnectEvery is how often an agent that is gone is looked for.
+const ReconnectEvery = time.Second
+
+// progressEvery is how often it is said again what goes on for long: a pull, or the wait for one.
+const progressEvery = 10 * time.Second
+
+// Pause waits, and says whether ctx lasted.
+func Pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return ctx.Err() == nil
+	case <-ctx.Done():
 		return false
 	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+}
+
+// Repeat says again and again, every ten seconds or at each tick, what goes on, until ctx ends. Without ticks it takes a clock's.
+func Repeat(ctx context.Context, ticks <-chan time.Time, say func()) {
+	if ticks == nil {
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		ticks = ticker.C
+	}
+	for {
+		select {
+		case <-ticks:
+			say()
+		case <-ctx.Done():
+			return
+		}
+	}
 }

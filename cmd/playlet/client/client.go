@@ -2,17 +2,31 @@
 package client
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/observatory"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/chaos"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/images"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/pods"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/streams"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/submissions"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/top"
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
 )
 
 // Commands are all of them.
@@ -20,4 +34,141 @@ func Commands() []*cobra.Command {
 	return slices.Concat(actors.Commands(), pods.Commands(), streams.Commands(), submissions.Commands(), []*cobra.Command{
 		chaos.NewCommand(), images.NewCommand(), newObservatoryCommand(), top.NewCommand(), newVersionCommand(),
 	})
+}
+
+func thisVersion() api.Version {
+	return api.Version{
+		Version: version.Playlet(), Kubernetes: version.Kubernetes, Go: runtime.Version(), Platform: runtime.GOOS + "/" +
+			runtime.GOARCH,
+	}
+}
+
+// PrintVersion prints this program's version in a line.
+func PrintVersion(w io.Writer) error {
+	_, err := fmt.Fprintln(w, "playlet", versionLine(thisVersion()))
+	return err
+}
+
+// versions is what the command prints with -o.
+type versions struct {
+	Client api.Version  `json:"client"`
+	Agent  *api.Version `json:"agent,omitempty"`
+	// AgentError says why there is no Agent.
+	AgentError string `json:"agentError,omitempty"`
+}
+
+const versionExample = `  # This program, and the agent that runs
+  playlet version
+
+  # This program alone, asking nobody
+  playlet version --client
+
+  # For scripts
+  playlet version -o json`
+
+func newVersionCommand() *cobra.Command {
+	c := &base.Command{}
+	var alone bool
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the versions of this program, of the agent and of the runtime", Example: versionExample,
+		Long: `Print the version of this program, the release of Kubernetes that it is tested against and, when the agent runs, the
+versions of the agent and of the container runtime that it uses. An agent that does not run is no error.`,
+		Args: cli.NoArguments,
+	}
+	cmd.Flags().BoolVar(&alone, "client", false, "This program's version alone; the agent is not asked")
+	cli.OutputFlag(cmd, &c.Output, "", "json", "yaml")
+	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
+		out := versions{Client: thisVersion()}
+		if !alone {
+			agent, err := c.Client.Version(ctx)
+			out.Agent = agent
+			switch {
+			case errors.Is(err, api.ErrNotRunning):
+				out.AgentError = "not running"
+			case err != nil:
+				out.AgentError = err.Error()
+			}
+		}
+		if c.Output != "" {
+			return c.Print(out)
+		}
+		text := "Playlet: " + versionLine(out.Client) + "\n"
+		switch {
+		case out.Agent != nil:
+			text += "Agent:   " + versionLine(*out.Agent) + "\nRuntime: " + runtimeLine(out.Agent.Runtime) + "\n"
+		case out.AgentError != "":
+			text += "Agent:   " + cli.Plain(out.AgentError) + "\n"
+		}
+		_, err := io.WriteString(c.Out, text)
+		return err
+	})
+}
+
+func versionLine(v api.Version) string {
+	return fmt.Sprintf("%s (Kubernetes %s, %s, %s)", cli.Plain(v.Version), cli.Plain(v.Kubernetes), cli.Plain(v.Go),
+		cli.Plain(v.Platform))
+}
+
+func runtimeLine(r *api.Runtime) string {
+	switch {
+	case r == nil || r.Name == "":
+		return "has not answered yet"
+	case !r.Ready:
+		return cli.Plain(r.Name+" "+r.Version) + ", which is not ready"
+	default:
+		return cli.Plain(r.Name + " " + r.Version)
+	}
+}
+
+const observatoryLong = `Print the address of the observatory, the web page that shows this node: its actors, its pods with what explains each, their
+messages as they happen, figures, and chaos where it is enabled. The address has the page's token in it, and is as secret as
+a password; only root can read it. Nothing is opened.
+
+The agent serves the page on a port when it was started with --observatory-address=127.0.0.1:PORT. It is on the admin socket in
+any case, without a token: whoever can connect to that is root on the node.`
+
+const observatoryExample = `  # On this machine
+  playlet observatory
+
+  # From another one: forward the port, and open the same address there
+  ssh -L 4195:127.0.0.1:4195 root@node
+
+  # Without a port on the node, and only from a machine that nobody else uses: all who reach this port there are root here
+  ssh -L 4195:/run/playlet/admin.sock root@node    # and open http://localhost:4195/`
+
+func newObservatoryCommand() *cobra.Command {
+	c := &base.Command{}
+	cmd := &cobra.Command{
+		Use: "observatory", Short: "Print the address of the web page that shows this node", Long: observatoryLong,
+		Example: observatoryExample, Args: cli.NoArguments,
+	}
+	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
+		at, err := c.Client.Observatory(ctx)
+		if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == 404 {
+			return fmt.Errorf("%s; it is also on the admin socket, which \"%s --help\" shows how to reach", refused.Text,
+				cmd.CommandPath())
+		}
+		if err != nil {
+			return err
+		}
+		token, err := observatory.ReadToken(at.TokenFile)
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("only root may read the observatory's token, %s: run it with sudo", at.TokenFile)
+		}
+		if err != nil {
+			return fmt.Errorf("the observatory's token: %w", err)
+		}
+		u := url.URL{Scheme: "http", Host: reachable(at.Address), Path: "/", RawQuery: "token=" + token}
+		_, err = fmt.Fprintln(c.Out, u.String())
+		return err
+	})
+}
+
+// reachable is an address to connect to on this machine: one that stands for all of them becomes the loopback.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip, ipErr := netip.ParseAddr(host); err == nil && ipErr == nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port)
+	}
+	return address
 }

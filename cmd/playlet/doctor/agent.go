@@ -5,6 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/prometheus/procfs"
 )
 
 // checkAgent looks for who else would manage the same containers.
@@ -16,10 +23,10 @@ func checkAgent(ctx context.Context, m *Machine) []Finding {
 		}
 		if m.sameMounts(p) {
 			found = append(found, fail("stop one of both (systemctl disable --now kubelet, or playlet install --replace-kubelet)",
-				"a kubelet runs here, process %d: both would manage the same containers", p.pid)...)
+				"a kubelet runs here, process %d: both would manage the same containers", p.PID)...)
 		} else {
 			found = append(found, warn("see that it does not use the same container runtime",
-				"a kubelet runs in a container, process %d", p.pid)...)
+				"a kubelet runs in a container, process %d", p.PID)...)
 		}
 	}
 	lock := filepath.Join(m.Node.RootDir, "playlet", "lock")
@@ -29,9 +36,9 @@ func checkAgent(ctx context.Context, m *Machine) []Finding {
 	case held && err != nil:
 		found = append(found, warn(
 			"see its log (journalctl -u playlet); --admin-socket says where it is asked",
-			"an agent runs here, process %d, and does not answer at %s: %v", holder.pid, m.Node.AdminSocket, err)...)
+			"an agent runs here, process %d, and does not answer at %s: %v", holder.PID, m.Node.AdminSocket, err)...)
 	case held:
-		found = append(found, ok("playlet %s runs here, process %d", version, holder.pid)...)
+		found = append(found, ok("playlet %s runs here, process %d", version, holder.PID)...)
 	case err == nil:
 		found = append(found, warn("give each agent its own --root-dir, --admin-socket and runtime",
 			"playlet %s answers at %s, with another root folder", version, m.Node.AdminSocket)...)
@@ -48,14 +55,78 @@ func checkAgent(ctx context.Context, m *Machine) []Finding {
 
 func (p process) String() string {
 	if p.name == "" {
-		return fmt.Sprintf("process %d", p.pid)
+		return fmt.Sprintf("process %d", p.PID)
 	}
-	return fmt.Sprintf("%s (process %d)", p.name, p.pid)
+	return fmt.Sprintf("%s (process %d)", p.name, p.PID)
 }
 
 // sameMounts says whether a process lives in our mount namespace: one in a container does not.
 func (m *Machine) sameMounts(p process) bool {
-	theirs, err1 := os.Readlink(m.pid(p, "ns", "mnt"))
+	theirs, err1 := os.Readlink(filepath.Join(m.Proc, strconv.Itoa(p.PID), "ns", "mnt"))
 	ours, err2 := os.Readlink(filepath.Join(m.Proc, "self", "ns", "mnt"))
 	return err1 != nil || err2 != nil || theirs == ours
+}
+
+// process is one of the machine's.
+type process struct {
+	procfs.Proc
+	name string
+}
+
+// processes are all that can be seen, and ours not.
+func (m *Machine) processes() (out []process) {
+	proc, err := procfs.NewFS(m.Proc)
+	if err != nil {
+		return nil
+	}
+	all, _ := proc.AllProcs() // those that can be seen
+	sort.Sort(all)
+	for _, p := range all {
+		if name, err := p.Comm(); err == nil && p.PID != os.Getpid() { // gone meanwhile otherwise
+			out = append(out, process{p, name})
+		}
+	}
+	return out
+}
+
+// opens says whether a process has a file open whose descriptor links to this.
+func (p process) opens(link string) bool {
+	targets, err := p.FileDescriptorTargets()
+	return err == nil && slices.Contains(targets, link)
+}
+
+// holder finds the process that holds the flock(2) on a file, by /proc/locks: to try the lock would be to hold it.
+func (m *Machine) holder(path string) (process, bool) {
+	path, err := filepath.EvalSymlinks(path) // as descriptors have it
+	if err != nil {
+		return process{}, false
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return process{}, false
+	}
+	stat, isStat := info.Sys().(*syscall.Stat_t)
+	text, err := os.ReadFile(filepath.Join(m.Proc, "locks"))
+	proc, badProc := procfs.NewFS(m.Proc)
+	if err != nil || badProc != nil || !isStat {
+		return process{}, false
+	}
+	inode := ":" + strconv.FormatUint(stat.Ino, 10)
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[1] != "FLOCK" || !strings.HasSuffix(f[5], inode) {
+			continue
+		}
+		pid, _ := strconv.Atoi(f[4]) // -1 of a lock that no process has alone
+		p, err := proc.Proc(pid)
+		if err != nil {
+			continue
+		}
+		name, _ := p.Comm()
+		// The inode's number may be another file system's; what the process has open tells.
+		if held := (process{p, name}); held.opens(path) {
+			return held, true
+		}
+	}
+	return process{}, false
 }

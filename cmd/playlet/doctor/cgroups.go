@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -85,8 +86,7 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 	}
 	if err := m.Node.CheckCgroups(unified); err != nil {
 		return fail("boot with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or correct the field that is named",
-			"%v",
-			err)
+			"%v", err)
 	}
 	var controllers []string
 	var found []Finding
@@ -101,29 +101,16 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 	if err := agent.CheckGroups(m.Node, groups{all: all}); err != nil {
 		found = append(found, fail("make it, or leave the setting out", "%v", err)...)
 	}
-	if len(found) > 0 {
-		return found
+	root := cmp.Or(m.Node.Kubelet.CgroupRoot, "/")
+	if unified {
+		return or(found, ok("version 2; root %s", root))
 	}
-	kind := "version 2"
-	switch both := slices.ContainsFunc(all, func(h hierarchy) bool { return h.unified }); {
-	case !unified && both:
-		kind = "version 1, and version 2 beside it"
-	case !unified:
-		kind = "version 1"
+	beside := ""
+	if slices.ContainsFunc(all, func(h hierarchy) bool { return h.unified }) {
+		beside = ", and version 2 beside it"
 	}
-	if !unified {
-		return warn("plan for cgroups of version 2: Kubernetes is giving version 1 up",
-			"%s, allowed by failCgroupV1: false; root %s",
-			kind, rootGroup(m))
-	}
-	return ok("%s; root %s", kind, rootGroup(m))
-}
-
-func rootGroup(m *Machine) string {
-	if m.Node.Kubelet.CgroupRoot == "" {
-		return "/"
-	}
-	return m.Node.Kubelet.CgroupRoot
+	return or(found, warn("plan for cgroups of version 2: Kubernetes is giving version 1 up",
+		"version 1%s, allowed by failCgroupV1: false; root %s", beside, root))
 }
 
 // groups are those that there are, for looking alone.
@@ -132,7 +119,6 @@ type groups struct {
 	all []hierarchy
 }
 
-// Children implements resources.Groups.
 func (g groups) Children(name resources.Name, systemd bool) (names []string, err error) {
 	path := name.Cgroupfs()
 	if systemd {
@@ -199,4 +185,42 @@ func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
 			"the controllers %s cannot be handed down to pods: %s has processes of its own", strings.Join(kept, ", "), h.dir)
 	}
 	return nil
+}
+
+// defaultDriver is what the configuration says where nobody has said anything.
+const defaultDriver = "cgroupfs"
+
+// checkCgroupDriver compares who is to make cgroups with who can.
+func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
+	driver, from := m.Node.Kubelet.CgroupDriver, "by the configuration"
+	facts, err := m.askRuntime(ctx)
+	if err != nil {
+		return noRuntime()
+	}
+	if facts.driver != "" {
+		driver, from = facts.driver, "as the runtime says"
+	}
+	_, err = os.Stat(filepath.Join(m.Run, "systemd/system")) // sd_booted(3)
+	systemd := err == nil
+	unified, _ := m.unified() // that there are none is a finding of its own
+	switch {
+	case driver == "systemd" && !systemd:
+		return fail("have the runtime use cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), and set cgroupDriver: cgroupfs",
+			"systemd, %s, and this machine is not run by systemd", from)
+	case driver == "cgroupfs" && systemd && unified:
+		return warn("have the runtime use systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; "+
+			"pods have to be made anew then", "cgroupfs, %s, beside systemd, which thinks that the tree is its own", from)
+	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
+		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from,
+			m.Node.Kubelet.CgroupDriver)
+	}
+	return ok("%s, %s", driver, from)
+}
+
+// driverSetting is what says so in the runtime's own configuration.
+func driverSetting(m *Machine, containerd, crio string) string {
+	if name, _ := unit(m.Node.Kubelet.ContainerRuntimeEndpoint); name == "crio" {
+		return "cgroup_manager = \"" + crio + "\" of CRI-O"
+	}
+	return "SystemdCgroup = " + containerd + " for runc of containerd"
 }

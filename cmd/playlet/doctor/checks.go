@@ -2,8 +2,7 @@ package doctor
 
 import "time"
 
-// Checks are all there are, in the order in which their findings are shown. A new one is a file with its function, and a
-// line here.
+// Checks are all there are, in the order in which their findings are shown.
 var Checks = []Check{
 	{Name: "configuration", About: "flags and files, and settings without effect", Run: checkConfiguration},
 	{Name: "agent", About: "another agent, or a kubelet, on this machine", Run: checkAgent},

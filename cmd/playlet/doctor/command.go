@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -57,7 +59,7 @@ func NewCommand() *cobra.Command {
 	var without []string
 	cmd := &cobra.Command{
 		Use: "doctor [CHECK...]", Short: "Look at this machine, and say what to do about what is wrong",
-		Long: doctorLong + "\n\n" + listChecks(), Example: doctorExample, SilenceUsage: true,
+		Long: doctorLong + "\n\n" + listChecks(), Example: doctorExample,
 		ValidArgs: checkNames(),
 	}
 	flags := config.AddFlags(cmd.Flags())
@@ -67,9 +69,6 @@ func NewCommand() *cobra.Command {
 	cli.OutputFlag(cmd, &output, "table", "table", "json", "yaml")
 	cmd.Flags().StringSliceVar(&without, "skip", nil, "Leave these `checks` out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.OneOf("output", output, "table", "json", "yaml"); err != nil {
-			return err
-		}
 		checks, err := chooseChecks(args, without)
 		if err != nil {
 			return err
@@ -148,7 +147,7 @@ func machineOf(node *config.Node, warnings []config.Warning) *Machine {
 	return &Machine{
 		Node:     node,
 		Warnings: slices.DeleteFunc(warnings, func(w config.Warning) bool { return slices.Contains(ours, w.Flag) }),
-		Proc:     "/proc", Sys: "/sys", Run: "/run", System: Kernel{},
+		Proc:     "/proc", Sys: "/sys", Run: "/run", System: kernel{},
 		TrialDir: cni.DefaultStateDir, NetNSDir: cni.DefaultNetNSDir, Built: built(),
 		Dial: func(node *config.Node) (Runtime, error) {
 			return cri.Dial(cri.Options{RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint,
@@ -174,17 +173,10 @@ func built() time.Time {
 			}
 		}
 	}
-	if info, err := os.Stat(self()); err == nil {
+	if info, err := os.Stat("/proc/self/exe"); err == nil {
 		return info.ModTime()
 	}
 	return time.Time{}
-}
-
-func self() string {
-	if path, err := os.Executable(); err == nil {
-		return path
-	}
-	return "/proc/self/exe"
 }
 
 // failedChecks is the error for the exit code.
@@ -199,4 +191,38 @@ func failedChecks(findings []Finding) error {
 		return nil
 	}
 	return fmt.Errorf("not fit: %s", strings.Join(slices.Compact(names), ", "))
+}
+
+// settledChecks find what no later start of the machine, the runtime or its network mends by itself. One bad manifest keeps no
+// agent from the others.
+var settledChecks = []string{"configuration", "cgroups", "cgroup-driver", "kernel"}
+
+// Refuse is the error of a configuration file that an agent could not work with on this machine; it names all that is wrong, and
+// what to do.
+func Refuse(ctx context.Context, file string) error {
+	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+	flags := config.AddFlags(fs)
+	if err := fs.Parse([]string{"--config=" + file}); err != nil {
+		return err
+	}
+	node, warnings, err := config.Load(flags, fs)
+	if err != nil {
+		return fmt.Errorf("the agent would not start with it: %w", err)
+	}
+	return refusal(ctx, machineOf(node, warnings))
+}
+
+func refusal(ctx context.Context, m *Machine) error {
+	checks := slices.DeleteFunc(slices.Clone(Checks), func(c Check) bool { return !slices.Contains(settledChecks, c.Name) })
+	var errs []error
+	for _, f := range Run(ctx, m, checks, nil) {
+		if f.Result == Fail {
+			errs = append(errs, fmt.Errorf("%s: %s (%s)", f.Check, cli.Plain(f.Seen), f.Do))
+		}
+	}
+	swaps, err := resources.Swaps(m.Proc)
+	if err == nil {
+		err = m.Node.CheckSwap(swaps)
+	}
+	return errors.Join(append(errs, err)...)
 }

@@ -1,11 +1,24 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/sources/base"
+	"github.com/playlet-dev/playlet/actors/sources/file"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // checkConfiguration says which configuration is looked at, and what of it does nothing. One that cannot be read has ended
@@ -41,4 +54,74 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	slices.Sort(named)
 	return warn("the agent's log says more of each when it starts; take out what is not needed",
 		"%s; these settings are without effect, outdated, or open: %s", from, strings.Join(slices.Compact(named), ", "))
+}
+
+// checkManifests looks at where pods come from, and reads manifests as the agent would.
+func checkManifests(_ context.Context, m *Machine) []Finding {
+	path := m.Node.Kubelet.StaticPodPath
+	if path == "" {
+		if m.Node.Kubelet.StaticPodURL != "" {
+			return ok("no folder is configured; manifests come from a URL")
+		}
+		return ok("no folder is configured; pods are submitted (playlet run)")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return warn("mkdir -p "+path+"; it is watched for, and counts as empty until then", "%s does not exist", path)
+	case err != nil:
+		return fail("see that the folders above it can be read", "%v", err)
+	case info.Mode().Perm()&0o022 != 0:
+		return warn("chmod go-w "+path, "others than its owner may write to %s, and so run anything as root here", path)
+	}
+	node := base.Node{NodeName: m.Node.NodeName, Objects: m.Node.ObjectDir != "", Cluster: !m.Node.Standalone()}
+	pods, files, problems, err := file.Check(path, node)
+	if err != nil {
+		return fail("see that it can be read", "%v", err)
+	}
+	var found []Finding
+	for _, p := range problems[:min(len(problems), shownManifests)] {
+		found = append(found, fail("correct it: the agent does not run this pod", "%s", cli.Plain(api.ProblemText(p)))...)
+	}
+	if more := len(problems) - shownManifests; more > 0 {
+		found = append(found, fail("correct these, too", "%d more problems", more)...)
+	}
+	found = append(found, m.tooMuch(pods)...)
+	return or(found, ok("%s, %d file%s", path, files, map[bool]string{false: "s"}[files == 1]))
+}
+
+// shownManifests is how many problems of manifests are shown.
+const shownManifests = 10
+
+// tooMuch warns of pods that this machine cannot hold: they ask for more than it has, or for the host's port of another.
+func (m *Machine) tooMuch(pods []*v1.Pod) (found []Finding) {
+	ports, cpus := map[string]string{}, runtime.NumCPU()
+	total, _, _ := m.memory() // what cannot be read is a finding of its own
+	for _, p := range pods {
+		const less = "have it ask for less: a node of a cluster refuses it, and one that stands alone runs it short"
+		name := p.Namespace + "/" + p.Name
+		asks := translate.PodRequests(p)
+		if cpu := asks[v1.ResourceCPU]; cpu.MilliValue() > int64(cpus)*1000 {
+			found = append(found,
+				warn(less, "pod %s asks for %s processors, and this machine has %d", name, &cpu, cpus)...)
+		}
+		if memory := asks[v1.ResourceMemory]; total > 0 && memory.Value() > int64(total) { //nolint:gosec // no machine has 8 EiB
+			found = append(found,
+				warn(less, "pod %s asks for %s of memory, and this machine has %s", name, &memory, bytesText(total))...)
+		}
+		for i := range p.Spec.Containers {
+			for _, port := range p.Spec.Containers[i].Ports {
+				if port.HostPort == 0 {
+					continue
+				}
+				key := fmt.Sprintf("%s:%d/%s", port.HostIP, port.HostPort, cmp.Or(port.Protocol, v1.ProtocolTCP))
+				if other := ports[key]; other != "" && other != name {
+					found = append(found, warn("give one of them another hostPort: the second is refused",
+						"pods %s and %s both ask for the host's port %d", other, name, port.HostPort)...)
+				}
+				ports[key] = name
+			}
+		}
+	}
+	return found
 }

@@ -1,13 +1,20 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/resources"
 )
 
 // checkDisk compares the room there is with the thresholds at which pods are evicted.
@@ -104,3 +111,102 @@ func bytesText(n uint64) string {
 }
 
 func inodesText(n uint64) string { return fmt.Sprintf("%d inodes", n) }
+
+// checkMemory compares the memory there is with the eviction threshold, and looks for swap.
+func checkMemory(_ context.Context, m *Machine) []Finding {
+	total, available, err := m.memory()
+	if err != nil {
+		return skip("%v", err)
+	}
+	found := m.short("memory.available", "memory", available, total, bytesText)
+	if len(found) > 0 {
+		found[0].Do = "stop what is not needed, or give the machine more"
+	}
+	swaps, err := resources.Swaps(m.Proc)
+	if err != nil {
+		return append(found, skip("%v", err)...)
+	}
+	if err := m.Node.CheckSwap(swaps); err != nil {
+		found = append(found, fail("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose "+
+			"memorySwap.swapBehavior; the agent does not start otherwise", "%v", err)...)
+	}
+	text := "no swap"
+	if len(swaps) > 0 {
+		text = "swap for pods: " + cmp.Or(m.Node.Kubelet.MemorySwap.SwapBehavior, "NoSwap")
+	}
+	return or(found, ok("%s of %s available, %s", bytesText(available), bytesText(total), text))
+}
+
+// memory is all that the machine has, and what is available of it, in bytes.
+func (m *Machine) memory() (total, available uint64, err error) {
+	proc, err := procfs.NewFS(m.Proc)
+	if err != nil {
+		return 0, 0, err
+	}
+	info, err := proc.Meminfo()
+	total, available = ptr.Deref(info.MemTotalBytes, 0), ptr.Deref(info.MemAvailableBytes, 0)
+	if err == nil && total == 0 {
+		err = fmt.Errorf("%s does not tell", filepath.Join(m.Proc, "meminfo"))
+	}
+	return total, available, err
+}
+
+// unfit are file systems on which pods' folders do not work as they should.
+var unfit = map[string]string{
+	"nfs": "locks and ownership are another machine's", "nfs4": "locks and ownership are another machine's",
+	"cifs": "it has no ownership", "vfat": "it has no ownership", "9p": "it has no inotify",
+}
+
+// checkMounts looks at what the root folder lies on.
+func checkMounts(_ context.Context, m *Machine) []Finding {
+	root, err := filepath.EvalSymlinks(existing(m.Node.RootDir))
+	if err != nil {
+		return fail("see that the folders above --root-dir can be read", "%v", err)
+	}
+	all, err := m.mounts()
+	if err != nil {
+		return fail("mount /proc", "%v", err)
+	}
+	at := mountOf(all, root)
+	if at == nil {
+		return skip("the mount that %s is on cannot be found", root)
+	}
+	var found []Finding
+	options := strings.Split(at.Options, ",")
+	if slices.Contains(options, "ro") {
+		found = append(found, fail("mount it for writing, or choose another --root-dir",
+			"%s is on %s, which is mounted read-only", m.Node.RootDir, at.Mountpoint)...)
+	} else if err := m.System.Writable(root); err != nil {
+		found = append(found, fail("run as root, or choose another --root-dir", "%v", err)...)
+	}
+	if why, bad := unfit[at.FSType]; bad {
+		found = append(found, warn("choose a --root-dir on a disk of this machine", "%s is on %s: %s", m.Node.RootDir, at.FSType,
+			why)...)
+	}
+	for option, what := range map[string]string{"noexec": "programs in volumes cannot be run",
+		"nosuid": "set-user-ID programs in volumes run without"} {
+		if slices.Contains(options, option) {
+			found = append(found, warn("mount -o remount,"+strings.TrimPrefix(option,
+				"no")+" "+at.Mountpoint+", unless it is meant", "%s is mounted %s: %s", at.Mountpoint, option, what)...)
+		}
+	}
+	shared := slices.ContainsFunc(strings.Fields(at.Optional), func(o string) bool { return strings.HasPrefix(o, "shared:") })
+	if !shared {
+		found = append(found, warn("mount --make-rshared "+at.Mountpoint+" before the runtime starts; systemd does it for /",
+			"%s is not mounted shared: pods with mountPropagation see no mounts that are made later, and the runtime may "+
+				"refuse them", at.Mountpoint)...)
+	}
+	return or(found, ok("%s is on %s (%s), shared", m.Node.RootDir, at.Mountpoint, at.FSType))
+}
+
+// mountOf is the mount that a path without links is on: the longest that holds it, the last of several at one place.
+func mountOf(all []*mountinfo.Info, path string) *mountinfo.Info {
+	var best *mountinfo.Info
+	for _, at := range all {
+		inside := at.Mountpoint == path || at.Mountpoint == "/" || strings.HasPrefix(path, at.Mountpoint+"/")
+		if inside && (best == nil || len(at.Mountpoint) >= len(best.Mountpoint)) {
+			best = at
+		}
+	}
+	return best
+}

@@ -1,13 +1,17 @@
-// Package doctor looks at a machine as the agent needs it: each check is one file with one function and one line in the
-// list of checks.go. What it finds comes with what to do about it. It changes nothing that lasts but what a
-// network plugin turns on for a pod and leaves so (net.ipv4.ip_forward), which it names.
+// Package doctor looks at a machine as the agent needs it: each check is one function, in the file of its subject, and one line
+// in the list of checks.go. What it finds comes with what to do about it. It changes nothing that lasts but what a network plugin
+// turns on for a pod and leaves so (net.ipv4.ip_forward), which it names.
 package doctor
 
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
 // Result is how a check came out.
@@ -142,6 +146,14 @@ func skip(format string, args ...any) []Finding {
 	return []Finding{{Result: Skip, Seen: fmt.Sprintf(format, args...)}}
 }
 
+// or is what was found or, where that is nothing, the other.
+func or(found, otherwise []Finding) []Finding {
+	if len(found) > 0 {
+		return found
+	}
+	return otherwise
+}
+
 // Count counts findings by result.
 func Count(findings []Finding) map[Result]int {
 	n := map[Result]int{}
@@ -149,4 +161,71 @@ func Count(findings []Finding) map[Result]int {
 		n[f.Result]++
 	}
 	return n
+}
+
+// report is what the command prints for programs.
+type report struct {
+	// Fit says that nothing fails.
+	Fit      bool      `json:"fit"`
+	Findings []Finding `json:"findings"`
+	// The number of findings by result.
+	OK   int `json:"ok"`
+	Warn int `json:"warn"`
+	Fail int `json:"fail"`
+	Skip int `json:"skip"`
+}
+
+func newReport(findings []Finding) report {
+	n := Count(findings)
+	if findings == nil {
+		findings = []Finding{}
+	}
+	return report{n[Fail] == 0, findings, n[OK], n[Warn], n[Fail], n[Skip]}
+}
+
+// colours of results, by their codes of ECMA-48.
+var colours = map[Result]string{OK: "32", Warn: "33", Fail: "31", Skip: "90"}
+
+// printFindings prints a line for each, and below it what to do.
+func printFindings(w io.Writer, findings []Finding) error {
+	colour := cli.WantsColour(w)
+	width := 0
+	for _, f := range findings {
+		width = max(width, len(f.Check))
+	}
+	var text strings.Builder
+	for _, f := range findings {
+		result := fmt.Sprintf("%-4s", f.Result)
+		if colour {
+			result = "\x1b[" + colours[f.Result] + "m" + result + "\x1b[0m"
+		}
+		fmt.Fprintf(&text, "%s  %-*s  %s\n", result, width, f.Check, cli.Plain(f.Seen))
+		if f.Do != "" {
+			fmt.Fprintf(&text, "%*s→ %s\n", len("fail")+2+width+2, "", cli.Plain(f.Do))
+		}
+	}
+	n := Count(findings)
+	fmt.Fprintf(&text, "\n%d ok, %d to be warned of, %d failed, %d not looked at\n", n[OK], n[Warn], n[Fail], n[Skip])
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// showProgress shows on a terminal what is still looked at, in one line that done takes away.
+func showProgress(w io.Writer, all int) (show func(left []string), done func()) {
+	if !cli.IsTerminal(w) {
+		return nil, func() {}
+	}
+	const wipe = "\r\x1b[K"
+	var mu sync.Mutex
+	show = func(left []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		const most = 4
+		names := strings.Join(left[:min(most, len(left))], ", ")
+		if len(left) > most {
+			names += " …"
+		}
+		fmt.Fprintf(w, "%s%d of %d done; waiting for %s", wipe, all-len(left), all, names)
+	}
+	return show, func() { fmt.Fprint(w, wipe) }
 }

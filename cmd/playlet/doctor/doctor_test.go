@@ -488,7 +488,7 @@ func TestTheListOfChecks(t *testing.T) {
 
 // The machine's own kernel answers.
 func TestKernel(t *testing.T) {
-	var k Kernel
+	var k kernel
 	disk, err := k.Disk(t.TempDir())
 	if err != nil || disk.Size == 0 || disk.Free > disk.Size {
 		t.Errorf("%+v %v", disk, err)

@@ -2,8 +2,15 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/resources"
 )
@@ -45,11 +52,140 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, where pods are to have them",
 			"no user namespaces: pods with hostUsers: false cannot run")...)
 	}
-	if len(found) > 0 {
-		return found
-	}
+	as := "as Kubernetes wants it"
 	if len(differ) > 0 {
-		return ok("user namespaces; as the system has it, which the agent changes when it starts: %s", strings.Join(differ, ", "))
+		as = "as the system has it, which the agent changes when it starts: " + strings.Join(differ, ", ")
 	}
-	return ok("user namespaces; as Kubernetes wants it")
+	return or(found, ok("user namespaces; %s", as))
+}
+
+const (
+	// watched is how long the clocks are compared.
+	watched = 500 * time.Millisecond
+	// jump is by how much they may differ then: slewing changes half a millisecond in a second (adjtime(3)).
+	jump = 100 * time.Millisecond
+)
+
+// checkClock says whether the time is right, and stays so.
+func checkClock(ctx context.Context, m *Machine) []Finding {
+	const sync = "let a time daemon set it (systemctl enable --now systemd-timesyncd, or chrony)"
+	wall, monotonic := m.System.Clocks()
+	// A day's grace: the clock of who built it may be a little ahead.
+	if !m.Built.IsZero() && wall.Before(m.Built.Add(-24*time.Hour)) {
+		return fail(sync+"; certificates are not valid yet at that time", "it is %s here, and this program was built at %s",
+			wall.UTC().Format(time.RFC3339), m.Built.UTC().Format(time.RFC3339))
+	}
+	select {
+	case <-time.After(watched):
+	case <-ctx.Done():
+		return skip("%v", context.Cause(ctx))
+	}
+	wallNow, monotonicNow := m.System.Clocks()
+	if off := wallNow.Sub(wall) - (monotonicNow - monotonic); off > jump || off < -jump {
+		return warn("see that only one daemon sets the clock, and slews it rather than setting it",
+			"the clock was set by %s while it was looked at", off.Round(time.Millisecond))
+	}
+	synchronised, err := m.System.Synchronised()
+	switch {
+	case err != nil:
+		return skip("whether the clock is synchronised cannot be read: %v", err)
+	case !synchronised:
+		return warn(sync, "it is not synchronised, as the kernel knows (adjtimex)")
+	}
+	return ok("synchronised, %s", wallNow.UTC().Format(time.RFC3339))
+}
+
+// checkTmpfs says whether secrets can be kept in memory.
+func checkTmpfs(_ context.Context, m *Machine) []Finding {
+	noswap, err := m.System.Tmpfs()
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return skip("this kernel (before 5.2) cannot try it without mounting one")
+	case errors.Is(err, unix.EPERM):
+		return fail("run as root, with CAP_SYS_ADMIN: volumes of secrets, and emptyDir in memory, are tmpfs",
+			"no tmpfs can be made: %v", err)
+	case err != nil:
+		return fail("use a kernel with tmpfs: volumes of secrets, and emptyDir in memory, are tmpfs", "no tmpfs can be made: %v",
+			err)
+	case !noswap:
+		return ok("it can be made; this kernel (before 6.3) may write it to swap, where there is any")
+	}
+	return ok("it can be made, and kept from swap")
+}
+
+// checkOpenat2 says whether paths can be opened without leaving a folder, on which the safety of volumes stands.
+func checkOpenat2(_ context.Context, m *Machine) []Finding {
+	err := m.System.Openat2(existing(m.Node.RootDir))
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return fail("use Linux 5.6 or newer", "this kernel has no openat2(2): paths within volumes cannot be opened safely")
+	case errors.Is(err, unix.EPERM):
+		return fail("allow it in the filter of system calls (seccomp) under which this runs", "openat2(2) is not permitted")
+	case err != nil:
+		return fail("see that --root-dir can be read", "%v", err)
+	}
+	return ok("there")
+}
+
+// capability is one that the agent needs.
+type capability struct {
+	number  int
+	name    string
+	forWhat string
+	result  Result // of its being missing
+}
+
+// needed are the agent's (capabilities(7)). Programs that it starts may need others.
+var needed = []capability{
+	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "mounts of volumes, namespaces", Fail},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "files of pods, whoever owns them", Fail},
+	{unix.CAP_CHOWN, "CAP_CHOWN", "fsGroup of volumes", Fail},
+	{unix.CAP_FOWNER, "CAP_FOWNER", "modes of files in volumes", Fail},
+	{unix.CAP_FSETID, "CAP_FSETID", "set-group-ID folders of volumes with fsGroup", Warn},
+	{unix.CAP_KILL, "CAP_KILL", "processes left in a pod's cgroup", Fail},
+	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "who holds a port or a lock, in this command", Warn},
+	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "the trial of the network, in this command", Warn},
+	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "a lower oom_score_adj, for the runtime too (containerd needs " +
+		"restrict_oom_score_adj = true without)", Warn},
+}
+
+// checkCapabilities says what this process may not do. The agent may be started with more, or less.
+func checkCapabilities(_ context.Context, m *Machine) []Finding {
+	sets, err := m.capabilities()
+	if err != nil {
+		return skip("%v", err)
+	}
+	effective, bounding := sets["CapEff"], sets["CapBnd"]
+	var found []Finding
+	for _, c := range needed {
+		bit := uint64(1) << c.number
+		if effective&bit != 0 {
+			continue
+		}
+		do := "run as root"
+		if bounding&bit == 0 {
+			do = "it is taken away for good here (the bounding set): give it to the container or unit in which this runs " +
+				"(CapabilityBoundingSet=)"
+		}
+		found = append(found, Finding{Result: c.result, Seen: fmt.Sprintf("%s is missing: %s", c.name, c.forWhat), Do: do})
+	}
+	return or(found, ok("all that are needed"))
+}
+
+func (m *Machine) capabilities() (map[string]uint64, error) {
+	text, err := os.ReadFile(filepath.Join(m.Proc, "self/status"))
+	if err != nil {
+		return nil, err
+	}
+	sets := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if !strings.HasPrefix(name, "Cap") {
+			continue
+		}
+		if sets[name], err = strconv.ParseUint(strings.TrimSpace(value), 16, 64); err != nil {
+			return nil, err
+		}
+	}
+	return sets, nil
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
@@ -40,13 +43,34 @@ type Machine struct {
 	// Built is when this program was built; zero when that is not known.
 	Built time.Time
 
-	asking  sync.Once
-	asked   chan struct{}
-	runtime runtimeFacts
+	runtime once[*runtimeFacts]
+	network once[networkFacts]
+}
 
-	looking sync.Once
-	looked  chan struct{}
-	network networkFacts
+// once is an answer that the first who needs it asks for, and that all get.
+type once[T any] struct {
+	asked    sync.Once
+	answered chan struct{}
+	answer   T
+	err      error
+}
+
+// get waits for the answer until ctx ends.
+func (o *once[T]) get(ctx context.Context, ask func(context.Context) (T, error)) (T, error) {
+	o.asked.Do(func() {
+		o.answered = make(chan struct{})
+		go func() {
+			defer close(o.answered)
+			o.answer, o.err = ask(ctx)
+		}()
+	})
+	select {
+	case <-o.answered:
+		return o.answer, o.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
 }
 
 // Disk is a file system's room.
@@ -121,4 +145,81 @@ func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guesse
 		p.BinDirs = slices.Clone(m.CNIBinDirs)
 	}
 	return p, from, guessed
+}
+
+// kernel is the machine's own System.
+type kernel struct{}
+
+func (kernel) Disk(path string) (Disk, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return Disk{}, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	block := uint64(fs.Bsize) //nolint:gosec // a size
+	return Disk{Size: fs.Blocks * block, Free: fs.Bavail * block, Inodes: fs.Files, InodesFree: fs.Ffree, Type: fs.Type}, nil
+}
+
+func (kernel) Writable(path string) error {
+	if err := unix.Access(path, unix.W_OK); err != nil {
+		return &os.PathError{Op: "writing to", Path: path, Err: err}
+	}
+	return nil
+}
+
+func (kernel) Clocks() (wall time.Time, monotonic time.Duration) {
+	var w, m unix.Timespec
+	// These two clocks are always there: clock_gettime(2).
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &w)
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &m)
+	return time.Unix(w.Unix()), time.Duration(m.Nano())
+}
+
+func (kernel) Synchronised() (bool, error) {
+	var t unix.Timex // no modes: nothing is set
+	state, err := unix.Adjtimex(&t)
+	if err != nil {
+		return false, err
+	}
+	return state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0, nil
+}
+
+func (kernel) Tmpfs() (noswap bool, err error) {
+	if err := detachedTmpfs("noswap"); err == nil {
+		return true, nil
+	}
+	return false, detachedTmpfs("")
+}
+
+func detachedTmpfs(option string) (err error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unix.Close(fs)) }()
+	if option != "" {
+		if err := unix.FsconfigSetFlag(fs, option); err != nil {
+			return err
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return err
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID)
+	if err != nil {
+		return err
+	}
+	return unix.Close(mount)
+}
+
+func (kernel) Openat2(dir string) error {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	f, err := unix.Openat2(root, ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	if err == nil {
+		err = unix.Close(f)
+	}
+	return errors.Join(err, unix.Close(root))
 }

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/playlet-dev/playlet/cni"
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // networkFacts are what was found of the network, once for all checks.
@@ -17,7 +22,6 @@ type networkFacts struct {
 	from     string
 	guessed  bool // the runtime was not there to be asked, or does not tell
 	networks []cni.Network
-	err      error
 }
 
 const (
@@ -27,25 +31,15 @@ const (
 	trialLimit = 20 * time.Second
 )
 
-// readyNetwork looks at the network once.
-func (m *Machine) readyNetwork(ctx context.Context) (*networkFacts, error) {
-	m.looking.Do(func() {
-		m.looked = make(chan struct{})
-		go func() {
-			defer close(m.looked)
-			f := &m.network
-			f.places, f.from, f.guessed = m.places(ctx)
-			ctx, cancel := context.WithTimeoutCause(ctx, pluginLimit, fmt.Errorf("it took longer than %s", pluginLimit))
-			defer cancel()
-			f.networks, f.err = cni.Ready(ctx, f.places)
-		}()
+// readyNetwork looks at the network once. The facts without the networks are there also after an error of these.
+func (m *Machine) readyNetwork(ctx context.Context) (networkFacts, error) {
+	return m.network.get(ctx, func(ctx context.Context) (f networkFacts, err error) {
+		f.places, f.from, f.guessed = m.places(ctx)
+		ctx, cancel := context.WithTimeoutCause(ctx, pluginLimit, fmt.Errorf("it took longer than %s", pluginLimit))
+		defer cancel()
+		f.networks, err = cni.Ready(ctx, f.places)
+		return f, err
 	})
-	select {
-	case <-m.looked:
-		return &m.network, m.network.err
-	case <-ctx.Done():
-		return &networkFacts{}, context.Cause(ctx)
-	}
 }
 
 // checkNetwork says whether pods would get a network.
@@ -205,4 +199,60 @@ func given(out *cni.Outcome) string {
 		text += "; no CHECK of " + strings.Join(out.Unchecked, ", ")
 	}
 	return text + "; all of it was taken back"
+}
+
+// checkForwarding says whether traffic of pods leaves the machine, and is seen by its packet filter.
+func checkForwarding(ctx context.Context, m *Machine) []Finding {
+	on, err := m.sysctl("net.ipv4.ip_forward")
+	if err != nil {
+		return skip("%v", err)
+	}
+	if on == 0 {
+		return warn("sysctl -w net.ipv4.ip_forward=1, and in /etc/sysctl.d; some network plugins turn it on themselves",
+			"net.ipv4.ip_forward is 0: traffic of pods does not leave this machine")
+	}
+	f, err := m.readyNetwork(ctx)
+	if err != nil || !slices.ContainsFunc(f.networks, bridged) {
+		return ok("net.ipv4.ip_forward is 1")
+	}
+	filtered, err := m.sysctl("net.bridge.bridge-nf-call-iptables")
+	if err != nil || filtered == 0 {
+		return warn("modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1; needed only where something "+
+			"rewrites addresses by iptables, as kube-proxy does",
+			"traffic between pods on this machine's bridge is not seen by iptables (bridge-nf-call-iptables)")
+	}
+	return ok("net.ipv4.ip_forward and bridge-nf-call-iptables are 1")
+}
+
+// bridged says whether a network has pods on a bridge of the machine.
+func bridged(n cni.Network) bool {
+	return slices.ContainsFunc(n.Plugins, func(p cni.Plugin) bool { return p.Type == "bridge" || p.Type == "flannel" })
+}
+
+// checkResolver reads what pods get as their resolver's configuration.
+func checkResolver(_ context.Context, m *Machine) []Finding {
+	file := ptr.Deref(m.Node.Kubelet.ResolverConfig, "")
+	if file == "" {
+		return ok("pods get none of this machine's (resolvConf is empty)")
+	}
+	conf, err := translate.ReadResolvConf(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return warn("name another by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
+			"%s does not exist: pods get no name servers", file)
+	case err != nil:
+		return fail("correct it, or name another by resolvConf: pods that need it wait", "%v", err)
+	case len(conf.Servers) == 0:
+		return warn("name another file by resolvConf, unless pods need no names", "%s names no server", file)
+	}
+	loopback := true
+	for _, server := range conf.Servers {
+		addr, err := netip.ParseAddr(server)
+		loopback = loopback && err == nil && addr.IsLoopback()
+	}
+	if loopback {
+		return warn("name the file with the real servers by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
+			"%s names only servers on this machine's loopback, which pods do not reach", file)
+	}
+	return ok("%s: %s", file, strings.Join(conf.Servers, ", "))
 }

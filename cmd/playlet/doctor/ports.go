@@ -2,17 +2,15 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/server/access"
@@ -56,7 +54,7 @@ func (m *Machine) ports() []port {
 // listener is a TCP socket that listens.
 type listener struct {
 	at    netip.AddrPort
-	inode string
+	inode uint64
 }
 
 // checkPorts finds who listens on the agent's ports. Nothing is opened, so that an agent that just starts finds them free.
@@ -108,56 +106,68 @@ func conflict(p port, l listener) bool {
 }
 
 // listeners reads the kernel's tables of TCP sockets (proc(5)).
-func (m *Machine) listeners() ([]listener, error) {
-	const listening = "0A"
-	var out []listener
-	for _, name := range []string{"tcp", "tcp6"} {
-		text, err := os.ReadFile(filepath.Join(m.Proc, "net", name))
-		if err != nil {
-			if name == "tcp6" { // IPv6 is off
-				continue
-			}
-			return nil, err
-		}
-		for line := range strings.Lines(string(text)) {
-			f := strings.Fields(line)
-			if len(f) < 10 || f[3] != listening {
-				continue
-			}
-			at, err := socketAddress(f[1])
-			if err != nil {
-				return nil, fmt.Errorf("/proc/net/%s: %w", name, err)
-			}
-			out = append(out, listener{at, f[9]})
+func (m *Machine) listeners() (out []listener, err error) {
+	const listening = 0x0A
+	proc, err := procfs.NewFS(m.Proc)
+	if err != nil {
+		return nil, err
+	}
+	all, err := proc.NetTCP() //nolint:staticcheck // netlink, which is recommended, asks this machine alone, and no test's
+	if err != nil {
+		return nil, err
+	}
+	if more, err := proc.NetTCP6(); err == nil { //nolint:staticcheck // as above; without it, IPv6 is off
+		all = append(all, more...)
+	}
+	for _, s := range all {
+		if addr, ok := netip.AddrFromSlice(s.LocalAddr); ok && s.St == listening {
+			at := netip.AddrPortFrom(addr, uint16(s.LocalPort)) //nolint:gosec // 16 bits there, too
+			out = append(out, listener{at, s.Inode})
 		}
 	}
 	return out, nil
 }
 
-// socketAddress reads "0100007F:2808": words of the address in the machine's byte order, and the port.
-func socketAddress(text string) (netip.AddrPort, error) {
-	host, number, _ := strings.Cut(text, ":")
-	raw, err := hex.DecodeString(host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	for i := 0; i+4 <= len(raw); i += 4 {
-		binary.NativeEndian.PutUint32(raw[i:], binary.BigEndian.Uint32(raw[i:]))
-	}
-	addr, ok := netip.AddrFromSlice(raw)
-	n, err := strconv.ParseUint(number, 16, 16)
-	if err != nil || !ok {
-		return netip.AddrPort{}, fmt.Errorf("%q is no address", text)
-	}
-	return netip.AddrPortFrom(addr, uint16(n)), nil
-}
-
 // owner finds the process with a socket.
-func (m *Machine) owner(inode string) (process, bool) {
+func (m *Machine) owner(inode uint64) (process, bool) {
 	for _, p := range m.processes() {
-		if m.opens(p, "socket:["+inode+"]") {
+		if p.opens(fmt.Sprintf("socket:[%d]", inode)) {
 			return p, true
 		}
 	}
 	return process{}, false
+}
+
+// checkAddress says which addresses the node has, and whether they are this machine's.
+func checkAddress(_ context.Context, m *Machine) []Finding {
+	all := m.Addresses()
+	if len(all) == 0 {
+		return fail("give the machine a default route, or name its address by --node-ip",
+			"the node's address is not known: there is no default route")
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return fail("", "%v", err)
+	}
+	var texts []string
+	for _, addr := range all {
+		texts = append(texts, addr.String())
+		if addr.IsLoopback() || addr.IsMulticast() {
+			return fail("name an address that pods can reach by --node-ip", "%s cannot be a node's address", addr)
+		}
+		if !isOwn(own, addr) {
+			return warn("see that --node-ip is right: in a cluster such an address is not reported, as with the kubelet",
+				"%s is on no interface of this machine", addr)
+		}
+	}
+	return ok("%s", strings.Join(texts, ", "))
+}
+
+func isOwn(own []net.Addr, addr netip.Addr) bool {
+	for _, a := range own {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == addr.Unmap() {
+			return true
+		}
+	}
+	return false
 }

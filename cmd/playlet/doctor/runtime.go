@@ -3,8 +3,10 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +34,6 @@ type runtimeFacts struct {
 	// images are the mount points of the file systems that images and containers lie on.
 	images []string
 	events bool
-	err    error
 }
 
 // askLimit is how long the runtime may take to answer everything.
@@ -40,39 +41,27 @@ const askLimit = 10 * time.Second
 
 // askRuntime asks the runtime once; whoever comes later waits for the same answers.
 func (m *Machine) askRuntime(ctx context.Context) (*runtimeFacts, error) {
-	m.asking.Do(func() {
-		m.asked = make(chan struct{})
-		go func() {
-			defer close(m.asked)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
-			defer cancel()
-			m.runtime = m.askNow(ctx)
-		}()
-	})
-	select {
-	case <-m.asked:
-		return &m.runtime, m.runtime.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return m.runtime.get(ctx, m.askNow)
 }
 
-func (m *Machine) askNow(ctx context.Context) (f runtimeFacts) {
+func (m *Machine) askNow(ctx context.Context) (*runtimeFacts, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askLimit)
+	defer cancel()
 	client, err := m.Dial(m.Node)
 	if err != nil {
-		return runtimeFacts{err: err}
+		return nil, err
 	}
 	defer client.Close() //nolint:errcheck // it was only asked
-	if f.version, f.err = client.Version(ctx); f.err != nil {
-		return f
+	f := &runtimeFacts{}
+	if f.version, err = client.Version(ctx); err != nil {
+		return nil, err
 	}
-	if f.status, f.err = client.Status(ctx, true); f.err != nil {
-		return f
+	if f.status, err = client.Status(ctx, true); err != nil {
+		return nil, err
 	}
 	config, err := client.RuntimeConfig(ctx)
 	if err != nil && !cri.IsUnimplemented(err) {
-		f.err = err
-		return f
+		return nil, err
 	}
 	if linux := config.GetLinux(); linux != nil {
 		f.driver = strings.ToLower(linux.GetCgroupDriver().String())
@@ -85,7 +74,7 @@ func (m *Machine) askNow(ctx context.Context) (f runtimeFacts) {
 		}
 	}
 	f.events = hasEvents(ctx, client)
-	return f
+	return f, nil
 }
 
 // hasEvents subscribes. A runtime that knows no events says so at once, but not always before it answers what was asked after: it
@@ -183,3 +172,85 @@ func explain(err error, endpoint string) (seen, do string) {
 
 // noRuntime is what checks say that need the runtime's word.
 func noRuntime() []Finding { return skip("the runtime does not answer") }
+
+// checkConditions says what the runtime thinks of itself. A condition that the CRI does not know is a runtime's own.
+func checkConditions(ctx context.Context, m *Machine) []Finding {
+	facts, err := m.askRuntime(ctx)
+	if err != nil {
+		return noRuntime()
+	}
+	var found []Finding
+	var good []string
+	for _, c := range facts.status.GetStatus().GetConditions() {
+		if c.GetStatus() {
+			good = append(good, c.GetType())
+			continue
+		}
+		why := c.GetType() + " is false"
+		for _, part := range []string{c.GetReason(), c.GetMessage()} {
+			if part != "" {
+				why += ": " + part
+			}
+		}
+		switch c.GetType() {
+		case runtimeapi.RuntimeReady:
+			_, journal := unit(m.Node.Kubelet.ContainerRuntimeEndpoint)
+			found = append(found, fail(journal, "%s", why)...)
+		case runtimeapi.NetworkReady:
+			found = append(found,
+				fail("pods of the host's network run all the same; for the others see what is found of network below",
+					"%s", why)...)
+		default:
+			found = append(found, warn("nothing now; look at it before the runtime is upgraded", "%s", why)...)
+		}
+	}
+	if len(good) > 0 {
+		found = append(found, ok("%s", strings.Join(good, ", "))...)
+	}
+	return found
+}
+
+// checkFeatures says what the runtime can do. What it cannot is no failure: pods that need it are refused, or wait, with a
+// reason.
+func checkFeatures(ctx context.Context, m *Machine) []Finding {
+	facts, err := m.askRuntime(ctx)
+	if err != nil {
+		return noRuntime()
+	}
+	var can, cannot []string
+	note := func(has bool, what, otherwise string) {
+		if has {
+			can = append(can, what)
+		} else {
+			cannot = append(cannot, what+" ("+otherwise+")")
+		}
+	}
+	var handlers []string
+	var recursive, users bool
+	for _, h := range facts.status.GetRuntimeHandlers() {
+		if h.GetName() == "" { // the default one
+			recursive, users = h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()
+			continue
+		}
+		handlers = append(handlers, h.GetName())
+	}
+	slices.Sort(handlers)
+	note(facts.events, "events", "changes are found by polling")
+	note(facts.driver != "", "telling its cgroup driver", "cgroupDriver of the configuration has to be the runtime's")
+	note(recursive, "recursive read-only mounts", "pods that ask for them wait")
+	note(users, "user namespaces", "pods with hostUsers: false cannot run")
+	note(facts.status.GetFeatures().GetSupplementalGroupsPolicy(), "supplementalGroupsPolicy", "pods that ask for Strict wait")
+	text := strings.Join(can, ", ")
+	if len(handlers) > 0 {
+		text += "; handlers: " + strings.Join(handlers, ", ")
+	}
+	text = strings.TrimPrefix(text, "; ")
+	if len(cannot) > 0 {
+		text = strings.TrimPrefix(fmt.Sprintf("%s; not: %s", text, strings.Join(cannot, ", ")), "; ")
+	}
+	if facts.driver == "" { // the only one by which ordinary pods can come to grief
+		return warn("see that cgroupDriver is what the runtime is configured for (SystemdCgroup of containerd, cgroup_manager "+
+			"of CRI-O); newer runtimes tell (containerd 2.0)", "%s", text)
+	}
+	return ok("%s", text)
+}

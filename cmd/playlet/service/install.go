@@ -69,18 +69,9 @@ const (
 // NewInstallCommand is "playlet install".
 func NewInstallCommand() *cobra.Command {
 	i := &installer{root: "/", systemctl: systemctl, refuse: doctor.Refuse}
-	cmd := &cobra.Command{
+	cmd := i.runs(&cobra.Command{
 		Use: "install", Short: "Install playlet as a systemd service", Long: installLong, Example: installExample,
-		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i.out = cmd.OutOrStdout()
-			if err := i.prepare(); err != nil {
-				return err
-			}
-			return i.install(cmd.Context())
-		},
-	}
-	i.addFlags(cmd)
+	}, i.install)
 	cmd.Flags().BoolVar(&i.noStart, "no-start", false, "Write the files alone: neither enable nor start the service")
 	cmd.Flags().BoolVar(&i.replaceKubelet, "replace-kubelet", false,
 		"Stop and disable the kubelet that runs here; its containers are taken over")
@@ -90,27 +81,28 @@ func NewInstallCommand() *cobra.Command {
 // NewUninstallCommand is "playlet uninstall".
 func NewUninstallCommand() *cobra.Command {
 	i := &installer{root: "/", systemctl: systemctl}
-	cmd := &cobra.Command{
+	cmd := i.runs(&cobra.Command{
 		Use: "uninstall", Short: "Stop and remove the service; containers go on running", Example: uninstallExample,
-		Args: cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			i.out = cmd.OutOrStdout()
-			if err := i.prepare(); err != nil {
-				return err
-			}
-			return i.uninstall(cmd.Context())
-		},
-	}
-	i.addFlags(cmd)
+	}, i.uninstall)
 	cmd.Flags().BoolVar(&i.purge, "purge", false, "Remove the configuration file too")
 	return cmd
 }
 
-func (i *installer) addFlags(cmd *cobra.Command) {
+// runs has a command, which it returns, do this once all is prepared.
+func (i *installer) runs(cmd *cobra.Command, do func(context.Context) error) *cobra.Command {
+	cmd.Args = cli.NoArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		i.out = cmd.OutOrStdout()
+		if err := i.prepare(); err != nil {
+			return err
+		}
+		return do(cmd.Context())
+	}
 	cmd.Flags().StringVar(&i.binary, "binary", "/usr/local/bin/playlet", "Where the program is installed")
 	cmd.Flags().StringVar(&i.config, "config", systemd.ConfigPath,
 		"The service's KubeletConfiguration; one is written where there is none")
 	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "Say what would be done, and do nothing")
+	return cmd
 }
 
 // prepare looks at who asks, and at what is to be installed.
@@ -180,16 +172,14 @@ func (i *installer) install(ctx context.Context) error {
 		i.say("not started: systemctl enable --now %s does that", systemd.UnitName)
 		return nil
 	}
+	steps := [][]string{{"daemon-reload"}, {"enable", systemd.UnitName}}
 	if i.replaceKubelet {
-		if err := i.control(ctx, "disable", "--now", kubeletUnit); err != nil {
+		steps = append([][]string{{"disable", "--now", kubeletUnit}}, steps...)
+	}
+	for _, args := range steps {
+		if err := i.control(ctx, args...); err != nil {
 			return err
 		}
-	}
-	if err := i.control(ctx, "daemon-reload"); err != nil {
-		return err
-	}
-	if err := i.control(ctx, "enable", systemd.UnitName); err != nil {
-		return err
 	}
 	// restart, not start: a service that runs is to run this program.
 	if err := i.control(ctx, "restart", systemd.UnitName); err != nil {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
 const (
@@ -26,6 +28,8 @@ const (
 	dialTimeout = 5 * time.Second
 	maxAnswer   = 256 << 20 // bytes; a thousand big pods stay far below
 	maxError    = 64 << 10
+
+	images, submissions, chaosPath = "/v1/images", "/v1/submissions", "/v1/chaos"
 )
 
 // ErrNotRunning is what errors of a client are when no agent listens on the socket.
@@ -55,17 +59,7 @@ func NewClient(socket string) *Client {
 type Filter struct{ Namespace, Name string }
 
 func (f Filter) query(watch bool) string {
-	q := url.Values{}
-	if f.Namespace != "" {
-		q.Set("namespace", f.Namespace)
-	}
-	if f.Name != "" {
-		q.Set("name", f.Name)
-	}
-	if watch {
-		q.Set("watch", "true")
-	}
-	return q.Encode()
+	return Params{"namespace": &f.Namespace, "name": &f.Name, "watch": &watch}.Encode()
 }
 
 // Pods is what the agent knows of the chosen pods now.
@@ -130,7 +124,7 @@ func get[T any](ctx context.Context, c *Client, path, query string) (*T, error) 
 func call[T any](ctx context.Context, c *Client, method, path, query string, send []byte) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	body, err := c.request(ctx, method, path, query, send)
+	body, _, err := c.open(ctx, method, path, query, send)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +136,7 @@ func call[T any](ctx context.Context, c *Client, method, path, query string, sen
 	return out, nil
 }
 
-// request sends a request, with a body unless send is nil, and returns the body of a good answer.
-func (c *Client) request(ctx context.Context, method, path, query string, send []byte) (io.ReadCloser, error) {
-	body, _, err := c.open(ctx, method, path, query, send)
-	return body, err
-}
-
-// open is request, with the answer's header.
+// open sends a request, with a body unless send is nil, and returns the body and the header of a good answer.
 func (c *Client) open(ctx context.Context, method, path, query string, send []byte) (io.ReadCloser, http.Header, error) {
 	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(send))
@@ -203,4 +191,90 @@ func (c *Client) explain(err error) error {
 	default:
 		return fmt.Errorf("asking the agent on %s: %w", c.socket, err)
 	}
+}
+
+// Images lists what is on the node.
+func (c *Client) Images(ctx context.Context) (*Images, error) { return get[Images](ctx, c, images, "") }
+
+// RemoveImage removes the image of that ID, unless somebody uses it or, with collect, a rule of the collection of unused images
+// keeps it. It may be repeated.
+func (c *Client) RemoveImage(ctx context.Context, id string, collect bool) (*messages.ImageRemoved, error) {
+	query := Params{"collect": &collect}.Encode()
+	return call[messages.ImageRemoved](ctx, c, http.MethodDelete, images+"/"+id, query, nil)
+}
+
+// PullImage has an image pulled, and says how far that is. It is repeated until it has ended, with an id that stands for this one
+// pull.
+func (c *Client) PullImage(ctx context.Context, id, image string) (*messages.ImageFetched, error) {
+	q := url.Values{"id": {id}, "image": {image}}
+	return call[messages.ImageFetched](ctx, c, http.MethodPost, images, q.Encode(), nil)
+}
+
+// Submit has the pods of a manifest wanted. With replace, pods that were submitted before under the same names are
+// replaced; without it, another version of one is an error. A refusal is an *Error with the problems. An error that is
+// none leaves it open whether the pods were accepted; sending the same again settles that.
+func (c *Client) Submit(ctx context.Context, manifest []byte, replace bool) (*Submitted, error) {
+	return call[Submitted](ctx, c, http.MethodPost, submissions, Params{"replace": &replace}.Encode(), manifest)
+}
+
+// DryRun is Submit with replace, but that nothing is changed: each pod comes with its version before and after.
+func (c *Client) DryRun(ctx context.Context, manifest []byte) (*Submitted, error) {
+	return call[Submitted](ctx, c, http.MethodPost, submissions, "replace=true&dryRun=true", manifest)
+}
+
+// Put has the one pod of a manifest wanted under the name that it has there, in place of the one before.
+func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byte) (*Submitted, error) {
+	return call[Submitted](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
+}
+
+// Withdraw has a submitted pod wanted no more. The name is that in its manifest, or that of a pod that ends already. grace is how
+// long it has at most, in seconds, also where it ends already; negative: its own grace period.
+func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64) (*Submitted, error) {
+	query := "exact=true"
+	if grace >= 0 {
+		query += "&grace=" + strconv.FormatInt(grace, 10)
+	}
+	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
+}
+
+// Submissions lists what was submitted.
+func (c *Client) Submissions(ctx context.Context) (*Submissions, error) {
+	return get[Submissions](ctx, c, submissions, "")
+}
+
+// Submission is the submission of that name; the name may be that of the manifest or that of the pod.
+func (c *Client) Submission(ctx context.Context, namespace, name string) (*messages.Submission, error) {
+	return get[messages.Submission](ctx, c, submissionPath(namespace, name), "")
+}
+
+// WithdrawObject removes a ConfigMap or a Secret that was submitted.
+func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string) (*Submitted, error) {
+	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), "kind="+kind, nil)
+}
+
+func submissionPath(namespace, name string) string {
+	return submissions + "/" + namespace + "/" + name // escaped with the URL that it becomes part of
+}
+
+// AddChaos puts a rule in force or, in a dry run, says what it chooses.
+func (c *Client) AddChaos(ctx context.Context, r chaos.Rule, dryRun bool) (*ChaosRule, error) {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return call[ChaosRule](ctx, c, http.MethodPost, chaosPath, Params{"dryRun": &dryRun}.Encode(), body)
+}
+
+// Chaos lists the rules.
+func (c *Client) Chaos(ctx context.Context) (*ChaosRules, error) {
+	return get[ChaosRules](ctx, c, chaosPath, "")
+}
+
+// StopChaos ends the rule with this ID, or all where it is 0.
+func (c *Client) StopChaos(ctx context.Context, id uint64) (*ChaosRules, error) {
+	path := chaosPath
+	if id != 0 {
+		path += "/" + strconv.FormatUint(id, 10)
+	}
+	return call[ChaosRules](ctx, c, http.MethodDelete, path, "", nil)
 }

@@ -13,19 +13,23 @@ func FuzzOptions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		q, _ := url.ParseQuery(query) // as net/http: what can be read counts
-		if o, err := ParseLogOptions(q); err == nil {
-			if o.Tail != nil && *o.Tail < 0 || o.LimitBytes != nil && *o.LimitBytes < 0 {
-				t.Errorf("%+v", o)
+		var logs, logsAgain LogOptions
+		if logs.Params().Decode(q) == nil {
+			if logs.Tail != nil && *logs.Tail < 0 || logs.LimitBytes != nil && *logs.LimitBytes < 0 {
+				t.Errorf("%+v", logs)
 			}
-			written, _ := url.ParseQuery(o.Query())
-			if again, err := ParseLogOptions(written); err != nil || again.Query() != o.Query() {
-				t.Errorf("%q: %+v, %+v, %v", query, o, again, err)
+			text := logs.Params().Encode()
+			written, _ := url.ParseQuery(text)
+			if err := logsAgain.Params().Decode(written); err != nil || logsAgain.Params().Encode() != text {
+				t.Errorf("%q: %+v, %+v, %v", query, logs, logsAgain, err)
 			}
 		}
-		if o, err := ParseExecOptions(q); err == nil {
-			written, _ := url.ParseQuery(o.Query())
-			if again, err := ParseExecOptions(written); err != nil || again.Query() != o.Query() {
-				t.Errorf("%q: %+v, %+v, %v", query, o, again, err)
+		var exec, execAgain ExecOptions
+		if exec.Params().Decode(q) == nil {
+			text := exec.Params().Encode()
+			written, _ := url.ParseQuery(text)
+			if err := execAgain.Params().Decode(written); err != nil || execAgain.Params().Encode() != text {
+				t.Errorf("%q: %+v, %+v, %v", query, exec, execAgain, err)
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
 // Pods answers GET /v1/pods: all that the agent knows of its pods at one time. It is a PodList, as Kubernetes' clients read it,
@@ -245,3 +246,28 @@ type Submissions struct {
 
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
+
+// ProblemText is one line on a manifest problem: path:line: field: message.
+func ProblemText(p messages.ManifestProblem) string { return explain.ProblemText(p) }
+
+// Images are those on the node, by ID.
+type Images struct {
+	Images []messages.NodeImage `json:"images"`
+}
+
+// ChaosRules answers GET /v1/chaos with the rules in force and those that ended last, and DELETE with those that it has ended.
+type ChaosRules struct {
+	Rules []chaos.Status `json:"rules"` // the oldest first
+}
+
+// ChaosRule answers POST /v1/chaos: a rule, and the actors that it chooses at this time.
+type ChaosRule struct {
+	chaos.Status
+	Targets []ChaosTarget `json:"targets"`
+}
+
+// ChaosTarget is one actor that a rule may act on.
+type ChaosTarget struct {
+	Path messages.Address `json:"path"`
+	Pod  string           `json:"pod,omitempty"` // namespace and name of the pod that it, or its parent, is the actor of
+}

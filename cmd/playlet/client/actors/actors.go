@@ -4,7 +4,6 @@ package actors
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -52,10 +52,8 @@ func Commands() []*cobra.Command {
 
 // actorsCommand is one run of "playlet actors".
 type actorsCommand struct {
-	client *api.Client
-	output string
-	out    io.Writer
-	every  time.Duration
+	base.Command
+	every time.Duration
 }
 
 func newActorsCommand() *cobra.Command {
@@ -63,76 +61,52 @@ func newActorsCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "actors [PATH]", Aliases: []string{"actor"}, Short: "Draw the tree of actors", Long: actorsLong,
-		Example: actorsExample, Args: cli.AtMostOne("path"), SilenceUsage: true,
+		Example: actorsExample, Args: cli.AtMostOne("path"), ValidArgsFunction: names.Completion(&c.Socket, Paths),
 	}
-	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
-	cli.OutputFlag(cmd, &c.output, "table", "table", "wide", "yaml", "json")
-	cmd.ValidArgsFunction = Complete(socket)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.OneOf("output", c.output, "table", "wide", "yaml", "json"); err != nil {
-			return err
-		}
-		c.client, c.out = api.NewClient(*socket), cmd.OutOrStdout()
+	cli.OutputFlag(cmd, &c.Output, "table", "table", "wide", "yaml", "json")
+	cmd.AddCommand(newInspectCommand())
+	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		path := strings.Join(args, "")
 		switch {
-		case watch && (c.output == "yaml" || c.output == "json"):
-			return fmt.Errorf("--watch prints a table; -o %s cannot be watched", c.output)
+		case watch && c.forPrograms():
+			return fmt.Errorf("--watch prints a table; -o %s cannot be watched", c.Output)
 		case watch:
-			return c.watch(cmd.Context(), path)
+			return c.watch(ctx, path)
 		}
-		return c.list(cmd.Context(), path)
-	}
-	cmd.AddCommand(newInspectCommand())
-	return cmd
+		return c.list(ctx, path)
+	})
 }
 
 func newInspectCommand() *cobra.Command {
-	var output string
+	c := &actorsCommand{}
 	cmd := &cobra.Command{
 		Use: "inspect PATH", Short: "Print an actor's own account of its state", Args: cli.One("actor", "pods/web"),
-		SilenceUsage: true,
+		ValidArgsFunction: names.Completion(&c.Socket, Paths),
 		Long: "Print an actor's own account of its state. " +
 			"Of one that does not answer within two seconds, it is said what keeps it.",
 	}
-	socket := cli.SocketFlag(cmd)
-	cli.OutputFlag(cmd, &output, "yaml", "yaml", "json")
-	cmd.ValidArgsFunction = Complete(socket)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.OneOf("output", output, "yaml", "json"); err != nil {
-			return err
-		}
-		client := api.NewClient(*socket)
-		all, err := client.Actors(cmd.Context())
+	cli.OutputFlag(cmd, &c.Output, "yaml", "yaml", "json")
+	return c.Runs(cmd, func(ctx context.Context, args []string) error {
+		chosen, err := c.get(ctx, args[0])
 		if err != nil {
 			return err
 		}
-		chosen, err := below(all.Actors, args[0])
+		in, err := c.Client.Inspect(ctx, chosen.Actors[0].Path)
 		if err != nil {
 			return err
 		}
-		in, err := client.Inspect(cmd.Context(), chosen[0].Path)
-		if err != nil {
-			return err
-		}
-		return cli.PrintObject(cmd.OutOrStdout(), in, output)
-	}
-	return cmd
+		return c.Print(in)
+	})
 }
 
 // ShownPath is the path of an actor with the name of its pod in place of the UID.
 func ShownPath(a *api.Actor) string {
-	if a.Pod == "" {
+	before, uid := messages.Pods.String()+"/", a.Path.PodUID()
+	if a.Pod == "" || uid == "" {
 		return a.Path.String()
 	}
-	uid, rest, below := strings.Cut(strings.TrimPrefix(string(a.Path), string(messages.Pods)+"/"), "/")
-	if uid == "" {
-		return a.Path.String()
-	}
-	if below {
-		rest = "/" + rest
-	}
-	return string(messages.Pods) + "/" + a.Pod + rest
+	return before + a.Pod + strings.TrimPrefix(a.Path.String(), before+uid)
 }
 
 // named says whether a person may mean the actor by this path.
@@ -183,18 +157,20 @@ func below(all []api.Actor, path string) ([]api.Actor, error) {
 }
 
 func (c *actorsCommand) get(ctx context.Context, path string) (*api.Actors, error) {
-	got, err := c.client.Actors(ctx)
+	got, err := c.Client.Actors(ctx)
 	if err == nil {
 		got.Actors, err = below(got.Actors, path)
 	}
 	return got, err
 }
 
+func (c *actorsCommand) forPrograms() bool { return c.Output == "yaml" || c.Output == "json" }
+
 func (c *actorsCommand) newTable() *cli.Table {
-	if c.output == "wide" {
-		return &cli.Table{Out: c.out, Heading: wideHeading}
+	if c.Output == "wide" {
+		return &cli.Table{Out: c.Out, Heading: wideHeading}
 	}
-	return &cli.Table{Out: c.out, Heading: Heading}
+	return &cli.Table{Out: c.Out, Heading: Heading}
 }
 
 func (c *actorsCommand) list(ctx context.Context, path string) error {
@@ -202,12 +178,12 @@ func (c *actorsCommand) list(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if c.output == "yaml" || c.output == "json" {
-		return cli.PrintObject(c.out, got, c.output)
+	if c.forPrograms() {
+		return c.Print(got)
 	}
 	rows := make([][]string, 0, len(got.Actors))
 	for i, branch := range branches(got.Actors) {
-		rows = append(rows, Row(&got.Actors[i], branch, got.At, c.output == "wide"))
+		rows = append(rows, Row(&got.Actors[i], branch, got.At, c.Output == "wide"))
 	}
 	return c.newTable().Print(rows)
 }
@@ -230,7 +206,7 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 			there[a.Path] = true
 			if key := fmt.Sprint(a.State, a.Restarts, a.Waiting); last[a.Path] != key {
 				last[a.Path] = key
-				rows = append(rows, Row(a, ShownPath(a), got.At, c.output == "wide"))
+				rows = append(rows, Row(a, ShownPath(a), got.At, c.Output == "wide"))
 			}
 		}
 		for gone := range last {
@@ -307,22 +283,14 @@ func branches(actors []api.Actor) []string {
 	return out
 }
 
-// Complete completes paths.
-func Complete(socket *string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := names.CompletionContext(cmd)
-		defer cancel()
-		all, err := api.NewClient(*socket).Actors(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []cobra.Completion
-		for i := range all.Actors {
-			out = append(out, ShownPath(&all.Actors[i]))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+// Paths are those of all actors, for completions of the only argument.
+func Paths(ctx context.Context, client *api.Client, args []string) (out []string) {
+	all, err := client.Actors(ctx)
+	if err != nil || len(args) > 0 {
+		return nil
 	}
+	for i := range all.Actors {
+		out = append(out, ShownPath(&all.Actors[i]))
+	}
+	return out
 }

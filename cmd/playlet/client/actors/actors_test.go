@@ -71,11 +71,12 @@ func TestActorsAreWatched(t *testing.T) {
 	f := fake.Start(t, newActorsCommand)
 	f.HasActors()
 	var out bytes.Buffer
-	c := &actorsCommand{client: api.NewClient(f.Socket), output: "table", every: time.Millisecond, out: &out}
+	c := &actorsCommand{every: time.Millisecond}
+	c.Client, c.Output = api.NewClient(f.Socket), "table"
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	step := 0
-	c.out = writer(func(p []byte) {
+	c.Out = writer(func(p []byte) {
 		out.Write(p)
 		f.Mu.Lock()
 		defer f.Mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -47,31 +48,27 @@ const traceExample = `  # The story of a pod, from its manifest on
 
 // traceCommand is one run of "playlet trace".
 type traceCommand struct {
-	client   *api.Client
-	out, err io.Writer
+	base.Command
 	options  api.TraceOptions
 	since    time.Duration
-	output   string
 	critical bool
 	names    trace.Names
 	start    time.Time // of the first line
-	now      func() time.Time
 }
 
 func newTraceCommand() *cobra.Command {
-	c := &traceCommand{now: time.Now}
+	c := &traceCommand{}
 	cmd := &cobra.Command{
 		Use: "trace [POD | actor/PATH]", Short: "Print the messages of a pod or an actor", Long: traceLong, Example: traceExample,
-		Args: cli.AtMostOne("pod or actor"), SilenceUsage: true,
+		Args: cli.AtMostOne("pod or actor"),
 	}
-	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
-	names.AddNamespaceFlag(cmd, &c.options.Namespace, socket)
+	names.AddNamespaceFlag(cmd, &c.options.Namespace, &c.Socket, names.OfOnePod)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false, "Go on, and print what is new, until Ctrl-C")
 	flags.DurationVar(&c.since, "since", 0, "Only what ended within this `duration`, as 5s, 2m or 3h")
 	flags.BoolVar(&c.critical, "critical-path", false, "Where the time of the pod's start went (-o text, json)")
-	cli.OutputFlag(cmd, &c.output, "text", "text", "json", "mermaid", "perfetto")
-	pods, actors := names.CompletePods(socket, &c.options.Namespace, false), Complete(socket)
+	cli.OutputFlag(cmd, &c.Output, "text", "text", "json", "mermaid", "perfetto")
+	pods, actors := names.CompletePods(&c.Socket, &c.options.Namespace, false), names.Completion(&c.Socket, Paths)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if !strings.HasPrefix(typed, actorPrefix) {
 			return pods(cmd, args, typed)
@@ -82,39 +79,35 @@ func newTraceCommand() *cobra.Command {
 		}
 		return out, directive
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if err := c.check(args); err != nil {
+	return c.Runs(cmd, func(ctx context.Context, args []string) error {
+		arg := strings.Join(args, "")
+		if err := c.check(arg); err != nil {
 			return err
 		}
-		return c.run(cmd.Context(), strings.Join(args, ""))
-	}
-	return cmd
+		return c.run(ctx, arg)
+	})
 }
 
 const actorPrefix = "actor/"
 
-func (c *traceCommand) check(args []string) error {
-	if err := cli.OneOf("output", c.output, "text", "json", "mermaid", "perfetto"); err != nil {
-		return err
-	}
-	drawn := c.output == "mermaid" || c.output == "perfetto"
+func (c *traceCommand) check(arg string) error {
+	drawn := c.Output == "mermaid" || c.Output == "perfetto"
 	switch {
 	case c.since < 0:
 		return fmt.Errorf("--since=%s: it must be more than 0", c.since)
 	case c.since > 0:
-		c.options.Since = c.now().Add(-c.since)
+		c.options.Since = c.Now().Add(-c.since)
 	}
 	switch {
 	case drawn && c.options.Follow:
-		return fmt.Errorf("--follow prints text or json; -o %s draws what is there now", c.output)
+		return fmt.Errorf("--follow prints text or json; -o %s draws what is there now", c.Output)
 	case !c.critical:
 		return nil
 	case drawn:
-		return fmt.Errorf("--critical-path is printed as text or json; leave out -o %s", c.output)
+		return fmt.Errorf("--critical-path is printed as text or json; leave out -o %s", c.Output)
 	case c.options.Follow || c.since > 0:
 		return errors.New("--critical-path looks at a whole start; leave out --follow and --since")
-	case len(args) == 0 || strings.HasPrefix(args[0], actorPrefix):
+	case arg == "" || strings.HasPrefix(arg, actorPrefix):
 		return errors.New("--critical-path is that of a pod's start; name the pod (playlet pods lists them)")
 	}
 	return nil
@@ -124,7 +117,7 @@ func (c *traceCommand) run(ctx context.Context, arg string) error {
 	if err := c.choose(ctx, arg); err != nil {
 		return err
 	}
-	err := c.client.Trace(ctx, c.options, func(t *api.Trace) error {
+	err := c.Client.Trace(ctx, c.options, func(t *api.Trace) error {
 		if t.Pod != nil {
 			c.names.Pod, c.names.Pods[t.Pod.UID] = t.Pod.UID, t.Pod.Namespace+"/"+t.Pod.Name
 		} else if c.options.Pod != "" {
@@ -147,12 +140,13 @@ func (c *traceCommand) run(ctx context.Context, arg string) error {
 
 // PrintTrace prints what is kept of the pod or the actor that the options name, as text.
 func PrintTrace(ctx context.Context, client *api.Client, o api.TraceOptions, out io.Writer) error {
-	return (&traceCommand{client: client, out: out, err: out, output: "text", options: o}).run(ctx, "")
+	c := &traceCommand{Command: base.Command{Client: client, Out: out, Err: out, Output: "text"}, options: o}
+	return c.run(ctx, "")
 }
 
 // choose finds the pod or the actor that is meant, and learns the names of pods.
 func (c *traceCommand) choose(ctx context.Context, arg string) error {
-	all, err := c.client.Actors(ctx)
+	all, err := c.Client.Actors(ctx)
 	if err != nil {
 		return err
 	}
@@ -179,7 +173,7 @@ func (c *traceCommand) choose(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	pods, err := c.client.Pods(ctx, api.Filter{Namespace: name.Namespace})
+	pods, err := c.Client.Pods(ctx, api.Filter{Namespace: name.Namespace})
 	if err != nil {
 		return err
 	}
@@ -187,21 +181,19 @@ func (c *traceCommand) choose(ctx context.Context, arg string) error {
 		c.options.Pod, c.options.Namespace = name.Name, name.Namespace
 		return nil
 	}
-	pod, note, err := name.One(pods.Pods)
+	pod, notes, err := name.One(pods.Pods)
 	if err != nil {
 		return err
 	}
-	if note != "" {
-		fmt.Fprintln(c.err, note)
-	}
+	c.Note(notes...)
 	c.options.Pod, c.options.Namespace = string(pod.Pod.UID), ""
 	return nil
 }
 
 func (c *traceCommand) print(entries []supervisors.Entry) error {
-	switch c.output {
+	switch c.Output {
 	case "json":
-		lines := json.NewEncoder(c.out)
+		lines := json.NewEncoder(c.Out)
 		for i := range entries {
 			if err := lines.Encode(&entries[i]); err != nil {
 				return err
@@ -209,27 +201,27 @@ func (c *traceCommand) print(entries []supervisors.Entry) error {
 		}
 		return nil
 	case "mermaid":
-		_, err := io.WriteString(c.out, trace.Mermaid(entries, c.names))
+		_, err := io.WriteString(c.Out, trace.Mermaid(entries, c.names))
 		return err
 	case "perfetto":
-		return trace.Perfetto(c.out, entries, c.names)
+		return trace.Perfetto(c.Out, entries, c.names)
 	}
 	if c.start.IsZero() {
 		c.start = trace.Start(entries)
 		if len(entries) == 0 && !c.options.Follow {
-			fmt.Fprintln(c.err, "no message is recorded")
+			c.Note("no message is recorded")
 			return nil
 		}
 		if len(entries) > 0 {
 			if uid := c.names.Pod; uid != "" {
-				fmt.Fprintf(c.out, "pod is %s, UID %s; ", cli.OrNone(c.names.Pods[uid]), uid)
+				fmt.Fprintf(c.Out, "pod is %s, UID %s; ", cli.OrNone(c.names.Pods[uid]), uid)
 			}
 			began := c.start.Local().Format("2006-01-02 15:04:05.000")
-			fmt.Fprintf(c.out, "times are counted from %s\n%s\n", began, trace.Heading)
+			fmt.Fprintf(c.Out, "times are counted from %s\n%s\n", began, trace.Heading)
 		}
 	}
 	for _, line := range trace.Transcript(entries, c.start, c.names) {
-		if _, err := fmt.Fprintln(c.out, cli.Plain(line)); err != nil {
+		if _, err := fmt.Fprintln(c.Out, cli.Plain(line)); err != nil {
 			return err
 		}
 	}
@@ -249,10 +241,10 @@ func (c *traceCommand) printPath(entries []supervisors.Entry) error {
 		return fmt.Errorf("pod %s has no critical path: %w (playlet explain pod/%s says how it is)", pod, err,
 			messages.Address(pod).Name())
 	}
-	if c.output == "json" {
-		return cli.PrintObject(c.out, path, c.output)
+	if c.Output == "json" {
+		return c.Print(path)
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AT\tTOOK\tSHARE\tKIND\tACTOR\tWHAT")
 	sums := map[trace.SegmentKind]time.Duration{}
 	share := func(d time.Duration) float64 { return 100 * float64(d) / float64(max(path.Took, 1)) }
@@ -270,10 +262,10 @@ func (c *traceCommand) printPath(entries []supervisors.Entry) error {
 		return err
 	}
 	if short > 0 {
-		fmt.Fprintf(c.out, "%d more take %s together, each less than %.1f%% (-o json has them)\n", short,
+		fmt.Fprintf(c.Out, "%d more take %s together, each less than %.1f%% (-o json has them)\n", short,
 			shorter.Round(time.Microsecond), leastShare)
 	}
-	fmt.Fprintf(c.out, "\nFrom the begin to ready: %s\n", path.Took.Round(time.Microsecond))
+	fmt.Fprintf(c.Out, "\nFrom the begin to ready: %s\n", path.Took.Round(time.Microsecond))
 	for _, kind := range trace.Kinds {
 		if sums[kind] > 0 {
 			fmt.Fprintf(w, "  %s\t%s\t%.1f%%\n", kind, sums[kind].Round(time.Microsecond), share(sums[kind]))

@@ -2,6 +2,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
@@ -66,7 +69,7 @@ var chaosShort = map[chaos.Verb]string{
 // NewCommand is "playlet chaos".
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "chaos", Short: "Break actors on purpose", Long: chaosLong, Example: chaosExample, SilenceUsage: true,
+		Use: "chaos", Short: "Break actors on purpose", Long: chaosLong, Example: chaosExample,
 		Args: cli.NoArguments, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, verb := range chaos.Verbs {
@@ -78,20 +81,18 @@ func NewCommand() *cobra.Command {
 
 // chaosCommand is one run of "playlet chaos VERB".
 type chaosCommand struct {
-	client       *api.Client
+	base.Command
 	rule         chaos.Rule
 	dryRun, wait bool
-	output       string
-	out          io.Writer
 }
 
 func newChaosVerb(verb chaos.Verb) *cobra.Command {
 	c := &chaosCommand{rule: chaos.Rule{Verb: verb}}
 	cmd := &cobra.Command{
-		Use: string(verb) + " TARGET", Short: chaosShort[verb], Args: cli.One("target", "pods/web"), SilenceUsage: true,
-		Long: chaosShort[verb] + ".\n\n" + strings.SplitN(chaosLong, "\n\n", 2)[1],
+		Use: string(verb) + " TARGET", Short: chaosShort[verb], Args: cli.One("target", "pods/web"),
+		Long:              chaosShort[verb] + ".\n\n" + strings.SplitN(chaosLong, "\n\n", 2)[1],
+		ValidArgsFunction: names.Completion(&c.Socket, actors.Paths),
 	}
-	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&c.rule.Message, "message", "", "`Type` of message at which it acts, * stands for anything; any when empty")
 	flags.IntVar(&c.rule.Count, "count", 1, "Act so many `times`; -1: as often as it can")
@@ -111,30 +112,20 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 	flags.BoolVar(&c.dryRun, "dry-run", false, "Only list the actors that it may act on")
 	flags.BoolVar(&c.wait, "wait", true, "Wait for the end of the rule, and say what it did; Ctrl-C ends it. "+
 		"Without, see playlet chaos list")
-	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
-	cmd.ValidArgsFunction = actors.Complete(socket)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
-			return err
-		}
-		c.client, c.out, c.rule.Target = api.NewClient(*socket), cmd.OutOrStdout(), args[0]
-		if c.rule.Seed == 0 {
-			c.rule.Seed = chaos.RandomSeed()
-		}
-		return c.run(cmd.Context())
-	}
-	return cmd
+	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
+	return c.Runs(cmd, c.run)
 }
 
-func (c *chaosCommand) run(ctx context.Context) error {
+func (c *chaosCommand) run(ctx context.Context, args []string) error {
+	c.rule.Target, c.rule.Seed = args[0], cmp.Or(c.rule.Seed, chaos.RandomSeed())
 	if c.rule.Count == 0 || c.rule.Probability == 0 { // which stand for the defaults in a rule
 		return errors.New("--count=0 and --probability=0 would do nothing")
 	}
-	added, err := c.client.AddChaos(ctx, c.rule, c.dryRun)
+	added, err := c.Client.AddChaos(ctx, c.rule, c.dryRun)
 	if err != nil {
 		return err
 	}
-	if c.output == "text" {
+	if c.Output == "text" {
 		c.printTargets(added)
 	}
 	if !c.dryRun && c.wait {
@@ -143,10 +134,10 @@ func (c *chaosCommand) run(ctx context.Context) error {
 		}
 	}
 	switch {
-	case c.output == "json":
-		err = cli.PrintObject(c.out, added, c.output)
+	case c.Output == "json":
+		err = c.Print(added)
 	case !c.dryRun && c.wait:
-		printDone(c.out, &added.Status, added.Targets)
+		printDone(c.Out, &added.Status, added.Targets)
 	}
 	if err == nil && added.Over && added.Acted == 0 && ctx.Err() == nil {
 		err = fmt.Errorf("rule %d did nothing%s", added.ID, sparedText(added.Spared, ": no such message came"))
@@ -169,13 +160,13 @@ func (c *chaosCommand) await(ctx context.Context, added *api.ChaosRule) error {
 		case <-ctx.Done():
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
-			_, err := c.client.StopChaos(ending, added.ID)
+			_, err := c.Client.StopChaos(ending, added.ID)
 			if gone := (*api.Error)(nil); err != nil && !errors.As(err, &gone) { // it has just ended by itself
 				return err
 			}
 			ctx = ending
 		}
-		rules, err := c.client.Chaos(ctx)
+		rules, err := c.Client.Chaos(ctx)
 		if ctx.Err() != nil {
 			continue
 		}
@@ -214,9 +205,9 @@ func (c *chaosCommand) printTargets(r *api.ChaosRule) {
 	case 1:
 		on = "this actor:"
 	}
-	fmt.Fprintf(c.out, "%s\nacts %s within %s, on %s\n", cli.Plain(what), times, duration.HumanDuration(r.For.Duration), on)
+	fmt.Fprintf(c.Out, "%s\nacts %s within %s, on %s\n", cli.Plain(what), times, duration.HumanDuration(r.For.Duration), on)
 	for i := range r.Targets {
-		fmt.Fprintln(c.out, "  "+shownTarget(&r.Targets[i]))
+		fmt.Fprintln(c.Out, "  "+shownTarget(&r.Targets[i]))
 	}
 }
 
@@ -250,27 +241,21 @@ func printDone(out io.Writer, s *chaos.Status, targets []api.ChaosTarget) {
 }
 
 func newChaosList() *cobra.Command {
-	var output string
+	c := &base.Command{}
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Short: "List rules in force, and those that ended last", Args: cli.NoArguments,
-		SilenceUsage: true,
 	}
-	socket := cli.SocketFlag(cmd)
-	cli.OutputFlag(cmd, &output, "table", "table", "json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.OneOf("output", output, "table", "json"); err != nil {
-			return err
-		}
-		got, err := api.NewClient(*socket).Chaos(cmd.Context())
+	cli.OutputFlag(cmd, &c.Output, "table", "table", "json")
+	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
+		got, err := c.Client.Chaos(ctx)
 		if err != nil {
 			return err
 		}
-		if output == "json" {
-			return cli.PrintObject(cmd.OutOrStdout(), got, output)
+		if c.Output == "json" {
+			return c.Print(got)
 		}
-		return printRules(cmd.OutOrStdout(), got.Rules)
-	}
-	return cmd
+		return printRules(c.Out, got.Rules)
+	})
 }
 
 func printRules(out io.Writer, rules []chaos.Status) error {
@@ -290,14 +275,14 @@ func printRules(out io.Writer, rules []chaos.Status) error {
 }
 
 func newChaosStop() *cobra.Command {
+	c := &base.Command{}
 	var all bool
 	cmd := &cobra.Command{
-		Use: "stop {ID | --all}", Short: "End rules", Args: cli.AtMostOne("rule"), SilenceUsage: true,
+		Use: "stop {ID | --all}", Short: "End rules", Args: cli.AtMostOne("rule"),
 		Long: "End rules. An actor that is paused goes on; messages that are late already come in their time.",
 	}
-	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "End all")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		if all != (len(args) == 0) {
 			return errors.New("which rule? name its number (playlet chaos list), or --all")
 		}
@@ -308,15 +293,14 @@ func newChaosStop() *cobra.Command {
 				return fmt.Errorf("%q is not the number of a rule", args[0])
 			}
 		}
-		got, err := api.NewClient(*socket).StopChaos(cmd.Context(), id)
+		got, err := c.Client.StopChaos(ctx, id)
 		if err != nil {
 			return err
 		}
 		if len(got.Rules) == 0 {
-			fmt.Fprintln(cmd.OutOrStdout(), "no rule is in force")
+			fmt.Fprintln(c.Out, "no rule is in force")
 			return nil
 		}
-		return printRules(cmd.OutOrStdout(), got.Rules)
-	}
-	return cmd
+		return printRules(c.Out, got.Rules)
+	})
 }

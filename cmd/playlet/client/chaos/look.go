@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -42,20 +47,20 @@ func readyPods(all *api.Pods) (out map[string]map[string]string, unknown map[str
 
 // baseline notes what is there before.
 func (c *chaosRun) baseline(ctx context.Context) error {
-	all, err := c.client.Pods(ctx, api.Filter{})
+	all, err := c.Client.Pods(ctx, api.Filter{})
 	if err != nil {
 		return err
 	}
-	actors, err := c.client.Actors(ctx)
+	actors, err := c.Client.Actors(ctx)
 	if err != nil {
 		return err
 	}
-	version, err := c.client.Version(ctx)
+	version, err := c.Client.Version(ctx)
 	if err != nil {
 		return err
 	}
 	if err := c.leaks.begin(ctx, all, version.RootDir); err != nil {
-		fmt.Fprintln(c.out, "it is not looked for sandboxes, containers and folders of pods that leak:", cli.OneLine(err))
+		fmt.Fprintln(c.Out, "it is not looked for sandboxes, containers and folders of pods that leak:", cli.OneLine(err))
 	}
 	c.before, _ = readyPods(all)
 	c.goroutines = actors.Goroutines
@@ -80,7 +85,7 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 // look compares the node with what it was, and notes what is violated. At rest, actors have to be as well; the error says what is
 // not, which may pass.
 func (c *chaosRun) look(ctx context.Context, rest bool) error {
-	all, err := c.client.Pods(ctx, api.Filter{})
+	all, err := c.Client.Pods(ctx, api.Filter{})
 	if err != nil {
 		return err
 	}
@@ -124,7 +129,7 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 	if !rest {
 		return nil
 	}
-	tree, err := c.client.Actors(ctx)
+	tree, err := c.Client.Actors(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,4 +168,102 @@ func (c *chaosRun) lookForLostDeletions(all *api.Pods) {
 		}
 	}
 	maps.DeleteFunc(c.ending, func(uid string, _ time.Time) bool { return !there[uid] })
+}
+
+// leaks looks past the agent, at the container runtime and the agent's root folder, for what is left of pods that are not there.
+// The zero value looks at nothing.
+type leaks struct {
+	runtime *cri.Client
+	rootDir string
+	before  []string // what was left already
+}
+
+// begin notes what is left already. After an error it looks at nothing.
+func (l *leaks) begin(ctx context.Context, all *api.Pods, rootDir string) error {
+	if rootDir == "" {
+		return errors.New("the agent does not say what its root folder is")
+	}
+	client, err := cri.Dial(cri.Options{RuntimeEndpoint: all.Runtime.Endpoint})
+	if err != nil {
+		return err
+	}
+	found := leaks{runtime: client, rootDir: rootDir}
+	if found.before, err = found.left(ctx, all); err != nil {
+		return errors.Join(err, client.Close())
+	}
+	*l = found
+	return nil
+}
+
+// end lets the connection go.
+func (l *leaks) end() error {
+	if l.runtime == nil {
+		return nil
+	}
+	return l.runtime.Close()
+}
+
+// look is an error about the first thing that is left, and was not before.
+func (l *leaks) look(ctx context.Context, all *api.Pods) error {
+	if l.runtime == nil {
+		return nil
+	}
+	left, err := l.left(ctx, all)
+	left = slices.DeleteFunc(left, func(text string) bool { return slices.Contains(l.before, text) })
+	if err == nil && len(left) > 0 {
+		err = errors.New(left[0])
+	}
+	return err
+}
+
+// left are sentences about what is left.
+func (l *leaks) left(ctx context.Context, all *api.Pods) (out []string, err error) {
+	sandboxes, err := l.runtime.ListPodSandbox(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	containers, err := l.runtime.ListContainers(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	folders, err := os.ReadDir(filepath.Join(l.rootDir, "pods"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	known := map[string]bool{} // pods, by UID
+	for i := range all.Pods {
+		known[string(all.Pods[i].Pod.UID)] = true
+	}
+	of := map[string]bool{} // sandboxes, by ID
+	for _, s := range sandboxes {
+		of[s.GetId()] = true
+		if m := s.GetMetadata(); s.GetAnnotations()[cri.AnnotationRootDir] == l.rootDir && !known[m.GetUid()] {
+			out = append(out, fmt.Sprintf("sandbox %s is left of pod %s/%s", s.GetId(), m.GetNamespace(), m.GetName()))
+		}
+	}
+	running := map[[2]string]bool{}
+	for _, c := range containers {
+		if c.GetAnnotations()[cri.AnnotationRootDir] != l.rootDir {
+			continue
+		}
+		labels := c.GetLabels()
+		pod, one := labels[cri.LabelPodNamespace]+"/"+labels[cri.LabelPodName],
+			[2]string{labels[cri.LabelPodUID], labels[cri.LabelContainerName]}
+		up := c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
+		switch {
+		case !of[c.GetPodSandboxId()]:
+			out = append(out, fmt.Sprintf("container %s of pod %s is left, and its sandbox is not there", c.GetId(), pod))
+		case up && running[one]:
+			out = append(out, fmt.Sprintf("container %s of pod %s runs twice", one[1], pod))
+		case up:
+			running[one] = true
+		}
+	}
+	for _, f := range folders {
+		if !known[f.Name()] {
+			folder := filepath.Join(l.rootDir, "pods", f.Name())
+			out = append(out, fmt.Sprintf("the folder %s is left of a pod that is not there", folder))
+		}
+	}
+	return out, nil
 }

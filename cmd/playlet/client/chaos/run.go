@@ -80,18 +80,13 @@ func newChaosRun() *cobra.Command {
 	c := newRun()
 	var reportFile string
 	cmd := &cobra.Command{
-		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, SilenceUsage: true,
-		Args: cli.One("experiment", "kills.yaml"),
+		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cli.One("experiment", "kills.yaml"),
 	}
-	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Only check the file and the node, and list the actors that each step may "+
 		"act on")
 	cmd.Flags().StringVar(&reportFile, "report", "", "Write the report, in JSON, to this `file` as well")
-	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
-			return err
-		}
+	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
+	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		data, err := os.ReadFile(args[0])
 		if err != nil {
 			return err
@@ -99,12 +94,11 @@ func newChaosRun() *cobra.Command {
 		if c.experiment, err = readExperiment(args[0], data); err != nil {
 			return err
 		}
-		c.client, c.out = api.NewClient(*socket), &oneAtATime{w: cmd.OutOrStdout()}
-		text := c.out
-		if c.output == "json" {
-			c.out = io.Discard
+		text := c.Out
+		if c.Out = (&oneAtATime{w: text}); c.Output == "json" {
+			c.Out = io.Discard
 		}
-		began, err := c.runAll(cmd.Context())
+		began, err := c.runAll(ctx)
 		err = errors.Join(err, c.leaks.end())
 		if !began {
 			return err
@@ -113,12 +107,11 @@ func newChaosRun() *cobra.Command {
 			body, badReport := json.MarshalIndent(c.report, "", "    ")
 			err = errors.Join(err, badReport, os.WriteFile(reportFile, append(body, '\n'), 0o600))
 		}
-		if c.output == "json" {
-			err = errors.Join(err, cli.PrintObject(text, c.report, c.output))
+		if c.Output == "json" {
+			err = errors.Join(err, cli.PrintObject(text, c.report, c.Output))
 		}
 		return err
-	}
-	return cmd
+	})
 }
 
 // oneAtATime is written to by the steps and by who looks beside them.
@@ -140,7 +133,7 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 		Violations: []violation{}}
 	atRisk := map[string]bool{}
 	for i := range e.Spec.Steps { // the preview, which shows what a step before it may change, as it is now
-		step, err := c.client.AddChaos(ctx, e.Spec.Steps[i].rule(e.Spec.Seed), true)
+		step, err := c.Client.AddChaos(ctx, e.Spec.Steps[i].rule(e.Spec.Seed), true)
 		if err != nil {
 			return false, err
 		}
@@ -152,7 +145,7 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 			c.report.Steps = append(c.report.Steps, *step)
 		}
 	}
-	fmt.Fprintf(c.out, "%d actors are at risk\n", len(atRisk))
+	fmt.Fprintf(c.Out, "%d actors are at risk\n", len(atRisk))
 	if limit := e.Spec.MaxTargets; limit > 0 && len(atRisk) > limit {
 		return false, fmt.Errorf("%d actors are at risk, more than maxTargets (%d): nothing was done", len(atRisk), limit)
 	}
@@ -160,10 +153,10 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 		c.report.Passed = err == nil
 		return c.dryRun, err
 	}
-	fmt.Fprintf(c.out, "steady before: %d pods are ready, with %d containers\n", c.report.Pods, c.report.Containers)
+	fmt.Fprintf(c.Out, "steady before: %d pods are ready, with %d containers\n", c.report.Pods, c.report.Containers)
 	err = c.steps(ctx)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	_, stopErr := c.client.StopChaos(ending, 0)
+	_, stopErr := c.Client.StopChaos(ending, 0)
 	c.background(ending)
 	cancel()
 	if err = errors.Join(err, stopErr); err == nil {
@@ -178,7 +171,7 @@ func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 	}
 	c.report.Passed = err == nil
 	if err == nil {
-		fmt.Fprintf(c.out, "passed: steady after %.1fs; %d looks, seed %d\n", c.report.Settled, c.report.Looks, c.report.Seed)
+		fmt.Fprintf(c.Out, "passed: steady after %.1fs; %d looks, seed %d\n", c.report.Settled, c.report.Looks, c.report.Seed)
 	}
 	return true, err
 }
@@ -200,14 +193,14 @@ func (c *chaosRun) steps(ctx context.Context) error {
 	defer stopLooking()
 	for i := range c.experiment.Spec.Steps {
 		s := &c.experiment.Spec.Steps[i]
-		step, err := c.client.AddChaos(ctx, s.rule(c.experiment.Spec.Seed), false)
+		step, err := c.Client.AddChaos(ctx, s.rule(c.experiment.Spec.Seed), false)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(c.out, "step %d %s: %s\n", i+1, s.Name, cli.Plain(step.Rule.String()))
+		fmt.Fprintf(c.Out, "step %d %s: %s\n", i+1, s.Name, cli.Plain(step.Rule.String()))
 		if !s.Background {
 			err = c.await(ctx, step)
-			printDone(c.out, &step.Status, step.Targets)
+			printDone(c.Out, &step.Status, step.Targets)
 		}
 		if c.report.Steps = append(c.report.Steps, *step); err != nil {
 			return err
@@ -221,7 +214,7 @@ func (c *chaosRun) steps(ctx context.Context) error {
 
 // background adds what the steps in the background did, which have ended now.
 func (c *chaosRun) background(ctx context.Context) {
-	all, err := c.client.Chaos(ctx)
+	all, err := c.Client.Chaos(ctx)
 	if err != nil {
 		return // who looks whether the node is steady says so
 	}
@@ -230,8 +223,8 @@ func (c *chaosRun) background(ctx context.Context) {
 		for _, s := range all.Rules {
 			if s.ID == step.ID && !step.Over {
 				step.Status = s
-				fmt.Fprintf(c.out, "step %d, in the background, ", i+1)
-				printDone(c.out, &step.Status, step.Targets)
+				fmt.Fprintf(c.Out, "step %d, in the background, ", i+1)
+				printDone(c.Out, &step.Status, step.Targets)
 			}
 		}
 	}
@@ -279,7 +272,7 @@ func (c *chaosRun) violated(text string) {
 	}
 	c.seen[text] = true
 	c.report.Violations = append(c.report.Violations, violation{time.Now(), text})
-	fmt.Fprintln(c.out, "violated:", cli.Plain(text))
+	fmt.Fprintln(c.Out, "violated:", cli.Plain(text))
 	if len(c.report.Violations) >= c.experiment.Spec.Abort {
 		c.abort(errors.New("aborted"))
 	}

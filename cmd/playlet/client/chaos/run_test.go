@@ -30,7 +30,7 @@ func TestAnExperimentLooksAtTheLeaseAndForLeaks(t *testing.T) {
 	look := func() ([]violation, error) {
 		c := newRun()
 		c.experiment, c.goroutines = &experiment{}, 100
-		c.client, c.out = api.NewClient(f.Socket), io.Discard
+		c.Client, c.Out = api.NewClient(f.Socket), io.Discard
 		err := c.look(context.Background(), true)
 		return c.report.Violations, err
 	}
@@ -53,7 +53,7 @@ func TestAnExperimentBeginsWithNothingViolated(t *testing.T) {
 	f := fake.Start(t)
 	f.Pods.Audited, f.Pods.LeaseExpires = true, time.Now().Add(-time.Hour)
 	c := newRun()
-	c.experiment, c.client, c.out = &experiment{}, api.NewClient(f.Socket), io.Discard
+	c.experiment, c.Client, c.Out = &experiment{}, api.NewClient(f.Socket), io.Discard
 	err := c.baseline(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "nothing was done: the node's lease was not renewed") {
 		t.Error(err)
@@ -63,7 +63,7 @@ func TestAnExperimentBeginsWithNothingViolated(t *testing.T) {
 // A pod that is to end and stays longer than it may is a deletion that was lost.
 func TestAnExperimentLooksForLostDeletions(t *testing.T) {
 	c := newRun()
-	c.experiment, c.out = &experiment{}, io.Discard
+	c.experiment, c.Out = &experiment{}, io.Discard
 	pod := api.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "u1"}}}
 	pod.Ending, pod.Pod.Spec.TerminationGracePeriodSeconds = "its manifest is gone", new(int64(30))
 	for ago, want := range map[time.Duration]int{80 * time.Second: 0, 100 * time.Second: 1} {
@@ -131,7 +131,7 @@ func TestAnExperimentLooksAtTheNodeAndPastTheAgent(t *testing.T) {
 	in := add("1", root)
 	run("1", in, 0)
 	c := newRun()
-	c.experiment, c.client, c.out = &experiment{}, api.NewClient(f.Socket), io.Discard
+	c.experiment, c.Client, c.Out = &experiment{}, api.NewClient(f.Socket), io.Discard
 	defer func() {
 		if err := c.leaks.end(); err != nil {
 			t.Error(err)

@@ -52,30 +52,24 @@ func Start(t *testing.T, commands ...func() *cobra.Command) *Agent {
 	f.Pods.Runtime = api.Runtime{Ready: true, NetworkReady: true}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/v1/pods", f.answerPods)
-	mux.HandleFunc("GET /v1/actors", func(w http.ResponseWriter, _ *http.Request) {
-		f.Mu.Lock()
-		defer f.Mu.Unlock()
-		_ = json.NewEncoder(w).Encode(f.Actors)
-	})
-	mux.HandleFunc("GET /v1/figures", func(w http.ResponseWriter, _ *http.Request) {
-		f.Mu.Lock()
-		defer f.Mu.Unlock()
-		_ = json.NewEncoder(w).Encode(f.Figures)
-	})
-	mux.HandleFunc("GET /v1/explain/pod/{name}", f.explain)
-	mux.HandleFunc("POST /v1/chaos", f.addChaos)
-	mux.HandleFunc("GET /v1/trace", func(w http.ResponseWriter, r *http.Request) {
-		f.Mu.Lock()
-		defer f.Mu.Unlock()
-		f.Queries = append(f.Queries, r.URL.RawQuery)
-		if q := r.URL.Query(); len(f.Trace.Entries) == 0 {
-			w.WriteHeader(http.StatusNotFound)
-			text := "there is no " + q.Get("pod") + q.Get("actor")
-			_ = json.NewEncoder(w).Encode(api.Error{Status: http.StatusNotFound, Text: text})
-			return
-		}
-		_ = json.NewEncoder(w).Encode(f.Trace)
-	})
+	for path, answer := range map[string]func(*http.Request) any{
+		"GET /v1/actors":             func(*http.Request) any { return f.Actors },
+		"GET /v1/figures":            func(*http.Request) any { return f.Figures },
+		"GET /v1/version":            func(*http.Request) any { return f.Version },
+		"GET /v1/explain/pod/{name}": f.explain,
+		"GET /v1/trace":              f.trace,
+		"POST /v1/chaos":             f.addChaos,
+	} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			f.Mu.Lock()
+			defer f.Mu.Unlock()
+			out := answer(r)
+			if refused, ok := out.(*api.Error); ok {
+				w.WriteHeader(refused.Status)
+			}
+			_ = json.NewEncoder(w).Encode(out)
+		})
+	}
 	mux.HandleFunc("GET /v1/logs/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) {
 		who := r.PathValue("pod") + " " + r.URL.Query().Get("container")
 		if r.URL.Query().Get("container") == "late" {
@@ -84,9 +78,6 @@ func Start(t *testing.T, commands ...func() *cobra.Command) *Agent {
 			return
 		}
 		_, _ = io.WriteString(w, who+" 1\n"+who+" 2")
-	})
-	mux.HandleFunc("/v1/version", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(f.Version)
 	})
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "unix", f.Socket)
@@ -107,9 +98,7 @@ func Start(t *testing.T, commands ...func() *cobra.Command) *Agent {
 }
 
 // explain explains all pods of a name.
-func (f *Agent) explain(w http.ResponseWriter, r *http.Request) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+func (f *Agent) explain(r *http.Request) any {
 	var out api.Explanations
 	for _, p := range f.Pods.Pods {
 		if p.Pod.Name == r.PathValue("name") {
@@ -118,21 +107,25 @@ func (f *Agent) explain(w http.ResponseWriter, r *http.Request) {
 			out.Items = append(out.Items, e)
 		}
 	}
-	_ = json.NewEncoder(w).Encode(out)
+	return out
 }
 
-func (f *Agent) addChaos(w http.ResponseWriter, r *http.Request) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+func (f *Agent) trace(r *http.Request) any {
+	f.Queries = append(f.Queries, r.URL.RawQuery)
+	if q := r.URL.Query(); len(f.Trace.Entries) == 0 {
+		return &api.Error{Status: http.StatusNotFound, Text: "there is no " + q.Get("pod") + q.Get("actor")}
+	}
+	return f.Trace
+}
+
+func (f *Agent) addChaos(r *http.Request) any {
 	var rule chaos.Rule
 	_ = json.NewDecoder(r.Body).Decode(&rule)
 	added, refused := f.Chaos(rule, r.URL.Query().Get("dryRun") != "")
 	if refused != nil {
-		w.WriteHeader(refused.Status)
-		_ = json.NewEncoder(w).Encode(refused)
-		return
+		return refused
 	}
-	_ = json.NewEncoder(w).Encode(added)
+	return added
 }
 
 func (f *Agent) answerPods(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -41,7 +42,6 @@ const example = `  # All images, with who uses them
   playlet images prune`
 
 const (
-	askEvery = 200 * time.Millisecond
 	sayEvery = 10 * time.Second
 	// timeout is how long a question is repeated while the agent cannot answer it: it is being restarted, or collects images.
 	timeout = 3 * time.Minute
@@ -50,51 +50,35 @@ const (
 
 // command is one run of one of them.
 type command struct {
-	client   *api.Client
-	out, err io.Writer
-	output   string
-	bare     bool
-	now      func() time.Time
+	base.Command
+	bare bool
 }
 
 // NewCommand is "playlet images".
 func NewCommand() *cobra.Command {
-	c := &command{now: time.Now}
+	c := &command{}
 	cmd := &cobra.Command{Use: "images", Aliases: []string{"image"}, Short: "List, pull and remove images", Long: long,
-		Example: example}
-	c.adds(cmd, c.list, cli.NoArguments)
-	list := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the images on this node", Long: long}
-	c.adds(list, c.list, cli.NoArguments)
+		Example: example, Args: cli.NoArguments}
+	list := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List the images on this node", Long: long,
+		Args: cli.NoArguments}
 	for _, l := range []*cobra.Command{cmd, list} {
-		cli.OutputFlag(l, &c.output, "table", cli.ObjectOutputs...)
+		cli.OutputFlag(l, &c.Output, "table", append([]string{"table", "wide"}, cli.ObjectOutputs...)...)
 		l.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	}
-	pull := &cobra.Command{Use: "pull IMAGE...", Short: "Pull images, with the node's own credentials",
+	pull := &cobra.Command{Use: "pull IMAGE...", Short: "Pull images, with the node's own credentials", Args: needsImage,
 		Long: "Pull images, with the credentials of the node's docker configuration and of its credential providers. Pulls " +
 			"wait their turn among those of pods; one that is here is pulled again. It goes on when this command is interrupted."}
-	c.adds(pull, c.pull, needsImage)
 	rm := &cobra.Command{Use: "rm IMAGE...", Aliases: []string{"remove"}, Short: "Remove images that nobody uses",
+		Args: needsImage, ValidArgsFunction: names.Completion(&c.Socket, removable),
 		Long: "Remove images with all their tags. One that is in use, or pinned in the runtime, stays: the error names the pods."}
-	socket := c.adds(rm, c.remove, needsImage)
-	rm.ValidArgsFunction = complete(socket)
 	var dry bool
-	prune := &cobra.Command{Use: "prune", Short: "Remove all images that nobody uses",
+	prune := &cobra.Command{Use: "prune", Short: "Remove all images that nobody uses", Args: cli.NoArguments,
 		Long: "Remove all images that the agent's own collection would remove, were the disk full: none that is in use or " +
 			"pinned, or that a pod is about to use, and none that came within imageMinimumGCAge."}
 	prune.Flags().BoolVar(&dry, "dry-run", false, "Say what would be removed, and remove nothing")
-	c.adds(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }, cli.NoArguments)
-	cmd.AddCommand(list, pull, rm, prune)
-	return cmd
-}
-
-func (c *command) adds(cmd *cobra.Command, do func(context.Context, []string) error, args cobra.PositionalArgs) *string {
-	socket := cli.SocketFlag(cmd)
-	cmd.Args = args
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		return do(cmd.Context(), args)
-	}
-	return socket
+	cmd.AddCommand(c.Runs(list, c.list), c.Runs(pull, c.pull), c.Runs(rm, c.remove),
+		c.Runs(prune, func(ctx context.Context, _ []string) error { return c.prune(ctx, dry) }))
+	return c.Runs(cmd, c.list)
 }
 
 func needsImage(cmd *cobra.Command, args []string) error {
@@ -105,33 +89,30 @@ func needsImage(cmd *cobra.Command, args []string) error {
 }
 
 func (c *command) list(ctx context.Context, _ []string) error {
-	var print cli.ObjectPrinter
-	if c.output != "table" && c.output != "wide" {
-		var err error
-		if print, err = cli.PrinterOf(c.output, c.bare); err != nil {
-			return err
-		}
+	print, err := cli.PrinterOf(c.Output, c.bare)
+	if err != nil {
+		return err
 	}
 	all, err := c.images(ctx)
 	switch {
 	case err != nil:
 		return err
 	case print != nil:
-		return printObjects(c.out, all, print)
+		return printObjects(c.Out, all, print)
 	case len(all) == 0:
-		fmt.Fprintln(c.err, "no images")
+		c.Note("no images")
 		return nil
 	}
-	t := cli.Table{Out: c.out, Heading: []string{"REPOSITORY:TAG", "ID", "SIZE", "LAST USED", "IN USE BY"}, Begun: c.bare}
-	if c.output == "wide" {
+	t := cli.Table{Out: c.Out, Heading: []string{"REPOSITORY:TAG", "ID", "SIZE", "LAST USED", "IN USE BY"}, Begun: c.bare}
+	if c.Output == "wide" {
 		t.Heading = append(t.Heading, "DIGEST", "PRUNE")
 	}
 	var rows [][]string
 	for i := range all {
 		img := &all[i]
-		for n, tag := range names(img) {
-			row := []string{tag, short(img.ID), bytesText(img.Size), lastUsed(img, c.now()), cli.OrNone(usersText(img.Users))}
-			if c.output == "wide" {
+		for n, tag := range tags(img) {
+			row := []string{tag, short(img.ID), bytesText(img.Size), lastUsed(img, c.Now()), cli.OrNone(usersText(img.Users))}
+			if c.Output == "wide" {
 				digest := ""
 				if len(img.Digests) > 0 {
 					_, digest, _ = strings.Cut(img.Digests[min(n, len(img.Digests)-1)], "@")
@@ -146,62 +127,38 @@ func (c *command) list(ctx context.Context, _ []string) error {
 
 // images lists those on the node, by name.
 func (c *command) images(ctx context.Context) ([]messages.NodeImage, error) {
-	all, err := insist(ctx, func() (*api.Images, bool, error) {
-		all, err := c.client.Images(ctx)
-		return all, false, err
-	})
+	all, err := base.Retry(ctx, timeout, func() (*api.Images, error) { return c.Client.Images(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(all.Images, func(x, y messages.NodeImage) int { return strings.Compare(names(&x)[0], names(&y)[0]) })
+	slices.SortStableFunc(all.Images, func(x, y messages.NodeImage) int { return strings.Compare(tags(&x)[0], tags(&y)[0]) })
 	return all.Images, nil
-}
-
-// insist repeats a question while the agent is busy or cannot answer it, which the question must allow. That a
-// pull is under way begins the time anew.
-func insist[T any](ctx context.Context, ask func() (T, bool, error)) (T, error) {
-	for deadline := time.Now().Add(timeout); ; {
-		out, busy, err := ask()
-		refused, known := errors.AsType[*api.Error](err)
-		again := err == nil && busy || known && refused.Status == http.StatusServiceUnavailable
-		if err == nil && moves(out) {
-			deadline = time.Now().Add(timeout)
-		}
-		switch {
-		case !again || ctx.Err() != nil:
-			return out, err
-		case time.Now().After(deadline):
-			return out, cmp.Or(err, errors.New("the agent is busy with other images; try it again"))
-		}
-		cli.Pause(ctx, askEvery)
-	}
-}
-
-// moves says that the answer is of a pull under way, which takes as long as it takes.
-func moves(answer any) bool {
-	got, ok := answer.(*messages.ImageFetched)
-	return ok && got.Waiting != ""
 }
 
 // pull pulls one image after another, and says on stderr how far it is.
 func (c *command) pull(ctx context.Context, args []string) error {
 	var errs []error
 	for _, image := range args {
-		id, said, when := rand.Text(), "", c.now()
-		got, err := insist(ctx, func() (*messages.ImageFetched, bool, error) {
-			got, err := c.client.PullImage(ctx, id, image)
-			if err != nil || got.Waiting == "" {
-				return got, err == nil && got.ID == "" && got.Failed == "", err
+		id, said, when := rand.Text(), "", c.Now()
+		got, err := base.Retry(ctx, timeout, func() (*messages.ImageFetched, error) {
+			got, err := c.Client.PullImage(ctx, id, image)
+			switch {
+			case err != nil:
+				return got, err
+			case got.Waiting == "" && got.ID == "" && got.Failed == "":
+				return got, base.ErrBusy
+			case got.Waiting == "":
+				return got, nil
 			}
-			text, now := got.Waiting, c.now()
+			text, now := got.Waiting, c.Now()
 			if text != said || now.Sub(when) >= sayEvery {
 				said, when = text, now
 				if since := now.Sub(got.Since); since >= time.Second {
 					text += ", for " + duration.HumanDuration(since)
 				}
-				fmt.Fprintln(c.err, cli.Plain(text))
+				c.Note(text)
 			}
-			return got, true, nil
+			return got, base.ErrGoesOn
 		})
 		switch {
 		case err != nil:
@@ -209,7 +166,7 @@ func (c *command) pull(ctx context.Context, args []string) error {
 		case got.Failed != "":
 			errs = append(errs, errors.New(cli.Plain(got.Failed)))
 		default:
-			fmt.Fprintf(c.out, "%s pulled, ID %s, in %s\n", image, short(got.ID), got.Took.Round(time.Millisecond))
+			fmt.Fprintf(c.Out, "%s pulled, ID %s, in %s\n", image, short(got.ID), got.Took.Round(time.Millisecond))
 		}
 	}
 	return errors.Join(errs...)
@@ -246,10 +203,13 @@ func (c *command) remove(ctx context.Context, args []string) error {
 }
 
 func (c *command) removeOne(ctx context.Context, img *messages.NodeImage, collect bool) (freed uint64, err error) {
-	name := strings.Join(names(img), ", ")
-	got, err := insist(ctx, func() (*messages.ImageRemoved, bool, error) {
-		got, err := c.client.RemoveImage(ctx, img.ID, collect)
-		return got, err == nil && got.Busy, err
+	name := strings.Join(tags(img), ", ")
+	got, err := base.Retry(ctx, timeout, func() (*messages.ImageRemoved, error) {
+		got, err := c.Client.RemoveImage(ctx, img.ID, collect)
+		if err == nil && got.Busy {
+			err = base.ErrBusy
+		}
+		return got, err
 	})
 	switch {
 	case err != nil:
@@ -261,7 +221,7 @@ func (c *command) removeOne(ctx context.Context, img *messages.NodeImage, collec
 		}
 		return 0, &staysError{fmt.Sprintf("%s stays: %s", name, cli.Plain(why))}
 	}
-	fmt.Fprintf(c.out, "%s removed, ID %s, %s\n", name, short(img.ID), bytesText(img.Size))
+	fmt.Fprintf(c.Out, "%s removed, ID %s, %s\n", name, short(img.ID), bytesText(img.Size))
 	return img.Size, nil
 }
 
@@ -283,13 +243,13 @@ func (c *command) prune(ctx context.Context, dry bool) error {
 		case img.Kept != "":
 			continue
 		case dry:
-			fmt.Fprintf(c.out, "%s would be removed, ID %s, %s, last used %s\n", strings.Join(names(img), ", "), short(img.ID),
-				bytesText(img.Size), lastUsed(img, c.now()))
+			fmt.Fprintf(c.Out, "%s would be removed, ID %s, %s, last used %s\n", strings.Join(tags(img), ", "), short(img.ID),
+				bytesText(img.Size), lastUsed(img, c.Now()))
 			freed += img.Size
 		default:
 			size, err := c.removeOne(ctx, img, true)
 			if _, stays := errors.AsType[*staysError](err); stays { // it is used since, or the runtime refuses: the others may go
-				fmt.Fprintln(c.err, cli.OneLine(err))
+				c.Note(cli.OneLine(err))
 				continue
 			}
 			if err != nil {
@@ -303,7 +263,7 @@ func (c *command) prune(ctx context.Context, dry bool) error {
 	if dry {
 		verb = "would be removed"
 	}
-	fmt.Fprintf(c.out, "%d of %d images %s, %s freed at most\n", removed, len(all), verb, bytesText(freed))
+	fmt.Fprintf(c.Out, "%d of %d images %s, %s freed at most\n", removed, len(all), verb, bytesText(freed))
 	return ctx.Err()
 }
 
@@ -330,25 +290,22 @@ func find(all []messages.NodeImage, arg string) []*messages.NodeImage {
 	return byID
 }
 
-// complete completes the names of images that may go.
-func complete(socket *string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
-		defer cancel()
-		var out []cobra.Completion
-		if all, err := api.NewClient(*socket).Images(ctx); err == nil {
-			for i := range all.Images {
-				if img := &all.Images[i]; len(img.Users) == 0 && !img.Pinned && !slices.Contains(args, names(img)[0]) {
-					out = append(out, names(img)[0])
-				}
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+// removable are the names of images that may go.
+func removable(ctx context.Context, client *api.Client, _ []string) (out []string) {
+	all, err := client.Images(ctx)
+	if err != nil {
+		return nil
 	}
+	for i := range all.Images {
+		if img := &all.Images[i]; len(img.Users) == 0 && !img.Pinned {
+			out = append(out, tags(img)[0])
+		}
+	}
+	return out
 }
 
-// names are an image's tags in their short form or, without any, its digests, or its ID.
-func names(img *messages.NodeImage) []string {
+// tags are an image's tags in their short form or, without any, its digests, or its ID.
+func tags(img *messages.NodeImage) []string {
 	refs := img.Tags
 	if len(refs) == 0 {
 		refs = img.Digests

@@ -1,106 +1,83 @@
 package names
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
 // completeTimeout is how long a shell's completion waits for the agent.
 const completeTimeout = 2 * time.Second
 
-// CompletionContext is that of a command whose words are completed, bounded in time.
-func CompletionContext(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
+// Completion completes the words that list gives, without those that are there already. An agent that cannot be asked completes
+// nothing.
+func Completion(socket *string, list func(ctx context.Context, client *api.Client, args []string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmp.Or(cmd.Context(), context.Background()), completeTimeout)
+		defer cancel()
+		out := list(ctx, api.NewClient(*socket), args)
+		slices.Sort(out)
+		out = slices.DeleteFunc(slices.Compact(out), func(word string) bool { return slices.Contains(args, word) })
+		return out, cobra.ShellCompDirectiveNoFileComp
 	}
-	return context.WithTimeout(ctx, completeTimeout)
 }
 
 // CompletePods completes the names of pods; of all namespaces where none is chosen.
 func CompletePods(socket, namespace *string, several bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return Completion(socket, func(ctx context.Context, client *api.Client, args []string) []string {
 		if len(args) > 0 && !several {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
-		names, d := listed(cmd, *socket, api.Filter{Namespace: *namespace}, func(p *api.Pod) string { return p.Pod.Name })
-		return slices.DeleteFunc(names, func(n string) bool { return slices.Contains(args, n) }), d
-	}
+		return words(ctx, client, Set{Namespace: *namespace}, func(p *v1.Pod) []string { return []string{p.Name} })
+	})
 }
 
-// CompleteNamespaces completes the namespaces in which there are pods.
-func CompleteNamespaces(socket *string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return listed(cmd, *socket, api.Filter{}, func(p *api.Pod) string { return p.Pod.Namespace })
+// AddNamespaceFlag adds -n, with the namespaces in which there are pods as its completion.
+func AddNamespaceFlag(cmd *cobra.Command, to, socket *string, usage string) {
+	cmd.Flags().StringVarP(to, "namespace", "n", "", usage)
+	list := func(ctx context.Context, client *api.Client, _ []string) []string {
+		return words(ctx, client, Set{}, func(p *v1.Pod) []string { return []string{p.Namespace} })
 	}
+	cli.Complete(cmd, "namespace", Completion(socket, list))
 }
 
-// AddNamespaceFlag adds -n to a command for one pod at a time, with its completion.
-func AddNamespaceFlag(cmd *cobra.Command, to *string, socket *string) {
-	cmd.Flags().StringVarP(to, "namespace", "n", "", "The pod's `namespace`; not needed where only one pod has this name")
-	if err := cmd.RegisterFlagCompletionFunc("namespace", CompleteNamespaces(socket)); err != nil {
-		panic(err) // the flag was added a moment ago
-	}
-}
-
-// listed asks the agent; one that cannot be asked completes nothing.
-func listed(
-	cmd *cobra.Command, socket string, f api.Filter, of func(*api.Pod) string,
-) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := CompletionContext(cmd)
-	defer cancel()
-	pods, err := api.NewClient(socket).Pods(ctx, f)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []cobra.Completion
-	for i := range pods.Pods {
-		out = append(out, of(&pods.Pods[i]))
-	}
-	slices.Sort(out)
-	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
-}
+// OfOnePod is the usage of -n of commands for one pod at a time.
+const OfOnePod = "The pod's `namespace`; not needed where only one pod has this name"
 
 // AddContainerFlag adds -c, with the containers of the pods that are named as its completion.
-func AddContainerFlag(cmd *cobra.Command, to *string, socket, namespace *string) {
+func AddContainerFlag(cmd *cobra.Command, to, socket, namespace *string) {
 	cmd.Flags().StringVarP(to, "container", "c", "", "The `container`, where the pod has several")
-	complete := func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	list := func(ctx context.Context, client *api.Client, args []string) []string {
 		set := Set{Namespace: *namespace}
-		if len(args) > 0 {
-			args = args[:1]
+		if set.Settle(cmd, args[:min(len(args), 1)]) != nil {
+			return nil
 		}
-		if err := set.Settle(args); err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := CompletionContext(cmd)
-		defer cancel()
-		pods, err := api.NewClient(*socket).Pods(ctx, set.Filter())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []cobra.Completion
-		found, _ := set.Choose(pods.Pods)
-		for i := range found {
-			spec := &found[i].Pod.Spec
-			for k := range spec.InitContainers {
-				out = append(out, spec.InitContainers[k].Name)
+		return words(ctx, client, set, func(p *v1.Pod) (out []string) {
+			for _, c := range Containers(p) {
+				out = append(out, c.Name)
 			}
-			for k := range spec.Containers {
-				out = append(out, spec.Containers[k].Name)
-			}
-			for k := range spec.EphemeralContainers {
-				out = append(out, spec.EphemeralContainers[k].Name)
-			}
-		}
-		slices.Sort(out)
-		return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+			return out
+		})
 	}
-	if err := cmd.RegisterFlagCompletionFunc("container", complete); err != nil {
-		panic(err) // the flag was added a moment ago
+	cli.Complete(cmd, "container", Completion(socket, list))
+}
+
+// words are those of the pods that are meant.
+func words(ctx context.Context, client *api.Client, set Set, of func(*v1.Pod) []string) (out []string) {
+	all, err := client.Pods(ctx, set.Filter())
+	if err != nil {
+		return nil
 	}
+	found, _ := set.Choose(all.Pods)
+	for i := range found {
+		out = append(out, of(found[i].Pod)...)
+	}
+	return out
 }

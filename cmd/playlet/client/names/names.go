@@ -2,7 +2,6 @@
 package names
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +58,7 @@ func (n Pod) Choose(pods []api.Pod) []api.Pod {
 		case n.Namespace != "" && p.Pod.Namespace != n.Namespace:
 		case p.Pod.Name == n.Name:
 			exact = append(exact, p)
-		case inManifest(n.Name, p.Pod):
+		case p.Pod.Name == submit.StaticName(n.Name, p.Pod.Spec.NodeName):
 			short = append(short, p)
 		}
 	}
@@ -69,26 +68,30 @@ func (n Pod) Choose(pods []api.Pod) []api.Pod {
 	return exact
 }
 
-// inManifest says whether a static pod's name in its manifest is this: the node's name was appended to it.
-func inManifest(name string, p *v1.Pod) bool {
-	return p.Name == submit.StaticName(name, p.Spec.NodeName)
-}
-
 // matches says whether the name may mean this pod; Choose looks at others, too.
 func (n Pod) matches(namespace, name, node string) bool {
 	return (n.Namespace == "" || n.Namespace == namespace) && (name == n.Name || name == submit.StaticName(n.Name, node))
 }
 
-// One is the pod that is meant. Of an old and a new one of a name it is the one that runs; the other is named in the note.
-func (n Pod) One(pods []api.Pod) (pod *api.Pod, note string, err error) {
+// One is the pod that is meant by an argument; the namespace is the flag's.
+func One(namespace, arg string, pods []api.Pod) (pod *api.Pod, notes []string, err error) {
+	name, err := Parse(namespace, arg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return name.One(pods)
+}
+
+// One is the pod that is meant. Of an old and a new one of a name it is the one that runs; the others are named in the notes.
+func (n Pod) One(pods []api.Pod) (pod *api.Pod, notes []string, err error) {
 	found, notes := Meant(n.Choose(pods))
 	switch {
 	case len(found) == 0:
-		return nil, "", fmt.Errorf("there is no pod %s (playlet pods lists them)", n)
+		return nil, nil, fmt.Errorf("there is no pod %s (playlet pods lists them)", n)
 	case len(found) > 1:
-		return nil, "", Ambiguous(found)
+		return nil, nil, Ambiguous(found)
 	}
-	return &found[0], strings.Join(notes, "; "), nil
+	return &found[0], notes, nil
 }
 
 // Ambiguous is the error where one pod is meant and several were found.
@@ -138,17 +141,27 @@ func (s *Set) AddFlags(cmd *cobra.Command, socket *string) {
 
 // AddNames is AddFlags without -l.
 func (s *Set) AddNames(cmd *cobra.Command, socket *string) {
-	cmd.Flags().StringVarP(&s.Namespace, "namespace", "n", "", "Only pods of this `namespace`; any when empty")
+	AddNamespaceFlag(cmd, &s.Namespace, socket, "Only pods of this `namespace`; any when empty")
 	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "Pods of all namespaces, as without -n")
 	cmd.MarkFlagsMutuallyExclusive("namespace", "all-namespaces")
 	cmd.ValidArgsFunction = CompletePods(socket, &s.Namespace, true)
-	if err := cmd.RegisterFlagCompletionFunc("namespace", CompleteNamespaces(socket)); err != nil {
-		panic(err) // the flag was added a moment ago
+}
+
+// Some is Settle of a command that is about no pod unless one is named or chosen by its labels.
+func (s *Set) Some(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 && s.Selector == "" {
+		return NoPod(cmd)
 	}
+	return s.Settle(cmd, args)
+}
+
+// NoPod is the error of a command whose pod was not named.
+func NoPod(cmd *cobra.Command) error {
+	return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
 }
 
 // Settle takes the arguments.
-func (s *Set) Settle(args []string) (err error) {
+func (s *Set) Settle(_ *cobra.Command, args []string) (err error) {
 	if len(args) > 0 && s.Selector != "" {
 		return errors.New("pods are chosen by name or by label (-l), not by both")
 	}
@@ -196,11 +209,11 @@ func (s *Set) Choose(pods []api.Pod) ([]api.Pod, error) {
 		return slices.DeleteFunc(slices.Clone(pods), func(p api.Pod) bool { return !s.Matches(&p) }), nil
 	}
 	var out []api.Pod
-	var errs []error
+	var missing error
 	for _, n := range s.Names {
 		found := n.Choose(pods)
 		if len(found) == 0 {
-			errs = append(errs, fmt.Errorf("there is no pod %s", n))
+			missing = errors.Join(missing, fmt.Errorf("there is no pod %s", n))
 		}
 		for _, p := range found {
 			if !slices.ContainsFunc(out, func(q api.Pod) bool { return q.Pod.UID == p.Pod.UID }) {
@@ -208,7 +221,7 @@ func (s *Set) Choose(pods []api.Pod) ([]api.Pod, error) {
 			}
 		}
 	}
-	return out, errors.Join(errs...)
+	return out, missing
 }
 
 // Full is a name that no other pod has meanwhile: NAMESPACE/NAME.
@@ -226,13 +239,17 @@ func rank(p *api.Pod) int {
 }
 
 func runsNow(p *api.Pod) bool {
-	s := &p.Pod.Status
-	for _, list := range [][]v1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses} {
-		if slices.ContainsFunc(list, func(c v1.ContainerStatus) bool { return c.State.Running != nil }) {
-			return true
-		}
+	all := slices.Concat(p.Pod.Status.ContainerStatuses, p.Pod.Status.InitContainerStatuses)
+	return slices.ContainsFunc(all, func(c v1.ContainerStatus) bool { return c.State.Running != nil })
+}
+
+// Containers are all of a pod: those for its beginning, those that are to stay, and those that were added later.
+func Containers(p *v1.Pod) []v1.Container {
+	all := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+	for i := range p.Spec.EphemeralContainers {
+		all = append(all, v1.Container(p.Spec.EphemeralContainers[i].EphemeralContainerCommon))
 	}
-	return false
+	return all
 }
 
 func doing(p *api.Pod) string {
@@ -245,21 +262,4 @@ func doing(p *api.Pod) string {
 		return "runs"
 	}
 	return "has not begun"
-}
-
-// Find asks the agent for the pod that is meant. What is worth saying of the choice goes to note.
-func Find(ctx context.Context, client *api.Client, namespace, arg string, note func(string)) (*api.Pod, error) {
-	name, err := Parse(namespace, arg)
-	if err != nil {
-		return nil, err
-	}
-	all, err := client.Pods(ctx, api.Filter{Namespace: name.Namespace})
-	if err != nil {
-		return nil, err
-	}
-	pod, text, err := name.One(all.Pods)
-	if text != "" {
-		note(text)
-	}
-	return pod, err
 }

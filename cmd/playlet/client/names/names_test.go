@@ -16,12 +16,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A pod is found by any form in which its name is printed, or by the name in its manifest, and never guessed.
 func TestFindPod(t *testing.T) {
-	f := fake.Start(t)
+	var pods []api.Pod
 	for _, name := range []string{"a/web-node", "a/web", "b/db-node", "c/db-node", "c/one-node"} {
 		p := fake.Pod("a", v1.PodRunning)
 		p.Pod.Namespace, p.Pod.Name, _ = strings.Cut(name, "/")
 		p.Pod.Spec.NodeName = "Node"
-		f.Pods.Pods = append(f.Pods.Pods, *p)
+		pods = append(pods, *p)
 	}
 	for _, c := range []struct{ namespace, name, want, failed string }{
 		{"", "one", "c/one-node", ""},
@@ -37,7 +37,10 @@ func TestFindPod(t *testing.T) {
 		{"", "pod/", "", `"pod/" names no pod; write NAME, pod/NAME or NAMESPACE/NAME`},
 		{"", "a/b/c", "", `"a/b/c" names no pod`},
 	} {
-		got, err := Find(t.Context(), api.NewClient(f.Socket), c.namespace, c.name, func(note string) { t.Error(note) })
+		got, notes, err := One(c.namespace, c.name, pods)
+		if len(notes) > 0 {
+			t.Error(notes)
+		}
 		if c.failed != "" {
 			if err == nil || !strings.Contains(err.Error(), c.failed) {
 				t.Errorf("%s: %v", c.name, err)
@@ -72,9 +75,9 @@ func TestOfAnOldAndANewPodTheOneThatRuns(t *testing.T) {
 		{pod("old", true, false), pod("new", false, true), "new",
 			"pod default/web is the one with UID new, which runs; another of this name (UID old) is being ended"},
 	} {
-		got, note, err := Pod{Name: "web"}.One([]api.Pod{c.old, c.next})
-		if err != nil || string(got.Pod.UID) != c.want || note != c.note {
-			t.Errorf("%v %q %v, want %s %q", got.Pod.UID, note, err, c.want, c.note)
+		got, notes, err := Pod{Name: "web"}.One([]api.Pod{c.old, c.next})
+		if err != nil || string(got.Pod.UID) != c.want || len(notes) != 1 || notes[0] != c.note {
+			t.Errorf("%v %q %v, want %s %q", got.Pod.UID, notes, err, c.want, c.note)
 		}
 	}
 }

@@ -28,28 +28,17 @@ const describeLong = `Describe pods: spec in short, what each container does and
 "playlet explain" says in one sentence why a pod is as it is.`
 
 func newDescribeCommand() *cobra.Command {
-	c := &podsCommand{now: time.Now}
+	c := &podsCommand{}
 	cmd := &cobra.Command{
-		Use: "describe NAME...", Short: "Describe pods in full", Long: describeLong, SilenceUsage: true,
+		Use: "describe NAME...", Short: "Describe pods in full", Long: describeLong, Args: c.set.Some,
 		Example: "  playlet describe web\n  playlet describe -l app=web",
 	}
-	socket := cli.SocketFlag(cmd)
-	c.set.AddFlags(cmd, socket)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && c.set.Selector == "" {
-			return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
-		}
-		if err := c.set.Settle(args); err != nil {
-			return err
-		}
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		return c.describe(cmd.Context())
-	}
-	return cmd
+	c.set.AddFlags(cmd, &c.Socket)
+	return c.Runs(cmd, c.describe)
 }
 
-func (c *podsCommand) describe(ctx context.Context) error {
-	all, err := c.client.Pods(ctx, c.set.Filter())
+func (c *podsCommand) describe(ctx context.Context, _ []string) error {
+	all, err := c.Client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return err
 	}
@@ -57,26 +46,24 @@ func (c *podsCommand) describe(ctx context.Context) error {
 	found, notes := names.Meant(found)
 	for i := range found {
 		p := &found[i]
-		got, err := c.client.Events(ctx, api.Filter{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
+		got, err := c.Client.Events(ctx, api.Filter{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
 		if err != nil {
 			return err
 		}
 		events := slices.DeleteFunc(got.Items, func(e *v1.Event) bool { return e.InvolvedObject.UID != p.Pod.UID })
 		if i > 0 {
-			fmt.Fprintln(c.out)
+			fmt.Fprintln(c.Out)
 		}
-		d := &description{w: tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0), pod: p, events: events, now: c.now()}
+		d := &description{w: tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0), pod: p, events: events, now: c.Now()}
 		d.print()
 		if err := d.w.Flush(); err != nil {
 			return err
 		}
-		if err := printEvents(c.out, events, c.now()); err != nil {
+		if err := printEvents(c.Out, events, c.Now()); err != nil {
 			return err
 		}
 	}
-	if err := c.note(notes); err != nil {
-		return err
-	}
+	c.Note(notes...)
 	return missing
 }
 
@@ -121,10 +108,7 @@ func (d *description) print() {
 	d.line(0, "QoS class", string(status.QOSClass))
 	d.containers("Init containers", spec.InitContainers, status.InitContainerStatuses)
 	d.containers("Containers", spec.Containers, status.ContainerStatuses)
-	var ephemeral []v1.Container
-	for i := range spec.EphemeralContainers {
-		ephemeral = append(ephemeral, v1.Container(spec.EphemeralContainers[i].EphemeralContainerCommon))
-	}
+	ephemeral := names.Containers(p)[len(spec.InitContainers)+len(spec.Containers):]
 	d.containers("Ephemeral containers", ephemeral, status.EphemeralContainerStatuses)
 	d.volumes()
 	if len(status.Conditions) > 0 {
@@ -141,10 +125,8 @@ func (d *description) containers(title string, specs []v1.Container, statuses []
 	}
 	for i := range specs {
 		spec, st := &specs[i], &v1.ContainerStatus{}
-		for j := range statuses {
-			if statuses[j].Name == spec.Name {
-				st = &statuses[j]
-			}
+		if j := slices.IndexFunc(statuses, func(s v1.ContainerStatus) bool { return s.Name == spec.Name }); j >= 0 {
+			st = &statuses[j]
 		}
 		fmt.Fprintf(d.w, "  %s:\n", spec.Name)
 		if translate.RestartsAlways(spec) {

@@ -29,8 +29,6 @@ const eventsExample = `  # What happened on this node, the newest last
   # To a pod, and what goes on to happen
   playlet events -w web`
 
-var eventOutputs = []string{"table", "yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
-
 // eventsCommand is one run of "playlet events".
 type eventsCommand struct {
 	podsCommand
@@ -39,45 +37,36 @@ type eventsCommand struct {
 }
 
 func newEventsCommand() *cobra.Command {
-	c := &eventsCommand{podsCommand: podsCommand{now: time.Now}, seen: map[string]int32{}}
+	c := &eventsCommand{seen: map[string]int32{}}
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "events [POD...]", Aliases: []string{"event", "ev"}, Short: "List the last events of this node, or of pods",
-		Long: eventsLong, Example: eventsExample, SilenceUsage: true,
+		Long: eventsLong, Example: eventsExample, Args: c.set.Settle,
 	}
-	socket := cli.SocketFlag(cmd)
-	c.set.AddNames(cmd, socket)
+	c.set.AddNames(cmd, &c.Socket)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what comes, until Ctrl-C")
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
-	cli.OutputFlag(cmd, &c.output, "table", eventOutputs...)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := c.set.Settle(args)
-		if err == nil && c.output != "table" {
-			err = cli.OneOf("output", strings.SplitAfter(c.output, "=")[0], eventOutputs...)
-		}
-		if err == nil && c.output != "table" {
-			c.print, err = cli.PrinterOf(c.output, c.bare)
-		}
-		if err != nil {
+	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table"}, cli.ObjectOutputs...)...)
+	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {
+		if c.print, err = cli.PrinterOf(c.Output, c.bare); err != nil {
 			return err
 		}
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		c.table = &cli.Table{
-			Out: c.out, Heading: []string{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Begun: c.bare,
+			Out: c.Out, Heading: []string{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Begun: c.bare,
 		}
 		if watch {
-			return c.watch(cmd.Context())
+			return c.watch(ctx)
 		}
-		got, err := c.client.Events(cmd.Context(), api.Filter{})
+		got, err := c.Client.Events(ctx, api.Filter{})
 		if err != nil {
 			return err
 		}
 		if found := c.chosen(got.Items); len(found) > 0 || c.print != nil {
 			return c.show(found, false)
 		}
-		return c.note([]string{"no events"})
-	}
-	return cmd
+		c.Note("no events")
+		return nil
+	})
 }
 
 // chosen are the events of the pods that are meant.
@@ -96,7 +85,7 @@ func (c *eventsCommand) show(found []*v1.Event, single bool) error {
 		shown := *e
 		shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
 		list.Items = append(list.Items, shown)
-		rows = append(rows, append([]string{e.Namespace}, eventRow(e, c.now())...))
+		rows = append(rows, append([]string{e.Namespace}, eventRow(e, c.Now())...))
 	}
 	switch {
 	case c.print == nil && len(rows) > 0:
@@ -104,13 +93,10 @@ func (c *eventsCommand) show(found []*v1.Event, single bool) error {
 	case c.print == nil:
 		return nil
 	case !single:
-		return c.print(c.out, list)
+		return c.print(c.Out, list)
 	}
 	for i := range list.Items {
-		if c.output == "yaml" {
-			fmt.Fprintln(c.out, "---")
-		}
-		if err := c.print(c.out, &list.Items[i]); err != nil {
+		if err := c.printOne(&list.Items[i]); err != nil {
 			return err
 		}
 	}
@@ -135,7 +121,7 @@ func (c *eventsCommand) watch(ctx context.Context) error {
 	reached := false
 	for {
 		var failed error
-		err := c.client.WatchEvents(ctx, api.Filter{}, func(line *api.Events) error {
+		err := c.Client.WatchEvents(ctx, api.Filter{}, func(line *api.Events) error {
 			fresh := slices.DeleteFunc(c.chosen(line.Items), func(e *v1.Event) bool { return c.seen[e.Name] == e.Count })
 			for _, e := range fresh {
 				c.seen[e.Name] = e.Count

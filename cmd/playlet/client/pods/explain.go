@@ -29,38 +29,30 @@ const explainExample = `  playlet explain pod/web
   playlet explain node -o json`
 
 func newExplainCommand() *cobra.Command {
-	c := &podsCommand{now: time.Now}
+	c := &podsCommand{}
 	var verbose bool
 	cmd := &cobra.Command{
 		Use: "explain {NAME... | node}", Short: "Say why a pod, or the node, is in its state", Long: explainLong,
-		Example: explainExample, SilenceUsage: true,
+		Example: explainExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && c.set.Selector == "" {
+				return fmt.Errorf("explain what? name a pod, or node (%s --help shows examples)", cmd.CommandPath())
+			}
+			return c.set.Settle(cmd, args)
+		},
 	}
-	socket := cli.SocketFlag(cmd)
-	c.set.AddFlags(cmd, socket)
+	c.set.AddFlags(cmd, &c.Socket)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Add what the explanation was made from")
-	cli.OutputFlag(cmd, &c.output, "text", "text", "json")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.OneOf("output", c.output, "text", "json"); err != nil {
-			return err
-		}
-		if len(args) == 0 && c.set.Selector == "" {
-			return fmt.Errorf("explain what? name a pod, or node (%s --help shows examples)", cmd.CommandPath())
-		}
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		return c.explain(cmd.Context(), args, verbose)
-	}
-	return cmd
+	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
+	return c.Runs(cmd, func(ctx context.Context, args []string) error { return c.explain(ctx, args, verbose) })
 }
 
 // explanations asks for those of what is named.
 func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Explanations, error) {
 	if len(args) == 1 && args[0] == "node" {
-		return c.client.Explain(ctx, api.Filter{})
+		return c.Client.Explain(ctx, api.Filter{})
 	}
-	if err := c.set.Settle(args); err != nil {
-		return nil, err
-	}
-	all, err := c.client.Pods(ctx, c.set.Filter())
+	all, err := c.Client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +60,7 @@ func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Exp
 	found, notes := names.Meant(found)
 	out := &api.Explanations{At: all.At, Items: []api.Explanation{}}
 	ask := func(f api.Filter, uid string) error {
-		got, err := c.client.Explain(ctx, f)
+		got, err := c.Client.Explain(ctx, f)
 		if err == nil {
 			got.Items = slices.DeleteFunc(got.Items, func(e api.Explanation) bool { return uid != "" && e.UID != uid })
 			out.Items = append(out.Items, got.Items...)
@@ -91,7 +83,8 @@ func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Exp
 	if len(args) == 0 && len(found) == 0 {
 		notes = append(notes, "no pods")
 	}
-	return out, c.note(notes)
+	c.Note(notes...)
+	return out, nil
 }
 
 func (c *podsCommand) explain(ctx context.Context, args []string, verbose bool) error {
@@ -104,14 +97,14 @@ func (c *podsCommand) explain(ctx context.Context, args []string, verbose bool) 
 			got.Items[i].Evidence, got.Items[i].Messages = nil, nil
 		}
 	}
-	if c.output == "json" {
-		return cli.PrintObject(c.out, got, c.output)
+	if c.Output == "json" {
+		return c.Print(got)
 	}
 	for i := range got.Items {
 		if i > 0 {
-			fmt.Fprintln(c.out)
+			fmt.Fprintln(c.Out)
 		}
-		if err := PrintExplanation(c.out, &got.Items[i], c.now()); err != nil {
+		if err := PrintExplanation(c.Out, &got.Items[i], c.Now()); err != nil {
 			return err
 		}
 	}

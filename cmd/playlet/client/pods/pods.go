@@ -4,8 +4,6 @@ package pods
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 )
@@ -57,56 +56,46 @@ func Commands() []*cobra.Command {
 
 // podsCommand is one run of "playlet pods".
 type podsCommand struct {
-	client   *api.Client
-	set      names.Set
-	output   string // table, wide, or what print takes
-	print    cli.ObjectPrinter
-	bare     bool // no headings
-	out, err io.Writer
-	now      func() time.Time
-	ticks    <-chan time.Time // of a watch: when what goes on is said again; nil for a clock's
+	base.Command
+	set   names.Set
+	print cli.ObjectPrinter // nil: as a table
+	bare  bool              // no headings
+	ticks <-chan time.Time  // of a watch: when what goes on is said again; nil for a clock's
 }
 
 func newPodsCommand() *cobra.Command {
-	c := &podsCommand{now: time.Now}
+	c := &podsCommand{}
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "pods [NAME...]", Aliases: []string{"pod"}, Short: "List the pods of this node", Long: podsLong,
-		Example: podsExample, SilenceUsage: true,
+		Example: podsExample, Args: c.set.Settle,
 	}
-	socket := cli.SocketFlag(cmd)
-	c.set.AddFlags(cmd, socket)
+	c.set.AddFlags(cmd, &c.Socket)
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
-	cli.OutputFlag(cmd, &c.output, "table", cli.ObjectOutputs...)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		err := c.set.Settle(args)
-		if err == nil && !c.isTable() {
-			c.print, err = cli.PrinterOf(c.output, c.bare)
-		}
-		if err != nil {
+	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table", "wide"}, cli.ObjectOutputs...)...)
+	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {
+		if c.print, err = cli.PrinterOf(c.Output, c.bare); err != nil {
 			return err
 		}
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if watch {
-			return c.watch(cmd.Context())
+			return c.watch(ctx)
 		}
-		return c.list(cmd.Context())
-	}
-	return cmd
+		return c.list(ctx)
+	})
 }
 
-func (c *podsCommand) isTable() bool { return c.output == "table" || c.output == "wide" }
+func (c *podsCommand) wide() bool { return c.Output == "wide" }
 
 func (c *podsCommand) list(ctx context.Context) error {
-	pods, err := c.client.Pods(ctx, c.set.Filter())
+	pods, err := c.Client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return err
 	}
 	found, missing := c.set.Choose(pods.Pods)
 	var notes []string
 	switch {
-	case c.isTable():
+	case c.print == nil:
 		err = c.printTable(found)
 	case len(found) > 0 || len(c.set.Names) == 0:
 		if len(c.set.Names) > 0 {
@@ -114,11 +103,11 @@ func (c *podsCommand) list(ctx context.Context) error {
 		}
 		err = c.printObjects(found)
 	}
-	if c.output == "table" {
-		notes = summary.Notes(found, c.now())
+	if c.Output == "table" {
+		notes = summary.Notes(found, c.Now())
 	}
-	notes = append(notes, summary.NodeNotes(&pods.Node, c.mayMean(pods.Pods), c.now())...)
-	return errors.Join(err, c.note(notes), missing)
+	c.Note(append(notes, summary.NodeNotes(&pods.Node, c.mayMean(pods.Pods), c.Now())...)...)
+	return errors.Join(err, missing)
 }
 
 // mayMean says whether a problem with a manifest is one of the pods that are meant.
@@ -131,23 +120,22 @@ func (c *podsCommand) mayMean(pods []api.Pod) func(namespace, name string) bool 
 }
 
 func (c *podsCommand) newTable() *cli.Table {
-	t := &cli.Table{Out: c.out, Heading: summary.Heading, Begun: c.bare}
-	if c.output == "wide" {
-		t.Heading = summary.WideHeading
+	if c.wide() {
+		return &cli.Table{Out: c.Out, Heading: summary.WideHeading, Begun: c.bare}
 	}
-	return t
+	return &cli.Table{Out: c.Out, Heading: summary.Heading, Begun: c.bare}
 }
 
 func (c *podsCommand) printTable(pods []api.Pod) error {
 	if len(pods) == 0 {
-		if len(c.set.Names) > 0 {
-			return nil
+		if len(c.set.Names) == 0 {
+			c.Note("no pods")
 		}
-		return c.note([]string{"no pods"})
+		return nil
 	}
 	rows := make([][]string, 0, len(pods))
 	for i := range pods {
-		rows = append(rows, summary.Row(&pods[i], c.now(), c.output == "wide"))
+		rows = append(rows, summary.Row(&pods[i], c.Now(), c.wide()))
 	}
 	return c.newTable().Print(rows)
 }
@@ -155,21 +143,11 @@ func (c *podsCommand) printTable(pods []api.Pod) error {
 // printObjects prints the one pod that was named, or a list.
 func (c *podsCommand) printObjects(pods []api.Pod) error {
 	if len(c.set.Names) == 1 && len(pods) == 1 {
-		return c.print(c.out, pods[0].Pod)
+		return c.print(c.Out, pods[0].Pod)
 	}
 	list := &v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []v1.Pod{}}
 	for i := range pods {
 		list.Items = append(list.Items, *pods[i].Pod)
 	}
-	return c.print(c.out, list)
-}
-
-// note prints lines beside the output.
-func (c *podsCommand) note(lines []string) error {
-	for _, l := range lines {
-		if _, err := fmt.Fprintln(c.err, l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.print(c.Out, list)
 }

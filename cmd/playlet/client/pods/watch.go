@@ -12,9 +12,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -41,12 +43,12 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	var progress sync.WaitGroup
 	defer progress.Wait()
 	defer stop()
-	if w.isTable() {
+	if w.print == nil {
 		progress.Go(func() { cli.Repeat(ctx, w.ticks, w.sayProgress) })
 	}
 	reached := false
 	for {
-		err := c.client.Watch(ctx, c.set.Filter(), func(change *api.Change) error {
+		err := c.Client.Watch(ctx, c.set.Filter(), func(change *api.Change) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			reached, w.lost = true, false
@@ -60,9 +62,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 		if !reached {
 			return err
 		}
-		if err := w.lose(); err != nil {
-			return err
-		}
+		w.lose()
 		if !cli.Pause(ctx, cli.ReconnectEvery) {
 			return nil
 		}
@@ -70,14 +70,13 @@ func (c *podsCommand) watch(ctx context.Context) error {
 }
 
 // lose says once that the agent is gone.
-func (w *podWatch) lose() error {
+func (w *podWatch) lose() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lost {
-		return nil
+	if !w.lost {
+		w.Note("the agent is gone; waiting for it to come back")
 	}
 	w.lost = true
-	return w.note([]string{"the agent is gone; waiting for it to come back"})
 }
 
 func (w *podWatch) failure() error {
@@ -98,16 +97,14 @@ func (w *podWatch) sayProgress() {
 			going = append(going, p)
 		}
 	}
-	slices.SortFunc(going, func(x, y api.Pod) int {
-		return strings.Compare(x.Pod.Namespace+"/"+x.Pod.Name, y.Pod.Namespace+"/"+y.Pod.Name)
-	})
-	if w.output == "table" {
-		w.failed = errors.Join(w.failed, w.note(summary.Notes(going, w.now())))
+	slices.SortFunc(going, func(x, y api.Pod) int { return strings.Compare(names.Full(&x), names.Full(&y)) })
+	if !w.wide() {
+		w.Note(summary.Notes(going, w.Now())...)
 		return
 	}
 	var rows [][]string
 	for i := range going {
-		rows = append(rows, summary.Row(&going[i], w.now(), true))
+		rows = append(rows, summary.Row(&going[i], w.Now(), true))
 	}
 	if len(rows) > 0 {
 		w.failed = errors.Join(w.failed, w.table.Print(rows))
@@ -120,11 +117,11 @@ func (w *podWatch) take(change *api.Change) error {
 	if change.Complete() {
 		gone = append(gone, w.missing(change.Pods)...)
 	}
-	errs := []error{w.changed(change.Pods), w.gone(gone)}
+	err := errors.Join(w.changed(change.Pods), w.gone(gone))
 	if change.Node != nil {
-		errs = append(errs, w.node(change.Node))
+		w.node(change.Node)
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // missing are the pods that were there before the agent was restarted and are not in its first complete list.
@@ -149,25 +146,20 @@ func (w *podWatch) changed(pods []api.Pod) error {
 		p, uid := &pods[i], string(pods[i].Pod.UID)
 		w.pods[uid] = *p
 		objects = append(objects, p.Pod)
-		if key := summary.RowKey(p, w.output == "wide"); w.keys[uid] != key {
+		if key := summary.RowKey(p, w.wide()); w.keys[uid] != key {
 			w.keys[uid] = key
-			rows = append(rows, summary.Row(p, w.now(), w.output == "wide"))
+			rows = append(rows, summary.Row(p, w.Now(), w.wide()))
 		}
 		if wait := summary.WaitingFor(p, time.Time{}); w.waits[uid] != wait {
 			w.waits[uid] = wait
-			notes = append(notes, summary.Notes(pods[i:i+1], w.now())...)
+			notes = append(notes, summary.Notes(pods[i:i+1], w.Now())...)
 		}
 	}
-	if !w.isTable() {
-		return w.objects(objects)
+	err := w.show(rows, objects)
+	if w.Output == "table" { // elsewhere it is a column, or in the objects
+		w.Note(notes...)
 	}
-	if w.output == "wide" { // it is a column there
-		notes = nil
-	}
-	if len(rows) == 0 {
-		return w.note(notes)
-	}
-	return errors.Join(w.table.Print(rows), w.note(notes))
+	return err
 }
 
 // gone prints the pods that the agent has forgotten: as objects, as kubectl does, they are printed once more, with the time
@@ -183,41 +175,44 @@ func (w *podWatch) gone(refs []api.Ref) error {
 		delete(w.pods, ref.UID)
 		delete(w.keys, ref.UID)
 		delete(w.waits, ref.UID)
-		row := summary.Row(&p, w.now(), w.output == "wide")
+		row := summary.Row(&p, w.Now(), w.wide())
 		row[2], row[3] = "-", "Gone"
 		rows = append(rows, row)
 		last := p.Pod.DeepCopy()
 		if last.DeletionTimestamp == nil {
-			last.DeletionTimestamp = &metav1.Time{Time: w.now()}
+			last.DeletionTimestamp = &metav1.Time{Time: w.Now()}
 		}
 		objects = append(objects, last)
 	}
-	if !w.isTable() {
-		return w.objects(objects)
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	return w.table.Print(rows)
+	return w.show(rows, objects)
 }
 
-// objects prints API objects one after another.
-func (w *podWatch) objects(pods []*v1.Pod) error {
-	for _, p := range pods {
-		if w.output == "yaml" {
-			if _, err := fmt.Fprintln(w.out, "---"); err != nil {
-				return err
-			}
+// show prints rows of the table or, where objects are printed, these.
+func (w *podWatch) show(rows [][]string, objects []*v1.Pod) error {
+	if w.print == nil {
+		if len(rows) == 0 {
+			return nil
 		}
-		if err := w.print(w.out, p); err != nil {
+		return w.table.Print(rows)
+	}
+	for _, p := range objects {
+		if err := w.printOne(p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// printOne prints an API object after others.
+func (c *podsCommand) printOne(object runtime.Object) error {
+	if c.Output == "yaml" {
+		fmt.Fprintln(c.Out, "---")
+	}
+	return c.print(c.Out, object)
+}
+
 // node says what is wrong with the node and was not wrong, in the same words, before.
-func (w *podWatch) node(n *api.Node) error {
+func (w *podWatch) node(n *api.Node) {
 	var fresh []string
 	now := summary.NodeNotes(n, w.mayMean(slices.Collect(maps.Values(w.pods))), time.Time{})
 	for _, line := range now {
@@ -226,5 +221,5 @@ func (w *podWatch) node(n *api.Node) error {
 		}
 	}
 	w.said = now
-	return w.note(fresh)
+	w.Note(fresh...)
 }

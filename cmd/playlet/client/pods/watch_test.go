@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
@@ -59,8 +60,8 @@ func (s *syncBuffer) await(t *testing.T, want string) {
 func TestPodsWatch(t *testing.T) {
 	f := fake.Start(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: api.NewClient(f.Socket), output: "table", out: out, err: notes,
-		now: func() time.Time { return fake.Noon }}
+	c := &podsCommand{Command: base.Command{Client: api.NewClient(f.Socket), Output: "table", Out: out, Err: notes,
+		Now: func() time.Time { return fake.Noon }}}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()
@@ -114,8 +115,8 @@ func TestPodsWatch(t *testing.T) {
 func TestPodsWatchOfObjects(t *testing.T) {
 	f := fake.Start(t)
 	out := &syncBuffer{more: make(chan struct{}, 1)}
-	c := &podsCommand{client: api.NewClient(f.Socket), output: "json", out: out, err: &bytes.Buffer{},
-		now: func() time.Time { return fake.Noon }}
+	c := &podsCommand{Command: base.Command{Client: api.NewClient(f.Socket), Output: "json", Out: out, Err: &bytes.Buffer{},
+		Now: func() time.Time { return fake.Noon }}}
 	c.print, _ = cli.PrinterOf("json", false)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -151,8 +152,8 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 		f := fake.Start(t)
 		out := &syncBuffer{more: make(chan struct{}, 1)}
 		ticks := make(chan time.Time)
-		c := &podsCommand{client: api.NewClient(f.Socket), output: output, out: out, err: out,
-			now: func() time.Time { return fake.Noon }, ticks: ticks}
+		c := &podsCommand{Command: base.Command{Client: api.NewClient(f.Socket), Output: output, Out: out, Err: out,
+			Now: func() time.Time { return fake.Noon }}, ticks: ticks}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- c.watch(ctx) }()
@@ -218,8 +219,8 @@ func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
 	f := fake.Start(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &heldBuffer{held: make(chan struct{}), release: make(chan struct{})}
 	ticks := make(chan time.Time)
-	c := &podsCommand{client: api.NewClient(f.Socket), output: "table", out: out, err: notes,
-		now: func() time.Time { return fake.Noon }, ticks: ticks}
+	c := &podsCommand{Command: base.Command{Client: api.NewClient(f.Socket), Output: "table", Out: out, Err: notes,
+		Now: func() time.Time { return fake.Noon }}, ticks: ticks}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.watch(ctx) }()

@@ -3,7 +3,8 @@ package screen
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 )
 
 // Style is how a line stands out.
@@ -40,17 +41,12 @@ func (s State) header() []string {
 // Frame is what the screen looks like: as many lines as it has, none longer than it is wide.
 func (s State) Frame() []Line {
 	var out []Line
-	if s.text != nil {
+	if s.text.of.Verb != None {
 		out = s.textFrame()
 	} else {
 		out = s.listFrame()
 	}
-	if len(out) > s.height-1 {
-		out = out[:s.height-1]
-	}
-	for len(out) < s.height-1 {
-		out = append(out, Line{})
-	}
+	out = append(out, make([]Line, s.height)...)[:s.height-1]
 	out = append(out, s.last())
 	for i := range out {
 		out[i].Text = cut(out[i].Text, 0, s.width)
@@ -88,13 +84,12 @@ func (s State) listFrame() []Line {
 		tabs += fmt.Sprintf("   only %q", p.filter)
 	}
 	out = append(out, Line{tabs, Bold})
-	widths := make([]int, len(list.Headings))
-	for _, r := range append([]Row{{Cells: list.Headings}}, rows...) {
-		for i, cell := range r.Cells[:min(len(r.Cells), len(widths))] {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+	cells := [][]string{list.Headings}
+	for _, r := range rows {
+		cells = append(cells, r.Cells)
 	}
-	out = append(out, Line{cut(line(list.Headings, widths), s.shift, s.width), Faint})
+	widths := cli.Widths(nil, cells)
+	out = append(out, Line{cut(cli.Line(list.Headings, widths, columnGap), s.shift, s.width), Faint})
 	for i := p.first; i < min(p.first+max(s.body(), 1), len(rows)); i++ {
 		style := Plain
 		switch {
@@ -103,21 +98,9 @@ func (s State) listFrame() []Line {
 		case rows[i].Loud:
 			style = Bold
 		}
-		out = append(out, Line{cut(line(rows[i].Cells, widths), s.shift, s.width), style})
+		out = append(out, Line{cut(cli.Line(rows[i].Cells, widths, columnGap), s.shift, s.width), style})
 	}
 	return out
-}
-
-// line puts cells under their headings.
-func line(cells []string, widths []int) string {
-	var b strings.Builder
-	for i, cell := range cells {
-		b.WriteString(cell)
-		if i < len(cells)-1 && i < len(widths) {
-			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+columnGap))
-		}
-	}
-	return b.String()
 }
 
 // last is the last line: a question, what is being typed, a note, or the keys.
@@ -129,19 +112,11 @@ func (s State) last() Line {
 		return Line{"/" + s.place().filter + "_", Bold}
 	case s.note != "":
 		return Line{s.note, Bold}
-	case s.text != nil:
+	case s.text.of.Verb != None:
 		return Line{"Esc back  j/k scroll  ←/→ shift  t trace  Ctrl-C quit", Faint}
 	}
-	keys := "Tab " + s.next() + "  Enter " + s.now().Open + "  t trace  s sort  / filter  K kill  q quit"
-	return Line{keys, Faint}
-}
-
-// next is the name of the list that Tab leads to.
-func (s State) next() string {
-	if len(s.content.Lists) == 0 {
-		return "next"
-	}
-	return s.content.Lists[(s.list+1)%len(s.content.Lists)].Name
+	next := s.content.Lists[(s.list+1)%len(s.content.Lists)].Name
+	return Line{"Tab " + next + "  Enter " + s.now().Open + "  t trace  s sort  / filter  K kill  q quit", Faint}
 }
 
 // cut leaves so many columns of a line, from one on. Where something is left out at the end, it ends with an ellipsis.

@@ -61,7 +61,7 @@ type place struct {
 	everChanged bool // a person has chosen the row; before, it is the first one
 }
 
-// text is what is shown in place of a list.
+// text is what is shown in place of a list, where it is one of a command.
 type text struct {
 	of     Command
 	title  string
@@ -76,7 +76,7 @@ type State struct {
 	list          int
 	places        []place
 	typing        bool
-	text          *text
+	text          text
 	question      string
 	about         Command // the question is about it
 	note          string
@@ -103,12 +103,10 @@ func (s State) Note(note string) State {
 
 // Show is the state with the text that a command asked for, unless it is not wanted any more.
 func (s State) Show(c Command, title string, lines []string) State {
-	if s.text == nil || s.text.of != c {
+	if s.text.of != c || c.Verb == None {
 		return s
 	}
-	t := *s.text
-	t.title, t.lines = title, lines
-	s.text = &t
+	s.text.title, s.text.lines = title, lines
 	return s.settle()
 }
 
@@ -119,12 +117,7 @@ func (s State) Ask(c Command, question string) State {
 }
 
 // Again is the command whose text is shown; None without one.
-func (s State) Again() Command {
-	if s.text == nil {
-		return Command{}
-	}
-	return s.text.of
-}
+func (s State) Again() Command { return s.text.of }
 
 // Key is the state after a key, and what the key asks for.
 func (s State) Key(k Key) (State, Command) {
@@ -146,7 +139,7 @@ func (s State) Key(k Key) (State, Command) {
 		return s, Command{}
 	case Up, Down, PageUp, PageDown, Home, End, Enter, Tab, Esc, Backspace, CtrlC: // for what is shown
 	}
-	if s.text != nil {
+	if s.text.of.Verb != None {
 		return s.textKey(k)
 	}
 	return s.listKey(k)
@@ -181,38 +174,30 @@ func (s State) typed(k Key) State {
 }
 
 func (s State) textKey(k Key) (State, Command) {
-	t := *s.text
-	s.text = &t
 	page := max(s.height-textFrame, 1)
 	switch k {
 	case Esc, "q", Enter:
-		s.text, s.shift = nil, 0
+		s.text, s.shift = text{}, 0
 	case "t":
-		return s.open(Trace, t.of.ID)
+		return s.open(Trace, s.text.of.ID)
 	case Up, "k":
-		t.scroll--
+		s.text.scroll--
 	case Down, "j":
-		t.scroll++
+		s.text.scroll++
 	case PageUp, "b":
-		t.scroll -= page
+		s.text.scroll -= page
 	case PageDown, " ":
-		t.scroll += page
+		s.text.scroll += page
 	case Home, "g":
-		t.scroll = 0
+		s.text.scroll = 0
 	case End, "G":
-		t.scroll = len(t.lines)
+		s.text.scroll = len(s.text.lines)
 	case Left, Right, Tab, Backspace, CtrlC: // mean nothing here
 	}
 	return s.settle(), Command{}
 }
 
 func (s State) listKey(k Key) (State, Command) {
-	if len(s.content.Lists) == 0 {
-		if k == "q" || k == Esc {
-			return s, Command{Verb: Quit}
-		}
-		return s, Command{}
-	}
 	p, page := s.place(), max(s.body(), 1)
 	move := func(to int) (State, Command) {
 		rows := s.rows()
@@ -265,7 +250,7 @@ func (s State) open(v Verb, id string) (State, Command) {
 		return s, Command{}
 	}
 	c := Command{v, s.now().Name, id}
-	s.text, s.shift = &text{of: c, title: "asking the agent"}, 0
+	s.text, s.shift = text{of: c, title: "asking the agent"}, 0
 	return s, c
 }
 
@@ -317,11 +302,7 @@ func (s State) rows() []Row {
 // settle keeps what is chosen on the screen, after anything has changed. The chosen row stays the same one wherever it moves;
 // where it is gone, the one in its place is chosen.
 func (s State) settle() State {
-	if s.text != nil {
-		t := *s.text
-		t.scroll = max(min(t.scroll, len(t.lines)-max(s.height-textFrame, 1)), 0)
-		s.text = &t
-	}
+	s.text.scroll = max(min(s.text.scroll, len(s.text.lines)-max(s.height-textFrame, 1)), 0)
 	p, rows := s.place(), s.rows()
 	if at := slices.IndexFunc(rows, func(r Row) bool { return r.ID == p.id }); p.everChanged && at >= 0 {
 		p.row = at

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// base is the name of a file of this machine, also of "." and "..".
-func base(file string) string {
+// lastName is the name of a file of this machine, also of "." and "..".
+func lastName(file string) string {
 	if whole, err := filepath.Abs(file); err == nil {
 		file = whole
 	}
@@ -104,7 +104,7 @@ type link struct{ file, target string }
 
 // unpack reads an archive of one thing, which has this name there. The target is its new name, or the folder that it is put into.
 func (u *unpacking) unpack(from io.Reader, name, target string) error {
-	parent, as := filepath.Dir(target), base(target)
+	parent, as := filepath.Dir(target), lastName(target)
 	if info, err := os.Stat(target); err == nil && info.IsDir() && path.Clean(name) != "." {
 		parent, as = target, name
 	} else if strings.HasSuffix(target, "/") && err != nil {

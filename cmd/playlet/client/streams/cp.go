@@ -41,7 +41,7 @@ func newCpCommand() *cobra.Command {
 			return nil
 		},
 	}
-	socket := c.addFlags(cmd)
+	c.addFlags(cmd)
 	c.addContainerFlag(cmd)
 	pods := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -52,11 +52,7 @@ func newCpCommand() *cobra.Command {
 		}
 		return names, cobra.ShellCompDirectiveNoSpace // where none of them is meant, the shell completes files
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.begin(cmd, *socket)
-		return c.cp(cmd.Context(), args[0], args[1])
-	}
-	return cmd
+	return c.Runs(cmd, c.cp)
 }
 
 // inPod splits POD:PATH; a name with a slash or a dot at its beginning is a file of this machine, as for kubectl.
@@ -65,7 +61,8 @@ func inPod(arg string) (pod, file string, ok bool) {
 	return pod, file, ok && pod != "" && !strings.HasPrefix(arg, "/") && !strings.HasPrefix(arg, ".")
 }
 
-func (c *streamCommand) cp(ctx context.Context, from, to string) error {
+func (c *streamCommand) cp(ctx context.Context, args []string) error {
+	from, to := args[0], args[1]
 	fromPod, fromPath, out := inPod(from)
 	toPod, toPath, in := inPod(to)
 	switch {
@@ -123,7 +120,7 @@ func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to stri
 
 // copyIn packs, and has tar in the container unpack.
 func (c *streamCommand) copyIn(ctx context.Context, pod *api.Pod, from, to string, cancel func()) error {
-	name := base(from)
+	name := lastName(from)
 	if !strings.HasSuffix(to, "/") && c.tar(ctx, pod, nil, io.Discard, "test", "-d", to) != nil {
 		to, name = path.Split(to)
 	}
@@ -159,7 +156,7 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 		c.noted = true
 	}
 	t := api.Terminal{Stdin: in, Stdout: out, Stderr: &said, Note: note}
-	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, o, t)
+	code, err := c.Client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, o, t)
 	text := cli.Plain(strings.TrimSpace(said.String()))
 	switch {
 	case err != nil && notRun(err) == 127:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -50,17 +51,12 @@ func newExecCommand() *cobra.Command {
 		}
 		return cmd.Parent().FlagErrorFunc()(cmd, err)
 	})
-	socket := c.addFlags(cmd)
+	c.addFlags(cmd)
 	c.addContainerFlag(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
 	flags.BoolVarP(&c.options.TTY, "tty", "t", false, "Give the command a terminal")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.begin(cmd, *socket)
-		c.options.Command = args[1:]
-		return c.exec(cmd.Context(), args[0])
-	}
-	return cmd
+	return c.Runs(cmd, c.exec)
 }
 
 // podAndCommand wants one pod before "--", and a command after it.
@@ -83,17 +79,18 @@ func podAndCommand(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (c *streamCommand) exec(ctx context.Context, arg string) error {
-	pod, err := c.find(ctx, arg)
+func (c *streamCommand) exec(ctx context.Context, args []string) error {
+	c.options.Command = args[1:]
+	pod, err := c.find(ctx, args[0])
 	if err != nil {
 		return err
 	}
-	stderr := &heard{Writer: c.err}
-	t := api.Terminal{Stdout: c.out, Stderr: stderr, Note: c.note}
+	stderr := &heard{Writer: c.Err}
+	t := api.Terminal{Stdout: c.Out, Stderr: stderr, Note: c.note}
 	if c.options.Stdin {
-		t.Stdin = c.in
+		t.Stdin = c.In
 	}
-	if c.options.TTY && !cli.IsTerminal(c.in) {
+	if c.options.TTY && !cli.IsTerminal(c.In) {
 		c.options.TTY = false
 		c.note("the input is no terminal: the command gets none (-t)")
 	}
@@ -101,7 +98,7 @@ func (c *streamCommand) exec(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	code, err := c.client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, c.options, t)
+	code, err := c.Client.Exec(ctx, pod.Pod.Namespace, pod.Pod.Name, c.options, t)
 	restore()
 	switch {
 	case ctx.Err() != nil:
@@ -140,7 +137,6 @@ type heard struct {
 
 const maxHeard = 4 << 10
 
-// Write implements io.Writer.
 func (h *heard) Write(p []byte) (int, error) {
 	h.said = append(h.said, p[:min(len(p), maxHeard-len(h.said))]...)
 	return h.Writer.Write(p)
@@ -160,4 +156,77 @@ func (h *heard) ended(code int) int {
 		return int(why)
 	}
 	return code
+}
+
+const attachLong = `Join the process of a container that runs: what it writes from now on is printed, and with -i what is typed goes to it. Without
+-c it is the pod's default container, as for kubectl. "playlet logs" prints what it has written before.
+
+The process goes on when playlet is interrupted, unless it has a terminal (-it): then Ctrl-C goes to the process.`
+
+const attachExample = `  # What it writes
+  playlet attach web
+
+  # A shell that is the container's own process, with stdin: true and tty: true in its spec
+  playlet attach -it debug`
+
+func newAttachCommand() *cobra.Command {
+	c := &streamCommand{}
+	cmd := &cobra.Command{
+		Use: "attach POD", Short: "Join the process of a container", Long: attachLong, Example: attachExample, Args: onePod,
+	}
+	c.addFlags(cmd)
+	c.addContainerFlag(cmd)
+	cmd.Flags().BoolVarP(&c.options.Stdin, "stdin", "i", false, "Pass the standard input on")
+	cmd.Flags().BoolVarP(&c.options.TTY, "tty", "t", false, "The input is a terminal, and so is the container's")
+	return c.Runs(cmd, c.attach)
+}
+
+func (c *streamCommand) attach(ctx context.Context, args []string) error {
+	pod, err := c.find(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	t := api.Terminal{Stdout: c.Out, Stderr: c.Err, Note: c.note}
+	spec := containerSpec(pod.Pod, c.options.Container)
+	if spec != nil { // where it is not known, the agent says why
+		if c.options.Stdin && !spec.Stdin {
+			return fmt.Errorf("container %q reads no input: its spec lacks stdin: true; attach without -i", spec.Name)
+		}
+		if c.options.TTY && !spec.TTY {
+			c.note(fmt.Sprintf("container %q has no terminal (tty: true in its spec); -t is without effect", spec.Name))
+		}
+		c.options.TTY = spec.TTY
+	}
+	if c.options.Stdin {
+		t.Stdin = c.In
+	}
+	restore, err := c.terminal(ctx, &t)
+	if err != nil {
+		return err
+	}
+	if c.options.Stdin && cli.IsTerminal(c.In) {
+		c.note("what is typed goes to the process; press Enter to see a prompt")
+	}
+	err = c.Client.Attach(ctx, pod.Pod.Namespace, pod.Pod.Name, c.options, t)
+	restore()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// containerSpec is the container of this name; of the pod's default one, as for kubectl, where it is empty.
+func containerSpec(pod *v1.Pod, name string) *v1.Container {
+	containers := names.Containers(pod)
+	for _, want := range []string{name, pod.Annotations["kubectl.kubernetes.io/default-container"]} {
+		for i := range containers {
+			if want != "" && containers[i].Name == want {
+				return &containers[i]
+			}
+		}
+	}
+	if name != "" || len(pod.Spec.Containers) == 0 {
+		return nil
+	}
+	return &pod.Spec.Containers[0]
 }

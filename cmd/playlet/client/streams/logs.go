@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 )
 
@@ -40,7 +40,7 @@ const logsExample = `  # Of a pod with one container
 
 // logsCommand is one run of "playlet logs".
 type logsCommand struct {
-	client      *api.Client
+	base.Command
 	set         names.Set
 	options     api.LogOptions
 	everyone    bool // all containers
@@ -48,22 +48,20 @@ type logsCommand struct {
 	since       time.Duration
 	sinceTime   string
 	tail, limit int64
-	out, err    io.Writer
-	now         func() time.Time
 }
 
 func newLogsCommand() *cobra.Command {
-	c := &logsCommand{now: time.Now}
+	c := &logsCommand{}
 	cmd := &cobra.Command{
 		Use: "logs POD...", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong, Example: logsExample,
+		Args: c.set.Some,
 	}
-	socket := cli.SocketFlag(cmd)
 	flags := cmd.Flags()
-	c.set.AddFlags(cmd, socket)
+	c.set.AddFlags(cmd, &c.Socket)
 	flags.BoolVar(&c.everyone, "all-containers", false, "Of all containers of a pod")
 	flags.BoolVar(&c.prefix, "prefix", false,
 		"Begin each line with the pod and the container, each in its colour on a terminal (not with NO_COLOR)")
-	names.AddContainerFlag(cmd, &c.options.Container, socket, &c.set.Namespace)
+	names.AddContainerFlag(cmd, &c.options.Container, &c.Socket, &c.set.Namespace)
 	flags.BoolVarP(&c.options.Follow, "follow", "f", false,
 		"Go on, and print what is written, until the container ends or Ctrl-C")
 	flags.BoolVarP(&c.options.Previous, "previous", "p", false, "Of the run before the latest one")
@@ -74,14 +72,7 @@ func newLogsCommand() *cobra.Command {
 	flags.Int64Var(&c.limit, "limit-bytes", 0, "At most so many bytes; 0 sets no limit")
 	cmd.MarkFlagsMutuallyExclusive("since", "since-time")
 	cmd.MarkFlagsMutuallyExclusive("container", "all-containers")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.client, c.out, c.err = api.NewClient(*socket), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if len(args) == 0 && c.set.Selector == "" {
-			return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
-		}
-		return c.run(cmd.Context(), args)
-	}
-	return cmd
+	return c.Runs(cmd, c.run)
 }
 
 // prefixColours are those of prefixes, one for each of several logs, by their codes of ECMA-48: those that can be read on
@@ -94,8 +85,8 @@ type logSource struct {
 	container string
 }
 
-func (c *logsCommand) run(ctx context.Context, args []string) error {
-	if err := errors.Join(c.settle(), c.set.Settle(args)); err != nil {
+func (c *logsCommand) run(ctx context.Context, _ []string) error {
+	if err := c.settle(); err != nil {
 		return err
 	}
 	sources, err := c.sources(ctx)
@@ -103,14 +94,14 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(sources) == 1 && !c.prefix {
-		return c.read(ctx, sources[0], c.out)
+		return c.read(ctx, sources[0], c.Out)
 	}
 	var mu sync.Mutex // held while a line is written, and while a failure is said
 	var group sync.WaitGroup
 	failed := 0
-	colour := len(sources) > 1 && cli.WantsColour(c.out)
+	colour := len(sources) > 1 && cli.WantsColour(c.Out)
 	read := func(i int, s logSource) {
-		out := &lineWriter{mu: &mu, out: c.out}
+		out := &lineWriter{mu: &mu, out: c.Out}
 		if c.prefix {
 			out.prefix = fmt.Sprintf("[pod/%s/%s] ", s.pod.Pod.Name, s.container)
 		}
@@ -123,7 +114,7 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 		defer mu.Unlock()
 		if err != nil {
 			failed++
-			fmt.Fprintln(c.err, cli.Plain(cli.OneLine(err)))
+			c.Note(cli.OneLine(err))
 		}
 	}
 	for i, s := range sources {
@@ -142,15 +133,13 @@ func (c *logsCommand) run(ctx context.Context, args []string) error {
 
 // sources are the logs that are meant.
 func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
-	all, err := c.client.Pods(ctx, c.set.Filter())
+	all, err := c.Client.Pods(ctx, c.set.Filter())
 	if err != nil {
 		return nil, err
 	}
 	found, missing := c.set.Choose(all.Pods)
 	found, notes := names.Meant(found)
-	for _, note := range notes {
-		fmt.Fprintln(c.err, note)
-	}
+	c.Note(notes...)
 	if missing != nil {
 		return nil, fmt.Errorf("%w (playlet pods lists them)", missing)
 	}
@@ -163,7 +152,6 @@ func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
 	var out []logSource
 	for i := range found {
 		p := &found[i]
-		spec := &p.Pod.Spec
 		if !c.everyone {
 			name := c.options.Container
 			if chosen := containerSpec(p.Pod, name); name == "" && chosen != nil && (c.prefix || len(found) > 1) {
@@ -172,13 +160,8 @@ func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
 			out = append(out, logSource{p, name})
 			continue
 		}
-		for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-			for j := range list {
-				out = append(out, logSource{p, list[j].Name})
-			}
-		}
-		for j := range spec.EphemeralContainers {
-			out = append(out, logSource{p, spec.EphemeralContainers[j].Name})
+		for _, container := range names.Containers(p.Pod) {
+			out = append(out, logSource{p, container.Name})
 		}
 	}
 	return out, nil
@@ -187,7 +170,7 @@ func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
 func (c *logsCommand) read(ctx context.Context, s logSource, out io.Writer) error {
 	o := c.options
 	o.UID, o.Container = string(s.pod.Pod.UID), s.container
-	return c.client.Logs(ctx, s.pod.Pod.Namespace, s.pod.Pod.Name, o, out, func(text string) { fmt.Fprintln(c.err, text) })
+	return c.Client.Logs(ctx, s.pod.Pod.Namespace, s.pod.Pod.Name, o, out, func(text string) { c.Note(text) })
 }
 
 // lineWriter writes whole lines, so that those of several logs do not mix. A line that is very long is cut in two.
@@ -200,7 +183,6 @@ type lineWriter struct {
 
 const maxLine = 64 << 10
 
-// Write implements io.Writer.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.begun = append(w.begun, p...)
 	for {
@@ -238,7 +220,7 @@ func (c *logsCommand) settle() error {
 	case c.since < 0:
 		return fmt.Errorf("--since=%s: it must be more than 0", c.since)
 	case c.since > 0:
-		c.options.Since = c.now().Add(-c.since)
+		c.options.Since = c.Now().Add(-c.since)
 	case c.sinceTime != "":
 		at, err := time.Parse(time.RFC3339Nano, c.sinceTime)
 		if err != nil {

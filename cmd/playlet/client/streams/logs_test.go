@@ -14,7 +14,8 @@ import (
 )
 
 func TestFlagsOfLogs(t *testing.T) {
-	c := &logsCommand{since: time.Minute, tail: 3, limit: 10, now: func() time.Time { return fake.Noon }}
+	c := &logsCommand{since: time.Minute, tail: 3, limit: 10}
+	c.Now = func() time.Time { return fake.Noon }
 	if err := c.settle(); err != nil || !c.options.Since.Equal(fake.Noon.Add(-time.Minute)) || *c.options.Tail != 3 ||
 		*c.options.LimitBytes != 10 {
 		t.Errorf("%+v, %v", c.options, err)

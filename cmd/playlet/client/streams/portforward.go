@@ -58,19 +58,16 @@ func newPortForwardCommand() *cobra.Command {
 			return nil
 		},
 	}
-	socket := c.addFlags(cmd)
+	c.addFlags(cmd)
 	cmd.Flags().StringSliceVar(&c.addresses, "address", []string{"localhost"}, "`Addresses` to listen on: IPs, or localhost")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.begin(cmd, *socket)
-		return c.run(cmd.Context(), args[0], args[1:])
-	}
-	return cmd
+	return c.Runs(cmd, c.run)
 }
 
-func (c *forwarding) run(ctx context.Context, arg string, ports []string) error {
+func (c *forwarding) run(ctx context.Context, args []string) error {
+	ports := args[1:]
 	for began := false; ; began = true {
 		var err error
-		if c.pod, err = c.find(ctx, arg); err == nil && !began {
+		if c.pod, err = c.find(ctx, args[0]); err == nil && !began {
 			ports, err = numbered(c.pod.Pod, ports)
 		}
 		if err == nil {
@@ -97,7 +94,7 @@ func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, err
 	defer c.lost()
 	listening := make(chan struct{})
 	f, err := portforward.NewOnAddressesForStreamingWithContext(klog.NewContext(ctx, klog.New(c)), dialer{ctx, c},
-		c.addresses, ports, listening, c.out, c)
+		c.addresses, ports, listening, c.Out, c)
 	if err != nil {
 		return ports, errors.New(strings.TrimPrefix(err.Error(), "error "))
 	}
@@ -164,10 +161,9 @@ type dialer struct {
 	c   *forwarding
 }
 
-// Dial implements httpstream.Dialer.
 func (d dialer) Dial(...string) (httpstream.Connection, string, error) {
 	pod := d.c.pod.Pod
-	conn, err := d.c.client.PortForward(d.ctx, pod.Namespace, pod.Name, string(pod.UID))
+	conn, err := d.c.Client.PortForward(d.ctx, pod.Namespace, pod.Name, string(pod.UID))
 	if d.c.refused = err; err != nil {
 		return nil, "", err
 	}
@@ -177,7 +173,6 @@ func (d dialer) Dial(...string) (httpstream.Connection, string, error) {
 
 type lasting struct{ httpstream.Connection }
 
-// Close implements httpstream.Connection.
 func (lasting) Close() error { return nil }
 
 // Write takes what the library says of ports that it cannot listen on.
@@ -206,14 +201,13 @@ func (c *forwarding) failures() error {
 	return errors.New(strings.Join(c.failed, "; "))
 }
 
-// Init, Enabled, Info, Error, WithValues and WithName are those of a klog.LogSink: what becomes of single connections goes there.
-func (c *forwarding) Init(klog.RuntimeInfo) {}
-
-// Enabled says that only errors are taken.
-func (c *forwarding) Enabled(int) bool { return false }
-
-// Info is never called.
-func (c *forwarding) Info(int, string, ...any) {}
+// Init, Enabled, Info, WithValues, WithName and Error are those of a klog.LogSink, which takes errors alone: what becomes of
+// single connections goes there.
+func (c *forwarding) Init(klog.RuntimeInfo)          {}
+func (c *forwarding) Enabled(int) bool               { return false }
+func (c *forwarding) Info(int, string, ...any)       {}
+func (c *forwarding) WithValues(...any) klog.LogSink { return c }
+func (c *forwarding) WithName(string) klog.LogSink   { return c }
 
 // Error says that one connection has failed.
 func (c *forwarding) Error(err error, _ string, keysAndValues ...any) {
@@ -234,9 +228,3 @@ func (c *forwarding) Error(err error, _ string, keysAndValues ...any) {
 	}
 	c.note(fmt.Sprintf("%s of pod %s: %s", port, names.Full(c.pod), text))
 }
-
-// WithValues gives the same.
-func (c *forwarding) WithValues(...any) klog.LogSink { return c }
-
-// WithName gives the same.
-func (c *forwarding) WithName(string) klog.LogSink { return c }

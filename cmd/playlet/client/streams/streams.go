@@ -4,7 +4,6 @@ package streams
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/terminal"
 )
@@ -25,41 +25,37 @@ func Commands() []*cobra.Command {
 
 // streamCommand is one run of a command that streams with a pod.
 type streamCommand struct {
-	client    *api.Client
+	base.Command
 	namespace string
 	options   api.ExecOptions
 	noted     bool // which container was chosen
-
-	adminSocket *string // the flag, for completions
-	in          io.Reader
-	out, err    io.Writer
 }
 
-func (c *streamCommand) addFlags(cmd *cobra.Command) (socket *string) {
-	socket = cli.SocketFlag(cmd)
-	c.adminSocket = socket
-	names.AddNamespaceFlag(cmd, &c.namespace, socket)
-	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, false)
-	return socket
+func (c *streamCommand) addFlags(cmd *cobra.Command) {
+	names.AddNamespaceFlag(cmd, &c.namespace, &c.Socket, names.OfOnePod)
+	cmd.ValidArgsFunction = names.CompletePods(&c.Socket, &c.namespace, false)
 }
 
 func (c *streamCommand) addContainerFlag(cmd *cobra.Command) {
-	names.AddContainerFlag(cmd, &c.options.Container, c.adminSocket, &c.namespace)
+	names.AddContainerFlag(cmd, &c.options.Container, &c.Socket, &c.namespace)
 }
 
-func (c *streamCommand) begin(cmd *cobra.Command, socket string) {
-	c.client, c.in, c.out, c.err = api.NewClient(socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-}
-
-func (c *streamCommand) note(text string) { fmt.Fprintln(c.err, cli.Plain(text)) }
+// note is Note with one line.
+func (c *streamCommand) note(text string) { c.Note(text) }
 
 // find finds the pod that is meant, which is known by its UID from then on.
 func (c *streamCommand) find(ctx context.Context, arg string) (*api.Pod, error) {
-	pod, err := names.Find(ctx, c.client, c.namespace, arg, c.note)
-	if err == nil {
-		c.options.UID = string(pod.Pod.UID)
+	all, err := c.Client.Pods(ctx, api.Filter{Namespace: c.namespace})
+	if err != nil {
+		return nil, err
 	}
-	return pod, err
+	pod, notes, err := names.One(c.namespace, arg, all.Pods)
+	if err != nil {
+		return nil, err
+	}
+	c.Note(notes...)
+	c.options.UID = string(pod.Pod.UID)
+	return pod, nil
 }
 
 // terminal takes the terminal over, where the command is to have one.
@@ -67,7 +63,7 @@ func (c *streamCommand) terminal(ctx context.Context, t *api.Terminal) (restore 
 	if !c.options.TTY {
 		return func() {}, nil
 	}
-	f, ok := c.in.(*os.File)
+	f, ok := c.In.(*os.File)
 	if !ok || !cli.IsTerminal(f) {
 		return func() {}, nil
 	}
@@ -87,7 +83,7 @@ func (c *streamCommand) terminal(ctx context.Context, t *api.Terminal) (restore 
 func onePod(cmd *cobra.Command, args []string) error {
 	switch len(args) {
 	case 0:
-		return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
+		return names.NoPod(cmd)
 	case 1:
 		return nil
 	}

@@ -9,14 +9,15 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -40,28 +41,30 @@ type restartCommand struct {
 }
 
 func newRestartCommand() *cobra.Command {
-	c := &restartCommand{submitCommand: submitCommand{now: time.Now}, ids: map[string]map[string]string{}}
+	c := &restartCommand{ids: map[string]map[string]string{}}
 	cmd := &cobra.Command{
 		Use: "restart POD[/CONTAINER]...", Short: "End containers and start them again", Long: restartLong,
-		Example:      restartExample,
-		SilenceUsage: true,
+		Example:           restartExample,
+		ValidArgsFunction: names.CompletePods(&c.Socket, &c.namespace, true),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return names.NoPod(cmd)
+			}
+			return nil
+		},
 	}
-	socket := cli.SocketFlag(cmd)
-	names.AddNamespaceFlag(cmd, &c.namespace, socket)
-	names.AddContainerFlag(cmd, &c.container, socket, &c.namespace)
+	names.AddNamespaceFlag(cmd, &c.namespace, &c.Socket, names.OfOnePod)
+	names.AddContainerFlag(cmd, &c.container, &c.Socket, &c.namespace)
 	c.addWaitFlags(cmd, "Wait until the containers run again, and their pods are ready; progress goes to stderr")
-	cmd.ValidArgsFunction = names.CompletePods(socket, &c.namespace, true)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return errors.New("which pod? (playlet pods lists them; playlet restart --help shows examples)")
-		}
-		return c.perform(cmd, *socket, func(ctx context.Context) error { return c.restartAll(ctx, args) }, c.awaitRestarted)
-	}
-	return cmd
+	return c.Runs(cmd, func(ctx context.Context, args []string) error {
+		return c.perform(ctx, c.restartAll(ctx, args), c.awaitRestarted)
+	})
 }
 
 func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
-	all, err := retry(ctx, func() (*api.Pods, error) { return c.client.Pods(ctx, api.Filter{Namespace: c.namespace}) })
+	all, err := base.Retry(ctx, startTimeout, func() (*api.Pods, error) {
+		return c.Client.Pods(ctx, api.Filter{Namespace: c.namespace})
+	})
 	if err != nil {
 		return err
 	}
@@ -88,14 +91,8 @@ func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
 // container b of pod a elsewhere.
 func (c *restartCommand) target(pods []api.Pod, arg string) (pod *api.Pod, container string, err error) {
 	find := func(arg string) (*api.Pod, error) {
-		name, err := names.Parse(c.namespace, arg)
-		if err != nil {
-			return nil, err
-		}
-		pod, note, err := name.One(pods)
-		if note != "" {
-			fmt.Fprintln(c.err, cli.Plain(note))
-		}
+		pod, notes, err := names.One(c.namespace, arg, pods)
+		c.Note(notes...)
 		return pod, err
 	}
 	if pod, err = find(arg); err == nil {
@@ -130,7 +127,7 @@ func (c *restartCommand) add(pod *api.Pod, container string) error {
 // restart has the containers that were noted of a pod restarted.
 func (c *restartCommand) restart(ctx context.Context, pod *api.Pod) error {
 	uid := string(pod.Pod.UID)
-	done, err := retry(ctx, func() (*api.Restarted, error) { return c.client.Restart(ctx, uid, c.ids[uid]) })
+	done, err := base.Retry(ctx, startTimeout, func() (*api.Restarted, error) { return c.Client.Restart(ctx, uid, c.ids[uid]) })
 	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusNotFound {
 		err = errors.New("it is gone, or is about to be")
 	}
@@ -139,7 +136,7 @@ func (c *restartCommand) restart(ctx context.Context, pod *api.Pod) error {
 	}
 	c.done = append(c.done, messages.SubmittedPod{Namespace: pod.Pod.Namespace, PodName: pod.Pod.Name, UID: uid})
 	for _, name := range done.Containers {
-		fmt.Fprintf(c.out, "pod/%s container %s restarting\n", pod.Pod.Name, name)
+		fmt.Fprintf(c.Out, "pod/%s container %s restarting\n", pod.Pod.Name, name)
 	}
 	return nil
 }
@@ -147,14 +144,11 @@ func (c *restartCommand) restart(ctx context.Context, pod *api.Pod) error {
 // idsOf are the IDs of the pod's containers by name, of one, or of all but those that run to their end before the others.
 func idsOf(pod *api.Pod, container string) map[string]string {
 	out := map[string]string{}
-	for _, list := range [][]v1.ContainerStatus{
-		pod.Pod.Status.InitContainerStatuses, pod.Pod.Status.ContainerStatuses, pod.Pod.Status.EphemeralContainerStatuses,
-	} {
-		for i := range list {
-			_, id, started := strings.Cut(list[i].ContainerID, "://")
-			if started && (container == list[i].Name || container == "" && stays(pod.Pod, list[i].Name)) {
-				out[list[i].Name] = id
-			}
+	s := &pod.Pod.Status
+	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses) {
+		_, id, started := strings.Cut(c.ContainerID, "://")
+		if started && (container == c.Name || container == "" && stays(pod.Pod, c.Name)) {
+			out[c.Name] = id
 		}
 	}
 	return out
@@ -164,8 +158,7 @@ func idsOf(pod *api.Pod, container string) map[string]string {
 func stays(pod *v1.Pod, name string) bool {
 	named := func(c v1.Container) bool { return c.Name == name }
 	if i := slices.IndexFunc(pod.Spec.InitContainers, named); i >= 0 {
-		own := pod.Spec.InitContainers[i].RestartPolicy
-		return own != nil && *own == v1.ContainerRestartPolicyAlways
+		return translate.RestartsAlways(&pod.Spec.InitContainers[i])
 	}
 	return slices.ContainsFunc(pod.Spec.Containers, named)
 }
@@ -179,6 +172,6 @@ func (c *restartCommand) awaitRestarted(ctx context.Context) error {
 				return false, nil
 			}
 		}
-		return settled(p, untilReady, c.now())
+		return settled(p, untilReady, c.Now())
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
@@ -43,33 +43,30 @@ const rmExample = `  # End a pod
   playlet rm web --force`
 
 func newRmCommand() *cobra.Command {
-	c := &rmCommand{submitCommand: submitCommand{now: time.Now}}
+	c := &rmCommand{}
 	cmd := &cobra.Command{
 		Use: "rm NAME... | -l SELECTOR | -f FILE|-", Aliases: []string{"delete"}, Short: "Take back submitted pods", Long: rmLong,
-		Example:      rmExample,
-		SilenceUsage: true,
+		Example: rmExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && len(c.files) == 0 && c.set.Selector == "" {
+				return errors.New("which pod? name it, or its manifest with -f (playlet rm --help shows examples)")
+			}
+			return c.set.Settle(cmd, args)
+		},
 	}
-	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until nothing is left of the pods; their progress goes to stderr")
-	c.set.AddFlags(cmd, socket)
+	c.set.AddFlags(cmd, &c.Socket)
 	cmd.Flags().BoolVar(&c.force, "force", false, "End the pods at once: they have 1 s, their hooks included")
 	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
 		"`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
-	cmd.ValidArgsFunction = completeSubmitted(socket, &c.set)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 && len(c.files) == 0 && c.set.Selector == "" {
-			return errors.New("which pod? name it, or its manifest with -f (playlet rm --help shows examples)")
-		}
-		if err := c.set.Settle(args); err != nil {
-			return err
-		}
+	cmd.ValidArgsFunction = names.Completion(&c.Socket, c.submittedNames)
+	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		if c.force {
 			c.grace = 0
 		}
-		return c.perform(cmd, *socket, c.withdrawAll, c.awaitGone)
-	}
-	return cmd
+		return c.perform(ctx, c.withdrawAll(ctx), c.awaitGone)
+	})
 }
 
 // rmCommand is one run of "playlet rm".
@@ -93,7 +90,7 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		}
 		names, problems := submit.Names(shownName(file), data)
 		for _, p := range problems {
-			fmt.Fprintln(c.err, cli.Plain(api.ProblemText(p)))
+			c.Note(api.ProblemText(p))
 		}
 		if len(problems) > 0 {
 			return fmt.Errorf("%s does not tell which pods it means; name them instead, nothing was removed", shownName(file))
@@ -101,11 +98,11 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 		wanted = append(wanted, names...)
 	}
 	for _, n := range wanted {
-		gone, err := retry(ctx, func() (*api.Submitted, error) {
+		gone, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
 			if n.Kind != "" {
-				return c.client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name)
+				return c.Client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name)
 			}
-			return c.client.Withdraw(ctx, n.Namespace, n.Name, c.grace)
+			return c.Client.Withdraw(ctx, n.Namespace, n.Name, c.grace)
 		})
 		if err == nil {
 			c.say(gone.Pods)
@@ -125,7 +122,7 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 	if len(c.set.Names) == 0 && c.set.Selector == "" {
 		return nil, nil
 	}
-	all, err := retry(ctx, func() (*api.Submissions, error) { return c.client.Submissions(ctx) })
+	all, err := base.Retry(ctx, startTimeout, func() (*api.Submissions, error) { return c.Client.Submissions(ctx) })
 	if err != nil {
 		return nil, []error{err}
 	}
@@ -170,7 +167,7 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 
 // other is a pod that was not submitted.
 func (c *rmCommand) other(ctx context.Context, n names.Pod) (*api.Pod, error) {
-	all, err := c.client.Pods(ctx, api.Filter{Namespace: n.Namespace})
+	all, err := c.Client.Pods(ctx, api.Filter{Namespace: n.Namespace})
 	if err != nil {
 		return nil, err
 	}
@@ -182,9 +179,9 @@ func (c *rmCommand) other(ctx context.Context, n names.Pod) (*api.Pod, error) {
 func (c *rmCommand) leave(p *api.Pod) {
 	c.done = append(c.done, messages.SubmittedPod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, PodName: p.Pod.Name,
 		UID: string(p.Pod.UID), Change: messages.PodTerminating})
-	if c.output == "" {
-		text := cmp.Or(summary.WaitingFor(p, c.now()), cli.Plain(p.Ending))
-		fmt.Fprintf(c.out, "pod/%s already terminating: %s (--force ends it at once)\n", p.Pod.Name, text)
+	if c.Output == "" {
+		text := cmp.Or(summary.WaitingFor(p, c.Now()), cli.Plain(p.Ending))
+		fmt.Fprintf(c.Out, "pod/%s already terminating: %s (--force ends it at once)\n", p.Pod.Name, text)
 	}
 }
 
@@ -193,21 +190,16 @@ func (c *rmCommand) awaitGone(ctx context.Context) error {
 	return c.await(ctx, "gone", func(*api.Pod) (bool, error) { return false, nil })
 }
 
-// completeSubmitted completes the names of submitted pods.
-func completeSubmitted(socket *string, set *names.Set) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := names.CompletionContext(cmd)
-		defer cancel()
-		all, err := api.NewClient(*socket).Submissions(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []cobra.Completion
-		for _, s := range all.Submissions {
-			if set.Namespace == "" || s.Namespace == set.Namespace {
-				out = append(out, s.Name)
-			}
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
+// submittedNames are those of submitted pods, for completions.
+func (c *rmCommand) submittedNames(ctx context.Context, client *api.Client, _ []string) (out []string) {
+	all, err := client.Submissions(ctx)
+	if err != nil {
+		return nil
 	}
+	for _, s := range all.Submissions {
+		if c.set.Namespace == "" || s.Namespace == c.set.Namespace {
+			out = append(out, s.Name)
+		}
+	}
+	return out
 }

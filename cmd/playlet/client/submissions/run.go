@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -57,17 +58,13 @@ func Commands() []*cobra.Command {
 
 // submitCommand is one run of "playlet run" or "playlet rm".
 type submitCommand struct {
-	client   *api.Client
+	base.Command
 	files    []string
-	output   string // "" or json
 	wait     bool
 	until    string // what --wait waits for: ready or completed
 	dryRun   string // none or server
 	diff     bool
 	timeout  time.Duration
-	in       io.Reader
-	out, err io.Writer
-	now      func() time.Time
 	ticks    <-chan time.Time // of progress; nil: the clock's
 	readyFor time.Duration    // how long a pod without readiness probes has to be ready
 
@@ -76,22 +73,22 @@ type submitCommand struct {
 }
 
 func newRunCommand() *cobra.Command {
-	c := &submitCommand{now: time.Now, readyFor: 2 * time.Second}
+	c := &submitCommand{readyFor: 2 * time.Second}
 	cmd := &cobra.Command{
 		Use: "run -f FILE|- [...]", Short: "Submit pods to this node's agent", Long: runLong, Example: runExample,
-		Args: c.filesOnly, SilenceUsage: true,
+		Args: c.filesOnly,
 	}
-	socket := cli.SocketFlag(cmd)
 	c.addFlags(cmd, "Wait until the pods are ready, or have succeeded; their progress goes to stderr")
 	cmd.Flags().StringP("namespace", "n", "", "")
 	if err := cmd.Flags().MarkHidden("namespace"); err != nil {
 		panic(err) // the flag was added a moment ago
 	}
-	cmd.Flags().StringVar(&c.until, "for", untilReady, "What --wait waits for: ready or completed")
-	cmd.Flags().StringVar(&c.dryRun, "dry-run", "none", "server: have the agent check all and change nothing; or none")
+	cli.ChoiceFlag(cmd, &c.until, "for", "", untilReady, "What --wait waits for: ready or completed", untilReady, untilCompleted)
+	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", "server: have the agent check all and change nothing; or none", "none",
+		"server")
 	cmd.Flags().BoolVar(&c.diff, "diff", false,
 		"Show in what the pods differ from those that were submitted before, and change nothing; exit code 1 where they do")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		switch {
 		case len(c.files) == 0:
 			return errors.New("which manifest? name its file with -f, or - for standard input (playlet run --help shows " +
@@ -100,19 +97,14 @@ func newRunCommand() *cobra.Command {
 			return errors.New("the namespace of a pod is written in its manifest: metadata.namespace")
 		case cmd.Flags().Changed("for") && !c.wait:
 			return errors.New("--for says what --wait waits for; give --wait, too")
-		case c.diff && c.output != "":
+		case c.diff && c.Output != "":
 			return errors.New("--diff and --output do not go together")
-		}
-		if err := errors.Join(cli.OneOf("for", c.until, untilReady, untilCompleted),
-			cli.OneOf("dry-run", c.dryRun, "none", "server")); err != nil {
-			return err
 		}
 		if c.diff || c.dryRun != "none" {
 			c.wait = false
 		}
-		return c.perform(cmd, *socket, c.submitAll, c.awaitEnd)
-	}
-	return cmd
+		return c.perform(ctx, c.submitAll(ctx), c.awaitEnd)
+	})
 }
 
 // What --wait waits for.
@@ -124,7 +116,7 @@ const (
 func (c *submitCommand) addFlags(cmd *cobra.Command, wait string) {
 	cmd.Flags().StringArrayVarP(&c.files, "filename", "f", nil, "Manifest `file`, folder, URL, or - for standard input; repeatable")
 	c.addWaitFlags(cmd, wait)
-	cli.OutputFlag(cmd, &c.output, "", "json")
+	cli.OutputFlag(cmd, &c.Output, "", "json")
 }
 
 func (c *submitCommand) addWaitFlags(cmd *cobra.Command, wait string) {
@@ -140,24 +132,18 @@ func (c *submitCommand) filesOnly(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// perform does the command: change changes something of each pod and says so, and await waits for what comes of it.
-func (c *submitCommand) perform(cmd *cobra.Command, socket string, change, await func(context.Context) error) error {
-	if err := cli.OneOf("output", c.output, "", "json"); err != nil {
-		return err
-	}
-	c.client, c.in, c.out, c.err = api.NewClient(socket), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	err := change(cmd.Context())
-	if c.output == "json" {
+// perform ends a command that has changed something of each pod, with this error: await waits for what comes of it.
+func (c *submitCommand) perform(ctx context.Context, err error, await func(context.Context) error) error {
+	if c.Output == "json" {
 		out := api.Submitted{Pods: c.done}
 		if out.Pods == nil {
 			out.Pods = []messages.SubmittedPod{}
 		}
-		err = errors.Join(err, cli.PrintObject(c.out, out, c.output))
+		err = errors.Join(err, c.Print(out))
 	}
 	if err != nil || !c.wait {
 		return err
 	}
-	ctx := cmd.Context()
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("not within %s", c.timeout))
@@ -169,7 +155,7 @@ func (c *submitCommand) perform(cmd *cobra.Command, socket string, change, await
 // say prints what became of pods.
 func (c *submitCommand) say(pods []messages.SubmittedPod) {
 	c.done = append(c.done, pods...)
-	if c.output != "" {
+	if c.Output != "" {
 		return
 	}
 	for _, p := range pods {
@@ -181,9 +167,9 @@ func (c *submitCommand) say(pods []messages.SubmittedPod) {
 		if c.dryRun == "server" {
 			dry = " (server dry run)"
 		}
-		fmt.Fprintf(c.out, "%s/%s %s%s\n", cmp.Or(strings.ToLower(p.Kind), "pod"), name, p.Change, dry)
+		fmt.Fprintf(c.Out, "%s/%s %s%s\n", cmp.Or(strings.ToLower(p.Kind), "pod"), name, p.Change, dry)
 		if p.Note != "" {
-			fmt.Fprintf(c.err, "%s: %s\n", p.Name, cli.Plain(p.Note))
+			c.Note(p.Name + ": " + p.Note)
 		}
 	}
 }
@@ -194,7 +180,7 @@ func (c *submitCommand) sayDiff(pods []messages.SubmittedPod) error {
 		if p.Kind != "" { // what it holds may be a secret
 			if p.Change != messages.PodUnchanged {
 				c.differs = true
-				fmt.Fprintf(c.out, "%s %s/%s would be %s\n", p.Kind, p.Namespace, p.Name, p.Change)
+				fmt.Fprintf(c.Out, "%s %s/%s would be %s\n", p.Kind, p.Namespace, p.Name, p.Change)
 			}
 			continue
 		}
@@ -203,7 +189,7 @@ func (c *submitCommand) sayDiff(pods []messages.SubmittedPod) error {
 			return err
 		}
 		c.differs = c.differs || text != ""
-		fmt.Fprint(c.out, text)
+		fmt.Fprint(c.Out, text)
 	}
 	return nil
 }
@@ -220,7 +206,7 @@ func (c *submitCommand) submitAll(ctx context.Context) error {
 			if len(c.files) == 1 || errors.Is(err, api.ErrNotRunning) {
 				return err
 			}
-			fmt.Fprintln(c.err, cli.OneLine(err))
+			c.Note(cli.OneLine(err))
 			failed++
 		}
 	}
@@ -238,11 +224,11 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	submitted, err := retry(ctx, func() (*api.Submitted, error) {
+	submitted, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
 		if c.diff || c.dryRun == "server" {
-			return c.client.DryRun(ctx, data)
+			return c.Client.DryRun(ctx, data)
 		}
-		return c.client.Submit(ctx, data, true)
+		return c.Client.Submit(ctx, data, true)
 	})
 	var refused *api.Error
 	switch {
@@ -268,7 +254,7 @@ func (c *submitCommand) refusal(file string, refused *api.Error) error {
 	}
 	for _, p := range refused.Problems {
 		p.Path = shownName(file)
-		fmt.Fprintln(c.err, cli.Plain(api.ProblemText(p)))
+		c.Note(api.ProblemText(p))
 	}
 	return fmt.Errorf("%s was refused, and none of it is run", shownName(file))
 }
@@ -286,7 +272,7 @@ func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 
 // awaitEnd waits until every pod is what --for says.
 func (c *submitCommand) awaitEnd(ctx context.Context) error {
-	done := func(p *api.Pod) (bool, error) { return settled(p, c.until, c.now()) }
+	done := func(p *api.Pod) (bool, error) { return settled(p, c.until, c.Now()) }
 	for {
 		if err := c.await(ctx, c.until, done); err != nil || c.until != untilReady {
 			return err
@@ -311,11 +297,11 @@ func (c *submitCommand) lasts(ctx context.Context, done func(*api.Pod) (bool, er
 		}
 		return out
 	}
-	all, err := c.client.Pods(ctx, api.Filter{})
+	all, err := c.Client.Pods(ctx, api.Filter{})
 	if err == nil && len(momentary(all)) == 0 || !cli.Pause(ctx, c.readyFor) {
 		return true, nil // what was awaited was so
 	}
-	if all, err = c.client.Pods(ctx, api.Filter{}); err != nil {
+	if all, err = c.Client.Pods(ctx, api.Filter{}); err != nil {
 		return false, nil //nolint:nilerr // it is awaited again, which says what is the matter
 	}
 	for _, p := range momentary(all) {
@@ -328,7 +314,7 @@ func (c *submitCommand) lasts(ctx context.Context, done func(*api.Pod) (bool, er
 
 // settled says whether a pod is as it is waited for, and the error why that is not to be expected.
 func settled(p *api.Pod, until string, now time.Time) (bool, error) {
-	name := p.Pod.Namespace + "/" + p.Pod.Name
+	name := names.Full(p)
 	why := func(text string) string { return cli.Plain(cmp.Or(p.Cause, text)) }
 	switch s := p.Pod.Status; {
 	case s.Phase == v1.PodSucceeded:
@@ -337,19 +323,17 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
 	case p.Ending != "":
 		return false, fmt.Errorf("pod %s is going: %s", name, why(p.Ending))
-	case until == untilReady && slices.ContainsFunc(s.Conditions, isReady):
+	case until == untilReady && summary.Condition(p.Pod, v1.PodReady):
 		return true, nil
 	case p.Waiting != nil && p.Waiting.Permanent:
 		return false, fmt.Errorf("pod %s will not run: %s", name, summary.WaitingFor(p, now))
 	case until == untilCompleted && p.Pod.Spec.RestartPolicy == v1.RestartPolicyAlways:
 		return false, fmt.Errorf("pod %s does not complete: its restartPolicy is Always", name)
 	}
-	for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {
-		for _, c := range list {
-			if w := c.State.Waiting; w != nil && w.Reason == messages.ReasonCrashLoopBackOff && c.RestartCount > 0 {
-				return false, fmt.Errorf("pod %s does not become %s: %s", name, until,
-					why(fmt.Sprintf("container %s ends again and again", c.Name)))
-			}
+	for _, c := range slices.Concat(p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses) {
+		if w := c.State.Waiting; w != nil && w.Reason == messages.ReasonCrashLoopBackOff && c.RestartCount > 0 {
+			return false, fmt.Errorf("pod %s does not become %s: %s", name, until,
+				why(fmt.Sprintf("container %s ends again and again", c.Name)))
 		}
 	}
 	return false, nil
@@ -357,11 +341,9 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 
 // failureOf names the container that has failed, and how it ended.
 func failureOf(p *api.Pod) string {
-	for _, list := range [][]v1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {
-		for _, c := range list {
-			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-				return fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason)
-			}
+	for _, c := range slices.Concat(p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses) {
+		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+			return fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason)
 		}
 	}
 	return cmp.Or(p.Pod.Status.Message, summary.Of(p).Status)

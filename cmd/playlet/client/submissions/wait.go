@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -19,24 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-func isReady(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }
-
 // startTimeout is how long an agent that is only starting is waited for.
 const startTimeout = 10 * time.Second
-
-// retry repeats a question, which must be one that may be repeated, while the agent says that it cannot answer yet.
-func retry[T any](ctx context.Context, ask func() (T, error)) (T, error) {
-	for began := time.Now(); ; {
-		out, err := ask()
-		var refused *api.Error
-		if !errors.As(err, &refused) || refused.Status != http.StatusServiceUnavailable || time.Since(began) > startTimeout {
-			return out, err
-		}
-		if !cli.Pause(ctx, 100*time.Millisecond) {
-			return out, err
-		}
-	}
-}
 
 // errAllDone ends a watch that has seen what it waited for.
 var errAllDone = errors.New("all done")
@@ -93,12 +74,12 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 			mu.Lock()
 			defer mu.Unlock()
 			for _, name := range slices.Sorted(maps.Keys(pulling)) {
-				fmt.Fprintf(c.err, "%s: %s\n", name, summary.WaitingFor(pulling[name], c.now()))
+				c.Note(name + ": " + summary.WaitingFor(pulling[name], c.Now()))
 			}
 		})
 	})
 	for {
-		err := c.client.Watch(ctx, api.Filter{}, take)
+		err := c.Client.Watch(ctx, api.Filter{}, take)
 		switch {
 		case errors.Is(err, errAllDone):
 			return nil
@@ -136,6 +117,6 @@ func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod
 	}
 	if said[name] != text {
 		said[name] = text
-		fmt.Fprintln(c.err, text)
+		c.Note(text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -57,7 +58,7 @@ func TestAPodIsReadyForMoreThanAMoment(t *testing.T) {
 			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", ReadinessProbe: now.probe}}}}}
 		pod.Ending = now.ending
 		f.Pods.Pods = []api.Pod{pod}
-		c := &submitCommand{client: api.NewClient(f.Socket), until: untilReady, now: time.Now, readyFor: time.Millisecond,
+		c := &submitCommand{Command: base.Command{Client: api.NewClient(f.Socket)}, until: untilReady, readyFor: time.Millisecond,
 			done: []messages.SubmittedPod{{Namespace: "default", PodName: "web", UID: "u"}}}
 		lasts, err := c.lasts(t.Context(), func(p *api.Pod) (bool, error) { return settled(p, untilReady, time.Now()) })
 		if lasts != now.lasts || (err != nil) != (now.err != "") || err != nil && !strings.Contains(err.Error(), now.err) {

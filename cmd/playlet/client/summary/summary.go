@@ -3,6 +3,7 @@ package summary
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,7 +33,7 @@ func Of(p *api.Pod) Pod {
 		}
 	}
 	sidecars, initializing := s.initContainers(p.Pod)
-	if !initializing || condition(p.Pod, v1.PodInitialized) {
+	if !initializing || Condition(p.Pod, v1.PodInitialized) {
 		s.Restarts, s.restartedAt = sidecars.Restarts, sidecars.restartedAt
 		s.containers(p.Pod)
 	}
@@ -102,7 +103,7 @@ func (s *Pod) containers(pod *v1.Pod) {
 		return
 	}
 	switch { // one that completed says little about a pod in which others did not
-	case running && condition(pod, v1.PodReady):
+	case running && Condition(pod, v1.PodReady):
 		s.Status = "Running"
 	case failed != "":
 		s.Status = failed
@@ -130,11 +131,9 @@ func endOf(t *v1.ContainerStateTerminated) string {
 	}
 }
 
-func condition(pod *v1.Pod, kind v1.PodConditionType) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == kind {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
+// Condition says whether a condition of the pod is true.
+func Condition(pod *v1.Pod, kind v1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == kind && c.Status == v1.ConditionTrue
+	})
 }

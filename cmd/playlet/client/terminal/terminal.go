@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
@@ -16,21 +16,11 @@ import (
 // MakeRaw has the terminal pass on every key as it is (cfmakeraw(3)); restore undoes that.
 func MakeRaw(f *os.File) (restore func(), err error) {
 	fd := int(f.Fd())
-	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	was, err := term.MakeRaw(fd)
 	if err != nil {
 		return nil, fmt.Errorf("the terminal: %w", err)
 	}
-	raw := *was
-	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
-	raw.Oflag &^= unix.OPOST
-	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
-	raw.Cflag &^= unix.CSIZE | unix.PARENB
-	raw.Cflag |= unix.CS8
-	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
-		return nil, fmt.Errorf("the terminal: %w", err)
-	}
-	return func() { _ = unix.IoctlSetTermios(fd, unix.TCSETS, was) }, nil // it may be gone
+	return func() { _ = term.Restore(fd, was) }, nil // it may be gone
 }
 
 // WatchSize sends the size of the terminal, at once and whenever it changes, until stop.
@@ -48,12 +38,12 @@ func WatchSize(ctx context.Context, f *os.File) (sizes <-chan api.Size, stop fun
 			case <-ctx.Done():
 				return
 			}
-			size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-			if err != nil || size.Col == 0 || size.Row == 0 {
+			width, height, err := term.GetSize(int(f.Fd()))
+			if err != nil || width == 0 || height == 0 {
 				continue
 			}
 			select {
-			case out <- api.Size{Width: size.Col, Height: size.Row}:
+			case out <- api.Size{Width: uint16(width), Height: uint16(height)}: //nolint:gosec // the kernel's have 16 bits
 			case <-ctx.Done():
 				return
 			}

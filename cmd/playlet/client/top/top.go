@@ -21,6 +21,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
+	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/pods"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/screen"
@@ -59,26 +60,22 @@ const leastTopInterval = 200 * time.Millisecond
 
 // NewCommand is "playlet top".
 func NewCommand() *cobra.Command {
+	c := &base.Command{}
 	var once bool
 	every := 2 * time.Second
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch pods and actors on the terminal", Long: topLong, Example: topExample, Args: topArguments,
-		SilenceUsage: true,
 	}
-	socket := cli.SocketFlag(cmd)
 	cmd.Flags().BoolVar(&once, "once", false, "Print the pods as one table, and end")
 	cmd.Flags().DurationVar(&every, "interval", every, "Look at the agent so `often`")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		client := api.NewClient(*socket)
-		in, isFile := cmd.InOrStdin().(*os.File)
-		out, isFileToo := cmd.OutOrStdout().(*os.File)
-		if once || !isFile || !isFileToo || !cli.IsTerminal(in) || !cli.IsTerminal(out) || os.Getenv("TERM") == "dumb" {
-			return printTop(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		}
-		return (&top{client: client, in: in, out: out, every: max(every, leastTopInterval), now: time.Now}).run(cmd.Context())
-	}
 	cmd.AddCommand(newTopPodsCommand(), newTopNodeCommand())
-	return cmd
+	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
+		if once || !cli.IsTerminal(c.In) || !cli.IsTerminal(c.Out) || os.Getenv("TERM") == "dumb" {
+			return printTop(ctx, c)
+		}
+		in, out := c.In.(*os.File), c.Out.(*os.File) // terminals are
+		return (&top{client: c.Client, in: in, out: out, every: max(every, leastTopInterval), now: time.Now}).run(ctx)
+	})
 }
 
 func topArguments(_ *cobra.Command, args []string) error {

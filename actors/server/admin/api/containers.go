@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +32,7 @@ const (
 const PortForwardProtocol = "portforward.k8s.io"
 
 // Note is the header of an answer that says what is worth saying beside it.
-const Note = LogNote
+const Note = "X-Playlet-Note"
 
 // Size is that of a terminal, in characters.
 type Size struct{ Width, Height uint16 }
@@ -46,49 +45,9 @@ type ExecOptions struct {
 	Stdin, TTY bool
 }
 
-// Query is how a request says it.
-func (o ExecOptions) Query() string {
-	q := url.Values{"command": o.Command}
-	setSome(q, "container", o.Container)
-	setSome(q, "uid", o.UID)
-	for name, on := range map[string]bool{"stdin": o.Stdin, "tty": o.TTY} {
-		if on {
-			q.Set(name, "true")
-		}
-	}
-	return q.Encode()
-}
-
-func setSome(q url.Values, name, value string) {
-	if value != "" {
-		q.Set(name, value)
-	}
-}
-
-// ParseExecOptions reads what Query wrote.
-func ParseExecOptions(q url.Values) (ExecOptions, error) {
-	o := ExecOptions{Command: q["command"]}
-	for name, values := range q {
-		text := values[len(values)-1]
-		var err error
-		switch name {
-		case "command":
-		case "container":
-			o.Container = text
-		case "uid":
-			o.UID = text
-		case "stdin":
-			o.Stdin, err = strconv.ParseBool(text)
-		case "tty":
-			o.TTY, err = strconv.ParseBool(text)
-		default:
-			return o, fmt.Errorf("unknown parameter %q", name)
-		}
-		if err != nil {
-			return o, fmt.Errorf("%s=%q: %w", name, text, err)
-		}
-	}
-	return o, nil
+// Params are those of a request.
+func (o *ExecOptions) Params() Params {
+	return Params{"uid": &o.UID, "container": &o.Container, "command": &o.Command, "stdin": &o.Stdin, "tty": &o.TTY}
 }
 
 // Terminal is the caller's end of a command. With a TTY, stdout has all that the command writes.
@@ -117,17 +76,9 @@ func (c *Client) Attach(ctx context.Context, namespace, pod string, o ExecOption
 // PortForward opens a connection to a pod, over which each connection to one of its ports has two streams of its own, in the
 // protocol of client-go's tools/portforward.
 func (c *Client) PortForward(ctx context.Context, namespace, pod, uid string) (httpstream.Connection, error) {
-	q := url.Values{}
-	setSome(q, "uid", uid)
-	conn, err := c.upgrade(ctx, podPath("/v1/portforward/", namespace, pod), q.Encode(), PortForwardProtocol, nil)
-	if err != nil {
-		return nil, err
-	}
-	streams, err := spdy.NewClientConnection(conn)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return streams, nil
+	query := Params{"uid": &uid}.Encode()
+	streams, _, err := c.upgrade(ctx, podPath("/v1/portforward/", namespace, pod), query, PortForwardProtocol, nil)
+	return streams, err
 }
 
 func podPath(before, namespace, pod string) string {
@@ -135,13 +86,9 @@ func podPath(before, namespace, pod string) string {
 }
 
 func (c *Client) stream(ctx context.Context, path string, o ExecOptions, t Terminal) (int, error) {
-	conn, err := c.upgrade(ctx, path, o.Query(), streamVersion, t.Note)
+	streams, conn, err := c.upgrade(ctx, path, o.Params().Encode(), streamVersion, t.Note)
 	if err != nil {
 		return 0, err
-	}
-	streams, err := spdy.NewClientConnection(conn)
-	if err != nil {
-		return 0, errors.Join(err, conn.Close())
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
@@ -156,48 +103,51 @@ func (c *Client) stream(ctx context.Context, path string, o ExecOptions, t Termi
 	return exitCode(outcome)
 }
 
-// upgrade asks for a connection of its own, which HTTP has no say in any more.
-func (c *Client) upgrade(ctx context.Context, path, query, protocol string, note func(string)) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", c.socket)
-	if err != nil {
-		return nil, c.explain(err)
+// upgrade asks for a connection of its own, which HTTP has no say in any more, and gives it with its streams.
+func (c *Client) upgrade(ctx context.Context, path, query, protocol string, note func(string)) (
+	streams httpstream.Connection, conn net.Conn, err error,
+) {
+	var dialed net.Conn
+	transport := &http.Transport{
+		DisableKeepAlives: true, ResponseHeaderTimeout: upgradeTimeout,
+		DialContext: func(ctx context.Context, _, _ string) (_ net.Conn, err error) {
+			dialed, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", c.socket)
+			return dialed, err
+		},
 	}
 	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), nil)
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, nil, err
 	}
 	request.Header = http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, versionHeader: {protocol}}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	defer stop()
-	if err := errors.Join(conn.SetDeadline(time.Now().Add(upgradeTimeout)), request.Write(conn)); err != nil {
-		return nil, errors.Join(c.explain(err), conn.Close())
-	}
-	buffered := bufio.NewReader(conn)
-	answer, err := http.ReadResponse(buffered, request)
+	answer, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, errors.Join(c.explain(err), conn.Close())
+		return nil, nil, c.explain(err)
 	}
 	if answer.StatusCode != http.StatusSwitchingProtocols {
-		return nil, errors.Join(refusalOf(answer), conn.Close())
+		return nil, nil, refusalOf(answer)
 	}
 	if text := answer.Header.Get(Note); text != "" && note != nil {
 		note(text)
 	}
-	return &bufferedConn{conn, buffered}, conn.SetDeadline(time.Time{})
+	conn = &upgradedConn{dialed, answer.Body}
+	if streams, err = spdy.NewClientConnection(conn); err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return streams, conn, nil
 }
 
 // upgradeTimeout is longer than execTimeout of the agent.
 const upgradeTimeout = time.Minute
 
-// bufferedConn is a connection of which some was read already.
-type bufferedConn struct {
+// upgradedConn is a connection of which HTTP has read some.
+type upgradedConn struct {
 	net.Conn
-	buffered *bufio.Reader
+	body io.Reader
 }
 
-// Read implements net.Conn.
-func (c *bufferedConn) Read(b []byte) (int, error) { return c.buffered.Read(b) }
+func (c *upgradedConn) Read(b []byte) (int, error) { return c.body.Read(b) }
 
 // converse passes everything on until the command has ended, and gives what was said of that.
 func converse(conn httpstream.Connection, o ExecOptions, t Terminal) ([]byte, error) {
@@ -292,4 +242,41 @@ func (c *Client) Restart(ctx context.Context, uid string, ids map[string]string)
 		return nil, err
 	}
 	return call[Restarted](ctx, c, http.MethodPost, "/v1/restart/"+uid, "", body)
+}
+
+// LogOptions choose what is read of a container's log. The zero value is all that its latest run has written so far.
+type LogOptions struct {
+	UID        string // of the pod; empty: the one of this name that is wanted
+	Container  string // empty: the pod's default one
+	Follow     bool   // go on until the container ends
+	Previous   bool   // of the run before the latest
+	Timestamps bool   // each line begins with its time, RFC 3339
+	Since      time.Time
+	Tail       *int64 // lines from the end; nil: all
+	LimitBytes *int64 // nil: no limit
+}
+
+// Params are those of a request.
+func (o *LogOptions) Params() Params {
+	return Params{
+		"uid": &o.UID, "container": &o.Container, "follow": &o.Follow, "previous": &o.Previous, "timestamps": &o.Timestamps,
+		"sinceTime": &o.Since, "tailLines": &o.Tail, "limitBytes": &o.LimitBytes,
+	}
+}
+
+// Logs writes a container's log to out, and what is worth saying beside it to note: which container was chosen where none
+// was named. It returns when the log ends, with an error where it was broken off.
+func (c *Client) Logs(ctx context.Context, namespace, pod string, o LogOptions, out io.Writer, note func(string)) error {
+	body, header, err := c.open(ctx, http.MethodGet, podPath("/v1/logs/", namespace, pod), o.Params().Encode(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // only read from
+	if text := header.Get(Note); text != "" {
+		note(text)
+	}
+	if _, err := io.Copy(out, body); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("the log broke off: %w", err)
+	}
+	return nil
 }

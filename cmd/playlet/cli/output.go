@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,18 +15,82 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// ObjectOutputs are what objects can be printed as.
-var ObjectOutputs = []string{"table", "wide", "yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
+// NoCell stands for a value that there is not.
+const NoCell = "<none>"
+
+const tableGap = 3 // spaces between columns
+
+// Table prints rows in columns. Widths are remembered and only grow, so that the rows of a watch stay under their
+// headings for as long as they can.
+type Table struct {
+	Out     io.Writer
+	Heading []string
+	Begun   bool // the heading was printed, or is to be left out
+	widths  []int
+}
+
+// Print writes the rows, and the heading before the first.
+func (t *Table) Print(rows [][]string) error {
+	if !t.Begun {
+		rows = append([][]string{t.Heading}, rows...)
+		t.Begun = true
+	}
+	t.widths = Widths(t.widths, rows)
+	var text strings.Builder
+	for _, row := range rows {
+		text.WriteString(Line(row, t.widths, tableGap) + "\n")
+	}
+	_, err := io.WriteString(t.Out, text.String())
+	return err
+}
+
+// Widths are those of columns that have these rows, and are no narrower than before.
+func Widths(before []int, rows [][]string) []int {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(before) {
+				before = append(before, 0)
+			}
+			before[i] = max(before[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return before
+}
+
+// Line puts cells into their columns, without spaces after the last.
+func Line(cells []string, widths []int, gap int) string {
+	var b strings.Builder
+	for i, cell := range cells {
+		b.WriteString(cell)
+		if i < len(cells)-1 {
+			b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+gap))
+		}
+	}
+	return b.String()
+}
+
+// OrNone is a cell's text, where there is one.
+func OrNone(s string) string {
+	if s == "" {
+		return NoCell
+	}
+	return s
+}
+
+// ObjectOutputs are what PrinterOf makes printers for.
+var ObjectOutputs = []string{"yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
 
 // ObjectPrinter prints an API object, or a list of them, for programs.
 type ObjectPrinter = func(w io.Writer, object runtime.Object) error
 
-// PrinterOf makes the printer that -o asks for, kubectl's where there is a library of it.
+// PrinterOf makes the printer that -o asks for, kubectl's where there is a library of it; nil for a table.
 func PrinterOf(output string, bare bool) (ObjectPrinter, error) {
 	form, text, _ := strings.Cut(output, "=")
 	var p printers.ResourcePrinter
 	var err error
 	switch form {
+	case "table", "wide":
+		return nil, nil
 	case "yaml", "json":
 		return func(w io.Writer, object runtime.Object) error { return PrintObject(w, object, output) }, nil
 	case "name":
@@ -37,12 +102,10 @@ func PrinterOf(output string, bare bool) (ObjectPrinter, error) {
 			path.AllowMissingKeys(true)
 			p = path
 		}
-	case "go-template":
-		p, err = printers.NewGoTemplatePrinter([]byte(text))
 	case "custom-columns":
 		return columnsPrinter(text, bare)
 	default:
-		return nil, OneOf("output", output, ObjectOutputs...)
+		p, err = printers.NewGoTemplatePrinter([]byte(text))
 	}
 	if err != nil {
 		return nil, unreadable(output, err)

@@ -1,0 +1,177 @@
+package admin
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+const (
+	maxWatches = 32
+	// coalesce is the least time between two lines of a stream: what changes within it makes one line.
+	coalesce = 50 * time.Millisecond
+)
+
+// stream answers with lines of JSON for as long as send lasts, whose line says whether somebody reads them.
+func (h *handlers) stream(w http.ResponseWriter, send func(line func(v any) bool)) error {
+	select {
+	case h.watches <- struct{}{}:
+		defer func() { <-h.watches }()
+	default:
+		return refuse(http.StatusTooManyRequests, "%d watches are open already, which is the limit", maxWatches)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out, lines := http.NewResponseController(w), json.NewEncoder(w)
+	send(func(v any) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // where there is none, the write itself tells
+		return lines.Encode(v) == nil && out.Flush() == nil
+	})
+	return nil
+}
+
+// pause waits, and says whether it was left to.
+func pause(done <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-done:
+		return false
+	}
+}
+
+// watchPods streams one line of JSON a change, until the client goes or the process ends.
+func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter, view func(*board.Pod) api.Pod) error {
+	return h.stream(w, func(line func(any) bool) {
+		ctx, seen := r.Context(), tracker{chosen: chosen, view: view}
+		for now := h.conf.Board.Now(); ; {
+			change, news := seen.next(now, h.nodeView(now))
+			if news && (!line(change) || !pause(ctx.Done(), coalesce)) {
+				return
+			}
+			var err error
+			if now, err = h.conf.Board.After(ctx, now.Version); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// events answers GET /v1/events[?watch=true][&namespace=N][&name=N] with the last events of the node, or of an object; the
+// stream goes on with each that comes.
+func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
+	var watch bool
+	var namespace, name string
+	if err := params(r, api.Params{"watch": &watch, "namespace": &namespace, "name": &name}); err != nil {
+		return err
+	}
+	news := func(turn uint64) (api.Events, uint64) {
+		all, now := h.conf.Events.Since(turn)
+		out := api.Events{Items: []*v1.Event{}}
+		for _, e := range all {
+			if (namespace == "" || namespace == e.Namespace) && (name == "" || name == e.InvolvedObject.Name) {
+				out.Items = append(out.Items, e)
+			}
+		}
+		return out, now
+	}
+	first, turn := news(0)
+	if !watch {
+		return answer(w, first)
+	}
+	return h.stream(w, func(line func(any) bool) {
+		for next := first; line(next); next, turn = news(turn) {
+			if h.conf.Events.Await(r.Context(), turn) != nil {
+				return
+			}
+		}
+	})
+}
+
+// followTrace streams one line of JSON for each batch of entries, until the client goes or the process ends.
+func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder *supervisors.Recorder, q supervisors.Query,
+	next api.Trace,
+) error {
+	return h.stream(w, func(line func(any) bool) {
+		for q.After = next.Recorder.Seq; line(next); {
+			for next.Entries = nil; len(next.Entries) == 0; {
+				if recorder.Wait(r.Context(), q.After) != nil || !pause(r.Context().Done(), coalesce) {
+					return
+				}
+				next.Recorder = recorder.Size()
+				next.Entries = recorder.Select(q)
+				q.After = next.Recorder.Seq
+				if n := len(next.Entries); n > 0 { // one that came in between is not to come again
+					q.After = max(q.After, next.Entries[n-1].Seq)
+				}
+			}
+		}
+	})
+}
+
+// tracker makes the lines of one stream: it remembers what was sent, and tells what is new. It is pure.
+type tracker struct {
+	chosen   filter
+	view     func(*board.Pod) api.Pod
+	begun    bool
+	complete bool // a complete line was sent
+	life     time.Time
+	pods     map[types.UID]tracked
+	node     api.Node
+}
+
+// tracked is a pod as it was sent last.
+type tracked struct {
+	pod *board.Pod
+	// sure says that the actor that publishes would know if it ran: when it leaves, it is gone. A life that has only begun
+	// leaves out what it has not heard of yet.
+	sure bool
+}
+
+// next is what changed since the call before; false when nothing did. The first call tells everything, and so does the first
+// one that knows everything.
+func (t *tracker) next(s *board.Snapshot, node api.Node) (api.Change, bool) {
+	complete := s.Complete()
+	change := api.Change{Version: s.Version, At: s.At, Full: !t.begun || complete && !t.complete}
+	pods := make(map[types.UID]tracked, len(t.pods))
+	for _, p := range t.chosen.choose(s) {
+		pods[p.Pod.UID] = tracked{pod: p, sure: s.Audited}
+		if old, ok := t.pods[p.Pod.UID]; change.Full || !ok || !samePod(old.pod, p) {
+			change.Pods = append(change.Pods, t.view(p))
+		}
+	}
+	for uid, old := range t.pods {
+		if _, there := pods[uid]; there {
+			continue
+		}
+		old.sure = old.sure && s.Life.Equal(t.life)
+		if complete || old.sure {
+			change.Gone = append(change.Gone, api.Ref{Namespace: old.pod.Pod.Namespace, Name: old.pod.Pod.Name,
+				UID: string(uid)})
+		} else {
+			pods[uid] = old
+		}
+	}
+	if change.Full || !reflect.DeepEqual(t.node, node) {
+		change.Node = &node
+	}
+	t.begun, t.complete, t.life, t.pods, t.node = true, t.complete || complete, s.Life, pods, node
+	return change, change.Full || change.Node != nil || len(change.Pods) > 0 || len(change.Gone) > 0
+}
+
+// samePod compares what is shown of a pod. Pointers first: an object that is shared has not changed.
+func samePod(x, y *board.Pod) bool {
+	return x.Source == y.Source && x.Phase == y.Phase && x.Ending == y.Ending && same(x.Pod, y.Pod) &&
+		same(x.Status, y.Status) && same(x.Waiting, y.Waiting) && same(x.Quarantine, y.Quarantine)
+}
+
+func same[T any](x, y *T) bool { return x == y || reflect.DeepEqual(x, y) }
