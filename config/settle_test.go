@@ -180,11 +180,11 @@ func TestErrorsTellNoCredentials(t *testing.T) {
 }
 
 func TestSmallAccessors(t *testing.T) {
-	n, _, err := loadArgs(t, "--runonce=false", "--container-log-max-size=2Ki", "--register-node=false", "-v=3")
+	n, _, err := loadArgs(t, "--runonce", "--container-log-max-size=2Ki", "--register-node=false", "-v=3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.Kubelet.RunOnce || n.ContainerLogMaxSize() != 2048 || n.RegisterNode() || n.Verbosity() != 3 ||
+	if !n.Kubelet.RunOnce || n.ContainerLogMaxSize() != 2048 || n.RegisterNode() || n.Verbosity() != 3 ||
 		n.Kubelet.SyncFrequency.Duration != time.Minute || n.Kubelet.PodLogsDir != "/var/log/pods" ||
 		n.AdminSocket != "/run/playlet/admin.sock" {
 		t.Errorf("%+v", n)

@@ -96,7 +96,6 @@ func validateSources(p *problems, n *Node) {
 	positive(p, "syncFrequency", c.SyncFrequency.Duration)
 	positive(p, "fileCheckFrequency", c.FileCheckFrequency.Duration)
 	positive(p, "httpCheckFrequency", c.HTTPCheckFrequency.Duration)
-	p.check(!c.RunOnce, "runOnce", true, "pods cannot be run once any more, as with the kubelet; an agent lasts")
 	if c.StaticPodURL != "" {
 		u, err := url.Parse(c.StaticPodURL)
 		p.check(err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "",

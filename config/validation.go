@@ -20,7 +20,8 @@ const MaxSocketPath = 107
 // validate reports every value that cannot be honoured, in the order of the fields. Besides the kubelet's own rules it
 // checks what the kubelet finds out only later while starting: addresses, quantities, policies, TLS names.
 //
-// What depends on the machine is not looked at here, see CheckCgroups and CheckCPUs.
+// What depends on the machine is not looked at here, see CheckCgroups and CheckCPUs. runOnce, which the kubelet has come to
+// refuse, is accepted.
 func (n *Node) validate() error {
 	var p problems
 	n.validateOwn(&p)

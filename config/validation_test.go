@@ -42,7 +42,6 @@ var refused = []struct{ content, want string }{
 
 	{"syncFrequency: -1s", `syncFrequency (--sync-frequency): invalid value "-1s": must be positive`},
 	{"fileCheckFrequency: -1s", "fileCheckFrequency"},
-	{"runOnce: true", "runOnce (--runonce): invalid value true: pods cannot be run once any more"},
 	{"httpCheckFrequency: -1s", "httpCheckFrequency"},
 	{"staticPodURL: /relative", "staticPodURL (--manifest-url)"},
 	{"staticPodURLHeader: {'a b': [x]}", "staticPodURLHeader (--manifest-url-header)"},
@@ -192,7 +191,7 @@ func TestAcceptedValues(t *testing.T) {
 		"shutdownGracePeriodByPodPriority: [{priority: 1, shutdownGracePeriodSeconds: 1}]",
 		"logging: {options: {json: {splitStream: true}}}\nfeatureGates: {LoggingAlphaOptions: true}",
 		"logging: {flushFrequency: 1000000}",
-		"runOnce: false", "volumeStatsAggPeriod: -1s", "tracing: {endpoint: 'localhost:4317'}",
+		"runOnce: true", "volumeStatsAggPeriod: -1s", "tracing: {endpoint: 'localhost:4317'}",
 	} {
 		t.Run(content, func(t *testing.T) {
 			if _, _, err := loadArgs(t, "--config="+write(t, t.TempDir(), "f", header+content)); err != nil {

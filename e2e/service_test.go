@@ -3,14 +3,53 @@
 package e2e
 
 import (
+	"context"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
+
+// --runonce starts what is wanted and ends; what it started runs on, and is any later agent's.
+func TestRunOnce(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a, err := s.NewAgent("--runonce")
+		must(t, err)
+		must(t, a.Write("web.yaml", manifest(s, "web", sleeper)))
+		must(t, a.Write("job.yaml",
+			manifest(s, "job", "restartPolicy: Never\ncontainers: [{name: c, image: HELLO, args: [exit, '0']}]")))
+		must(t, a.Start())
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+		defer cancel()
+		if code, err := a.Wait(ctx); err != nil || code != 0 {
+			t.Fatalf("it ended with code %d, %v", code, err)
+		}
+		before := running(t, s, 1)
+
+		must(t, a.Write("bad.yaml", "kind: Pod\nnonsense: true\n"))
+		must(t, a.Start())
+		if code, err := a.Wait(ctx); err != nil || code != 1 || !strings.Contains(a.Log(), "bad.yaml") {
+			t.Errorf("with a bad manifest it ended with code %d, %v", code, err)
+		}
+		must(t, a.Remove("bad.yaml"))
+
+		a.Args = nil
+		must(t, a.Start())
+		awaitPod(t, a, "web", ready)
+		awaitPod(t, a, "job", inPhase(corev1.PodSucceeded))
+		if after := running(t, s, 1); ids(after) != ids(before) {
+			t.Errorf("container %s became %s", ids(before), ids(after))
+		}
+		must(t, a.Remove("web.yaml"))
+		must(t, a.Remove("job.yaml"))
+		cleared(t, s, a)
+	})
+}
 
 // systemd hears from the agent as sd_notify(3) has it.
 func TestTheServiceManagerHearsOfTheAgent(t *testing.T) {

@@ -91,6 +91,9 @@ type Agent struct {
 
 // Run is the agent's whole life: it returns when ctx has ended, or the agent gave up.
 func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
+	if err := checkRunOnce(node); err != nil {
+		return err
+	}
 	klog.SetSlogLogger(slog.New(libraryLog{log.Handler()}))
 	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
 	switch {
@@ -174,20 +177,33 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 		start("following the addresses", keep(a.node.Kubelet.NodeStatusUpdateFrequency.Duration, a.log,
 			"the node's addresses stay as they were", a.addresses.look))
 	}
-	why, err := a.untilEnd(ctx, lock)
+	once := make(chan error, 1)
+	if a.node.Kubelet.RunOnce {
+		reports.Go(func() {
+			once <- recovery.Call(a.log, "run-once", func() error { return runOnce(reporting, a.board, onceLimit, a.log) })
+		})
+	}
+	why, err := a.untilEnd(ctx, lock, once)
 	manager.stopping(why)
 	stopReporting()
 	reports.Wait()
+	select {
+	case unfinished := <-once: // it was stopped while it waited
+		err = errors.Join(err, unfinished)
+	default:
+	}
 	return errors.Join(err, a.Close())
 }
 
 // untilEnd waits for what ends the agent, and names it. The error makes the process fail.
-func (a *Agent) untilEnd(ctx context.Context, lock *lockFile) (why string, err error) {
+func (a *Agent) untilEnd(ctx context.Context, lock *lockFile, once <-chan error) (why string, err error) {
 	select {
 	case <-ctx.Done():
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
 		a.log.Info("stopping; containers go on running; a second signal ends the agent at once")
 		return "stopping", nil
+	case err := <-once:
+		return "the pods were run once", err
 	case <-lock.contention():
 		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
 		return "another process has opened the lock file", nil
