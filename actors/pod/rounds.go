@@ -102,7 +102,8 @@ func (m *Machine) beginsRound(c *container, round uint32) bool {
 			continue
 		}
 		e := o.exited()
-		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) && !e.FinishedAt.After(f.FinishedAt)
+		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) &&
+			!e.FinishedAt.After(f.FinishedAt)
 		if final && o.init && o.answer(m.pod, e.ContainerFact) == failPod {
 			return false
 		}

@@ -76,7 +76,7 @@ func TestADamagedRecord(t *testing.T) {
 		}
 	}
 	got, _, errs := newStore(filepath.Dir(s.dir)).load()
-	if len(got) != 1 || got["good"].Final == nil || len(errs) != 1 || !strings.Contains(fmt.Sprint(errs), "bad.json.corrupt-1") {
+	if len(got) != 1 || got["good"].Final == nil || len(errs) != 1 || !strings.Contains(fmt.Sprint(errs), "bad.json.corrupt") {
 		t.Errorf("%v: %+v", errs, got)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, ".cut.json.tmp")); !os.IsNotExist(err) {

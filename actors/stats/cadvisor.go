@@ -44,7 +44,8 @@ func (c *Collector) cadvisor(ctx context.Context) (gatherer prometheus.Gatherer,
 	none := func(*model.ContainerInfo) map[string]string { return nil }
 	others.MustRegister(metrics.NewPrometheusCollector(v, none, cgroupstats.Metrics(), clock.RealClock{}, model.RequestOptions{}),
 		metrics.NewPrometheusMachineCollector(v, cgroupstats.Metrics()))
-	return &containerGatherer{others, v.containers(), c.opts.Now(), cgroupstats.Metrics().Has(container.PressureMetrics)}, v.figures.lacks
+	pressure := cgroupstats.Metrics().Has(container.PressureMetrics)
+	return &containerGatherer{others, v.containers(), c.opts.Now(), pressure}, v.figures.lacks
 }
 
 // Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a
