@@ -1,8 +1,8 @@
 // Package cgroupstats reads the figures of cgroups into cAdvisor's model: the node's, those of pods and of what is in them.
 //
 // Of the root and of a new cgroup's limits cAdvisor's library reads; all else is a table of files (files.go), as the library
-// opens four times as many as it uses. cAdvisor's manager is not used: it keeps two goroutines a container that collect whether anybody
-// reads or not. Tests compare the table with the library.
+// opens four times as many as it uses. cAdvisor's manager is not used: it keeps two goroutines a container that collect whether
+// anybody reads or not. Tests compare the table with the library.
 package cgroupstats
 
 import (

@@ -87,7 +87,7 @@ func residentNow() (own, files uint64) {
 	}
 	var size, all, shared uint64
 	_, _ = fmt.Sscan(string(text), &size, &all, &shared) // 0 with an error
-	page := uint64(os.Getpagesize()) //nolint:gosec // it is positive
+	page := uint64(os.Getpagesize())                     //nolint:gosec // it is positive
 	return (all - shared) * page, shared * page
 }
 
