@@ -1,15 +1,11 @@
 package cni
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,9 +108,12 @@ func (a Attachments) Release(ctx context.Context, container string) (leases int,
 	}
 	var errs []error
 	for _, one := range slices.Backward(list) {
-		conf, err := a.del(ctx, one)
+		conf, err := libcni.NetworkConfFromBytes(one.Config)
+		if err == nil {
+			err = a.del(ctx, conf, one)
+		}
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, &StepError{Del, one.Network, err})
 			continue
 		}
 		n := newNetwork("", one.IfName, conf)
@@ -125,14 +124,9 @@ func (a Attachments) Release(ctx context.Context, container string) (leases int,
 	return leases, errors.Join(errs...)
 }
 
-// del calls DEL and returns the configuration that it was called with. Its error is a *StepError.
-func (a Attachments) del(ctx context.Context, one *libcni.NetworkAttachment) (*libcni.NetworkConfigList, error) {
+func (a Attachments) del(ctx context.Context, conf *libcni.NetworkConfigList, one *libcni.NetworkAttachment) error {
 	ctx, cancel := context.WithTimeout(ctx, delTimeout)
 	defer cancel()
-	conf, err := libcni.NetworkConfFromBytes(one.Config)
-	if err != nil {
-		return nil, &StepError{Del, one.Network, err}
-	}
 	rt := &libcni.RuntimeConf{
 		ContainerID: one.ContainerID, IfName: one.IfName, Args: one.CniArgs, CapabilityArgs: one.CapabilityArgs, NetNS: one.NetNS,
 	}
@@ -140,10 +134,7 @@ func (a Attachments) del(ctx context.Context, one *libcni.NetworkAttachment) (*l
 	if err := unix.Statfs(one.NetNS, &at); err != nil || at.Type != unix.NSFS_MAGIC {
 		rt.NetNS = "" // it is gone; a file may be left that was mounted on
 	}
-	if err := a.config().DelNetworkList(ctx, conf, rt); err != nil {
-		return nil, &StepError{Del, one.Network, err}
-	}
-	return conf, nil
+	return a.config().DelNetworkList(ctx, conf, rt)
 }
 
 // ended says that no process is in a cgroup that has the container's name, as runtimes call them: of its network namespace
@@ -188,52 +179,4 @@ func (a Attachments) noProcess(name string, uses func(file string) (bool, error)
 		}
 	}
 	return err
-}
-
-// lease is an address that host-local has reserved on disk: a file named by it, which holds the container's ID and, on a
-// second line, the interface.
-type lease struct{ file, container, ifname string }
-
-// defaultLeases is where host-local keeps them, a folder for each network.
-const defaultLeases = "/var/lib/cni/networks"
-
-// maxLease bounds a reservation, in bytes.
-const maxLease = 4 << 10
-
-// leases are those of the network's host-local plugins; none where it has no such plugin, or none can be read.
-func (n *Network) leases() []lease {
-	var out []lease
-	for _, p := range n.list.Plugins {
-		var conf struct {
-			IPAM struct {
-				Type    string `json:"type"`
-				DataDir string `json:"dataDir"`
-			} `json:"ipam"`
-		}
-		if err := json.Unmarshal(p.Bytes, &conf); err != nil || conf.IPAM.Type != "host-local" {
-			continue
-		}
-		dir := filepath.Join(cmp.Or(conf.IPAM.DataDir, defaultLeases), n.Name)
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if _, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":")); err != nil || !e.Type().IsRegular() {
-				continue
-			}
-			text, err := readAtMost(filepath.Join(dir, e.Name()), maxLease)
-			if err != nil {
-				continue
-			}
-			id, ifname, _ := strings.Cut(string(text), "\n")
-			out = append(out, lease{filepath.Join(dir, e.Name()), strings.TrimSpace(id), strings.TrimSpace(ifname)})
-		}
-	}
-	return out
-}
-
-func has(prefixes []netip.Prefix, ip net.IP) bool {
-	wanted, ok := netip.AddrFromSlice(ip)
-	return ok && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr() == wanted.Unmap() })
 }

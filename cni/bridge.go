@@ -110,7 +110,7 @@ func dropIdle(names []string) (notes []string) {
 		if !there || !link.bridge || hasPorts(now, link.index) {
 			continue
 		}
-		if err := deleteBridge(name); err != nil {
+		if err := deleteLink(link.index); err != nil {
 			notes = append(notes, fmt.Sprintf("the bridge %s, which was not there before, could not be removed: %v", name, err))
 		}
 	}
@@ -126,17 +126,42 @@ func hasPorts(links map[string]hostLink, bridge int32) bool {
 	return false
 }
 
-// deleteBridge removes a bridge, which takes that it is down; one that is gone is no error.
-func deleteBridge(name string) error {
-	err := withLink(name, func(s int, link *unix.Ifreq) error {
-		link.SetUint16(0)
-		if err := unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, link); err != nil {
-			return err
-		}
-		return unix.IoctlIfreq(s, unix.SIOCBRDELBR, link)
-	})
-	if errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
-		return nil
+// deleteLink removes an interface (rtnetlink(7), RTM_DELLINK); one that is gone is no error.
+func deleteLink(index int32) (err error) {
+	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
+	if err != nil {
+		return err
 	}
-	return err
+	defer func() { err = errors.Join(err, unix.Close(s)) }()
+	if err := unix.SetsockoptTimeval(s, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
+		return err
+	}
+	request := make([]byte, unix.SizeofNlMsghdr+unix.SizeofIfInfomsg)
+	native.PutUint32(request[0:], uint32(len(request))) //nolint:gosec // 32 bytes
+	native.PutUint16(request[4:], unix.RTM_DELLINK)
+	native.PutUint16(request[6:], unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	native.PutUint32(request[unix.SizeofNlMsghdr+4:], uint32(index)) //nolint:gosec // as the kernel has given it
+	if err := unix.Sendto(s, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 4<<10)
+	size, _, err := unix.Recvfrom(s, answer, 0)
+	if err != nil {
+		return err
+	}
+	parts, err := syscall.ParseNetlinkMessage(answer[:size])
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if part.Header.Type != unix.NLMSG_ERROR || len(part.Data) < 4 {
+			continue
+		}
+		code := int32(native.Uint32(part.Data))            //nolint:gosec // it is signed
+		if code == 0 || unix.Errno(-code) == unix.ENODEV { //nolint:gosec // an error's number is negative
+			return nil
+		}
+		return unix.Errno(-code) //nolint:gosec // as above
+	}
+	return errors.New("the kernel's answer cannot be read")
 }

@@ -85,26 +85,20 @@ func inNetNS(path string, f func() error) error {
 	})
 }
 
-// raise sets an interface up.
-func raise(name string) error {
-	return withLink(name, func(s int, link *unix.Ifreq) error {
-		if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, link); err != nil {
-			return err
-		}
-		link.SetUint16(link.Uint16() | unix.IFF_UP)
-		return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, link)
-	})
-}
-
-// withLink has an interface configured, by a socket and a request that names it (netdevice(7)).
-func withLink(name string, do func(s int, link *unix.Ifreq) error) error {
+// raise sets an interface up (netdevice(7)).
+func raise(name string) (err error) {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	link, err := unix.NewIfreq(name)
-	if err == nil {
-		err = do(s, link)
+	defer func() { err = errors.Join(err, unix.Close(s)) }()
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return err
 	}
-	return errors.Join(err, unix.Close(s))
+	if err := unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, request); err != nil {
+		return err
+	}
+	request.SetUint16(request.Uint16() | unix.IFF_UP)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
 }

@@ -13,73 +13,6 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Reason is why pods get no network.
-type Reason string
-
-// The reasons.
-const (
-	// NoConfiguration says that the folder holds no configuration, or is not there.
-	NoConfiguration Reason = "NoConfiguration"
-	// Invalid says that the configuration cannot be read, or is none.
-	Invalid Reason = "InvalidConfiguration"
-	// PluginMissing says that a plugin, or the IPAM plugin that it calls, is in none of the folders.
-	PluginMissing Reason = "PluginMissing"
-	// PluginUnusable says that a plugin cannot be run, or does not speak the configuration's version.
-	PluginUnusable Reason = "PluginUnusable"
-	// StatusNo says that a plugin answers STATUS with an error: it could serve no ADD now (CNI 1.1, STATUS).
-	StatusNo Reason = "PluginNotAvailable"
-	// NoAnswer says that a plugin took too long.
-	NoAnswer Reason = "PluginNoAnswer"
-)
-
-// NotReady is the error for a network that is not ready.
-type NotReady struct {
-	Reason Reason
-	// Path is the folder that has no configuration, or the configuration's file.
-	Path string
-	// Plugin is the one concerned; empty where it is none.
-	Plugin string
-	// Limited says that pods that run are concerned too: their connectivity may be limited (CNI 1.1, error code 51).
-	Limited bool
-	Err     error
-}
-
-// Error implements error.
-func (n *NotReady) Error() string {
-	switch n.Reason {
-	case NoConfiguration:
-		if n.Err != nil {
-			return fmt.Sprintf("no network configuration can be read in %s: %v", n.Path, n.Err)
-		}
-		return "no network configuration in " + n.Path
-	case Invalid:
-		return fmt.Sprintf("the network configuration %s is not valid: %v", n.Path, n.Err)
-	case StatusNo:
-		text := fmt.Sprintf("the network plugin %s of %s says that it is not available: %v", n.Plugin, n.Path, n.Err)
-		if n.Limited {
-			text += "; pods that run may be cut off too"
-		}
-		return text
-	case NoAnswer:
-		return fmt.Sprintf("the network plugin %s of %s gives no answer: %v", n.Plugin, n.Path, n.Err)
-	case PluginMissing:
-		return fmt.Sprintf("the network plugin %s of %s is missing: %v", n.Plugin, n.Path, n.Err)
-	default:
-		return fmt.Sprintf("the network plugin %s of %s cannot be used: %v", n.Plugin, n.Path, n.Err)
-	}
-}
-
-// Unwrap gives errors.Is and errors.As the cause.
-func (n *NotReady) Unwrap() error { return n.Err }
-
-// Code is the error code that a plugin gave (CNI, "Error"); 0 where it gave none.
-func Code(err error) uint {
-	if e, ok := errors.AsType[*types.Error](err); ok {
-		return e.Code
-	}
-	return 0
-}
-
 // Ready reads the configuration and asks its plugins: which versions they speak and, from CNI 1.1 on, how they are
 // (STATUS). It is what the runtime would find, were it asked for a pod now. It starts each plugin up to twice, changes
 // nothing, and may be called from several goroutines. ctx bounds it as a whole. The error is a *NotReady.
@@ -161,6 +94,8 @@ func (n *Network) usable(ctx context.Context, name string, dirs []string) error 
 
 // IsNotReady gives the NotReady in err, or nil.
 func IsNotReady(err error) *NotReady {
-	n, _ := errors.AsType[*NotReady](err)
-	return n
+	if n, ok := errors.AsType[*NotReady](err); ok {
+		return n
+	}
+	return nil
 }

@@ -2,13 +2,10 @@ package cni
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -24,6 +21,8 @@ type Trial struct {
 	// NetNSDir is where the namespace's file is made: where the runtime makes those of pods, as daemons of networks look
 	// for them there.
 	NetNSDir string
+	// Undo bounds each DEL, also after the context of the trial has ended. 0 means 10 s.
+	Undo time.Duration
 }
 
 // Default places of trials.
@@ -89,7 +88,7 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 	if err != nil {
 		return out, err
 	}
-	out.ContainerID = a.id
+	out.ContainerID = a.record.ContainerID
 	defer func() { err = errors.Join(err, a.end(ctx, networks, &out)) }()
 	begun := time.Now()
 	for i := range networks {
@@ -98,7 +97,7 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 		}
 	}
 	out.Took = time.Since(begun)
-	if out.Interfaces, out.Routes, err = look(a.netns); err != nil {
+	if out.Interfaces, out.Routes, err = look(a.record.NetNS); err != nil {
 		return out, err
 	}
 	var errs []error
@@ -110,49 +109,26 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 
 // attempt is a trial under way.
 type attempt struct {
-	trial     Trial
-	id, netns string
-	lock      *os.File
-	config    *libcni.CNIConfig
-	bridges   []string                    // were not there, and are made by ADD
-	given     map[string]*types100.Result // by network
-	begun     map[string]bool             // networks that ADD was called for
-}
-
-// begin makes what a trial needs.
-func (t Trial) begin(networks []Network) (*attempt, error) {
-	id := prefix + strings.ToLower(rand.Text()[:16])
-	lock, err := t.takeLock(id)
-	if err != nil {
-		return nil, err
-	}
-	a := &attempt{
-		trial: t, id: id, netns: filepath.Join(t.NetNSDir, id), lock: lock, bridges: absentBridges(networks),
-		given: map[string]*types100.Result{}, begun: map[string]bool{},
-		config: libcni.NewCNIConfigWithCacheDir(t.Places.BinDirs, filepath.Join(t.dir(id), cacheDir), &runner{}),
-	}
-	if err := makeNetNS(a.netns); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(t.dir(id)), lock.Close())
-	}
-	return a, nil
+	trial  Trial
+	dir    string
+	lock   *os.File
+	record record
+	config *libcni.CNIConfig
+	given  map[string]*types100.Result // by network
+	begun  map[string]bool             // networks that ADD was called for
 }
 
 // args are what the plugins are called with. Those that look a pod up get none.
 func (a *attempt) args(n *Network) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
-		ContainerID: a.id, NetNS: a.netns, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
+		ContainerID: a.record.ContainerID, NetNS: a.record.NetNS, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
 	}
 }
 
 func (a *attempt) add(ctx context.Context, n *Network) error {
 	fail := func(err error) error { return &StepError{Add, n.Name, err} }
-	list := *n.list
-	var err error
-	if list.Bytes, err = n.inlined(); err != nil { // what libcni keeps, for Sweep
-		return fail(err)
-	}
 	a.begun[n.Name] = true
-	got, err := a.config.AddNetworkList(ctx, &list, a.args(n))
+	got, err := a.config.AddNetworkList(ctx, n.list, a.args(n))
 	if err != nil {
 		return fail(err)
 	}
@@ -206,9 +182,9 @@ func (a *attempt) check(ctx context.Context, n *Network, out *Outcome) error {
 // end undoes the attempt: DEL in reverse order, whatever has happened, and then all that is ours.
 func (a *attempt) end(ctx context.Context, networks []Network, out *Outcome) error {
 	var errs []error
-	for _, n := range slices.Backward(networks) {
-		if a.begun[n.Name] {
-			errs = append(errs, a.del(ctx, &n))
+	for i := len(networks) - 1; i >= 0; i-- {
+		if n := &networks[i]; a.begun[n.Name] {
+			errs = append(errs, a.del(ctx, n))
 		}
 	}
 	if deleted := errors.Join(errs...); deleted == nil {
@@ -216,18 +192,17 @@ func (a *attempt) end(ctx context.Context, networks []Network, out *Outcome) err
 			errs = append(errs, a.left(&networks[i]))
 		}
 	}
-	out.Notes = append(out.Notes, dropIdle(a.bridges)...)
+	out.Notes = append(out.Notes, dropIdle(a.record.Bridges)...)
 	if err := errors.Join(errs...); err != nil {
-		// The folder stays for the next trial to try again; the namespace goes, as it holds an address and an interface.
-		return errors.Join(err, removeNetNS(a.netns), a.lock.Close())
+		// The record stays for the next trial to try again; the namespace goes, as it holds an address and an interface.
+		return errors.Join(err, removeNetNS(a.record.NetNS), a.lock.Close())
 	}
-	return errors.Join(removeNetNS(a.netns), os.RemoveAll(a.trial.dir(a.id)), a.lock.Close())
+	return errors.Join(removeNetNS(a.record.NetNS), os.RemoveAll(a.dir), a.lock.Close())
 }
 
 func (a *attempt) del(ctx context.Context, n *Network) error {
-	// Also after the context of the trial has ended.
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), delTimeout,
-		fmt.Errorf("it took longer than %s", delTimeout))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.trial.undo(),
+		errors.New("it took longer than "+a.trial.undo().String()))
 	defer cancel()
 	if err := a.config.DelNetworkList(ctx, n.list, a.args(n)); err != nil {
 		return &StepError{Del, n.Name, err}
@@ -240,7 +215,7 @@ func (a *attempt) left(n *Network) error {
 	fail := func(format string, args ...any) error {
 		return &StepError{Left, n.Name, fmt.Errorf(format, args...)}
 	}
-	links, _, err := look(a.netns)
+	links, _, err := look(a.record.NetNS)
 	if err != nil {
 		return fail("%w", err)
 	}
@@ -250,11 +225,18 @@ func (a *attempt) left(n *Network) error {
 		}
 	}
 	for _, lease := range n.leases() {
-		if lease.container == a.id {
+		if lease.container == a.record.ContainerID {
 			return fail("the address is still reserved: %s", lease.file)
 		}
 	}
 	return nil
+}
+
+func (t Trial) undo() time.Duration {
+	if t.Undo > 0 {
+		return t.Undo
+	}
+	return 10 * time.Second
 }
 
 func (t Trial) dir(id string) string { return filepath.Join(t.StateDir, id) }

@@ -144,10 +144,27 @@ func TestWhatAKilledTrialHasLeftIsUndone(t *testing.T) {
 	}
 	text, err := os.ReadFile(log)
 	must(t, err)
-	if !strings.Contains(string(text), "DEL "+a.id+"\n") {
+	if !strings.Contains(string(text), "DEL "+a.record.ContainerID+"\n") {
 		t.Errorf("calls: %s", text)
 	}
 	clean(t, tr)
+}
+
+// A record that is none of ours is left alone, and said.
+func TestAStrangersRecordIsLeftAlone(t *testing.T) {
+	tr := trial(t, places(t))
+	dir := tr.dir(prefix + "x")
+	must(t, os.MkdirAll(dir, 0o700))
+	victim := filepath.Join(t.TempDir(), "victim")
+	must(t, os.WriteFile(victim, nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, recordFile), []byte(`{"containerID": "`+prefix+`x", "netns": "`+victim+`"}`), 0o600))
+	notes, err := tr.Sweep(t.Context(), nil)
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "could not be undone") {
+		t.Errorf("%q %v", notes, err)
+	}
+	if _, err := os.Stat(victim); err != nil {
+		t.Error(err)
+	}
 }
 
 // After a restart of the machine there is no record, and the address is reserved on disk still.
@@ -161,7 +178,7 @@ func TestLeasesOfTheDeadAreFreed(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(data, "a", name), []byte(text), 0o600))
 	}
 	notes, err := tr.Sweep(t.Context(), load(t, p))
-	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "removed") {
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "freed") {
 		t.Errorf("%q %v", notes, err)
 	}
 	if text, err := os.ReadFile(log); err != nil || string(text) != "DEL "+prefix+"dead\n" {
