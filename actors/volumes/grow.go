@@ -37,17 +37,17 @@ func (j *job) grow(ctx context.Context, has int64) error {
 		return nil
 	}
 	j.p.renewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // so that not all look at once
-	wanted := wantedSize(j.claim, j.pv)
+	wanted := sizeFor(j.claim, j.pv, has)
 	note := func(size int64) { j.change(j.p.pod.UID, j.name, func(h *held) { h.size = size }) }
 	switch {
 	case err == nil && growsNow(j.claim, has, wanted.Value()):
 		return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
-			over, err := j.growNow(ctx, driver, has)
+			size, err := j.growNow(ctx, driver, has)
 			if err != nil {
 				return fmt.Errorf("the volume cannot be grown to %s: %w", wanted.String(), err)
 			}
-			if over {
-				note(wanted.Value())
+			if size > 0 {
+				note(size)
 			}
 			return nil
 		})
@@ -65,15 +65,30 @@ func wantedSize(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) resource.Q
 	return pv.Spec.Capacity[v1.ResourceStorage]
 }
 
+// sizeFor is what the volume, which has been grown to so many bytes here, is to be grown to next: what the claim leaves to the
+// node or, where another node has done that, what the claim has by now. More of it may not be free for use yet.
+func sizeFor(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, has int64) resource.Quantity {
+	wanted := wantedSize(c, pv)
+	if !asksToGrow(c, wanted.Value()) && elsewhere(c, has) {
+		return *c.Status.Capacity.Storage()
+	}
+	return wanted
+}
+
+// elsewhere says that another of the nodes that have the volume has grown it beyond so many bytes (0: that is not known), and has
+// said so in the claim.
+func elsewhere(c *v1.PersistentVolumeClaim, has int64) bool {
+	return has > 0 && c.Status.Capacity.Storage().Value() > has &&
+		slices.Contains(c.Spec.AccessModes, v1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, notRequired)
+}
+
 // notRequired is the annotation of a claim whose volume nodes need not grow.
 const notRequired = "volume.kubernetes.io/node-expansion-not-required"
 
 // growsNow says whether a volume that has been grown to so many bytes here (0: that is not known) is to be grown to what is
-// wanted: its claim asks for that, or another of the nodes that have it has done so and said it in the claim.
+// wanted: its claim asks for that, or another node has done so.
 func growsNow(c *v1.PersistentVolumeClaim, has, wanted int64) bool {
-	elsewhere := has > 0 && c.Status.Capacity.Storage().Value() > has &&
-		slices.Contains(c.Spec.AccessModes, v1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, notRequired)
-	return has < wanted && (asksToGrow(c, wanted) || elsewhere)
+	return has < wanted && (asksToGrow(c, wanted) || elsewhere(c, has))
 }
 
 // asksToGrow says that the claim leaves it to the node to grow the volume to so many bytes. Older resizers give it no status.
@@ -96,17 +111,20 @@ func hasCondition(c *v1.PersistentVolumeClaim, of v1.PersistentVolumeClaimCondit
 	})
 }
 
-// growNow asks the driver, while nothing else is done for the volume here, and says whether that is over for this size.
-func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over bool, err error) {
+// growNow asks the driver, while nothing else is done for the volume here, and gives the size for which that is over; 0: it is not.
+func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over int64, err error) {
 	claims := j.Client.CoreV1().PersistentVolumeClaims(j.claim.Namespace)
 	called := "PersistentVolumeClaim " + j.claim.Namespace + "/" + j.claim.Name
 	c, err := fetch(ctx, called, claims.Get, j.claim.Name) // another pod's mount may have grown it meanwhile
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	size := wantedSize(c, j.pv)
+	size := sizeFor(c, j.pv, has)
 	if !growsNow(c, has, size.Value()) {
-		return c.Status.Capacity.Storage().Cmp(size) >= 0, nil
+		if c.Status.Capacity.Storage().Cmp(size) >= 0 {
+			over = size.Value()
+		}
+		return over, nil
 	}
 	asks, status := asksToGrow(c, size.Value()), c.Status.AllocatedResourceStatuses[v1.ResourceStorage]
 	if asks && status == v1.PersistentVolumeClaimNodeResizePending {
@@ -114,25 +132,28 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over 
 			s.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizeInProgress
 		})
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	v := j.volume
 	v.Staging, v.Group, v.Secrets = j.stagingOf(driver), nil, nil
 	if ref := j.pv.Spec.CSI.NodeExpandSecretRef; ref != nil {
 		if v.Secrets, err = j.secret(ctx, *ref); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	if err = driver.Grow(ctx, v, size.Value()); err != nil {
 		j.tell(v1.EventTypeWarning, messages.EventVolumeNotGrown, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v",
 			j.pv.Name, err)
-		return j.notGrown(ctx, c, size, asks, err)
+		if gaveUp, err := j.notGrown(ctx, c, size, asks, err); err != nil || !gaveUp {
+			return 0, err
+		}
+		return size.Value(), nil
 	}
 	j.tell(v1.EventTypeNormal, messages.EventVolumeGrown, "MountVolume.NodeExpandVolume succeeded for volume %q %s", j.pv.Name,
 		j.NodeName)
 	if !asks {
-		return true, nil
+		return size.Value(), nil
 	}
 	_, err = j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
 		if s.Capacity == nil {
@@ -149,7 +170,7 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over 
 			}, c.Type)
 		})
 	})
-	return err == nil, err
+	return size.Value(), err
 }
 
 // notGrown says in the claim why the volume was not grown. With an error the pod has to wait. There is none where trying again

@@ -216,3 +216,20 @@ func TestWhatGrows(t *testing.T) {
 		}
 	}
 }
+
+// A node that another one has gone before grows a volume to what the claim has, whatever is asked for beyond.
+func TestHowFarAVolumeGrows(t *testing.T) {
+	for status, want := range map[v1.ClaimResourceStatus]int64{
+		v1.PersistentVolumeClaimNodeResizePending: 3, v1.PersistentVolumeClaimControllerResizeInProgress: 2,
+		v1.PersistentVolumeClaimNodeResizeInfeasible: 2,
+	} {
+		c := &v1.PersistentVolumeClaim{Status: v1.PersistentVolumeClaimStatus{
+			Capacity: sized("2"), AllocatedResources: sized("3"),
+			AllocatedResourceStatuses: map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: status},
+		}}
+		c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+		if size := sizeFor(c, &v1.PersistentVolume{}, 1); size.Value() != want || !growsNow(c, 1, size.Value()) {
+			t.Errorf("%s: %s, grown now %t", status, size.String(), growsNow(c, 1, size.Value()))
+		}
+	}
+}
