@@ -119,8 +119,9 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 }
 
 func (m *Machine) takeFailed(c *container, v messages.ContainerReported) {
-	if c.stage != messages.StageStarting || v.Generation != c.generation {
-		return // told once more; the next try is on its way
+	if c.stage != messages.StageStarting || v.Generation != c.generation ||
+		c.running() && c.newest().Attempt == c.attempt && c.newest().hook.known {
+		return // told once more; the next try is on its way, or has come as far as the hook
 	}
 	m.answerEnd(c)
 	if v.Fact != nil {

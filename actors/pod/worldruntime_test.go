@@ -272,7 +272,8 @@ func (w *world) stop(m messages.StopContainer) {
 		return
 	}
 	w.asked[m.Fact.ID] = "end"
-	if strings.HasSuffix(m.Reason, "will be restarted") { // for a probe, or for another spec
+	// For a probe, or for another spec; or with the sandbox, by which a restart for a probe may be overtaken.
+	if strings.HasSuffix(m.Reason, "will be restarted") || m.Reason == "its sandbox is gone" {
 		w.excused[m.Fact.ID] = true
 	}
 	w.stops, w.stopping = append(w.stops, m.Name), append(w.stopping, m)
