@@ -111,7 +111,8 @@ func hasCondition(c *v1.PersistentVolumeClaim, of v1.PersistentVolumeClaimCondit
 	})
 }
 
-// growNow asks the driver, while nothing else is done for the volume here, and gives the size for which that is over; 0: it is not.
+// growNow asks the driver, while nothing else is done for the volume here, and gives the size for which that is over;
+// 0: it is not.
 func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over int64, err error) {
 	claims := j.Client.CoreV1().PersistentVolumeClaims(j.claim.Namespace)
 	called := "PersistentVolumeClaim " + j.claim.Namespace + "/" + j.claim.Name
