@@ -1,6 +1,8 @@
 package file
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,4 +56,24 @@ func sameWords(a, b string) bool {
 	slices.Sort(x)
 	slices.Sort(y)
 	return slices.Equal(x, y)
+}
+
+// TestALinkInTheMiddleIsWatched: releases are changed by putting another link in the place of one in the middle of the way.
+func TestALinkInTheMiddleIsWatched(t *testing.T) {
+	b := newBench(t)
+	for release, text := range map[string]string{"1": "pod a - 1\n", "2": "pod a - 2\n"} {
+		dir := filepath.Join(b.root, "releases", release)
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "a"), []byte(text), 0o600))
+	}
+	current := filepath.Join(b.root, "current")
+	must(t, os.Symlink("releases/1", current))
+	must(t, os.Symlink("../current/a", b.path("a")))
+	b.wants(b.start(), "a=1")
+	must(t, os.Symlink("releases/2", current+"_new"))
+	must(t, os.Rename(current+"_new", current))
+	if c := b.r.watch.Collect(); c.None() {
+		t.Error("nothing was seen")
+	}
+	b.wants(b.check(), "a=2")
 }

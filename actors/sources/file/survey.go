@@ -28,27 +28,47 @@ func look(path string, places dirwatch.Places) (s sight) {
 	}
 	s.link = true
 	s.info, s.err = os.Stat(path)
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil { // it may come there
-		to, _ := os.Readlink(path)
-		if real = to; !filepath.IsAbs(to) {
-			real = filepath.Join(filepath.Dir(path), to)
+	s.real = follow(path, places)
+	return s
+}
+
+// linksAtMost is how many links the kernel follows on one way (path_resolution(7)).
+const linksAtMost = 40
+
+// follow walks a path as the kernel does, and gives where it leads, without links. It has each name on the way watched, those of
+// links in the middle too, and those that are not there yet.
+func follow(path string, places dirwatch.Places) string {
+	at := "/"
+	for links := 0; path != ""; {
+		name, rest, _ := strings.Cut(path, "/")
+		path = rest
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		places.Way(next)
+		to, err := os.Readlink(next)
+		if err != nil || links == linksAtMost {
+			at = next
+			continue
+		}
+		links++
+		if path = to + "/" + rest; filepath.IsAbs(to) {
+			at = "/"
 		}
 	}
-	s.real = real
-	places.Way(real)
-	return s
+	return at
 }
 
 // find lists the manifests by path, and what has to be watched to hear of changes.
 func find(path string) (found map[string]sight, places dirwatch.Places, err error) {
 	places = dirwatch.Places{}
-	places.Way(path)
 	s := look(path, places)
-	if real, err := filepath.EvalSymlinks(path); err == nil { // also of links above it
-		s.real = real
-		places.Way(real)
-	}
+	s.real = follow(path, places) // also through links above it
 	switch {
 	case s.err != nil:
 		return nil, places, s.err
