@@ -363,9 +363,18 @@ func TestLinks(t *testing.T) {
 	n.Advance(soon)
 	n.RunWork()
 	n.is(theLink, n.at(theLog))
+	// The next container has the same log where the first one's start was cut off: its link is the only one.
+	second := strings.Replace(theLink, "c1", "c2", 1)
+	n.Send(messages.Runtime, messages.ContainersChanged{Facts: messages.PodFacts{UID: "uid", Namespace: "ns", Name: "pod",
+		Containers: []messages.ContainerFact{{ID: "c2", Name: "app", State: messages.ContainerRunning}}}})
+	n.Advance(soon)
+	n.RunWork()
+	n.is(second, n.at(theLog))
+	n.is(theLink, "")
+	n.Send(messages.Runtime, messages.ContainersChanged{Facts: messages.PodFacts{UID: "uid"}})
 	n.must(os.Remove(n.at(theLog)))
 	n.round()
-	n.is(theLink, "")
+	n.is(second, "")
 }
 
 func (n *node) is(name, want string) {

@@ -95,12 +95,14 @@ func (w work) putLinks(ctx context.Context, logs *safepath.Root, found []sight) 
 		return nil
 	}
 	desired, listed, gone := map[string]string{}, map[string]bool{}, map[string]bool{}
+	linked := map[string]bool{} // the logs that a link is desired to
 	for _, s := range found {
 		listed[s.link] = true
 		// One that is being rotated keeps the link that it has. Names so long that they had to be cut may be the same: one
 		// of the logs has it.
 		if s.size >= 0 {
 			desired[s.link] = max(desired[s.link], filepath.Join(w.opts.PodLogsDir, s.log))
+			linked[desired[s.link]] = true
 		}
 	}
 	if err := host.MakeLogDir(w.opts.LinksDir); err != nil {
@@ -122,10 +124,11 @@ func (w work) putLinks(ctx context.Context, logs *safepath.Root, found []sight) 
 			continue
 		}
 		there[name] = target
-		// The runtime may not have told of each container yet: a link goes when there is nothing at its end.
+		// The runtime may not have told of each container yet: a link goes when there is nothing at its end, or the log of
+		// another container. Two containers have the same attempt where the start of the first was cut off.
 		if log, ours := w.ours(name, target); ours && !listed[name] {
 			_, err := logs.Lstat(log)
-			gone[name] = errors.Is(err, fs.ErrNotExist)
+			gone[name] = linked[target] || errors.Is(err, fs.ErrNotExist)
 		}
 	}
 	return w.changeLinks(ctx, dir, desired, there, gone)
