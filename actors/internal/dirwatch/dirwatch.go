@@ -111,16 +111,32 @@ func (w *Watch) Close() {
 }
 
 // Cover watches these places and no others. fresh says that some were not watched before: what has happened there since they were
-// looked at was not seen. Folders that are not there are left out. problems say what cannot be watched.
+// looked at was not seen. Folders that are not there are left out. problems say what cannot be watched. It is called by one at a
+// time. Nobody else waits while a file system does not answer, as Wake is called by actors.
 func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.file == nil {
+	file, before := w.file, w.places
+	w.mu.Unlock()
+	if file == nil {
 		return false, nil
 	}
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false, nil // it was closed
+	}
 	next := map[int32]map[string]bool{}
+	// Within Control the descriptor stays open, whoever closes the file.
+	_ = raw.Control(func(fd uintptr) { fresh, problems = watch(int(fd), places, before, next) }) // it fails where the file is closed
+	w.mu.Lock()
+	w.places = next
+	w.mu.Unlock()
+	return fresh, problems
+}
+
+// watch has an instance watch these places in place of those before, and tells in next by which watch descriptors.
+func watch(inotify int, places Places, before, next map[int32]map[string]bool) (fresh bool, problems []error) {
 	for dir, names := range places {
-		n, err := unix.InotifyAddWatch(w.fd, dir, events)
+		n, err := unix.InotifyAddWatch(inotify, dir, events)
 		switch {
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // who looks at it next says so
 			continue
@@ -135,15 +151,14 @@ func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
 		}
 		for name := range names {
 			next[wd][name] = true
-			fresh = fresh || !w.places[wd][name] && !w.places[wd][all]
+			fresh = fresh || !before[wd][name] && !before[wd][all]
 		}
 	}
-	for wd := range w.places {
+	for wd := range before {
 		if next[wd] == nil {
-			_, _ = unix.InotifyRmWatch(w.fd, uint32(wd)) //nolint:gosec // never negative; it fails where the folder is gone
+			_, _ = unix.InotifyRmWatch(inotify, uint32(wd)) //nolint:gosec // never negative; it fails where the folder is gone
 		}
 	}
-	w.places = next
 	return fresh, problems
 }
 

@@ -2,9 +2,12 @@ package dirwatch
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -135,4 +138,58 @@ func TestEventsThatAreCutOffCountAsLost(t *testing.T) {
 	if New().decode(buf, &c); !c.Lost {
 		t.Fatal("nothing is known to be lost")
 	}
+}
+
+// TestNobodyWaitsForAFileSystemThatHangs: actors wake, and close, while a folder is being watched that does not answer.
+func TestNobodyWaitsForAFileSystemThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	server, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no file system can be made that hangs: %v", err)
+	}
+	defer unix.Close(server)
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server)
+	if err := unix.Mount("hangs", dir, "fuse", 0, options); err != nil {
+		t.Skipf("no file system can be mounted that hangs: %v", err)
+	}
+	request := make([]byte, 1<<20)
+	if _, err := unix.Read(server, request); err != nil { // FUSE_INIT, answered with version 7.31
+		t.Fatal(err)
+	}
+	answer := make([]byte, 16+64)
+	binary.NativeEndian.PutUint32(answer, uint32(len(answer)))
+	copy(answer[8:16], request[8:16])
+	binary.NativeEndian.PutUint32(answer[16:], 7)
+	binary.NativeEndian.PutUint32(answer[20:], 31)
+	if _, err := unix.Write(server, answer); err != nil {
+		t.Fatal(err)
+	}
+	w := New()
+	if err := w.Open(); err != nil {
+		t.Fatal(err)
+	}
+	covered := make(chan struct{})
+	go func() {
+		defer close(covered)
+		w.Cover(Places{filepath.Join(dir, "manifests"): {all: true}})
+	}()
+	if _, err := unix.Read(server, request); err != nil { // the look at the folder, which is never answered
+		t.Error(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.Wake(false)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("who wakes waits for the file system")
+	}
+	if err := unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+		t.Error(err)
+	}
+	<-covered
+	<-done
+	w.Close()
 }
