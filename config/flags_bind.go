@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -64,7 +65,20 @@ func thresholds(at any) pflag.Value {
 var fieldSyntax = map[string]func(at any) pflag.Value{
 	"evictionHard":            thresholds,
 	"evictionSoft":            thresholds,
+	"address":                 func(at any) pflag.Value { return addressValue{at.(*string)} },
+	"healthzBindAddress":      func(at any) pflag.Value { return addressValue{at.(*string)} },
 	"cpuManagerPolicyOptions": func(at any) pflag.Value { return cliflag.NewMapStringStringNoSplit(at.(*map[string]string)) },
+}
+
+// addressValue is an IP address. An empty one leaves what was there, as a unit whose variable is empty gives one; whether another
+// is an address is seen with that of the file.
+type addressValue struct{ at *string }
+
+func (a addressValue) String() string { return *a.at }
+func (addressValue) Type() string     { return "string" }
+func (a addressValue) Set(s string) error {
+	*a.at = cmp.Or(s, *a.at)
+	return nil
 }
 
 // fieldOf is the place of a field of KubeletConfiguration, named by its path in the file.

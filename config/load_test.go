@@ -307,3 +307,11 @@ func TestDocumentedExampleLoads(t *testing.T) {
 		t.Errorf("%+v, %v", node, err)
 	}
 }
+
+// TestAnEmptyAddressIsTheDefault: a unit gives one where its variable is empty.
+func TestAnEmptyAddressIsTheDefault(t *testing.T) {
+	n, _, err := loadArgs(t, "--address=", "--healthz-bind-address=")
+	if err != nil || n.Kubelet.Address != "0.0.0.0" || n.Kubelet.HealthzBindAddress != "127.0.0.1" {
+		t.Errorf("%v, %v", n, err)
+	}
+}
