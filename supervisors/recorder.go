@@ -136,9 +136,9 @@ type Query struct {
 	After uint64            // its Seq is greater
 }
 
-// match leaves Pod and After to Select, which finds them by the stories.
+// match leaves After to Select, which finds it by the stories.
 func (q *Query) match(e *Entry) bool {
-	return (q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
+	return (q.Pod == "" || e.Flow.Pod == q.Pod) && (q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
 }
 
 // Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
@@ -174,34 +174,38 @@ func (r *Recorder) Select(q Query) []Entry {
 // causes are what led to entries of a pod's story and is not among them, as it was sent: chains of causes up to the work that
 // begins them, with the calls of that, which are in the same story.
 func (r *Recorder) causes(of []Entry) (out []Entry) {
-	here, wanted := map[uint64]bool{}, map[uint64]bool{}
+	type kept struct {
+		*Entry
+		in *story
+	}
+	all := make(map[uint64]kept, r.count)
+	for _, s := range r.stories {
+		for _, e := range s.entries {
+			all[e.ID] = kept{e, s}
+		}
+	}
+	here := map[uint64]bool{}
 	for i := range of {
-		here[of[i].ID], wanted[of[i].Cause] = true, true
+		here[of[i].ID] = true
 	}
 	take := func(e *Entry) {
 		if !here[e.ID] {
 			out, here[e.ID] = append(out, *e), true
 		}
 	}
-	for before := -1; len(out) > before; {
-		before = len(out)
-		for _, s := range r.stories {
-			for _, e := range s.entries {
-				if !wanted[e.ID] || here[e.ID] {
-					continue
-				}
-				take(e)
-				switch e.Kind {
-				case OfMessage:
-					wanted[e.Cause] = true
-				case OfWork:
-					for _, call := range s.entries {
-						if call.Kind == OfCall && call.Cause == e.ID {
-							take(call)
-						}
+	for i := range of {
+		cause, ok := all[of[i].Cause]
+		for ; ok && !here[cause.ID]; cause, ok = all[cause.Cause] {
+			take(cause.Entry)
+			if cause.Kind == OfWork {
+				for _, call := range cause.in.entries {
+					if call.Kind == OfCall && call.Cause == cause.ID {
+						take(call)
 					}
-				case OfTimer, OfCall, OfChaos:
 				}
+			}
+			if cause.Kind != OfMessage {
+				break
 			}
 		}
 	}
