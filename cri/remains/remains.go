@@ -70,7 +70,7 @@ func removeSandbox(
 }
 
 // endShims waits until the shim of a sandbox that is removed has ended, and kills it where it does not end by itself. It
-// kills at once when ctx ends: nobody will look again, as the runtime lists the sandbox no more.
+// kills as soon as it has looked when ctx ends: nobody will look again, as the runtime lists the sandbox no more.
 func endShims(ctx context.Context, shared *scans, linger time.Duration, sandbox string) error {
 	proc := shared.proc
 	pids, err := shared.shims(sandbox)
@@ -143,8 +143,9 @@ func (s *scans) shims(sandbox string) ([]int, error) {
 	defer func() { <-s.turn }()
 	if !s.began.After(asked) { // nobody else's began meanwhile
 		time.Sleep(time.Until(s.began.Add(scanEvery)))
-		s.began = time.Now()
+		begun := time.Now()
 		s.pids, s.err = shims(s.proc)
+		s.began = begun // where it panicked, who waits scans anew
 	}
 	return s.pids[sandbox], s.err
 }

@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/url"
 	"slices"
@@ -339,5 +340,14 @@ func TestAllIsToldAgain(t *testing.T) {
 	r.kit.Send(messages.Node, messages.ServiceStarted{Service: messages.Status})
 	if sent := r.kit.Take(); len(sent) != 2 || sent[0].To != messages.Pods || sent[1].To != messages.Status {
 		t.Errorf("told %+v", sent)
+	}
+}
+
+// TestAPanicOfALookEndsTheWatch, and not the process.
+func TestAPanicOfALookEndsTheWatch(t *testing.T) {
+	feed := NewFeed(FeedOptions{NodeName: "node", Log: slog.New(slog.DiscardHandler)})
+	feed.opts.Clock = nil // the bug
+	if feed.looks(watch.Event{Type: watch.Added, Object: &v1.Pod{}}) {
+		t.Error("the watch goes on")
 	}
 }

@@ -58,6 +58,9 @@ func (p Params) Decode(q url.Values) (err error) {
 				wrong = "is no time of RFC 3339"
 			}
 		case **int64:
+			if text == "" {
+				continue
+			}
 			n, err := strconv.ParseInt(text, 10, 64)
 			if *at = &n; err != nil || n < 0 {
 				wrong = "is no number; it must not be negative"
