@@ -14,7 +14,7 @@ import (
 )
 
 // lanes is how many processes share a package's end-to-end tests: most of a test is waiting, and each has a node of its own.
-const lanes = 2
+const lanes = 3
 
 // e2e runs the packages that have tests with the build tag e2e, one package after another. $PLAYLET_BINARY names the agent that
 // they test; without it they build one.

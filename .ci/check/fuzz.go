@@ -18,34 +18,44 @@ var (
 	fuzzProgress = regexp.MustCompile(`(?m)^fuzz: elapsed: .*$`)
 )
 
-// fuzz runs every fuzz target for a while, each alone, as the go command has it. A number of inputs, unlike a time, is
-// the same on every machine.
+// fuzz runs every fuzz target for a while, each by a go command of its own, and two of these at once, as linking keeps one core
+// busy alone. A number of inputs, unlike a time, is the same on every machine.
 func fuzz(fuzztime string) func(context.Context, io.Writer) (tally, error) {
 	return func(ctx context.Context, out io.Writer) (tally, error) {
 		targets, err := fuzzTargets(ctx)
 		if err != nil {
 			return tally{}, err
 		}
-		var t tally
+		queue := make(chan target, len(targets))
 		for _, target := range targets {
-			if ctx.Err() != nil {
-				break
-			}
-			said := &strings.Builder{}
-			args := []string{"go", "test", "-vet=off", "-run=^$", "-fuzz=^" + target.name + "$", "-fuzztime=" + fuzztime,
-				target.pkg}
-			if err := started(ctx, plain, said, args...).Run(); err != nil {
-				fmt.Fprintf(out, "%s\n%s %s: %v\n", said, target.pkg, target.name, err)
-				t.failed++
-				t.failures = append(t.failures, target.pkg+" "+target.name)
-				continue
-			}
-			t.passed++
-			last := fuzzProgress.FindAllString(said.String(), -1)
-			fmt.Fprintf(out, "%s %s: %s\n", target.pkg, target.name, strings.TrimPrefix(last[max(0, len(last)-1)], "fuzz: "))
+			queue <- target
 		}
-		return t, nil
+		close(queue)
+		return sideBySide(ctx, out, []string{"", ""}, func(string) func(context.Context, io.Writer) (tally, error) {
+			return func(ctx context.Context, out io.Writer) (t tally, err error) {
+				for target := range queue {
+					if ctx.Err() != nil {
+						break
+					}
+					t.add(fuzzOne(ctx, out, target, fuzztime))
+				}
+				return t, nil
+			}
+		})
 	}
+}
+
+// fuzzOne runs one target.
+func fuzzOne(ctx context.Context, out io.Writer, target target, fuzztime string) tally {
+	said := &strings.Builder{}
+	args := []string{"go", "test", "-vet=off", "-run=^$", "-fuzz=^" + target.name + "$", "-fuzztime=" + fuzztime, target.pkg}
+	if err := started(ctx, plain, said, args...).Run(); err != nil {
+		fmt.Fprintf(out, "%s\n%s %s: %v\n", said, target.pkg, target.name, err)
+		return tally{failed: 1, failures: []string{target.pkg + " " + target.name}}
+	}
+	last := fuzzProgress.FindAllString(said.String(), -1)
+	fmt.Fprintf(out, "%s %s: %s\n", target.pkg, target.name, strings.TrimPrefix(last[max(0, len(last)-1)], "fuzz: "))
+	return tally{passed: 1}
 }
 
 // fuzzTargets finds the fuzz tests of the tree in its test files.
