@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -29,7 +30,7 @@ func newReady(pod *v1.Pod) *alone {
 	a.hears(
 		messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, messages.VolumesMounted{UID: "u1"},
 		grouped(pod),
-		SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
+		work.SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
 	)
 	for _, c := range pod.Spec.Containers {
 		a.hears(messages.ChildStarted{Name: c.Name})

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -23,7 +24,7 @@ func (m *Machine) planCleaning() Phase {
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
 	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.at) && m.due("remove", "", m.set.Work) {
-		m.emit(RemovePod{})
+		m.emit(work.RemovePod{Pod: m.pod})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
 		return Cleaning

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -92,7 +93,7 @@ func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 		if s := a.machine.status(); s.Phase != v1.PodRunning {
 			t.Errorf("while it runs it is %s", s.Phase)
 		}
-		a.hears(a.ended(ended(w, code)), SandboxStopped{ID: w.sandboxes[0].ID})
+		a.hears(a.ended(ended(w, code)), work.SandboxStopped{ID: w.sandboxes[0].ID})
 		if s := a.machine.status(); s.Phase != want || s.ContainerStatuses[0].State.Terminated == nil {
 			t.Errorf("exit code %d: it is %s, %+v", code, s.Phase, s.ContainerStatuses[0].State)
 		}
@@ -294,7 +295,7 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	a := &alone{now: w.now, machine: w.machine}
 	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Generation: 2,
 		Ending: &messages.Ending{Since: w.now}}
-	a.hears(ending, a.ended(ended(w, 3)), SandboxStopped{ID: w.sandboxes[0].ID})
+	a.hears(ending, a.ended(ended(w, 3)), work.SandboxStopped{ID: w.sandboxes[0].ID})
 	fx := a.take()
 	watched := sentOf[messages.WatchProbes](fx)
 	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation},
@@ -307,7 +308,7 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	}
 	removes := func(fx []Effect) (n int) {
 		for _, e := range fx {
-			if _, ok := e.(RemovePod); ok {
+			if _, ok := e.(work.RemovePod); ok {
 				n++
 			}
 		}
@@ -332,7 +333,7 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	if fx = a.take(); removes(fx) != 1 {
 		t.Error("it is not removed")
 	}
-	a.hears(PodRemoved{}, messages.PodCgroupRemoved{UID: "u1"})
+	a.hears(work.PodRemoved{}, messages.PodCgroupRemoved{UID: "u1"})
 	if notes = sentOf[messages.PodEnded](a.take()); len(notes) != 1 || !notes[0].Gone || notes[0].Status != ending.Final {
 		t.Errorf("told %+v", notes)
 	}

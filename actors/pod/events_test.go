@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -180,17 +181,18 @@ func TestTheEventsOfAPod(t *testing.T) {
 		Message: "no cgroup"}}
 	a.hears(group, group)
 	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup; the pod's cgroup cannot be made: no cgroup")
-	a.hears(messages.VolumesMounted{UID: "u1"}, SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox, Message: "no network"}},
-		SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
+	a.hears(messages.VolumesMounted{UID: "u1"},
+		work.SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox, Message: "no network"}},
+		work.SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
 	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network; the pod's sandbox cannot be made: no network")
 	a.passes(time.Minute)
-	a.hears(SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}})
+	a.hears(work.SandboxStarted{Fact: &messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}})
 	a.sameEvents(t, "a sandbox that is made")
 	a.passes(time.Second)
 	dead := []messages.SandboxFact{{ID: "s1", CreatedAt: a.now}}
 	a.observes(dead)
 	a.observes(dead)
-	a.hears(SandboxStopped{ID: "s1"})
+	a.hears(work.SandboxStopped{ID: "s1"})
 	a.sameEvents(t, "a sandbox that is lost", "SandboxChanged: Pod sandbox changed, it will be killed and re-created.")
 	a.passes(time.Hour)
 	a.passes(time.Second)
@@ -215,7 +217,7 @@ func TestWhatIsLeftOutOfDNSIsTold(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	a := &alone{now: w.now, machine: w.machine}
-	a.hears(SandboxStarted{Fact: &w.sandboxes[0], Warnings: []translate.DNSWarning{{Reason: "DNSConfigForming",
+	a.hears(work.SandboxStarted{Fact: &w.sandboxes[0], Warnings: []translate.DNSWarning{{Reason: "DNSConfigForming",
 		Message: "100% too many"}}})
 	a.sameEvents(t, "a sandbox", "DNSConfigForming: 100% too many")
 }

@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"strconv"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
-	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -157,23 +154,5 @@ func TestVolumeMountsAreAsTheHandlerCan(t *testing.T) {
 			t.Errorf("%+v: told %v", c, mode)
 		}
 		check(t, w)
-	}
-}
-
-// The sandbox carries the pod's start time, beside what the pod's author noted.
-func TestASandboxCarriesTheStartTime(t *testing.T) {
-	h, _ := hosttest.Simulated(t, sim.Options{})
-	start := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
-	for attempt, notes := range []map[string]string{nil, {"note": "kept"}} {
-		pod := testPod(v1.RestartPolicyAlways, 0, 1)
-		pod.Annotations = notes
-		done := runSandbox(t.Context(), h, pod, StartSandbox{Attempt: uint32(attempt), Started: start})
-		if done.Fact == nil || !done.Fact.PodStarted.Equal(start) {
-			t.Fatalf("%+v, %v", done.Fact, done.Reason)
-		}
-		status, err := h.CRI.PodSandboxStatus(t.Context(), done.Fact.ID, false)
-		if err != nil || status.GetStatus().GetAnnotations()["note"] != notes["note"] || len(pod.Annotations) != len(notes) {
-			t.Errorf("annotations %v, the pod's %v, %v", status.GetStatus().GetAnnotations(), pod.Annotations, err)
-		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package pod is the actor of one pod: a pure state machine decides (machine.go and one file a phase), and this shell
-// carries its effects out. It supervises one actor a container, and their supervision strategy is the pod's restartPolicy.
+// carries its effects out; what of these the runtime does is package work. It supervises one actor a container, and their
+// supervision strategy is the pod's restartPolicy.
 //
 // A rule RestartAllContainers (KEP-5532) takes the edges of a lost sandbox, and the sandbox stays: each container carries the
 // round of its pod in an annotation, the end of one by its rule begins the next round, preparing ends what is of an earlier one,
@@ -8,7 +9,6 @@ package pod
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strconv"
 	"time"
@@ -17,12 +17,19 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
+
+// Host is what the actors of pods and containers know of the machine. It is made once, by the command.
+type Host = host.Host
+
+// Abilities are what not every runtime can do.
+type Abilities = host.Abilities
 
 // Options are what pods' actors need.
 type Options struct {
@@ -116,25 +123,10 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		ctx.Tell(e.To, e.Msg)
 	case Reply:
 		ctx.Reply(e.Msg)
-	case StartSandbox:
-		pod := a.machine.pod
-		a.work(ctx, "RunPodSandbox", 3, func(c context.Context) any { return runSandbox(c, a.opts.Host, pod, e) })
-	case StopSandbox:
-		a.work(ctx, "StopPodSandbox", 1, func(c context.Context) any { return stopSandbox(c, a.opts.Host, a.uid, e.ID) })
-	case RemovePod:
-		pod := a.machine.pod
-		a.work(ctx, "RemovePodSandbox", 8, func(c context.Context) any {
-			if err := a.opts.Host.RemovePod(c, pod); err != nil {
-				return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
-			}
-			return PodRemoved{}
-		})
-	case ResizeContainer:
-		a.work(ctx, "UpdateContainerResources", 3, func(c context.Context) any { return resizeContainer(c, a.opts.Host, e) })
+	case work.Piece:
+		ctx.Do(work.Of(e, a.opts.Host, a.machine.desired.Order))
 	case ResizeTried:
 		metrics.Resized(e.Success, e.Took)
-	case UpdateSandbox:
-		a.work(ctx, "UpdatePodSandboxResources", 1, func(c context.Context) any { return updateSandbox(c, a.opts.Host, e) })
 	case SpawnContainer:
 		ctx.SpawnWith(e.Name, e.Strategy)
 	case RestartContainer:
@@ -147,15 +139,6 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 		supervisors.Cancel(a.waker)
 		a.waker = ctx.After(e.At.Sub(ctx.Now()), wake{})
 	}
-}
-
-// work is the pod's own work towards the runtime, in the pod's place in the queue.
-func (a *actor) work(ctx supervisors.Context, name string, calls int, run func(context.Context) any) {
-	order := a.machine.desired.Order
-	ctx.Do(supervisors.Work{
-		Name: name, Timeout: a.opts.Host.Reap(calls) + 5*time.Second,
-		Run: func(c context.Context) any { return run(cri.WithPriority(c, order)) },
-	})
 }
 
 // Inspection is what a pod's actor says of itself.

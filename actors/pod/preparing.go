@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -108,12 +109,12 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	if m.cgroup.ready && m.due("sandbox", "", m.set.Work) {
-		m.emit(StartSandbox{Attempt: m.sandboxes.next, Started: m.started, CgroupParent: m.cgroup.parent})
+		m.emit(work.StartSandbox{Pod: m.pod, Attempt: m.sandboxes.next, Started: m.started, CgroupParent: m.cgroup.parent})
 	}
 }
 
 func (m *Machine) stopSandbox(id string) {
 	if !m.now.Before(m.sandboxes.retry.at) && m.due("stopSandbox", id, m.set.Work) {
-		m.emit(StopSandbox{ID: id})
+		m.emit(work.StopSandbox{UID: m.uid, ID: id})
 	}
 }

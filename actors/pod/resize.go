@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -158,11 +159,11 @@ func (m *Machine) resize() {
 			f.given = &given{resources: m.has(c), told: f.Resources}
 		}
 		f.given.trying = &most
-		m.emit(ResizeContainer{Pod: m.pod, Spec: c.spec, ID: f.ID, Lower: lower})
+		m.emit(work.ResizeContainer{Pod: m.pod, Spec: c.spec, ID: f.ID, Lower: lower})
 	}
 }
 
-func (m *Machine) takeResized(v ContainerResized) {
+func (m *Machine) takeResized(v work.ContainerResized) {
 	m.answered("resize", v.Name)
 	c := m.container(v.Name)
 	if c == nil || !c.running() || !c.is(v.ID) {
@@ -221,12 +222,12 @@ func (m *Machine) informed() bool {
 		return true
 	}
 	if !m.now.Before(m.resizing.retry.at) && m.due("inform", "", m.set.Work) {
-		m.emit(UpdateSandbox{Pod: m.cgroup.of, ID: s.ID})
+		m.emit(work.UpdateSandbox{Pod: m.cgroup.of, ID: s.ID})
 	}
 	return false
 }
 
-func (m *Machine) takeSandboxUpdated(v SandboxUpdated) {
+func (m *Machine) takeSandboxUpdated(v work.SandboxUpdated) {
 	m.answered("inform", "")
 	if s := m.sandboxes.current(); s == nil || s.ID != v.ID {
 		return // the next one is made with what is allocated

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -64,12 +65,12 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 	}
 	fact.State = messages.ContainerCreated
 	a.hears(a.ended(fact))
-	if len(effects[StopSandbox](a.take())) != 1 {
+	if len(effects[work.StopSandbox](a.take())) != 1 {
 		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
 	}
 	a.hears(
-		SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod),
-		SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
+		work.SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod),
+		work.SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
 	)
 	image := pulled("c0", "image")
 	image.Key.Attempt = 1

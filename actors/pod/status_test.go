@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -149,22 +150,22 @@ func TestSandboxesWithoutAddressArePaused(t *testing.T) {
 	a.hears(grouped(a.machine.pod))
 	a.observes(nil)
 	for attempt := range uint32(4) {
-		if starts := effects[StartSandbox](a.take()); len(starts) != 1 || starts[0].Attempt != attempt {
+		if starts := effects[work.StartSandbox](a.take()); len(starts) != 1 || starts[0].Attempt != attempt {
 			t.Fatalf("attempt %d: %+v", attempt, starts)
 		}
 		s := messages.SandboxFact{ID: string(rune('a' + attempt)), Attempt: attempt, Ready: true, NoIP: true, CreatedAt: a.now}
-		a.hears(SandboxStarted{Attempt: attempt, Fact: &s})
+		a.hears(work.SandboxStarted{Attempt: attempt, Fact: &s})
 		a.now = a.now.Add(time.Millisecond)
 		a.observes([]messages.SandboxFact{s})
 		fx := a.take()
-		if n := len(effects[StopSandbox](fx)) + len(effects[StartSandbox](fx)); n > 0 {
+		if n := len(effects[work.StopSandbox](fx)) + len(effects[work.StartSandbox](fx)); n > 0 {
 			t.Errorf("attempt %d: %d things done at once", attempt, n)
 		}
 		if r := a.machine.waiting(); r == nil || r.Code != messages.ReasonCreateSandbox {
 			t.Errorf("attempt %d: it waits for %v", attempt, r)
 		}
 		a.passes(10 * time.Second)
-		a.hears(SandboxStopped{ID: s.ID})
+		a.hears(work.SandboxStopped{ID: s.ID})
 	}
 }
 

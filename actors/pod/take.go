@@ -4,43 +4,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
-	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
-)
-
-// Results of the pod's own work.
-type (
-	// SandboxStarted is the result of StartSandbox. Fact is nil when it failed.
-	SandboxStarted struct {
-		Attempt uint32
-		Fact    *messages.SandboxFact
-		Reason  messages.Reason
-		// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
-		Taken bool
-		// Warnings say what of the pod's resolver configuration had to be left out.
-		Warnings []translate.DNSWarning
-	}
-	// SandboxStopped is the result of StopSandbox.
-	SandboxStopped struct {
-		ID     string
-		Failed *messages.Reason
-	}
-	// ContainerResized is the result of ResizeContainer.
-	ContainerResized struct {
-		Name, ID  string
-		Resources *v1.ResourceRequirements     // what it was given
-		Told      *messages.ContainerResources // what the runtime says that it has since; nil where it does not tell
-		Failed    *messages.Reason
-		Sent      bool // the runtime was asked for it
-	}
-	// SandboxUpdated is the result of UpdateSandbox.
-	SandboxUpdated struct {
-		ID     string
-		Pod    *v1.Pod // of which the runtime was told
-		Failed *messages.Reason
-	}
-	// PodRemoved is the result of RemovePod.
-	PodRemoved struct{ Failed *messages.Reason }
 )
 
 // take notes what a message says. What follows from it is the plan's.
@@ -80,15 +45,15 @@ func (m *Machine) take(msg any) {
 		m.cleaned.cgroup = m.phase == Cleaning
 	case messages.ProbesObserved:
 		m.takeProbes(v)
-	case SandboxStarted:
+	case work.SandboxStarted:
 		m.takeSandboxStarted(v)
-	case SandboxStopped:
+	case work.SandboxStopped:
 		m.takeSandboxStopped(v)
-	case SandboxUpdated:
+	case work.SandboxUpdated:
 		m.takeSandboxUpdated(v)
-	case PodRemoved:
+	case work.PodRemoved:
 		m.takeRemoved(v)
-	case ContainerResized:
+	case work.ContainerResized:
 		m.takeResized(v)
 	case messages.DevicesChanged:
 		// the status has it, which is made with each step
@@ -135,7 +100,7 @@ func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 	}
 }
 
-func (m *Machine) takeSandboxStarted(v SandboxStarted) {
+func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	m.answered("sandbox", "")
 	if v.Taken {
 		m.sandboxes.next = max(m.sandboxes.next, v.Attempt+1)
@@ -162,7 +127,7 @@ func (m *Machine) takeSandboxStarted(v SandboxStarted) {
 	m.sandboxes.retry = retry{}
 }
 
-func (m *Machine) takeSandboxStopped(v SandboxStopped) {
+func (m *Machine) takeSandboxStopped(v work.SandboxStopped) {
 	m.answered("stopSandbox", v.ID)
 	if v.Failed != nil {
 		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
@@ -172,7 +137,7 @@ func (m *Machine) takeSandboxStopped(v SandboxStopped) {
 	}
 }
 
-func (m *Machine) takeRemoved(v PodRemoved) {
+func (m *Machine) takeRemoved(v work.PodRemoved) {
 	m.answered("remove", "")
 	if m.cleaned.runtime = v.Failed == nil; m.cleaned.runtime {
 		return

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -31,12 +32,12 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	if r := newest(); r.Container != "c0" || !r.RetryAt.After(a.now) || !r.Since.Equal(a.now) {
 		t.Errorf("a container is ended: %+v", r)
 	}
-	a.hears(a.ended(ended(w, 0)), SandboxStopped{ID: w.sandboxes[0].ID,
+	a.hears(a.ended(ended(w, 0)), work.SandboxStopped{ID: w.sandboxes[0].ID,
 		Failed: &messages.Reason{Code: messages.ReasonStopSandbox, Message: "busy"}})
 	if r := newest(); r.Tries != 1 || !r.RetryAt.After(a.now) {
 		t.Errorf("a sandbox stays: %+v", r)
 	}
-	a.hears(SandboxStopped{ID: w.sandboxes[0].ID})
+	a.hears(work.SandboxStopped{ID: w.sandboxes[0].ID})
 	newest()
 	watched := sentOf[messages.WatchProbes](a.fx)
 	if len(watched) > 0 {
@@ -53,7 +54,7 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	}
 	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true})
 	newest()
-	a.hears(PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: "busy"}})
+	a.hears(work.PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: "busy"}})
 	if r := newest(); r.Tries != 1 || !r.RetryAt.After(a.now) {
 		t.Errorf("it cannot be removed: %+v", r)
 	}

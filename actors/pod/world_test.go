@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -158,18 +159,18 @@ func (w *world) effect(e Effect) {
 		}
 	case Tell:
 		w.sent(e.Msg)
-	case StartSandbox:
+	case work.StartSandbox:
 		if w.machine.desired.NoNetwork != nil {
 			w.fault("a sandbox is started without a network")
 		}
 		w.startSandbox(e)
-	case UpdateSandbox:
+	case work.UpdateSandbox:
 		w.updateSandbox(e)
-	case ResizeContainer:
+	case work.ResizeContainer:
 		w.resizeContainer(e)
 	case ResizeTried:
 		w.tried = append(w.tried, e)
-	case StopSandbox:
+	case work.StopSandbox:
 		for _, c := range w.containers {
 			if c.SandboxID == e.ID && lives(c) {
 				w.fault("sandbox %s is stopped under %s, which runs", e.ID, c.ID)
@@ -181,15 +182,15 @@ func (w *world) effect(e Effect) {
 				w.killIn(e.ID)
 			}
 		}
-		w.send(SandboxStopped{ID: e.ID})
-	case RemovePod:
+		w.send(work.SandboxStopped{ID: e.ID})
+	case work.RemovePod:
 		for _, c := range w.containers {
 			if lives(c) {
 				w.fault("%s is removed while it runs", c.ID)
 			}
 		}
 		w.sandboxes, w.containers = nil, nil
-		w.send(PodRemoved{})
+		w.send(work.PodRemoved{})
 	case SpawnContainer:
 		_, there := w.actors[e.Name]
 		w.actors[e.Name] = e.Strategy

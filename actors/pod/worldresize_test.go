@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -47,9 +48,9 @@ func toldOf(r v1.ResourceRequirements) *messages.ContainerResources {
 }
 
 // resizeContainer changes what a container has at once; the word of that comes later.
-func (w *world) resizeContainer(e ResizeContainer) {
+func (w *world) resizeContainer(e work.ResizeContainer) {
 	gets := translate.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
-	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets, Sent: true}
+	out := work.ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets, Sent: true}
 	w.resizes = append(w.resizes, e.Spec.Name)
 	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool { return c.ID == e.ID })
 	switch {
@@ -170,12 +171,12 @@ func resizeStorm(t *rapid.T, w *world) {
 }
 
 // updateSandbox is the runtime being told of the pod as a whole, which it may refuse.
-func (w *world) updateSandbox(e UpdateSandbox) {
+func (w *world) updateSandbox(e work.UpdateSandbox) {
 	if e.Pod != w.machine.cgroup.has {
 		w.fault("the runtime is told of another pod than its cgroup is made for")
 	}
 	w.informed = append(w.informed, e.Pod)
-	out := SandboxUpdated{ID: e.ID, Pod: e.Pod}
+	out := work.SandboxUpdated{ID: e.ID, Pod: e.Pod}
 	if w.refusesPod > 0 {
 		w.refusesPod--
 		out.Failed = &messages.Reason{Code: "ResizeError", Message: "a plugin does not want it"}

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -26,15 +27,15 @@ func (w *world) observed() messages.PodObserved {
 	}}
 }
 
-func (w *world) startSandbox(e StartSandbox) {
+func (w *world) startSandbox(e work.StartSandbox) {
 	for i := range w.sandboxes { // joined or adopted by name
 		if w.sandboxes[i].Attempt != e.Attempt {
 			continue
 		}
 		if s := w.sandboxes[i]; s.Ready {
-			w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
+			w.send(work.SandboxStarted{Attempt: e.Attempt, Fact: &s})
 		} else {
-			w.send(SandboxStarted{Attempt: e.Attempt, Taken: true, Reason: messages.Reason{Code: "FailedCreatePodSandBox"}})
+			w.send(work.SandboxStarted{Attempt: e.Attempt, Taken: true, Reason: messages.Reason{Code: "FailedCreatePodSandBox"}})
 		}
 		return
 	}
@@ -56,7 +57,7 @@ func (w *world) startSandbox(e StartSandbox) {
 		s.IPs = []string{fmt.Sprintf("10.88.0.%d", 2+e.Attempt)}
 	}
 	w.sandboxes = append([]messages.SandboxFact{s}, w.sandboxes...)
-	w.send(SandboxStarted{Attempt: e.Attempt, Fact: &s})
+	w.send(work.SandboxStarted{Attempt: e.Attempt, Fact: &s})
 }
 
 // started is the report of a container that runs.

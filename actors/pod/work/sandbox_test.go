@@ -1,11 +1,11 @@
-package pod
+package work
 
 import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
-	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
@@ -18,11 +18,11 @@ import (
 func TestASandboxGetsTheHandlerOfItsClass(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Handlers: []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "second"}}})
 	h.Objects = objectset.NewBoard(false)
-	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	pod := testPod()
 	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
 	try := func(attempt uint32, want, why string) {
 		t.Helper()
-		done := runSandbox(t.Context(), h, pod, StartSandbox{Attempt: attempt})
+		done := of[SandboxStarted](t, h, StartSandbox{Pod: pod, Attempt: attempt})
 		if (done.Fact != nil) != (why == "") || done.Fact != nil && done.Fact.Handler != want ||
 			!strings.Contains(done.Reason.Message, why) {
 			t.Errorf("attempt %d: %+v, %v", attempt, done.Fact, done.Reason)
@@ -44,5 +44,23 @@ func TestASandboxGetsTheHandlerOfItsClass(t *testing.T) {
 	try(2, "", `no runtime for "other" is configured`)
 	if n := len(runtime.Snapshot().Sandboxes); n != 2 {
 		t.Errorf("%d sandboxes", n)
+	}
+}
+
+// The sandbox carries the pod's start time, beside what the pod's author noted.
+func TestASandboxCarriesTheStartTime(t *testing.T) {
+	h, _ := hosttest.Simulated(t, sim.Options{})
+	start := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
+	for attempt, notes := range []map[string]string{nil, {"note": "kept"}} {
+		pod := testPod()
+		pod.Annotations = notes
+		done := of[SandboxStarted](t, h, StartSandbox{Pod: pod, Attempt: uint32(attempt), Started: start})
+		if done.Fact == nil || !done.Fact.PodStarted.Equal(start) {
+			t.Fatalf("%+v, %v", done.Fact, done.Reason)
+		}
+		status, err := h.CRI.PodSandboxStatus(t.Context(), done.Fact.ID, false)
+		if err != nil || status.GetStatus().GetAnnotations()["note"] != notes["note"] || len(pod.Annotations) != len(notes) {
+			t.Errorf("annotations %v, the pod's %v, %v", status.GetStatus().GetAnnotations(), pod.Annotations, err)
+		}
 	}
 }

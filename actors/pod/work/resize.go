@@ -1,4 +1,4 @@
-package pod
+package work
 
 import (
 	"context"
@@ -15,23 +15,43 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// resizeContainer gives a container other resources. It joins one that is under way, and tells then what that has given.
-func resizeContainer(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResized {
+// ResizeContainer gives a container that runs the resources of its spec. Lower says that it may have more of something now: it
+// never gets a memory limit below what it uses.
+type ResizeContainer struct {
+	Pod   *v1.Pod
+	Spec  *v1.Container
+	ID    string
+	Lower bool
+}
+
+// ContainerResized is the result of ResizeContainer.
+type ContainerResized struct {
+	Name, ID  string
+	Resources *v1.ResourceRequirements     // what it was given
+	Told      *messages.ContainerResources // what the runtime says that it has since; nil where it does not tell
+	Failed    *messages.Reason
+	Sent      bool // the runtime was asked for it
+}
+
+func (ResizeContainer) call() (name string, calls int) { return "UpdateContainerResources", 3 }
+
+// run joins a resize that is under way, and tells then what that has given.
+func (e ResizeContainer) run(ctx context.Context, h *host.Host) any {
 	key := fmt.Sprintf("%s/start/resize/%s", e.Pod.UID, e.ID)
 	out, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (ContainerResized, error) {
-		return update(ctx, h, e), nil
+		return e.update(ctx, h), nil
 	})
 	if err = host.Joined(err); err != nil {
-		return ContainerResized{Name: e.Spec.Name, ID: e.ID, Sent: true, Failed: resizeFailed(e, err)}
+		return ContainerResized{Name: e.Spec.Name, ID: e.ID, Sent: true, Failed: e.failed(err)}
 	}
 	return out
 }
 
-func resizeFailed(e ResizeContainer, err error) *messages.Reason {
+func (e ResizeContainer) failed(err error) *messages.Reason {
 	return &messages.Reason{Code: messages.EventResizeError, Message: fmt.Sprintf("container %s: %v", e.Spec.Name, err)}
 }
 
-func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResized {
+func (e ResizeContainer) update(ctx context.Context, h *host.Host) ContainerResized {
 	gets := translate.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
 	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets}
 	r := translate.NewContainerResources(e.Pod, e.Spec, h.Node)
@@ -46,13 +66,13 @@ func update(ctx context.Context, h *host.Host, e ResizeContainer) ContainerResiz
 			err = fmt.Errorf("memory limit (%d) below current usage (%d), in bytes; it is tried again", limit, used)
 		}
 		if err != nil {
-			out.Failed = resizeFailed(e, err)
+			out.Failed = e.failed(err)
 			return out
 		}
 	}
 	out.Sent = true
 	if err := h.CRI.UpdateContainerResources(ctx, e.ID, r); err != nil {
-		out.Failed = resizeFailed(e, err)
+		out.Failed = e.failed(err)
 		return out
 	}
 	if resp, err := h.CRI.ContainerStatus(ctx, e.ID, false); err == nil {
@@ -81,8 +101,23 @@ func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 	return int64(used), nil // no machine has so much
 }
 
-// updateSandbox tells the runtime. It joins a call that is under way, and says then what that has told.
-func updateSandbox(ctx context.Context, h *host.Host, e UpdateSandbox) SandboxUpdated {
+// UpdateSandbox tells the runtime what the pod has as a whole.
+type UpdateSandbox struct {
+	Pod *v1.Pod
+	ID  string
+}
+
+// SandboxUpdated is the result of UpdateSandbox.
+type SandboxUpdated struct {
+	ID     string
+	Pod    *v1.Pod // of which the runtime was told
+	Failed *messages.Reason
+}
+
+func (UpdateSandbox) call() (name string, calls int) { return "UpdatePodSandboxResources", 1 }
+
+// run joins a call that is under way, and says then what that has told.
+func (e UpdateSandbox) run(ctx context.Context, h *host.Host) any {
 	key := string(e.Pod.UID) + "/start/inform/" + e.ID
 	pod, err := cri.Run(ctx, h.Ops, key, h.Reap(1), func(ctx context.Context) (*v1.Pod, error) {
 		resources, overhead := translate.UpdatedSandboxResources(e.Pod, h.Node)

@@ -1,4 +1,4 @@
-package pod
+package work
 
 import (
 	"maps"
@@ -17,14 +17,14 @@ import (
 func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	h.Node.CgroupV2, h.Node.MemoryQoS, h.Node.ProtectMemory, h.Node.ThrottlingFactor = true, true, true, 0.9
-	pod := testPod(v1.RestartPolicyAlways, 0, 1)
+	pod := testPod()
 	c := &pod.Spec.Containers[0]
 	gets := func(request, limit string) {
 		c.Resources = v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceMemory: resource.MustParse(request)},
 			Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(limit)}}
 	}
 	gets("100Mi", "200Mi")
-	sandbox := runSandbox(t.Context(), h, pod, StartSandbox{})
+	sandbox := of[SandboxStarted](t, h, StartSandbox{Pod: pod})
 	if sandbox.Fact == nil {
 		t.Fatalf("%+v", sandbox)
 	}
@@ -49,7 +49,7 @@ func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
 		{"100Mi", "200Mi", map[string]string{"memory.low": "104857600", "memory.high": "199229440"}},
 	} {
 		gets(step.request, step.limit)
-		if done := resizeContainer(t.Context(), h, ResizeContainer{Pod: pod, Spec: c, ID: id}); done.Failed != nil {
+		if done := of[ContainerResized](t, h, ResizeContainer{Pod: pod, Spec: c, ID: id}); done.Failed != nil {
 			t.Fatalf("%+v", done.Failed)
 		}
 		got := maps.Clone(runtime.Snapshot().Containers[0].Resources.GetUnified())

@@ -1,4 +1,4 @@
-package pod
+package work
 
 import (
 	"context"
@@ -12,14 +12,36 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// runSandbox makes the attempt's sandbox, or adopts the one that has its name. It joins an attempt that is under way.
-func runSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) SandboxStarted {
-	key := fmt.Sprintf("%s/start/sandbox/%d", pod.UID, e.Attempt)
+// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it. It lies in the pod's cgroup.
+type StartSandbox struct {
+	Pod          *v1.Pod
+	Attempt      uint32
+	Started      time.Time
+	CgroupParent string
+}
+
+// SandboxStarted is the result of StartSandbox. Fact is nil when it failed.
+type SandboxStarted struct {
+	Attempt uint32
+	Fact    *messages.SandboxFact
+	Reason  messages.Reason
+	// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
+	Taken bool
+	// Warnings say what of the pod's resolver configuration had to be left out.
+	Warnings []translate.DNSWarning
+}
+
+func (StartSandbox) call() (name string, calls int) { return "RunPodSandbox", 3 }
+
+// run makes the attempt's sandbox, or adopts the one that has its name. It joins an attempt that is under way.
+func (e StartSandbox) run(ctx context.Context, h *host.Host) any {
+	key := fmt.Sprintf("%s/start/sandbox/%d", e.Pod.UID, e.Attempt)
 	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (messages.SandboxFact, error) {
-		return makeSandbox(ctx, h, pod, e)
+		return e.make(ctx, h)
 	})
 	out := SandboxStarted{Attempt: e.Attempt}
 	if err = host.Joined(err); err != nil {
@@ -27,7 +49,7 @@ func runSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) 
 		out.Reason = messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
 		return out
 	}
-	out.Fact, out.Warnings = &fact, h.DNSWarnings(pod)
+	out.Fact, out.Warnings = &fact, h.DNSWarnings(e.Pod)
 	return out
 }
 
@@ -38,8 +60,8 @@ func (e *takenError) Error() string {
 	return "a sandbox of that name and attempt is there already and not ready: " + e.id
 }
 
-func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox) (messages.SandboxFact, error) {
-	config, err := h.SandboxConfig(pod, e.Attempt, e.CgroupParent)
+func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxFact, error) {
+	config, err := h.SandboxConfig(e.Pod, e.Attempt, e.CgroupParent)
 	if err != nil {
 		return messages.SandboxFact{}, err
 	}
@@ -51,7 +73,7 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 	if err := host.MakeLogDir(config.GetLogDirectory()); err != nil {
 		return messages.SandboxFact{}, err
 	}
-	handler, err := runtimeHandler(ctx, h, pod)
+	handler, err := runtimeHandler(ctx, h, e.Pod)
 	if err != nil {
 		return messages.SandboxFact{}, err
 	}
@@ -64,8 +86,8 @@ func makeSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, e StartSandbox)
 		if !cri.IsNameConflict(err) && !cri.IsTimeout(err) && id == "" && cri.IsPermanent(err) {
 			return messages.SandboxFact{}, err
 		}
-		found, lookErr := findSandbox(ctx, h, pod, e.Attempt)
-		if root := h.CRI.ForeignRoot(string(pod.UID)); root != "" && found == "" && cri.IsNameConflict(err) {
+		found, lookErr := findSandbox(ctx, h, e.Pod, e.Attempt)
+		if root := h.CRI.ForeignRoot(string(e.Pod.UID)); root != "" && found == "" && cri.IsNameConflict(err) {
 			return messages.SandboxFact{}, fmt.Errorf("the agent with --root-dir %s runs this very pod: "+
 				"take its manifest away there or here", root)
 		}
@@ -120,12 +142,22 @@ func findSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32)
 	return "", nil
 }
 
-// stopSandbox has the sandbox's network given back.
-func stopSandbox(ctx context.Context, h *host.Host, uid, id string) SandboxStopped {
-	_, err := h.Ops.Do(ctx, uid+"/stopsandbox/"+id, h.Reap(1), func(ctx context.Context) (any, error) {
-		return nil, host.Ignore(h.CRI.StopPodSandbox(ctx, id))
+// StopSandbox stops a sandbox, which gives its network back; it is not removed.
+type StopSandbox struct{ UID, ID string }
+
+// SandboxStopped is the result of StopSandbox.
+type SandboxStopped struct {
+	ID     string
+	Failed *messages.Reason
+}
+
+func (StopSandbox) call() (name string, calls int) { return "StopPodSandbox", 1 }
+
+func (e StopSandbox) run(ctx context.Context, h *host.Host) any {
+	_, err := h.Ops.Do(ctx, e.UID+"/stopsandbox/"+e.ID, h.Reap(1), func(ctx context.Context) (any, error) {
+		return nil, host.Ignore(h.CRI.StopPodSandbox(ctx, e.ID))
 	})
-	out := SandboxStopped{ID: id}
+	out := SandboxStopped{ID: e.ID}
 	if err = host.Joined(err); err != nil {
 		out.Failed = &messages.Reason{Code: messages.ReasonStopSandbox, Message: err.Error()}
 	}
