@@ -281,3 +281,7 @@ func mostFiles(text []byte) []model.UlimitSpec {
 	}
 	return nil
 }
+
+// Unlimited, and what is more, is a limit of memory that is none: it is more than any machine has. The kernel rounds the largest
+// number down.
+const Unlimited = 1<<62 + 1
