@@ -46,7 +46,8 @@ func (c *Collector) cadvisor(ctx context.Context) (gatherer prometheus.Gatherer,
 	others.MustRegister(metrics.NewPrometheusCollector(v, none, cgroupstats.Metrics(), clock.RealClock{}, model.RequestOptions{}),
 		metrics.NewPrometheusMachineCollector(v, cgroupstats.Metrics()))
 	pressure := cgroupstats.Metrics().Has(container.PressureMetrics)
-	return &cgroupmetrics.Gatherer{Others: others, Cgroups: v.containers(), Now: c.opts.Now(), Pressure: pressure}, v.figures.lacks
+	gatherer = &cgroupmetrics.Gatherer{Others: others, Cgroups: v.containers(), Now: c.opts.Now(), Pressure: pressure}
+	return gatherer, v.figures.lacks
 }
 
 // Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a

@@ -1,6 +1,6 @@
 // Package stats gives the node's figures: what the machine, its cgroups, pods, containers and volumes use. /stats/summary,
-// /metrics/resource and /metrics/cadvisor are three views of one [Collector] with one cache. [Handler] serves beside them what the
-// agent itself did, which package agentmetrics counts.
+// /metrics/resource and /metrics/cadvisor are three views of one [Collector] with one cache. [Handler] serves beside them what
+// the agent itself did, which package agentmetrics counts.
 //
 // Nothing is collected that nobody reads. There is no loop: a request reads what is older than it may be, requests side by
 // side share one reading, and within its age a reading costs nothing (see part). Each kind of figures is read apart from the

@@ -11,8 +11,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// usageView gives what the logs of containers and the volumes of claims use, as it was measured last. Reading it waits for nothing:
-// it has the pods measured that have claims, if they are due, and the next reading has what came of that.
+// usageView gives what the logs of containers and the volumes of claims use, as it was measured last. Reading it waits for
+// nothing: it has the pods measured that have claims, if they are due, and the next reading has what came of that.
 type usageView struct{ c *Collector }
 
 var logBytes = prometheus.NewDesc("kubelet_container_log_filesystem_used_bytes", "What the logs of a container use of the disk.",
