@@ -282,6 +282,6 @@ func mostFiles(text []byte) []model.UlimitSpec {
 	return nil
 }
 
-// Unlimited is a limit of memory that is none, as is what is above it: it is more than any machine has. The kernel rounds the largest
-// number down.
+// Unlimited is a limit of memory that is none, as is what is above it: it is more than any machine has. The kernel
+// rounds the largest number down.
 const Unlimited = 1<<62 + 1
