@@ -72,7 +72,7 @@ func TestUnreadableFiles(t *testing.T) {
 	oneLineWith(t, err, "--config-dir: ")
 	oneLineWith(t, err, missing)
 
-	big := write(t, folder, "big.yaml", header+"#"+strings.Repeat("x", maxFileSize))
+	big := write(t, folder, "big.yaml", header+"#"+strings.Repeat("x", 4<<20))
 	_, _, err = loadArgs(t, "--config="+big)
 	oneLineWith(t, err, big)
 

@@ -44,18 +44,6 @@ func TestHelpGroupsEveryFlag(t *testing.T) {
 	}
 }
 
-func TestClosest(t *testing.T) {
-	known := []string{"pods", "port-forward", "healthzPort", "run", "rm"}
-	for word, want := range map[string]string{
-		"healthzPrt": "healthzPort", "HEALTHZPORT": "healthzPort", "pood": "pods", "port-froward": "port-forward", "ru": "rm",
-		"sorcery": "", "": "", "x": "",
-	} {
-		if got := Closest(word, known); got != want {
-			t.Errorf("%q: %q, want %q", word, got, want)
-		}
-	}
-}
-
 // What is wrong with a file is said with its line, what was meant, and no word of Go's.
 func TestFilesAreCorrectedInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{

@@ -1,11 +1,14 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // FuzzLoadConfig feeds anything to the reading of a configuration file. Whatever it is, there is a node or a one-line
@@ -47,11 +50,13 @@ func FuzzLoadConfig(f *testing.F) {
 			if err != nil {
 				t.Fatalf("cannot be written: %v", err)
 			}
-			again, err := parseTree(text)
-			if err != nil {
+			decoder := json.NewDecoder(bytes.NewReader(text))
+			decoder.UseNumber()
+			var again any
+			if err := decoder.Decode(&again); err != nil {
 				t.Fatalf("is no tree: %v", err)
 			}
-			if _, err := applyDropins(&KubeletConfiguration{}, []any{again}); err != nil {
+			if _, err := configfile.Apply(&KubeletConfiguration{}, []any{again}); err != nil {
 				t.Fatalf("cannot be read again: %v", err)
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // unschedulableTaint is what the control plane puts on a cordoned node.
@@ -70,7 +72,7 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, 
 	own := flags.scratch.node
 	var patches []any
 	if own.ConfigDir != "" {
-		if patches, err = readDropins(own.ConfigDir); err != nil {
+		if patches, err = configfile.ReadDropins(own.ConfigDir); err != nil {
 			return nil, nil, false, nil, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
@@ -81,7 +83,7 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, 
 	if base = file; base == nil {
 		base = &KubeletConfiguration{}
 	}
-	said, err := applyDropins(base, patches)
+	said, err := configfile.Apply(base, patches)
 	if err != nil {
 		return nil, nil, false, nil, err
 	}
@@ -99,7 +101,7 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, 
 			"%q is a folder and taken for a manifest folder, as of old; --pod-manifest-path or staticPodPath replaces it",
 			own.ConfigFile)})
 	}
-	merged, err := applyDropins(base, patches)
+	merged, err := configfile.Apply(base, patches)
 	if err != nil {
 		return nil, nil, false, nil, fmt.Errorf("--config-dir: %w", err)
 	}
@@ -120,11 +122,7 @@ func configFile(path string) (file *KubeletConfiguration, folder string, err err
 		folder, err = filepath.Abs(path)
 		return nil, folder, err
 	}
-	tree, err := readStrict(path)
-	if err != nil {
-		return nil, "", err
-	}
-	file, err = fromTree(tree)
+	file, err = configfile.Read(path)
 	return file, "", err
 }
 

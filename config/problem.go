@@ -1,9 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // problem is one refused value: the path of its field (or the flag), the flag that sets the field where there is one,
@@ -19,7 +20,7 @@ func problem(path string, value any, format string, args ...any) error {
 	default:
 		shown = fmt.Sprintf("%q", shown)
 	}
-	return fmt.Errorf("%s: invalid value %s: %s", where, shown, oneLine(fmt.Sprintf(format, args...)))
+	return fmt.Errorf("%s: invalid value %s: %s", where, shown, configfile.OneLine(fmt.Sprintf(format, args...)))
 }
 
 // problems gathers what is wrong, so that an operator learns all of it at once. It is an error of one line.
@@ -47,25 +48,13 @@ func (p problems) err() error {
 func (p problems) Error() string {
 	said := make([]string, len(p))
 	for i, err := range p {
-		said[i] = oneLine(err.Error())
+		said[i] = configfile.OneLine(err.Error())
 	}
 	return strings.Join(said, "; ")
 }
 
 // Unwrap gives errors.Is and errors.As access to the parts.
 func (p problems) Unwrap() []error { return p }
-
-// oneLine folds a message of several lines into one.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// inFile names the file that an error is about.
-func inFile(path string, err error) error {
-	var pathed interface{ Timeout() bool } // *fs.PathError and *os.SyscallError name their file themselves
-	if errors.As(err, &pathed) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", path, err)
-}
 
 // Warning says to an operator that something was accepted but should be said differently. Load returns warnings as values;
 // the command logs them.

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/cpuset"
 	netutils "k8s.io/utils/net"
+
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // settle derives what flags and files only hint at: the node's name and addresses, absolute paths, endpoints in URL
@@ -70,7 +72,7 @@ func (n *Node) absolutePaths() error {
 	if err != nil {
 		return fmt.Errorf("relative paths need a working folder: %w", err)
 	}
-	for _, field := range pathFields {
+	for _, field := range configfile.PathFields {
 		if path := fieldAt(n.Kubelet, field).(*string); *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(here, *path)
 		}

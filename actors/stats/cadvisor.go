@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"github.com/playlet-dev/playlet/actors/stats/cgroupmetrics"
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -45,7 +46,8 @@ func (c *Collector) cadvisor(ctx context.Context) (gatherer prometheus.Gatherer,
 	others.MustRegister(metrics.NewPrometheusCollector(v, none, cgroupstats.Metrics(), clock.RealClock{}, model.RequestOptions{}),
 		metrics.NewPrometheusMachineCollector(v, cgroupstats.Metrics()))
 	pressure := cgroupstats.Metrics().Has(container.PressureMetrics)
-	return &containerGatherer{others, v.containers(), c.opts.Now(), pressure}, v.figures.lacks
+	gatherer = &cgroupmetrics.Gatherer{Others: others, Cgroups: v.containers(), Now: c.opts.Now(), Pressure: pressure}
+	return gatherer, v.figures.lacks
 }
 
 // Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a
@@ -78,18 +80,6 @@ func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {
 	c.sandbox.Store(&f.pods[at].sandbox.ID)
 	image, _ := c.pause.get(ctx, machineAge)
 	return image
-}
-
-// labelNames are the kubelet's labels, sorted. Each family has all of them: those that do not apply are empty.
-var labelNames = []string{"container", metrics.LabelID, metrics.LabelImage, metrics.LabelName, "namespace", "pod"}
-
-// labels are the values of labelNames.
-func labels(info *model.ContainerInfo) []string {
-	name, of := "", info.Spec.Labels
-	if len(info.Aliases) > 0 {
-		name = info.Aliases[0]
-	}
-	return []string{of[cri.LabelContainerName], info.Name, info.Spec.Image, name, of[cri.LabelPodNamespace], of[cri.LabelPodName]}
 }
 
 // containers gives all cgroups, those of pods with their labels.

@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -176,28 +177,12 @@ func (c *Collector) askSandboxImage() (string, error) {
 func (c *Collector) containerIDs() map[string]bool {
 	out := map[string]bool{}
 	for _, p := range c.opts.Board.Now().Pods {
-		for status := range statuses(p.Status) {
+		for status := range podspec.Statuses(p.Status) {
 			out[bareID(status.ContainerID)] = true
 		}
 	}
 	delete(out, "")
 	return out
-}
-
-// statuses are the statuses of a pod's containers, init containers first.
-func statuses(s *v1.PodStatus) func(yield func(*v1.ContainerStatus) bool) {
-	return func(yield func(*v1.ContainerStatus) bool) {
-		if s == nil {
-			return
-		}
-		for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
-			for i := range list {
-				if !yield(&list[i]) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // bareID is a container's ID as the CRI has it: "containerd://<id>" in a status.
@@ -308,7 +293,7 @@ func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 		p := podFigures{Pod: &snapshot.Pods[i]}
 		uid := string(p.Pod.Pod.UID)
 		p.own, p.sandbox = own[uid], sandboxes[uid]
-		for status := range statuses(p.Status) {
+		for status := range podspec.Statuses(p.Status) {
 			if status.State.Running == nil {
 				continue
 			}

@@ -1,6 +1,6 @@
 // Package stats gives the node's figures: what the machine, its cgroups, pods, containers and volumes use. /stats/summary,
-// /metrics/resource and /metrics/cadvisor are three views of one [Collector] with one cache, and /metrics, /metrics/probes and
-// /metrics/slis tell what the agent itself did, counted by [Metrics].
+// /metrics/resource and /metrics/cadvisor are three views of one [Collector] with one cache. [Handler] serves beside them what
+// the agent itself did, which package agentmetrics counts.
 //
 // Nothing is collected that nobody reads. There is no loop: a request reads what is older than it may be, requests side by
 // side share one reading, and within its age a reading costs nothing (see part). Each kind of figures is read apart from the
@@ -13,8 +13,7 @@
 //   - Which pods and containers there are is what the pods actor publishes on the board. The runtime is not asked for it.
 //   - The CPU, memory, swap, I/O, processes, pressure and network of the node, of pods and of containers are read from cgroups
 //     and /proc, in cAdvisor's model, with one reading for all views, so that they agree (package cgroupstats).
-//   - The families of containers are a table, too (containerfamilies.go), of what cAdvisor's collector tells; tests compare both
-//     tables with the library.
+//   - The families of containers are a table of what cAdvisor's collector tells (package cgroupmetrics).
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is
 //     not to be seen here, as in a virtual machine.
 //   - Volumes, logs and /etc/hosts are walked by the actor, a few pods at a time (see walk).

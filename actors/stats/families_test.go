@@ -15,11 +15,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -75,7 +75,7 @@ func names(list, name string) bool {
 }
 
 // exercise has everything happen once that is counted, and gives the handler.
-func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
+func exercise(t *testing.T) (*rig, http.Handler) {
 	t.Helper()
 	now := time.Now()
 	started := metav1.NewTime(now.Add(2 * time.Second).Truncate(time.Second))
@@ -97,7 +97,7 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	write(t, r.opts.PodLogsDir+"/default_web_uid-web/c1/0.log", 5000)
 	write(t, r.opts.RootDir+"/pods/uid-web/etc-hosts", 1)
 	r.opts.Persistent = func(context.Context, *v1.Pod) (map[string]VolumeUsage, error) { return claimUsage, nil }
-	m := NewMetrics(MetricsOptions{NodeName: "node", Board: r.opts.Board, Kubernetes: "1.36.3", Expiry: func() map[string]time.Time {
+	m := agentmetrics.New(agentmetrics.Options{NodeName: "node", Board: r.opts.Board, Kubernetes: "1.36.3", Expiry: func() map[string]time.Time {
 		return map[string]time.Time{"client": now.Add(time.Hour), "serving": now.Add(-time.Hour)}
 	}, Features: []config.Feature{{Name: "AFeature", Stage: "beta", On: true}}})
 	m.RuntimeCall(cri.Observation{Call: "RunPodSandbox", Request: &runtimeapi.RunPodSandboxRequest{RuntimeHandler: "kata"}, Took: time.Second})
@@ -121,12 +121,13 @@ func exercise(t *testing.T) (*rig, *Metrics, http.Handler) {
 	metrics.CollectedImages.WithLabelValues("space").Inc()
 	metrics.Stored("kubernetes.io/empty-dir", "volume_mount", now, errors.New("no"))
 	metrics.Relisted(now.Add(-time.Minute), now, now.Add(time.Second))
-	m.Probed(Probe{"Readiness", "failed", "uid-web", "default", "web", "c1", time.Millisecond})
+	m.Probed(agentmetrics.Probe{Type: "Readiness", Result: "failed", UID: "uid-web", Namespace: "default", Pod: "web", Container: "c1",
+		Took: time.Millisecond})
 	h := Handler(r.Collector, m)
 	m.Checked("ping", true)
 	m.HTTP("readwrite", h).ServeHTTP(nopWriter{}, mustRequest(t, "/metrics/nothing/of/this"))
 	r.Summary(t.Context(), false)
-	return r, m, h
+	return r, h
 }
 
 type nopWriter struct{}
@@ -146,7 +147,7 @@ func mustRequest(t *testing.T, path string) *http.Request {
 
 // Each documented family is there with its type and labels, or it is said why not; and each that is there is documented.
 func TestFamilies(t *testing.T) {
-	_, _, h := exercise(t)
+	_, h := exercise(t)
 	got := map[string]*dto.MetricFamily{}
 	for _, at := range []string{"/metrics", "/metrics/probes", "/metrics/resource", "/metrics/slis"} {
 		for name, f := range families(t, get(t, h, at).Body.String()) {
@@ -206,7 +207,7 @@ func TestFamilies(t *testing.T) {
 
 // What the families say.
 func TestCounting(t *testing.T) {
-	r, m, h := exercise(t)
+	r, h := exercise(t)
 	all := families(t, get(t, h, "/metrics").Body.String())
 	for name, tests := range map[string][]struct {
 		labels map[string]string
@@ -262,32 +263,5 @@ func TestCounting(t *testing.T) {
 	left := families(t, get(t, h, "/metrics/probes").Body.String())
 	if _, ok := left["process_start_time_seconds"]; !ok || len(left) != 1 {
 		t.Errorf("of pods that are gone: %v", left)
-	}
-	for i := range 3 * maxProbed { // nobody reads
-		m.Probed(Probe{"Liveness", "failed", types.UID("u" + strings.Repeat("x", i%7) + time.Duration(i).String()), "n", "p", "c", 0})
-	}
-	if n := len(m.probed); n > maxProbed+1 {
-		t.Errorf("labels of %d pods are kept", n)
-	}
-}
-
-func TestContainerTypes(t *testing.T) {
-	p := pod("web", containerID1)
-	p.Pod.Spec.InitContainers = []v1.Container{{Name: "i"}}
-	p.Pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e"}}}
-	r := newRig(t, p)
-	m := NewMetrics(MetricsOptions{Board: r.opts.Board})
-	for name, want := range map[string]string{"i": "init_container", "e": "ephemeral_container", "c1": "container", "other": "container"} {
-		if got := m.containerType("uid-web", name); got != want {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-	for call, want := range map[string]string{
-		"ListPodSandbox": "list_podsandbox", "UpdateContainerResources": "update_container", "ImageFsInfo": "image_fs_info",
-		"ExecSync": "exec_sync", "PodSandboxStatus": "podsandbox_status",
-	} {
-		if got := operation(call); got != want {
-			t.Errorf("%s: %s", call, got)
-		}
 	}
 }

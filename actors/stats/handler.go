@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 )
 
 const (
@@ -43,7 +45,7 @@ type handler struct {
 
 // Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials: that is the listener's, of which
 // each has a handler of its own, so that those whom one lets in do not hold up those of another. m may be nil.
-func Handler(c *Collector, m *Metrics) http.Handler {
+func Handler(c *Collector, m *agentmetrics.Metrics) http.Handler {
 	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /stats/summary", h.bounded(h.summary))
@@ -53,7 +55,9 @@ func Handler(c *Collector, m *Metrics) http.Handler {
 	mux.Handle("GET /metrics/cadvisor", h.bounded(h.cadvisor))
 	mux.Handle("GET /metrics/resource", h.bounded(h.resource))
 	if m != nil {
-		m.handle(mux, c)
+		usage := prometheus.NewRegistry()
+		usage.MustRegister(&usageView{c})
+		m.Handle(mux, answers+pending, usage)
 	}
 	return mux
 }

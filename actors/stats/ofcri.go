@@ -38,10 +38,7 @@ func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroupstats.Cgroup {
 // limit is what may be used, by what is used and what is left; without the latter there is none.
 func limit(used uint64, left *runtimeapi.UInt64Value) uint64 {
 	if left == nil {
-		return unlimited
+		return cgroupstats.Unlimited
 	}
 	return used + left.GetValue()
 }
-
-// unlimited is more than any machine has. The kernel rounds the largest number down.
-const unlimited = 1<<62 + 1

@@ -226,7 +226,7 @@ func swap(g *cgroupstats.Cgroup) *api.SwapStats {
 }
 
 // bounded says that a limit is one. Without a limit, cgroups of version 1 have the largest number rounded to pages.
-func bounded(limit uint64) bool { return limit < unlimited }
+func bounded(limit uint64) bool { return limit < cgroupstats.Unlimited }
 
 func left(limit, used uint64) *uint64 {
 	n := limit - min(used, limit)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
-	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // unmarshal decodes text into a pointer to a struct as the API server decodes what kubectl sends it: names of fields
@@ -34,7 +34,7 @@ func unmarshal(text []byte, into any, prefix string) []fault {
 			continue
 		}
 		what := "is not a field of the API here; names are case-sensitive"
-		if meant := config.MeantField(reflect.TypeOf(into), at.FieldPath()); meant != "" {
+		if meant := configfile.MeantField(reflect.TypeOf(into), at.FieldPath()); meant != "" {
 			what = "is not a field of the API here; did you mean " + meant[strings.LastIndex(meant, ".")+1:] + "?"
 		}
 		if strings.HasPrefix(err.Error(), "duplicate") {

@@ -43,6 +43,22 @@ func Containers(spec *v1.PodSpec, path ...*field.Path) iter.Seq2[*v1.Container, 
 	}
 }
 
+// Statuses yields the statuses of a pod's containers, init containers first; of nil, none.
+func Statuses(s *v1.PodStatus) iter.Seq[*v1.ContainerStatus] {
+	return func(yield func(*v1.ContainerStatus) bool) {
+		if s == nil {
+			return
+		}
+		for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+			for i := range list {
+				if !yield(&list[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // UsedVolumes lists the volumes that some container of the pod mounts and that the agent has to mount first, in the pod's order.
 // The kubelet leaves the others alone, so that a volume that cannot be had harms nobody who does not use it. Volumes that are
 // images are mounted by the runtime.

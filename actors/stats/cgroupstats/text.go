@@ -281,3 +281,7 @@ func mostFiles(text []byte) []model.UlimitSpec {
 	}
 	return nil
 }
+
+// Unlimited is a limit of memory that is none, as is what is above it: it is more than any machine has. The kernel
+// rounds the largest number down.
+const Unlimited = 1<<62 + 1

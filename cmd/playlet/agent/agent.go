@@ -35,6 +35,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
+	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -76,7 +77,7 @@ type Agent struct {
 	board   *pods.Board
 	late    *prober.Lateness
 	figures *stats.Collector
-	metrics *stats.Metrics
+	metrics *agentmetrics.Metrics
 	tracing *tracing // nil where nothing is sampled
 
 	events      *events.Log     // the last ones
@@ -289,7 +290,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 	if a.guard, err = openGuard(node, a.cluster, a.addresses, log); err != nil {
 		return nil, err
 	}
-	a.metrics = stats.NewMetrics(stats.MetricsOptions{
+	a.metrics = agentmetrics.New(agentmetrics.Options{
 		NodeName: node.NodeName, Board: a.board, Kubernetes: version.Kubernetes, Expiry: a.credentials.Expiry,
 		Features: node.Features(),
 	})

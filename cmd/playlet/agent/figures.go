@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/resources"
 	admin "github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/stats"
+	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -89,9 +90,9 @@ var probeWords = map[string]string{
 }
 
 // probed translates the runs of probes for metrics: no actor's package knows another's.
-func probed(metrics *stats.Metrics) func(prober.Run) {
+func probed(metrics *agentmetrics.Metrics) func(prober.Run) {
 	return func(r prober.Run) {
-		metrics.Probed(stats.Probe{
+		metrics.Probed(agentmetrics.Probe{
 			Type: probeWords[string(r.Kind)], Result: probeWords[r.Result], UID: r.Pod.UID, Namespace: r.Pod.Namespace,
 			Pod: r.Pod.Name, Container: r.Container, Took: r.Took,
 		})

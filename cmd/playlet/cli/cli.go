@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/config/configfile"
 )
 
 // Main runs the command that args name and returns its exit code. An error is one line on stderr.
@@ -75,7 +76,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		if known, ok := errors.AsType[unknownError](err); ok {
 			return fmt.Errorf("--%s=%q is unknown; it may be %w", wrong.GetFlag().Name, wrong.GetValue(), known)
 		}
-		return fmt.Errorf("--%s=%q: %s (%s)", wrong.GetFlag().Name, wrong.GetValue(), config.Plain(wrong.Unwrap()), list)
+		return fmt.Errorf("--%s=%q: %s (%s)", wrong.GetFlag().Name, wrong.GetValue(), configfile.Plain(wrong.Unwrap()), list)
 	}
 	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		return fmt.Errorf("%s needs a value (%s)", dashed(bare.GetSpecifiedName(), bare.GetSpecifiedShortnames()), list)
@@ -86,7 +87,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 		}
 		name := dashed(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
-		if meant := config.Closest(unknown.GetSpecifiedName(), known); meant != "" {
+		if meant := configfile.Closest(unknown.GetSpecifiedName(), known); meant != "" {
 			return fmt.Errorf("unknown flag: %s; did you mean --%s? (%s)", name, meant, list)
 		}
 		return fmt.Errorf("unknown flag: %s (%s)", name, list)
@@ -235,7 +236,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 			known = append(known, c.Name())
 		}
 	}
-	if meant := config.Closest(args[0], known); meant != "" {
+	if meant := configfile.Closest(args[0], known); meant != "" {
 		return fmt.Errorf("unknown command %q; did you mean %q? (%s --help lists the commands)", args[0], path+" "+meant, path)
 	}
 	return fmt.Errorf("unknown command %q (%s --help lists the commands)", args[0], path)

@@ -1,4 +1,4 @@
-package stats
+package agentmetrics
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// MetricsOptions are what metrics are told of.
-type MetricsOptions struct {
+// Options are what metrics are told of.
+type Options struct {
 	NodeName string
 	Board    *board.Board
 	// Kubernetes is the release that is spoken, "1.36.3".
@@ -40,9 +40,9 @@ type MetricsOptions struct {
 }
 
 // Metrics counts what the agent did, under the names and labels of the kubelet's families. Which of those are not there, and why,
-// is in the test's table. It is made once for the process and safe for concurrent use.
+// is in the table of the test of actors/stats. It is made once for the process and safe for concurrent use.
 type Metrics struct {
-	opts     MetricsOptions
+	opts     Options
 	began    time.Time
 	registry *prometheus.Registry // /metrics, beside what libraries count by themselves
 	probing  *prometheus.Registry // /metrics/probes
@@ -73,8 +73,8 @@ var (
 	callBuckets = prometheus.ExponentialBuckets(0.005, 2.5, 14) // pulls take long
 )
 
-// NewMetrics makes the process's metrics, all at zero.
-func NewMetrics(o MetricsOptions) *Metrics {
+// New makes the process's metrics, all at zero.
+func New(o Options) *Metrics {
 	m := &Metrics{opts: o, began: time.Now(), registry: prometheus.NewRegistry(), probing: prometheus.NewRegistry(),
 		probed: map[types.UID]bool{}}
 	counter := func(r *prometheus.Registry, name, help string, labels ...string) *prometheus.CounterVec {
@@ -298,12 +298,10 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 	})
 }
 
-// handle adds the paths that tell of the agent.
-func (m *Metrics) handle(mux *http.ServeMux, c *Collector) {
-	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: answers + pending}
-	logs := prometheus.NewRegistry()
-	logs.MustRegister(&logView{c}, &claimView{c})
-	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, logs, legacyregistry.DefaultGatherer}, opts)
+// Handle adds the paths that tell of the agent; /metrics has what more gives, too. Each path serves so many requests at once.
+func (m *Metrics) Handle(mux *http.ServeMux, atOnce int, more prometheus.Gatherer) {
+	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: atOnce}
+	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, more, legacyregistry.DefaultGatherer}, opts)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		m.starts.look(m.opts.Board.Now())
 		all.ServeHTTP(w, r)

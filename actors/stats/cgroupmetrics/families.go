@@ -1,4 +1,4 @@
-package stats
+package cgroupmetrics
 
 import (
 	"strconv"
@@ -6,11 +6,13 @@ import (
 
 	"github.com/google/cadvisor/lib/model"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// containerFamily is one family of metrics of cgroups: cAdvisor's, by name, labels and value. cAdvisor's own collector describes
+// family is one family of metrics of cgroups: cAdvisor's, by name, labels and value. cAdvisor's own collector describes
 // each metric anew, which costs more than reading it; a test holds that this one says the same.
-type containerFamily struct {
+type family struct {
 	name, help string
 	kind       dto.MetricType
 	labels     []string // beyond those that every family has, sorted
@@ -31,35 +33,35 @@ type (
 )
 
 // ofAll is a family with one value a cgroup.
-func ofAll(name, help string, kind dto.MetricType, value func(s statsOf) float64) containerFamily {
-	return containerFamily{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+func ofAll(name, help string, kind dto.MetricType, value func(s statsOf) float64) family {
+	return family{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 		g.add(value(s))
 	}}
 }
 
-func ofCPU(name, help string, value func(c *model.CpuStats) float64) containerFamily {
-	return containerFamily{name: name, help: help, kind: counter, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+func ofCPU(name, help string, value func(c *model.CpuStats) float64) family {
+	return family{name: name, help: help, kind: counter, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 		g.add(value(s.Cpu))
 	}}
 }
 
 // throttling is told of cgroups that have a limit.
-func throttling(name, help string, value func(c *model.CpuCFS) float64) containerFamily {
-	return containerFamily{name: name, help: help, kind: counter, values: func(g *gathering, i *model.ContainerInfo, s statsOf) {
+func throttling(name, help string, value func(c *model.CpuCFS) float64) family {
+	return family{name: name, help: help, kind: counter, values: func(g *gathering, i *model.ContainerInfo, s statsOf) {
 		if i.Spec.Cpu.Quota != 0 {
 			g.add(value(&s.Cpu.CFS))
 		}
 	}}
 }
 
-func ofMemory(name, help string, kind dto.MetricType, value func(m *model.MemoryStats) uint64) containerFamily {
-	return containerFamily{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+func ofMemory(name, help string, kind dto.MetricType, value func(m *model.MemoryStats) uint64) family {
+	return family{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 		g.add(float64(value(s.Memory)))
 	}}
 }
 
-func ofProcesses(name, help string, value func(p *model.ProcessStats) uint64) containerFamily {
-	return containerFamily{name: name, help: help, kind: gauge, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
+func ofProcesses(name, help string, value func(p *model.ProcessStats) uint64) family {
+	return family{name: name, help: help, kind: gauge, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 		if s.Processes != nil {
 			g.add(float64(value(s.Processes)))
 		}
@@ -72,8 +74,8 @@ var ofDevice = []string{"device"}
 func ofDisks(
 	name, help string, kind dto.MetricType, unit float64, what string, disks func(d *model.DiskIoStats) []model.PerDiskStats,
 	mounted func(f *model.FsStats) uint64,
-) containerFamily {
-	return containerFamily{
+) family {
+	return family{
 		name: name, help: help, kind: kind, labels: ofDevice, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 			if disks != nil {
 				if s.DiskIo == nil {
@@ -93,8 +95,8 @@ func ofDisks(
 	}
 }
 
-func ofNetwork(name, help string, value func(n *model.InterfaceStats) uint64) containerFamily {
-	return containerFamily{name: name, help: help, kind: counter, labels: []string{"interface"},
+func ofNetwork(name, help string, value func(n *model.InterfaceStats) uint64) family {
+	return family{name: name, help: help, kind: counter, labels: []string{"interface"},
 		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 			if s.Network == nil {
 				return
@@ -106,15 +108,15 @@ func ofNetwork(name, help string, value func(n *model.InterfaceStats) uint64) co
 }
 
 // ofPressure is told where the machine tells of pressure, in microseconds.
-func ofPressure(name, help string, value func(s statsOf) uint64) containerFamily {
+func ofPressure(name, help string, value func(s statsOf) uint64) family {
 	f := ofAll(name, help, counter, func(s statsOf) float64 { return float64(value(s)) / 1e6 })
 	f.pressure = true
 	return f
 }
 
 // ofIOPressure is the disks', of which the CRI does not tell.
-func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) containerFamily {
-	return containerFamily{name: name, help: help, kind: counter, pressure: true,
+func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) family {
+	return family{name: name, help: help, kind: counter, pressure: true,
 		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 			if s.DiskIo != nil {
 				g.add(float64(value(s.DiskIo)) / 1e6)
@@ -123,8 +125,8 @@ func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) co
 }
 
 // ofSpec is a limit, where there is such a thing.
-func ofSpec(name, help string, has func(s specOf) bool, value func(s specOf) float64) containerFamily {
-	return containerFamily{name: name, help: help, kind: gauge, timeless: true,
+func ofSpec(name, help string, has func(s specOf) bool, value func(s specOf) float64) family {
+	return family{name: name, help: help, kind: gauge, timeless: true,
 		values: func(g *gathering, i *model.ContainerInfo, _ statsOf) {
 			if has(&i.Spec) {
 				g.add(value(&i.Spec))
@@ -138,7 +140,7 @@ func hasMemory(s specOf) bool { return s.HasMemory }
 
 // limited is a limit of memory; 0: there is none.
 func limited(n uint64) float64 {
-	if n >= unlimited {
+	if n >= cgroupstats.Unlimited {
 		return 0
 	}
 	return float64(n)
@@ -146,7 +148,7 @@ func limited(n uint64) float64 {
 
 const second = float64(time.Second)
 
-var containerFamilies = []containerFamily{
+var families = []family{
 	ofSpec("container_creation_time_seconds", "When the cgroup was made, in seconds since the epoch.", always,
 		func(s specOf) float64 { return float64(s.CreationTime.Unix()) }),
 	ofSpec("container_start_time_seconds", "When the container was started, in seconds since the epoch.", always,

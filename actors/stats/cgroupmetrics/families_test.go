@@ -1,4 +1,4 @@
-package stats
+package cgroupmetrics
 
 import (
 	"fmt"
@@ -20,13 +20,17 @@ import (
 
 // infoProvider has containers for the library's collector.
 type infoProvider struct {
-	*cadvisorView
 	all map[string]*model.ContainerInfo
 }
 
 func (p infoProvider) GetRequestedContainersInfo(string, model.RequestOptions) (map[string]*model.ContainerInfo, error) {
 	return p.all, nil
 }
+
+func (infoProvider) GetMachineInfo() (*model.MachineInfo, error) { return &model.MachineInfo{}, nil }
+func (infoProvider) GetVersionInfo() (*model.VersionInfo, error) { return &model.VersionInfo{}, nil }
+
+var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // fill gives each number below v a value of its own.
 func fill(v reflect.Value, next *uint64) {
@@ -94,7 +98,7 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 	add("/pod/1", func(i *model.ContainerInfo) {
 		i.Aliases, i.Spec.Image, i.Spec.StartTime = []string{"1"}, "image", begin
 		i.Spec.Labels = map[string]string{cri.LabelPodNamespace: "ns", cri.LabelPodName: "pod", cri.LabelContainerName: "c"}
-		i.Spec.Memory = model.MemorySpec{Limit: unlimited, SwapLimit: 1 << 62, Reservation: 1<<63 - 1}
+		i.Spec.Memory = model.MemorySpec{Limit: cgroupstats.Unlimited, SwapLimit: 1 << 62, Reservation: 1<<63 - 1}
 		i.Stats[0].Filesystem = nil
 	})
 	add("/2", func(i *model.ContainerInfo) { // as of the CRI
@@ -102,10 +106,8 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 		s := i.Stats[0]
 		i.Stats[0] = &model.ContainerStats{Timestamp: s.Timestamp, Cpu: s.Cpu, Memory: s.Memory}
 	})
-	r := newRig(t)
-	view := r.view(t.Context(), fullAge)
 	library := prometheus.NewRegistry()
-	library.MustRegister(metrics.NewPrometheusCollector(infoProvider{view, all}, func(i *model.ContainerInfo) map[string]string {
+	library.MustRegister(metrics.NewPrometheusCollector(infoProvider{all}, func(i *model.ContainerInfo) map[string]string {
 		out, values := map[string]string{}, labels(i)
 		for i, name := range labelNames {
 			out[name] = values[i]
@@ -114,7 +116,7 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 	}, cgroupstats.MetricsFor(true), clocktesting.NewFakeClock(begin), model.RequestOptions{}))
 	others := prometheus.NewRegistry()
 	want, _ := library.Gather() // it refuses what is doubled, and gives the rest
-	got, err := (&containerGatherer{others, all, begin, true}).Gather()
+	got, err := (&Gatherer{others, all, begin, true}).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +170,7 @@ func TestNamesOfInterfaces(t *testing.T) {
 	}}
 	info := &model.ContainerInfo{Stats: []*model.ContainerStats{s}}
 	info.Spec.HasNetwork = true
-	got, err := (&containerGatherer{prometheus.NewRegistry(), map[string]*model.ContainerInfo{"/": info}, begin, true}).Gather()
+	got, err := (&Gatherer{prometheus.NewRegistry(), map[string]*model.ContainerInfo{"/": info}, begin, true}).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"bytes"
@@ -21,6 +21,15 @@ import (
 // maxFileSize bounds what is read of one configuration file, in bytes. The largest sensible file is a few KiB.
 const maxFileSize = 4 << 20
 
+// Read decodes the KubeletConfiguration file at path strictly, as readStrict does.
+func Read(path string) (*kubeletconfig.KubeletConfiguration, error) {
+	tree, err := readStrict(path)
+	if err != nil {
+		return nil, err
+	}
+	return fromTree(tree)
+}
+
 // readStrict decodes the KubeletConfiguration file at path strictly. It returns it as a tree of JSON values, in which relative
 // paths are resolved against the folder that the file lies in. Errors are one line and name the file.
 func readStrict(path string) (map[string]any, error) {
@@ -40,7 +49,7 @@ func readStrict(path string) (map[string]any, error) {
 	if err != nil {
 		return nil, inFile(path, err)
 	}
-	for _, field := range pathFields {
+	for _, field := range PathFields {
 		keys := strings.Split(field, ".")
 		if file, _, err := unstructured.NestedString(tree, keys...); err == nil && file != "" && !filepath.IsAbs(file) {
 			if err := unstructured.SetNestedField(tree, filepath.Join(folder, file), keys...); err != nil {
@@ -75,14 +84,14 @@ func decodeStrict(data []byte) ([]byte, error) {
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, errors.New(oneLine(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
+		return nil, errors.New(OneLine(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
 	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(asJSON, &head); err != nil {
-		return nil, errors.New("is not a KubeletConfiguration object: " + oneLine(err.Error()))
+		return nil, errors.New("is not a KubeletConfiguration object: " + OneLine(err.Error()))
 	}
 	wanted := kubeletconfig.SchemeGroupVersion.String()
 	switch {
@@ -93,7 +102,7 @@ func decodeStrict(data []byte) ([]byte, error) {
 	case head.APIVersion != wanted:
 		return nil, fmt.Errorf("apiVersion %q: want %q", head.APIVersion, wanted)
 	}
-	strict, err := kjson.UnmarshalStrict(asJSON, &KubeletConfiguration{})
+	strict, err := kjson.UnmarshalStrict(asJSON, &kubeletconfig.KubeletConfiguration{})
 	if err != nil {
 		return nil, misfit(asJSON, err)
 	}
@@ -105,24 +114,24 @@ func decodeStrict(data []byte) ([]byte, error) {
 
 // strictErrors adds to each field that is unknown, or there twice, its line and what was probably meant.
 func strictErrors(data []byte, strict []error) error {
-	out := make(problems, 0, len(strict))
+	out := make([]string, 0, len(strict))
 	for _, err := range strict {
 		at, ok := errors.AsType[kjson.FieldError](err)
 		if !ok {
-			out = append(out, err)
+			out = append(out, OneLine(err.Error()))
 			continue
 		}
 		said := err.Error()
 		if line := lineOf(data, at.FieldPath()); line > 0 {
 			said += fmt.Sprintf(", line %d", line)
 		}
-		meant := MeantField(reflect.TypeFor[KubeletConfiguration](), at.FieldPath())
+		meant := MeantField(reflect.TypeFor[kubeletconfig.KubeletConfiguration](), at.FieldPath())
 		if meant != "" && strings.HasPrefix(said, "unknown") {
 			said += fmt.Sprintf(": did you mean %s?", meant)
 		}
-		out = append(out, errors.New(said))
+		out = append(out, said)
 	}
-	return out
+	return errors.New(strings.Join(out, "; "))
 }
 
 // documents counts the YAML documents in data that hold more than blanks and comments.
@@ -142,8 +151,8 @@ func documents(data []byte) int {
 	return count
 }
 
-// pathFields are the fields that name files and folders.
-var pathFields = []string{
+// PathFields are the fields that name files and folders.
+var PathFields = []string{
 	"staticPodPath", "authentication.x509.clientCAFile", "tlsCertFile", "tlsPrivateKeyFile", "volumePluginDir", "podLogsDir",
 	"resolvConf",
 }
@@ -151,9 +160,9 @@ var pathFields = []string{
 // dropinSuffix marks the files of --config-dir that count.
 const dropinSuffix = ".conf"
 
-// readDropins decodes the drop-ins of folder strictly, in lexical order of their paths, sub-folders included. Other files are
+// ReadDropins decodes the drop-ins of folder strictly, in lexical order of their paths, sub-folders included. Other files are
 // passed over.
-func readDropins(folder string) ([]any, error) {
+func ReadDropins(folder string) ([]any, error) {
 	files, err := dropinFiles(folder)
 	if err != nil {
 		return nil, err
@@ -169,9 +178,9 @@ func readDropins(folder string) ([]any, error) {
 	return patches, nil
 }
 
-// applyDropins lays patches over c. Each is a JSON merge patch (RFC 7386): objects and maps merge, everything else is
+// Apply lays patches over c. Each is a JSON merge patch (RFC 7386): objects and maps merge, everything else is
 // replaced, and null empties a field, which then has its default again (KEP-3983).
-func applyDropins(c *KubeletConfiguration, patches []any) (*KubeletConfiguration, error) {
+func Apply(c *kubeletconfig.KubeletConfiguration, patches []any) (*kubeletconfig.KubeletConfiguration, error) {
 	if len(patches) == 0 {
 		return c, nil
 	}
@@ -190,12 +199,12 @@ func applyDropins(c *KubeletConfiguration, patches []any) (*KubeletConfiguration
 	return fromTree(merged)
 }
 
-func fromTree(tree any) (*KubeletConfiguration, error) {
+func fromTree(tree any) (*kubeletconfig.KubeletConfiguration, error) {
 	data, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
 	}
-	c := &KubeletConfiguration{}
+	c := &kubeletconfig.KubeletConfiguration{}
 	return c, json.Unmarshal(data, c)
 }
 
@@ -239,4 +248,13 @@ func mergePatch(into, patch any) any {
 		result[key] = mergePatch(result[key], value)
 	}
 	return result
+}
+
+// inFile names the file that an error is about.
+func inFile(path string, err error) error {
+	var pathed interface{ Timeout() bool } // *fs.PathError and *os.SyscallError name their file themselves
+	if errors.As(err, &pathed) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 )
 
 func claimVolume(name, claim string) v1.Volume {
@@ -36,7 +38,7 @@ func TestTheVolumesOfClaims(t *testing.T) {
 	for _, name := range []string{"web", "other", "plain", "ended"} {
 		write(t, r.opts.RootDir+"/pods/uid-"+name+"/etc-hosts", 1)
 	}
-	h := Handler(r.Collector, NewMetrics(MetricsOptions{NodeName: "node", Board: r.opts.Board, Kubernetes: "1.36.3"}))
+	h := Handler(r.Collector, agentmetrics.New(agentmetrics.Options{NodeName: "node", Board: r.opts.Board, Kubernetes: "1.36.3"}))
 	if f := families(t, get(t, h, "/metrics").Body.String())["kubelet_volume_stats_used_bytes"]; f != nil {
 		t.Errorf("before anything was measured there is %v", f)
 	}

@@ -1,4 +1,4 @@
-package stats
+package cgroupmetrics
 
 import (
 	"cmp"
@@ -6,34 +6,38 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/cadvisor/lib/metrics"
 	"github.com/google/cadvisor/lib/model"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
-// containerGatherer implements prometheus.Gatherer: what others give, and the families of these cgroups.
-type containerGatherer struct {
-	others   prometheus.Gatherer
-	all      map[string]*model.ContainerInfo
-	now      time.Time
-	pressure bool // the machine tells of it
+// Gatherer implements prometheus.Gatherer for one answer: what others give, and the families of these cgroups.
+type Gatherer struct {
+	Others prometheus.Gatherer
+	// Cgroups are in cAdvisor's model, by name, each with its newest sample first. They are not changed.
+	Cgroups  map[string]*model.ContainerInfo
+	Now      time.Time
+	Pressure bool // the machine tells of it
 }
 
 // Gather implements prometheus.Gatherer.
-func (c *containerGatherer) Gather() ([]*dto.MetricFamily, error) {
-	out, err := c.others.Gather()
-	g := &gathering{now: c.now, labels: map[[2]string]*dto.LabelPair{}, seen: map[ownLabels]int{}}
-	cgroups := make([]labeled, 0, len(c.all))
-	for _, info := range c.all {
+func (c *Gatherer) Gather() ([]*dto.MetricFamily, error) {
+	out, err := c.Others.Gather()
+	g := &gathering{now: c.Now, labels: map[[2]string]*dto.LabelPair{}, seen: map[ownLabels]int{}}
+	cgroups := make([]labeled, 0, len(c.Cgroups))
+	for _, info := range c.Cgroups {
 		if len(info.Stats) > 0 {
 			cgroups = append(cgroups, labeled{info, commonLabels(info), info.Stats[0].Timestamp.UnixMilli()})
 		}
 	}
 	slices.SortFunc(cgroups, func(a, b labeled) int { return cmp.Compare(a.info.Name, b.info.Name) })
-	for i := range containerFamilies {
-		if f := &containerFamilies[i]; !f.pressure || c.pressure {
-			if family := g.one(f, cgroups); len(family.Metric) > 0 {
-				out = append(out, family)
+	for i := range families {
+		if f := &families[i]; !f.pressure || c.Pressure {
+			if one := g.one(f, cgroups); len(one.Metric) > 0 {
+				out = append(out, one)
 			}
 		}
 	}
@@ -48,7 +52,7 @@ type gathering struct {
 	labels map[[2]string]*dto.LabelPair // of devices and the like, made once for the answer
 	seen   map[ownLabels]int            // in which turn a metric had them last
 
-	family *containerFamily
+	family *family
 	out    *dto.MetricFamily
 	cgroup *labeled
 	turn   int // counts the cgroups of the families
@@ -77,6 +81,18 @@ type slot struct {
 // slotsAtOnce bounds what is allocated and not used.
 const slotsAtOnce = 512
 
+// labelNames are the kubelet's labels, sorted. Each family has all of them: those that do not apply are empty.
+var labelNames = []string{"container", metrics.LabelID, metrics.LabelImage, metrics.LabelName, "namespace", "pod"}
+
+// labels are the values of labelNames.
+func labels(info *model.ContainerInfo) []string {
+	name, of := "", info.Spec.Labels
+	if len(info.Aliases) > 0 {
+		name = info.Aliases[0]
+	}
+	return []string{of[cri.LabelContainerName], info.Name, info.Spec.Image, name, of[cri.LabelPodNamespace], of[cri.LabelPodName]}
+}
+
 func commonLabels(info *model.ContainerInfo) []*dto.LabelPair {
 	values := labels(info)
 	pairs, out := make([]dto.LabelPair, len(labelNames)), make([]*dto.LabelPair, len(labelNames))
@@ -87,7 +103,7 @@ func commonLabels(info *model.ContainerInfo) []*dto.LabelPair {
 	return out
 }
 
-func (g *gathering) one(f *containerFamily, cgroups []labeled) *dto.MetricFamily {
+func (g *gathering) one(f *family, cgroups []labeled) *dto.MetricFamily {
 	g.family, g.out = f, &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: f.kind.Enum()}
 	for i := range cgroups {
 		g.cgroup, g.turn = &cgroups[i], g.turn+1

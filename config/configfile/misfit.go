@@ -1,4 +1,4 @@
-package config
+package configfile
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -18,7 +19,7 @@ import (
 func misfit(asJSON []byte, failure error) error {
 	tree, err := parseTree(asJSON)
 	if err != nil {
-		return errors.New(oneLine(failure.Error()))
+		return errors.New(OneLine(failure.Error()))
 	}
 	path, found := culprit(tree, nil)
 	if found != nil {
@@ -55,7 +56,7 @@ func inWords(t reflect.Type) string {
 
 // Plain is an error's text without the words of Go's library, on one line.
 func Plain(err error) string {
-	text := oneLine(err.Error())
+	text := OneLine(err.Error())
 	if wrong, ok := errors.AsType[*strconv.NumError](err); ok {
 		switch {
 		case wrong.Func == "ParseBool":
@@ -74,6 +75,9 @@ func Plain(err error) string {
 	}
 	return text
 }
+
+// OneLine folds a message of several lines into one.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // deepestField bounds the search: nothing in a KubeletConfiguration lies deeper, whatever a hostile file holds.
 const deepestField = 6
@@ -107,5 +111,5 @@ func decodeAlone(value any, path []string) error {
 	if err != nil {
 		return err
 	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(data, &KubeletConfiguration{})
+	return kjson.UnmarshalCaseSensitivePreserveInts(data, &kubeletconfig.KubeletConfiguration{})
 }

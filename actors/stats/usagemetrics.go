@@ -6,15 +6,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// claimView gives what the volumes of claims use, as it was measured last. Reading it waits for nothing: it has the pods measured
-// that have claims, if they are due, and the next reading has what came of that.
-type claimView struct{ c *Collector }
+// usageView gives what the logs of containers and the volumes of claims use, as it was measured last. Reading it waits for
+// nothing: it has the pods measured that have claims, if they are due, and the next reading has what came of that.
+type usageView struct{ c *Collector }
 
-// claimStats are the families, whose figures are those of /stats/summary.
+var logBytes = prometheus.NewDesc("kubelet_container_log_filesystem_used_bytes", "What the logs of a container use of the disk.",
+	[]string{"uid", "namespace", "pod", "container"}, nil)
+
+// claimStats are the families of claims, whose figures are those of /stats/summary.
 var claimStats = []struct {
 	desc *prometheus.Desc
 	of   func(space) uint64
@@ -28,28 +32,32 @@ var claimStats = []struct {
 }
 
 func claimDesc(name, help string) *prometheus.Desc {
-	return desc("kubelet_volume_stats_"+name, help, "namespace", "persistentvolumeclaim")
+	return prometheus.NewDesc("kubelet_volume_stats_"+name, help, []string{"namespace", "persistentvolumeclaim"}, nil)
 }
 
 // Describe implements prometheus.Collector.
-func (*claimView) Describe(out chan<- *prometheus.Desc) {
+func (*usageView) Describe(out chan<- *prometheus.Desc) {
+	out <- logBytes
 	for _, s := range claimStats {
 		out <- s.desc
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (v *claimView) Collect(out chan<- prometheus.Metric) {
+func (v *usageView) Collect(out chan<- prometheus.Metric) {
 	claims := map[[2]string]bool{} // those that are told of already: several pods may have one
 	var pods []*v1.Pod
 	asked := false
 	for _, p := range v.c.opts.Board.Now().Pods {
 		pods = append(pods, p.Pod)
+		u := v.c.usage.of(p.Pod.UID)
+		if u != nil {
+			u.sendLogs(out, p)
+		}
 		if p.Status != nil && (p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed) || !hasClaims(p.Pod) {
 			continue
 		}
 		asked = true
-		u := v.c.usage.of(p.Pod.UID)
 		if u == nil {
 			continue
 		}
@@ -71,6 +79,15 @@ func (v *claimView) Collect(out chan<- prometheus.Metric) {
 	v.c.mu.Unlock()
 	if asked && tell != nil && v.c.opts.UsageAge > 0 {
 		tell(messages.Stats, messages.MeasureUsage{Pods: pods, Claims: true})
+	}
+}
+
+func (u *podUsage) sendLogs(out chan<- prometheus.Metric, p board.Pod) {
+	for s := range podspec.Statuses(p.Status) {
+		if logs, ok := u.logs[s.Name]; ok {
+			out <- prometheus.MustNewConstMetric(logBytes, prometheus.GaugeValue, float64(logs.used),
+				string(p.Pod.UID), p.Pod.Namespace, p.Pod.Name, s.Name)
+		}
 	}
 }
 

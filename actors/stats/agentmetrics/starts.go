@@ -1,0 +1,107 @@
+package agentmetrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// starts observes how long pods took to start. It reads the times in their statuses when metrics are read, each pod's once,
+// so that nobody has to watch the board. A pod that came and went between two readings is not counted. Safe for concurrent
+// use.
+type starts struct {
+	began      time.Time // pods from before were another agent's to count
+	toRunning  prometheus.Histogram
+	total, own prometheus.Histogram
+	containers prometheus.Histogram
+	worker     *prometheus.HistogramVec
+
+	mu   *sync.Mutex
+	seen map[types.UID]bool
+}
+
+func newStarts(began time.Time) starts {
+	return starts{began: began, mu: &sync.Mutex{}, seen: map[types.UID]bool{},
+		toRunning: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_duration_seconds",
+			Help: "Time from when a pod was seen first until all its containers had started.", Buckets: startBuckets}),
+		total: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_total_duration_seconds",
+			Help: "Time from a pod's creation until all its containers had started.", Buckets: startBuckets}),
+		own: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_pod_start_sli_duration_seconds",
+			Help:    "Time from a pod's creation until all its containers had started, less that of pulls and init containers.",
+			Buckets: startBuckets}),
+		containers: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_containers_per_pod_count",
+			Help: "How many containers pods have.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
+		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_worker_duration_seconds",
+			Help: "Time that a pod's actor took to start all its containers.", Buckets: prometheus.DefBuckets},
+			[]string{"operation_type"}),
+	}
+}
+
+// look observes the pods that have started since it looked last.
+func (s *starts) look(now *board.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	here := make(map[types.UID]bool, len(now.Pods))
+	for _, p := range now.Pods {
+		uid := p.Pod.UID
+		started, all := startedAt(p.Status)
+		switch {
+		case s.seen[uid]:
+			here[uid] = true
+		case !all:
+		default:
+			here[uid] = true
+			if p.Status.StartTime == nil || p.Status.StartTime.Time.Before(s.began.Truncate(time.Second)) {
+				continue
+			}
+			took := max(started.Sub(p.Status.StartTime.Time), 0).Seconds()
+			s.toRunning.Observe(took)
+			s.worker.WithLabelValues("create").Observe(took) // the other syncs of the kubelet are single messages here
+			s.containers.Observe(float64(len(p.Pod.Spec.Containers)))
+			if created := p.Pod.CreationTimestamp; !created.IsZero() {
+				took := started.Sub(created.Time)
+				s.total.Observe(max(took, 0).Seconds())
+				if p.Source == messages.APIServer { // a static pod's creation is not its own
+					took -= metrics.TakePull(uid) + initialized(p.Status)
+					s.own.Observe(max(took, 0).Seconds())
+				}
+			}
+		}
+	}
+	s.seen = here
+}
+
+// initialized is how long a pod's init containers ran.
+func initialized(s *v1.PodStatus) (took time.Duration) {
+	for i := range s.InitContainerStatuses {
+		if t := s.InitContainerStatuses[i].State.Terminated; t != nil {
+			took += t.FinishedAt.Sub(t.StartedAt.Time)
+		}
+	}
+	return took
+}
+
+// startedAt is when the last of a pod's containers started for the first time; false while one has not, or has been restarted, so
+// that it is not told.
+func startedAt(s *v1.PodStatus) (last time.Time, all bool) {
+	if s == nil || len(s.ContainerStatuses) == 0 {
+		return last, false
+	}
+	for i := range s.ContainerStatuses {
+		c := &s.ContainerStatuses[i]
+		if c.State.Running == nil || c.RestartCount > 0 {
+			return last, false
+		}
+		if at := c.State.Running.StartedAt.Time; at.After(last) {
+			last = at
+		}
+	}
+	return last, true
+}
