@@ -138,7 +138,8 @@ type Query struct {
 
 // match leaves After to Select, which finds it by the stories.
 func (q *Query) match(e *Entry) bool {
-	return (q.Pod == "" || e.Flow.Pod == q.Pod) && (q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
+	return (q.Pod == "" || e.Flow.Pod == q.Pod) &&
+		(q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
 }
 
 // Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some

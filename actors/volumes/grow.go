@@ -41,16 +41,23 @@ func (j *job) grow(ctx context.Context, has int64) error {
 	note := func(size int64) { j.change(j.p.pod.UID, j.name, func(h *held) { h.size = size }) }
 	switch {
 	case err == nil && growsNow(j.claim, has, wanted.Value()):
-		return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
-			size, err := j.growNow(ctx, driver, has)
-			if err != nil {
-				return fmt.Errorf("the volume cannot be grown to %s: %w", wanted.String(), err)
-			}
-			if size > 0 {
-				note(size)
-			}
-			return nil
+		over := make(chan growth, 1) // stays empty where it is not over in time: the call outlives this mount
+		err := j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
+			g, err := j.growNow(ctx, driver, has)
+			over <- g
+			return err
 		})
+		select {
+		case g := <-over:
+			j.p.out.events = append(j.p.out.events, g.events...)
+			if err == nil && g.size > 0 {
+				note(g.size)
+			}
+		default:
+		}
+		if err != nil {
+			return fmt.Errorf("the volume cannot be grown to %s: %w", wanted.String(), err)
+		}
 	case has == 0:
 		note(j.claim.Status.Capacity.Storage().Value())
 	}
@@ -111,21 +118,26 @@ func hasCondition(c *v1.PersistentVolumeClaim, of v1.PersistentVolumeClaimCondit
 	})
 }
 
-// growNow asks the driver, while nothing else is done for the volume here, and gives the size for which that is over;
-// 0: it is not.
-func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over int64, err error) {
+// growth is what came of one: the size for which it is over, 0: it is not; and what is to be told of it.
+type growth struct {
+	size   int64
+	events []messages.RecordEvent
+}
+
+// growNow asks the driver, while nothing else is done for the volume here.
+func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (g growth, err error) {
 	claims := j.Client.CoreV1().PersistentVolumeClaims(j.claim.Namespace)
 	called := "PersistentVolumeClaim " + j.claim.Namespace + "/" + j.claim.Name
 	c, err := fetch(ctx, called, claims.Get, j.claim.Name) // another pod's mount may have grown it meanwhile
 	if err != nil {
-		return 0, err
+		return g, err
 	}
 	size := sizeFor(c, j.pv, has)
 	if !growsNow(c, has, size.Value()) {
 		if c.Status.Capacity.Storage().Cmp(size) >= 0 {
-			over = size.Value()
+			g.size = size.Value()
 		}
-		return over, nil
+		return g, nil
 	}
 	asks, status := asksToGrow(c, size.Value()), c.Status.AllocatedResourceStatuses[v1.ResourceStorage]
 	if asks && status == v1.PersistentVolumeClaimNodeResizePending {
@@ -133,30 +145,39 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over 
 			s.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizeInProgress
 		})
 		if err != nil {
-			return 0, err
+			return g, err
 		}
 	}
 	v := j.volume
 	v.Staging, v.Group, v.Secrets = j.stagingOf(driver), nil, nil
 	if ref := j.pv.Spec.CSI.NodeExpandSecretRef; ref != nil {
 		if v.Secrets, err = j.secret(ctx, *ref); err != nil {
-			return 0, err
+			return g, err
 		}
 	}
 	if err = driver.Grow(ctx, v, size.Value()); err != nil {
-		j.tell(v1.EventTypeWarning, messages.EventVolumeNotGrown, "NodeExpandVolume.NodeExpandVolume failed for volume %q : %v",
-			j.pv.Name, err)
-		if gaveUp, err := j.notGrown(ctx, c, size, asks, err); err != nil || !gaveUp {
-			return 0, err
+		g.events = j.events(v1.EventTypeWarning, messages.EventVolumeNotGrown,
+			"NodeExpandVolume.NodeExpandVolume failed for volume %q : %v", j.pv.Name, err)
+		gaveUp, err := j.notGrown(ctx, c, size, asks, err)
+		if gaveUp {
+			g.size = size.Value()
 		}
-		return size.Value(), nil
+		return g, err
 	}
-	j.tell(v1.EventTypeNormal, messages.EventVolumeGrown, "MountVolume.NodeExpandVolume succeeded for volume %q %s", j.pv.Name,
-		j.NodeName)
-	if !asks {
-		return size.Value(), nil
+	if asks {
+		err = j.grown(ctx, c, size)
 	}
-	_, err = j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
+	if err == nil { // else the driver is asked again, which changes nothing, and it is told then
+		g.size = size.Value()
+		g.events = j.events(v1.EventTypeNormal, messages.EventVolumeGrown, "MountVolume.NodeExpandVolume succeeded for volume %q %s",
+			j.pv.Name, j.NodeName)
+	}
+	return g, err
+}
+
+// grown says in the claim that the volume has the size.
+func (j *job) grown(ctx context.Context, c *v1.PersistentVolumeClaim, size resource.Quantity) error {
+	_, err := j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
 		if s.Capacity == nil {
 			s.Capacity = v1.ResourceList{}
 		}
@@ -171,7 +192,7 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (over 
 			}, c.Type)
 		})
 	})
-	return size.Value(), err
+	return err
 }
 
 // notGrown says in the claim why the volume was not grown. With an error the pod has to wait. There is none where trying again
@@ -232,11 +253,11 @@ func (j *job) patchClaim(
 		metav1.PatchOptions{}, "status")
 }
 
-// tell tells an event of the pod and of its claim.
-func (j *job) tell(kind, reason, format string, args ...any) {
-	of := messages.PodEvent(j.p.pod, "", kind, reason, fmt.Sprintf(format, args...), time.Now())
-	j.p.out.events = append(j.p.out.events, of)
+// events are the same of the pod and of its claim.
+func (j *job) events(kind, reason, format string, args ...any) []messages.RecordEvent {
+	pod := messages.PodEvent(j.p.pod, "", kind, reason, fmt.Sprintf(format, args...), time.Now())
+	of := pod
 	of.Object = v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: j.claim.Namespace,
 		Name: j.claim.Name, UID: j.claim.UID, ResourceVersion: j.claim.ResourceVersion}
-	j.p.out.events = append(j.p.out.events, of)
+	return []messages.RecordEvent{pod, of}
 }

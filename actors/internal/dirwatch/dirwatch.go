@@ -125,8 +125,8 @@ func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
 		return false, nil // it was closed
 	}
 	next := map[int32]map[string]bool{}
-	// Within Control the descriptor stays open, whoever closes the file.
-	_ = raw.Control(func(fd uintptr) { fresh, problems = watch(int(fd), places, before, next) }) // it fails where the file is closed
+	// Within Control the descriptor stays open, whoever closes the file. It fails where the file is closed already.
+	_ = raw.Control(func(fd uintptr) { fresh, problems = watch(int(fd), places, before, next) })
 	w.mu.Lock()
 	w.places = next
 	w.mu.Unlock()

@@ -147,7 +147,7 @@ func TestNobodyWaitsForAFileSystemThatHangs(t *testing.T) {
 	if err != nil {
 		t.Skipf("no file system can be made that hangs: %v", err)
 	}
-	defer unix.Close(server)
+	defer func() { _ = unix.Close(server) }()
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server)
 	if err := unix.Mount("hangs", dir, "fuse", 0, options); err != nil {
 		t.Skipf("no file system can be mounted that hangs: %v", err)
