@@ -2,9 +2,11 @@
 package guard
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 )
 
 // Call calls do and logs its panic with the stack. The panic comes back as an error: the caller calls again after the back-off
@@ -18,4 +20,18 @@ func Call(log *slog.Logger, what string, do func() error) (err error) {
 		}
 	}()
 	return do()
+}
+
+// afterPanic is the pause before what has panicked goes on.
+const afterPanic = time.Second
+
+// GoOn runs something that lasts until ctx ends, and again after a panic, which is logged.
+func GoOn(ctx context.Context, log *slog.Logger, what string, run func(context.Context)) {
+	for Call(log, what, func() error { run(ctx); return nil }) != nil {
+		select {
+		case <-time.After(afterPanic):
+		case <-ctx.Done():
+			return
+		}
+	}
 }

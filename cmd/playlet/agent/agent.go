@@ -36,6 +36,10 @@ import (
 	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/lockfile"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/memory"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/spans"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -57,7 +61,7 @@ const settleTime = 5 * time.Second
 type Agent struct {
 	node      *config.Node
 	log       *slog.Logger
-	names     *podNames
+	names     *podlog.Names
 	locks     locks
 	cluster   *cluster // nil on a standalone node
 	addresses *nodeAddresses
@@ -78,7 +82,7 @@ type Agent struct {
 	late    *prober.Lateness
 	figures *stats.Collector
 	metrics *agentmetrics.Metrics
-	tracing *tracing // nil where nothing is sampled
+	tracing *spans.Sender // nil where nothing is sampled
 
 	events      *events.Log     // the last ones
 	credentials *identity.State // what is wrong with them
@@ -95,15 +99,15 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 	if err := checkRunOnce(node); err != nil {
 		return err
 	}
-	klog.SetSlogLogger(slog.New(libraryLog{log.Handler()}))
-	lock, err := holdLock(ctx, node.LockFile, node.ExitOnLockContention, log)
+	klog.SetSlogLogger(slog.New(podlog.Library{Handler: log.Handler()}))
+	lock, err := lockfile.Hold(ctx, node.LockFile, node.ExitOnLockContention, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to stop before it held the lock
 	case err != nil:
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.release()) }()
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	a, err := newAgent(node, log)
 	if err != nil {
 		return err
@@ -112,7 +116,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 }
 
 // run starts the agent, lasts as long as it, and closes it.
-func (a *Agent) run(ctx context.Context, lock *lockFile) error {
+func (a *Agent) run(ctx context.Context, lock *lockfile.File) error {
 	prepareMachine(a.node, "/proc", a.log)
 	_ = a.place(ctx) // keep tells; what a process uses counts for the cgroup that it is in then
 	if err := a.start(nil); err != nil {
@@ -122,18 +126,6 @@ func (a *Agent) run(ctx context.Context, lock *lockFile) error {
 		"runtime", a.node.Kubelet.ContainerRuntimeEndpoint, "manifests", a.node.Kubelet.StaticPodPath, "socket",
 		a.node.AdminSocket)
 	return a.live(ctx, lock)
-}
-
-// afterPanic is the pause before what has panicked goes on.
-const afterPanic = time.Second
-
-// goOn runs something that lasts until ctx ends, and again after a panic, which is logged.
-func goOn(ctx context.Context, log *slog.Logger, what string, run func(context.Context)) {
-	for recovery.Call(log, what, func() error { run(ctx); return nil }) != nil {
-		if !cli.Pause(ctx, afterPanic) {
-			return
-		}
-	}
 }
 
 // keepEvery is how often what others change of the machine is set right, as by the kubelet.
@@ -159,14 +151,16 @@ func keep(every time.Duration, log *slog.Logger, failed string, do func(context.
 }
 
 // live reports to the service manager until the agent is to end, and then closes it.
-func (a *Agent) live(ctx context.Context, lock *lockFile) error {
+func (a *Agent) live(ctx context.Context, lock *lockfile.File) error {
 	manager := newServiceManager(a)
 	reporting, stopReporting := context.WithCancel(ctx)
 	defer stopReporting()
 	var reports sync.WaitGroup
-	start := func(what string, run func(context.Context)) { reports.Go(func() { goOn(reporting, a.log, what, run) }) }
+	start := func(what string, run func(context.Context)) {
+		reports.Go(func() { recovery.GoOn(reporting, a.log, what, run) })
+	}
 	start("reports to the service manager", manager.run)
-	start("giving memory back", giveMemoryBack)
+	start("giving memory back", memory.GiveBack)
 	start("keeping processes in their cgroups", keep(keepEvery, a.log,
 		"processes are not in the cgroups of kubeletCgroups and systemCgroups", a.place))
 	start("keeping chains of iptables", keep(keepEvery, a.log,
@@ -197,7 +191,7 @@ func (a *Agent) live(ctx context.Context, lock *lockFile) error {
 }
 
 // untilEnd waits for what ends the agent, and names it. The error makes the process fail.
-func (a *Agent) untilEnd(ctx context.Context, lock *lockFile, once <-chan error) (why string, err error) {
+func (a *Agent) untilEnd(ctx context.Context, lock *lockfile.File, once <-chan error) (why string, err error) {
 	select {
 	case <-ctx.Done():
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
@@ -205,7 +199,7 @@ func (a *Agent) untilEnd(ctx context.Context, lock *lockFile, once <-chan error)
 		return "stopping", nil
 	case err := <-once:
 		return "the pods were run once", err
-	case <-lock.contention():
+	case <-lock.Contention():
 		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
 		return "another process has opened the lock file", nil
 	case err := <-a.failed:
@@ -266,8 +260,8 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	names := newPodNames()
-	log = withPodNames(log, names)
+	names := podlog.NewNames()
+	log = podlog.WithNames(log, names)
 	a := &Agent{
 		node: node, log: log, names: names, groups: resources.Host{}, providers: providers, kernelLog: "/dev/kmsg",
 		machine: registration.HostPlaces(node.RootDir).Reader(), runtime: &runtime.State{}, board: pods.NewBoard(),
@@ -294,7 +288,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 		NodeName: node.NodeName, Board: a.board, Kubernetes: version.Kubernetes, Expiry: a.credentials.Expiry,
 		Features: node.Features(),
 	})
-	if a.tracing, err = newTracing(node, log); err != nil {
+	if a.tracing, err = spans.New(node, log); err != nil {
 		return nil, err
 	}
 	if a.client, err = cri.Dial(cri.Options{
@@ -302,7 +296,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 			a.metrics.RuntimeCall(o)
 			recordRuntimeCall(ctx, o)
 		},
-		DialOptions:     a.tracing.dialOptions(),
+		DialOptions:     a.tracing.DialOptions(),
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
 		Limits:         cri.Limits{cri.ClassPull: pullOptions(node).Slots()},
@@ -324,7 +318,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 		CRI: a.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(node.Kubelet.ResolverConfig, ""),
 		Allocatable: allocatable(node, machine), Abilities: abilities(a.runtime, node.Kubelet.CgroupDriver),
-		Devices: resources.NewDevices(node.RootDir, log.With(actorKey, messages.Resources.String())),
+		Devices: resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
 		Objects: newObjects(node), Events: true, IPs: a.addresses.hostIPs, IPsUnsettled: a.addresses.unsettled,
 	}
 	a.figures = stats.NewCollector(a.figureOptions())
@@ -362,7 +356,7 @@ func (a *Agent) serverConfig() server.Config {
 		Node:              a.nodeAPI(),
 		Devices:           a.host.Devices,
 		Figures:           a.adminFigures,
-		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(actorKey, messages.Server.String()),
+		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(podlog.ActorKey, messages.Server.String()),
 	}
 	if a.cluster != nil {
 		c.Notes = append(c.Notes, healthz.Note{Check: "cluster", Says: a.cluster.problems})
@@ -401,7 +395,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	}
 	system, err := supervisors.Start(supervisors.Options{
 		Constructors: a.wired, Log: a.log, Interceptor: interceptor, Fatal: func(err error) { a.failed <- err },
-		WorkContext: a.tracing.workContext(),
+		WorkContext: a.tracing.WorkContext(),
 	})
 	if err != nil {
 		return err
@@ -411,7 +405,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 		a.chaos.Attach(system)
 	}
 	a.metrics.Register(system)
-	a.tracing.follow(system.Recorder())
+	a.tracing.Follow(system.Recorder())
 	a.listeners.Attach(system)
 	a.figures.Attach(system.Tell)
 	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) })
@@ -428,7 +422,7 @@ func (a *Agent) Close() error {
 	if a.system != nil {
 		errs = append(errs, a.system.Shutdown(ctx))
 	}
-	a.tracing.close(ctx)
+	a.tracing.Close(ctx)
 	a.cluster.close()
 	a.guard.close()
 	settle(a.host.Ops, settleTime, a.log)

@@ -15,6 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
@@ -44,7 +45,7 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 	k := node.Kubelet
 	itself, err := identity.NewClient(identity.ClientOptions{
 		NodeName: node.NodeName, Kubeconfig: node.KubeconfigPath, Bootstrap: node.BootstrapKubeconfigPath, CertDir: node.CertDir,
-		Rotate: k.RotateCertificates, Log: log.With(actorKey, messages.Identity.String()),
+		Rotate: k.RotateCertificates, Log: log.With(podlog.ActorKey, messages.Identity.String()),
 	})
 	if err != nil {
 		return nil, err
@@ -88,12 +89,12 @@ func (c *cluster) watch(node *config.Node, ops *cri.Operations, log *slog.Logger
 		return
 	}
 	c.feed = apiserver.NewFeed(apiserver.FeedOptions{
-		Clients: c.clients, NodeName: node.NodeName, Log: log.With(actorKey, messages.APIServer.String()),
+		Clients: c.clients, NodeName: node.NodeName, Log: log.With(podlog.ActorKey, messages.APIServer.String()),
 	})
 	c.ownNode = registration.NewWatch(c.clients.Main, node.NodeName, log)
 	c.storage = volumes.NewStorage(volumes.StorageOptions{
 		Client: c.clients.Main, NodeName: node.NodeName, RootDir: node.RootDir, Operations: ops,
-		Log: log.With(actorKey, messages.Volumes.String()),
+		Log: log.With(podlog.ActorKey, messages.Volumes.String()),
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/lockfile"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
@@ -26,19 +27,19 @@ func (l *logBuffer) await(t *testing.T, words string) {
 func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 	path, log := filepath.Join(t.TempDir(), "lock"), &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	first, err := holdLock(t.Context(), path, false, logger)
+	first, err := lockfile.Hold(t.Context(), path, false, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.contention() != nil {
+	if first.Contention() != nil {
 		t.Error("it gives way, and nobody asked for that")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	refused, held := make(chan error), make(chan *lockFile)
+	refused, held := make(chan error), make(chan *lockfile.File)
 	go func() {
-		_, err := holdLock(ctx, path, false, logger)
+		_, err := lockfile.Hold(ctx, path, false, logger)
 		refused <- err
-		second, err := holdLock(t.Context(), path, false, logger)
+		second, err := lockfile.Hold(t.Context(), path, false, logger)
 		if err != nil {
 			t.Error(err)
 		}
@@ -49,13 +50,13 @@ func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 	if err := <-refused; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), path) {
 		t.Errorf("asked to stop while it waits: %v", err)
 	}
-	if err := first.release(); err != nil {
+	if err := first.Release(); err != nil {
 		t.Error(err)
 	}
-	if err := (<-held).release(); err != nil {
+	if err := (<-held).Release(); err != nil {
 		t.Error(err)
 	}
-	if _, err := holdLock(t.Context(), filepath.Join(path, "no", "folder"), false, logger); err == nil ||
+	if _, err := lockfile.Hold(t.Context(), filepath.Join(path, "no", "folder"), false, logger); err == nil ||
 		!strings.Contains(err.Error(), "--lock-file") {
 		t.Errorf("a file that cannot be made: %v", err)
 	}
@@ -75,7 +76,7 @@ func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
 	defer cancel()
 	go func() { ended <- Run(ctx, node, logger) }()
 	r.log.await(t, "playlet is running")
-	next, err := holdLock(t.Context(), path, true, logger)
+	next, err := lockfile.Hold(t.Context(), path, true, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
 		t.Fatal("it goes on")
 	}
 	select {
-	case <-next.contention():
+	case <-next.Contention():
 		t.Error("the next one takes its own opening for another's")
 	default:
 	}
@@ -96,8 +97,8 @@ func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-next.contention()
-	if err := errors.Join(f.Close(), next.release()); err != nil {
+	<-next.Contention()
+	if err := errors.Join(f.Close(), next.Release()); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/cadvisor"
 	"github.com/playlet-dev/playlet/actors/server/nodeapi"
 	"github.com/playlet-dev/playlet/actors/stats"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
@@ -93,11 +94,11 @@ func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slo
 	k := node.Kubelet
 	rules := access.Options{
 		NodeName: node.NodeName, Authentication: k.Authentication, Authorization: k.Authorization,
-		Log: log.With(actorKey, messages.Server.String()),
+		Log: log.With(podlog.ActorKey, messages.Server.String()),
 	}
 	shown := identity.ServingOptions{
 		NodeName: node.NodeName, CertFile: k.TLSCertFile, KeyFile: k.TLSPrivateKeyFile, CertDir: node.CertDir,
-		Bootstrap: k.ServerTLSBootstrap, Addresses: addresses.certified, Log: log.With(actorKey, messages.Identity.String()),
+		Bootstrap: k.ServerTLSBootstrap, Addresses: addresses.certified, Log: log.With(podlog.ActorKey, messages.Identity.String()),
 	}
 	if c != nil {
 		rules.Tokens, rules.Rights, shown.Client = c.clients.TokenReviews, c.clients.AccessReviews, c.clients.Main

@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	recovery "github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // serviceManager reports to systemd by the protocol of sd_notify(3): READY when the tree is up, STATUS in words, WATCHDOG
@@ -88,7 +89,7 @@ func (s *serviceManager) run(ctx context.Context) {
 	if !s.becomeReady(ctx) {
 		return
 	}
-	both.Go(func() { goOn(ctx, s.log, "the status line", s.status) })
+	both.Go(func() { recovery.GoOn(ctx, s.log, "the status line", s.status) })
 	every := idleRound
 	if s.watchdog > 0 {
 		every = s.watchdog / 3

@@ -11,10 +11,11 @@ import (
 	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
-	spans "go.opentelemetry.io/proto/otlp/trace/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/spans"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -23,7 +24,7 @@ import (
 type receiver struct {
 	collector.UnimplementedTraceServiceServer
 	mu  sync.Mutex
-	got []*spans.Span
+	got []*otlp.Span
 }
 
 func (r *receiver) Export(_ context.Context, q *collector.ExportTraceServiceRequest) (*collector.ExportTraceServiceResponse, error) {
@@ -78,7 +79,7 @@ func TestSpansOfAStart(t *testing.T) {
 			}
 			continue
 		}
-		byID, names := map[string]*spans.Span{}, map[string]*spans.Span{}
+		byID, names := map[string]*otlp.Span{}, map[string]*otlp.Span{}
 		for _, s := range at.got {
 			byID[string(s.GetSpanId())], names[s.GetName()] = s, s
 		}
@@ -104,13 +105,13 @@ func TestSpansOfAStart(t *testing.T) {
 			t.Errorf("no flow of the node was sent: %v", roots)
 		}
 		for _, e := range story {
-			id := spanID(e.ID)
+			id := spans.SpanID(e.ID)
 			s, name := byID[string(id[:])], e.Message
 			if e.Kind == supervisors.OfCall {
 				if s = names["runtime.v1.RuntimeService/"+e.Message]; s == nil {
 					s = names["runtime.v1.ImageService/"+e.Message]
 				}
-				cause := spanID(e.Cause)
+				cause := spans.SpanID(e.Cause)
 				name = s.GetName()
 				if slices.Contains([]string{"RunPodSandbox", "CreateContainer", "StartContainer"}, e.Message) && string(s.GetParentSpanId()) != string(cause[:]) {
 					t.Errorf("%v is below %x", e, s.GetParentSpanId())
@@ -122,7 +123,7 @@ func TestSpansOfAStart(t *testing.T) {
 			if e.Flow.Pod != "" && (s == nil || s.GetName() != name) {
 				t.Errorf("the span of %v is %v", e, s)
 			}
-			if cause := spanID(e.Cause); s != nil && e.Kind != supervisors.OfCall && e.Flow.ID != e.ID && string(s.GetParentSpanId()) != string(cause[:]) {
+			if cause := spans.SpanID(e.Cause); s != nil && e.Kind != supervisors.OfCall && e.Flow.ID != e.ID && string(s.GetParentSpanId()) != string(cause[:]) {
 				t.Errorf("%v is below %x", e, s.GetParentSpanId())
 			}
 			if s != nil && e.Kind != supervisors.OfCall && time.Duration(s.GetEndTimeUnixNano()-s.GetStartTimeUnixNano()) != e.Ended().Sub(e.Sent) {

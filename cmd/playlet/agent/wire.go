@@ -39,6 +39,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
@@ -60,7 +61,7 @@ func (a *Agent) wire() rows {
 		"node": newNode,
 		"pods": pods.New(pods.Options{
 			Sources: sourcesOf(a.node), Unheard: len(unheard(a.node)) > 0 || onlySubmissions(a.node), Own: submit.Source,
-			Cluster: a.cluster != nil, Board: a.board, Dir: stateDir(a.node), Named: a.names.note, Here: a.here(),
+			Cluster: a.cluster != nil, Board: a.board, Dir: stateDir(a.node), Named: a.names.Note, Here: a.here(),
 		}),
 		"server":    server.New(server.Options{Listeners: a.listeners}),
 		"stats":     stats.New(a.figures),
@@ -205,7 +206,7 @@ func (a *Agent) wireObjects() rows {
 	}
 	out := rows{
 		"volumes": volumes.New(volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: facts,
-			Log: a.log.With(actorKey, messages.Volumes.String())}),
+			Log: a.log.With(podlog.ActorKey, messages.Volumes.String())}),
 		"objects": nil,
 	}
 	if host.Objects != nil {

@@ -1,4 +1,4 @@
-package agent
+package podlog
 
 import (
 	"bytes"
@@ -38,9 +38,9 @@ func TestALineNamesItsPod(t *testing.T) {
 		"a logger with a name": {[]any{"pod", "ns/other"}, nil, map[string]any{"pod": "ns/other"}},
 	} {
 		var out bytes.Buffer
-		names := newPodNames()
-		names.note("u1", "ns/web")
-		log := withPodNames(slog.New(slog.NewJSONHandler(&out, nil)), names)
+		names := NewNames()
+		names.Note("u1", "ns/web")
+		log := WithNames(slog.New(slog.NewJSONHandler(&out, nil)), names)
 		log.With(c.with...).Info("said", c.args...)
 		keys := keysOf(t, out.Bytes())
 		var got map[string]any
@@ -78,9 +78,9 @@ func keysOf(t *testing.T, text []byte) (keys []string) {
 }
 
 func TestPodNamesAreBounded(t *testing.T) {
-	names := newPodNames()
+	names := NewNames()
 	for i := range 3 * mostNames {
-		names.note(string(rune(i)), "x")
+		names.Note(string(rune(i)), "x")
 	}
 	if len(names.names) != mostNames || len(names.order) != mostNames {
 		t.Errorf("%d %d", len(names.names), len(names.order))

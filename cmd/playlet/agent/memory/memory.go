@@ -1,4 +1,5 @@
-package agent
+// Package memory gives memory of the process back to the kernel while the agent rests.
+package memory
 
 import (
 	"context"
@@ -15,8 +16,10 @@ import (
 )
 
 const (
-	// lookEvery is how often it is looked whether there is memory to give back.
+	// lookEvery is how often it is looked whether there is memory to give back; the first time soon, as a start touches all of
+	// the program once.
 	lookEvery = 10 * time.Second
+	lookFirst = time.Second
 	// busyAbove is how many bytes a busy agent allocates between two looks. One whose figures are read all the time is not busy.
 	busyAbove = 32 << 20
 	// heapAfter is how many looks there are at least between two givings of the heap: each costs a collection of garbage. Pages
@@ -44,21 +47,21 @@ func (g *giving) due(busy bool, resident uint64) bool {
 // given takes the bytes that are still resident, and for how many looks there is no other giving.
 func (g *giving) given(resident uint64, wait int) { g.least, g.wait = resident, wait }
 
-// giveMemoryBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
+// GiveBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
 // program only its start needed, is given back after it, where Go would keep as much again as what is in use.
-func giveMemoryBack(ctx context.Context) {
+func GiveBack(ctx context.Context) {
 	var heap, program giving
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(garbage)
 	}
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	before := uint64(0)
-	for tick := time.NewTicker(lookEvery); ; {
+	for next := time.NewTimer(lookFirst); ; next.Reset(lookEvery) {
 		select {
 		case <-ctx.Done():
-			tick.Stop()
+			next.Stop()
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
 		metrics.Read(sample)
 		allocated := sample[0].Value.Uint64()

@@ -1,4 +1,4 @@
-package agent
+package podlog
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ func TestLibrariesAreAskedForWhatTheVerbosityAsksFor(t *testing.T) {
 		want      string
 	}{{3, ""}, {4, "at0 at4 "}, {7, "at0 at4 at7 "}, {10, "at0 at4 at7 "}} {
 		var out bytes.Buffer
-		log := slog.New(libraryLog{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: config.V(c.verbosity)})})
+		log := slog.New(Library{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: config.V(c.verbosity)})})
 		got := ""
 		for _, at := range []struct {
 			name  string

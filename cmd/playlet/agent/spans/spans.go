@@ -1,4 +1,5 @@
-package agent
+// Package spans sends what the flight recorder has to an OpenTelemetry collector.
+package spans
 
 import (
 	"context"
@@ -41,13 +42,13 @@ const (
 	maxTraced = 4096
 )
 
-// tracing sends what the flight recorder has to an OpenTelemetry collector: one trace a pod, one trace a flow that is no pod's,
+// Sender sends what the flight recorder has to an OpenTelemetry collector: one trace a pod, one trace a flow that is no pod's,
 // one span an entry, each below the one that caused it. Those of a pod are all below one that lasts from the first to when the
 // pod is ready; what begins a flow that another's message caused is below that one, too: its cause is an attribute.
 //
 // The spans of the runtime's calls are otelgrpc's, whose context goes with the call: those of the runtime are below them.
 // All methods may be called on nil, which traces nothing.
-type tracing struct {
+type Sender struct {
 	log      *slog.Logger
 	spans    sdk.SpanProcessor
 	provider *sdk.TracerProvider // for otelgrpc
@@ -59,9 +60,9 @@ type tracing struct {
 	ended    sync.WaitGroup
 }
 
-// newTracing reads "tracing" of the configuration; without a sampling rate nothing is traced, as a pod's start has no parent that
+// New reads "tracing" of the configuration; without a sampling rate nothing is traced, as a pod's start has no parent that
 // could be sampled. It does not connect.
-func newTracing(node *config.Node, log *slog.Logger) (*tracing, error) {
+func New(node *config.Node, log *slog.Logger) (*Sender, error) {
 	c := node.Kubelet.Tracing
 	switch {
 	case c == nil:
@@ -85,7 +86,7 @@ func newTracing(node *config.Node, log *slog.Logger) (*tracing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing.endpoint: %w", err)
 	}
-	t := &tracing{log: log, spans: sdk.NewBatchSpanProcessor(exporter), resource: all, begun: map[string]time.Time{},
+	t := &Sender{log: log, spans: sdk.NewBatchSpanProcessor(exporter), resource: all, begun: map[string]time.Time{},
 		ratio: sdk.TraceIDRatioBased(float64(*c.SamplingRatePerMillion) / 1e6)}
 	_, _ = rand.Read(t.salt[:]) // it never fails
 	t.provider = sdk.NewTracerProvider(sdk.WithSpanProcessor(t.spans), sdk.WithResource(all),
@@ -93,8 +94,8 @@ func newTracing(node *config.Node, log *slog.Logger) (*tracing, error) {
 	return t, nil
 }
 
-// dialOptions have the calls of a connection carry the context of their work.
-func (t *tracing) dialOptions() []grpc.DialOption {
+// DialOptions have the calls of a connection carry the context of their work.
+func (t *Sender) DialOptions() []grpc.DialOption {
 	if t == nil {
 		return nil
 	}
@@ -102,29 +103,29 @@ func (t *tracing) dialOptions() []grpc.DialOption {
 		otelgrpc.WithPropagators(propagation.TraceContext{})))}
 }
 
-// workContext is for supervisors.Options.
-func (t *tracing) workContext() func(context.Context, supervisors.Flow, uint64) context.Context {
+// WorkContext is for supervisors.Options.
+func (t *Sender) WorkContext() func(context.Context, supervisors.Flow, uint64) context.Context {
 	if t == nil {
 		return nil
 	}
 	return func(ctx context.Context, f supervisors.Flow, id uint64) context.Context {
-		return trace.ContextWithRemoteSpanContext(ctx, t.identity(f, spanID(id)))
+		return trace.ContextWithRemoteSpanContext(ctx, t.identity(f, SpanID(id)))
 	}
 }
 
-// follow sends what is recorded from now on, until close.
-func (t *tracing) follow(recorder *supervisors.Recorder) {
+// Follow sends what is recorded from now on, until Close.
+func (t *Sender) Follow(recorder *supervisors.Recorder) {
 	if t == nil {
 		return
 	}
 	ctx, end := context.WithCancel(context.Background())
 	t.end = end
 	t.ended.Go(func() {
-		goOn(ctx, t.log, "sending spans", func(ctx context.Context) { t.send(ctx, recorder) })
+		recovery.GoOn(ctx, t.log, "sending spans", func(ctx context.Context) { t.send(ctx, recorder) })
 	})
 }
 
-func (t *tracing) send(ctx context.Context, recorder *supervisors.Recorder) {
+func (t *Sender) send(ctx context.Context, recorder *supervisors.Recorder) {
 	for after := uint64(0); recorder.Wait(ctx, after) == nil; {
 		entries := recorder.Select(supervisors.Query{After: after})
 		for i := range entries {
@@ -138,8 +139,8 @@ func (t *tracing) send(ctx context.Context, recorder *supervisors.Recorder) {
 	}
 }
 
-// close sends what is left, until ctx ends.
-func (t *tracing) close(ctx context.Context) {
+// Close sends what is left, until ctx ends.
+func (t *Sender) Close(ctx context.Context) {
 	if t == nil {
 		return
 	}
@@ -153,7 +154,7 @@ func (t *tracing) close(ctx context.Context) {
 }
 
 // span sends the span of one entry.
-func (t *tracing) span(e *supervisors.Entry) {
+func (t *Sender) span(e *supervisors.Entry) {
 	began := t.beginning(e)
 	if e.Kind == supervisors.OfCall && e.To == messages.Runtime {
 		return // otelgrpc's
@@ -161,11 +162,11 @@ func (t *tracing) span(e *supervisors.Entry) {
 	var parent trace.SpanID
 	switch first := e.Flow.ID == e.ID || e.Cause == 0; {
 	case !first:
-		parent = spanID(e.Cause)
+		parent = SpanID(e.Cause)
 	case e.Flow.Pod != "":
 		parent = t.root(e.Flow.Pod)
 	}
-	s := t.newSpan(e, e.Message, spanID(e.ID), parent, e.Sent)
+	s := t.newSpan(e, e.Message, SpanID(e.ID), parent, e.Sent)
 	s.Attributes = append(s.Attributes,
 		attribute.String("playlet.from", e.From.String()), attribute.String("playlet.to", e.To.String()),
 		attribute.Int64("playlet.id", int64(e.ID)),       //nolint:gosec // counted from 1
@@ -185,7 +186,7 @@ func (t *tracing) span(e *supervisors.Entry) {
 }
 
 // newSpan is a span in the trace of an entry, which ends with that. The library's own way would give it an ID by chance.
-func (t *tracing) newSpan(e *supervisors.Entry, name string, id, parent trace.SpanID, began time.Time) tracetest.SpanStub {
+func (t *Sender) newSpan(e *supervisors.Entry, name string, id, parent trace.SpanID, began time.Time) tracetest.SpanStub {
 	return tracetest.SpanStub{
 		Name: name, SpanContext: t.identity(e.Flow, id), Parent: t.identity(e.Flow, parent), SpanKind: trace.SpanKindInternal,
 		StartTime: began, EndTime: e.Ended(), Attributes: []attribute.KeyValue{attribute.String("k8s.pod.uid", e.Flow.Pod)},
@@ -194,7 +195,7 @@ func (t *tracing) newSpan(e *supervisors.Entry, name string, id, parent trace.Sp
 }
 
 // beginning is when the pod of an entry was first told of; zero when it has been ready since, and for no pod.
-func (t *tracing) beginning(e *supervisors.Entry) time.Time {
+func (t *Sender) beginning(e *supervisors.Entry) time.Time {
 	began, known := t.begun[e.Flow.Pod]
 	if !known && e.Flow.Pod != "" {
 		if len(t.begun) >= maxTraced {
@@ -207,7 +208,7 @@ func (t *tracing) beginning(e *supervisors.Entry) time.Time {
 }
 
 // identity is the span of that ID in the trace of a flow: a share of the pods, and of the other flows, is sampled.
-func (t *tracing) identity(f supervisors.Flow, id trace.SpanID) trace.SpanContext {
+func (t *Sender) identity(f supervisors.Flow, id trace.SpanID) trace.SpanContext {
 	c := trace.SpanContextConfig{TraceID: t.traceID(f), SpanID: id}
 	if t.ratio.ShouldSample(sdk.SamplingParameters{TraceID: c.TraceID}).Decision == sdk.RecordAndSample {
 		c.TraceFlags = trace.FlagsSampled
@@ -216,7 +217,7 @@ func (t *tracing) identity(f supervisors.Flow, id trace.SpanID) trace.SpanContex
 }
 
 // traceID is the trace of a pod, or of a flow that is no pod's.
-func (t *tracing) traceID(f supervisors.Flow) trace.TraceID {
+func (t *Sender) traceID(f supervisors.Flow) trace.TraceID {
 	story := f.Pod
 	if story == "" {
 		story = strconv.FormatUint(f.ID, 10)
@@ -225,12 +226,13 @@ func (t *tracing) traceID(f supervisors.Flow) trace.TraceID {
 	return trace.TraceID(sum[:16])
 }
 
-func (t *tracing) root(pod string) trace.SpanID {
+func (t *Sender) root(pod string) trace.SpanID {
 	sum := sha256.Sum256(append(t.salt[:], pod...))
 	return trace.SpanID(sum[16:24])
 }
 
-func spanID(id uint64) (s trace.SpanID) {
+// SpanID is the span of an entry with this ID.
+func SpanID(id uint64) (s trace.SpanID) {
 	binary.BigEndian.PutUint64(s[:], id)
 	return s
 }

@@ -1,4 +1,6 @@
-package agent
+// Package podlog writes lines of the log that concern a pod so that its name and UID are in them, and says little of what
+// libraries say.
+package podlog
 
 import (
 	"cmp"
@@ -11,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// podNames knows pods' names by UID, for the log: most actors know a pod by its UID alone. Safe for concurrent use.
-type podNames struct {
+// Names knows pods' names by UID, for the log: most actors know a pod by its UID alone. Safe for concurrent use.
+type Names struct {
 	mu    sync.RWMutex
 	names map[string]string
 	order []string // of arrival
@@ -21,9 +23,11 @@ type podNames struct {
 // mostNames is how many are known at most; the oldest are forgotten.
 const mostNames = 4096
 
-func newPodNames() *podNames { return &podNames{names: map[string]string{}} }
+// NewNames knows none yet.
+func NewNames() *Names { return &Names{names: map[string]string{}} }
 
-func (n *podNames) note(uid, name string) {
+// Note takes a pod's name.
+func (n *Names) Note(uid, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.names[uid]; !known {
@@ -36,7 +40,7 @@ func (n *podNames) note(uid, name string) {
 	}
 }
 
-func (n *podNames) of(uid string) string {
+func (n *Names) of(uid string) string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.names[uid]
@@ -46,22 +50,26 @@ func (n *podNames) of(uid string) string {
 const (
 	podKey    = "pod"    // namespace/name
 	podUIDKey = "podUID" // its UID
-	actorKey  = "actor"  // the path in the tree
 )
+
+// ActorKey is the key of an actor's path in the tree.
+const ActorKey = "actor"
 
 // podHandler gives every line that concerns a pod its name and UID: an actor may say "pod" with a UID, and the path of a
 // pod's actor, or a container's, says it too.
 type podHandler struct {
 	slog.Handler
-	names *podNames
+	names *Names
 	uid   string // by the actor's path, or ""
 	pod   string // what the logger was given as "pod", or ""
 }
 
-func withPodNames(log *slog.Logger, names *podNames) *slog.Logger {
+// WithNames is a log that has the names of pods.
+func WithNames(log *slog.Logger, names *Names) *slog.Logger {
 	return slog.New(&podHandler{Handler: log.Handler(), names: names})
 }
 
+// Handle implements slog.Handler.
 func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
 	pod, uid, hasUID := h.pod, h.uid, false
 	record.Attrs(func(a slog.Attr) bool {
@@ -70,7 +78,7 @@ func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
 			pod = a.Value.String()
 		case podUIDKey:
 			hasUID = true
-		case actorKey:
+		case ActorKey:
 			uid = messages.Address(a.Value.String()).PodUID()
 		}
 		return true
@@ -99,6 +107,7 @@ func (h *podHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, out)
 }
 
+// WithAttrs implements slog.Handler.
 func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	derived := *h
 	rest := make([]slog.Attr, 0, len(attrs))
@@ -107,7 +116,7 @@ func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 		case podKey:
 			derived.pod = a.Value.String()
 			continue
-		case actorKey:
+		case ActorKey:
 			derived.uid = messages.Address(a.Value.String()).PodUID()
 		}
 		rest = append(rest, a)
@@ -116,27 +125,32 @@ func (h *podHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &derived
 }
 
+// WithGroup implements slog.Handler.
 func (h *podHandler) WithGroup(name string) slog.Handler {
 	derived := *h
 	derived.Handler = h.Handler.WithGroup(name)
 	return &derived
 }
 
-// libraryLog has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once. What they say at
+// Library has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once. What they say at
 // the verbosity 8 and beyond is never asked for: it has the bodies of answers, and with them Secrets.
-type libraryLog struct{ slog.Handler }
+type Library struct{ slog.Handler }
 
-func (l libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
+// Enabled implements slog.Handler.
+func (l Library) Enabled(ctx context.Context, level slog.Level) bool {
 	return level > config.V(8) && l.Handler.Enabled(ctx, min(level, slog.LevelDebug))
 }
 
-func (l libraryLog) Handle(ctx context.Context, r slog.Record) error {
+// Handle implements slog.Handler.
+func (l Library) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = min(r.Level, slog.LevelDebug)
 	return l.Handler.Handle(ctx, r)
 }
 
-func (l libraryLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return libraryLog{l.Handler.WithAttrs(attrs)}
+// WithAttrs implements slog.Handler.
+func (l Library) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return Library{l.Handler.WithAttrs(attrs)}
 }
 
-func (l libraryLog) WithGroup(name string) slog.Handler { return libraryLog{l.Handler.WithGroup(name)} }
+// WithGroup implements slog.Handler.
+func (l Library) WithGroup(name string) slog.Handler { return Library{l.Handler.WithGroup(name)} }

@@ -1,0 +1,105 @@
+// Package lockfile is the kubelet's --lock-file.
+package lockfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockWait is how often a lock that another process holds is tried again.
+const lockWait = 250 * time.Millisecond
+
+// File is the kubelet's --lock-file: who holds it runs, the others wait. It is how a node's agent hands over to the
+// next one, which a bootstrap agent sees by --exit-on-lock-contention.
+type File struct {
+	file *os.File
+	// contended is closed when another process has opened the file; nil when nobody asked for that.
+	contended chan struct{}
+	events    *os.File // inotify
+	done      chan struct{}
+}
+
+// Hold waits for the lock until ctx ends, and then watches the file if asked to. An empty path is no lock, and nil.
+func Hold(ctx context.Context, path string, watch bool, log *slog.Logger) (*File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("--lock-file: %w", err)
+	}
+	if err := flock(ctx, f, log); err != nil {
+		return nil, errors.Join(fmt.Errorf("--lock-file %s: %w", path, err), f.Close())
+	}
+	l := &File{file: f}
+	if watch {
+		if err := l.watch(path); err != nil {
+			return nil, errors.Join(fmt.Errorf("--exit-on-lock-contention: watching %s: %w", path, err), f.Close())
+		}
+	}
+	return l, nil
+}
+
+func flock(ctx context.Context, f *os.File, log *slog.Logger) error {
+	for logged := false; ; logged = true {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		if !logged {
+			log.Warn("another process holds the lock file; nothing is started until it lets go", "file", f.Name())
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("another process holds it: %w", ctx.Err())
+		case <-time.After(lockWait):
+		}
+	}
+}
+
+// watch has the kernel report everyone who opens the file from now on.
+func (l *File) watch(path string) error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	l.events = os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN); err != nil {
+		return errors.Join(err, l.events.Close())
+	}
+	l.contended, l.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(l.done)
+		if _, err := l.events.Read(make([]byte, unix.SizeofInotifyEvent+unix.PathMax)); err == nil {
+			close(l.contended)
+		}
+	}()
+	return nil
+}
+
+// Contention is closed when the agent has to give way; nil when it never has.
+func (l *File) Contention() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.contended
+}
+
+// Release lets the next one run.
+func (l *File) Release() error {
+	if l == nil {
+		return nil
+	}
+	var errs []error
+	if l.events != nil {
+		errs = append(errs, l.events.Close())
+		<-l.done
+	}
+	return errors.Join(append(errs, l.file.Close())...)
+}
