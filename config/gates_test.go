@@ -1,8 +1,6 @@
 package config
 
 import (
-	"slices"
-	"strings"
 	"testing"
 )
 
@@ -53,22 +51,5 @@ func TestRetiredGatesAreIgnoredWithAWarning(t *testing.T) {
 	}
 	if len(warnings) != 2 || warnings[0].Flag != "featureGates.CSIMigration" || gates["DynamicKubeletConfig"] {
 		t.Errorf("warnings %v, on: %t", warnings, gates["DynamicKubeletConfig"])
-	}
-}
-
-func TestGateTables(t *testing.T) {
-	var names []string
-	for _, group := range gateGroups {
-		names = append(names, strings.Fields(group.names)...)
-	}
-	names = append(names, strings.Fields(retiredGateNames)...)
-	slices.Sort(names)
-	for i, name := range names {
-		if i > 0 && name == names[i-1] {
-			t.Errorf("%s is listed twice", name)
-		}
-	}
-	if len(names) < 400 {
-		t.Errorf("only %d gates", len(names))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/playlet-dev/playlet/config/configfile"
+	featuregates "github.com/playlet-dev/playlet/config/gates"
 )
 
 // unschedulableTaint is what the control plane puts on a cordoned node.
@@ -45,7 +46,7 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 	node.Kubelet.TypeMeta = metav1.TypeMeta{
 		APIVersion: kubeletconfig.SchemeGroupVersion.String(), Kind: "KubeletConfiguration",
 	}
-	node.Kubelet.FeatureGates = mergeGates(node.Kubelet.FeatureGates, t.gates)
+	node.Kubelet.FeatureGates = featuregates.Merge(node.Kubelet.FeatureGates, t.gates)
 	gates, said, err := resolveGates(node.Kubelet.FeatureGates)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +89,7 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, 
 		return nil, nil, false, nil, err
 	}
 	addressed = said.Address != ""
-	gates, _, err := resolveGates(mergeGates(said.FeatureGates, flags.scratch.gates)) // some defaults depend on them
+	gates, _, err := resolveGates(featuregates.Merge(said.FeatureGates, flags.scratch.gates)) // some defaults depend on them
 	if err != nil {
 		return nil, nil, false, nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	featuregates "github.com/playlet-dev/playlet/config/gates"
 )
 
 // noEffectYet is said of a setting that nothing looks at yet, when it asks for something other than the default.
@@ -68,12 +70,12 @@ func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguratio
 func pendingGates(set map[string]bool) []Warning {
 	var warnings []Warning
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		g, known := knownGates()[name]
-		if !known || set[name] == g.on || effectiveGates[name] {
+		g, known := featuregates.Known()[name]
+		if !known || set[name] == g.On || effectiveGates[name] {
 			continue // not to be had, or not set, or in effect
 		}
 		message := noEffectYet
-		if name == allAlpha || name == allBeta {
+		if name == featuregates.AllAlpha || name == featuregates.AllBeta {
 			message += fmt.Sprintf(", but on %s where they are of this stage",
 				strings.Join(slices.Sorted(maps.Keys(effectiveGates)), ", "))
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	featuregates "github.com/playlet-dev/playlet/config/gates"
 )
 
 // honoured are the fields that do what they say, all of them or in part. Who makes one take effect moves its name here; a field
@@ -75,7 +77,7 @@ func TestEverySettingIsDecided(t *testing.T) {
 		t.Errorf("flags that are not decided: %v; that are none: %v", flags.Difference(decided), decided.Difference(flags))
 	}
 	for name := range effectiveGates {
-		if _, there := knownGates()[name]; !there {
+		if _, there := featuregates.Known()[name]; !there {
 			t.Errorf("%s is no feature gate", name)
 		}
 	}
@@ -114,7 +116,7 @@ func pendingOf(t *testing.T, flags *Flags, fs *pflag.FlagSet) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to.kubelet.FeatureGates = mergeGates(nil, to.gates)
+	to.kubelet.FeatureGates = featuregates.Merge(nil, to.gates)
 	if !to.node.schedulable {
 		to.node.Kubelet = to.kubelet
 		if _, err := to.node.settle(testHost); err != nil {

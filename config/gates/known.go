@@ -1,8 +1,8 @@
-package config
+package gates
 
-// gateGroups are the feature gates of Kubernetes 1.36, those of its client library included, with their state there.
-var gateGroups = []gateGroup{
-	{gate{stage: alpha}, `
+// groups are the feature gates of Kubernetes 1.36, those of its client library included, with their state there.
+var groups = []group{
+	{Gate{Stage: Alpha}, `
 		AllowUnsafeMalformedObjectDeletion APIServingWithRoutine CBORServingAndStorage ClientsAllowCBOR
 		ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
 		ContainerStopSignals ControllerManagerReleaseLeaderElectionLockOnExit CPUManagerPolicyAlphaOptions
@@ -17,7 +17,7 @@ var gateGroups = []gateGroup{
 		TopologyAwareWorkloadScheduling TopologyManagerPolicyAlphaOptions UserNamespacesHostNetworkSupport
 		VolumeLimitScaling WindowsCPUAndMemoryAffinity WorkloadAwarePreemption WorkloadWithJob
 	`},
-	{gate{stage: beta, on: true}, `
+	{Gate{Stage: Beta, On: true}, `
 		AllowParsingUserUIDFromCertAuth APIResponseCompression APIServerIdentity AtomicFIFO
 		AuthorizePodWebsocketUpgradeCreatePermission ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation
 		ClientsAllowTLSCacheGC ComponentFlagz ComponentStatusz ConstrainedImpersonation ContainerCheckpoint
@@ -45,16 +45,16 @@ var gateGroups = []gateGroup{
 		UnknownVersionInteroperabilityProxy UnlockWhileProcessingFIFO WatchCacheInitializationPostStartHook
 		WatchList WatchListClient WindowsGracefulNodeShutdown
 	`},
-	{gate{stage: beta}, `
+	{Gate{Stage: Beta}, `
 		ClusterTrustBundle ClusterTrustBundleProjection ConcurrentWatchObjectDecode CoordinatedLeaderElection
 		DRADeviceTaintRules LocalStorageCapacityIsolationFSQuotaMonitoring MaxUnavailableStatefulSet
 		PodCertificateRequest SchedulerAsyncAPICalls SELinuxMount StorageVersionMigrator
 	`},
-	{gate{stage: stable, on: true}, `
+	{Gate{Stage: Stable, On: true}, `
 		AllowServiceExternalIPs CustomCPUCFSQuotaPeriod DRAPrioritizedList InformerResourceVersion
 		MutatingAdmissionPolicy
 	`},
-	{gate{stage: stable, on: true, locked: true}, `
+	{Gate{Stage: Stable, On: true, Locked: true}, `
 		AnonymousAuthConfigurableEndpoints AnyVolumeDataSource APIServerTracing AuthorizeNodeWithSelectors
 		AuthorizeWithSelectors BtreeWatchCache ConsistentListFromCache CPUManagerPolicyOptions
 		CRDValidationRatcheting CSIServiceAccountTokenSecrets CustomResourceFieldSelectors DeclarativeValidation
@@ -74,24 +74,24 @@ var gateGroups = []gateGroup{
 		StructuredAuthenticationConfiguration SupplementalGroupsPolicy SystemdWatchdog TopologyManagerPolicyOptions
 		UserNamespacesSupport VolumeAttributesClass WinDSR WinOverlay
 	`},
-	{gate{stage: deprecated, on: true}, `
+	{Gate{Stage: Deprecated, On: true}, `
 		DisableCPUQuotaWithExclusiveCPUs KubeletPodResourcesListUseActivePods ServiceCIDRStatusFieldWiping
 		StorageNamespaceIndex
 	`},
-	{gate{stage: deprecated, on: true, locked: true}, `
+	{Gate{Stage: Deprecated, On: true, Locked: true}, `
 		AggregatedDiscoveryRemoveBetaType DisableNodeKubeProxyVersion
 	`},
-	{gate{stage: deprecated}, `
+	{Gate{Stage: Deprecated}, `
 		AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests ChangeContainerStatusOnKubeletRestart
 		DeclarativeValidationTakeover KMSv1 KubeletRegistrationGetOnExistsOnly WindowsHostNetwork
 	`},
-	{gate{stage: deprecated, locked: true}, `
+	{Gate{Stage: Deprecated, Locked: true}, `
 		AllowOverwriteTerminationGracePeriodSeconds GitRepoVolumeDriver SeparateCacheWatchRPC
 	`},
 }
 
-// retiredGateNames are feature gates that Kubernetes releases before 1.36 had and 1.36 does not.
-const retiredGateNames = `
+// retired are feature gates that Kubernetes releases before 1.36 had and 1.36 does not.
+const retired = `
 	Accelerators AdmissionWebhookMatchConditions AdvancedAuditing AffinityInAnnotations AggregatedDiscoveryEndpoint
 	AllowExtTrafficLocalEndpoints AllowInsecureBackendProxy AllowServiceLBStatusOnNonLB APIListChunking
 	APIPriorityAndFairness APISelfSubjectReview AppArmor AppArmorFields AttachVolumeLimit BalanceAttachedNodeVolumes
