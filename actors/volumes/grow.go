@@ -169,8 +169,8 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (g gro
 	}
 	if err == nil { // else the driver is asked again, which changes nothing, and it is told then
 		g.size = size.Value()
-		g.events = j.events(v1.EventTypeNormal, messages.EventVolumeGrown, "MountVolume.NodeExpandVolume succeeded for volume %q %s",
-			j.pv.Name, j.NodeName)
+		g.events = j.events(v1.EventTypeNormal, messages.EventVolumeGrown,
+			"MountVolume.NodeExpandVolume succeeded for volume %q %s", j.pv.Name, j.NodeName)
 	}
 	return g, err
 }

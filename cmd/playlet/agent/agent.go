@@ -356,7 +356,8 @@ func (a *Agent) serverConfig() server.Config {
 		Node:              a.nodeAPI(),
 		Devices:           a.host.Devices,
 		Figures:           a.adminFigures,
-		Version:           version.Playlet(), Kubernetes: version.Kubernetes, Log: a.log.With(podlog.ActorKey, messages.Server.String()),
+		Version:           version.Playlet(), Kubernetes: version.Kubernetes,
+		Log: a.log.With(podlog.ActorKey, messages.Server.String()),
 	}
 	if a.cluster != nil {
 		c.Notes = append(c.Notes, healthz.Note{Check: "cluster", Says: a.cluster.problems})

@@ -98,7 +98,8 @@ func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slo
 	}
 	shown := identity.ServingOptions{
 		NodeName: node.NodeName, CertFile: k.TLSCertFile, KeyFile: k.TLSPrivateKeyFile, CertDir: node.CertDir,
-		Bootstrap: k.ServerTLSBootstrap, Addresses: addresses.certified, Log: log.With(podlog.ActorKey, messages.Identity.String()),
+		Bootstrap: k.ServerTLSBootstrap, Addresses: addresses.certified,
+		Log: log.With(podlog.ActorKey, messages.Identity.String()),
 	}
 	if c != nil {
 		rules.Tokens, rules.Rights, shown.Client = c.clients.TokenReviews, c.clients.AccessReviews, c.clients.Main
