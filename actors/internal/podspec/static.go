@@ -32,6 +32,9 @@ func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 	if len(pod.Spec.ReadinessGates) > 0 {
 		s.forbidden(spec.Child("readinessGates"), "a static pod cannot have any: nobody sets its conditions")
 	}
+	if len(pod.Spec.SchedulingGates) > 0 { // the API server refuses such a mirror pod: nobody there would see the pod
+		s.forbidden(spec.Child("schedulingGates"), "a static pod cannot have any: it is on its node already")
+	}
 	if pod.Spec.RuntimeClassName != nil && !has.Objects && !has.Cluster {
 		s.refuse(spec.Child("runtimeClassName"), runtimeClasses)
 	}

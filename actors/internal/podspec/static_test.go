@@ -22,6 +22,7 @@ func TestValidateStatic(t *testing.T) {
 			[]string{"spec.resourceClaims: Forbidden", "spec.imagePullSecrets: Forbidden"}},
 		{"ephemeral container", aPod("ephemeralContainers: [{name: a, image: b, envFrom: [{secretRef: {name: c}}]}]"),
 			[]string{"spec.ephemeralContainers[0].envFrom[0].secretRef: Forbidden", "spec.ephemeralContainers: Forbidden"}},
+		{"scheduling gates", aPod("schedulingGates: [{name: a}]"), []string{"spec.schedulingGates: Forbidden"}},
 		{"runtime class", aPod("runtimeClassName: a"), []string{"spec.runtimeClassName: Forbidden"}},
 		{"environment", anInitContainer("envFrom: [{configMapRef: {name: a}}, {secretRef: {name: b}}]\nenv:\n" +
 			"- {name: a, value: b}\n- {name: c, valueFrom: {configMapKeyRef: {name: d, key: e}}}\n- {name: f, valueFrom: {secretKeyRef: {name: g, key: h}}}"),

@@ -43,6 +43,9 @@ func Validate(pod *v1.Pod) field.ErrorList {
 	if v.spec.RuntimeClassName != nil {
 		v.subdomain(spec.Child("runtimeClassName"), *v.spec.RuntimeClassName)
 	}
+	if v.spec.PriorityClassName != "" {
+		v.subdomain(spec.Child("priorityClassName"), v.spec.PriorityClassName)
+	}
 	return v.errs
 }
 

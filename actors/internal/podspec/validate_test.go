@@ -108,6 +108,7 @@ func TestValidatePod(t *testing.T) {
 			[]string{"spec.activeDeadlineSeconds: Invalid value"}},
 		{"node", aPod("nodeName: A"), []string{"spec.nodeName: Invalid value"}},
 		{"runtime class", aPod("runtimeClassName: A"), []string{"spec.runtimeClassName: Invalid value"}},
+		{"priority class", aPod("priorityClassName: A"), []string{"spec.priorityClassName: Invalid value"}},
 	})
 	checkRight(t, map[string]string{
 		"names": aPod("nodeName: n.example\nruntimeClassName: a.b\nos: {name: linux}\nactiveDeadlineSeconds: 1"),
