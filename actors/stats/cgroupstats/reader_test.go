@@ -323,6 +323,14 @@ func TestAsTheLibraryReadsOnThisMachine(t *testing.T) {
 		}
 	})
 	pid := []byte(strconv.Itoa(process.Process.Pid))
+	// While it begins it uses CPU, and who reads later reads more.
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile("/proc/" + string(pid) + "/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun = strings.Contains(string(stat), "(sleep) S ")
+	}
 	for _, mount := range mounts {
 		inside := filepath.Join(mount, top, "inside")
 		if err := os.MkdirAll(inside, 0o755); err != nil {
