@@ -55,7 +55,8 @@ func GiveBack(ctx context.Context) {
 		debug.SetGCPercent(garbage)
 	}
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	before := uint64(0)
+	metrics.Read(sample)
+	before := sample[0].Value.Uint64() // what the start has allocated is over
 	for next := time.NewTimer(lookFirst); ; next.Reset(lookEvery) {
 		select {
 		case <-ctx.Done():
