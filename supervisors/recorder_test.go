@@ -94,6 +94,9 @@ func TestEachActorsStoryIsKept(t *testing.T) {
 	if got := ids(r.Select(Query{Actor: &images})); got[0] != 1 || got[len(got)-1] != 2 || len(got) != storyEntries+2 {
 		t.Errorf("images has %v", got)
 	}
+	if got := r.Select(Query{Pod: messages.Images.String()}); len(got) > 0 {
+		t.Errorf("a pod that is called as the actor has %v", ids(got))
+	}
 }
 
 // A pod's story begins with what led to it, up to what a source has read.

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +11,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
@@ -105,6 +109,33 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	n.later()
 	if got := d.Calls(); len(got) != 3 {
 		t.Errorf("in the end %v", got)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
+// TestAGrowthIsToldOnce, and when its claim has it: where the claim changes meanwhile, the driver is asked again.
+func TestAGrowthIsToldOnce(t *testing.T) {
+	n := storageNode(t, growing()...)
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.enlarge(t)
+	conflicts := 1
+	n.disk.node.Storage.Client.(*fake.Clientset).PrependReactor("patch", "persistentvolumeclaims",
+		func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if !strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), "capacity") || conflicts == 0 {
+				return false, nil, nil
+			}
+			conflicts--
+			return true, nil, apierrors.NewConflict(v1.Resource("persistentvolumeclaims"), "c", errors.New("changed"))
+		})
+	if got := n.later(); conflicts > 0 || len(got) > 0 {
+		t.Errorf("before the claim has it, %v", got)
+	}
+	if got := n.later(); !slices.Equal(got, []string{"Pod FileSystemResizeSuccessful", "PersistentVolumeClaim FileSystemResizeSuccessful"}) {
+		t.Errorf("once the claim has it, %v", got)
+	}
+	if got := d.Calls(); !slices.Equal(got, []string{"Publish h", "Expand h", "Expand h"}) {
+		t.Errorf("calls %v", got)
 	}
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }

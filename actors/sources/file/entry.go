@@ -117,11 +117,11 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed 
 		return false, false
 	case m.trial == nil:
 		m.trial = &trial{grade: o.grade, wait: waits[o.grade], since: now, changed: now}
-	case m.trial.grade != o.grade: // however long it was bad in another way, this may last for a moment
+	case m.trial.grade != o.grade, touched:
+		if o.grade == gone && m.trial.grade != gone {
+			m.trial.since = now // its pods end by this alone, and not by what was wrong with the file before
+		}
 		m.trial.grade, m.trial.wait, m.trial.changed = o.grade, waits[o.grade], now
-		return false, false
-	case touched:
-		m.trial.changed = now
 	}
 	switch {
 	case !m.overdue(now), o.grade == busy: // who asked did not insist, and asks again

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestRetain has manifests in which one line is one document, by the toy's grammar, but for the marks between them.
@@ -76,4 +77,18 @@ func TestALinkInTheMiddleIsWatched(t *testing.T) {
 		t.Error("nothing was seen")
 	}
 	b.wants(b.check(), "a=2")
+}
+
+// TestAFileThatGoesHasItsOwnTime, however long it was being written before: its writer may be about to put the new one there.
+func TestAFileThatGoesHasItsOwnTime(t *testing.T) {
+	m := &entry{version: version{documents: []document{{}}, count: 1}}
+	now := time.Unix(0, 0)
+	m.apply(outcome{grade: busy}, now, false)
+	now = now.Add(2 * waitAtMost)
+	if changed, removed := m.apply(outcome{grade: gone}, now, true); changed || removed || m.overdue(now) {
+		t.Errorf("at once: changed %t, removed %t", changed, removed)
+	}
+	if _, removed := m.apply(outcome{grade: gone}, now.Add(waitGone), false); !removed {
+		t.Error("it is never removed")
+	}
 }
