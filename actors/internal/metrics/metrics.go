@@ -1,6 +1,6 @@
 // Package metrics counts what actors did, in the kubelet's families of metrics. A family that the board or the calls of the
-// runtime tell of is in actors/stats/agentmetrics, which serves both. All of it is safe for concurrent use and never waits, so it may be used
-// in a mailbox. It belongs to the process: what restarts goes on counting.
+// runtime tell of is in actors/stats/agentmetrics, which serves both. All of it is safe for concurrent use and never waits, so it
+// may be used in a mailbox. It belongs to the process: what restarts goes on counting.
 package metrics
 
 import (

@@ -35,8 +35,8 @@ func look(path string, places dirwatch.Places) (s sight) {
 // linksAtMost is how many links the kernel follows on one way (path_resolution(7)).
 const linksAtMost = 40
 
-// follow walks an absolute path as the kernel does, and gives where it leads, without links. It has each name on the way watched, those of
-// links in the middle too, and those that are not there yet.
+// follow walks an absolute path as the kernel does, and gives where it leads, without links. It has each name on the way watched,
+// those of links in the middle too, and those that are not there yet.
 func follow(path string, places dirwatch.Places) string {
 	at := "/"
 	for links := 0; path != ""; {
