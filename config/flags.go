@@ -169,8 +169,8 @@ func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
 	return warnings, nil
 }
 
-// given reports whether the command line set the flag.
-func (f *Flags) given(name string) bool { return len(f.bound[name].said) > 0 }
+// given reports whether the command line set the flag, to more than nothing.
+func (f *Flags) given(name string) bool { return strings.Join(f.bound[name].said, "") != "" }
 
 // flagOfField returns the present-day flag that sets a configuration field, with its dashes, or "".
 func flagOfField(path string) string {

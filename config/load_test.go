@@ -290,7 +290,7 @@ func TestTheAddressIsKnownToBeGiven(t *testing.T) {
 	dropin := "--config-dir=" + filepath.Dir(write(t, t.TempDir(), "a.conf", header+"address: 0.0.0.0"))
 	plain := "--config=" + write(t, dir, "g", header+"healthzPort: 1")
 	for arg, want := range map[string]bool{
-		"--address=0.0.0.0": true, file: true, dropin: true, plain: false, "--kubeconfig=/k": false,
+		"--address=0.0.0.0": true, "--address=": false, file: true, dropin: true, plain: false, "--kubeconfig=/k": false,
 	} {
 		if n, _, err := loadArgs(t, arg); err != nil || n.AddressGiven != want || n.Kubelet.Address != "0.0.0.0" {
 			t.Errorf("%s: %v %v", arg, err, n)

@@ -226,6 +226,23 @@ func TestWhatIsNoFileIsNotOpened(t *testing.T) {
 	}
 }
 
+// TestALinkInTheMiddleIsWatched: --object-dir may lead over a link to a link, and either may be replaced.
+func TestALinkInTheMiddleIsWatched(t *testing.T) {
+	f := newFolder(t)
+	f.write("a.yaml", configMap("one", "1"))
+	root := filepath.Dir(f.dir)
+	must(t, os.Symlink("objects", filepath.Join(root, "next")))
+	must(t, os.Symlink("next", filepath.Join(root, "current")))
+	f.m.dir = filepath.Join(root, "current")
+	f.m.read(f.w)
+	f.w.Collect()
+	must(t, os.Symlink("other", filepath.Join(root, "new")))
+	must(t, os.Rename(filepath.Join(root, "new"), filepath.Join(root, "next")))
+	if c := f.w.Collect(); c.None() {
+		t.Error("nothing was seen")
+	}
+}
+
 func TestWhoeverCanReadSecretsIsWarnedOf(t *testing.T) {
 	f := newFolder(t)
 	f.write("public.yaml", configMap("one", "1"))

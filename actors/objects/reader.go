@@ -117,10 +117,7 @@ func (m *memory) read(w *dirwatch.Watch) result {
 func (m *memory) cover(w *dirwatch.Watch) {
 	_ = w.Open()
 	places := dirwatch.Places{}
-	places.Way(m.dir)
-	if real, err := filepath.EvalSymlinks(m.dir); err == nil {
-		places.Folder(real)
-	}
+	places.Folder(places.Follow(m.dir))
 	_, _ = w.Cover(places)
 }
 

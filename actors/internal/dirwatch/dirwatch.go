@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,41 @@ func (p Places) Way(path string) {
 	for dir := filepath.Dir(path); dir != path; path, dir = dir, filepath.Dir(dir) {
 		p.add(dir, filepath.Base(path))
 	}
+}
+
+// linksAtMost is how many links the kernel follows on one way (path_resolution(7)).
+const linksAtMost = 40
+
+// Follow walks an absolute path as the kernel does, and gives where it leads, without links. Each name on the way matters, those of
+// links in the middle too, and those that are not there yet.
+func (p Places) Follow(path string) string {
+	at := "/"
+	for links := 0; path != ""; {
+		name, rest, _ := strings.Cut(path, "/")
+		path = rest
+		switch name {
+		case "", ".":
+			continue
+		case "..":
+			at = filepath.Dir(at)
+			continue
+		}
+		next := filepath.Join(at, name)
+		p.add(at, name) // the folders above it were on the way
+		to, err := os.Readlink(next)
+		switch {
+		case err != nil:
+			at = next
+			continue
+		case links == linksAtMost:
+			return next // the kernel goes no further
+		}
+		links++
+		if path = to + "/" + rest; filepath.IsAbs(to) {
+			at = "/"
+		}
+	}
+	return at
 }
 
 // Changes are what happened since they were asked for last.
@@ -103,11 +139,10 @@ func (w *Watch) Open() error {
 // Close frees the instance. The watch is of no use afterwards.
 func (w *Watch) Close() {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed = true; w.file != nil {
-		_ = w.file.Close() // it holds nothing that could be lost
-		w.file = nil
-	}
+	file := w.file
+	w.file, w.closed = nil, true
+	w.mu.Unlock()
+	_ = file.Close() // it waits for Cover, and nobody for it; it holds nothing that could be lost, and nil is an error
 }
 
 // Cover watches these places and no others. fresh says that some were not watched before: what has happened there since they were

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +141,29 @@ func TestEventsThatAreCutOffCountAsLost(t *testing.T) {
 	}
 }
 
+func isClosed(w *Watch) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed
+}
+
+// TestALoopOfLinksHasAnEnd: where the kernel goes no further, nothing more is watched.
+func TestALoopOfLinksHasAnEnd(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Symlink("b/x", filepath.Join(dir, "a")))
+	must(t, os.Symlink("a/x", filepath.Join(dir, "b")))
+	must(t, os.Symlink("long"+strings.Repeat("/long", 500), filepath.Join(dir, "long")))
+	places := Places{}
+	for _, name := range []string{"a", "long"} {
+		if at := places.Follow(filepath.Join(dir, name)); filepath.Dir(at) != dir {
+			t.Errorf("%s leads to %s", name, at)
+		}
+	}
+	if names := places[dir]; len(names) != 3 || len(places) != strings.Count(dir, "/")+1 {
+		t.Errorf("watched are %v", places)
+	}
+}
+
 // TestNobodyWaitsForAFileSystemThatHangs: actors wake, and close, while a folder is being watched that does not answer.
 func TestNobodyWaitsForAFileSystemThatHangs(t *testing.T) {
 	dir := t.TempDir()
@@ -179,6 +203,10 @@ func TestNobodyWaitsForAFileSystemThatHangs(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		go w.Close() // which waits for the file system, and nobody for it
+		for w.Open(); !isClosed(w); {
+			time.Sleep(time.Millisecond)
+		}
 		w.Wake(false)
 	}()
 	select {

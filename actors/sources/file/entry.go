@@ -77,7 +77,7 @@ var waits = map[grade]time.Duration{broken: waitBroken, busy: quietWhileWritten,
 // due is when it is believed.
 func (t *trial) due() time.Time {
 	due, last := t.changed.Add(t.wait), t.since.Add(waitAtMost)
-	if last.Before(due) {
+	if last.Before(due) && t.grade != gone { // its pods end by its absence alone, not by what was wrong with the file before
 		return last
 	}
 	return due
@@ -118,9 +118,6 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed 
 	case m.trial == nil:
 		m.trial = &trial{grade: o.grade, wait: waits[o.grade], since: now, changed: now}
 	case m.trial.grade != o.grade, touched:
-		if o.grade == gone && m.trial.grade != gone {
-			m.trial.since = now // its pods end by this alone, and not by what was wrong with the file before
-		}
 		m.trial.grade, m.trial.wait, m.trial.changed = o.grade, waits[o.grade], now
 	}
 	switch {

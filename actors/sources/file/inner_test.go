@@ -59,6 +59,23 @@ func sameWords(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
+// TestWhatIsBrokenAndGoneByTurnsIsBelieved: in the end, as a tool may write a wrong file again and again.
+func TestWhatIsBrokenAndGoneByTurnsIsBelieved(t *testing.T) {
+	m := &entry{version: version{problems: []problem{{}}}}
+	now := time.Unix(0, 0)
+	for grade := broken; m.confirmed == nil; now = now.Add(waitGone / 3) {
+		if now.Sub(time.Unix(0, 0)) > 2*waitAtMost {
+			t.Fatal("it is never believed")
+		}
+		if _, removed := m.apply(outcome{grade: grade}, now, true); removed {
+			t.Fatal("it was never gone for long")
+		}
+		if grade = gone; m.trial != nil && m.trial.grade == gone {
+			grade = broken
+		}
+	}
+}
+
 // TestALinkInTheMiddleIsWatched: releases are changed by putting another link in the place of one in the middle of the way.
 func TestALinkInTheMiddleIsWatched(t *testing.T) {
 	b := newBench(t)

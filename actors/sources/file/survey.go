@@ -28,47 +28,15 @@ func look(path string, places dirwatch.Places) (s sight) {
 	}
 	s.link = true
 	s.info, s.err = os.Stat(path)
-	s.real = follow(path, places)
+	s.real = places.Follow(path)
 	return s
-}
-
-// linksAtMost is how many links the kernel follows on one way (path_resolution(7)).
-const linksAtMost = 40
-
-// follow walks an absolute path as the kernel does, and gives where it leads, without links. It has each name on the way watched,
-// those of links in the middle too, and those that are not there yet.
-func follow(path string, places dirwatch.Places) string {
-	at := "/"
-	for links := 0; path != ""; {
-		name, rest, _ := strings.Cut(path, "/")
-		path = rest
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		next := filepath.Join(at, name)
-		places.Way(next)
-		to, err := os.Readlink(next)
-		if err != nil || links == linksAtMost {
-			at = next
-			continue
-		}
-		links++
-		if path = to + "/" + rest; filepath.IsAbs(to) {
-			at = "/"
-		}
-	}
-	return at
 }
 
 // find lists the manifests by path, and what has to be watched to hear of changes.
 func find(path string) (found map[string]sight, places dirwatch.Places, err error) {
 	places = dirwatch.Places{}
 	s := look(path, places)
-	s.real = follow(path, places) // also through links above it
+	s.real = places.Follow(path) // also through links above it
 	switch {
 	case s.err != nil:
 		return nil, places, s.err

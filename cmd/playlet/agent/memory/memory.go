@@ -44,8 +44,14 @@ func (g *giving) due(busy bool, resident uint64) bool {
 	return !busy && g.wait == 0 && resident > g.least+worthwhile
 }
 
-// given takes the bytes that are still resident, and for how many looks there is no other giving.
-func (g *giving) given(resident uint64, wait int) { g.least, g.wait = resident, wait }
+// given takes the bytes that are still resident, and for how many looks there is no other giving. The first one gives back what
+// the start needed, and holds none back: the pods of a node that boots come right after it.
+func (g *giving) given(resident uint64, wait int) {
+	if g.least > 0 {
+		g.wait = wait
+	}
+	g.least = resident
+}
 
 // GiveBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
 // program only its start needed, is given back after it, where Go would keep as much again as what is in use.

@@ -18,6 +18,7 @@ func TestMemoryIsGivenBackAtRest(t *testing.T) {
 	}{
 		{true, start, false},               // it starts
 		{false, start, true},               // and is no longer busy
+		{false, start, true},               // the first giving holds no other back
 		{false, start, false},              // it was just given
 		{false, start, false},              //
 		{false, least + worthwhile, false}, // it has hardly grown
