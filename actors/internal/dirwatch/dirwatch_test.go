@@ -156,11 +156,11 @@ func TestALoopOfLinksHasAnEnd(t *testing.T) {
 	places := Places{}
 	for _, name := range []string{"a", "long"} {
 		if at := places.Follow(filepath.Join(dir, name)); filepath.Dir(at) != dir {
-			t.Errorf("%s leads to %s", name, at)
+			t.Errorf("%s leads %d folders away", name, strings.Count(at, "/"))
 		}
 	}
 	if names := places[dir]; len(names) != 3 || len(places) != strings.Count(dir, "/")+1 {
-		t.Errorf("watched are %v", places)
+		t.Errorf("watched are %d names of %d folders", len(names), len(places))
 	}
 }
 
