@@ -12,13 +12,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// file is one file of a volume's content.
-type file struct {
-	data  []byte
-	mode  int32
-	owner *int64 // nil: the agent's
-}
-
 // content is the kinds of volumes whose files the agent writes. They are written whole, appear at once (write.go), and are
 // written again when what they say has changed. Containers only read them.
 type content struct {

@@ -3,7 +3,9 @@ package volumes
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -128,13 +130,27 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 	return errors.Join(errs...)
 }
 
-func isPermanent(err error) bool {
-	_, is := errors.AsType[permanentError](err)
-	return is
-}
-
 func (d disk) close(root *safepath.Root) {
 	if err := root.Close(); err != nil {
 		d.log.Warn("closing a folder", "path", root.Path(), "error", err)
 	}
+}
+
+// podFolders lists the folders of pods on the disk, sorted. What is no folder is nobody's and stays.
+func (d disk) podFolders() ([]string, error) {
+	pods, err := openPods(d.rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close(pods)
+	names, err := pods.Names(".")
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		info, err := pods.Lstat(filepath.Clean(name))
+		return err != nil || info.Mode().Type() != fs.ModeDir
+	})
+	slices.Sort(names)
+	return names, nil
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
@@ -107,30 +106,4 @@ func usesStorage(pod *v1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		return claim{}.handles(v) || csiVolume{}.handles(v)
 	})
-}
-
-// sameVolumes says whether two pods desire the same volumes with the same in them. A static pod can keep its UID and change.
-func sameVolumes(a, b *v1.Pod) bool {
-	if a == b || a == nil || b == nil {
-		return a == b
-	}
-	same := equality.Semantic.DeepEqual
-	return same(podspec.UsedVolumes(a), podspec.UsedVolumes(b)) && same(fsGroupOf(a), fsGroupOf(b)) &&
-		(!anyHolds(a, ofThePod) || sameReport(a, b))
-}
-
-// sameReport says whether the downward API says the same of two pods.
-func sameReport(a, b *v1.Pod) bool {
-	same := equality.Semantic.DeepEqual
-	resources := func(x, y v1.Container) bool { return x.Name == y.Name && same(x.Resources, y.Resources) }
-	return a.Name == b.Name && a.Namespace == b.Namespace && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
-		same(a.Spec.Resources, b.Spec.Resources) && slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, resources) &&
-		slices.EqualFunc(a.Spec.InitContainers, b.Spec.InitContainers, resources)
-}
-
-func fsGroupOf(p *v1.Pod) *int64 {
-	if p.Spec.SecurityContext == nil {
-		return nil
-	}
-	return p.Spec.SecurityContext.FSGroup
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -95,27 +94,6 @@ func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
 	return removeFolder(ctx, p, emptyDirNotes(volume), volumeFolder(emptyDirName, volume))
 }
 
-// makeFolder makes the folder of a volume that containers may write to.
-func makeFolder(p podFolder, folder string) error {
-	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
-		return err
-	}
-	return p.MkdirAll(folder, 0o777)
-}
-
-// removeFolder removes what is noted of a volume, which says that it is whole, and then the volume and the memory on it.
-func removeFolder(ctx context.Context, p podFolder, notes, folder string) error {
-	if isMemory(p, folder) {
-		if err := p.Unmount(folder); err != nil {
-			return err
-		}
-	}
-	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, notes); err != nil {
-		return err
-	}
-	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
-}
-
 func setReady(p podFolder, notes, note string) error {
 	if err := p.MkdirAll(notes, folderMode); err != nil {
 		return err
@@ -127,6 +105,3 @@ func setReady(p podFolder, notes, note string) error {
 	_, err = f.WriteString(note)
 	return errors.Join(err, f.Close())
 }
-
-// isAbsent says that there is nothing, as opposed to something that cannot be had.
-func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -12,6 +12,32 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
+// What fsGroup adds to the mode of folders, of files, and of files that containers only read.
+const (
+	groupFolder = 0o770
+	groupFile   = 0o660
+	groupRead   = 0o440
+)
+
+// fsGroupOf is the group that a pod gives its volumes to; nil: none.
+func fsGroupOf(p *v1.Pod) *int64 {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	return p.Spec.SecurityContext.FSGroup
+}
+
+// ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
+func ownFolder(p podFolder, folder string, mode fs.FileMode) error {
+	if group := fsGroupOf(p.pod); group != nil {
+		if err := p.Chown(folder, -1, int(*group)); err != nil {
+			return err
+		}
+		mode |= groupFolder | fs.ModeSetgid
+	}
+	return p.Chmod(folder, mode)
+}
+
 // ownVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
 // folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
 // which is done last, so that a change that was cut off is seen; nor is it where an earlier process mounted the volume, since its

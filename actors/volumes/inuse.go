@@ -3,13 +3,11 @@ package volumes
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -117,13 +115,4 @@ func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Recor
 		}
 	}
 	return out, err
-}
-
-// namesIn lists a folder; what is none, or not there, has nothing in it.
-func namesIn(root *safepath.Root, name string) ([]string, error) {
-	names, err := root.Names(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil, nil
-	}
-	return names, err
 }

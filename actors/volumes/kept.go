@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 
@@ -17,10 +16,7 @@ const lastWord = 4096
 // cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays
 // for as long as the pod is wanted. No container of it runs any more.
 func cutKept(root *safepath.Root) error {
-	err := root.Unlink("etc-hosts")
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err := ignoreAbsent(root.Unlink("etc-hosts"))
 	const logs = "containers"
 	containers, namesErr := root.Names(logs)
 	if namesErr != nil {
@@ -34,13 +30,6 @@ func cutKept(root *safepath.Root) error {
 				err = errors.Join(err, fmt.Errorf("the termination log of container %s: %w", c, cutErr))
 			}
 		}
-	}
-	return err
-}
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	return err
 }

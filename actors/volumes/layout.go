@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
@@ -120,21 +122,42 @@ func foundVolumes(p podFolder) ([]foundVolume, error) {
 	return out, nil
 }
 
-// podFolders lists the folders of pods on the disk, sorted. What is no folder is nobody's and stays.
-func (d disk) podFolders() ([]string, error) {
-	pods, err := openPods(d.rootDir)
-	if err != nil {
-		return nil, err
+// makeFolder makes the folder of a volume that containers may write to.
+func makeFolder(p podFolder, folder string) error {
+	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
 	}
-	defer d.close(pods)
-	names, err := pods.Names(".")
-	if err != nil {
-		return nil, err
+	return p.MkdirAll(folder, 0o777)
+}
+
+// removeFolder removes what is noted of a volume, which says that it is whole, and then the volume and the memory on it.
+func removeFolder(ctx context.Context, p podFolder, notes, folder string) error {
+	if isMemory(p, folder) {
+		if err := p.Unmount(folder); err != nil {
+			return err
+		}
 	}
-	names = slices.DeleteFunc(names, func(name string) bool {
-		info, err := pods.Lstat(filepath.Clean(name))
-		return err != nil || info.Mode().Type() != fs.ModeDir
-	})
-	slices.Sort(names)
-	return names, nil
+	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, notes); err != nil {
+		return err
+	}
+	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
+}
+
+// namesIn lists a folder; what is none, or not there, has nothing in it.
+func namesIn(root *safepath.Root, name string) ([]string, error) {
+	names, err := root.Names(name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// isAbsent says that there is nothing, as opposed to something that cannot be had.
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+func ignoreAbsent(err error) error {
+	if isAbsent(err) {
+		return nil
+	}
+	return err
 }

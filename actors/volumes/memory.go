@@ -160,21 +160,3 @@ func isMemory(p podFolder, folder string) bool {
 	is, kind, err := p.IsMountPoint(folder)
 	return err == nil && is && (kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC)
 }
-
-// What fsGroup adds to the mode of folders, of files, and of files that containers only read.
-const (
-	groupFolder = 0o770
-	groupFile   = 0o660
-	groupRead   = 0o440
-)
-
-// ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
-func ownFolder(p podFolder, folder string, mode fs.FileMode) error {
-	if group := fsGroupOf(p.pod); group != nil {
-		if err := p.Chown(folder, -1, int(*group)); err != nil {
-			return err
-		}
-		mode |= groupFolder | fs.ModeSetgid
-	}
-	return p.Chmod(folder, mode)
-}

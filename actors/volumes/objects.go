@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
@@ -172,4 +173,23 @@ func holds(v *v1.Volume, such func(v1.VolumeProjection) bool) bool {
 // anyHolds says whether a volume that the pod uses has such a source.
 func anyHolds(pod *v1.Pod, such func(v1.VolumeProjection) bool) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool { return holds(v, such) })
+}
+
+// sameVolumes says whether two pods desire the same volumes with the same in them. A static pod can keep its UID and change.
+func sameVolumes(a, b *v1.Pod) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	same := equality.Semantic.DeepEqual
+	return same(podspec.UsedVolumes(a), podspec.UsedVolumes(b)) && same(fsGroupOf(a), fsGroupOf(b)) &&
+		(!anyHolds(a, ofThePod) || sameReport(a, b))
+}
+
+// sameReport says whether the downward API says the same of two pods.
+func sameReport(a, b *v1.Pod) bool {
+	same := equality.Semantic.DeepEqual
+	resources := func(x, y v1.Container) bool { return x.Name == y.Name && same(x.Resources, y.Resources) }
+	return a.Name == b.Name && a.Namespace == b.Namespace && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
+		same(a.Spec.Resources, b.Spec.Resources) && slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, resources) &&
+		slices.EqualFunc(a.Spec.InitContainers, b.Spec.InitContainers, resources)
 }

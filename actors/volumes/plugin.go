@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,6 +59,11 @@ var plugins = []plugin{
 type permanentError struct{ error }
 
 func permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
+
+func isPermanent(err error) bool {
+	_, is := errors.AsType[permanentError](err)
+	return is
+}
 
 // pluginFor finds the plugin of a volume; a kind that is not there is named as the manifest names it.
 func pluginFor(list []plugin, v *v1.Volume) (plugin, error) {

@@ -32,6 +32,13 @@ const (
 	stampFormat = "..2006_01_02_15_04_05."
 )
 
+// file is one file of a volume's content.
+type file struct {
+	data  []byte
+	mode  int32
+	owner *int64 // nil: the agent's
+}
+
 // writeFiles makes the volume hold these files and no others, whose paths have been checked. It may be cut off at any point and
 // done again, and changes nothing where they are there. What it could not finish is removed.
 func writeFiles(p podFolder, volume string, files map[string]file) error {
