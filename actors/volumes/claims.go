@@ -21,7 +21,10 @@ import (
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
 // the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
-type claim struct{ bare }
+type claim struct {
+	bare
+	s *Storage // nil without an API server
+}
 
 // waitError is of what others have to do first, e.g. attach a volume. It is looked at again soon.
 type waitError struct{ error }
@@ -40,13 +43,12 @@ func (claim) name() string { return "kubernetes.io/persistent-claim" }
 
 func (claim) handles(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-func (claim) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
-	s := p.node.Storage
-	if s == nil || !objectset.OfAPIServer(p.pod) {
+func (c claim) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+	if c.s == nil || !objectset.OfAPIServer(p.pod) {
 		return "", permanent("claims need an API server")
 	}
-	path, err := s.mountClaim(ctx, p, v)
-	return orAsItIs(p, v.Name, path, err)
+	path, err := c.s.mountClaim(ctx, p, v)
+	return c.s.orAsItIs(p, v.Name, path, err)
 }
 
 func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
@@ -57,9 +59,9 @@ func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (st
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	switch {
 	case pv.Spec.CSI != nil:
-		return publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly})
+		return s.publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly})
 	case pv.Spec.Local != nil:
-		return bindLocal(ctx, p, v.Name, pv, readOnly)
+		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
 		s.change(p.pod.UID, v.Name, func(h *held) { h.folder = "" })
 		return hostPath{}.mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{HostPath: pv.Spec.HostPath}})
@@ -69,11 +71,11 @@ func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (st
 }
 
 // mounted looks where the volume was found to be when it was mounted.
-func (claim) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
+func (c claim) mounted(p podFolder, v *v1.Volume) bool { return c.s.placed(p, v.Name) }
 
 // placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
-func placed(p podFolder, volume string) bool {
-	h, known := p.node.Storage.of(p.pod.UID, volume)
+func (s *Storage) placed(p podFolder, volume string) bool {
+	h, known := s.of(p.pod.UID, volume)
 	if h.folder == "" {
 		return known
 	}

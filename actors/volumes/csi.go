@@ -23,7 +23,10 @@ import (
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
 // records are the kubelet's. Kinds that Kubernetes had itself and gave to drivers, e.g. awsElasticBlockStore, are what its own
 // library translates them to (KEP-625).
-type csiVolume struct{ bare }
+type csiVolume struct {
+	bare
+	s *Storage // nil without an API server
+}
 
 var inTree = csitranslation.New()
 
@@ -33,8 +36,8 @@ func (csiVolume) name() string { return csiName }
 
 func (csiVolume) handles(v *v1.Volume) bool { return v.CSI != nil || inTree.IsInlineMigratable(v) }
 
-func (csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
-	if p.node.Storage == nil || !objectset.OfAPIServer(p.pod) {
+func (c csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+	if c.s == nil || !objectset.OfAPIServer(p.pod) {
 		return "", permanent("CSI drivers need an API server")
 	}
 	if err := safepath.CheckElement(v.Name); err != nil {
@@ -50,11 +53,11 @@ func (csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 		}
 		source.readOnly = source.pv.Spec.CSI.ReadOnly
 	}
-	path, err := publish(ctx, p, v.Name, source)
-	return orAsItIs(p, v.Name, path, err)
+	path, err := c.s.publish(ctx, p, v.Name, source)
+	return c.s.orAsItIs(p, v.Name, path, err)
 }
 
-func (csiVolume) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
+func (c csiVolume) mounted(p podFolder, v *v1.Volume) bool { return c.s.placed(p, v.Name) }
 
 // mountsAt implements mounter.
 func (csiVolume) mountsAt(volume string) string {
@@ -62,8 +65,7 @@ func (csiVolume) mountsAt(volume string) string {
 }
 
 // orAsItIs has a volume stay as it is that is mounted and cannot be looked at, or not be told of again, now.
-func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
-	s := p.node.Storage
+func (s *Storage) orAsItIs(p podFolder, volume, path string, err error) (string, error) {
 	h, _ := s.of(p.pod.UID, volume)
 	if h.folder == "" {
 		return path, err
@@ -73,11 +75,11 @@ func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
 		trouble = err.Error()
 	}
 	news := s.change(p.pod.UID, volume, func(h *held) { h.trouble = trouble })
-	if err == nil || h.progress != done || !placed(p, volume) {
+	if err == nil || h.progress != done || !s.placed(p, volume) {
 		return path, err
 	}
 	if news {
-		p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
+		p.node.Log.Warn("a mounted volume cannot be looked at again; it stays as it is",
 			"pod", p.pod.UID, "volume", volume, "error", err)
 	}
 	p.renewAt(time.Now().Add(renewRetry))
@@ -111,8 +113,8 @@ const republishEvery = time.Minute
 // publish has the driver mount the volume, staged before where the driver stages. One of which all succeeded stays as it is,
 // unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the
 // kubelet.
-func publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
-	j := &job{volumeSource: source, Storage: p.node.Storage, p: p, name: volume}
+func (s *Storage) publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
+	j := &job{volumeSource: source, Storage: s, p: p, name: volume}
 	j.describe()
 	name := escaped(j.record.Volume) // that of a translated one may have a slash
 	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
@@ -222,18 +224,18 @@ func (j *job) changesOwner() bool {
 
 // unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
 // asked for anything.
-func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error {
+func (c csiVolume) unmount(ctx context.Context, p podFolder, volume string) error {
 	folder := volumeFolder(csiName, volume)
 	target := filepath.Join(folder, csi.MountFolder)
 	r, err := csi.Read(p.Root, folder)
 	switch {
 	case isAbsent(err):
 	case err != nil: // a kubelet that was cut off: where something is mounted it stays, for nobody can be told to undo it
-		p.node.log.Warn("whose a volume is cannot be read", "pod", filepath.Base(p.Path()), "volume", volume, "error", err)
-	case p.node.Storage == nil:
+		p.node.Log.Warn("whose a volume is cannot be read", "pod", filepath.Base(p.Path()), "volume", volume, "error", err)
+	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:
-		driver, err := p.node.Storage.Drivers.Get(r.Driver)
+		driver, err := c.s.Drivers.Get(r.Driver)
 		if err != nil {
 			return err
 		}
@@ -244,7 +246,7 @@ func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error 
 	if err := p.checkUnmounted(target); err != nil {
 		return err
 	}
-	defer p.node.Storage.touch(true)
+	defer c.s.touch(true)
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 

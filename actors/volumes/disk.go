@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"time"
@@ -24,7 +23,7 @@ type disk struct {
 	plugins []plugin
 	ops     Operations
 	node    Facts
-	log     *slog.Logger
+	storage *Storage // nil without an API server
 	timeouts
 }
 
@@ -68,7 +67,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	folder, err := openPod(pods, uid, nil)
 	switch {
 	case isAbsent(err), isPermanent(err): // there cannot be anything of it
-		d.node.Storage.forget(uid)
+		d.storage.forget(uid)
 		return nil
 	case err != nil:
 		return err
@@ -76,7 +75,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	defer d.close(folder.Root)
 	folder.node = d.node
 	names, err := namesIn(folder.Root, volumeFolder(csiName, ""))
-	d.node.Storage.undoing(uid, err != nil || len(names) > 0)
+	d.storage.undoing(uid, err != nil || len(names) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := mountsIn(folder)
@@ -90,12 +89,12 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if left, err := namesIn(folder.Root, volumeFolder(csiName, "")); err != nil || len(left) > 0 {
 		return errors.Join(unmountErr, err) // a driver still has them, and their records say so
 	}
-	d.node.Storage.forget(uid)
+	d.storage.forget(uid)
 	if remove {
 		if err := safepath.RemoveAllOneFilesystem(ctx, pods, uid); err != nil {
 			return err
 		}
-		d.log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
+		d.node.Log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
 		return nil
 	}
 	return errors.Join(unmountErr, cutKept(folder.Root))
@@ -118,7 +117,7 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 				continue
 			}
 			// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
-			if others := foreign(mounts, folder, p, f); len(others) > 0 && p != (csiVolume{}) {
+			if others := foreign(mounts, folder, p, f); len(others) > 0 && p.name() != csiName {
 				errs = append(errs, stillMountedError(others))
 				continue
 			}
@@ -132,7 +131,7 @@ func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
 
 func (d disk) close(root *safepath.Root) {
 	if err := root.Close(); err != nil {
-		d.log.Warn("closing a folder", "path", root.Path(), "error", err)
+		d.node.Log.Warn("closing a folder", "path", root.Path(), "error", err)
 	}
 }
 

@@ -81,10 +81,10 @@ const (
 	storing        // whatever a driver of persistent volumes does; the bound is each driver's own, so that none holds up others
 )
 
-func (f Facts) lane(op operation) int {
-	changed := op.Actual.version != f.Objects.VersionOf(op.Desired)
+func (d driver) lane(op operation) int {
+	changed := op.Actual.version != d.node.Objects.VersionOf(op.Desired)
 	switch {
-	case f.Storage.has(op.Key), f.Storage != nil && usesStorage(op.Desired):
+	case d.storage.has(op.Key), d.storage != nil && usesStorage(op.Desired):
 		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
 		return onDisk

@@ -61,7 +61,7 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	}
 	stays := p.node.StaticStay && translate.IsStatic(p.pod)
 	if size := v.EmptyDir.SizeLimit; stays && medium.kind == "" && size != nil && !size.IsZero() {
-		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: "+
+		p.node.Log.Warn("the size of an emptyDir on the disk is not bounded: "+
 			"without --evict-static-pods no static pod is evicted",
 			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}

@@ -94,12 +94,12 @@ func (o mountOutcome) paths() map[string]string {
 
 func newDisk(t testing.TB, list ...plugin) disk {
 	if list == nil {
-		list = plugins
+		list = plugins(nil)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
 	t.Cleanup(func() { unmountBelow(t, root) })
-	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}, timeouts: defaultTimeouts}
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: Facts{Log: quiet}, timeouts: defaultTimeouts}
 }
 
 func (d disk) pod(elements ...string) string {

@@ -14,7 +14,10 @@ import (
 )
 
 // local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
-type local struct{ bare }
+type local struct {
+	bare
+	s *Storage
+}
 
 const localName = "kubernetes.io/local-volume"
 
@@ -27,14 +30,16 @@ func (local) mount(context.Context, podFolder, *v1.Volume) (string, error) {
 }
 
 // bindLocal binds the folder, unless it is bound. The path is the administrator's who made the PersistentVolume.
-func bindLocal(ctx context.Context, p podFolder, volume string, pv *v1.PersistentVolume, readOnly bool) (string, error) {
+func (s *Storage) bindLocal(
+	ctx context.Context, p podFolder, volume string, pv *v1.PersistentVolume, readOnly bool,
+) (string, error) {
 	folder, path := volumeFolder(localName, pv.Name), pv.Spec.Local.Path
 	at := filepath.Join(p.Path(), folder)
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
 		return "", permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
 	}
-	h := p.node.Storage.begin(p, volume, folder)
-	if !placed(p, volume) {
+	h := s.begin(p, volume, folder)
+	if !s.placed(p, volume) {
 		if err := bindFolder(p, folder, path, pv.Name); err != nil {
 			return "", err
 		}
@@ -44,7 +49,7 @@ func bindLocal(ctx context.Context, p podFolder, volume string, pv *v1.Persisten
 			return "", err
 		}
 	}
-	p.node.Storage.change(p.pod.UID, volume, func(h *held) { h.progress = done })
+	s.change(p.pod.UID, volume, func(h *held) { h.progress = done })
 	return at, nil
 }
 

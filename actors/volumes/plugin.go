@@ -43,16 +43,18 @@ type mounter interface {
 }
 
 // plugins is the list of all kinds.
-var plugins = []plugin{
-	emptyDir{},
-	hostPath{},
-	content{"kubernetes.io/configmap", false},
-	content{"kubernetes.io/secret", true},
-	content{"kubernetes.io/downward-api", true},
-	content{"kubernetes.io/projected", true},
-	claim{},
-	csiVolume{},
-	local{},
+func plugins(s *Storage) []plugin {
+	return []plugin{
+		emptyDir{},
+		hostPath{},
+		content{"kubernetes.io/configmap", false},
+		content{"kubernetes.io/secret", true},
+		content{"kubernetes.io/downward-api", true},
+		content{"kubernetes.io/projected", true},
+		claim{s: s},
+		csiVolume{s: s},
+		local{s: s},
+	}
 }
 
 // permanentError is a failure that trying again cannot help, until the pod changes.

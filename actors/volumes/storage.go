@@ -166,7 +166,7 @@ func (s *Storage) change(uid types.UID, volume string, how func(*held)) bool {
 // begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
 func (s *Storage) begin(p podFolder, volume, folder string) held {
 	s.change(p.pod.UID, volume, func(h *held) { h.folder = folder })
-	if !placed(p, volume) {
+	if !s.placed(p, volume) {
 		s.change(p.pod.UID, volume, func(h *held) { h.progress, h.size = begun, 0 })
 	}
 	h, _ := s.of(p.pod.UID, volume)

@@ -43,7 +43,7 @@ func (e tokenError) Unwrap() error { return e.error }
 // is looked at again.
 func (p podFolder) mayPass(v *v1.Volume, err error) bool {
 	if _, token := errors.AsType[tokenError](err); token {
-		p.node.log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.pod.UID, "volume", v.Name, "error", err)
+		p.node.Log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.pod.UID, "volume", v.Name, "error", err)
 		p.renewAt(time.Now().Add(renewRetry))
 		return true
 	}

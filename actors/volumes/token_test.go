@@ -134,7 +134,7 @@ func (r renewing) mount(_ context.Context, p podFolder, _ *v1.Volume) (string, e
 // crowded is an actor with so many places in each lane, whose volumes are renewed each hour.
 func crowded(t *testing.T, places int) *node {
 	n := &node{disk: newDisk(t)}
-	opts := Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log, Node: Facts{Objects: objectset.NewBoard(false)},
+	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
 		Parallel: places}
 	n.actor = newWith(opts, []plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
 	n.Kit = newKit(t, n.actor)
