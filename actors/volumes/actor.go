@@ -2,14 +2,13 @@ package volumes
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -23,7 +22,7 @@ type Options struct {
 	// tokens, and so many renew them.
 	Parallel int
 	// Node is what volumes need to know of the machine.
-	Node Facts
+	Node kinds.Facts
 	// Storage is what persistent volumes need; nil where there is no API server.
 	Storage *Storage
 }
@@ -33,21 +32,6 @@ type Operations interface {
 	reconcile.Operations
 	// Settle waits until nothing is under way with a key that begins so, or for the end of ctx: that error names what is.
 	Settle(ctx context.Context, prefix string) error
-}
-
-// Facts are what volumes need to know of the machine. Immutable.
-type Facts struct {
-	// Allocatable is what pods can have of the machine; zero stands for not known. It bounds what lies in memory, and is
-	// what the downward API says of limits that are not set.
-	Allocatable v1.ResourceList
-	// Objects are the ConfigMaps and Secrets; nil where this node has none.
-	Objects *objectset.Board
-	// Tokens gives service account tokens; nil where there is no API server.
-	Tokens Tokens
-	// StaticStay says that no static pod is evicted, whatever it writes to an emptyDir.
-	StaticStay bool
-	// Log gets what happens in operations, outside any actor.
-	Log *slog.Logger
 }
 
 const (
@@ -65,7 +49,7 @@ const (
 // PodFoldersWanted; see the messages for what each promises.
 func New(opts Options) supervisors.Constructor { return newWith(opts, plugins(opts.Storage)) }
 
-func newWith(opts Options, list []plugin) supervisors.Constructor {
+func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	if opts.Parallel <= 0 {
 		opts.Parallel = 10
 	}
@@ -78,7 +62,7 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
 			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,
 			Rules: reconcile.Rules[*v1.Pod, state]{
-				Same: sameVolumes, Retry: retry, Judge: judge, Lane: d.lane, Places: places,
+				Same: kinds.SameVolumes, Retry: retry, Judge: judge, Lane: d.lane, Places: places,
 				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
 			},
 		})
@@ -90,7 +74,7 @@ func newWith(opts Options, list []plugin) supervisors.Constructor {
 }
 
 type actor struct {
-	node    Facts
+	node    kinds.Facts
 	volumes *reconcile.Reconciler[*v1.Pod, state]
 	persistence
 }
@@ -127,7 +111,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 // stale are the pods whose volumes may hold older ConfigMaps or Secrets than there are.
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
-		if r.Desired != nil && anyHolds(r.Desired, ofObjects) && r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
+		if r.Desired != nil && kinds.AnyHolds(r.Desired, kinds.OfObjects) &&
+			r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
 			uids = append(uids, r.Key)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -256,7 +257,7 @@ func TestInTheTree(t *testing.T) {
 		"node":    func(string) supervisors.Actor { return ignore{} },
 		"pods":    func(string) supervisors.Actor { return ignore{} },
 		"u":       func(string) supervisors.Actor { return forward{answers} },
-		"volumes": New(Options{RootDir: root, Operations: ops, Node: Facts{Log: slog.New(slog.DiscardHandler)}}),
+		"volumes": New(Options{RootDir: root, Operations: ops, Node: kinds.Facts{Log: slog.New(slog.DiscardHandler)}}),
 	}})
 	must(t, err)
 	<-answers // the pod has started, and volumes, its elder sibling's child, before it

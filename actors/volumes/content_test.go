@@ -1,13 +1,10 @@
 package volumes
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 func read(t testing.TB, path string) string {
@@ -107,31 +105,6 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 	}
 }
 
-func TestPageSize(t *testing.T) {
-	for _, c := range []struct {
-		medium   v1.StorageMedium
-		requests []string
-		want     int64
-	}{
-		{"HugePages", []string{"2Mi"}, 2 << 20},
-		{"HugePages", []string{"2Mi", "1Gi"}, 0},
-		{"HugePages", nil, 0},
-		{"HugePages-1Gi", []string{"2Mi", "1Gi"}, 1 << 30},
-		{"HugePages-1Gi", []string{"2Mi"}, 0},
-		{"HugePagesX", []string{"2Mi"}, 0},
-	} {
-		pod := podWith("u")
-		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
-		for _, r := range c.requests {
-			pod.Spec.Containers[0].Resources.Requests[v1.ResourceName(v1.ResourceHugePagesPrefix+r)] = resource.MustParse(r)
-		}
-		got, err := pageSize(pod, c.medium)
-		if got != c.want || (err == nil) != (c.want > 0) || (err != nil && !isPermanent(err)) {
-			t.Errorf("%s of %v: %d, %v", c.medium, c.requests, got, err)
-		}
-	}
-}
-
 func TestFSGroupOwnsAnEmptyDir(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("changing owners needs root")
@@ -209,7 +182,7 @@ func TestDownwardAPI(t *testing.T) {
 	}
 	changed := pod.DeepCopy()
 	changed.Annotations["a"] = "second"
-	if sameVolumes(pod, changed) {
+	if kinds.SameVolumes(pod, changed) {
 		t.Error("the change goes unseen")
 	}
 	mountedAt(t, d, changed)
@@ -219,105 +192,6 @@ func TestDownwardAPI(t *testing.T) {
 	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
 		t.Errorf("left %v", err)
 	}
-}
-
-// seen is what a container sees of a volume: the names in it, and what is in the files.
-func seen(t testing.TB, path string) map[string]string {
-	out := map[string]string{}
-	must(t, filepath.WalkDir(filepath.Join(path, dataLink)+"/", func(at string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		out[strings.TrimPrefix(at, filepath.Join(path, dataLink)+"/")] = read(t, at)
-		return nil
-	}))
-	return out
-}
-
-func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
-	d := newDisk(t)
-	pods, err := openPods(d.rootDir)
-	must(t, err)
-	defer d.close(pods)
-	p, err := makePod(pods, "u", podWith("u"))
-	must(t, err)
-	defer d.close(p.Root)
-	must(t, p.MkdirAll("volumes/v", 0o755))
-	path := filepath.Join(p.Path(), "volumes/v")
-	content := func(pairs ...string) map[string]file {
-		out := map[string]file{}
-		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i]] = file{data: []byte(pairs[i+1]), mode: 0o644}
-		}
-		return out
-	}
-	must(t, writeFiles(p, "volumes/v", content("a", "1", "dir/b", "2", "old", "3")))
-	// What a crash can leave: a folder half-written, a link not renamed, names not made.
-	must(t, os.Mkdir(filepath.Join(path, "..2000_01_01_00_00_00.half"), 0o755))
-	write(t, filepath.Join(path, "..2000_01_01_00_00_00.half/a"))
-	must(t, os.Symlink("..2000_01_01_00_00_00.half", filepath.Join(path, newDataLink)))
-	must(t, os.Remove(filepath.Join(path, "a")))
-	for _, want := range []map[string]string{
-		{"a": "1", "dir/b": "2", "old": "3"}, {"a": "9", "dir/c": "2"}, {"a": "9", "dir/c": "3", "dir2/x": ""}, {},
-	} {
-		pairs := []string{}
-		for k, v := range want {
-			pairs = append(pairs, k, v)
-		}
-		must(t, writeFiles(p, "volumes/v", content(pairs...)))
-		if got := seen(t, path); !maps.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-		names, err := os.ReadDir(path)
-		must(t, err)
-		var visible []string
-		for _, n := range names {
-			if !strings.HasPrefix(n.Name(), "..") {
-				visible = append(visible, n.Name())
-			}
-		}
-		tops := map[string]bool{}
-		for k := range want {
-			tops[top(k)] = true
-		}
-		if !slices.Equal(visible, slices.Sorted(maps.Keys(tops))) || len(names) != len(visible)+2 {
-			t.Errorf("the folder has %v", names)
-		}
-	}
-}
-
-// What cannot be written leaves nothing, at whatever retry, and what a crash has left takes no room from the next one.
-func TestAWriteThatFailsLeavesNothing(t *testing.T) {
-	d := newDisk(t)
-	pods, err := openPods(d.rootDir)
-	must(t, err)
-	defer d.close(pods)
-	p, err := makePod(pods, "u", podWith("u"))
-	must(t, err)
-	defer d.close(p.Root)
-	must(t, p.MkdirAll("volumes/v", 0o755))
-	path := filepath.Join(p.Path(), "volumes/v")
-	mountTmpfs(t, path) // of 64 KiB
-	content := func(size int) map[string]file {
-		return map[string]file{"a": {data: []byte("small")}, "b": {data: make([]byte, size)}}
-	}
-	must(t, writeFiles(p, "volumes/v", content(1)))
-	want, err := p.Names("volumes/v")
-	must(t, err)
-	for range 3 {
-		if err := writeFiles(p, "volumes/v", content(100<<10)); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("written without room: %v", err)
-		}
-		if got, err := p.Names("volumes/v"); err != nil || len(got) != len(want) {
-			t.Errorf("there are %v, %v, want %v", got, err, want)
-		}
-	}
-	if got := seen(t, path); got["a"] != "small" || len(got["b"]) != 1 {
-		t.Errorf("the volume holds %q", got)
-	}
-	must(t, os.Mkdir(filepath.Join(path, "..2000_01_01_00_00_00.half"), 0o755))
-	must(t, os.WriteFile(filepath.Join(path, "..2000_01_01_00_00_00.half/b"), make([]byte, 40<<10), 0o644))
-	must(t, writeFiles(p, "volumes/v", content(30<<10)))
 }
 
 // Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an object's keys,
@@ -368,9 +242,6 @@ func TestPathsThatCannotBe(t *testing.T) {
 		if names, err := os.ReadDir(d.pod("u/volumes")); err != nil || len(names) > 0 {
 			t.Errorf("%s: there are %v, %v", c.says, names, err)
 		}
-	}
-	if err := checkPaths([]string{"x", "y/x", "y/z", "x"}); err != nil {
-		t.Errorf("the later of two counts: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // What the reconciler holds for each pod, by UID: the pod whose volumes are desired, nil where none are and the
@@ -70,7 +71,7 @@ func joins(underWay, mine operation) bool {
 	if underWay.Remove || mine.Remove {
 		return underWay.Remove && mine.Remove
 	}
-	return sameVolumes(underWay.Desired, mine.Desired) && !underWay.Actual.known() && !mine.Actual.known()
+	return kinds.SameVolumes(underWay.Desired, mine.Desired) && !underWay.Actual.known() && !mine.Actual.known()
 }
 
 // The lanes of operations: an API server that does not answer keeps those that ask it, and nobody else.
@@ -95,15 +96,20 @@ func (d driver) lane(op operation) int {
 	}
 }
 
+// plugins is the list of all kinds.
+func plugins(s *Storage) []kinds.Plugin {
+	return append(kinds.All(), claim{s: s}, csiVolume{s: s}, local{s: s})
+}
+
 // asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
 func asksForTokens(pod *v1.Pod, only []string) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return (len(only) == 0 || slices.Contains(only, v.Name)) && holds(v, ofTokens)
+		return (len(only) == 0 || slices.Contains(only, v.Name)) && kinds.Holds(v, kinds.OfTokens)
 	})
 }
 
 func usesStorage(pod *v1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return claim{}.handles(v) || csiVolume{}.handles(v)
+		return claim{}.Handles(v) || csiVolume{}.Handles(v)
 	})
 }

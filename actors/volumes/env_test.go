@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -82,7 +83,7 @@ type failure struct {
 func (o mountOutcome) failures() (out []failure) {
 	for _, v := range o.volumes {
 		if v.err != nil {
-			out = append(out, failure{v.name, v.err.Error(), isPermanent(v.err)})
+			out = append(out, failure{v.name, v.err.Error(), kinds.IsPermanent(v.err)})
 		}
 	}
 	return out
@@ -92,14 +93,14 @@ func (o mountOutcome) paths() map[string]string {
 	return state{}.after(o, time.Time{}).paths()
 }
 
-func newDisk(t testing.TB, list ...plugin) disk {
+func newDisk(t testing.TB, list ...kinds.Plugin) disk {
 	if list == nil {
 		list = plugins(nil)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
 	t.Cleanup(func() { unmountBelow(t, root) })
-	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: Facts{Log: quiet}, timeouts: defaultTimeouts}
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: kinds.Facts{Log: quiet}, timeouts: defaultTimeouts}
 }
 
 func (d disk) pod(elements ...string) string {

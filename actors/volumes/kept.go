@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // lastWord is how much of a termination log is ever read: its end.
@@ -16,15 +17,15 @@ const lastWord = 4096
 // cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays
 // for as long as the pod is wanted. No container of it runs any more.
 func cutKept(root *safepath.Root) error {
-	err := ignoreAbsent(root.Unlink("etc-hosts"))
+	err := kinds.IgnoreAbsent(root.Unlink("etc-hosts"))
 	const logs = "containers"
 	containers, namesErr := root.Names(logs)
 	if namesErr != nil {
-		return errors.Join(err, ignoreAbsent(namesErr))
+		return errors.Join(err, kinds.IgnoreAbsent(namesErr))
 	}
 	for _, c := range containers {
 		attempts, namesErr := root.Names(path.Join(logs, c))
-		err = errors.Join(err, ignoreAbsent(namesErr))
+		err = errors.Join(err, kinds.IgnoreAbsent(namesErr))
 		for _, a := range attempts {
 			if cutErr := cutLog(root, path.Join(logs, c, a)); cutErr != nil {
 				err = errors.Join(err, fmt.Errorf("the termination log of container %s: %w", c, cutErr))
@@ -38,7 +39,7 @@ func cutKept(root *safepath.Root) error {
 func cutLog(root *safepath.Root, name string) error {
 	info, err := root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= lastWord {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	f, err := root.OpenBeneath(name, os.O_RDWR, 0)
 	if err != nil {

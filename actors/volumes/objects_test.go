@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -196,4 +197,17 @@ func TestSecretsAreNotTold(t *testing.T) {
 	if strings.Contains(said, hidden) || !strings.Contains(said, "Secret ns/password") {
 		t.Errorf("it said %s", said)
 	}
+}
+
+// seen is what a container sees of a volume: the names in it, and what is in the files.
+func seen(t testing.TB, path string) map[string]string {
+	out := map[string]string{}
+	must(t, filepath.WalkDir(filepath.Join(path, "..data")+"/", func(at string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		out[strings.TrimPrefix(at, filepath.Join(path, "..data")+"/")] = read(t, at)
+		return nil
+	}))
+	return out
 }

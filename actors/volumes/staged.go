@@ -11,6 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -91,12 +92,12 @@ func others(published map[string]csi.Record, r csi.Record, but string) (uids []s
 func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	defer root.Close() //nolint:errcheck // read only
 	r, err := csi.Read(root, key)
 	if err != nil {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	if published, err := d.published(); err != nil || has(published, r) {
 		return err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/pluginwatch"
 )
 
@@ -80,7 +81,7 @@ func (s *Storage) Close() {
 }
 
 // csiFolder is where the kubelet keeps what is staged: <driver>/<hash of the handle>/globalmount.
-func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, pluginsFolder, csiName) }
+func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, "plugins", csiName) }
 
 // fetch reads one object, which is called so in errors. That there is none is a waitError.
 func fetch[T any](
@@ -164,12 +165,12 @@ func (s *Storage) change(uid types.UID, volume string, how func(*held)) bool {
 }
 
 // begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
-func (s *Storage) begin(p podFolder, volume, folder string) held {
-	s.change(p.pod.UID, volume, func(h *held) { h.folder = folder })
+func (s *Storage) begin(p kinds.Folder, volume, folder string) held {
+	s.change(p.Pod.UID, volume, func(h *held) { h.folder = folder })
 	if !s.placed(p, volume) {
-		s.change(p.pod.UID, volume, func(h *held) { h.progress, h.size = begun, 0 })
+		s.change(p.Pod.UID, volume, func(h *held) { h.progress, h.size = begun, 0 })
 	}
-	h, _ := s.of(p.pod.UID, volume)
+	h, _ := s.of(p.Pod.UID, volume)
 	return h
 }
 
@@ -197,7 +198,7 @@ func (s *Storage) publishes(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.pods[uid] {
-		if strings.HasPrefix(h.folder, volumeFolder(csiName, "")+"/") {
+		if strings.HasPrefix(h.folder, kinds.VolumeFolder(csiName, "")+"/") {
 			return true
 		}
 	}

@@ -419,7 +419,8 @@ func TestClaims(t *testing.T) {
 			write(t, filepath.Join(n.pod("a/volumes/kubernetes.io~local-volume/pv-local"), "data"))
 			info, err := os.Stat(local)
 			must(t, err)
-			if !exists(t, filepath.Join(local, "data")) || !owned(info, group) {
+			if !exists(t, filepath.Join(local, "data")) || info.Sys().(*syscall.Stat_t).Gid != uint32(group) ||
+				info.Mode()&(os.ModeSetgid|0o770) != os.ModeSetgid|0o770 {
 				t.Errorf("the folder is not in the pod, or not its group's: %v", info.Mode())
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -120,23 +121,23 @@ func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 
 // renewing is a kind of volume that is to be mounted again after an hour.
 type renewing struct {
-	hostPath
+	kinds.HostPath
 	now func() time.Time
 }
 
-func (renewing) handles(*v1.Volume) bool { return true }
+func (renewing) Handles(*v1.Volume) bool { return true }
 
-func (r renewing) mount(_ context.Context, p podFolder, _ *v1.Volume) (string, error) {
-	p.renewAt(r.now().Add(time.Hour))
+func (r renewing) Mount(_ context.Context, p kinds.Folder, _ *v1.Volume) (string, error) {
+	p.RenewAt(r.now().Add(time.Hour))
 	return "/v", nil
 }
 
 // crowded is an actor with so many places in each lane, whose volumes are renewed each hour.
 func crowded(t *testing.T, places int) *node {
 	n := &node{disk: newDisk(t)}
-	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
+	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: kinds.Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
 		Parallel: places}
-	n.actor = newWith(opts, []plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
+	n.actor = newWith(opts, []kinds.Plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
 	n.Kit = newKit(t, n.actor)
 	return n
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/cni"
@@ -196,7 +197,7 @@ func (a *Agent) wireResources() supervisors.Constructor {
 // wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
 func (a *Agent) wireObjects() rows {
 	node, c, host := a.node, a.cluster, a.host
-	mounts := volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: volumes.Facts{
+	mounts := volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: kinds.Facts{
 		Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods,
 		Log: a.log.With(podlog.ActorKey, messages.Volumes.String()),
 	}}

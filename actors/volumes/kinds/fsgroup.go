@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -19,8 +19,8 @@ const (
 	groupRead   = 0o440
 )
 
-// fsGroupOf is the group that a pod gives its volumes to; nil: none.
-func fsGroupOf(p *v1.Pod) *int64 {
+// FSGroupOf is the group that a pod gives its volumes to; nil: none.
+func FSGroupOf(p *v1.Pod) *int64 {
 	if p.Spec.SecurityContext == nil {
 		return nil
 	}
@@ -28,8 +28,8 @@ func fsGroupOf(p *v1.Pod) *int64 {
 }
 
 // ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
-func ownFolder(p podFolder, folder string, mode fs.FileMode) error {
-	if group := fsGroupOf(p.pod); group != nil {
+func ownFolder(p Folder, folder string, mode fs.FileMode) error {
+	if group := FSGroupOf(p.Pod); group != nil {
 		if err := p.Chown(folder, -1, int(*group)); err != nil {
 			return err
 		}
@@ -38,12 +38,12 @@ func ownFolder(p podFolder, folder string, mode fs.FileMode) error {
 	return p.Chmod(folder, mode)
 }
 
-// ownVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
+// OwnVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
 // folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
 // which is done last, so that a change that was cut off is seen; nor is it where an earlier process mounted the volume, since its
 // pod may run. Links are not followed, and nothing outside is reached.
-func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) error {
-	group := fsGroupOf(p.pod)
+func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error {
+	group := FSGroupOf(p.Pod)
 	if group == nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) er
 	if err != nil {
 		return err
 	}
-	policy := p.pod.Spec.SecurityContext.FSGroupChangePolicy
+	policy := p.Pod.Spec.SecurityContext.FSGroupChangePolicy
 	if owned(top, *group) && (earlier || policy != nil && *policy == v1.FSGroupChangeOnRootMismatch) {
 		return nil
 	}
@@ -72,7 +72,7 @@ func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) er
 				err = own(root, name, info, *group)
 			}
 		}
-		if isAbsent(err) && name != "." {
+		if IsAbsent(err) && name != "." {
 			return nil // it went meanwhile
 		}
 		return err
