@@ -22,10 +22,7 @@ import (
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
 // the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
-type claim struct {
-	kinds.Bare
-	s *Storage // nil without an API server
-}
+type claim struct{ persistent }
 
 // waitError is of what others have to do first, e.g. attach a volume. It is looked at again soon.
 type waitError struct{ error }
@@ -71,9 +68,6 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 	return "", kinds.Permanent(
 		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are", pv.Name)
 }
-
-// mounted looks where the volume was found to be when it was mounted.
-func (c claim) Mounted(p kinds.Folder, v *v1.Volume) bool { return c.s.placed(p, v.Name) }
 
 // placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
 func (s *Storage) placed(p kinds.Folder, volume string) bool {

@@ -24,10 +24,7 @@ import (
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
 // records are the kubelet's. Kinds that Kubernetes had itself and gave to drivers, e.g. awsElasticBlockStore, are what its own
 // library translates them to (KEP-625).
-type csiVolume struct {
-	kinds.Bare
-	s *Storage // nil without an API server
-}
+type csiVolume struct{ persistent }
 
 var inTree = csitranslation.New()
 
@@ -57,8 +54,6 @@ func (c csiVolume) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (str
 	path, err := c.s.publish(ctx, p, v.Name, source)
 	return c.s.orAsItIs(p, v.Name, path, err)
 }
-
-func (c csiVolume) Mounted(p kinds.Folder, v *v1.Volume) bool { return c.s.placed(p, v.Name) }
 
 // mountsAt implements mounter.
 func (csiVolume) MountsAt(volume string) string {

@@ -98,7 +98,8 @@ func (d driver) lane(op operation) int {
 
 // plugins is the list of all kinds.
 func plugins(s *Storage) []kinds.Plugin {
-	return append(kinds.All(), claim{s: s}, csiVolume{s: s}, local{s: s})
+	p := persistent{s: s}
+	return append(kinds.All(), claim{p}, csiVolume{p}, local{p})
 }
 
 // asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.

@@ -9,16 +9,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
-type local struct {
-	kinds.Bare
-	s *Storage
-}
+type local struct{ persistent }
 
 const localName = "kubernetes.io/local-volume"
 
@@ -68,8 +66,6 @@ func bindFolder(p kinds.Folder, folder, path, pv string) error {
 	}
 	return errors.Join(p.BindFrom(source.Fd(), folder, true), source.Close())
 }
-
-func (local) Mounted(kinds.Folder, *v1.Volume) bool { return false }
 
 // mountsAt implements mounter.
 func (local) MountsAt(volume string) string { return kinds.VolumeFolder(localName, volume) }

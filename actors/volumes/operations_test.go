@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // gate is a plugin whose mount waits to be let through.

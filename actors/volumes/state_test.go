@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 var anyTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -46,6 +46,15 @@ type Storage struct {
 	running sync.WaitGroup
 }
 
+// persistent is what the kinds of persistent volumes have in common.
+type persistent struct {
+	kinds.Bare
+	s *Storage // nil without an API server
+}
+
+// Mounted looks where the volume was found to be when it was mounted.
+func (k persistent) Mounted(p kinds.Folder, v *v1.Volume) bool { return k.s.placed(p, v.Name) }
+
 // StorageOptions are what Storage needs.
 type StorageOptions struct {
 	Client     kubernetes.Interface
