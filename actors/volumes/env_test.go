@@ -66,8 +66,27 @@ func podWith(uid string, volumes ...v1.Volume) *v1.Pod {
 	return pod
 }
 
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+func memoryVolume(name string) v1.Volume {
+	v := emptyDirVolume(name)
+	v.EmptyDir.Medium = v1.StorageMediumMemory
+	return v
+}
+
 func emptyDirVolume(name string) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
+}
+
+func downwardVolume(name string) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
+		Items: []v1.DownwardAPIVolumeFile{{Path: "in/name", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+	}}}
 }
 
 func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {

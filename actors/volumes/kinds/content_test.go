@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,43 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
-
-func read(t testing.TB, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	must(t, err)
-	return string(data)
-}
-
-func group(t testing.TB, path string) uint32 {
-	t.Helper()
-	info, err := os.Stat(path)
-	must(t, err)
-	return info.Sys().(*syscall.Stat_t).Gid
-}
-
-// mountedAt mounts a pod's only volume and gives its path.
-func mountedAt(t testing.TB, d disk, pod *v1.Pod) string {
-	t.Helper()
-	out := d.mountPod(t.Context(), string(pod.UID), pod)
-	if len(out.failures()) > 0 {
-		t.Fatalf("it failed: %+v", out.failures())
-	}
-	return out.paths()[pod.Spec.Volumes[0].Name]
-}
-
-func memoryVolume(name string) v1.Volume {
-	v := emptyDirVolume(name)
-	v.EmptyDir.Medium = v1.StorageMediumMemory
-	return v
-}
-
-func withGroup(pod *v1.Pod, gid int64) *v1.Pod {
-	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
-	return pod
-}
 
 func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 	needMounts(t)
@@ -90,17 +53,15 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 			if mountedAt(t, d, pod); !exists(t, filepath.Join(path, "kept")) {
 				t.Error("asked again, it was mounted once more")
 			}
-			if !d.stillMounted("u", pod) {
+			if !d.stillMounted(t, pod) {
 				t.Error("it is not found mounted")
 			}
 			must(t, unmountNow(path)) // as a reboot does
-			if d.stillMounted("u", pod) {
+			if d.stillMounted(t, pod) {
 				t.Error("it is found mounted and is not")
 			}
 			mountedAt(t, d, pod)
-			if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
-				t.Errorf("left %v", err)
-			}
+			d.unmount(t, pod)
 		})
 	}
 }
@@ -182,16 +143,14 @@ func TestDownwardAPI(t *testing.T) {
 	}
 	changed := pod.DeepCopy()
 	changed.Annotations["a"] = "second"
-	if kinds.SameVolumes(pod, changed) {
+	if SameVolumes(pod, changed) {
 		t.Error("the change goes unseen")
 	}
 	mountedAt(t, d, changed)
 	if got := read(t, filepath.Join(path, "deep/annotation")); got != "second" || exists(t, before) {
 		t.Errorf("after a change it holds %q", got)
 	}
-	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
-		t.Errorf("left %v", err)
-	}
+	d.unmount(t, pod)
 }
 
 // Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an object's keys,
@@ -234,10 +193,9 @@ func TestPathsThatCannotBe(t *testing.T) {
 		d := newDisk(t)
 		d.node.Objects = &objectset.Board{}
 		d.node.Objects.Publish(objectsOf("red"))
-		out := d.mountPod(t.Context(), "u", inNamespace(podWith("u", c.volume)))
-		if len(out.failures()) != 1 || out.failures()[0].permanent != c.permanent ||
-			!strings.Contains(out.failures()[0].message, c.says) {
-			t.Errorf("%s: %+v", c.says, out)
+		_, err := d.mount(t, inNamespace(podWith("u", c.volume)))
+		if err == nil || IsPermanent(err) != c.permanent || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.says, err)
 		}
 		if names, err := os.ReadDir(d.pod("u/volumes")); err != nil || len(names) > 0 {
 			t.Errorf("%s: there are %v, %v", c.says, names, err)
@@ -285,7 +243,5 @@ func TestASecretsTmpfsIsSizedToIt(t *testing.T) {
 	if mountedAt(t, d, pod); len(read(t, filepath.Join(path, "word"))) != 1<<20 {
 		t.Error("what an earlier agent has mounted does not grow")
 	}
-	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
-		t.Errorf("left %v", err)
-	}
+	d.unmount(t, pod)
 }
