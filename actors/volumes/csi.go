@@ -239,18 +239,18 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 			return err
 		}
 	}
-	if err := checkUnmounted(p, target); err != nil {
+	if err := checkUnmounted(p.Root, target); err != nil {
 		return err
 	}
 	defer c.s.touch(true)
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 
-// checkUnmounted is an error where the driver left something mounted.
-func checkUnmounted(p kinds.Folder, target string) error {
-	is, _, err := p.IsMountPoint(target)
+// checkUnmounted is an error where the driver left something mounted, or where that cannot be seen.
+func checkUnmounted(root *safepath.Root, target string) error {
+	is, _, err := root.IsMountPoint(target)
 	if err == nil && is {
-		return fmt.Errorf("the driver left %s mounted", filepath.Join(p.Path(), target))
+		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), target))
 	}
 	return kinds.IgnoreAbsent(err)
 }

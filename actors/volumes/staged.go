@@ -114,8 +114,8 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if is, _, err := root.IsMountPoint(at); err == nil && is {
-		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), at))
+	if err := checkUnmounted(root, at); err != nil {
+		return err
 	}
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
 	return safepath.RemoveAllOneFilesystem(ctx, root, key)
