@@ -2,14 +2,13 @@ package volumes
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -19,13 +18,13 @@ type Options struct {
 	// RootDir is the kubelet's --root-dir, absolute; what pods see of the host lies in <RootDir>/pods.
 	RootDir    string
 	Operations Operations
-	// Log gets what happens in operations, outside any actor.
-	Log *slog.Logger
 	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10. So many others may ask the API server for
 	// tokens, and so many renew them.
 	Parallel int
 	// Node is what volumes need to know of the machine.
-	Node Facts
+	Node kinds.Facts
+	// Storage is what persistent volumes need; nil where there is no API server.
+	Storage *Storage
 }
 
 // Operations is the process-wide table of work that outlives the actor that asked for it.
@@ -33,22 +32,6 @@ type Operations interface {
 	reconcile.Operations
 	// Settle waits until nothing is under way with a key that begins so, or for the end of ctx: that error names what is.
 	Settle(ctx context.Context, prefix string) error
-}
-
-// Facts are what volumes need to know of the machine. Immutable.
-type Facts struct {
-	// Allocatable is what pods can have of the machine; zero stands for not known. It bounds what lies in memory, and is
-	// what the downward API says of limits that are not set.
-	Allocatable v1.ResourceList
-	// Objects are the ConfigMaps and Secrets; nil where this node has none.
-	Objects *objectset.Board
-	// Tokens gives service account tokens; nil where there is no API server.
-	Tokens Tokens
-	// Storage is what persistent volumes need; nil where there is no API server.
-	Storage *Storage
-	// StaticStay says that no static pod is evicted, whatever it writes to an emptyDir.
-	StaticStay bool
-	log        *slog.Logger
 }
 
 const (
@@ -64,35 +47,34 @@ const (
 
 // New makes the constructor of the volumes actor. It answers MountVolumes, UnmountVolumes, ObjectsChanged and
 // PodFoldersWanted; see the messages for what each promises.
-func New(opts Options) supervisors.Constructor { return newWith(opts, plugins) }
+func New(opts Options) supervisors.Constructor { return newWith(opts, plugins(opts.Storage)) }
 
-func newWith(opts Options, list []plugin) supervisors.Constructor {
+func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	if opts.Parallel <= 0 {
 		opts.Parallel = 10
 	}
-	opts.Node.log = opts.Log
-	d := disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, log: opts.Log,
-		timeouts: defaultTimeouts}
+	d := driver{disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, storage: opts.Storage,
+		timeouts: defaultTimeouts}}
 	places := []int{onDisk: opts.Parallel, asking: opts.Parallel, renewal: opts.Parallel, storing: -1}
 	return func(string) supervisors.Actor {
-		a := &actor{node: opts.Node}
+		a := &actor{node: opts.Node, persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
-			Name: "volumes", Driver: driver{d}, Report: a.reported, Joins: joins,
+			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
 			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,
 			Rules: reconcile.Rules[*v1.Pod, state]{
-				Same: sameVolumes, Retry: retry, Judge: judge, Lane: opts.Node.lane, Places: places,
+				Same: kinds.SameVolumes, Retry: retry, Judge: judge, Lane: d.lane, Places: places,
 				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
 			},
 		})
-		if opts.Node.Storage != nil {
-			a.staged = newStaged(opts.Node.Storage, a.storageReported)
+		if opts.Storage != nil {
+			a.staged = newStaged(opts.Storage, a.storageReported)
 		}
 		return a
 	}
 }
 
 type actor struct {
-	node    Facts
+	node    kinds.Facts
 	volumes *reconcile.Reconciler[*v1.Pod, state]
 	persistence
 }
@@ -129,7 +111,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 // stale are the pods whose volumes may hold older ConfigMaps or Secrets than there are.
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
-		if r.Desired != nil && anyHolds(r.Desired, ofObjects) && r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
+		if r.Desired != nil && kinds.AnyHolds(r.Desired, kinds.OfObjects) &&
+			r.Actual.version != a.node.Objects.VersionOf(r.Desired) {
 			uids = append(uids, r.Key)
 		}
 	})
@@ -150,7 +133,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 	case r.Desired == nil:
 		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
 		if r.Err != nil {
-			m.Left, m.Published = messages.OneLine(r.Err), a.node.Storage.publishes(r.Key)
+			m.Left, m.Published = messages.OneLine(r.Err), a.storage.publishes(r.Key)
 		} else if !r.Remove {
 			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
 		}

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -34,7 +35,7 @@ func newNode(t testing.TB) *node {
 
 // restart puts a new actor in place of the one there is; the disk and the operations stay.
 func (n *node) restart(t testing.TB) {
-	n.actor = New(Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log, Node: n.disk.node})("volumes")
+	n.actor = New(Options{RootDir: n.rootDir, Operations: n.ops, Node: n.disk.node, Storage: n.storage})("volumes")
 	n.Kit = newKit(t, n.actor)
 }
 
@@ -256,7 +257,7 @@ func TestInTheTree(t *testing.T) {
 		"node":    func(string) supervisors.Actor { return ignore{} },
 		"pods":    func(string) supervisors.Actor { return ignore{} },
 		"u":       func(string) supervisors.Actor { return forward{answers} },
-		"volumes": New(Options{RootDir: root, Operations: ops, Log: slog.New(slog.DiscardHandler)}),
+		"volumes": New(Options{RootDir: root, Operations: ops, Node: kinds.Facts{Log: slog.New(slog.DiscardHandler)}}),
 	}})
 	must(t, err)
 	<-answers // the pod has started, and volumes, its elder sibling's child, before it

@@ -17,11 +17,12 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
 // the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
-type claim struct{ bare }
+type claim struct{ persistent }
 
 // waitError is of what others have to do first, e.g. attach a volume. It is looked at again soon.
 type waitError struct{ error }
@@ -36,44 +37,41 @@ func isWait(err error) bool {
 // waitRetry is between looks at what others have to do first.
 var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
 
-func (claim) name() string { return "kubernetes.io/persistent-claim" }
+func (claim) Name() string { return "kubernetes.io/persistent-claim" }
 
-func (claim) handles(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
+func (claim) Handles(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil }
 
-func (claim) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
-	s := p.node.Storage
-	if s == nil || !objectset.OfAPIServer(p.pod) {
-		return "", permanent("claims need an API server")
+func (c claim) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
+	if c.s == nil || !objectset.OfAPIServer(p.Pod) {
+		return "", kinds.Permanent("claims need an API server")
 	}
-	path, err := s.mountClaim(ctx, p, v)
-	return orAsItIs(p, v.Name, path, err)
+	path, err := c.s.mountClaim(ctx, p, v)
+	return c.s.orAsItIs(p, v.Name, path, err)
 }
 
-func (s *Storage) mountClaim(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
-	c, pv, err := s.volumeOf(ctx, p.pod, v)
+func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
+	c, pv, err := s.volumeOf(ctx, p.Pod, v)
 	if err != nil {
 		return "", err
 	}
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	switch {
 	case pv.Spec.CSI != nil:
-		return publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly})
+		return s.publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly})
 	case pv.Spec.Local != nil:
-		return bindLocal(ctx, p, v.Name, pv, readOnly)
+		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
-		s.change(p.pod.UID, v.Name, func(h *held) { h.folder = "" })
-		return hostPath{}.mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: v1.VolumeSource{HostPath: pv.Spec.HostPath}})
+		s.change(p.Pod.UID, v.Name, func(h *held) { h.folder = "" })
+		host := v1.VolumeSource{HostPath: pv.Spec.HostPath}
+		return kinds.HostPath{}.Mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: host})
 	}
-	return "", permanent("PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are",
-		pv.Name)
+	return "", kinds.Permanent(
+		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are", pv.Name)
 }
 
-// mounted looks where the volume was found to be when it was mounted.
-func (claim) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
-
 // placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
-func placed(p podFolder, volume string) bool {
-	h, known := p.node.Storage.of(p.pod.UID, volume)
+func (s *Storage) placed(p kinds.Folder, volume string) bool {
+	h, known := s.of(p.Pod.UID, volume)
 	if h.folder == "" {
 		return known
 	}
@@ -112,10 +110,10 @@ func (s *Storage) volumeOf(
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
 		return nil, nil, wait("%s is not bound to this claim, but the claim to it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
-		return nil, nil, permanent("%s is a block device, which is not supported yet", called)
+		return nil, nil, kinds.Permanent("%s is a block device, which is not supported yet", called)
 	}
 	if err := safepath.CheckElement(pv.Name); err != nil {
-		return nil, nil, permanentError{err}
+		return nil, nil, kinds.Permanent("%w", err)
 	}
 	if node := s.node.Load(); node != nil {
 		if err := storage.CheckNodeAffinity(pv, node.Labels); err != nil {

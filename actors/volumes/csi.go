@@ -18,53 +18,51 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
 // records are the kubelet's. Kinds that Kubernetes had itself and gave to drivers, e.g. awsElasticBlockStore, are what its own
 // library translates them to (KEP-625).
-type csiVolume struct{ bare }
+type csiVolume struct{ persistent }
 
 var inTree = csitranslation.New()
 
 const csiName = "kubernetes.io/csi"
 
-func (csiVolume) name() string { return csiName }
+func (csiVolume) Name() string { return csiName }
 
-func (csiVolume) handles(v *v1.Volume) bool { return v.CSI != nil || inTree.IsInlineMigratable(v) }
+func (csiVolume) Handles(v *v1.Volume) bool { return v.CSI != nil || inTree.IsInlineMigratable(v) }
 
-func (csiVolume) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
-	if p.node.Storage == nil || !objectset.OfAPIServer(p.pod) {
-		return "", permanent("CSI drivers need an API server")
+func (c csiVolume) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
+	if c.s == nil || !objectset.OfAPIServer(p.Pod) {
+		return "", kinds.Permanent("CSI drivers need an API server")
 	}
 	if err := safepath.CheckElement(v.Name); err != nil {
-		return "", permanentError{err}
+		return "", kinds.Permanent("%w", err)
 	}
 	source := volumeSource{inline: v.CSI}
 	if v.CSI != nil {
 		source.readOnly = ptr.Deref(v.CSI.ReadOnly, false)
 	} else {
 		var err error
-		if source.pv, err = inTree.TranslateInTreeInlineVolumeToCSI(klog.Logger{}, v, p.pod.Namespace); err != nil {
-			return "", permanentError{err}
+		if source.pv, err = inTree.TranslateInTreeInlineVolumeToCSI(klog.Logger{}, v, p.Pod.Namespace); err != nil {
+			return "", kinds.Permanent("%w", err)
 		}
 		source.readOnly = source.pv.Spec.CSI.ReadOnly
 	}
-	path, err := publish(ctx, p, v.Name, source)
-	return orAsItIs(p, v.Name, path, err)
+	path, err := c.s.publish(ctx, p, v.Name, source)
+	return c.s.orAsItIs(p, v.Name, path, err)
 }
 
-func (csiVolume) mounted(p podFolder, v *v1.Volume) bool { return placed(p, v.Name) }
-
 // mountsAt implements mounter.
-func (csiVolume) mountsAt(volume string) string {
-	return filepath.Join(volumeFolder(csiName, volume), csi.MountFolder)
+func (csiVolume) MountsAt(volume string) string {
+	return filepath.Join(kinds.VolumeFolder(csiName, volume), csi.MountFolder)
 }
 
 // orAsItIs has a volume stay as it is that is mounted and cannot be looked at, or not be told of again, now.
-func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
-	s := p.node.Storage
-	h, _ := s.of(p.pod.UID, volume)
+func (s *Storage) orAsItIs(p kinds.Folder, volume, path string, err error) (string, error) {
+	h, _ := s.of(p.Pod.UID, volume)
 	if h.folder == "" {
 		return path, err
 	}
@@ -72,15 +70,15 @@ func orAsItIs(p podFolder, volume, path string, err error) (string, error) {
 	if err != nil {
 		trouble = err.Error()
 	}
-	news := s.change(p.pod.UID, volume, func(h *held) { h.trouble = trouble })
-	if err == nil || h.progress != done || !placed(p, volume) {
+	news := s.change(p.Pod.UID, volume, func(h *held) { h.trouble = trouble })
+	if err == nil || h.progress != done || !s.placed(p, volume) {
 		return path, err
 	}
 	if news {
-		p.node.log.Warn("a mounted volume cannot be looked at again; it stays as it is",
-			"pod", p.pod.UID, "volume", volume, "error", err)
+		p.Node.Log.Warn("a mounted volume cannot be looked at again; it stays as it is",
+			"pod", p.Pod.UID, "volume", volume, "error", err)
 	}
-	p.renewAt(time.Now().Add(renewRetry))
+	p.RenewAt(time.Now().Add(kinds.RenewRetry))
 	return filepath.Join(p.Path(), h.folder), nil
 }
 
@@ -96,7 +94,7 @@ type volumeSource struct {
 type job struct {
 	volumeSource
 	*Storage
-	p      podFolder
+	p      kinds.Folder
 	name   string // the pod's for it
 	record csi.Record
 	spec   storagev1.CSIDriverSpec
@@ -111,14 +109,14 @@ const republishEvery = time.Minute
 // publish has the driver mount the volume, staged before where the driver stages. One of which all succeeded stays as it is,
 // unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the
 // kubelet.
-func publish(ctx context.Context, p podFolder, volume string, source volumeSource) (string, error) {
-	j := &job{volumeSource: source, Storage: p.node.Storage, p: p, name: volume}
+func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, source volumeSource) (string, error) {
+	j := &job{volumeSource: source, Storage: s, p: p, name: volume}
 	j.describe()
-	name := escaped(j.record.Volume) // that of a translated one may have a slash
+	name := kinds.Escaped(j.record.Volume) // that of a translated one may have a slash
 	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
-		return "", permanentError{err}
+		return "", kinds.Permanent("%w", err)
 	}
-	folder := volumeFolder(csiName, name)
+	folder := kinds.VolumeFolder(csiName, name)
 	target := filepath.Join(folder, csi.MountFolder)
 	j.volume.Target = filepath.Join(p.Path(), target)
 	var err error
@@ -128,7 +126,7 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 	h, again := j.begin(p, volume, target), ptr.Deref(j.spec.RequiresRepublish, false)
 	there := h.progress == done
 	if again {
-		p.renewAt(time.Now().Add(republishEvery))
+		p.RenewAt(time.Now().Add(republishEvery))
 	} else if there {
 		return j.volume.Target, j.grow(ctx, h.size)
 	}
@@ -136,7 +134,7 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 		return "", err
 	}
 	if !there {
-		if err := p.MkdirAll(folder, folderMode); err != nil {
+		if err := p.MkdirAll(folder, kinds.FolderMode); err != nil {
 			return "", err
 		}
 		if err := j.claimAndStage(ctx, folder); err != nil {
@@ -150,11 +148,11 @@ func publish(ctx context.Context, p podFolder, volume string, source volumeSourc
 		return "", err
 	}
 	if j.changesOwner() && !there {
-		if err := ownVolume(ctx, p, target, h.progress != begun); err != nil {
+		if err := kinds.OwnVolume(ctx, p, target, h.progress != begun); err != nil {
 			return "", err
 		}
 	}
-	j.change(p.pod.UID, volume, func(h *held) { h.progress = done })
+	j.change(p.Pod.UID, volume, func(h *held) { h.progress = done })
 	return j.volume.Target, nil
 }
 
@@ -167,7 +165,7 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
 		if slices.Contains(j.pv.Spec.AccessModes, v1.ReadWriteOncePod) {
 			published, err := j.published()
-			if uids := others(published, j.record, string(j.p.pod.UID)); len(uids) > 0 {
+			if uids := others(published, j.record, string(j.p.Pod.UID)); len(uids) > 0 {
 				return wait("PersistentVolume %s is for one pod alone (ReadWriteOncePod), and pod %s has it", j.pv.Name, uids[0])
 			}
 			if err != nil {
@@ -183,7 +181,7 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 
 func (j *job) stageVolume(ctx context.Context) error {
 	at := filepath.Join(j.csiFolder(), stagedKey(j.record))
-	if err := os.MkdirAll(filepath.Join(at, csi.GlobalMount), folderMode); err != nil {
+	if err := os.MkdirAll(filepath.Join(at, csi.GlobalMount), kinds.FolderMode); err != nil {
 		return err
 	}
 	root, err := safepath.OpenRoot(at)
@@ -222,18 +220,18 @@ func (j *job) changesOwner() bool {
 
 // unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
 // asked for anything.
-func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error {
-	folder := volumeFolder(csiName, volume)
+func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
+	folder := kinds.VolumeFolder(csiName, volume)
 	target := filepath.Join(folder, csi.MountFolder)
 	r, err := csi.Read(p.Root, folder)
 	switch {
-	case isAbsent(err):
+	case kinds.IsAbsent(err):
 	case err != nil: // a kubelet that was cut off: where something is mounted it stays, for nobody can be told to undo it
-		p.node.log.Warn("whose a volume is cannot be read", "pod", filepath.Base(p.Path()), "volume", volume, "error", err)
-	case p.node.Storage == nil:
+		p.Node.Log.Warn("whose a volume is cannot be read", "pod", filepath.Base(p.Path()), "volume", volume, "error", err)
+	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:
-		driver, err := p.node.Storage.Drivers.Get(r.Driver)
+		driver, err := c.s.Drivers.Get(r.Driver)
 		if err != nil {
 			return err
 		}
@@ -241,18 +239,18 @@ func (csiVolume) unmount(ctx context.Context, p podFolder, volume string) error 
 			return err
 		}
 	}
-	if err := p.checkUnmounted(target); err != nil {
+	if err := checkUnmounted(p.Root, target); err != nil {
 		return err
 	}
-	defer p.node.Storage.touch(true)
+	defer c.s.touch(true)
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 
-// checkUnmounted is an error where the driver left something mounted.
-func (p podFolder) checkUnmounted(target string) error {
-	is, _, err := p.IsMountPoint(target)
+// checkUnmounted is an error where the driver left something mounted, or where that cannot be seen.
+func checkUnmounted(root *safepath.Root, target string) error {
+	is, _, err := root.IsMountPoint(target)
 	if err == nil && is {
-		return fmt.Errorf("the driver left %s mounted", filepath.Join(p.Path(), target))
+		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), target))
 	}
-	return ignoreAbsent(err)
+	return kinds.IgnoreAbsent(err)
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // describe fills in what the source says.
@@ -24,7 +25,7 @@ func (j *job) describe() {
 	j.record.Node = j.NodeName
 	j.volume.ReadOnly, j.volume.AccessMode, j.volume.Attributes = j.readOnly, v1.ReadWriteOnce, map[string]string{}
 	if in := j.inline; in != nil {
-		hash := sha256.Sum256([]byte(string(j.p.pod.UID) + j.name))
+		hash := sha256.Sum256([]byte(string(j.p.Pod.UID) + j.name))
 		j.record.Volume, j.record.Driver, j.record.Handle = j.name, in.Driver, fmt.Sprintf("csi-%x", hash)
 		j.record.Lifecycle = string(storagev1.VolumeLifecycleEphemeral)
 		if in.FSType != nil {
@@ -42,7 +43,7 @@ func (j *job) describe() {
 		maps.Copy(j.volume.Attributes, source.VolumeAttributes)
 	}
 	j.record.Attached = attachmentName(j.record.Handle, j.record.Driver, j.NodeName)
-	j.volume.Handle, j.volume.Group = j.record.Handle, fsGroupOf(j.p.pod)
+	j.volume.Handle, j.volume.Group = j.record.Handle, kinds.FSGroupOf(j.p.Pod)
 }
 
 // gather gets what is needed of others: the driver, the attachment, secrets and tokens.
@@ -75,7 +76,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 			}
 		}
 	case j.inline.NodePublishSecretRef != nil:
-		published = &v1.SecretReference{Namespace: j.p.pod.Namespace, Name: j.inline.NodePublishSecretRef.Name}
+		published = &v1.SecretReference{Namespace: j.p.Pod.Namespace, Name: j.inline.NodePublishSecretRef.Name}
 	}
 	j.volume.Secrets = map[string]string{}
 	if published != nil {
@@ -96,7 +97,7 @@ func (j *job) stagingOf(d *csi.Driver) string {
 
 // tellOfPod adds what the driver wants to know of the pod, as its CSIDriver says.
 func (j *job) tellOfPod(ctx context.Context) error {
-	pod := j.p.pod
+	pod := j.p.Pod
 	j.volume.Attributes = maps.Clone(j.volume.Attributes)
 	if ptr.Deref(j.spec.PodInfoOnMount, false) {
 		maps.Copy(j.volume.Attributes, map[string]string{
@@ -106,12 +107,12 @@ func (j *job) tellOfPod(ctx context.Context) error {
 			"csi.storage.k8s.io/ephemeral":           strconv.FormatBool(j.inline != nil),
 		})
 	}
-	if len(j.spec.TokenRequests) == 0 || j.p.node.Tokens == nil {
+	if len(j.spec.TokenRequests) == 0 || j.p.Node.Tokens == nil {
 		return nil
 	}
 	tokens := map[string]authv1.TokenRequestStatus{}
 	for _, r := range j.spec.TokenRequests {
-		token, renew, err := j.p.node.Tokens.Token(ctx, pod, r.Audience, r.ExpirationSeconds)
+		token, renew, err := j.p.Node.Tokens.Token(ctx, pod, r.Audience, r.ExpirationSeconds)
 		if err != nil {
 			return fmt.Errorf("a token of the service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, err)
 		}
@@ -151,7 +152,7 @@ func attachmentName(handle, driver, node string) string {
 // from then on, and as attached; both are the kubelet's conditions.
 func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	unique := uniqueName(j.record)
-	j.change(j.p.pod.UID, j.name, func(h *held) { h.wants = unique })
+	j.change(j.p.Pod.UID, j.name, func(h *held) { h.wants = unique })
 	node := j.node.Load()
 	name := v1.UniqueVolumeName(unique)
 	switch {

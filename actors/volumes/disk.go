@@ -3,7 +3,8 @@ package volumes
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,15 +15,16 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
 type disk struct {
 	rootDir string
-	plugins []plugin
+	plugins []kinds.Plugin
 	ops     Operations
-	node    Facts
-	log     *slog.Logger
+	node    kinds.Facts
+	storage *Storage // nil without an API server
 	timeouts
 }
 
@@ -40,10 +42,10 @@ type mountOutcome struct {
 
 // stillMounted says whether all of a pod's volumes are as mountPod left them.
 func (d disk) stillMounted(uid string, pod *v1.Pod) (is bool) {
-	err := d.inFolder(openPod, uid, pod, func(folder podFolder) error {
+	err := d.inFolder(kinds.OpenPod, uid, pod, func(folder kinds.Folder) error {
 		is = !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-			p, err := pluginFor(d.plugins, v)
-			return err != nil || !p.mounted(folder, v)
+			p, err := kinds.PluginFor(d.plugins, v)
+			return err != nil || !p.Mounted(folder, v)
 		})
 		return nil
 	})
@@ -58,83 +60,97 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if d.node.Tokens != nil {
 		d.node.Tokens.Forget(types.UID(uid)) // once more: what was under way may have got one
 	}
-	pods, err := openPods(d.rootDir)
+	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {
 		return err
 	}
 	defer d.close(pods)
-	folder, err := openPod(pods, uid, nil)
+	folder, err := kinds.OpenPod(pods, uid, nil)
 	switch {
-	case isAbsent(err), isPermanent(err): // there cannot be anything of it
-		d.node.Storage.forget(uid)
+	case kinds.IsAbsent(err), kinds.IsPermanent(err): // there cannot be anything of it
+		d.storage.forget(uid)
 		return nil
 	case err != nil:
 		return err
 	}
 	defer d.close(folder.Root)
-	folder.node = d.node
-	names, err := namesIn(folder.Root, volumeFolder(csiName, ""))
-	d.node.Storage.undoing(uid, err != nil || len(names) > 0)
+	folder.Node = d.node
+	names, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, ""))
+	d.storage.undoing(uid, err != nil || len(names) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
-	mounts, err := mountsIn(folder)
+	mounts, err := kinds.MountsIn(folder)
 	if err != nil {
 		return err
 	}
 	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
-		return errors.Join(unmountErr, stillMountedError(mounts)) // first why
+		return errors.Join(unmountErr, kinds.StillMounted(mounts)) // first why
 	}
-	if left, err := namesIn(folder.Root, volumeFolder(csiName, "")); err != nil || len(left) > 0 {
+	if left, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, "")); err != nil || len(left) > 0 {
 		return errors.Join(unmountErr, err) // a driver still has them, and their records say so
 	}
-	d.node.Storage.forget(uid)
+	d.storage.forget(uid)
 	if remove {
 		if err := safepath.RemoveAllOneFilesystem(ctx, pods, uid); err != nil {
 			return err
 		}
-		d.log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
+		d.node.Log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
 		return nil
 	}
 	return errors.Join(unmountErr, cutKept(folder.Root))
 }
 
 // unmountFound has each volume that lies on the disk undone by the plugin of its kind.
-func (d disk) unmountFound(ctx context.Context, folder podFolder) error {
-	found, err := foundVolumes(folder)
+func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
+	found, err := kinds.FoundVolumes(folder)
 	if err != nil {
 		return err
 	}
-	mounts, err := mountsIn(folder)
+	mounts, err := kinds.MountsIn(folder)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, f := range found {
 		for _, p := range d.plugins {
-			if escaped(p.name()) != f.plugin {
+			if kinds.Escaped(p.Name()) != f.Plugin {
 				continue
 			}
 			// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
-			if others := foreign(mounts, folder, p, f); len(others) > 0 && p != (csiVolume{}) {
-				errs = append(errs, stillMountedError(others))
+			if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csiName {
+				errs = append(errs, kinds.StillMounted(others))
 				continue
 			}
-			began, err := time.Now(), p.unmount(ctx, folder, f.volume)
-			metrics.Stored(p.name(), "volume_unmount", began, err)
+			began, err := time.Now(), p.Unmount(ctx, folder, f.Volume)
+			metrics.Stored(p.Name(), "volume_unmount", began, err)
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func isPermanent(err error) bool {
-	_, is := errors.AsType[permanentError](err)
-	return is
-}
-
 func (d disk) close(root *safepath.Root) {
 	if err := root.Close(); err != nil {
-		d.log.Warn("closing a folder", "path", root.Path(), "error", err)
+		d.node.Log.Warn("closing a folder", "path", root.Path(), "error", err)
 	}
+}
+
+// podFolders lists the folders of pods on the disk, sorted. What is no folder is nobody's and stays.
+func (d disk) podFolders() ([]string, error) {
+	pods, err := kinds.OpenPods(d.rootDir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close(pods)
+	names, err := pods.Names(".")
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		info, err := pods.Lstat(filepath.Clean(name))
+		return err != nil || info.Mode().Type() != fs.ModeDir
+	})
+	slices.Sort(names)
+	return names, nil
 }

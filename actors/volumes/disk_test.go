@@ -81,7 +81,7 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
 	d := newDisk(t)
 	var log bytes.Buffer
-	d.log = slog.New(slog.NewTextHandler(&log, nil))
+	d.node.Log = slog.New(slog.NewTextHandler(&log, nil))
 	path := d.mountPod(t.Context(), "u1", podWith("u1", emptyDirVolume("data"))).paths()["data"]
 	must(t, os.WriteFile(filepath.Join(path, "much"), make([]byte, 1<<20), 0o600))
 	must(t, d.unmountPod(t.Context(), "u1", true))

@@ -3,8 +3,8 @@
 //
 // How to read the folder: the volumes of a pod are one object of the reconciler (actors/internal/reconcile). actor.go
 // says what pods ask and are told, driver.go is the reconciler's driver and policy, state.go is what is known of one
-// pod's volumes, each with a back-off of its own. mount.go and disk.go do the work outside the mailbox, layout.go knows
-// the folders. A kind of volume is one file (emptydir.go, hostpath.go) and one line of the list in plugin.go.
+// pod's volumes, each with a back-off of its own. mount.go and disk.go do the work outside the mailbox. The kinds of
+// volume are in the package kinds, with the folders in which they lie; those of persistent volumes are here.
 //
 // Nothing is remembered across a restart: an actor that starts knows no pod, and answers the pods that ask again by
 // doing all of it again, which changes nothing where it was done. Work in flight is joined by its key.
@@ -12,8 +12,7 @@
 // Parts of volumes (subPath). The start of a container binds them, since their names may depend on its environment. The
 // bind is made from a descriptor that was opened below the volume, so that links which the pod swaps lead nowhere else. It
 // is a slave mount. The next start finds it by what is mounted, and keeps or replaces it. volumes unmounts all of a pod's
-// parts at its end, before the volumes. A key that a ConfigMap or Secret does not hold is an error; the kubelet makes an
-// empty folder.
+// parts at its end, before the volumes.
 //
 // Persistent volumes. A claim (claims.go) leads to a PersistentVolume, whose kind does the work: csi.go, localpv.go, or
 // hostPath. The mount reads claims, volumes, attachments and CSIDrivers when it needs them: a node may get those of its
@@ -33,10 +32,6 @@
 // time for each volume. storageactor.go tells registration which volumes are in use (those wanted, and those with a
 // record) and which drivers there are.
 //
-// Limits. An emptyDir in memory is as large as its sizeLimit. On disk the limit is for eviction to hold.
-//
-// Tokens of service accounts are requested by the mount that writes them. They are bound to the pod and kept in memory
-// until the pod's volumes are unmounted. A token is renewed when four fifths of its life, or a day, are over. If that
-// fails the old one stays in place. Mounts that request a token run in lanes of their own, so that an API server that does
-// not answer holds up no other pod's volumes.
+// Mounts that request a token run in lanes of their own, so that an API server that does not answer holds up no other
+// pod's volumes.
 package volumes

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // What the reconciler holds for each pod, by UID: the pod whose volumes are desired, nil where none are and the
@@ -71,7 +71,7 @@ func joins(underWay, mine operation) bool {
 	if underWay.Remove || mine.Remove {
 		return underWay.Remove && mine.Remove
 	}
-	return sameVolumes(underWay.Desired, mine.Desired) && !underWay.Actual.known() && !mine.Actual.known()
+	return kinds.SameVolumes(underWay.Desired, mine.Desired) && !underWay.Actual.known() && !mine.Actual.known()
 }
 
 // The lanes of operations: an API server that does not answer keeps those that ask it, and nobody else.
@@ -82,10 +82,10 @@ const (
 	storing        // whatever a driver of persistent volumes does; the bound is each driver's own, so that none holds up others
 )
 
-func (f Facts) lane(op operation) int {
-	changed := op.Actual.version != f.Objects.VersionOf(op.Desired)
+func (d driver) lane(op operation) int {
+	changed := op.Actual.version != d.node.Objects.VersionOf(op.Desired)
 	switch {
-	case f.Storage.has(op.Key), f.Storage != nil && usesStorage(op.Desired):
+	case d.storage.has(op.Key), d.storage != nil && usesStorage(op.Desired):
 		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
 		return onDisk
@@ -96,41 +96,21 @@ func (f Facts) lane(op operation) int {
 	}
 }
 
+// plugins is the list of all kinds.
+func plugins(s *Storage) []kinds.Plugin {
+	p := persistent{s: s}
+	return append(kinds.All(), claim{p}, csiVolume{p}, local{p})
+}
+
 // asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
 func asksForTokens(pod *v1.Pod, only []string) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return (len(only) == 0 || slices.Contains(only, v.Name)) && holds(v, ofTokens)
+		return (len(only) == 0 || slices.Contains(only, v.Name)) && kinds.Holds(v, kinds.OfTokens)
 	})
 }
 
 func usesStorage(pod *v1.Pod) bool {
 	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return claim{}.handles(v) || csiVolume{}.handles(v)
+		return claim{}.Handles(v) || csiVolume{}.Handles(v)
 	})
-}
-
-// sameVolumes says whether two pods desire the same volumes with the same in them. A static pod can keep its UID and change.
-func sameVolumes(a, b *v1.Pod) bool {
-	if a == b || a == nil || b == nil {
-		return a == b
-	}
-	same := equality.Semantic.DeepEqual
-	return same(podspec.UsedVolumes(a), podspec.UsedVolumes(b)) && same(fsGroupOf(a), fsGroupOf(b)) &&
-		(!anyHolds(a, ofThePod) || sameReport(a, b))
-}
-
-// sameReport says whether the downward API says the same of two pods.
-func sameReport(a, b *v1.Pod) bool {
-	same := equality.Semantic.DeepEqual
-	resources := func(x, y v1.Container) bool { return x.Name == y.Name && same(x.Resources, y.Resources) }
-	return a.Name == b.Name && a.Namespace == b.Namespace && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
-		same(a.Spec.Resources, b.Spec.Resources) && slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, resources) &&
-		slices.EqualFunc(a.Spec.InitContainers, b.Spec.InitContainers, resources)
-}
-
-func fsGroupOf(p *v1.Pod) *int64 {
-	if p.Spec.SecurityContext == nil {
-		return nil
-	}
-	return p.Spec.SecurityContext.FSGroup
 }

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -65,8 +66,27 @@ func podWith(uid string, volumes ...v1.Volume) *v1.Pod {
 	return pod
 }
 
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+func memoryVolume(name string) v1.Volume {
+	v := emptyDirVolume(name)
+	v.EmptyDir.Medium = v1.StorageMediumMemory
+	return v
+}
+
 func emptyDirVolume(name string) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
+}
+
+func downwardVolume(name string) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
+		Items: []v1.DownwardAPIVolumeFile{{Path: "in/name", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
+	}}}
 }
 
 func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
@@ -82,7 +102,7 @@ type failure struct {
 func (o mountOutcome) failures() (out []failure) {
 	for _, v := range o.volumes {
 		if v.err != nil {
-			out = append(out, failure{v.name, v.err.Error(), isPermanent(v.err)})
+			out = append(out, failure{v.name, v.err.Error(), kinds.IsPermanent(v.err)})
 		}
 	}
 	return out
@@ -92,14 +112,14 @@ func (o mountOutcome) paths() map[string]string {
 	return state{}.after(o, time.Time{}).paths()
 }
 
-func newDisk(t testing.TB, list ...plugin) disk {
+func newDisk(t testing.TB, list ...kinds.Plugin) disk {
 	if list == nil {
-		list = plugins
+		list = plugins(nil)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
 	t.Cleanup(func() { unmountBelow(t, root) })
-	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), log: quiet, node: Facts{log: quiet}, timeouts: defaultTimeouts}
+	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: kinds.Facts{Log: quiet}, timeouts: defaultTimeouts}
 }
 
 func (d disk) pod(elements ...string) string {

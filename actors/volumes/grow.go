@@ -36,9 +36,9 @@ func (j *job) grow(ctx context.Context, has int64) error {
 	if err == nil && !driver.Can(csi.Grows) {
 		return nil
 	}
-	j.p.renewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // so that not all look at once
+	j.p.RenewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // so that not all look at once
 	wanted := sizeFor(j.claim, j.pv, has)
-	note := func(size int64) { j.change(j.p.pod.UID, j.name, func(h *held) { h.size = size }) }
+	note := func(size int64) { j.change(j.p.Pod.UID, j.name, func(h *held) { h.size = size }) }
 	switch {
 	case err == nil && growsNow(j.claim, has, wanted.Value()):
 		over := make(chan growth, 1) // stays empty where it is not over in time: the call outlives this mount
@@ -49,7 +49,7 @@ func (j *job) grow(ctx context.Context, has int64) error {
 		})
 		select {
 		case g := <-over:
-			j.p.out.events = append(j.p.out.events, g.events...)
+			j.p.Record(g.events...)
 			if err == nil && g.size > 0 {
 				note(g.size)
 			}
@@ -255,7 +255,7 @@ func (j *job) patchClaim(
 
 // events are the same of the pod and of its claim.
 func (j *job) events(kind, reason, format string, args ...any) []messages.RecordEvent {
-	pod := messages.PodEvent(j.p.pod, "", kind, reason, fmt.Sprintf(format, args...), time.Now())
+	pod := messages.PodEvent(j.p.Pod, "", kind, reason, fmt.Sprintf(format, args...), time.Now())
 	of := pod
 	of.Object = v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: j.claim.Namespace,
 		Name: j.claim.Name, UID: j.claim.UID, ResourceVersion: j.claim.ResourceVersion}

@@ -37,7 +37,7 @@ func growing() []runtime.Object {
 
 func (n *node) claim(t *testing.T) *v1.PersistentVolumeClaim {
 	t.Helper()
-	c, err := n.disk.node.Storage.Client.CoreV1().PersistentVolumeClaims("ns").Get(t.Context(), "c", metav1.GetOptions{})
+	c, err := n.storage.Client.CoreV1().PersistentVolumeClaims("ns").Get(t.Context(), "c", metav1.GetOptions{})
 	must(t, err)
 	return c
 }
@@ -45,7 +45,7 @@ func (n *node) claim(t *testing.T) *v1.PersistentVolumeClaim {
 // enlarge does what a resizer does: the volume is of 2Gi, and the claim leaves what is on it to the node.
 func (n *node) enlarge(t *testing.T) {
 	t.Helper()
-	client := n.disk.node.Storage.Client.CoreV1()
+	client := n.storage.Client.CoreV1()
 	pv, err := client.PersistentVolumes().Get(t.Context(), "pv-c", metav1.GetOptions{})
 	must(t, err)
 	pv.Spec.Capacity = sized("2Gi")
@@ -94,7 +94,7 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, append(calls, "Expand h")) {
 		t.Fatalf("calls %v", got)
 	}
-	s := n.disk.node.Storage
+	s := n.storage
 	r := d.Grown()[0]
 	if r.GetVolumePath() != n.pod("a/volumes/kubernetes.io~csi/pv-c/mount") || r.GetCapacityRange().GetRequiredBytes() != 2<<30 ||
 		r.GetStagingTargetPath() != s.csiFolder()+"/"+stagedKey(csi.Record{Driver: testDriver, Handle: "h"})+"/globalmount" ||
@@ -120,7 +120,7 @@ func TestAGrowthIsToldOnce(t *testing.T) {
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
 	n.enlarge(t)
 	conflicts := 1
-	n.disk.node.Storage.Client.(*fake.Clientset).PrependReactor("patch", "persistentvolumeclaims",
+	n.storage.Client.(*fake.Clientset).PrependReactor("patch", "persistentvolumeclaims",
 		func(a clienttesting.Action) (bool, runtime.Object, error) {
 			if !strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), "capacity") || conflicts == 0 {
 				return false, nil, nil
@@ -184,7 +184,7 @@ func TestAVolumeThatDoesNotGrow(t *testing.T) {
 					is := n.claim(t)
 					is.Status.AllocatedResources = sized("1536Mi")
 					is.Status.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizePending
-					_, err := n.disk.node.Storage.Client.CoreV1().PersistentVolumeClaims("ns").Update(t.Context(), is, metav1.UpdateOptions{})
+					_, err := n.storage.Client.CoreV1().PersistentVolumeClaims("ns").Update(t.Context(), is, metav1.UpdateOptions{})
 					must(t, err)
 					n.later()
 					if got := n.claim(t).Status; got.Capacity.Storage().String() != "1536Mi" || len(d.Calls()) != 3 {
@@ -192,7 +192,7 @@ func TestAVolumeThatDoesNotGrow(t *testing.T) {
 					}
 				}
 			} else {
-				clear(n.disk.node.Storage.pods) // as in a new process
+				clear(n.storage.pods) // as in a new process
 				n.restart(t)
 				n.tell("a", mount)
 				if is := n.claim(t).Status; is.Capacity.Storage().String() != "2Gi" || len(is.Conditions) != 1 {

@@ -3,18 +3,17 @@ package volumes
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // uniqueName is a volume's name on the Node.
@@ -73,11 +72,11 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 
 // published lists the records of all pods, as readRecords does; podOf says whose one is.
 func (s *Storage) published() (map[string]csi.Record, error) {
-	pods, err := openPods(s.RootDir)
+	pods, err := kinds.OpenPods(s.RootDir)
 	if err != nil {
 		return nil, err
 	}
-	return readRecords(pods, volumeFolder(csiName, ""), csi.MountFolder)
+	return readRecords(pods, kinds.VolumeFolder(csiName, ""), csi.MountFolder)
 }
 
 func podOf(key string) string {
@@ -89,7 +88,7 @@ func podOf(key string) string {
 func (s *Storage) staged() (map[string]csi.Record, error) {
 	root, err := safepath.OpenRoot(s.csiFolder())
 	if err != nil {
-		return map[string]csi.Record{}, ignoreAbsent(err)
+		return map[string]csi.Record{}, kinds.IgnoreAbsent(err)
 	}
 	return readRecords(root, "", csi.GlobalMount)
 }
@@ -101,29 +100,20 @@ func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Recor
 	folders, err := root.Names(".")
 	out := map[string]csi.Record{}
 	for _, folder := range folders {
-		volumes, listErr := namesIn(root, filepath.Join(folder, below))
+		volumes, listErr := kinds.NamesIn(root, filepath.Join(folder, below))
 		err = errors.Join(err, listErr)
 		for _, volume := range volumes {
 			key := filepath.Join(folder, below, volume)
 			r, readErr := csi.Read(root, key)
 			if readErr == nil {
 				out[key] = r
-			} else if !isAbsent(readErr) {
+			} else if !kinds.IsAbsent(readErr) {
 				is, _, isErr := root.IsMountPoint(filepath.Join(key, mount))
-				if is || ignoreAbsent(isErr) != nil {
+				if is || kinds.IgnoreAbsent(isErr) != nil {
 					err = errors.Join(err, readErr)
 				}
 			}
 		}
 	}
 	return out, err
-}
-
-// namesIn lists a folder; what is none, or not there, has nothing in it.
-func namesIn(root *safepath.Root, name string) ([]string, error) {
-	names, err := root.Names(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return nil, nil
-	}
-	return names, err
 }

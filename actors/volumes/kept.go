@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // lastWord is how much of a termination log is ever read: its end.
@@ -17,18 +17,15 @@ const lastWord = 4096
 // cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays
 // for as long as the pod is wanted. No container of it runs any more.
 func cutKept(root *safepath.Root) error {
-	err := root.Unlink("etc-hosts")
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
+	err := kinds.IgnoreAbsent(root.Unlink("etc-hosts"))
 	const logs = "containers"
 	containers, namesErr := root.Names(logs)
 	if namesErr != nil {
-		return errors.Join(err, ignoreAbsent(namesErr))
+		return errors.Join(err, kinds.IgnoreAbsent(namesErr))
 	}
 	for _, c := range containers {
 		attempts, namesErr := root.Names(path.Join(logs, c))
-		err = errors.Join(err, ignoreAbsent(namesErr))
+		err = errors.Join(err, kinds.IgnoreAbsent(namesErr))
 		for _, a := range attempts {
 			if cutErr := cutLog(root, path.Join(logs, c, a)); cutErr != nil {
 				err = errors.Join(err, fmt.Errorf("the termination log of container %s: %w", c, cutErr))
@@ -38,18 +35,11 @@ func cutKept(root *safepath.Root) error {
 	return err
 }
 
-func ignoreAbsent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // cutLog leaves the end of a file.
 func cutLog(root *safepath.Root, name string) error {
 	info, err := root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= lastWord {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	f, err := root.OpenBeneath(name, os.O_RDWR, 0)
 	if err != nil {

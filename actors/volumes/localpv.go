@@ -11,72 +11,74 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
-type local struct{ bare }
+type local struct{ persistent }
 
 const localName = "kubernetes.io/local-volume"
 
-func (local) name() string { return localName }
+func (local) Name() string { return localName }
 
-func (local) handles(*v1.Volume) bool { return false }
+func (local) Handles(*v1.Volume) bool { return false }
 
-func (local) mount(context.Context, podFolder, *v1.Volume) (string, error) {
-	return "", permanent("a local volume needs a claim")
+func (local) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
+	return "", kinds.Permanent("a local volume needs a claim")
 }
 
 // bindLocal binds the folder, unless it is bound. The path is the administrator's who made the PersistentVolume.
-func bindLocal(ctx context.Context, p podFolder, volume string, pv *v1.PersistentVolume, readOnly bool) (string, error) {
-	folder, path := volumeFolder(localName, pv.Name), pv.Spec.Local.Path
+func (s *Storage) bindLocal(
+	ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume, readOnly bool,
+) (string, error) {
+	folder, path := kinds.VolumeFolder(localName, pv.Name), pv.Spec.Local.Path
 	at := filepath.Join(p.Path(), folder)
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
-		return "", permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
+		return "", kinds.Permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
 	}
-	h := p.node.Storage.begin(p, volume, folder)
-	if !placed(p, volume) {
+	h := s.begin(p, volume, folder)
+	if !s.placed(p, volume) {
 		if err := bindFolder(p, folder, path, pv.Name); err != nil {
 			return "", err
 		}
 	}
 	if !readOnly && h.progress != done { // containers mount it so
-		if err := ownVolume(ctx, p, folder, h.progress != begun); err != nil {
+		if err := kinds.OwnVolume(ctx, p, folder, h.progress != begun); err != nil {
 			return "", err
 		}
 	}
-	p.node.Storage.change(p.pod.UID, volume, func(h *held) { h.progress = done })
+	s.change(p.Pod.UID, volume, func(h *held) { h.progress = done })
 	return at, nil
 }
 
 // bindFolder binds the node's folder of a PersistentVolume into the pod's.
-func bindFolder(p podFolder, folder, path, pv string) error {
-	if err := p.MkdirAll(folder, folderMode); err != nil {
+func bindFolder(p kinds.Folder, folder, path, pv string) error {
+	if err := p.MkdirAll(folder, kinds.FolderMode); err != nil {
 		return err
 	}
 	source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
-		return permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv)
+		return kinds.Permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv)
 	case err != nil:
 		return fmt.Errorf("local.path of PersistentVolume %s: %w", pv, err)
 	}
 	return errors.Join(p.BindFrom(source.Fd(), folder, true), source.Close())
 }
 
-func (local) mounted(podFolder, *v1.Volume) bool { return false }
-
 // mountsAt implements mounter.
-func (local) mountsAt(volume string) string { return volumeFolder(localName, volume) }
+func (local) MountsAt(volume string) string { return kinds.VolumeFolder(localName, volume) }
 
-func (local) unmount(_ context.Context, p podFolder, volume string) error {
-	return removeMount(p, volumeFolder(localName, volume))
+func (local) Unmount(_ context.Context, p kinds.Folder, volume string) error {
+	return removeMount(p, kinds.VolumeFolder(localName, volume))
 }
 
 // removeMount unmounts what is mounted on a folder of the pod's, and removes the folder, which must be empty then.
-func removeMount(p podFolder, folder string) error {
+func removeMount(p kinds.Folder, folder string) error {
 	for {
 		is, _, err := p.IsMountPoint(folder)
-		if isAbsent(err) {
+		if kinds.IsAbsent(err) {
 			return nil
 		}
 		if err == nil && is {

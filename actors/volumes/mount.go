@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -30,17 +31,16 @@ type volumeOutcome struct {
 	events []messages.RecordEvent
 }
 
-// renewAt has the volume that is being mounted mounted again at a time, or before.
-func (p podFolder) renewAt(at time.Time) {
-	if p.out.renew.IsZero() || at.Before(p.out.renew) {
-		p.out.renew = at
+func (o *volumeOutcome) renewAt(at time.Time) {
+	if o.renew.IsZero() || at.Before(o.renew) {
+		o.renew = at
 	}
 }
 
 // mountPod mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
 // when one of them hangs and the others are done.
 func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
-	if err := d.inFolder(makePod, uid, pod, func(podFolder) error { return nil }); err != nil {
+	if err := d.inFolder(kinds.MakePod, uid, pod, func(kinds.Folder) error { return nil }); err != nil {
 		return mountOutcome{only, []volumeOutcome{{err: err}}}
 	}
 	volumes := slices.DeleteFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
@@ -67,11 +67,11 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 	return mountOutcome{only, results}
 }
 
-// inFolder does something in the pod's folder, which is opened by openPod or makePod.
+// inFolder does something in the pod's folder, which is opened by OpenPod or MakePod.
 func (d disk) inFolder(
-	open func(*safepath.Root, string, *v1.Pod) (podFolder, error), uid string, pod *v1.Pod, do func(podFolder) error,
+	open func(*safepath.Root, string, *v1.Pod) (kinds.Folder, error), uid string, pod *v1.Pod, do func(kinds.Folder) error,
 ) error {
-	pods, err := openPods(d.rootDir)
+	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (d disk) inFolder(
 		return err
 	}
 	defer d.close(folder.Root)
-	folder.node = d.node
+	folder.Node = d.node
 	return do(folder)
 }
 
@@ -104,18 +104,19 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 
 func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	out := volumeOutcome{name: v.Name, of: v}
-	p, err := pluginFor(d.plugins, v)
+	p, err := kinds.PluginFor(d.plugins, v)
 	if err != nil {
 		out.err = err
 		return out
 	}
 	began := time.Now()
-	out.err = d.inFolder(makePod, uid, pod, func(folder podFolder) error {
-		folder.out = &out
-		out.path, err = p.mount(ctx, folder, v)
+	out.err = d.inFolder(kinds.MakePod, uid, pod, func(folder kinds.Folder) error {
+		folder.RenewAt = out.renewAt
+		folder.Record = func(events ...messages.RecordEvent) { out.events = append(out.events, events...) }
+		out.path, err = p.Mount(ctx, folder, v)
 		return err
 	})
-	metrics.Stored(p.name(), "volume_mount", began, out.err)
+	metrics.Stored(p.Name(), "volume_mount", began, out.err)
 	return out
 }
 

@@ -9,16 +9,18 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // gate is a plugin whose mount waits to be let through.
 type gate struct {
-	hostPath
+	kinds.HostPath
 	entered, leave chan struct{}
 	panics         bool
 }
 
-func (g gate) mount(context.Context, podFolder, *v1.Volume) (string, error) {
+func (g gate) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 	if g.panics {
 		panic("oh")
 	}
@@ -86,18 +88,18 @@ func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
 // hanging is a kind of volume that hangs where its path says so.
 type hanging struct{ gate }
 
-func (h hanging) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+func (h hanging) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
 	if v.HostPath.Path == "/hangs" {
-		return h.gate.mount(ctx, p, v)
+		return h.gate.Mount(ctx, p, v)
 	}
-	return h.hostPath.mount(ctx, p, v)
+	return h.HostPath.Mount(ctx, p, v)
 }
 
 // A volume that hangs keeps none of the others: they are mounted, and the one is named. Nothing is removed under it; it is
 // joined, and when it ends all is well.
 func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	h := hanging{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
-	d := newDisk(t, emptyDir{}, h)
+	d := newDisk(t, append([]kinds.Plugin{h}, kinds.All()...)...)
 	d.timeouts = timeouts{time.Millisecond, time.Millisecond}
 	volumes := []v1.Volume{hostPathVolume("hung", "/hangs", "")}
 	for i := range volumesAtATime {

@@ -11,6 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -91,12 +92,12 @@ func others(published map[string]csi.Record, r csi.Record, but string) (uids []s
 func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	defer root.Close() //nolint:errcheck // read only
 	r, err := csi.Read(root, key)
 	if err != nil {
-		return ignoreAbsent(err)
+		return kinds.IgnoreAbsent(err)
 	}
 	if published, err := d.published(); err != nil || has(published, r) {
 		return err
@@ -113,8 +114,8 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if is, _, err := root.IsMountPoint(at); err == nil && is {
-		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), at))
+	if err := checkUnmounted(root, at); err != nil {
+		return err
 	}
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
 	return safepath.RemoveAllOneFilesystem(ctx, root, key)

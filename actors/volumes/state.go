@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -60,7 +61,7 @@ func (s state) after(out mountOutcome, now time.Time) state {
 				policy = waitRetry
 			}
 			v.fails = s.volumes[o.name].fails + 1
-			if v.again = now.Add(policy.After(v.fails, 0)); isPermanent(v.err) {
+			if v.again = now.Add(policy.After(v.fails, 0)); kinds.IsPermanent(v.err) {
 				v.again = time.Time{}
 			}
 		}
@@ -79,7 +80,7 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	var out []string
 	for _, v := range podspec.UsedVolumes(pod) {
 		is, tried := s.volumes[v.Name]
-		if !tried || !is.again.IsZero() && !is.again.After(now) || changed && holds(v, ofObjects) {
+		if !tried || !is.again.IsZero() && !is.again.After(now) || changed && kinds.Holds(v, kinds.OfObjects) {
 			out = append(out, v.Name)
 		}
 	}
@@ -122,8 +123,8 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 			text = "volume \"" + name + "\": " + text
 		}
 		out = append(out, messages.VolumesFailed{UID: uid, Volume: name, Reason: messages.Reason{
-			Code: messages.ReasonFailedMount, Message: text, Permanent: isPermanent(v.err), RetryAt: v.again, Tries: v.fails,
-			Cause: cause,
+			Code: messages.ReasonFailedMount, Message: text, Permanent: kinds.IsPermanent(v.err), RetryAt: v.again,
+			Tries: v.fails, Cause: cause,
 		}})
 	}
 	return out

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 var anyTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -67,7 +69,7 @@ func TestWhatIsDue(t *testing.T) {
 	no := errors.New("no")
 	s := state{volumes: map[string]volumeState{
 		"mounted": {path: "/m"}, "config": {err: no, fails: 1, again: later}, "later": {err: no, fails: 1, again: later},
-		"refused": {err: permanentError{no}, fails: 1}}}
+		"refused": {err: kinds.Permanent("%w", no), fails: 1}}}
 	for _, c := range []struct {
 		now     time.Time
 		changed bool
@@ -152,7 +154,7 @@ func TestSameVolumes(t *testing.T) {
 		{a, true}, {podWith("u", emptyDirVolume("a")), true}, {relabelled, true}, {unused, true},
 		{grouped, false}, {podWith("u"), false}, {podWith("u", hostPathVolume("a", "/", "")), false}, {nil, false},
 	} {
-		if got := sameVolumes(a, c.b); got != c.want {
+		if got := kinds.SameVolumes(a, c.b); got != c.want {
 			t.Errorf("sameVolumes with %+v = %t", c.b, got)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/pluginwatch"
 )
 
@@ -44,6 +45,15 @@ type Storage struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
+
+// persistent is what the kinds of persistent volumes have in common.
+type persistent struct {
+	kinds.Bare
+	s *Storage // nil without an API server
+}
+
+// Mounted looks where the volume was found to be when it was mounted.
+func (k persistent) Mounted(p kinds.Folder, v *v1.Volume) bool { return k.s.placed(p, v.Name) }
 
 // StorageOptions are what Storage needs.
 type StorageOptions struct {
@@ -80,7 +90,7 @@ func (s *Storage) Close() {
 }
 
 // csiFolder is where the kubelet keeps what is staged: <driver>/<hash of the handle>/globalmount.
-func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, pluginsFolder, csiName) }
+func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, "plugins", csiName) }
 
 // fetch reads one object, which is called so in errors. That there is none is a waitError.
 func fetch[T any](
@@ -164,12 +174,12 @@ func (s *Storage) change(uid types.UID, volume string, how func(*held)) bool {
 }
 
 // begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
-func (s *Storage) begin(p podFolder, volume, folder string) held {
-	s.change(p.pod.UID, volume, func(h *held) { h.folder = folder })
-	if !placed(p, volume) {
-		s.change(p.pod.UID, volume, func(h *held) { h.progress, h.size = begun, 0 })
+func (s *Storage) begin(p kinds.Folder, volume, folder string) held {
+	s.change(p.Pod.UID, volume, func(h *held) { h.folder = folder })
+	if !s.placed(p, volume) {
+		s.change(p.Pod.UID, volume, func(h *held) { h.progress, h.size = begun, 0 })
 	}
-	h, _ := s.of(p.pod.UID, volume)
+	h, _ := s.of(p.Pod.UID, volume)
 	return h
 }
 
@@ -197,7 +207,7 @@ func (s *Storage) publishes(uid string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.pods[uid] {
-		if strings.HasPrefix(h.folder, volumeFolder(csiName, "")+"/") {
+		if strings.HasPrefix(h.folder, kinds.VolumeFolder(csiName, "")+"/") {
 			return true
 		}
 	}

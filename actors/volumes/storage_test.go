@@ -33,10 +33,11 @@ const testDriver = "disk.example.org"
 func storageNode(t *testing.T, objects ...runtime.Object) *node {
 	needMounts(t)
 	n := &node{disk: newDisk(t)}
-	n.disk.node.Storage = NewStorage(StorageOptions{
-		Client: fake.NewClientset(objects...), NodeName: "n", RootDir: n.rootDir, Operations: n.ops, Log: n.log,
+	n.storage = NewStorage(StorageOptions{
+		Client: fake.NewClientset(objects...), NodeName: "n", RootDir: n.rootDir, Operations: n.ops, Log: n.disk.node.Log,
 	})
-	t.Cleanup(n.disk.node.Storage.Close)
+	n.plugins = plugins(n.storage)
+	t.Cleanup(n.storage.Close)
 	n.restart(t)
 	return n
 }
@@ -47,7 +48,7 @@ func startDriver(t *testing.T, n *node, d *csitest.Driver) *csitest.Driver {
 	d.Name, d.Data = testDriver, t.TempDir()
 	must(t, d.Start(n.rootDir))
 	t.Cleanup(d.Stop)
-	eventually(t, func() bool { _, err := n.disk.node.Storage.Drivers.Get(testDriver); return err == nil })
+	eventually(t, func() bool { _, err := n.storage.Drivers.Get(testDriver); return err == nil })
 	return d
 }
 
@@ -134,7 +135,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	if !exists(t, filepath.Join(d.Data, "h", "a")) || !exists(t, filepath.Join(d.Data, "h", "b")) {
 		t.Error("what the pods wrote is not in the volume")
 	}
-	use, err := n.disk.node.Storage.Usage(t.Context(), apiPodWith("a", claimVolume("data", "c")))
+	use, err := n.storage.Usage(t.Context(), apiPodWith("a", claimVolume("data", "c")))
 	want := map[string]csi.Usage{"data": {Bytes: csi.Amount{Total: 100, Used: 40, Free: 60}, Inodes: csi.Amount{Total: 10, Used: 4, Free: 6}}}
 	if err != nil || !reflect.DeepEqual(use, want) {
 		t.Errorf("it uses %+v, %v", use, err)
@@ -162,7 +163,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}}) // b is gone, and nobody asks for its end
 	n.work("")
 	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
-	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.disk.node.Storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
+	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
 		t.Error("something is left")
 	}
 }
@@ -191,8 +192,8 @@ func TestAMountIsNoProofOfSuccess(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, calls) {
 		t.Errorf("calls %v, want %v", got, calls)
 	}
-	clear(n.disk.node.Storage.pods) // as in a new process
-	clear(n.disk.node.Storage.ready)
+	clear(n.storage.pods) // as in a new process
+	clear(n.storage.ready)
 	n.restart(t)
 	n.tell("a", mount)
 	if got := d.Calls(); !slices.Equal(got, append(calls, "Stage h", "Publish h")) {
@@ -210,7 +211,7 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 	pod := apiPodWith("a", claimVolume("data", "c"))
 	group := int64(4711)
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
-	s := n.disk.node.Storage
+	s := n.storage
 	for what, c := range map[string]struct {
 		was   progress
 		walks bool
@@ -262,9 +263,9 @@ func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}) {
 		t.Errorf("calls %v", got)
 	}
-	n.disk.node.Storage.change("x", "v", func(h *held) { h.wants = "volume" })
+	n.storage.change("x", "v", func(h *held) { h.wants = "volume" })
 	must(t, n.disk.unmountPod(t.Context(), "x", true))
-	if got := n.disk.node.Storage.pods; len(got) != 0 {
+	if got := n.storage.pods; len(got) != 0 {
 		t.Errorf("wanted: %v", got)
 	}
 }
@@ -273,7 +274,7 @@ func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 // from the Node.
 func TestOneRecordThatCannotBeRead(t *testing.T) {
 	n := storageNode(t, attachRequired(true))
-	s := n.disk.node.Storage
+	s := n.storage
 	record := func(path, text string) {
 		write(t, path)
 		must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -304,7 +305,7 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
 	n := storageNode(t)
 	d := startDriver(t, n, &csitest.Driver{})
-	drivers := n.disk.node.Storage.Drivers
+	drivers := n.storage.Drivers
 	first, _ := drivers.Get(testDriver)
 	held := filepath.Join(n.rootDir, "plugins_registry", testDriver+"-reg.sock")
 	err := drivers.Register(t.Context(), "/other.sock", testDriver, "/other/csi.sock", []string{"1.0.0"})
@@ -418,7 +419,8 @@ func TestClaims(t *testing.T) {
 			write(t, filepath.Join(n.pod("a/volumes/kubernetes.io~local-volume/pv-local"), "data"))
 			info, err := os.Stat(local)
 			must(t, err)
-			if !exists(t, filepath.Join(local, "data")) || !owned(info, group) {
+			if !exists(t, filepath.Join(local, "data")) || info.Sys().(*syscall.Stat_t).Gid != uint32(group) ||
+				info.Mode()&(os.ModeSetgid|0o770) != os.ModeSetgid|0o770 {
 				t.Errorf("the folder is not in the pod, or not its group's: %v", info.Mode())
 			}
 		}
@@ -447,7 +449,7 @@ func TestKindsThatWereMovedToCSI(t *testing.T) {
 		d := &csitest.Driver{Name: name, Data: t.TempDir()}
 		must(t, d.Start(n.rootDir))
 		t.Cleanup(d.Stop)
-		eventually(t, func() bool { _, err := n.disk.node.Storage.Drivers.Get(name); return err == nil })
+		eventually(t, func() bool { _, err := n.storage.Drivers.Get(name); return err == nil })
 		drivers[name] = d
 	}
 	own := v1.Volume{Name: "own", VolumeSource: v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{VolumeID: "a/b"}}}
@@ -471,7 +473,7 @@ func TestKindsThatWereMovedToCSI(t *testing.T) {
 // Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no others.
 func TestTheLaneOfPersistentVolumes(t *testing.T) {
 	s := &Storage{pods: map[string]map[string]held{"a": {}}, onDisk: map[string]bool{"b": true}}
-	f := Facts{Storage: s}
+	d := driver{disk{storage: s}}
 	inline := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}
 	for _, c := range []struct {
 		op   operation
@@ -484,7 +486,7 @@ func TestTheLaneOfPersistentVolumes(t *testing.T) {
 		{operation{Key: "a", Remove: true}, storing},
 		{operation{Key: "b", Remove: true}, storing},
 	} {
-		if got := f.lane(c.op); got != c.want {
+		if got := d.lane(c.op); got != c.want {
 			t.Errorf("%+v: lane %d, want %d", c.op, got, c.want)
 		}
 	}

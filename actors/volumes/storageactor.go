@@ -15,7 +15,8 @@ import (
 // persistence is the part of the actor that looks after persistent volumes: it has unstaged what no pod has any more, tells
 // registration which volumes are in use and which drivers there are, and has pods look again that wait for one of both.
 type persistence struct {
-	staged           unstaged // nil without an API server
+	storage          *Storage // nil without an API server
+	staged           unstaged // as well
 	listing, relists bool
 	awaiting         bool   // news of drivers
 	unread           string // why not all that is in use can be read
@@ -61,7 +62,7 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 
 // tellDrivers tells registration which drivers there are.
 func (a *actor) tellDrivers(ctx supervisors.Context) {
-	drivers, gone, changed := a.node.Storage.Drivers.All()
+	drivers, gone, changed := a.storage.Drivers.All()
 	told := messages.CSIDriversObserved{Gone: gone}
 	for _, d := range drivers {
 		told.Drivers = append(told.Drivers, messages.CSIDriver{
@@ -90,7 +91,7 @@ func (a *actor) listInUse(ctx supervisors.Context) {
 		return
 	}
 	a.listing, a.relists = true, false
-	s := a.node.Storage
+	s := a.storage
 	ctx.Do(supervisors.Work{Name: "ListVolumesInUse", Timeout: mountTimeout, Run: func(ctx context.Context) any {
 		names, err := s.inUse(ctx)
 		return inUseListed{names, err}
@@ -123,7 +124,7 @@ func (a *actor) sweepStorage(ctx supervisors.Context) {
 
 // storageReported follows up what came of a volume, or of some pod's; the news may be of another's.
 func (a *actor) storageReported(ctx supervisors.Context) {
-	touched, released := a.node.Storage.takeNews()
+	touched, released := a.storage.takeNews()
 	if touched {
 		a.listInUse(ctx)
 	}
@@ -134,10 +135,10 @@ func (a *actor) storageReported(ctx supervisors.Context) {
 
 // nodeObserved has pods look again whose volumes may be attached by now.
 func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
-	if a.node.Storage == nil || node == nil {
+	if a.storage == nil || node == nil {
 		return
 	}
-	was := a.node.Storage.node.Swap(node)
+	was := a.storage.node.Swap(node)
 	if was == nil || !equality.Semantic.DeepEqual(was.Status.VolumesAttached, node.Status.VolumesAttached) ||
 		!slices.Equal(was.Status.VolumesInUse, node.Status.VolumesInUse) {
 		a.lookAgain(ctx)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
 // Usage is what the persistent volumes of a pod use, by the pod's names for them. A driver is asked for those of its own that it
@@ -34,8 +35,8 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 }
 
 func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, known bool, err error) {
-	at := filepath.Join(s.RootDir, podsFolder, uid, folder)
-	if strings.HasPrefix(folder, volumeFolder(localName, "")+"/") { // the node's own disk
+	at := filepath.Join(s.RootDir, kinds.PodsFolder, uid, folder)
+	if strings.HasPrefix(folder, kinds.VolumeFolder(localName, "")+"/") { // the node's own disk
 		var st unix.Statfs_t
 		if err := unix.Statfs(at, &st); err != nil {
 			return u, false, err
@@ -44,14 +45,14 @@ func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, k
 		return csi.Usage{Bytes: csi.Amount{Total: st.Blocks * size, Used: (st.Blocks - st.Bfree) * size, Free: st.Bavail * size},
 			Inodes: csi.Amount{Total: st.Files, Used: st.Files - st.Ffree, Free: st.Ffree}}, true, nil
 	}
-	pods, err := openPods(s.RootDir)
+	pods, err := kinds.OpenPods(s.RootDir)
 	if err != nil {
 		return u, false, err
 	}
 	defer pods.Close() //nolint:errcheck // read only
 	r, err := csi.Read(pods, filepath.Join(uid, filepath.Dir(folder)))
 	if err != nil {
-		return u, false, ignoreAbsent(err) // it is not mounted yet
+		return u, false, kinds.IgnoreAbsent(err) // it is not mounted yet
 	}
 	driver, err := s.Drivers.Get(r.Driver)
 	if err != nil || !driver.Can(csi.HasStats) {

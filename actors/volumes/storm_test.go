@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -50,7 +51,7 @@ func TestStorm(t *testing.T) {
 
 // newSmall has room for two operations at a time, so that they also wait for each other.
 func newSmall(d disk) supervisors.Actor {
-	return New(Options{RootDir: d.rootDir, Operations: d.ops, Log: d.log, Parallel: 2})("volumes")
+	return New(Options{RootDir: d.rootDir, Operations: d.ops, Node: kinds.Facts{Log: d.node.Log}, Parallel: 2})("volumes")
 }
 
 func (s *storm) revive(t *testing.T) {

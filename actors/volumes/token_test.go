@@ -4,18 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -120,23 +119,23 @@ func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 
 // renewing is a kind of volume that is to be mounted again after an hour.
 type renewing struct {
-	hostPath
+	kinds.HostPath
 	now func() time.Time
 }
 
-func (renewing) handles(*v1.Volume) bool { return true }
+func (renewing) Handles(*v1.Volume) bool { return true }
 
-func (r renewing) mount(_ context.Context, p podFolder, _ *v1.Volume) (string, error) {
-	p.renewAt(r.now().Add(time.Hour))
+func (r renewing) Mount(_ context.Context, p kinds.Folder, _ *v1.Volume) (string, error) {
+	p.RenewAt(r.now().Add(time.Hour))
 	return "/v", nil
 }
 
 // crowded is an actor with so many places in each lane, whose volumes are renewed each hour.
 func crowded(t *testing.T, places int) *node {
 	n := &node{disk: newDisk(t)}
-	opts := Options{RootDir: n.rootDir, Operations: n.ops, Log: n.log, Node: Facts{Objects: objectset.NewBoard(false)},
+	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: kinds.Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
 		Parallel: places}
-	n.actor = newWith(opts, []plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
+	n.actor = newWith(opts, []kinds.Plugin{renewing{now: func() time.Time { return n.Now() }}})("volumes")
 	n.Kit = newKit(t, n.actor)
 	return n
 }
@@ -193,60 +192,4 @@ func TestAMountThatWaitsIsWithdrawn(t *testing.T) {
 	if got := n.begun(2); !slices.Equal(got, []string{"next"}) {
 		t.Errorf("then begins %v", got)
 	}
-}
-
-// Who may read a token.
-func TestTheModeOfAToken(t *testing.T) {
-	needMounts(t)
-	one, two := int64(1234), int64(4321)
-	for name, c := range map[string]struct {
-		how  func(*v1.Pod)
-		mode fs.FileMode
-		user int
-	}{
-		"anybody": {func(*v1.Pod) {}, 0o644, 0},
-		"a user":  {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one} }, 0o600, 1234},
-		"a group": {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &one} }, 0o640, 0},
-		"both": {func(p *v1.Pod) { p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &two, FSGroup: &one} }, 0o640,
-			4321},
-		"two of them": {func(p *v1.Pod) {
-			p.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: &one}
-			p.Spec.InitContainers = []v1.Container{{SecurityContext: &v1.SecurityContext{RunAsUser: &two}}}
-		}, 0o644, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newDisk(t)
-			d.node.Objects, d.node.Tokens = objectset.NewBoard(false), &mint{now: time.Now}
-			pod := tokenPod("u")
-			c.how(pod)
-			for range 2 { // the second time it is there
-				out := d.mountPod(t.Context(), "u", pod)
-				if len(out.failures()) > 0 {
-					t.Fatalf("%+v", out.failures())
-				}
-				real, err := filepath.EvalSymlinks(filepath.Join(out.paths()["v"], "token"))
-				must(t, err)
-				if m, u := mode(t, real), ownerOf(t, real); m != c.mode || u != c.user {
-					t.Errorf("mode %s of user %d", m, u)
-				}
-			}
-			if err := d.unmountPod(t.Context(), "u", true); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	static := tokenPod("s")
-	static.Annotations = nil
-	d := newDisk(t)
-	d.node.Tokens = &mint{now: time.Now}
-	if out := d.mountPod(t.Context(), "s", static); len(out.failures()) != 1 || !out.failures()[0].permanent {
-		t.Errorf("a static pod: %+v", out)
-	}
-}
-
-func ownerOf(t *testing.T, path string) int {
-	t.Helper()
-	var stat unix.Stat_t
-	must(t, unix.Stat(path, &stat))
-	return int(stat.Uid)
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/cni"
@@ -196,17 +197,19 @@ func (a *Agent) wireResources() supervisors.Constructor {
 // wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
 func (a *Agent) wireObjects() rows {
 	node, c, host := a.node, a.cluster, a.host
-	facts := volumes.Facts{Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods}
+	mounts := volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: kinds.Facts{
+		Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods,
+		Log: a.log.With(podlog.ActorKey, messages.Volumes.String()),
+	}}
 	options := objects.Options{
 		Dir: node.ObjectDir, Board: host.Objects, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration,
 		Poll: node.ObjectPoll(), NodeName: a.inCluster(),
 	}
 	if c != nil {
-		facts.Tokens, facts.Storage, options.Client = c.accounts, c.storage, c.clients.Main
+		mounts.Node.Tokens, mounts.Storage, options.Client = c.accounts, c.storage, c.clients.Main
 	}
 	out := rows{
-		"volumes": volumes.New(volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: facts,
-			Log: a.log.With(podlog.ActorKey, messages.Volumes.String())}),
+		"volumes": volumes.New(mounts),
 		"objects": nil,
 	}
 	if host.Objects != nil {

@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -12,13 +12,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// file is one file of a volume's content.
-type file struct {
-	data  []byte
-	mode  int32
-	owner *int64 // nil: the agent's
-}
-
 // content is the kinds of volumes whose files the agent writes. They are written whole, appear at once (write.go), and are
 // written again when what they say has changed. Containers only read them.
 type content struct {
@@ -26,14 +19,14 @@ type content struct {
 	memory bool // it lies in a tmpfs, so that it never reaches the disk
 }
 
-func (c content) name() string { return c.kind }
+func (c content) Name() string { return c.kind }
 
-func (c content) handles(v *v1.Volume) bool {
+func (c content) Handles(v *v1.Volume) bool {
 	kind, _, _ := contentOf(v)
 	return kind == c.kind
 }
 
-func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, error) {
+func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, error) {
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
@@ -41,10 +34,10 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 	if err := checkPaths(pathsOf(sources)); err != nil {
 		return "", permanentError{err}
 	}
-	folder := volumeFolder(c.kind, v.Name)
+	folder := VolumeFolder(c.kind, v.Name)
 	files, err := c.files(ctx, p, v) // first what may be missing: nothing is mounted for a pod that waits
 	switch {
-	case err != nil && c.mounted(p, v) && p.mayPass(v, err):
+	case err != nil && c.Mounted(p, v) && p.mayPass(v, err):
 		// It was written before, perhaps by an earlier agent: it stays as it is until the API server can be asked.
 		return filepath.Join(p.Path(), folder), nil
 	case err != nil:
@@ -74,20 +67,20 @@ func (c content) mount(ctx context.Context, p podFolder, v *v1.Volume) (string, 
 const unreadTimeout = time.Second
 
 // files are the content. What has been asked for and not been read yet is waited for, but not by a volume that is there.
-func (c content) files(ctx context.Context, p podFolder, v *v1.Volume) (files map[string]file, err error) {
+func (c content) files(ctx context.Context, p Folder, v *v1.Volume) (files map[string]file, err error) {
 	timeout := unreadTimeout
-	if c.mounted(p, v) {
+	if c.Mounted(p, v) {
 		timeout = 0
 	}
-	err = p.node.Objects.Settle(ctx, timeout, func() error {
+	err = p.Node.Objects.Settle(ctx, timeout, func() error {
 		files, err = filesOf(ctx, p, v)
 		return err
 	})
 	return files, err
 }
 
-func (c content) mounted(p podFolder, v *v1.Volume) bool {
-	folder := volumeFolder(c.kind, v.Name)
+func (c content) Mounted(p Folder, v *v1.Volume) bool {
+	folder := VolumeFolder(c.kind, v.Name)
 	if c.memory && !isMemory(p, folder) {
 		return false
 	}
@@ -95,9 +88,9 @@ func (c content) mounted(p podFolder, v *v1.Volume) bool {
 	return err == nil
 }
 
-func (c content) inMemory(podFolder, string) bool { return c.memory }
+func (c content) InMemory(Folder, string) bool { return c.memory }
 
-func (c content) unmount(ctx context.Context, p podFolder, volume string) error {
+func (c content) Unmount(ctx context.Context, p Folder, volume string) error {
 	// A kubelet notes the folder below as an emptyDir of its own.
-	return removeFolder(ctx, p, emptyDirNotes("wrapped_"+volume), volumeFolder(c.kind, volume))
+	return removeFolder(ctx, p, emptyDirNotes("wrapped_"+volume), VolumeFolder(c.kind, volume))
 }

@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"bytes"
@@ -32,14 +32,21 @@ const (
 	stampFormat = "..2006_01_02_15_04_05."
 )
 
+// file is one file of a volume's content.
+type file struct {
+	data  []byte
+	mode  int32
+	owner *int64 // nil: the agent's
+}
+
 // writeFiles makes the volume hold these files and no others, whose paths have been checked. It may be cut off at any point and
 // done again, and changes nothing where they are there. What it could not finish is removed.
-func writeFiles(p podFolder, volume string, files map[string]file) error {
+func writeFiles(p Folder, volume string, files map[string]file) error {
 	root, err := p.Sub(volume)
 	if err != nil {
 		return err
 	}
-	w := writing{root: podFolder{Root: root, pod: p.pod}, files: files}
+	w := writing{root: Folder{Root: root, Pod: p.Pod}, files: files}
 	return errors.Join(w.write(), root.Close())
 }
 
@@ -80,13 +87,13 @@ func checkContentPath(path string) error {
 }
 
 type writing struct {
-	root  podFolder // of the volume
+	root  Folder // of the volume
 	files map[string]file
 }
 
 func (w writing) write() error {
 	current, err := w.root.Readlink(dataLink)
-	if err != nil && !isAbsent(err) {
+	if err != nil && !IsAbsent(err) {
 		return err
 	}
 	if current == "" || !w.holds(current) {
@@ -110,7 +117,7 @@ func (w writing) write() error {
 // modeOf is the mode that a file gets: fsGroup may read what its owner may.
 func (w writing) modeOf(f file) fs.FileMode {
 	mode := fs.FileMode(f.mode & 0o777)
-	if fsGroupOf(w.root.pod) != nil {
+	if FSGroupOf(w.root.Pod) != nil {
 		mode |= groupRead
 	}
 	return mode
@@ -141,7 +148,7 @@ func (w writing) holds(folder string) bool {
 }
 
 func (w writing) owned(info fs.FileInfo, f file) bool {
-	group := fsGroupOf(w.root.pod)
+	group := FSGroupOf(w.root.Pod)
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return (group == nil || ok && int64(stat.Gid) == *group) && (f.owner == nil || ok && int64(stat.Uid) == *f.owner)
 }
@@ -180,7 +187,7 @@ func (w writing) replace() (current string, err error) {
 			return "", err
 		}
 	}
-	if err := w.root.Unlink(newDataLink); err != nil && !isAbsent(err) {
+	if err := w.root.Unlink(newDataLink); err != nil && !IsAbsent(err) {
 		return "", err
 	}
 	if err := w.root.Symlink(folder, newDataLink); err != nil {
@@ -211,7 +218,7 @@ func (w writing) writeFile(folder, path string, f file) error {
 	if _, err := out.Write(f.data); err != nil {
 		return errors.Join(err, out.Close())
 	}
-	if err := out.Chown(int(ptr.Deref(f.owner, -1)), int(ptr.Deref(fsGroupOf(w.root.pod), -1))); err != nil {
+	if err := out.Chown(int(ptr.Deref(f.owner, -1)), int(ptr.Deref(FSGroupOf(w.root.Pod), -1))); err != nil {
 		return errors.Join(err, out.Close())
 	}
 	return errors.Join(out.Chmod(w.modeOf(f)), out.Close())
@@ -234,7 +241,7 @@ func (w writing) link() error {
 			continue
 		case err == nil:
 			err = w.root.Unlink(name)
-		case isAbsent(err):
+		case IsAbsent(err):
 			err = nil
 		}
 		if err == nil {

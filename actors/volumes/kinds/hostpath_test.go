@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"net"
@@ -58,13 +58,13 @@ func TestHostPathTypes(t *testing.T) {
 	} {
 		t.Run(string(c.kind)+"|"+strings.ReplaceAll(filepath.Base(c.path), "/", "|"), func(t *testing.T) {
 			v := hostPathVolume("v", c.path, c.kind)
-			path, err := hostPath{}.mount(t.Context(), podFolder{}, &v)
+			path, err := HostPath{}.Mount(t.Context(), Folder{}, &v)
 			switch {
 			case c.why == "" && (err != nil || path != c.path):
 				t.Errorf("got %q, %v", path, err)
 			case c.why != "" && (err == nil || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), c.path)):
 				t.Errorf("got %v, want a reason with %q and the path", err, c.why)
-			case c.why != "" && isPermanent(err):
+			case c.why != "" && IsPermanent(err):
 				t.Errorf("%v: the host may change, so it is worth another try", err)
 			}
 		})
@@ -88,11 +88,11 @@ func TestHostPathBlockDevice(t *testing.T) {
 		t.Skipf("making a device node needs root: %v", err)
 	}
 	v := hostPathVolume("v", path, v1.HostPathBlockDev)
-	if _, err := (hostPath{}).mount(t.Context(), podFolder{}, &v); err != nil {
+	if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil {
 		t.Error(err)
 	}
 	v = hostPathVolume("v", path, v1.HostPathCharDev)
-	if _, err := (hostPath{}).mount(t.Context(), podFolder{}, &v); err == nil || !strings.Contains(err.Error(), "block device") {
+	if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err == nil || !strings.Contains(err.Error(), "block device") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -104,13 +104,13 @@ func TestHostPathRefusesForGood(t *testing.T) {
 		hostPathVolume("v", "/a/../b", v1.HostPathUnset),
 		hostPathVolume("v", "/", "Moon"),
 	} {
-		if _, err := (hostPath{}).mount(t.Context(), podFolder{}, &v); !isPermanent(err) {
+		if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); !IsPermanent(err) {
 			t.Errorf("%s %q: got %v, want a permanent error", v.HostPath.Path, *v.HostPath.Type, err)
 		}
 	}
 	v := hostPathVolume("v", "/any/thing", v1.HostPathUnset)
 	v.HostPath.Type = nil
-	if path, err := (hostPath{}).mount(t.Context(), podFolder{}, &v); err != nil || path != "/any/thing" {
+	if path, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil || path != "/any/thing" {
 		t.Errorf("without a type: %q, %v", path, err)
 	}
 }

@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -12,12 +12,38 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ownVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
+// What fsGroup adds to the mode of folders, of files, and of files that containers only read.
+const (
+	groupFolder = 0o770
+	groupFile   = 0o660
+	groupRead   = 0o440
+)
+
+// FSGroupOf is the group that a pod gives its volumes to; nil: none.
+func FSGroupOf(p *v1.Pod) *int64 {
+	if p.Spec.SecurityContext == nil {
+		return nil
+	}
+	return p.Spec.SecurityContext.FSGroup
+}
+
+// ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
+func ownFolder(p Folder, folder string, mode fs.FileMode) error {
+	if group := FSGroupOf(p.Pod); group != nil {
+		if err := p.Chown(folder, -1, int(*group)); err != nil {
+			return err
+		}
+		mode |= groupFolder | fs.ModeSetgid
+	}
+	return p.Chmod(folder, mode)
+}
+
+// OwnVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
 // folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
 // which is done last, so that a change that was cut off is seen; nor is it where an earlier process mounted the volume, since its
 // pod may run. Links are not followed, and nothing outside is reached.
-func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) error {
-	group := fsGroupOf(p.pod)
+func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error {
+	group := FSGroupOf(p.Pod)
 	if group == nil {
 		return nil
 	}
@@ -35,7 +61,7 @@ func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) er
 	if err != nil {
 		return err
 	}
-	policy := p.pod.Spec.SecurityContext.FSGroupChangePolicy
+	policy := p.Pod.Spec.SecurityContext.FSGroupChangePolicy
 	if owned(top, *group) && (earlier || policy != nil && *policy == v1.FSGroupChangeOnRootMismatch) {
 		return nil
 	}
@@ -46,7 +72,7 @@ func ownVolume(ctx context.Context, p podFolder, folder string, earlier bool) er
 				err = own(root, name, info, *group)
 			}
 		}
-		if isAbsent(err) && name != "." {
+		if IsAbsent(err) && name != "." {
 			return nil // it went meanwhile
 		}
 		return err

@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"fmt"
@@ -8,7 +8,8 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-func stillMountedError(mounts []*mountinfo.Info) error {
+// StillMounted is an error that names the mounts.
+func StillMounted(mounts []*mountinfo.Info) error {
 	var names []string
 	for _, m := range mounts {
 		names = append(names, fmt.Sprintf("%s (%s)", m.Mountpoint, m.FSType))
@@ -16,8 +17,8 @@ func stillMountedError(mounts []*mountinfo.Info) error {
 	return fmt.Errorf("still mounted, so nothing of its folder is removed: %s", strings.Join(names, ", "))
 }
 
-// mountsIn reads what is mounted on the pod's folder or in it, with paths that begin as the folder's does.
-func mountsIn(folder podFolder) ([]*mountinfo.Info, error) {
+// MountsIn reads what is mounted on the pod's folder or in it, with paths that begin as the folder's does.
+func MountsIn(folder Folder) ([]*mountinfo.Info, error) {
 	resolved, err := filepath.EvalSymlinks(folder.Path())
 	if err != nil {
 		return nil, err
@@ -32,12 +33,12 @@ func mountsIn(folder podFolder) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
-// foreign are the mounts on the folder of a volume and in it that somebody else made: all but what its kind mounts there. That is
+// Foreign are the mounts on the folder of a volume and in it that somebody else made: all but what its kind mounts there. That is
 // one file system of memory, and all of it, as a part that is bound there is somebody else's; or what is at a path of its own.
-func foreign(mounts []*mountinfo.Info, folder podFolder, p plugin, f foundVolume) []*mountinfo.Info {
+func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*mountinfo.Info {
 	at, own := filepath.Join(folder.Path(), f.path()), ""
-	if m, ok := p.(mounter); ok {
-		own = filepath.Join(folder.Path(), m.mountsAt(f.volume))
+	if m, ok := p.(Mounter); ok {
+		own = filepath.Join(folder.Path(), m.MountsAt(f.Volume))
 	}
 	var on, below []*mountinfo.Info
 	for _, m := range mounts {
@@ -50,7 +51,7 @@ func foreign(mounts []*mountinfo.Info, folder podFolder, p plugin, f foundVolume
 		}
 	}
 	if len(on) == 1 && on[0].Root == "/" && (on[0].FSType == "tmpfs" || on[0].FSType == "hugetlbfs") &&
-		p.inMemory(folder, f.volume) {
+		p.InMemory(folder, f.Volume) {
 		return below
 	}
 	return append(on, below...)

@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"errors"
@@ -24,20 +24,20 @@ type medium struct {
 }
 
 // mediumOf says what the source asks for.
-func mediumOf(p podFolder, source *v1.EmptyDirVolumeSource) (medium, error) {
+func mediumOf(p Folder, source *v1.EmptyDirVolumeSource) (medium, error) {
 	m := medium{mode: 0o777}
 	switch {
 	case source.Medium == v1.StorageMediumDefault:
 	case source.Medium == v1.StorageMediumMemory:
 		m = memory(p, source.SizeLimit)
 	case strings.HasPrefix(string(source.Medium), string(v1.StorageMediumHugePages)):
-		size, err := pageSize(p.pod, source.Medium)
+		size, err := pageSize(p.Pod, source.Medium)
 		if err != nil {
 			return m, err
 		}
 		m.kind, m.options = "hugetlbfs", fmt.Sprintf("pagesize=%d", size)
 	default:
-		return m, permanent("emptyDir.medium %q is not known", source.Medium)
+		return m, Permanent("emptyDir.medium %q is not known", source.Medium)
 	}
 	if source.Mode != nil {
 		m.mode = fs.FileMode(*source.Mode & 0o777)
@@ -50,15 +50,15 @@ func mediumOf(p podFolder, source *v1.EmptyDirVolumeSource) (medium, error) {
 
 // memory is a tmpfs, which may grow to the least of the limit, the pod's own limit of memory, and what the node has for
 // pods. Its mode is the kernel's own for a tmpfs.
-func memory(p podFolder, limit *resource.Quantity) medium {
+func memory(p Folder, limit *resource.Quantity) medium {
 	m := medium{kind: "tmpfs", mode: 0o777 | fs.ModeSticky}
-	size := p.node.Allocatable.Memory().Value()
+	size := p.Node.Allocatable.Memory().Value()
 	atMost := func(bytes int64) {
 		if bytes > 0 && (size == 0 || bytes < size) {
 			size = bytes
 		}
 	}
-	if limits := translate.PodLimits(p.pod); translate.LimitsPod(p.pod, v1.ResourceMemory) {
+	if limits := translate.PodLimits(p.Pod); translate.LimitsPod(p.Pod, v1.ResourceMemory) {
 		atMost(limits.Memory().Value())
 	}
 	if limit != nil {
@@ -85,25 +85,25 @@ func pageSize(pod *v1.Pod, asked v1.StorageMedium) (int64, error) {
 	text, named := strings.CutPrefix(string(asked), string(v1.StorageMediumHugePagesPrefix))
 	switch {
 	case named && !sizes[text]:
-		return 0, permanent("emptyDir.medium %s: no container requests huge pages of this size", asked)
+		return 0, Permanent("emptyDir.medium %s: no container requests huge pages of this size", asked)
 	case named:
 	case asked != v1.StorageMediumHugePages:
-		return 0, permanent("emptyDir.medium %q is not known", asked)
+		return 0, Permanent("emptyDir.medium %q is not known", asked)
 	case len(sizes) != 1:
-		return 0, permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; "+
+		return 0, Permanent("emptyDir.medium HugePages is for pods that request huge pages of one size; "+
 			"this one requests %d sizes", len(sizes))
 	default:
 		text = slices.Collect(maps.Keys(sizes))[0]
 	}
 	size, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, permanent("emptyDir.medium %s: %q is no size", asked, text)
+		return 0, Permanent("emptyDir.medium %s: %q is no size", asked, text)
 	}
 	return size.Value(), nil
 }
 
 // mount mounts the medium on the folder, unless it is there.
-func (m medium) mount(p podFolder, folder string) error {
+func (m medium) mount(p Folder, folder string) error {
 	if m.kind == "" || isMemory(p, folder) {
 		return nil
 	}
@@ -123,7 +123,7 @@ const spareRoom = 64 << 10
 
 // makeRoom mounts a tmpfs on the folder with room for the files, or lets the one that is there grow: they are written beside
 // those that they take the place of. It is charged to the agent, and no larger than that.
-func makeRoom(p podFolder, folder string, files map[string]file) error {
+func makeRoom(p Folder, folder string, files map[string]file) error {
 	page := int64(os.Getpagesize())
 	need := int64(0)
 	for _, f := range files {
@@ -156,25 +156,7 @@ func makeRoom(p podFolder, folder string, files map[string]file) error {
 }
 
 // isMemory says whether a file system of memory or of huge pages is mounted on the folder.
-func isMemory(p podFolder, folder string) bool {
+func isMemory(p Folder, folder string) bool {
 	is, kind, err := p.IsMountPoint(folder)
 	return err == nil && is && (kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC)
-}
-
-// What fsGroup adds to the mode of folders, of files, and of files that containers only read.
-const (
-	groupFolder = 0o770
-	groupFile   = 0o660
-	groupRead   = 0o440
-)
-
-// ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
-func ownFolder(p podFolder, folder string, mode fs.FileMode) error {
-	if group := fsGroupOf(p.pod); group != nil {
-		if err := p.Chown(folder, -1, int(*group)); err != nil {
-			return err
-		}
-		mode |= groupFolder | fs.ModeSetgid
-	}
-	return p.Chmod(folder, mode)
 }

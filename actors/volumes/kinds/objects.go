@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
@@ -61,8 +62,8 @@ func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 }
 
 // filesOf are the files of a volume by path. Where two sources have the same one, the later counts. An error that trying again
-// cannot help is a permanentError.
-func filesOf(ctx context.Context, p podFolder, v *v1.Volume) (map[string]file, error) {
+// cannot help is a Permanent one.
+func filesOf(ctx context.Context, p Folder, v *v1.Volume) (map[string]file, error) {
 	_, sources, mode := contentOf(v)
 	out := map[string]file{}
 	for _, s := range sources {
@@ -77,7 +78,7 @@ func filesOf(ctx context.Context, p podFolder, v *v1.Volume) (map[string]file, e
 		case s.ServiceAccountToken != nil:
 			err = tokenFile(ctx, p, out, s.ServiceAccountToken, mode)
 		default:
-			err = permanent("projected clusterTrustBundle and podCertificate are not supported")
+			err = Permanent("projected clusterTrustBundle and podCertificate are not supported")
 		}
 		if err != nil {
 			return nil, err
@@ -94,9 +95,9 @@ type keys struct {
 	err    error
 }
 
-func configMapKeys(p podFolder, name string) keys {
-	object, found, err := p.node.Objects.ConfigMap(p.pod, name)
-	k := keys{"ConfigMap " + p.pod.Namespace + "/" + name, map[string][]byte{}, found, err}
+func configMapKeys(p Folder, name string) keys {
+	object, found, err := p.Node.Objects.ConfigMap(p.Pod, name)
+	k := keys{"ConfigMap " + p.Pod.Namespace + "/" + name, map[string][]byte{}, found, err}
 	if err == nil && found {
 		for key, text := range object.Data {
 			k.data[key] = []byte(text)
@@ -106,9 +107,9 @@ func configMapKeys(p podFolder, name string) keys {
 	return k
 }
 
-func secretKeys(p podFolder, name string) keys {
-	object, found, err := p.node.Objects.Secret(p.pod, name)
-	k := keys{"Secret " + p.pod.Namespace + "/" + name, nil, found, err}
+func secretKeys(p Folder, name string) keys {
+	object, found, err := p.Node.Objects.Secret(p.Pod, name)
+	k := keys{"Secret " + p.Pod.Namespace + "/" + name, nil, found, err}
 	if err == nil && found {
 		k.data = object.Data
 	}
@@ -138,38 +139,60 @@ func (k keys) files(out map[string]file, items []v1.KeyToPath, optional *bool, m
 }
 
 // downwardFiles adds what the items ask for of the pod's own manifest.
-func downwardFiles(p podFolder, out map[string]file, items []v1.DownwardAPIVolumeFile, mode int32) error {
+func downwardFiles(p Folder, out map[string]file, items []v1.DownwardAPIVolumeFile, mode int32) error {
 	for _, item := range items {
 		var text string
 		var err error
 		switch {
 		case item.FieldRef != nil:
-			text, err = translate.FieldValue(p.pod, item.FieldRef.FieldPath)
+			text, err = translate.FieldValue(p.Pod, item.FieldRef.FieldPath)
 		case item.ResourceFieldRef != nil:
-			text, err = translate.ResourceValue(p.pod, item.ResourceFieldRef, p.node.Allocatable)
+			text, err = translate.ResourceValue(p.Pod, item.ResourceFieldRef, p.Node.Allocatable)
 		default:
 			err = errors.New("neither a field nor a resource is asked for")
 		}
 		if err != nil {
-			return permanent("file %q: %w", item.Path, err)
+			return Permanent("file %q: %w", item.Path, err)
 		}
 		out[item.Path] = file{data: []byte(text), mode: ptr.Deref(item.Mode, mode)}
 	}
 	return nil
 }
 
-// What a volume may be made of.
-func ofObjects(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil }
-func ofThePod(s v1.VolumeProjection) bool  { return s.DownwardAPI != nil }
-func ofTokens(s v1.VolumeProjection) bool  { return s.ServiceAccountToken != nil }
+// OfObjects says that a source of a volume is a ConfigMap or Secret.
+func OfObjects(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil }
 
-// holds says whether a volume has such a source.
-func holds(v *v1.Volume, such func(v1.VolumeProjection) bool) bool {
+// OfTokens says that it is a token.
+func OfTokens(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil }
+
+func ofThePod(s v1.VolumeProjection) bool { return s.DownwardAPI != nil }
+
+// Holds says whether a volume has such a source.
+func Holds(v *v1.Volume, such func(v1.VolumeProjection) bool) bool {
 	_, sources, _ := contentOf(v)
 	return slices.ContainsFunc(sources, such)
 }
 
-// anyHolds says whether a volume that the pod uses has such a source.
-func anyHolds(pod *v1.Pod, such func(v1.VolumeProjection) bool) bool {
-	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool { return holds(v, such) })
+// AnyHolds says whether a volume that the pod uses has such a source.
+func AnyHolds(pod *v1.Pod, such func(v1.VolumeProjection) bool) bool {
+	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool { return Holds(v, such) })
+}
+
+// SameVolumes says whether two pods desire the same volumes with the same in them. A static pod can keep its UID and change.
+func SameVolumes(a, b *v1.Pod) bool {
+	if a == b || a == nil || b == nil {
+		return a == b
+	}
+	same := equality.Semantic.DeepEqual
+	return same(podspec.UsedVolumes(a), podspec.UsedVolumes(b)) && same(FSGroupOf(a), FSGroupOf(b)) &&
+		(!AnyHolds(a, ofThePod) || sameReport(a, b))
+}
+
+// sameReport says whether the downward API says the same of two pods.
+func sameReport(a, b *v1.Pod) bool {
+	same := equality.Semantic.DeepEqual
+	resources := func(x, y v1.Container) bool { return x.Name == y.Name && same(x.Resources, y.Resources) }
+	return a.Name == b.Name && a.Namespace == b.Namespace && same(a.Labels, b.Labels) && same(a.Annotations, b.Annotations) &&
+		same(a.Spec.Resources, b.Spec.Resources) && slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, resources) &&
+		slices.EqualFunc(a.Spec.InitContainers, b.Spec.InitContainers, resources)
 }

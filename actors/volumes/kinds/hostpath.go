@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -15,13 +15,15 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// hostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
+// HostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
 // of what is there that its type asks for. Links on the way are followed, as everywhere on a host.
-type hostPath struct{ bare }
+type HostPath struct{ Bare }
 
-func (hostPath) name() string { return "kubernetes.io/host-path" }
+// Name implements Plugin.
+func (HostPath) Name() string { return "kubernetes.io/host-path" }
 
-func (hostPath) handles(v *v1.Volume) bool { return v.HostPath != nil }
+// Handles implements Plugin.
+func (HostPath) Handles(v *v1.Volume) bool { return v.HostPath != nil }
 
 // hostPathTypes is what must be at the path, by type; and how it comes to be where nothing is.
 var hostPathTypes = map[v1.HostPathType]struct {
@@ -37,30 +39,31 @@ var hostPathTypes = map[v1.HostPathType]struct {
 	v1.HostPathBlockDev:          {fs.ModeDevice, nil},
 }
 
-func (hostPath) mount(_ context.Context, _ podFolder, v *v1.Volume) (string, error) {
+// Mount implements Plugin.
+func (HostPath) Mount(_ context.Context, _ Folder, v *v1.Volume) (string, error) {
 	path := v.HostPath.Path
 	if !filepath.IsAbs(path) {
-		return "", permanent("hostPath.path %q is not absolute", path)
+		return "", Permanent("hostPath.path %q is not absolute", path)
 	}
 	if slices.Contains(strings.Split(path, "/"), "..") {
-		return "", permanent("hostPath.path %q contains \"..\"", path)
+		return "", Permanent("hostPath.path %q contains \"..\"", path)
 	}
 	if v.HostPath.Type == nil || *v.HostPath.Type == v1.HostPathUnset {
 		return path, nil
 	}
 	kind, ok := hostPathTypes[*v.HostPath.Type]
 	if !ok {
-		return "", permanent("hostPath.type %q is not known", *v.HostPath.Type)
+		return "", Permanent("hostPath.type %q is not known", *v.HostPath.Type)
 	}
 	info, err := os.Stat(path)
-	if isAbsent(err) && kind.make != nil {
+	if IsAbsent(err) && kind.make != nil {
 		if err := kind.make(path); err != nil {
 			return "", wrongHostPath(v.HostPath, "nothing is there and it cannot be made: "+err.Error())
 		}
 		info, err = os.Stat(path)
 	}
 	switch {
-	case isAbsent(err):
+	case IsAbsent(err):
 		return "", wrongHostPath(v.HostPath, "nothing is there")
 	case err != nil:
 		return "", wrongHostPath(v.HostPath, err.Error())
@@ -74,8 +77,8 @@ func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
 	return errors.New("hostPath " + source.Path + " is not what its type " + string(*source.Type) + " asks for: " + why)
 }
 
-// mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.
-func (hostPath) mounted(podFolder, *v1.Volume) bool { return true }
+// Mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.
+func (HostPath) Mounted(Folder, *v1.Volume) bool { return true }
 
 // makeHostDirectory makes the missing part of the path, 0755. What is there is reached as any path of the host is; what is
 // new is made beneath it without following a link that someone put there meanwhile.
@@ -85,7 +88,7 @@ func makeHostDirectory(path string) error {
 		missing = filepath.Join(filepath.Base(there), missing)
 		there = filepath.Dir(there)
 		root, err := safepath.OpenRoot(there)
-		if isAbsent(err) && there != "/" {
+		if IsAbsent(err) && there != "/" {
 			continue
 		}
 		if err != nil {

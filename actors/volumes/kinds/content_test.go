@@ -1,15 +1,11 @@
-package volumes
+package kinds
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,41 +14,6 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
-
-func read(t testing.TB, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	must(t, err)
-	return string(data)
-}
-
-func group(t testing.TB, path string) uint32 {
-	t.Helper()
-	info, err := os.Stat(path)
-	must(t, err)
-	return info.Sys().(*syscall.Stat_t).Gid
-}
-
-// mountedAt mounts a pod's only volume and gives its path.
-func mountedAt(t testing.TB, d disk, pod *v1.Pod) string {
-	t.Helper()
-	out := d.mountPod(t.Context(), string(pod.UID), pod)
-	if len(out.failures()) > 0 {
-		t.Fatalf("it failed: %+v", out.failures())
-	}
-	return out.paths()[pod.Spec.Volumes[0].Name]
-}
-
-func memoryVolume(name string) v1.Volume {
-	v := emptyDirVolume(name)
-	v.EmptyDir.Medium = v1.StorageMediumMemory
-	return v
-}
-
-func withGroup(pod *v1.Pod, gid int64) *v1.Pod {
-	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
-	return pod
-}
 
 func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 	needMounts(t)
@@ -92,43 +53,16 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 			if mountedAt(t, d, pod); !exists(t, filepath.Join(path, "kept")) {
 				t.Error("asked again, it was mounted once more")
 			}
-			if !d.stillMounted("u", pod) {
+			if !d.stillMounted(t, pod) {
 				t.Error("it is not found mounted")
 			}
 			must(t, unmountNow(path)) // as a reboot does
-			if d.stillMounted("u", pod) {
+			if d.stillMounted(t, pod) {
 				t.Error("it is found mounted and is not")
 			}
 			mountedAt(t, d, pod)
-			if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
-				t.Errorf("left %v", err)
-			}
+			d.unmount(t, pod)
 		})
-	}
-}
-
-func TestPageSize(t *testing.T) {
-	for _, c := range []struct {
-		medium   v1.StorageMedium
-		requests []string
-		want     int64
-	}{
-		{"HugePages", []string{"2Mi"}, 2 << 20},
-		{"HugePages", []string{"2Mi", "1Gi"}, 0},
-		{"HugePages", nil, 0},
-		{"HugePages-1Gi", []string{"2Mi", "1Gi"}, 1 << 30},
-		{"HugePages-1Gi", []string{"2Mi"}, 0},
-		{"HugePagesX", []string{"2Mi"}, 0},
-	} {
-		pod := podWith("u")
-		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
-		for _, r := range c.requests {
-			pod.Spec.Containers[0].Resources.Requests[v1.ResourceName(v1.ResourceHugePagesPrefix+r)] = resource.MustParse(r)
-		}
-		got, err := pageSize(pod, c.medium)
-		if got != c.want || (err == nil) != (c.want > 0) || (err != nil && !isPermanent(err)) {
-			t.Errorf("%s of %v: %d, %v", c.medium, c.requests, got, err)
-		}
 	}
 }
 
@@ -209,115 +143,14 @@ func TestDownwardAPI(t *testing.T) {
 	}
 	changed := pod.DeepCopy()
 	changed.Annotations["a"] = "second"
-	if sameVolumes(pod, changed) {
+	if SameVolumes(pod, changed) {
 		t.Error("the change goes unseen")
 	}
 	mountedAt(t, d, changed)
 	if got := read(t, filepath.Join(path, "deep/annotation")); got != "second" || exists(t, before) {
 		t.Errorf("after a change it holds %q", got)
 	}
-	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
-		t.Errorf("left %v", err)
-	}
-}
-
-// seen is what a container sees of a volume: the names in it, and what is in the files.
-func seen(t testing.TB, path string) map[string]string {
-	out := map[string]string{}
-	must(t, filepath.WalkDir(filepath.Join(path, dataLink)+"/", func(at string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		out[strings.TrimPrefix(at, filepath.Join(path, dataLink)+"/")] = read(t, at)
-		return nil
-	}))
-	return out
-}
-
-func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
-	d := newDisk(t)
-	pods, err := openPods(d.rootDir)
-	must(t, err)
-	defer d.close(pods)
-	p, err := makePod(pods, "u", podWith("u"))
-	must(t, err)
-	defer d.close(p.Root)
-	must(t, p.MkdirAll("volumes/v", 0o755))
-	path := filepath.Join(p.Path(), "volumes/v")
-	content := func(pairs ...string) map[string]file {
-		out := map[string]file{}
-		for i := 0; i < len(pairs); i += 2 {
-			out[pairs[i]] = file{data: []byte(pairs[i+1]), mode: 0o644}
-		}
-		return out
-	}
-	must(t, writeFiles(p, "volumes/v", content("a", "1", "dir/b", "2", "old", "3")))
-	// What a crash can leave: a folder half-written, a link not renamed, names not made.
-	must(t, os.Mkdir(filepath.Join(path, "..2000_01_01_00_00_00.half"), 0o755))
-	write(t, filepath.Join(path, "..2000_01_01_00_00_00.half/a"))
-	must(t, os.Symlink("..2000_01_01_00_00_00.half", filepath.Join(path, newDataLink)))
-	must(t, os.Remove(filepath.Join(path, "a")))
-	for _, want := range []map[string]string{
-		{"a": "1", "dir/b": "2", "old": "3"}, {"a": "9", "dir/c": "2"}, {"a": "9", "dir/c": "3", "dir2/x": ""}, {},
-	} {
-		pairs := []string{}
-		for k, v := range want {
-			pairs = append(pairs, k, v)
-		}
-		must(t, writeFiles(p, "volumes/v", content(pairs...)))
-		if got := seen(t, path); !maps.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-		names, err := os.ReadDir(path)
-		must(t, err)
-		var visible []string
-		for _, n := range names {
-			if !strings.HasPrefix(n.Name(), "..") {
-				visible = append(visible, n.Name())
-			}
-		}
-		tops := map[string]bool{}
-		for k := range want {
-			tops[top(k)] = true
-		}
-		if !slices.Equal(visible, slices.Sorted(maps.Keys(tops))) || len(names) != len(visible)+2 {
-			t.Errorf("the folder has %v", names)
-		}
-	}
-}
-
-// What cannot be written leaves nothing, at whatever retry, and what a crash has left takes no room from the next one.
-func TestAWriteThatFailsLeavesNothing(t *testing.T) {
-	d := newDisk(t)
-	pods, err := openPods(d.rootDir)
-	must(t, err)
-	defer d.close(pods)
-	p, err := makePod(pods, "u", podWith("u"))
-	must(t, err)
-	defer d.close(p.Root)
-	must(t, p.MkdirAll("volumes/v", 0o755))
-	path := filepath.Join(p.Path(), "volumes/v")
-	mountTmpfs(t, path) // of 64 KiB
-	content := func(size int) map[string]file {
-		return map[string]file{"a": {data: []byte("small")}, "b": {data: make([]byte, size)}}
-	}
-	must(t, writeFiles(p, "volumes/v", content(1)))
-	want, err := p.Names("volumes/v")
-	must(t, err)
-	for range 3 {
-		if err := writeFiles(p, "volumes/v", content(100<<10)); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("written without room: %v", err)
-		}
-		if got, err := p.Names("volumes/v"); err != nil || len(got) != len(want) {
-			t.Errorf("there are %v, %v, want %v", got, err, want)
-		}
-	}
-	if got := seen(t, path); got["a"] != "small" || len(got["b"]) != 1 {
-		t.Errorf("the volume holds %q", got)
-	}
-	must(t, os.Mkdir(filepath.Join(path, "..2000_01_01_00_00_00.half"), 0o755))
-	must(t, os.WriteFile(filepath.Join(path, "..2000_01_01_00_00_00.half/b"), make([]byte, 40<<10), 0o644))
-	must(t, writeFiles(p, "volumes/v", content(30<<10)))
+	d.unmount(t, pod)
 }
 
 // Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an object's keys,
@@ -360,17 +193,13 @@ func TestPathsThatCannotBe(t *testing.T) {
 		d := newDisk(t)
 		d.node.Objects = &objectset.Board{}
 		d.node.Objects.Publish(objectsOf("red"))
-		out := d.mountPod(t.Context(), "u", inNamespace(podWith("u", c.volume)))
-		if len(out.failures()) != 1 || out.failures()[0].permanent != c.permanent ||
-			!strings.Contains(out.failures()[0].message, c.says) {
-			t.Errorf("%s: %+v", c.says, out)
+		_, err := d.mount(t, inNamespace(podWith("u", c.volume)))
+		if err == nil || IsPermanent(err) != c.permanent || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.says, err)
 		}
 		if names, err := os.ReadDir(d.pod("u/volumes")); err != nil || len(names) > 0 {
 			t.Errorf("%s: there are %v, %v", c.says, names, err)
 		}
-	}
-	if err := checkPaths([]string{"x", "y/x", "y/z", "x"}); err != nil {
-		t.Errorf("the later of two counts: %v", err)
 	}
 }
 
@@ -414,7 +243,5 @@ func TestASecretsTmpfsIsSizedToIt(t *testing.T) {
 	if mountedAt(t, d, pod); len(read(t, filepath.Join(path, "word"))) != 1<<20 {
 		t.Error("what an earlier agent has mounted does not grow")
 	}
-	if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
-		t.Errorf("left %v", err)
-	}
+	d.unmount(t, pod)
 }

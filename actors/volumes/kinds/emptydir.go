@@ -1,11 +1,10 @@
-package volumes
+package kinds
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -28,23 +27,23 @@ const (
 	onDiskNote = "disk"
 )
 
-func (emptyDir) name() string { return emptyDirName }
+func (emptyDir) Name() string { return emptyDirName }
 
-func (emptyDir) handles(v *v1.Volume) bool { return v.EmptyDir != nil }
+func (emptyDir) Handles(v *v1.Volume) bool { return v.EmptyDir != nil }
 
 func emptyDirNotes(volume string) string {
-	return filepath.Join(pluginsFolder, escaped(emptyDirName), volume)
+	return filepath.Join(pluginsFolder, Escaped(emptyDirName), volume)
 }
 
 // mount makes the folder, and mounts on it what the medium asks for. The owner and the mode are set once, before any
 // container runs: from then on they are the containers' business.
-func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, error) {
+func (e emptyDir) Mount(_ context.Context, p Folder, v *v1.Volume) (string, error) {
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
 	}
-	folder := volumeFolder(emptyDirName, v.Name)
+	folder := VolumeFolder(emptyDirName, v.Name)
 	path := filepath.Join(p.Path(), folder)
-	if e.mounted(p, v) {
+	if e.Mounted(p, v) {
 		return path, nil
 	}
 	medium, err := mediumOf(p, v.EmptyDir)
@@ -60,20 +59,20 @@ func (e emptyDir) mount(_ context.Context, p podFolder, v *v1.Volume) (string, e
 	if err := ownFolder(p, folder, medium.mode); err != nil { // a crash may have come between making it and its mode
 		return "", err
 	}
-	stays := p.node.StaticStay && translate.IsStatic(p.pod)
+	stays := p.Node.StaticStay && translate.IsStatic(p.Pod)
 	if size := v.EmptyDir.SizeLimit; stays && medium.kind == "" && size != nil && !size.IsZero() {
-		p.node.log.Warn("the size of an emptyDir on the disk is not bounded: "+
+		p.Node.Log.Warn("the size of an emptyDir on the disk is not bounded: "+
 			"without --evict-static-pods no static pod is evicted",
-			"pod", p.pod.UID, "volume", v.Name, "sizeLimit", size.String())
+			"pod", p.Pod.UID, "volume", v.Name, "sizeLimit", size.String())
 	}
 	return path, setReady(p, emptyDirNotes(v.Name), cmp.Or(medium.kind, onDiskNote))
 }
 
-func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
+func (emptyDir) Mounted(p Folder, v *v1.Volume) bool {
 	if _, err := p.Lstat(filepath.Join(emptyDirNotes(v.Name), readyFile)); err != nil {
 		return false
 	}
-	folder := volumeFolder(emptyDirName, v.Name)
+	folder := VolumeFolder(emptyDirName, v.Name)
 	if v.EmptyDir.Medium != v1.StorageMediumDefault { // what was noted outlives a reboot, and what was mounted does not
 		return isMemory(p, folder)
 	}
@@ -82,7 +81,7 @@ func (emptyDir) mounted(p podFolder, v *v1.Volume) bool {
 }
 
 // inMemory is also true of a volume that a kubelet made, or an earlier agent: they did not note what it is on.
-func (emptyDir) inMemory(p podFolder, volume string) bool {
+func (emptyDir) InMemory(p Folder, volume string) bool {
 	f, err := p.OpenBeneath(filepath.Join(emptyDirNotes(volume), readyFile), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return true
@@ -91,33 +90,12 @@ func (emptyDir) inMemory(p podFolder, volume string) bool {
 	return errors.Join(err, f.Close()) != nil || string(note) != onDiskNote
 }
 
-func (emptyDir) unmount(ctx context.Context, p podFolder, volume string) error {
-	return removeFolder(ctx, p, emptyDirNotes(volume), volumeFolder(emptyDirName, volume))
+func (emptyDir) Unmount(ctx context.Context, p Folder, volume string) error {
+	return removeFolder(ctx, p, emptyDirNotes(volume), VolumeFolder(emptyDirName, volume))
 }
 
-// makeFolder makes the folder of a volume that containers may write to.
-func makeFolder(p podFolder, folder string) error {
-	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
-		return err
-	}
-	return p.MkdirAll(folder, 0o777)
-}
-
-// removeFolder removes what is noted of a volume, which says that it is whole, and then the volume and the memory on it.
-func removeFolder(ctx context.Context, p podFolder, notes, folder string) error {
-	if isMemory(p, folder) {
-		if err := p.Unmount(folder); err != nil {
-			return err
-		}
-	}
-	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, notes); err != nil {
-		return err
-	}
-	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
-}
-
-func setReady(p podFolder, notes, note string) error {
-	if err := p.MkdirAll(notes, folderMode); err != nil {
+func setReady(p Folder, notes, note string) error {
+	if err := p.MkdirAll(notes, FolderMode); err != nil {
 		return err
 	}
 	f, err := p.OpenBeneath(filepath.Join(notes, readyFile), unix.O_CREAT|unix.O_WRONLY|unix.O_TRUNC, 0o644)
@@ -127,6 +105,3 @@ func setReady(p podFolder, notes, note string) error {
 	_, err = f.WriteString(note)
 	return errors.Join(err, f.Close())
 }
-
-// isAbsent says that there is nothing, as opposed to something that cannot be had.
-func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

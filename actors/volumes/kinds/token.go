@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"context"
@@ -30,8 +30,8 @@ type TokenSource = satoken.Source
 // NewTokens asks the API server for tokens.
 func NewTokens(client kubernetes.Interface) *TokenSource { return satoken.New(client) }
 
-// renewRetry is when a token is asked for again that could not be had, where an old one is there.
-const renewRetry = 30 * time.Second
+// RenewRetry is when a token is asked for again that could not be had, where an old one is there.
+const RenewRetry = 30 * time.Second
 
 // tokenError is of a token that cannot be had now.
 type tokenError struct{ error }
@@ -41,10 +41,10 @@ func (e tokenError) Unwrap() error { return e.error }
 
 // mayPass says that content is not known now, and that what was written before may be as good. A volume whose token cannot be had
 // is looked at again.
-func (p podFolder) mayPass(v *v1.Volume, err error) bool {
+func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	if _, token := errors.AsType[tokenError](err); token {
-		p.node.log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.pod.UID, "volume", v.Name, "error", err)
-		p.renewAt(time.Now().Add(renewRetry))
+		p.Node.Log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.Pod.UID, "volume", v.Name, "error", err)
+		p.RenewAt(time.Now().Add(RenewRetry))
 		return true
 	}
 	return objectset.IsUnread(err)
@@ -53,19 +53,19 @@ func (p podFolder) mayPass(v *v1.Volume, err error) bool {
 // tokenFile adds a token. Who else than root may read it is the kubelet's rule: everybody by the volume's mode, unless the pod
 // says which user or group it runs as.
 func tokenFile(
-	ctx context.Context, p podFolder, out map[string]file, source *v1.ServiceAccountTokenProjection, mode int32,
+	ctx context.Context, p Folder, out map[string]file, source *v1.ServiceAccountTokenProjection, mode int32,
 ) error {
-	if p.node.Tokens == nil || !objectset.OfAPIServer(p.pod) {
-		return permanent("projected serviceAccountToken needs an API server")
+	if p.Node.Tokens == nil || !objectset.OfAPIServer(p.Pod) {
+		return Permanent("projected serviceAccountToken needs an API server")
 	}
-	token, renew, err := p.node.Tokens.Token(ctx, p.pod, source.Audience, source.ExpirationSeconds)
+	token, renew, err := p.Node.Tokens.Token(ctx, p.Pod, source.Audience, source.ExpirationSeconds)
 	if err != nil {
-		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.pod.Namespace, p.pod.Spec.ServiceAccountName,
+		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.Pod.Namespace, p.Pod.Spec.ServiceAccountName,
 			err)}
 	}
-	p.renewAt(renew)
-	owner := userOf(p.pod)
-	if owner != nil || fsGroupOf(p.pod) != nil {
+	p.RenewAt(renew)
+	owner := userOf(p.Pod)
+	if owner != nil || FSGroupOf(p.Pod) != nil {
 		mode = 0o600
 	}
 	out[source.Path] = file{data: []byte(token), mode: mode, owner: owner}

@@ -1,4 +1,4 @@
-package volumes
+package kinds
 
 import (
 	"io/fs"
@@ -42,12 +42,13 @@ func TestModesOfFiles(t *testing.T) {
 			d := newDisk(t)
 			d.node.Objects = &objectset.Board{}
 			d.node.Objects.Publish(objectsOf("red"))
+			var pod *v1.Pod
 			for _, want := range []fs.FileMode{0o644, 0o640, 0o604} {
 				mode := new(int32(want))
 				if want == 0o644 {
 					mode = nil // the API's default
 				}
-				pod := inNamespace(podWith("u", v1.Volume{Name: "v", VolumeSource: of(mode)[kind]}))
+				pod = inNamespace(podWith("u", v1.Volume{Name: "v", VolumeSource: of(mode)[kind]}))
 				path := mountedAt(t, d, pod)
 				for file, want := range map[string]fs.FileMode{"own": 0o400, "in/default": want} {
 					if got := realMode(t, filepath.Join(path, file)); got != want {
@@ -55,9 +56,7 @@ func TestModesOfFiles(t *testing.T) {
 					}
 				}
 			}
-			if err := d.unmountPod(t.Context(), "u", true); err != nil {
-				t.Error(err)
-			}
+			d.unmount(t, pod)
 		})
 	}
 }

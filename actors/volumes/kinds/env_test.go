@@ -1,0 +1,199 @@
+package kinds
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(t testing.TB, path string) bool {
+	t.Helper()
+	_, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func write(t testing.TB, path string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, nil, 0o644))
+}
+
+func mode(t testing.TB, path string) fs.FileMode {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return info.Mode()
+}
+
+func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}}
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+// mountTmpfs mounts a small file system and undoes it when the test ends.
+func mountTmpfs(t *testing.T, target string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	if err := unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k"); err != nil {
+		if errors.Is(err, unix.EPERM) {
+			t.Skipf("mounting is not allowed here: %v", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// needMounts skips a test where the machine does not let it mount.
+func needMounts(t *testing.T) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "probe")
+	must(t, os.Mkdir(dir, 0o755))
+	mountTmpfs(t, dir)
+}
+
+func unmountNow(target string) error { return unix.Unmount(target, unix.MNT_DETACH) }
+
+// unmountBelow undoes what a test that ended early left mounted.
+func unmountBelow(t testing.TB, root string) {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
+	must(t, err)
+	for _, m := range slices.Backward(mounts) {
+		must(t, unmountNow(m.Mountpoint))
+	}
+}
+
+// podWith is a pod whose one container mounts all the volumes.
+func podWith(uid string, volumes ...v1.Volume) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid}}
+	pod.Spec.Volumes = volumes
+	pod.Spec.Containers = []v1.Container{{Name: "c"}}
+	for _, v := range volumes {
+		mount := v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name}
+		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, mount)
+	}
+	return pod
+}
+
+func emptyDirVolume(name string) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
+}
+
+func memoryVolume(name string) v1.Volume {
+	v := emptyDirVolume(name)
+	v.EmptyDir.Medium = v1.StorageMediumMemory
+	return v
+}
+
+func withGroup(pod *v1.Pod, gid int64) *v1.Pod {
+	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &gid}
+	return pod
+}
+
+func group(t testing.TB, path string) uint32 {
+	t.Helper()
+	info, err := os.Stat(path)
+	must(t, err)
+	return info.Sys().(*syscall.Stat_t).Gid
+}
+
+// disk is a folder of pods, and what is known of the machine.
+type disk struct {
+	rootDir string
+	node    Facts
+}
+
+func newDisk(t testing.TB) disk {
+	root := t.TempDir()
+	t.Cleanup(func() { unmountBelow(t, root) })
+	return disk{root, Facts{Log: slog.New(slog.DiscardHandler)}}
+}
+
+func (d disk) pod(below string) string { return filepath.Join(d.rootDir, "pods", below) }
+
+// with does something with a pod's only volume.
+func (d disk) with(t testing.TB, pod *v1.Pod, do func(Plugin, Folder, *v1.Volume) error) error {
+	t.Helper()
+	pods, err := OpenPods(d.rootDir)
+	must(t, err)
+	p, err := MakePod(pods, string(pod.UID), pod)
+	must(t, errors.Join(err, pods.Close()))
+	defer func() { must(t, p.Close()) }()
+	p.Node, p.RenewAt = d.node, func(time.Time) {}
+	v := &pod.Spec.Volumes[0]
+	kind, err := PluginFor(All(), v)
+	must(t, err)
+	return do(kind, p, v)
+}
+
+func (d disk) mount(t testing.TB, pod *v1.Pod) (path string, err error) {
+	t.Helper()
+	err = d.with(t, pod, func(kind Plugin, p Folder, v *v1.Volume) (err error) {
+		path, err = kind.Mount(t.Context(), p, v)
+		return err
+	})
+	return path, err
+}
+
+// mountedAt mounts a pod's only volume and gives its path.
+func mountedAt(t testing.TB, d disk, pod *v1.Pod) string {
+	t.Helper()
+	path, err := d.mount(t, pod)
+	must(t, err)
+	return path
+}
+
+func (d disk) stillMounted(t testing.TB, pod *v1.Pod) (is bool) {
+	t.Helper()
+	must(t, d.with(t, pod, func(kind Plugin, p Folder, v *v1.Volume) error { is = kind.Mounted(p, v); return nil }))
+	return is
+}
+
+// unmount unmounts a pod's only volume, of which nothing is left then.
+func (d disk) unmount(t testing.TB, pod *v1.Pod) {
+	t.Helper()
+	must(t, d.with(t, pod, func(kind Plugin, p Folder, v *v1.Volume) error {
+		err := kind.Unmount(t.Context(), p, v.Name)
+		mounts, mountsErr := MountsIn(p)
+		if found, foundErr := FoundVolumes(p); errors.Join(err, mountsErr, foundErr) == nil && len(found)+len(mounts) > 0 {
+			t.Errorf("left are %v and %v", found, mounts)
+		}
+		return err
+	}))
+}

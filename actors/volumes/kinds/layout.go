@@ -1,0 +1,169 @@
+package kinds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// The folders are the kubelet's, so that either agent finds what the other made:
+//
+//	<root-dir>/pods/<uid>/volumes/<plugin>/<volume>
+//	<root-dir>/pods/<uid>/plugins/<plugin>/<volume>   what a plugin notes about a volume
+//	<root-dir>/pods/<uid>/volume-subpaths/...         parts of volumes (subPath): bound by the container actors, undone here
+//	<root-dir>/pods/<uid>/containers/<container>      the container actors'
+//	<root-dir>/pods/<uid>/etc-hosts                   the container actors'
+const (
+	PodsFolder    = "pods"
+	pluginsFolder = "plugins"
+	volumesFolder = "volumes"
+)
+
+// FolderMode is the mode of a pod's folders: containers reach their volumes by mounts, and nobody else has any business
+// there.
+const FolderMode fs.FileMode = 0o750
+
+// Folder is the folder of one pod, open. What is done in it is done beneath its descriptor.
+type Folder struct {
+	*safepath.Root
+	Pod  *v1.Pod // nil when only the folder is known
+	Node Facts
+	// RenewAt has the volume that is being mounted mounted again at a time, or before. Record has events recorded once it
+	// is over. Both are nil where nothing is mounted.
+	RenewAt func(time.Time)
+	Record  func(...messages.RecordEvent)
+}
+
+// OpenPods opens the folder of all pods, and makes it when it is not there. The path of the root directory is the
+// operator's and trusted.
+func OpenPods(rootDir string) (*safepath.Root, error) {
+	if err := os.MkdirAll(rootDir, FolderMode); err != nil {
+		return nil, err
+	}
+	root, err := safepath.OpenRoot(rootDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := root.MkdirAll(PodsFolder, FolderMode); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	pods, err := root.Sub(PodsFolder)
+	return pods, errors.Join(err, root.Close())
+}
+
+// checkUID refuses a UID that is no name for a folder: it comes from whoever wrote the manifest.
+func checkUID(uid string) error {
+	if err := safepath.CheckElement(uid); err != nil {
+		return permanentError{fmt.Errorf("a pod with this UID can have no folder: %w", err)}
+	}
+	return nil
+}
+
+// MakePod makes the folders of a pod and opens the topmost.
+func MakePod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
+	err := checkUID(uid)
+	for _, below := range []string{volumesFolder, pluginsFolder, "containers"} {
+		if err == nil {
+			err = pods.MkdirAll(filepath.Join(uid, below), FolderMode)
+		}
+	}
+	if err != nil {
+		return Folder{}, err
+	}
+	return OpenPod(pods, uid, pod)
+}
+
+// OpenPod opens the folder of a pod; the error wraps fs.ErrNotExist when there is none.
+func OpenPod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
+	if err := checkUID(uid); err != nil {
+		return Folder{}, err
+	}
+	root, err := pods.Sub(uid)
+	return Folder{Root: root, Pod: pod}, err
+}
+
+// VolumeFolder is a volume's folder in its pod's.
+func VolumeFolder(plugin, volume string) string {
+	return filepath.Join(volumesFolder, Escaped(plugin), volume)
+}
+
+// Escaped is a plugin's name as it is in folder names.
+func Escaped(plugin string) string { return strings.ReplaceAll(plugin, "/", "~") }
+
+// Found is a volume's folder on the disk.
+type Found struct{ Plugin, Volume string } // Plugin is escaped
+
+func (f Found) path() string { return filepath.Join(volumesFolder, f.Plugin, f.Volume) }
+
+// FoundVolumes lists the folders of volumes that a pod has, sorted.
+func FoundVolumes(p Folder) ([]Found, error) {
+	kinds, err := NamesIn(p.Root, volumesFolder)
+	if err != nil {
+		return nil, err
+	}
+	var out []Found
+	for _, kind := range kinds {
+		volumes, err := NamesIn(p.Root, filepath.Join(volumesFolder, kind))
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range volumes {
+			out = append(out, Found{kind, v})
+		}
+	}
+	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.path(), b.path()) })
+	return out, nil
+}
+
+// makeFolder makes the folder of a volume that containers may write to.
+func makeFolder(p Folder, folder string) error {
+	if err := p.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
+	}
+	return p.MkdirAll(folder, 0o777)
+}
+
+// removeFolder removes what is noted of a volume, which says that it is whole, and then the volume and the memory on it.
+func removeFolder(ctx context.Context, p Folder, notes, folder string) error {
+	if isMemory(p, folder) {
+		if err := p.Unmount(folder); err != nil {
+			return err
+		}
+	}
+	if err := safepath.RemoveAllOneFilesystem(ctx, p.Root, notes); err != nil {
+		return err
+	}
+	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
+}
+
+// NamesIn lists a folder; what is none, or not there, has nothing in it.
+func NamesIn(root *safepath.Root, name string) ([]string, error) {
+	names, err := root.Names(name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return nil, nil
+	}
+	return names, err
+}
+
+// IsAbsent says that there is nothing, as opposed to something that cannot be had.
+func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// IgnoreAbsent drops such an error.
+func IgnoreAbsent(err error) error {
+	if IsAbsent(err) {
+		return nil
+	}
+	return err
+}
