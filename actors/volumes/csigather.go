@@ -112,11 +112,11 @@ func (j *job) tellOfPod(ctx context.Context) error {
 	}
 	tokens := map[string]authv1.TokenRequestStatus{}
 	for _, r := range j.spec.TokenRequests {
-		token, renew, err := j.p.Node.Tokens.Token(ctx, pod, r.Audience, r.ExpirationSeconds)
+		token, err := j.p.Node.Tokens.Token(ctx, pod, r.Audience, r.ExpirationSeconds)
 		if err != nil {
 			return fmt.Errorf("a token of the service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, err)
 		}
-		tokens[r.Audience] = authv1.TokenRequestStatus{Token: token, ExpirationTimestamp: metav1.NewTime(renew)}
+		tokens[r.Audience] = authv1.TokenRequestStatus{Token: token.Text, ExpirationTimestamp: metav1.NewTime(token.Expires)}
 	}
 	text, err := json.Marshal(tokens)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	api "github.com/container-storage-interface/spec/lib/go/csi"
+	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,6 +166,27 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
 	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
 		t.Error("something is left")
+	}
+}
+
+// A driver that wants tokens is told when they expire, not when they are renewed.
+func TestADriverIsGivenTokens(t *testing.T) {
+	driver, life := attachRequired(false), int64(600)
+	driver.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault", ExpirationSeconds: &life}}
+	n := storageNode(t, append(bound("c", csiSource("h")), driver)...)
+	m := &mint{now: n.Now}
+	n.disk.node.Tokens = m
+	n.restart(t)
+	d := startDriver(t, n, &csitest.Driver{})
+	pod := apiPodWith("a", claimVolume("data", "c"))
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+	want, err := m.Token(t.Context(), pod, "vault", &life)
+	must(t, err)
+	var got map[string]authv1.TokenRequestStatus
+	must(t, json.Unmarshal([]byte(d.Told()[0]["csi.storage.k8s.io/serviceAccount.tokens"]), &got))
+	if m.given != 2 || !got["vault"].ExpirationTimestamp.Time.Equal(want.Expires.Truncate(time.Second)) ||
+		!strings.HasPrefix(got["vault"].Token, "token 1 of ") {
+		t.Errorf("given %d, the driver was told %v", m.given, got)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/satoken"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -28,10 +29,11 @@ type mint struct {
 
 func (m *mint) Forget(pod types.UID) { m.gone = append(m.gone, pod) }
 
-func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *int64) (string, time.Time, error) {
+func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *int64) (satoken.Token, error) {
 	m.given++
-	return fmt.Sprint("token ", m.given, " of ", pod.Spec.ServiceAccountName, " for ", audience),
-		m.now().Add(time.Duration(*seconds) * time.Second), m.err
+	renew := m.now().Add(time.Duration(*seconds) * time.Second)
+	return satoken.Token{Text: fmt.Sprint("token ", m.given, " of ", pod.Spec.ServiceAccountName, " for ", audience),
+		Renew: renew, Expires: renew.Add(time.Minute)}, m.err
 }
 
 func tokenPod(uid string) *v1.Pod {

@@ -35,7 +35,7 @@ type Source struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	tokens map[key]token
+	tokens map[key]Token
 	asking map[*asking]bool // under way
 
 	accounts map[types.NamespacedName]*v1.ServiceAccount // as they were read last
@@ -54,22 +54,21 @@ type key struct {
 	seconds                      int64
 }
 
-type token struct {
-	text           string
-	renew, expires time.Time
+// Token is one of them. It is renewed before it expires, both by the node's clock.
+type Token struct {
+	Text           string
+	Renew, Expires time.Time
 }
 
 // New makes a source; nothing is sent.
 func New(client kubernetes.Interface) *Source {
-	return &Source{client: client, now: time.Now, tokens: map[key]token{}, asking: map[*asking]bool{},
+	return &Source{client: client, now: time.Now, tokens: map[key]Token{}, asking: map[*asking]bool{},
 		accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
 }
 
-// Token is a token of the pod's service account for this audience, bound to the pod, and when to ask again; an empty audience is
-// the API server. It asks the API server unless it has a fresh one; where that fails and the old one has not expired, it is
+// Token is a token of the pod's service account for this audience, bound to the pod; an empty audience is the API server. It asks the API server unless it has a fresh one; where that fails and the old one has not expired, it is
 // given again.
-func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (text string, renew time.Time,
-	err error) {
+func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (Token, error) {
 	k := key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience}
 	if seconds != nil {
 		k.seconds = *seconds
@@ -80,27 +79,28 @@ func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, second
 // AccountToken is a token of the pod's service account, which is to have this UID, for an audience, and bound to the pod. It is
 // good for as long as the API server chooses.
 func (s *Source) AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error) {
-	text, _, err := s.token(ctx, pod,
+	t, err := s.token(ctx, pod,
 		key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience, uid: account}, nil)
-	return text, err
+	return t.Text, err
 }
 
-func (s *Source) token(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (text string, renew time.Time, err error) {
+func (s *Source) token(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (Token, error) {
 	was := s.known(k)
-	if s.now().Before(was.renew) {
-		return was.text, was.renew, nil
+	if s.now().Before(was.Renew) {
+		return was, nil
 	}
 	fresh, err := s.request(ctx, pod, k, seconds)
 	if err != nil {
-		if now := s.now(); now.Before(was.expires) {
-			return was.text, now.Add(retryAfter), nil
+		if now := s.now(); now.Before(was.Expires) {
+			was.Renew = now.Add(retryAfter)
+			return was, nil
 		}
-		return "", time.Time{}, err
+		return Token{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tokens[k] = fresh
-	return fresh.text, fresh.renew, nil
+	return fresh, nil
 }
 
 // Forget drops the tokens of a pod, and breaks off the requests for more. One that is asked for later is kept, until it expires.
@@ -112,19 +112,19 @@ func (s *Source) Forget(pod types.UID) {
 			a.cancel()
 		}
 	}
-	maps.DeleteFunc(s.tokens, func(k key, _ token) bool { return k.pod == pod })
+	maps.DeleteFunc(s.tokens, func(k key, _ Token) bool { return k.pod == pod })
 }
 
 // known is what was given before; those that have expired are forgotten.
-func (s *Source) known(k key) token {
+func (s *Source) known(k key) Token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	maps.DeleteFunc(s.tokens, func(_ key, t token) bool { return !now.Before(t.expires) })
+	maps.DeleteFunc(s.tokens, func(_ key, t Token) bool { return !now.Before(t.Expires) })
 	return s.tokens[k]
 }
 
-func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (token, error) {
+func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64) (Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer s.asks(&asking{pod.UID, cancel})()
 	ask := &authv1.TokenRequest{ObjectMeta: metav1.ObjectMeta{UID: k.uid}, Spec: authv1.TokenRequestSpec{
@@ -138,9 +138,9 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	got, err := s.client.CoreV1().ServiceAccounts(k.namespace).CreateToken(ctx, k.account, ask, metav1.CreateOptions{})
 	switch {
 	case err != nil:
-		return token{}, err
+		return Token{}, err
 	case got.Status.Token == "":
-		return token{}, errors.New("the API server answered without a token")
+		return Token{}, errors.New("the API server answered without a token")
 	}
 	life := time.Hour // the API's default
 	if n := got.Spec.ExpirationSeconds; n != nil {
@@ -148,7 +148,7 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	}
 	// By our own clock: that of the API server may be another.
 	jitter := time.Duration(rand.Int64N(int64(min(maxJitter, life/20)) + 1)) //nolint:gosec // nothing secret hangs on it
-	return token{text: got.Status.Token, renew: asked.Add(min(life/5*4, maxAge) - jitter), expires: asked.Add(life)}, nil
+	return Token{Text: got.Status.Token, Renew: asked.Add(min(life/5*4, maxAge) - jitter), Expires: asked.Add(life)}, nil
 }
 
 // asks notes a request, until what it returns is called at its end.

@@ -42,14 +42,16 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	long, short := int64(48*3600), int64(1000)
 	get := func(account, audience string, seconds *int64, want string) time.Time {
 		t.Helper()
-		got, renew, err := s.Token(t.Context(), pod(account), audience, seconds)
+		got, err := s.Token(t.Context(), pod(account), audience, seconds)
 		if err != nil {
-			got = err.Error()
+			got.Text = err.Error()
+		} else if !got.Expires.After(now) || got.Expires.After(now.Add(time.Duration(*seconds)*time.Second)) {
+			t.Errorf("%s expires at %s", got.Text, got.Expires)
 		}
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
+		if got.Text != want {
+			t.Errorf("got %q, want %q", got.Text, want)
 		}
-		return renew
+		return got.Renew
 	}
 	within := func(renew time.Time, from, to time.Duration) {
 		t.Helper()
@@ -80,7 +82,7 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	get("other", "", &long, "token 8")
 	other := pod("a")
 	other.UID = "v"
-	if _, _, err := s.Token(t.Context(), other, "", &long); err != nil {
+	if _, err := s.Token(t.Context(), other, "", &long); err != nil {
 		t.Error(err)
 	}
 	s.Forget("u")
@@ -108,7 +110,7 @@ func TestRequestsForAPodThatIsForgottenEnd(t *testing.T) {
 	s, ended := New(client), make(chan types.UID, 2)
 	for _, uid := range []types.UID{"u", "v"} {
 		go func() {
-			_, _, err := s.Token(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: uid},
+			_, err := s.Token(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: uid},
 				Spec: v1.PodSpec{ServiceAccountName: "a"}}, "", nil)
 			if uid == "u" && !errors.Is(err, context.Canceled) {
 				t.Errorf("it ended with %v", err)

@@ -17,9 +17,9 @@ import (
 
 // Tokens gives service account tokens.
 type Tokens interface {
-	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server, and
-	// when to ask for another. Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
-	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (token string, renew time.Time, err error)
+	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server.
+	// Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
+	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (satoken.Token, error)
 	// Forget drops the tokens of a pod, which is at its end, and breaks off the requests for more. It does not wait.
 	Forget(pod types.UID)
 }
@@ -58,17 +58,17 @@ func tokenFile(
 	if p.Node.Tokens == nil || !objectset.OfAPIServer(p.Pod) {
 		return Permanent("projected serviceAccountToken needs an API server")
 	}
-	token, renew, err := p.Node.Tokens.Token(ctx, p.Pod, source.Audience, source.ExpirationSeconds)
+	token, err := p.Node.Tokens.Token(ctx, p.Pod, source.Audience, source.ExpirationSeconds)
 	if err != nil {
 		return tokenError{fmt.Errorf("a token of the service account %s/%s: %w", p.Pod.Namespace, p.Pod.Spec.ServiceAccountName,
 			err)}
 	}
-	p.RenewAt(renew)
+	p.RenewAt(token.Renew)
 	owner := userOf(p.Pod)
 	if owner != nil || FSGroupOf(p.Pod) != nil {
 		mode = 0o600
 	}
-	out[source.Path] = file{data: []byte(token), mode: mode, owner: owner}
+	out[source.Path] = file{data: []byte(token.Text), mode: mode, owner: owner}
 	return nil
 }
 

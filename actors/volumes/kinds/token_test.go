@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/satoken"
 )
 
 // mint gives one token.
@@ -19,8 +20,8 @@ type mint struct{}
 
 func (mint) Forget(types.UID) {}
 
-func (mint) Token(context.Context, *v1.Pod, string, *int64) (string, time.Time, error) {
-	return "token", time.Now().Add(time.Hour), nil
+func (mint) Token(context.Context, *v1.Pod, string, *int64) (satoken.Token, error) {
+	return satoken.Token{Text: "token", Renew: time.Now().Add(time.Hour)}, nil
 }
 
 func tokenPod(uid string) *v1.Pod {
