@@ -23,7 +23,7 @@ func (m *Machine) planCleaning() Phase {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
-	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.at) && m.due("remove", "", m.set.Work) {
+	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.set.Work) {
 		m.emit(work.RemovePod{Pod: m.pod})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -42,7 +43,7 @@ type container struct {
 		pulling bool              // an Event of its pull was recorded
 	}
 	earlier bool // its newest is of an earlier round: it is ended, and made again
-	backoff backoff
+	backoff restarts.Place
 	ends    struct { // as its actor was asked to end it
 		grace    time.Duration
 		until    time.Time
@@ -50,8 +51,8 @@ type container struct {
 		hookOnly bool   // its signal waits for its turn
 		failed   string // why the runtime could not end it, the last time; empty: it could, or is at it
 	}
-	retry   retry // of the start of this attempt
-	replace bool  // it is being stopped because its spec changed, or on request: its back-off starts anew
+	retry   restarts.Retry // of the start of this attempt
+	replace bool           // it is being stopped because its spec changed, or on request: its back-off starts anew
 }
 
 // attempt is what the pod knows of one attempt of a container.
@@ -123,7 +124,7 @@ func (c *container) sidecar() bool {
 // says nothing of that one.
 func (c *container) over(pod *v1.Pod) bool {
 	f := c.exited()
-	return f != nil && c.spec != nil && !c.replace && f.Attempt >= c.attempt && c.answer(pod, f.ContainerFact) != restart
+	return f != nil && c.spec != nil && !c.replace && f.Attempt >= c.attempt && c.answer(pod, f.ContainerFact) != restarts.Again
 }
 
 // learn takes the CRI's word on one of the container's attempts, at a time of our own clock. A word that is older than what is

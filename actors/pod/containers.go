@@ -72,7 +72,7 @@ func (m *Machine) restartTime(now time.Time, c *container, ended time.Time) time
 	if c.replace || c.earlier {
 		return now
 	}
-	return m.set.BackOff.after(now, c.backoff, ended)
+	return m.set.BackOff.After(now, c.backoff, ended)
 }
 
 // restartActor has the container's actor started anew: its run is over, and it cannot know.

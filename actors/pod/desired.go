@@ -10,6 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,7 +21,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 		w.Ending = m.desired.Ending // an end is never taken back
 	}
 	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
-		m.sandboxes.retry.at = time.Time{} // what failed for want of a network is tried at once
+		m.sandboxes.retry.At = time.Time{} // what failed for want of a network is tried at once
 	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
@@ -57,7 +58,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 // respec has a container whose start is being waited for start from its new spec, at once.
 func (m *Machine) respec(c *container) {
 	c.noImage()
-	c.retry = retry{}
+	c.retry = restarts.Retry{}
 	m.answered("image", c.name)
 	if c.actor {
 		m.supervise(c) // its policy may have changed, too

@@ -9,6 +9,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -109,7 +110,7 @@ func (m *Machine) recordBackOff(c *container) {
 // recordEnd tells that a container has failed for good. Kubernetes has no Event of that, and who looks for the cause of a pod's
 // failure does so among the Events.
 func (m *Machine) recordEnd(c *container, f messages.ContainerFact) {
-	if !m.live() || m.pod == nil || c.spec == nil || f.ExitCode == 0 || c.answer(m.pod, f) == restart {
+	if !m.live() || m.pod == nil || c.spec == nil || f.ExitCode == 0 || c.answer(m.pod, f) == restarts.Again {
 		return
 	}
 	how := explain.Ended(m.pod, c.name, finalstatus.Terminated(&f, "").Terminated)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -69,10 +70,10 @@ func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 	}
 	c.learn(f, at)
 	if end := c.exited(); end != nil && end.Attempt == c.attempt && c.stage == messages.StageIdle {
-		c.retry = retry{} // its start had not failed: the outcome was lost
+		c.retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
 	if first && c.is(f.ID) && f.Attempt > 0 {
-		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
+		c.backoff = restarts.Place{Step: m.set.BackOffStep(f), Last: f.CreatedAt}
 	}
 }
 

@@ -197,7 +197,7 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 				image.Key.Attempt++
 				a.hears(image)
 				if again := sentOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
-					a.machine.container("c0").retry.failed != nil {
+					a.machine.container("c0").retry.Failed != nil {
 					t.Errorf("%s: it is restarted: %+v, %+v", policy, early, again)
 				}
 				break

@@ -5,8 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,7 +18,7 @@ type Settings struct {
 	// what is still under way.
 	Work time.Duration
 	// BackOff is the kubelet's container back-off.
-	BackOff BackOff
+	BackOff restarts.BackOff
 	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
 	HostIPs func() []string
 	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others
@@ -94,25 +94,7 @@ type cleaned struct {
 	published string
 	runtime   bool
 	cgroup    bool
-	retry     retry
-}
-
-// retry is what is known of a step that may fail.
-type retry struct {
-	failed *messages.Reason // the last time; nil: it did not
-	tries  int              // failures in a row
-	at     time.Time        // when it is tried again
-}
-
-// stepRetry ends with the kubelet's own pause between syncs of a failing pod.
-var stepRetry = retries.Policy{First: time.Second, Max: 10 * time.Second}
-
-// fails notes a failure; the next try comes after a back-off.
-func (r *retry) fails(now time.Time, why messages.Reason) {
-	r.tries++
-	r.at = now.Add(stepRetry.After(r.tries, 0))
-	why.RetryAt, why.Tries = r.at, r.tries
-	r.failed = &why
+	retry     restarts.Retry
 }
 
 // verdict is how a pod ended by itself.
@@ -231,13 +213,13 @@ func (m *Machine) wake() {
 		if t, ok := m.deadline(); ok {
 			earlier(t)
 		}
-		earlier(m.resizing.retry.at)
+		earlier(m.resizing.retry.At)
 	}
 	if m.phase == Terminating {
 		earlier(m.ends)
 	}
-	earlier(m.sandboxes.retry.at)
-	earlier(m.cleaned.retry.at)
+	earlier(m.sandboxes.retry.At)
+	earlier(m.cleaned.retry.At)
 	if !at.IsZero() {
 		m.emit(Wake{At: at})
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -38,7 +39,7 @@ type Options struct {
 }
 
 // DefaultSettings are the settings for a node.
-func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
+func DefaultSettings(h *host.Host, backOff restarts.BackOff, runtimeName func() string) Settings {
 	var health func(uid, container string) []v1.ResourceStatus
 	if h.Devices != nil {
 		health = h.Devices.Health
@@ -183,7 +184,7 @@ func (m *Machine) Inspect() Inspection {
 	}
 	slices.Sort(out.Awaiting)
 	for _, c := range m.containers {
-		ci := ContainerInspection{Name: c.name, Stage: string(c.stage), Attempt: c.attempt, BackOff: c.backoff.step}
+		ci := ContainerInspection{Name: c.name, Stage: string(c.stage), Attempt: c.attempt, BackOff: c.backoff.Step}
 		if f := c.newest(); f != nil {
 			ci.State, ci.Attempt = string(f.State), f.Attempt
 		}

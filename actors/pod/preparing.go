@@ -96,7 +96,7 @@ func (m *Machine) startSandbox() {
 		m.sandboxes.changed = false
 		return
 	}
-	if m.now.Before(m.sandboxes.retry.at) {
+	if m.now.Before(m.sandboxes.retry.At) {
 		return
 	}
 	m.recordChanged()
@@ -114,7 +114,7 @@ func (m *Machine) startSandbox() {
 }
 
 func (m *Machine) stopSandbox(id string) {
-	if !m.now.Before(m.sandboxes.retry.at) && m.due("stopSandbox", id, m.set.Work) {
+	if !m.now.Before(m.sandboxes.retry.At) && m.due("stopSandbox", id, m.set.Work) {
 		m.emit(work.StopSandbox{UID: m.uid, ID: id})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -81,18 +82,18 @@ func (m *Machine) endUnfit(c *container, kind messages.ProbeKind) {
 
 // answer is what follows the end of a container. One that was ended since a probe found it unfit has failed, whatever its
 // exit code says.
-func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) answer {
+func (c *container) answer(pod *v1.Pod, f messages.ContainerFact) restarts.Answer {
 	switch {
 	case c.ephemeral:
-		return leave
+		return restarts.Leave
 	case c.earlier:
-		return restart
+		return restarts.Again
 	}
-	a := policy(pod, c.spec, c.init, f)
-	if a == leave && c.is(f.ID) && c.unfit() != "" && translate.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever {
-		return restart
+	failed := c.is(f.ID) && c.unfit() != "" && translate.RestartPolicy(&pod.Spec, c.spec) != v1.RestartPolicyNever
+	if a := restarts.ByPolicy(pod, c.spec, c.init, f); a != restarts.Leave || !failed {
+		return a
 	}
-	return a
+	return restarts.Again
 }
 
 // runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is

@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -28,7 +29,7 @@ import (
 // resizing is what the pod knows of a change of its resources.
 type resizing struct {
 	active   bool // it is under way, as the API server is told
-	retry    retry
+	retry    restarts.Retry
 	informed *v1.Pod   // the pod as the runtime was told last that it is as a whole
 	since    time.Time // when this try at it began, or is to begin
 	wide     *v1.Pod   // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
@@ -146,7 +147,7 @@ func (m *Machine) resize() {
 		m.resizing = resizing{}
 		m.record("", v1.EventTypeNormal, messages.EventResizeCompleted, "Pod resize completed: %s", m.resizeText())
 	}
-	if !m.grouped() || !informed || m.now.Before(m.resizing.retry.at) {
+	if !m.grouped() || !informed || m.now.Before(m.resizing.retry.At) {
 		return
 	}
 	for _, c := range live {
@@ -172,7 +173,7 @@ func (m *Machine) takeResized(v work.ContainerResized) {
 	f := c.newest()
 	if v.Failed == nil {
 		f.given = &given{resources: v.Resources, told: v.Told}
-		m.resizing.retry = retry{}
+		m.resizing.retry = restarts.Retry{}
 		return
 	}
 	if f.given.trying = nil; v.Sent {
@@ -185,12 +186,12 @@ func (m *Machine) takeResized(v work.ContainerResized) {
 // retryResize notes a failure; the next try comes after a back-off.
 func (m *Machine) retryResize(why *messages.Reason) {
 	r := &m.resizing
-	if r.retry.failed == nil || r.retry.failed.Message != why.Message {
+	if r.retry.Failed == nil || r.retry.Failed.Message != why.Message {
 		m.record("", v1.EventTypeWarning, messages.EventResizeError, "Pod resize error: %s", why.Message)
 	}
-	r.retry.fails(m.now, *why)
+	r.retry.Fails(m.now, *why)
 	r.active = true
-	m.resizeFailed(r.retry.at)
+	m.resizeFailed(r.retry.At)
 }
 
 // resizeFailed has one try counted; the next one begins then.
@@ -201,7 +202,7 @@ func (m *Machine) resizeFailed(next time.Time) {
 
 // inProgress is the reason and the message of a resize that is under way; both are empty where it goes well.
 func (m *Machine) inProgress() (reason, message string) {
-	why := m.resizing.retry.failed
+	why := m.resizing.retry.Failed
 	if why == nil && !m.cgroup.ready {
 		why = m.cgroup.reason
 	}
@@ -221,7 +222,7 @@ func (m *Machine) informed() bool {
 	if s == nil || !m.resizing.active || !m.cgroup.ready || m.resizing.informed == m.cgroup.of {
 		return true
 	}
-	if !m.now.Before(m.resizing.retry.at) && m.due("inform", "", m.set.Work) {
+	if !m.now.Before(m.resizing.retry.At) && m.due("inform", "", m.set.Work) {
 		m.emit(work.UpdateSandbox{Pod: m.cgroup.of, ID: s.ID})
 	}
 	return false
@@ -237,5 +238,5 @@ func (m *Machine) takeSandboxUpdated(v work.SandboxUpdated) {
 		return
 	}
 	m.resizing.informed = v.Pod
-	m.resizing.retry = retry{}
+	m.resizing.retry = restarts.Retry{}
 }

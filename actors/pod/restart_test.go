@@ -76,7 +76,7 @@ func TestARestartThatIsAskedFor(t *testing.T) {
 	if got := w.attempts(); !maps.Equal(got, map[string]uint32{"c0": 1, "c1": 0}) {
 		t.Errorf("started again: %v", got)
 	}
-	if step := w.machine.container("c0").backoff.step; step != 0 {
+	if step := w.machine.container("c0").backoff.Step; step != 0 {
 		t.Errorf("it counts as a failure: step %d", step)
 	}
 }

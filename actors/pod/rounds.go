@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -57,7 +58,7 @@ func (m *Machine) beginRound() {
 		if !c.inRounds() {
 			continue
 		}
-		if c.retry = (retry{}); c.stage == messages.StageStarting {
+		if c.retry = (restarts.Retry{}); c.stage == messages.StageStarting {
 			m.answerEnd(c)
 		}
 		if c.actor && m.asking("spawn", c.name) {
@@ -104,10 +105,10 @@ func (m *Machine) beginsRound(c *container, round uint32) bool {
 		e := o.exited()
 		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) &&
 			!e.FinishedAt.After(f.FinishedAt)
-		if final && o.init && o.answer(m.pod, e.ContainerFact) == failPod {
+		if final && o.init && o.answer(m.pod, e.ContainerFact) == restarts.FailPod {
 			return false
 		}
-		goesOn = goesOn || !o.init && !(final && o.answer(m.pod, e.ContainerFact) == leave)
+		goesOn = goesOn || !o.init && !(final && o.answer(m.pod, e.ContainerFact) == restarts.Leave)
 	}
 	return goesOn
 }

@@ -398,7 +398,7 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 			return 1, attempt < 4
 		case "c0":
 			c1 := w.machine.container("c1")
-			return 42, attempt < 4 && c1.backoff.step > 2 && c1.exited() != nil && c1.stage == messages.StageIdle
+			return 42, attempt < 4 && c1.backoff.Step > 2 && c1.exited() != nil && c1.stage == messages.StageIdle
 		}
 		return 0, false
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -51,7 +52,7 @@ func (m *Machine) judge() *verdict {
 	}
 	for _, c := range m.containers {
 		f := c.exited()
-		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, f.ContainerFact) == failPod {
+		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, f.ContainerFact) == restarts.FailPod {
 			return &verdict{phase: v1.PodFailed}
 		}
 	}

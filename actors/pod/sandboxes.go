@@ -5,19 +5,20 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/find"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // sandboxes is what the pod knows of its sandboxes.
 type sandboxes struct {
-	all         []sandbox // newest first
-	retry       retry     // of starting or stopping one
-	next        uint32    // attempt of the next one
-	lastIPs     []string  // of the last one that had any
-	hostNet     bool      // the pod wants the host's network
-	changed     bool      // an Event says that it has to be replaced
-	unconnected string    // why it has no network, as recorded
-	settled     string    // the sandbox of no use that was read again, before it is stopped
+	all         []sandbox      // newest first
+	retry       restarts.Retry // of starting or stopping one
+	next        uint32         // attempt of the next one
+	lastIPs     []string       // of the last one that had any
+	hostNet     bool           // the pod wants the host's network
+	changed     bool           // an Event says that it has to be replaced
+	unconnected string         // why it has no network, as recorded
+	settled     string         // the sandbox of no use that was read again, before it is stopped
 }
 
 // sandbox is one of them.

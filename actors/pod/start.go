@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -67,8 +68,8 @@ func (m *Machine) lacksItself(c *container) (lack, time.Time) {
 	switch {
 	case !c.actor || m.asking("spawn", c.name):
 		return anActor, time.Time{}
-	case m.now.Before(c.retry.at):
-		return anotherTry, c.retry.at
+	case m.now.Before(c.retry.At):
+		return anotherTry, c.retry.At
 	case stands == nil && (c.image.attempt != next || c.image.ref == ""):
 		return anImage, time.Time{}
 	case stands == nil && c.target != "" && m.targetID(c) == "":
@@ -131,7 +132,7 @@ func (m *Machine) start(c *container) {
 	case anImage, anotherTry:
 		m.wantImage(c)
 	case aTarget:
-		c.retry.failed = &messages.Reason{
+		c.retry.Failed = &messages.Reason{
 			Code: messages.ReasonCreateConfig, Container: c.name, Message: "container " + c.target +
 				", whose processes it is to share, does not run",
 		}
@@ -152,9 +153,9 @@ func (m *Machine) run(c *container) {
 	} else {
 		switch f := c.exited(); {
 		case c.replace || c.earlier: // with all others: as with the kubelet, which removes them all first
-			c.backoff, c.replace = backoff{}, false
+			c.backoff, c.replace = restarts.Place{}, false
 		case next != c.attempt && f != nil:
-			c.backoff = m.set.BackOff.next(c.backoff, f.FinishedAt, m.now)
+			c.backoff = m.set.BackOff.Next(c.backoff, f.FinishedAt, m.now)
 		}
 	}
 	c.attempt, c.stage, c.sandbox = next, messages.StageStarting, ""
@@ -245,7 +246,7 @@ func (m *Machine) tellRun(c *container) {
 func (m *Machine) desiredRun(c *container) messages.RunContainer {
 	return messages.RunContainer{
 		Pod: m.pod, Container: c.spec, Attempt: c.attempt, ImageRef: c.image.ref, Volumes: m.volumes.paths,
-		ImageVolumes: c.image.volumes, BackOff: c.backoff.step, Order: m.desired.Order, Round: m.rounds.now,
+		ImageVolumes: c.image.volumes, BackOff: c.backoff.Step, Order: m.desired.Order, Round: m.rounds.now,
 		Generation: c.generation, TargetID: m.targetID(c),
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -30,7 +31,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 			a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[0].Generation,
 				Failed: &messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
 		}
-		a.passes(stepRetry.After(try+1, 0) - time.Millisecond)
+		a.passes(restarts.StepRetry.After(try+1, 0) - time.Millisecond)
 		if early := sentOf[messages.RunContainer](a.take()); len(early) > 0 {
 			t.Errorf("try %d: repeated %d times before its time", try, len(early))
 		}

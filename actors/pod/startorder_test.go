@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -104,7 +105,7 @@ func TestAFailedStartHoldsNobodyBack(t *testing.T) {
 		t.Errorf("then %v run", got)
 	}
 	a.hears(pulled("c0", "image"))
-	a.passes(stepRetry.After(1, 0))
+	a.passes(restarts.StepRetry.After(1, 0))
 	a.observes(a.sandboxFacts())
 	if got := ran(a); !slices.Equal(got, []string{"c0"}) {
 		t.Errorf("when it is time %v run, while the second starts", got)

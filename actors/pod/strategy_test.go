@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -104,7 +105,7 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 func TestAnEndToldOnceMoreHoldsNothingBack(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	c, now := w.machine.container("c0"), w.now
-	c.stage, c.attempt, c.backoff = messages.StageStarting, 2, backoff{step: 3, last: now}
+	c.stage, c.attempt, c.backoff = messages.StageStarting, 2, restarts.Place{Step: 3, Last: now}
 	for attempt, want := range map[uint32]bool{1: false, 2: true} {
 		end := messages.ContainerEnded{Fact: messages.ContainerFact{
 			ID: "x", Name: "c0", Attempt: attempt, State: messages.ContainerExited, FinishedAt: now, ExitCode: 1,

@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -109,7 +110,7 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 		if !v.Taken {
 			m.recordSandbox(v.Reason)
 		}
-		m.sandboxes.retry.fails(m.now, v.Reason)
+		m.sandboxes.retry.Fails(m.now, v.Reason)
 		return
 	}
 	fact := *v.Fact
@@ -121,17 +122,17 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	if s := m.sandboxes.unfit(); s != nil && s.NoIP {
 		r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
 		m.recordSandbox(r)
-		m.sandboxes.retry.fails(m.now, r)
+		m.sandboxes.retry.Fails(m.now, r)
 		return
 	}
-	m.sandboxes.retry = retry{}
+	m.sandboxes.retry = restarts.Retry{}
 }
 
 func (m *Machine) takeSandboxStopped(v work.SandboxStopped) {
 	m.answered("stopSandbox", v.ID)
 	if v.Failed != nil {
 		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
-		m.sandboxes.retry.fails(m.now, *v.Failed)
+		m.sandboxes.retry.Fails(m.now, *v.Failed)
 	} else if s := m.sandboxes.of(v.ID); s != nil {
 		s.stopped, s.Ready = true, false
 	}
@@ -142,8 +143,8 @@ func (m *Machine) takeRemoved(v work.PodRemoved) {
 	if m.cleaned.runtime = v.Failed == nil; m.cleaned.runtime {
 		return
 	}
-	m.cleaned.retry.fails(m.now, *v.Failed)
-	if m.cleaned.retry.tries == 1 {
-		m.warn("", messages.ReasonFailedRemove, *m.cleaned.retry.failed, "error removing pod: %s", v.Failed.Message)
+	m.cleaned.retry.Fails(m.now, *v.Failed)
+	if m.cleaned.retry.Tries == 1 {
+		m.warn("", messages.ReasonFailedRemove, *m.cleaned.retry.Failed, "error removing pod: %s", v.Failed.Message)
 	}
 }

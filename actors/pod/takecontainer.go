@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -77,7 +78,7 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 		return // told once more; the next attempt is on its way
 	}
 	if c.exited() != nil || c.stage == messages.StageStopping {
-		c.retry = retry{}
+		c.retry = restarts.Retry{}
 		m.answerEnd(c)
 	}
 }
@@ -112,7 +113,7 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 		return
 	}
 	m.answered("run", c.name)
-	c.retry = retry{}
+	c.retry = restarts.Retry{}
 	if is && c.stage == messages.StageStarting && v.Fact.Attempt == c.attempt {
 		c.stage = messages.StageRunning
 	}
@@ -132,7 +133,7 @@ func (m *Machine) takeFailed(c *container, v messages.ContainerReported) {
 	}
 	why := *v.Failed
 	why.Container = c.name
-	c.retry.fails(m.now, why)
+	c.retry.Fails(m.now, why)
 	c.unread = m.now                       // without a word on it, it may run; and what it was told once more may start it yet
 	c.image.ref, c.image.volumes = "", nil // they may be gone: they are asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.
@@ -173,7 +174,7 @@ func (m *Machine) refusesRestart(name string) string {
 		return fmt.Sprintf("container %s is ephemeral: such a one is started once", name)
 	case c.init && !c.sidecar():
 		return fmt.Sprintf("init container %s runs to its end, before the others", name)
-	case c.answer(m.pod, messages.ContainerFact{}) != restart:
+	case c.answer(m.pod, messages.ContainerFact{}) != restarts.Again:
 		return fmt.Sprintf("container %s runs once: with restartPolicy %s, its end would be taken for its completion; remove "+
 			"the pod and run it again", name, translate.RestartPolicy(&m.pod.Spec, c.spec))
 	}
@@ -186,7 +187,7 @@ func (m *Machine) restart(c *container, id string) bool {
 	if f == nil || f.ID != id {
 		return false
 	}
-	c.retry = retry{}
+	c.retry = restarts.Retry{}
 	switch {
 	case f.State == messages.ContainerExited && c.stage == messages.StageIdle:
 		m.startAnew(c)

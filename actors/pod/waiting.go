@@ -17,8 +17,8 @@ func (m *Machine) waiting() *messages.Reason {
 	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
 		return m.desired.NoNetwork
 	}
-	if m.sandboxes.current() == nil && m.sandboxes.retry.failed != nil {
-		return m.sandboxes.retry.failed
+	if m.sandboxes.current() == nil && m.sandboxes.retry.Failed != nil {
+		return m.sandboxes.retry.Failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {
 		return m.volumes.reason
@@ -59,7 +59,7 @@ func (m *Machine) endWaits() *messages.Reason {
 		if first != nil {
 			return first.killing()
 		}
-		if f := m.sandboxes.retry.failed; f != nil && f.Code == messages.ReasonStopSandbox {
+		if f := m.sandboxes.retry.Failed; f != nil && f.Code == messages.ReasonStopSandbox {
 			return f
 		}
 	case Cleaning:
@@ -69,8 +69,8 @@ func (m *Machine) endWaits() *messages.Reason {
 				Message: "a CSI driver has volumes of it still: " + m.cleaned.published}
 		case !m.cleaned.volumes:
 			return &messages.Reason{Code: messages.ReasonUnmounting, Message: "its volumes are being unmounted"}
-		case m.ending != nil && !m.cleaned.runtime && m.cleaned.retry.failed != nil:
-			return m.cleaned.retry.failed
+		case m.ending != nil && !m.cleaned.runtime && m.cleaned.retry.Failed != nil:
+			return m.cleaned.retry.Failed
 		default:
 			return &messages.Reason{Code: messages.ReasonRemoving, Message: "what is left of it is being removed"}
 		}
@@ -129,9 +129,9 @@ func (m *Machine) hold(c *container) *messages.Reason {
 		return nil
 	case c.image.reason != nil && c.image.ref == "":
 		return c.image.reason
-	case c.retry.failed != nil:
-		return c.retry.failed
-	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.step > 0:
+	case c.retry.Failed != nil:
+		return c.retry.Failed
+	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.Step > 0:
 		what, at := m.lacks(c)
 		if what != backingOff {
 			return nil
@@ -139,7 +139,7 @@ func (m *Machine) hold(c *container) *messages.Reason {
 		end := c.exited()
 		r := &messages.Reason{
 			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.name, Since: end.FinishedAt, Tries: int(end.Attempt),
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.wait(c.backoff.step),
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.Wait(c.backoff.Step),
 				c.name, m.pod.Name, m.pod.Namespace, m.uid),
 		}
 		if end.hook.failed != "" {

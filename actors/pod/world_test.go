@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -87,7 +88,7 @@ func newWorld(pod *v1.Pod) *world {
 		set: Settings{
 			Events:        true,
 			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,
-			BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
+			BackOff: restarts.BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
 			HostIPs: func() []string { return []string{"10.0.0.1"} }, Unsettled: func() bool { return false },
 			RuntimeName:       func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },

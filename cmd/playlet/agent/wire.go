@@ -23,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/logs"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/registration"
@@ -89,7 +90,7 @@ func (a *Agent) inCluster() string {
 // wirePod binds the actors of a pod and of a container, the one that ends quarantined pods, and the prober.
 func (a *Agent) wirePod() rows {
 	initial, limit := a.node.CrashLoopBackOff()
-	settings := pod.DefaultSettings(a.host, pod.BackOff{Base: initial, Max: limit},
+	settings := pod.DefaultSettings(a.host, restarts.BackOff{Base: initial, Max: limit},
 		func() string { return a.runtime.Load().Name })
 	settings.PodLevelResize = a.node.FeatureEnabled(podLevelResize)
 	settings.RestartAll = a.node.FeatureEnabled(restartAll)
