@@ -12,6 +12,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
+// state is what is known of a pod, beside what it waits for.
+type state struct {
+	pod        *v1.Pod // as it is wanted; nil: that is not known
+	sandboxes  sandboxes
+	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
+}
+
 // container is what the pod knows of one container. The states of a run are in the table of actors/container; here is what
 // was sent to its actor last, and what the actor answered.
 type container struct {
@@ -180,8 +187,40 @@ func (m *Machine) noteEnds() {
 	}
 }
 
-func (m *Machine) container(name string) *container {
-	for _, c := range m.containers {
+// learn takes the runtime's word on one container, of one that the spec does not have, too.
+func (s *state) learn(f messages.ContainerFact, at time.Time) *container {
+	c := s.container(f.Name)
+	if c == nil {
+		c = &container{name: f.Name, stage: messages.StageIdle}
+		s.containers = append(s.containers, c)
+	}
+	c.learn(f, at)
+	return c
+}
+
+// miss notes containers that a reading lacks: someone removed them.
+func (s *state) miss(f messages.PodFacts, now time.Time) {
+	listed := map[string]bool{}
+	for _, o := range f.Containers {
+		listed[o.ID] = true
+	}
+	for _, c := range s.containers {
+		n := c.newest()
+		switch {
+		case n == nil || listed[n.ID] || n.State == messages.ContainerExited || !n.noticed.Before(f.ReadAt):
+		case n.State == messages.ContainerCreated:
+			c.attempts = c.attempts[1:] // it never ran: it is as if it had never been
+		default:
+			n.ContainerFact = n.Removed(now)
+			if c.stage == messages.StageStarting {
+				c.unread = now // what it was told once more, an actor that fell takes for the first time: that may make another
+			}
+		}
+	}
+}
+
+func (s *state) container(name string) *container {
+	for _, c := range s.containers {
 		if c.name == name {
 			return c
 		}
@@ -190,9 +229,9 @@ func (m *Machine) container(name string) *container {
 }
 
 // matchSpec makes the containers those of the spec, keeping what is known by name.
-func (m *Machine) matchSpec() {
-	old := m.containers
-	m.containers = nil
+func (s *state) matchSpec() {
+	old := s.containers
+	s.containers = nil
 	add := func(spec *v1.Container, init bool) {
 		i := slices.IndexFunc(old, func(c *container) bool { return c != nil && c.name == spec.Name })
 		c := &container{name: spec.Name, stage: messages.StageIdle}
@@ -200,24 +239,24 @@ func (m *Machine) matchSpec() {
 			c, old[i] = old[i], nil
 		}
 		c.spec, c.init = spec, init
-		m.containers = append(m.containers, c)
+		s.containers = append(s.containers, c)
 	}
-	for i := range m.pod.Spec.InitContainers {
-		add(&m.pod.Spec.InitContainers[i], true)
+	for i := range s.pod.Spec.InitContainers {
+		add(&s.pod.Spec.InitContainers[i], true)
 	}
-	for i := range m.pod.Spec.Containers {
-		add(&m.pod.Spec.Containers[i], false)
+	for i := range s.pod.Spec.Containers {
+		add(&s.pod.Spec.Containers[i], false)
 	}
-	for i := range m.pod.Spec.EphemeralContainers {
-		e := &m.pod.Spec.EphemeralContainers[i]
+	for i := range s.pod.Spec.EphemeralContainers {
+		e := &s.pod.Spec.EphemeralContainers[i]
 		add((*v1.Container)(&e.EphemeralContainerCommon), false)
-		c := m.containers[len(m.containers)-1]
+		c := s.containers[len(s.containers)-1]
 		c.ephemeral, c.target = true, e.TargetContainerName
 	}
 	for _, c := range old {
 		if c != nil {
 			c.spec = nil
-			m.containers = append(m.containers, c)
+			s.containers = append(s.containers, c)
 		}
 	}
 }

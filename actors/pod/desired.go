@@ -1,14 +1,11 @@
 package pod
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
-	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
@@ -21,7 +18,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 		w.Ending = m.desired.Ending // an end is never taken back
 	}
 	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
-		m.sandboxes.retry.At = time.Time{} // what failed for want of a network is tried at once
+		m.sandboxing.retry.At = time.Time{} // what failed for want of a network is tried at once
 	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
@@ -101,82 +98,14 @@ func (m *Machine) takeService(service messages.Address) {
 	}
 }
 
-// seed takes over what is known of the pod from before this machine, so that its status goes on where it was: when it was
-// started, and how often its containers were, where the runtime no longer has any.
+// seed takes over what is known of the pod from before this machine, so that its status goes on where it was.
 func (m *Machine) seed() {
-	last := m.desired.Last
-	if last == nil {
-		return
+	if last := m.desired.Last; last != nil {
+		if last.StartTime != nil && m.started.IsZero() {
+			m.started = last.StartTime.Time
+		}
+		m.seedAttempts(last)
 	}
-	if last.StartTime != nil && m.started.IsZero() {
-		m.started = last.StartTime.Time
-	}
-	for _, c := range m.containers {
-		if s := lastOf(last, c.name); s != nil && s.ContainerID != "" && s.RestartCount >= 0 {
-			c.free = max(c.free, uint32(s.RestartCount)+1)
-		}
-	}
-}
-
-// seedProbes takes what the status says of containers that run, where no probe's word was kept: another agent ran them, and
-// its last word stands until a probe says otherwise.
-func (m *Machine) seedProbes() {
-	if m.desired.Last == nil {
-		return
-	}
-	for _, c := range m.containers {
-		f, s := c.newest(), lastOf(m.desired.Last, c.name)
-		if !probed(c.spec) || s == nil || !c.running() || s.ContainerID != m.set.runtimeID(f.ID) {
-			continue
-		}
-		var said messages.ProbeResults
-		if s.Started != nil && *s.Started {
-			said.Startup = messages.ProbeSucceeded
-		}
-		if s.Ready {
-			said.Startup, said.Readiness = messages.ProbeSucceeded, messages.ProbeSucceeded
-		}
-		said.Learn(c.results())
-		f.results = said
-	}
-}
-
-// seedEnds takes from the status how containers of the API server's pod ended of which the runtime has nothing any more: what
-// was told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
-func (m *Machine) seedEnds() {
-	if m.desired.Last == nil || !objectset.OfAPIServer(m.pod) {
-		return
-	}
-	for _, c := range m.containers {
-		s := lastOf(m.desired.Last, c.name)
-		if s == nil || c.spec == nil || c.newest() != nil || s.RestartCount < 0 {
-			continue
-		}
-		end := s.State.Terminated
-		if end == nil && s.State.Waiting != nil {
-			end = s.LastTerminationState.Terminated
-		}
-		if w := s.State.Waiting; w != nil && w.Reason == messages.ReasonRestartingAll || end != nil && end.Reason ==
-			messages.ReasonRestartingAll {
-			continue // a kubelet removed it, to restart all
-		}
-		if end == nil || s.ContainerID == "" || end.Reason == messages.ReasonUnknown {
-			continue
-		}
-		_, id, _ := strings.Cut(s.ContainerID, "://")
-		c.learn(messages.ContainerFact{
-			ID: id, Name: c.name, Attempt: uint32(s.RestartCount), State: messages.ContainerExited, Image: s.Image,
-			ImageRef:  s.ImageID,
-			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
-			Message: end.Message,
-		}, m.now)
-	}
-}
-
-// lastOf is the status of one container; nil where there is none.
-func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
-	return find.In(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses),
-		func(c *v1.ContainerStatus) bool { return c.Name == name })
 }
 
 // settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end

@@ -148,8 +148,8 @@ func (m *Machine) recordSandbox(r messages.Reason) {
 
 // recordChanged tells, once, that the pod's sandbox has to be replaced.
 func (m *Machine) recordChanged() {
-	if len(m.sandboxes.all) > 0 && !m.sandboxes.changed {
-		m.sandboxes.changed = true
+	if len(m.sandboxes.all) > 0 && !m.sandboxing.changed {
+		m.sandboxing.changed = true
 		m.record("", v1.EventTypeNormal, messages.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 	}
 }
@@ -160,10 +160,10 @@ func (m *Machine) recordNetwork() {
 	if m.desired.NoNetwork != nil {
 		why = *m.desired.NoNetwork
 	}
-	if why.Message != "" && why.Message != m.sandboxes.unconnected {
+	if why.Message != "" && why.Message != m.sandboxing.unconnected {
 		m.warn("", messages.EventNetworkNotReady, why, "%s", why.Message)
 	}
-	m.sandboxes.unconnected = why.Message
+	m.sandboxing.unconnected = why.Message
 }
 
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.

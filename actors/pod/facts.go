@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
@@ -27,7 +26,7 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 			c.unread = time.Time{}
 		}
 	}
-	m.takeMissing(f)
+	m.miss(f, m.now)
 	for i := range f.Sandboxes {
 		m.takeStart(&f.Sandboxes[i])
 	}
@@ -46,54 +45,22 @@ func (m *Machine) takeStart(s *messages.SandboxFact) {
 }
 
 func (m *Machine) takeSandboxes(f messages.PodFacts) {
-	listed := map[string]bool{}
 	for _, s := range f.Sandboxes {
-		listed[s.ID] = true
 		s.IPs = m.byFamily(s.IPs)
 		m.sandboxes.learn(s, f.ReadAt)
 	}
-	m.sandboxes.all = slices.DeleteFunc(m.sandboxes.all, func(s sandbox) bool {
-		gone := !listed[s.ID] && s.noticed.Before(f.ReadAt)
-		if gone {
-			m.answered("stopSandbox", s.ID)
-		}
-		return gone
-	})
+	for _, id := range m.sandboxes.keep(f) {
+		m.answered("stopSandbox", id)
+	}
 }
 
 // takeFact takes one container of a reading. Its actor hears of its end.
 func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
-	c := m.container(f.Name)
-	if c == nil {
-		c = &container{name: f.Name, stage: messages.StageIdle}
-		m.containers = append(m.containers, c)
-	}
-	c.learn(f, at)
+	c := m.learn(f, at)
 	if end := c.exited(); end != nil && end.Attempt == c.attempt && c.stage == messages.StageIdle {
 		c.retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
 	if first && c.is(f.ID) && f.Attempt > 0 {
 		c.backoff = restarts.Place{Step: m.set.BackOffStep(f), Last: f.CreatedAt}
-	}
-}
-
-// takeMissing notes containers that the CRI no longer knows: someone removed them.
-func (m *Machine) takeMissing(f messages.PodFacts) {
-	listed := map[string]bool{}
-	for _, o := range f.Containers {
-		listed[o.ID] = true
-	}
-	for _, c := range m.containers {
-		n := c.newest()
-		switch {
-		case n == nil || listed[n.ID] || n.State == messages.ContainerExited || !n.noticed.Before(f.ReadAt):
-		case n.State == messages.ContainerCreated:
-			c.attempts = c.attempts[1:] // it never ran: it is as if it had never been
-		default:
-			n.ContainerFact = n.Removed(m.now)
-			if c.stage == messages.StageStarting {
-				c.unread = m.now // what it was told once more, an actor that fell takes for the first time: that may make another
-			}
-		}
 	}
 }

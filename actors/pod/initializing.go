@@ -30,38 +30,38 @@ func (m *Machine) planInitializing() Phase {
 }
 
 // passed says that a later init container has been made in the current sandbox: initialization is past this one.
-func (m *Machine) passed(i int) bool {
-	current := m.sandboxes.current()
-	return current != nil && slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
+func (s *state) passed(i int) bool {
+	current := s.sandboxes.current()
+	return current != nil && slices.ContainsFunc(s.containers[i+1:], func(c *container) bool {
 		return c.init && !c.earlier && c.madeIn(current.ID)
 	})
 }
 
 // initialized says that an init container has done its part in the current sandbox.
-func (m *Machine) initialized(c *container) bool {
-	current, f := m.sandboxes.current(), c.exited()
+func (s *state) initialized(c *container) bool {
+	current, f := s.sandboxes.current(), c.exited()
 	if c.sidecar() || current == nil {
 		return false
 	}
-	return m.begun(current.ID) || f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.earlier
+	return s.begun(current.ID) || f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.earlier
 }
 
 // begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
 // even where the collector has removed them since.
-func (m *Machine) begun(sandbox string) bool {
-	return slices.ContainsFunc(m.containers, func(c *container) bool {
+func (s *state) begun(sandbox string) bool {
+	return slices.ContainsFunc(s.containers, func(c *container) bool {
 		return !c.init && !c.ephemeral && !c.earlier && c.madeIn(sandbox)
 	})
 }
 
 // nextInit is the init container whose turn it is, or nil when the others' is.
-func (m *Machine) nextInit() *container {
-	for i, c := range m.containers {
-		if c.spec == nil || !c.init || m.initialized(c) || (c.sidecar() && m.passed(i)) {
+func (s *state) nextInit() *container {
+	for i, c := range s.containers {
+		if c.spec == nil || !c.init || s.initialized(c) || (c.sidecar() && s.passed(i)) {
 			continue
 		}
-		if current := m.sandboxes.current(); c.sidecar() && current != nil &&
-			(m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID && !c.earlier)) {
+		if current := s.sandboxes.current(); c.sidecar() && current != nil &&
+			(s.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID && !c.earlier)) {
 			continue
 		}
 		return c
@@ -76,7 +76,7 @@ func (m *Machine) upkeep() Phase {
 	case m.over():
 		return Terminating
 	case m.sandboxes.current() == nil, m.restarting():
-		m.sandboxes.settled = ""
+		m.sandboxing.settled = ""
 		return Preparing
 	}
 	m.mount()

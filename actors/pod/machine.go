@@ -57,8 +57,8 @@ type Machine struct {
 	set   Settings
 	phase Phase
 
+	state
 	desired *messages.PodWanted
-	pod     *v1.Pod
 	ending  *messages.Ending
 	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
 	read    bool      // the CRI's word has been heard since the start
@@ -69,9 +69,8 @@ type Machine struct {
 	volumes    volumes
 	probing    probing
 	cgroup     cgroup
-	sandboxes  sandboxes
+	sandboxing sandboxing
 	rounds     rounds
-	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 
 	resizing resizing
 	verdict  *verdict // set when the pod ended by itself
@@ -218,7 +217,7 @@ func (m *Machine) wake() {
 	if m.phase == Terminating {
 		earlier(m.ends)
 	}
-	earlier(m.sandboxes.retry.At)
+	earlier(m.sandboxing.retry.At)
 	earlier(m.cleaned.retry.At)
 	if !at.IsZero() {
 		m.emit(Wake{At: at})

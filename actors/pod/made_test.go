@@ -41,7 +41,7 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
 	of := func(pod *v1.Pod) *Machine {
-		return &Machine{pod: pod, set: DefaultSettings(&Host{}, restarts.BackOff{}, nil)}
+		return &Machine{state: state{pod: pod}, set: DefaultSettings(&Host{}, restarts.BackOff{}, nil)}
 	}
 	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &container{name: "c0", spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {

@@ -36,8 +36,8 @@ func (m *Machine) mayRun() bool {
 }
 
 // hasRun says that a regular container was started once, as far as is known.
-func (m *Machine) hasRun() bool {
-	return slices.ContainsFunc(m.containers, func(c *container) bool {
+func (s *state) hasRun() bool {
+	return slices.ContainsFunc(s.containers, func(c *container) bool {
 		return c.regular() && slices.ContainsFunc(c.attempts, func(f attempt) bool { return !f.StartedAt.IsZero() })
 	})
 }

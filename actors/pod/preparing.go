@@ -5,9 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
+
+// sandboxing is how far the pod is with its next sandbox.
+type sandboxing struct {
+	retry       restarts.Retry // of starting or stopping one
+	changed     bool           // an Event says that the present one has to be replaced
+	unconnected string         // why it has no network, as recorded
+	settled     string         // the sandbox of no use that was read again, before it is stopped
+}
 
 // planPreparing: the pod's cgroup and then its sandbox, its volumes and first images are wanted, side by side; what still runs of
 // an earlier sandbox, or of an earlier round, is ended first. Leads to Initializing, Running, Terminating.
@@ -18,8 +27,8 @@ func (m *Machine) planPreparing() Phase {
 	m.mount()
 	m.ensureCgroup()
 	m.prefetch()
-	if s := m.sandboxes.unfit(); s != nil && m.sandboxes.settled != s.ID {
-		m.sandboxes.settled = s.ID
+	if s := m.sandboxes.unfit(); s != nil && m.sandboxing.settled != s.ID {
+		m.sandboxing.settled = s.ID
 		m.readAgain() // what runs in a sandbox that lives and is to be replaced: a container may be on its way to start there
 	}
 	if m.settled() && m.clearLost() {
@@ -93,10 +102,10 @@ func (m *Machine) clearLost() bool {
 // startSandbox asks for a new sandbox, once the one before it has given its network back.
 func (m *Machine) startSandbox() {
 	if m.sandboxes.current() != nil {
-		m.sandboxes.changed = false
+		m.sandboxing.changed = false
 		return
 	}
-	if m.now.Before(m.sandboxes.retry.At) {
+	if m.now.Before(m.sandboxing.retry.At) {
 		return
 	}
 	m.recordChanged()
@@ -114,7 +123,7 @@ func (m *Machine) startSandbox() {
 }
 
 func (m *Machine) stopSandbox(id string) {
-	if !m.now.Before(m.sandboxes.retry.At) && m.due("stopSandbox", id, m.set.Work) {
+	if !m.now.Before(m.sandboxing.retry.At) && m.due("stopSandbox", id, m.set.Work) {
 		m.emit(work.StopSandbox{UID: m.uid, ID: id})
 	}
 }

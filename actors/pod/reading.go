@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -19,8 +20,12 @@ func (m *Machine) planReading() Phase {
 	}
 	m.matchSpec()
 	m.takeResources()
-	m.seedProbes()
-	m.seedEnds()
+	if last := m.desired.Last; last != nil {
+		m.seedProbes(last, m.set.runtimeID)
+		if objectset.OfAPIServer(m.pod) {
+			m.seedEnds(last, m.now)
+		}
+	}
 	switch {
 	case m.ending != nil:
 		for _, c := range m.containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started

@@ -5,20 +5,15 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/find"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // sandboxes is what the pod knows of its sandboxes.
 type sandboxes struct {
-	all         []sandbox      // newest first
-	retry       restarts.Retry // of starting or stopping one
-	next        uint32         // attempt of the next one
-	lastIPs     []string       // of the last one that had any
-	hostNet     bool           // the pod wants the host's network
-	changed     bool           // an Event says that it has to be replaced
-	unconnected string         // why it has no network, as recorded
-	settled     string         // the sandbox of no use that was read again, before it is stopped
+	all     []sandbox // newest first
+	next    uint32    // attempt of the next one
+	lastIPs []string  // of the last one that had any
+	hostNet bool      // the pod wants the host's network
 }
 
 // sandbox is one of them.
@@ -71,4 +66,16 @@ func (b *sandboxes) learn(f messages.SandboxFact, at time.Time) {
 	if newest := b.all[0]; len(newest.IPs) > 0 {
 		b.lastIPs = newest.IPs
 	}
+}
+
+// keep forgets the sandboxes that a reading lacks, and gives their IDs.
+func (b *sandboxes) keep(f messages.PodFacts) (gone []string) {
+	b.all = slices.DeleteFunc(b.all, func(s sandbox) bool {
+		lacks := !slices.ContainsFunc(f.Sandboxes, func(o messages.SandboxFact) bool { return o.ID == s.ID })
+		if lacks = lacks && s.noticed.Before(f.ReadAt); lacks {
+			gone = append(gone, s.ID)
+		}
+		return lacks
+	})
+	return gone
 }

@@ -110,8 +110,8 @@ func (m *Machine) beingStarted(c *container) bool {
 }
 
 // targetID is the ID of the container whose processes an ephemeral one shares, while that runs; else empty.
-func (m *Machine) targetID(c *container) string {
-	if t := m.container(c.target); t != nil && t.running() {
+func (s *state) targetID(c *container) string {
+	if t := s.container(c.target); t != nil && t.running() {
 		return t.newest().ID
 	}
 	return ""

@@ -257,7 +257,7 @@ func TestAddressesThatAreUnsettled(t *testing.T) {
 		hostIP, podIP   string
 	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
 		{true, true, "", ""}} {
-		m := &Machine{pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}, set: Settings{
+		m := &Machine{state: state{pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, set: Settings{
 			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
 		}}
 		m.sandboxes.lastIPs = []string{"10.0.0.1"}

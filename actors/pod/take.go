@@ -110,7 +110,7 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 		if !v.Taken {
 			m.recordSandbox(v.Reason)
 		}
-		m.sandboxes.retry.Fails(m.now, v.Reason)
+		m.sandboxing.retry.Fails(m.now, v.Reason)
 		return
 	}
 	fact := *v.Fact
@@ -122,17 +122,17 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	if s := m.sandboxes.unfit(); s != nil && s.NoIP {
 		r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
 		m.recordSandbox(r)
-		m.sandboxes.retry.Fails(m.now, r)
+		m.sandboxing.retry.Fails(m.now, r)
 		return
 	}
-	m.sandboxes.retry = restarts.Retry{}
+	m.sandboxing.retry = restarts.Retry{}
 }
 
 func (m *Machine) takeSandboxStopped(v work.SandboxStopped) {
 	m.answered("stopSandbox", v.ID)
 	if v.Failed != nil {
 		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
-		m.sandboxes.retry.Fails(m.now, *v.Failed)
+		m.sandboxing.retry.Fails(m.now, *v.Failed)
 	} else if s := m.sandboxes.of(v.ID); s != nil {
 		s.stopped, s.Ready = true, false
 	}

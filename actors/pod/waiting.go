@@ -17,8 +17,8 @@ func (m *Machine) waiting() *messages.Reason {
 	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
 		return m.desired.NoNetwork
 	}
-	if m.sandboxes.current() == nil && m.sandboxes.retry.Failed != nil {
-		return m.sandboxes.retry.Failed
+	if m.sandboxes.current() == nil && m.sandboxing.retry.Failed != nil {
+		return m.sandboxing.retry.Failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {
 		return m.volumes.reason
@@ -59,7 +59,7 @@ func (m *Machine) endWaits() *messages.Reason {
 		if first != nil {
 			return first.killing()
 		}
-		if f := m.sandboxes.retry.Failed; f != nil && f.Code == messages.ReasonStopSandbox {
+		if f := m.sandboxing.retry.Failed; f != nil && f.Code == messages.ReasonStopSandbox {
 			return f
 		}
 	case Cleaning:
