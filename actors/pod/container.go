@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -71,12 +72,9 @@ type attempt struct {
 	results messages.ProbeResults
 	failing []messages.FailingProbe // probes
 	hook    hook
-	// made is what it was made with, which is read once; nil: that is not known.
-	made     *v1.ResourceRequirements
-	madeRead bool
-	given    *given // nil: nothing since it was made
-	held     bool   // its back-off has an Event
-	renew    bool   // it is to be ended on request, and started again
+	given   resources.Given
+	held    bool // its back-off has an Event
+	renew   bool // it is to be ended on request, and started again
 }
 
 // hook is what is known of the post-start hook of an attempt.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -105,7 +106,7 @@ func (m *Machine) supervise(c *container) {
 // changed says that the container was made from another spec. What it may use is part of that.
 func (m *Machine) changed(c *container, f *attempt) bool {
 	was := m.set.Resources(m.pod, f.ContainerFact)
-	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, m.gets(c)))
+	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, resources.Allocated(m.pod, c.spec)))
 }
 
 // respecced says so of all but what it may use.

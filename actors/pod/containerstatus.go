@@ -3,7 +3,6 @@ package pod
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -115,27 +115,14 @@ func (m *Machine) stateOf(f *attempt) v1.ContainerState {
 func (m *Machine) resources(c *container, f *attempt) *v1.ResourceRequirements {
 	switch {
 	case objectset.OfAPIServer(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
-		return m.own(c, m.actual(c))
+		return resources.Own(m.pod, c.spec, m.sized(c).Has())
 	case objectset.OfAPIServer(m.pod):
 		return c.spec.Resources.DeepCopy()
 	}
 	if was := m.set.Resources(m.pod, f.ContainerFact); was != nil {
-		return m.own(c, *was)
+		return resources.Own(m.pod, c.spec, *was)
 	}
 	return c.spec.Resources.DeepCopy()
-}
-
-// own leaves the pod's limits out of what a container has: its status tells its own.
-func (m *Machine) own(c *container, has v1.ResourceRequirements) *v1.ResourceRequirements {
-	if m.pod.Spec.Resources != nil {
-		has.Limits = maps.Clone(has.Limits)
-		for _, name := range translate.ComputeResources {
-			if compare(c.spec.Resources.Limits, nil, name) == 0 {
-				delete(has.Limits, name)
-			}
-		}
-	}
-	return &has
 }
 
 // volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,

@@ -2,25 +2,22 @@ package pod
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
-	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // The resources of a pod of the API server may change while it runs, those of its containers (KEP-1287) and its own (KEP-5419).
 // What pods sends is allocated; here it is carried out, and what was carried out is derived after a restart: a container carries
 // what it was made with, and one of a pod that was resized before is given its resources once more, which changes nothing where
-// it has them. Resources of a container are here what it gets, the pod's limits where it has none of its own included.
+// it has them.
 //
 // The pod's cgroup is never smaller than what the containers have that are known: it is made as wide as the old and the new
 // resources together, then the containers are changed, those that get less before those that get more, and then it is made as
@@ -33,6 +30,22 @@ type resizing struct {
 	informed *v1.Pod   // the pod as the runtime was told last that it is as a whole
 	since    time.Time // when this try at it began, or is to begin
 	wide     *v1.Pod   // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
+}
+
+// takeResources notes, of the containers that run when the actor begins, what they have.
+func (m *Machine) takeResources() {
+	for _, c := range m.containers {
+		if c.newest() != nil && c.spec != nil {
+			m.sized(c).Begin(m.desired.Resized)
+		}
+	}
+	m.resizing.since = m.now
+	if last := m.desired.Last; last != nil {
+		m.resizing.active = m.desired.Resized && objectset.OfAPIServer(m.pod) && last.ObservedGeneration < m.pod.Generation
+		for i := range last.Conditions {
+			m.resizing.active = m.resizing.active || last.Conditions[i].Type == v1.PodResizeInProgress
+		}
+	}
 }
 
 // begins notes that the pod was allocated other resources than it had.
@@ -57,67 +70,36 @@ func (m *Machine) resizeText() string {
 
 // unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
 func (m *Machine) unsettled(c *container) bool {
-	if !objectset.OfAPIServer(m.pod) || c.spec == nil || !c.running() {
-		return false
-	}
-	has := m.has(c)
-	return has == nil || !equality.Semantic.DeepEqual(*has, m.gets(c)) || m.trying(c) != nil
+	return objectset.OfAPIServer(m.pod) && c.spec != nil && c.running() && !m.sized(c).Settled()
+}
+
+// sized is what a container has and gets of resources.
+func (m *Machine) sized(c *container) *resources.Container {
+	f := c.newest()
+	return &resources.Container{Given: &f.given, Pod: m.pod, Spec: c.spec, Fact: &f.ContainerFact, MadeWith: m.set.Resources,
+		Actual: m.set.Actual}
 }
 
 // restartsFor says that the container has to be made anew for its resources, by its resizePolicy, which is of regular containers
-// and of sidecars. What it was made with counts where it is not known what it was given since: such resources do not change while
-// it runs.
+// and of sidecars.
 func (m *Machine) restartsFor(c *container) bool {
-	has, gets := m.has(c), m.gets(c)
-	if has == nil {
-		has = m.made(c.newest())
-	}
-	for _, p := range c.spec.ResizePolicy {
-		if !c.regular() && !c.sidecar() {
-			return false
-		}
-		if has != nil && p.RestartPolicy == v1.RestartContainer &&
-			(compare(has.Requests, gets.Requests, p.ResourceName) != 0 || compare(has.Limits, gets.Limits, p.ResourceName) != 0) {
-			return true
-		}
-	}
-	return false
+	return (c.regular() || c.sidecar()) && m.sized(c).Restarts()
 }
 
 // group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
 func (m *Machine) group() *v1.Pod {
+	var unsettled []resources.Container
+	for _, c := range m.containers {
+		if m.unsettled(c) {
+			unsettled = append(unsettled, *m.sized(c))
+		}
+	}
 	was := m.resizing.wide
-	if !slices.ContainsFunc(m.containers, m.unsettled) {
+	if len(unsettled) == 0 {
 		m.resizing.wide = nil
 		return m.pod
 	}
-	wide := m.pod.DeepCopy()
-	wide.Status.QOSClass = translate.QOSClass(m.pod)
-	own := ptr.Deref(wide.Spec.Resources, v1.ResourceRequirements{})
-	if was != nil {
-		own = widened(own, ptr.Deref(was.Spec.Resources, v1.ResourceRequirements{}))
-	}
-	for _, c := range m.containers {
-		if m.unsettled(c) {
-			own = widened(own, v1.ResourceRequirements{Limits: holding(own.Limits, m.may(c).Limits)})
-		}
-	}
-	var had map[string]v1.ResourceRequirements
-	if was != nil {
-		had = podspec.AllocationOf(was).Containers
-	}
-	for spec := range podspec.Sized(wide) {
-		if c := m.container(spec.Name); c != nil && m.unsettled(c) {
-			spec.Resources = widened(spec.Resources, m.may(c))
-		}
-		if was != nil {
-			spec.Resources = widened(spec.Resources, had[spec.Name])
-		}
-	}
-	if wide.Spec.Resources != nil {
-		wide.Spec.Resources = &own
-	}
-	if was == nil || !podspec.AllocationOf(was).IsOf(wide) {
+	if wide := resources.Wide(m.pod, was, unsettled); was == nil || !podspec.AllocationOf(was).IsOf(wide) {
 		m.resizing.wide = wide
 	}
 	return m.resizing.wide
@@ -138,7 +120,7 @@ func (m *Machine) resize() {
 		settled = false
 		if c.stage == messages.StageRunning && !m.restartsFor(c) {
 			live = append(live, c)
-			lowering = lowering || m.lowers(c)
+			lowering = lowering || m.sized(c).Lowers()
 		}
 	}
 	informed := !m.grouped() || m.informed()
@@ -151,16 +133,10 @@ func (m *Machine) resize() {
 		return
 	}
 	for _, c := range live {
-		if lowering && !m.lowers(c) || !m.due("resize", c.name, m.set.Work) {
+		if lowering && !m.sized(c).Lowers() || !m.due("resize", c.name, m.set.Work) {
 			continue
 		}
-		most := widened(m.gets(c), m.may(c))
-		f, lower := c.newest(), m.lowers(c)
-		if f.given == nil {
-			f.given = &given{resources: m.has(c), told: f.Resources}
-		}
-		f.given.trying = &most
-		m.emit(work.ResizeContainer{Pod: m.pod, Spec: c.spec, ID: f.ID, Lower: lower})
+		m.emit(work.ResizeContainer{Pod: m.pod, Spec: c.spec, ID: c.newest().ID, Lower: m.sized(c).Try()})
 	}
 }
 
@@ -172,13 +148,11 @@ func (m *Machine) takeResized(v work.ContainerResized) {
 	}
 	f := c.newest()
 	if v.Failed == nil {
-		f.given = &given{resources: v.Resources, told: v.Told}
+		f.given.Gave(v.Resources, v.Told)
 		m.resizing.retry = restarts.Retry{}
 		return
 	}
-	if f.given.trying = nil; v.Sent {
-		f.given.resources = nil // some of it may have been done
-	}
+	f.given.Failed(v.Sent)
 	m.retryResize(v.Failed)
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
 }

@@ -2,7 +2,6 @@ package pod
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -111,28 +111,9 @@ func (m *Machine) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.Resour
 	case m.cgroup.has == nil && last != nil && last.Phase == v1.PodRunning && last.Resources != nil:
 		return requests, last.Resources // its cgroup is not known yet
 	case m.cgroup.has != nil && phase == v1.PodRunning:
-		return requests, groupResources(m.cgroup.has)
+		return requests, resources.OfCgroup(m.cgroup.has)
 	}
 	return requests, &v1.ResourceRequirements{Requests: requests, Limits: translate.PodLimits(m.pod)}
-}
-
-// groupResources are those that the cgroup of a pod was given.
-func groupResources(pod *v1.Pod) *v1.ResourceRequirements {
-	out := &v1.ResourceRequirements{Requests: v1.ResourceList{}, Limits: v1.ResourceList{}}
-	if own := pod.Spec.Resources; own != nil {
-		maps.Copy(out.Requests, own.Requests)
-		maps.Copy(out.Limits, own.Limits)
-	}
-	requests, limits := translate.PodRequests(pod), translate.PodLimits(pod)
-	for _, name := range translate.ComputeResources {
-		if q, ok := requests[name]; ok {
-			out.Requests[name] = q
-		}
-		if q, ok := limits[name]; ok && (translate.LimitsPod(pod, name) || translate.QOSClass(pod) == v1.PodQOSGuaranteed) {
-			out.Limits[name] = q
-		}
-	}
-	return out
 }
 
 // addresses adds the pod's addresses and the node's. The pod's are the node's on the host's network; else the sandbox's, and
