@@ -11,8 +11,8 @@ import (
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
 	noted := gone && m.noted() // it is written while the others let go
-	for _, c := range m.containers {
-		if c.actor {
+	for _, c := range m.Containers {
+		if c.Actor {
 			m.drop(c)
 		}
 	}
@@ -24,7 +24,7 @@ func (m *Machine) planCleaning() Phase {
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
 	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.set.Work) {
-		m.emit(work.RemovePod{Pod: m.pod})
+		m.emit(work.RemovePod{Pod: m.Pod})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
 		return Cleaning
@@ -39,7 +39,7 @@ func (m *Machine) planCleaning() Phase {
 // noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
 // forgets how its containers ended, since an agent that is killed in between could only guess.
 func (m *Machine) noted() bool {
-	if !objectset.OfAPIServer(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
+	if !objectset.OfAPIServer(m.Pod) || m.Pod.DeletionTimestamp == nil || m.finalKept() {
 		m.answered("note", "")
 		return true
 	}

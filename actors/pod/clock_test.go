@@ -41,7 +41,7 @@ func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
 		ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: began.Add(-time.Hour), Image: "image",
 	}))
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: began}})
-	if a.machine.sandboxes.current() == nil || !a.machine.container("c0").running() {
+	if a.machine.Sandboxes.Current() == nil || !a.machine.Container("c0").Running() {
 		t.Errorf("it is believed gone: %+v", a.machine.Inspect())
 	}
 }
@@ -62,7 +62,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	}
 	check(t, w)
 	m := w.machine
-	if kept := fmt.Sprint(len(m.sandboxes.all), len(m.container("c0").attempts), len(m.asks)); kept != "1 2 0" {
+	if kept := fmt.Sprint(len(m.Sandboxes.All), len(m.Container("c0").Attempts), len(m.asks)); kept != "1 2 0" {
 		t.Errorf("kept: %s; %+v", kept, m.asks)
 	}
 }

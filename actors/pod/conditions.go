@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
@@ -22,7 +23,7 @@ func (m *Machine) conditions(s *v1.PodStatus) {
 	m.condition(s, v1.PodReadyToStartContainers, m.readyToStart(), "", "")
 	var uninitialized, unready []string
 	for i := range s.InitContainerStatuses {
-		c, sidecar := &s.InitContainerStatuses[i], translate.RestartsAlways(&m.pod.Spec.InitContainers[i])
+		c, sidecar := &s.InitContainerStatuses[i], translate.RestartsAlways(&m.Pod.Spec.InitContainers[i])
 		if sidecar && !ptr.Deref(c.Started, false) || !sidecar && !c.Ready {
 			uninitialized = append(uninitialized, c.Name)
 		}
@@ -35,11 +36,11 @@ func (m *Machine) conditions(s *v1.PodStatus) {
 			unready = append(unready, c.Name)
 		}
 	}
-	current := m.sandboxes.current()
+	current := m.Sandboxes.Current()
 	switch {
 	case s.Phase == v1.PodSucceeded:
 		m.condition(s, v1.PodInitialized, true, finalstatus.ReasonCompleted, "")
-	case len(uninitialized) > 0 && !m.wasInitialized() && (current == nil || !m.begun(current.ID)):
+	case len(uninitialized) > 0 && !m.wasInitialized() && (current == nil || !m.Begun(current.ID)):
 		m.condition(s, v1.PodInitialized, false, "ContainersNotInitialized",
 			list("containers with incomplete status", uninitialized))
 	default:
@@ -52,7 +53,7 @@ func (m *Machine) conditions(s *v1.PodStatus) {
 	case len(unready) > 0:
 		why, message = "ContainersNotReady", list("containers with unready status", unready)
 	}
-	if closed := podspec.GatesClosed(m.pod); why == "" && closed != "" {
+	if closed := podspec.GatesClosed(m.Pod); why == "" && closed != "" {
 		m.condition(s, v1.PodReady, false, "ReadinessGatesNotReady", closed)
 	} else {
 		m.condition(s, v1.PodReady, why == "", why, message)
@@ -75,7 +76,7 @@ func (m *Machine) conditions(s *v1.PodStatus) {
 // condition adds one, with the time since when it has its present status.
 func (m *Machine) condition(s *v1.PodStatus, t v1.PodConditionType, ok bool, reason, message string) {
 	c := v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: reason, Message: message,
-		ObservedGeneration: m.pod.Generation, LastTransitionTime: metav1.NewTime(m.now.Truncate(time.Second))}
+		ObservedGeneration: m.Pod.Generation, LastTransitionTime: metav1.NewTime(m.now.Truncate(time.Second))}
 	if ok {
 		c.Status = v1.ConditionTrue
 	}
@@ -88,9 +89,9 @@ func (m *Machine) condition(s *v1.PodStatus, t v1.PodConditionType, ok bool, rea
 // readyToStart says that there is a sandbox and that the volumes are mounted: both are made side by side. What is known of the
 // volumes is lost with the actor; where a container has been made in the sandbox, they were there.
 func (m *Machine) readyToStart() bool {
-	current := m.sandboxes.current()
-	return current != nil && (m.volumes.mounted || slices.ContainsFunc(m.containers, func(c *container) bool {
-		return c.madeIn(current.ID)
+	current := m.Sandboxes.Current()
+	return current != nil && (m.volumes.mounted || slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
+		return c.MadeIn(current.ID)
 	}))
 }
 

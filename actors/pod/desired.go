@@ -7,6 +7,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -33,11 +34,11 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 		m.toldAt = time.Time{} // the parent has not seen the status
 		return
 	}
-	was := m.pod
-	m.pod = w.Pod
-	m.sandboxes.hostNet = w.Pod.Spec.HostNetwork
-	m.matchSpec()
-	for _, c := range m.containers {
+	was := m.Pod
+	m.Pod = w.Pod
+	m.Sandboxes.HostNet = w.Pod.Spec.HostNetwork
+	m.MatchSpec()
+	for _, c := range m.Containers {
 		m.respec(c)
 	}
 	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
@@ -53,24 +54,24 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 }
 
 // respec has a container whose start is being waited for start from its new spec, at once.
-func (m *Machine) respec(c *container) {
-	c.noImage()
-	c.retry = restarts.Retry{}
-	m.answered("image", c.name)
-	if c.actor {
+func (m *Machine) respec(c *known.Container) {
+	c.NoImage()
+	c.Retry = restarts.Retry{}
+	m.answered("image", c.Name)
+	if c.Actor {
 		m.supervise(c) // its policy may have changed, too
 	}
-	f := c.exited()
-	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, f) {
+	f := c.Exited()
+	if c.Spec == nil || f == nil || c.Stage != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.outdated(c, f) {
 		return
 	}
 	m.startAnew(c)
 }
 
 // startAnew has a container that has ended started at once: its back-off starts anew.
-func (m *Machine) startAnew(c *container) {
-	c.replace = true
-	if c.actor && m.asking("spawn", c.name) {
+func (m *Machine) startAnew(c *known.Container) {
+	c.Replace = true
+	if c.Actor && m.asking("spawn", c.Name) {
 		m.restartActor(c)
 	}
 }
@@ -92,8 +93,8 @@ func (m *Machine) takeService(service messages.Address) {
 	case messages.Runtime:
 		m.answered("read", "")
 	case messages.Images:
-		for _, c := range m.containers {
-			m.answered("image", c.name)
+		for _, c := range m.Containers {
+			m.answered("image", c.Name)
 		}
 	}
 }
@@ -104,7 +105,7 @@ func (m *Machine) seed() {
 		if last.StartTime != nil && m.started.IsZero() {
 			m.started = last.StartTime.Time
 		}
-		m.seedAttempts(last)
+		m.SeedAttempts(last)
 	}
 }
 
@@ -114,8 +115,8 @@ func (m *Machine) settleEnd(s *v1.PodStatus) {
 	if m.phase != Cleaning && m.phase != Finished {
 		return
 	}
-	finalstatus.EndContainers(&m.pod.Spec, s)
-	if m.ending != nil && objectset.OfAPIServer(m.pod) && !finalstatus.Final(s.Phase) {
+	finalstatus.EndContainers(&m.Pod.Spec, s)
+	if m.ending != nil && objectset.OfAPIServer(m.Pod) && !finalstatus.Final(s.Phase) {
 		s.Phase = finalstatus.Phase(s)
 	}
 }

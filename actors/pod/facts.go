@@ -21,12 +21,12 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	for _, c := range f.Containers {
 		m.takeFact(f.ReadAt, c, first)
 	}
-	for _, c := range m.containers {
-		if f.ReadAt.After(c.unread) {
-			c.unread = time.Time{}
+	for _, c := range m.Containers {
+		if f.ReadAt.After(c.Unread) {
+			c.Unread = time.Time{}
 		}
 	}
-	m.miss(f, m.now)
+	m.Miss(f, m.now)
 	for i := range f.Sandboxes {
 		m.takeStart(&f.Sandboxes[i])
 	}
@@ -47,20 +47,20 @@ func (m *Machine) takeStart(s *messages.SandboxFact) {
 func (m *Machine) takeSandboxes(f messages.PodFacts) {
 	for _, s := range f.Sandboxes {
 		s.IPs = m.byFamily(s.IPs)
-		m.sandboxes.learn(s, f.ReadAt)
+		m.Sandboxes.Learn(s, f.ReadAt)
 	}
-	for _, id := range m.sandboxes.keep(f) {
+	for _, id := range m.Sandboxes.Keep(f) {
 		m.answered("stopSandbox", id)
 	}
 }
 
 // takeFact takes one container of a reading. Its actor hears of its end.
 func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
-	c := m.learn(f, at)
-	if end := c.exited(); end != nil && end.Attempt == c.attempt && c.stage == messages.StageIdle {
-		c.retry = restarts.Retry{} // its start had not failed: the outcome was lost
+	c := m.Learn(f, at)
+	if end := c.Exited(); end != nil && end.Attempt == c.Attempt && c.Stage == messages.StageIdle {
+		c.Retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
-	if first && c.is(f.ID) && f.Attempt > 0 {
-		c.backoff = restarts.Place{Step: m.set.BackOffStep(f), Last: f.CreatedAt}
+	if first && c.Is(f.ID) && f.Attempt > 0 {
+		c.Backoff = restarts.Place{Step: m.set.BackOffStep(f), Last: f.CreatedAt}
 	}
 }

@@ -197,13 +197,13 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 				image.Key.Attempt++
 				a.hears(image)
 				if again := sentOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
-					a.machine.container("c0").retry.Failed != nil {
+					a.machine.Container("c0").Retry.Failed != nil {
 					t.Errorf("%s: it is restarted: %+v, %+v", policy, early, again)
 				}
 				break
 			}
 			image.Key.Attempt = uint32(attempt) + 1
-			if what, at := a.machine.lacks(a.machine.container("c0")); attempt == 1 &&
+			if what, at := a.machine.lacks(a.machine.Container("c0")); attempt == 1 &&
 				(what != backingOff || at.Sub(a.now) != 10*time.Second) {
 				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
 			}

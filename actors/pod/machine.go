@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -57,7 +58,7 @@ type Machine struct {
 	set   Settings
 	phase Phase
 
-	state
+	known.State
 	desired *messages.PodWanted
 	ending  *messages.Ending
 	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
@@ -203,8 +204,8 @@ func (m *Machine) wake() {
 		earlier(t)
 	}
 	if m.live() {
-		for _, c := range m.containers {
-			if c.stage == messages.StageIdle {
+		for _, c := range m.Containers {
+			if c.Stage == messages.StageIdle {
 				_, at := m.lacks(c)
 				earlier(at)
 			}
@@ -231,10 +232,10 @@ func (m *Machine) live() bool {
 
 // deadline is when the pod has run for as long as it may.
 func (m *Machine) deadline() (time.Time, bool) {
-	if m.pod == nil || m.pod.Spec.ActiveDeadlineSeconds == nil || m.started.IsZero() {
+	if m.Pod == nil || m.Pod.Spec.ActiveDeadlineSeconds == nil || m.started.IsZero() {
 		return time.Time{}, false
 	}
-	return m.started.Add(time.Duration(*m.pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+	return m.started.Add(time.Duration(*m.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
 // grace is how long the pod's containers are given to end.

@@ -163,16 +163,16 @@ type ContainerInspection struct {
 
 // Name is the pod's namespace and name, or its UID while they are not known.
 func (m *Machine) Name() string {
-	if m.pod == nil {
+	if m.Pod == nil {
 		return m.uid
 	}
-	return m.pod.Namespace + "/" + m.pod.Name
+	return m.Pod.Namespace + "/" + m.Pod.Name
 }
 
 // Inspect is a copy of what matters of the machine's state.
 func (m *Machine) Inspect() Inspection {
 	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.now}
-	if m.pod != nil {
+	if m.Pod != nil {
 		out.Waiting = m.waiting()
 	}
 	for k := range m.asks {
@@ -183,9 +183,9 @@ func (m *Machine) Inspect() Inspection {
 		out.Awaiting = append(out.Awaiting, name)
 	}
 	slices.Sort(out.Awaiting)
-	for _, c := range m.containers {
-		ci := ContainerInspection{Name: c.name, Stage: string(c.stage), Attempt: c.attempt, BackOff: c.backoff.Step}
-		if f := c.newest(); f != nil {
+	for _, c := range m.Containers {
+		ci := ContainerInspection{Name: c.Name, Stage: string(c.Stage), Attempt: c.Attempt, BackOff: c.Backoff.Step}
+		if f := c.Newest(); f != nil {
 			ci.State, ci.Attempt = string(f.State), f.Attempt
 		}
 		out.Containers = append(out.Containers, ci)

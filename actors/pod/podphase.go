@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -16,13 +17,13 @@ import (
 // codes look like from outside (a container that a probe ended, or that is replaced by its next version, may have ended well),
 // and the API server would take neither Succeeded nor Failed back.
 func (m *Machine) settlePhase(s *v1.PodStatus) {
-	s.Phase = phaseOf(m.pod, s)
+	s.Phase = phaseOf(m.Pod, s)
 	if m.verdict != nil {
 		s.Phase, s.Reason, s.Message = m.verdict.phase, m.verdict.reason, m.verdict.message
 	}
 	if finalstatus.Final(s.Phase) && (m.mayRun() || m.live() && m.verdict == nil) {
 		s.Phase, s.Reason, s.Message = v1.PodPending, "", ""
-		if m.hasRun() {
+		if m.HasRun() {
 			s.Phase = v1.PodRunning
 		}
 	}
@@ -30,15 +31,8 @@ func (m *Machine) settlePhase(s *v1.PodStatus) {
 
 // mayRun says that a container runs, or that a start may still be under way.
 func (m *Machine) mayRun() bool {
-	return m.phase == Terminating && !m.settle.IsZero() || slices.ContainsFunc(m.containers, func(c *container) bool {
-		return c.alive() || c.stage == messages.StageStarting
-	})
-}
-
-// hasRun says that a regular container was started once, as far as is known.
-func (s *state) hasRun() bool {
-	return slices.ContainsFunc(s.containers, func(c *container) bool {
-		return c.regular() && slices.ContainsFunc(c.attempts, func(f attempt) bool { return !f.StartedAt.IsZero() })
+	return m.phase == Terminating && !m.settle.IsZero() || slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
+		return c.Alive() || c.Stage == messages.StageStarting
 	})
 }
 

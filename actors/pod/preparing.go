@@ -27,7 +27,7 @@ func (m *Machine) planPreparing() Phase {
 	m.mount()
 	m.ensureCgroup()
 	m.prefetch()
-	if s := m.sandboxes.unfit(); s != nil && m.sandboxing.settled != s.ID {
+	if s := m.Sandboxes.Unfit(); s != nil && m.sandboxing.settled != s.ID {
 		m.sandboxing.settled = s.ID
 		m.readAgain() // what runs in a sandbox that lives and is to be replaced: a container may be on its way to start there
 	}
@@ -35,10 +35,10 @@ func (m *Machine) planPreparing() Phase {
 		m.startSandbox()
 		m.rounds.begun = m.rounds.now
 	}
-	if m.sandboxes.current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
+	if m.Sandboxes.Current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
 		return Preparing
 	}
-	if m.nextInit() != nil {
+	if m.NextInit() != nil {
 		return Initializing
 	}
 	return Running
@@ -46,7 +46,7 @@ func (m *Machine) planPreparing() Phase {
 
 func (m *Machine) mount() {
 	if !m.volumes.mounted || m.volumes.forgotten {
-		m.ask("mount", "", messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.pod})
+		m.ask("mount", "", messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.Pod})
 	}
 }
 
@@ -63,12 +63,12 @@ func (m *Machine) ensureCgroup() {
 
 // prefetch asks for the images of the containers that come first, while sandbox and volumes are made.
 func (m *Machine) prefetch() {
-	if c := m.nextInit(); c != nil {
+	if c := m.NextInit(); c != nil {
 		m.wantImage(c)
 		return
 	}
-	for _, c := range m.containers {
-		if !c.init && c.spec != nil && !c.over(m.pod) {
+	for _, c := range m.Containers {
+		if !c.Init && c.Spec != nil && !c.Over(m.Pod) {
 			m.wantImage(c)
 		}
 	}
@@ -77,18 +77,18 @@ func (m *Machine) prefetch() {
 // clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. What is of an earlier round is ended,
 // too, sidecars after the others and in reverse order. It reports whether none is left.
 func (m *Machine) clearLost() bool {
-	current := m.sandboxes.current()
+	current := m.Sandboxes.Current()
 	cleared := true
-	for _, c := range slices.Backward(m.containers) {
-		f := c.newest()
+	for _, c := range slices.Backward(m.Containers) {
+		f := c.Newest()
 		switch {
-		case !c.alive(): // what was created and never ran has nothing to end; it is left to the collector
+		case !c.Alive(): // what was created and never ran has nothing to end; it is left to the collector
 			continue
-		case c.earlier && (cleared || !c.init):
+		case c.Earlier && (cleared || !c.Init):
 			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
 			cause := cmp.Or(m.rounds.cause, "its pod was restarted")
-			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.name, cause))
-		case c.earlier: // its turn comes
+			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.Name, cause))
+		case c.Earlier: // its turn comes
 		case current != nil && f.SandboxID == current.ID:
 			continue
 		default:
@@ -101,7 +101,7 @@ func (m *Machine) clearLost() bool {
 
 // startSandbox asks for a new sandbox, once the one before it has given its network back.
 func (m *Machine) startSandbox() {
-	if m.sandboxes.current() != nil {
+	if m.Sandboxes.Current() != nil {
 		m.sandboxing.changed = false
 		return
 	}
@@ -109,8 +109,8 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	m.recordChanged()
-	if len(m.sandboxes.all) > 0 && !m.sandboxes.all[0].stopped {
-		m.stopSandbox(m.sandboxes.all[0].ID)
+	if len(m.Sandboxes.All) > 0 && !m.Sandboxes.All[0].Stopped {
+		m.stopSandbox(m.Sandboxes.All[0].ID)
 		return
 	}
 	m.recordNetwork()
@@ -118,7 +118,7 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	if m.cgroup.ready && m.due("sandbox", "", m.set.Work) {
-		m.emit(work.StartSandbox{Pod: m.pod, Attempt: m.sandboxes.next, Started: m.started, CgroupParent: m.cgroup.parent})
+		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.started, CgroupParent: m.cgroup.parent})
 	}
 }
 

@@ -66,11 +66,11 @@ func TestStartedAndReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(probedPod(v1.RestartPolicyAlways, c.kinds...))
 			m := w.machine
-			m.phase, m.pod = Running, w.pod
-			m.matchSpec()
-			ctr := m.containers[0]
-			ctr.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning}, w.now)
-			ctr.newest().results = c.results
+			m.phase, m.Pod = Running, w.pod
+			m.MatchSpec()
+			ctr := m.Containers[0]
+			ctr.Learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning}, w.now)
+			ctr.Newest().Results = c.results
 			st := m.containerStatus(ctr)
 			if *st.Started != c.started || st.Ready != c.ready {
 				t.Errorf("started %v, ready %v", *st.Started, st.Ready)
@@ -78,8 +78,8 @@ func TestStartedAndReady(t *testing.T) {
 			if len(c.kinds) > 0 && !slices.Equal(m.runs(ctr), c.runs) {
 				t.Errorf("it runs %v, want %v", m.runs(ctr), c.runs)
 			}
-			ctr.learn(messages.ContainerFact{ID: "another", Name: "c0", Attempt: 1, State: messages.ContainerRunning}, w.now)
-			if got := ctr.results(); got != (messages.ProbeResults{}) {
+			ctr.Learn(messages.ContainerFact{ID: "another", Name: "c0", Attempt: 1, State: messages.ContainerRunning}, w.now)
+			if got := ctr.Results(); got != (messages.ProbeResults{}) {
 				t.Errorf("of another container it takes %v", got)
 			}
 		})
@@ -293,13 +293,13 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 		pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		w := newWorld(pod)
 		m := w.machine
-		m.phase, m.pod = Running, w.pod
-		m.matchSpec()
-		sidecar, regular := m.container("init0"), m.container("c0")
-		regular.stage = c.stage
-		sidecar.learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
+		m.phase, m.Pod = Running, w.pod
+		m.MatchSpec()
+		sidecar, regular := m.Container("init0"), m.Container("c0")
+		regular.Stage = c.stage
+		sidecar.Learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
 		m.now = w.now.Add(time.Hour)
-		sidecar.actor, sidecar.image.attempt, sidecar.image.ref = true, 1, "image"
+		sidecar.Actor, sidecar.Image.Attempt, sidecar.Image.Ref = true, 1, "image"
 		if got, _ := m.lacks(sidecar); got != c.want {
 			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
 		}

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,19 +19,19 @@ func (m *Machine) planReading() Phase {
 	if m.desired == nil || !m.read || m.desired.Final == nil && m.unproved() {
 		return Reading
 	}
-	m.matchSpec()
+	m.MatchSpec()
 	m.takeResources()
 	if last := m.desired.Last; last != nil {
-		m.seedProbes(last, m.set.runtimeID)
-		if objectset.OfAPIServer(m.pod) {
-			m.seedEnds(last, m.now)
+		m.SeedProbes(last, m.set.runtimeID)
+		if objectset.OfAPIServer(m.Pod) {
+			m.SeedEnds(last, m.now)
 		}
 	}
 	switch {
 	case m.ending != nil:
-		for _, c := range m.containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started
-			if f := c.newest(); f != nil {
-				f.hook = hook{known: true, done: true}
+		for _, c := range m.Containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started
+			if f := c.Newest(); f != nil {
+				f.Hook = known.Hook{Known: true, Done: true}
 			}
 		}
 		return Terminating

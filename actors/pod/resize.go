@@ -8,6 +8,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
@@ -34,14 +35,14 @@ type resizing struct {
 
 // takeResources notes, of the containers that run when the actor begins, what they have.
 func (m *Machine) takeResources() {
-	for _, c := range m.containers {
-		if c.newest() != nil && c.spec != nil {
+	for _, c := range m.Containers {
+		if c.Newest() != nil && c.Spec != nil {
 			m.sized(c).Begin(m.desired.Resized)
 		}
 	}
 	m.resizing.since = m.now
 	if last := m.desired.Last; last != nil {
-		m.resizing.active = m.desired.Resized && objectset.OfAPIServer(m.pod) && last.ObservedGeneration < m.pod.Generation
+		m.resizing.active = m.desired.Resized && objectset.OfAPIServer(m.Pod) && last.ObservedGeneration < m.Pod.Generation
 		for i := range last.Conditions {
 			m.resizing.active = m.resizing.active || last.Conditions[i].Type == v1.PodResizeInProgress
 		}
@@ -50,7 +51,7 @@ func (m *Machine) takeResources() {
 
 // begins notes that the pod was allocated other resources than it had.
 func (m *Machine) begins(was *v1.Pod) {
-	if !objectset.OfAPIServer(m.pod) || !m.live() || podspec.AllocationOf(was).IsOf(m.pod) {
+	if !objectset.OfAPIServer(m.Pod) || !m.live() || podspec.AllocationOf(was).IsOf(m.Pod) {
 		return
 	}
 	m.resizing = resizing{active: true, since: m.now, wide: was, informed: was}
@@ -61,7 +62,7 @@ func (m *Machine) resizeText() string {
 	text, err := json.Marshal(struct {
 		*podspec.Allocation
 		Generation int64 `json:"generation,omitempty"`
-	}{podspec.AllocationOf(m.pod), m.pod.Generation})
+	}{podspec.AllocationOf(m.Pod), m.Pod.Generation})
 	if err != nil {
 		return err.Error()
 	}
@@ -69,27 +70,27 @@ func (m *Machine) resizeText() string {
 }
 
 // unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
-func (m *Machine) unsettled(c *container) bool {
-	return objectset.OfAPIServer(m.pod) && c.spec != nil && c.running() && !m.sized(c).Settled()
+func (m *Machine) unsettled(c *known.Container) bool {
+	return objectset.OfAPIServer(m.Pod) && c.Spec != nil && c.Running() && !m.sized(c).Settled()
 }
 
 // sized is what a container has and gets of resources.
-func (m *Machine) sized(c *container) *resources.Container {
-	f := c.newest()
-	return &resources.Container{Given: &f.given, Pod: m.pod, Spec: c.spec, Fact: &f.ContainerFact, MadeWith: m.set.Resources,
+func (m *Machine) sized(c *known.Container) *resources.Container {
+	f := c.Newest()
+	return &resources.Container{Given: &f.Given, Pod: m.Pod, Spec: c.Spec, Fact: &f.ContainerFact, MadeWith: m.set.Resources,
 		Actual: m.set.Actual}
 }
 
 // restartsFor says that the container has to be made anew for its resources, by its resizePolicy, which is of regular containers
 // and of sidecars.
-func (m *Machine) restartsFor(c *container) bool {
-	return (c.regular() || c.sidecar()) && m.sized(c).Restarts()
+func (m *Machine) restartsFor(c *known.Container) bool {
+	return (c.Regular() || c.Sidecar()) && m.sized(c).Restarts()
 }
 
 // group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
 func (m *Machine) group() *v1.Pod {
 	var unsettled []resources.Container
-	for _, c := range m.containers {
+	for _, c := range m.Containers {
 		if m.unsettled(c) {
 			unsettled = append(unsettled, *m.sized(c))
 		}
@@ -97,9 +98,9 @@ func (m *Machine) group() *v1.Pod {
 	was := m.resizing.wide
 	if len(unsettled) == 0 {
 		m.resizing.wide = nil
-		return m.pod
+		return m.Pod
 	}
-	if wide := resources.Wide(m.pod, was, unsettled); was == nil || !podspec.AllocationOf(was).IsOf(wide) {
+	if wide := resources.Wide(m.Pod, was, unsettled); was == nil || !podspec.AllocationOf(was).IsOf(wide) {
 		m.resizing.wide = wide
 	}
 	return m.resizing.wide
@@ -111,20 +112,20 @@ func (m *Machine) grouped() bool { return m.cgroup.ready || m.cgroup.reason != n
 // resize carries the pod's allocated resources out, and notes when all of it is done. Containers that have to be made anew for it
 // are stopped in their turn (ensure).
 func (m *Machine) resize() {
-	var live []*container
+	var live []*known.Container
 	lowering, settled := false, true
-	for _, c := range m.containers {
+	for _, c := range m.Containers {
 		if !m.unsettled(c) {
 			continue
 		}
 		settled = false
-		if c.stage == messages.StageRunning && !m.restartsFor(c) {
+		if c.Stage == messages.StageRunning && !m.restartsFor(c) {
 			live = append(live, c)
 			lowering = lowering || m.sized(c).Lowers()
 		}
 	}
 	informed := !m.grouped() || m.informed()
-	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.pod && informed {
+	if settled && m.resizing.active && m.cgroup.ready && m.cgroup.of == m.Pod && informed {
 		m.emit(ResizeTried{Success: true, Took: max(0, m.now.Sub(m.resizing.since))})
 		m.resizing = resizing{}
 		m.record("", v1.EventTypeNormal, messages.EventResizeCompleted, "Pod resize completed: %s", m.resizeText())
@@ -133,26 +134,26 @@ func (m *Machine) resize() {
 		return
 	}
 	for _, c := range live {
-		if lowering && !m.sized(c).Lowers() || !m.due("resize", c.name, m.set.Work) {
+		if lowering && !m.sized(c).Lowers() || !m.due("resize", c.Name, m.set.Work) {
 			continue
 		}
-		m.emit(work.ResizeContainer{Pod: m.pod, Spec: c.spec, ID: c.newest().ID, Lower: m.sized(c).Try()})
+		m.emit(work.ResizeContainer{Pod: m.Pod, Spec: c.Spec, ID: c.Newest().ID, Lower: m.sized(c).Try()})
 	}
 }
 
 func (m *Machine) takeResized(v work.ContainerResized) {
 	m.answered("resize", v.Name)
-	c := m.container(v.Name)
-	if c == nil || !c.running() || !c.is(v.ID) {
+	c := m.Container(v.Name)
+	if c == nil || !c.Running() || !c.Is(v.ID) {
 		return // it has ended meanwhile, and its next one is made with what is allocated
 	}
-	f := c.newest()
+	f := c.Newest()
 	if v.Failed == nil {
-		f.given.Gave(v.Resources, v.Told)
+		f.Given.Gave(v.Resources, v.Told)
 		m.resizing.retry = restarts.Retry{}
 		return
 	}
-	f.given.Failed(v.Sent)
+	f.Given.Failed(v.Sent)
 	m.retryResize(v.Failed)
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
 }
@@ -192,7 +193,7 @@ func (m *Machine) inProgress() (reason, message string) {
 
 // informed says that the runtime knows of the pod's cgroup as it is now, and tells it.
 func (m *Machine) informed() bool {
-	s := m.sandboxes.current()
+	s := m.Sandboxes.Current()
 	if s == nil || !m.resizing.active || !m.cgroup.ready || m.resizing.informed == m.cgroup.of {
 		return true
 	}
@@ -204,7 +205,7 @@ func (m *Machine) informed() bool {
 
 func (m *Machine) takeSandboxUpdated(v work.SandboxUpdated) {
 	m.answered("inform", "")
-	if s := m.sandboxes.current(); s == nil || s.ID != v.ID {
+	if s := m.Sandboxes.Current(); s == nil || s.ID != v.ID {
 		return // the next one is made with what is allocated
 	}
 	if v.Failed != nil {

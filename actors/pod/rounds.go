@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -27,16 +28,16 @@ type rounds struct {
 
 // noteRounds derives the pod's round from what is known of its containers.
 func (m *Machine) noteRounds() {
-	if m.pod == nil || !translate.MayRestartAll(&m.pod.Spec) || !m.live() && m.phase != Reading {
+	if m.Pod == nil || !translate.MayRestartAll(&m.Pod.Spec) || !m.live() && m.phase != Reading {
 		return
 	}
 	r, found := &m.rounds, m.rounds.now
-	for _, c := range m.containers {
-		if f := c.newest(); f != nil && c.inRounds() {
+	for _, c := range m.Containers {
+		if f := c.Newest(); f != nil && c.InRounds() {
 			of := m.roundOf(f)
 			r.begun = max(r.begun, of) // one is made only when nothing earlier runs
 			if m.beginsRound(c, of) && of >= found {
-				found, r.cause = of+1, fmt.Sprintf("container %s ended with exit code %d", c.name, f.ExitCode)
+				found, r.cause = of+1, fmt.Sprintf("container %s ended with exit code %d", c.Name, f.ExitCode)
 			}
 		}
 	}
@@ -44,9 +45,9 @@ func (m *Machine) noteRounds() {
 		r.now = found
 		m.beginRound()
 	}
-	for _, c := range m.containers {
-		f := c.newest()
-		c.earlier = f != nil && c.inRounds() && m.roundOf(f) < r.now
+	for _, c := range m.Containers {
+		f := c.Newest()
+		c.Earlier = f != nil && c.InRounds() && m.roundOf(f) < r.now
 	}
 }
 
@@ -54,30 +55,27 @@ func (m *Machine) noteRounds() {
 // starts have ended.
 func (m *Machine) beginRound() {
 	m.readAgain()
-	for _, c := range m.containers {
-		if !c.inRounds() {
+	for _, c := range m.Containers {
+		if !c.InRounds() {
 			continue
 		}
-		if c.retry = (restarts.Retry{}); c.stage == messages.StageStarting {
+		if c.Retry = (restarts.Retry{}); c.Stage == messages.StageStarting {
 			m.answerEnd(c)
 		}
-		if c.actor && m.asking("spawn", c.name) {
+		if c.Actor && m.asking("spawn", c.Name) {
 			m.restartActor(c) // it waits for the end of its back-off
 		}
 	}
 }
 
-// inRounds says that the container is restarted with the others: all are but ephemeral ones, as with the kubelet.
-func (c *container) inRounds() bool { return c.spec != nil && !c.ephemeral }
-
 // roundOf is the round that a container was made in. One that a kubelet made carries none: it is of the round of what had been
 // made before it ended, since a round begins when all of the earlier one has ended.
-func (m *Machine) roundOf(f *attempt) (round uint32) {
+func (m *Machine) roundOf(f *known.Attempt) (round uint32) {
 	if n, marked := markedRound(&f.ContainerFact); marked {
 		return n
 	}
-	for _, c := range m.containers {
-		if o := c.newest(); o != nil && (f.State != messages.ContainerExited || o.CreatedAt.Before(f.FinishedAt)) {
+	for _, c := range m.Containers {
+		if o := c.Newest(); o != nil && (f.State != messages.ContainerExited || o.CreatedAt.Before(f.FinishedAt)) {
 			n, _ := markedRound(&o.ContainerFact)
 			round = max(round, n)
 		}
@@ -92,38 +90,38 @@ func markedRound(f *messages.ContainerFact) (round uint32, marked bool) {
 
 // beginsRound says that the end of a container begins the round after its own. It does not where the pod had ended before it:
 // then it is only one of those that are ended with the pod, and the pod is not run again.
-func (m *Machine) beginsRound(c *container, round uint32) bool {
-	f := c.exited()
-	if !m.set.RestartAll || f == nil || !translate.RestartsAll(c.spec, f.ExitCode) {
+func (m *Machine) beginsRound(c *known.Container, round uint32) bool {
+	f := c.Exited()
+	if !m.set.RestartAll || f == nil || !translate.RestartsAll(c.Spec, f.ExitCode) {
 		return false
 	}
 	goesOn := false
-	for _, o := range m.containers {
-		if !o.inRounds() {
+	for _, o := range m.Containers {
+		if !o.InRounds() {
 			continue
 		}
-		e := o.exited()
-		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.spec, e.ExitCode) &&
+		e := o.Exited()
+		final := e != nil && m.roundOf(e) == round && !translate.RestartsAll(o.Spec, e.ExitCode) &&
 			!e.FinishedAt.After(f.FinishedAt)
-		if final && o.init && o.answer(m.pod, e.ContainerFact) == restarts.FailPod {
+		if final && o.Init && o.Answer(m.Pod, e.ContainerFact) == restarts.FailPod {
 			return false
 		}
-		goesOn = goesOn || !o.init && !(final && o.answer(m.pod, e.ContainerFact) == restarts.Leave)
+		goesOn = goesOn || !o.Init && !(final && o.Answer(m.Pod, e.ContainerFact) == restarts.Leave)
 	}
 	return goesOn
 }
 
 // restarting says that what is left of an earlier round is being ended.
 func (m *Machine) restarting() bool {
-	return m.live() && (m.rounds.begun < m.rounds.now || slices.ContainsFunc(m.containers, func(c *container) bool {
-		return c.earlier && c.alive()
+	return m.live() && (m.rounds.begun < m.rounds.now || slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
+		return c.Earlier && c.Alive()
 	}))
 }
 
 // restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
 func (m *Machine) restartCondition(s *v1.PodStatus) {
 	switch {
-	case !m.set.RestartAll || !translate.MayRestartAll(&m.pod.Spec):
+	case !m.set.RestartAll || !translate.MayRestartAll(&m.Pod.Spec):
 	case finalstatus.Final(s.Phase):
 		m.condition(s, v1.AllContainersRestarting, false, finalstatus.NotReady(s.Phase), "")
 	case m.restarting():

@@ -397,8 +397,8 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 		case "c1":
 			return 1, attempt < 4
 		case "c0":
-			c1 := w.machine.container("c1")
-			return 42, attempt < 4 && c1.backoff.Step > 2 && c1.exited() != nil && c1.stage == messages.StageIdle
+			c1 := w.machine.Container("c1")
+			return 42, attempt < 4 && c1.Backoff.Step > 2 && c1.Exited() != nil && c1.Stage == messages.StageIdle
 		}
 		return 0, false
 	}

@@ -17,8 +17,8 @@ func (m *Machine) planRunning() Phase {
 	if to := m.upkeep(); to != "" {
 		return to
 	}
-	for _, c := range m.containers {
-		if c.spec == nil || (c.init && !c.sidecar()) {
+	for _, c := range m.Containers {
+		if c.Spec == nil || (c.Init && !c.Sidecar()) {
 			continue
 		}
 		m.ensure(c)
@@ -40,32 +40,32 @@ func (m *Machine) judge() *verdict {
 	if f := m.desired.Fail; f != nil { // the node has to end it
 		return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
 	}
-	if s := &m.pod.Status; objectset.OfAPIServer(m.pod) && finalstatus.Final(s.Phase) { // others have set its phase
+	if s := &m.Pod.Status; objectset.OfAPIServer(m.Pod) && finalstatus.Final(s.Phase) { // others have set its phase
 		return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
 	}
 	if at, ok := m.deadline(); ok && !m.now.Before(at) {
 		return &verdict{
 			phase: v1.PodFailed, reason: messages.ReasonDeadlineExceeded,
 			message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
-				*m.pod.Spec.ActiveDeadlineSeconds),
+				*m.Pod.Spec.ActiveDeadlineSeconds),
 		}
 	}
-	for _, c := range m.containers {
-		f := c.exited()
-		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, f.ContainerFact) == restarts.FailPod {
+	for _, c := range m.Containers {
+		f := c.Exited()
+		if c.Init && c.Spec != nil && f != nil && !c.Replace && c.Answer(m.Pod, f.ContainerFact) == restarts.FailPod {
 			return &verdict{phase: v1.PodFailed}
 		}
 	}
 	succeeded, regular := true, 0
-	for _, c := range m.containers {
-		if !c.regular() {
+	for _, c := range m.Containers {
+		if !c.Regular() {
 			continue
 		}
 		regular++
-		if !c.over(m.pod) {
+		if !c.Over(m.Pod) {
 			return nil
 		}
-		succeeded = succeeded && c.exited().ExitCode == 0
+		succeeded = succeeded && c.Exited().ExitCode == 0
 	}
 	switch {
 	case regular == 0:

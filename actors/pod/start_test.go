@@ -70,7 +70,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
 	}
 	a.hears(
-		work.SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod),
+		work.SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod),
 		work.SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
 	)
 	image := pulled("c0", "image")
@@ -306,16 +306,16 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyOnFailure, 0, 1))
 	m := w.machine
-	m.phase, m.pod = Running, w.pod
-	m.matchSpec()
-	c := m.container("c0")
-	c.learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now}, w.now)
-	if !c.over(m.pod) {
+	m.phase, m.Pod = Running, w.pod
+	m.MatchSpec()
+	c := m.Container("c0")
+	c.Learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now}, w.now)
+	if !c.Over(m.Pod) {
 		t.Error("it ended well, and is not over")
 	}
-	c.replace = true
+	c.Replace = true
 	m.run(c)
-	if c.over(m.pod) {
+	if c.Over(m.Pod) {
 		t.Error("it was told to run with its new image, and is over")
 	}
 }

@@ -118,7 +118,7 @@ func TestAdoptionWaitsForNobody(t *testing.T) {
 	sandbox := messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}
 	c0, c1 := madeIn(a, "c0", messages.ContainerRunning), madeIn(a, "c1", messages.ContainerRunning)
 	a.observes([]messages.SandboxFact{sandbox}, c0, c1)
-	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod), pulled("c2", "image"))
+	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod), pulled("c2", "image"))
 	for _, name := range []string{"c2", "c1", "c0"} {
 		a.hears(messages.ChildStarted{Name: name})
 	}

@@ -21,7 +21,7 @@ const reportAgain = 50 * time.Second
 
 // publish tells the pod's status when it has changed, and again at times.
 func (m *Machine) publish() {
-	if m.pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
+	if m.Pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
 		return
 	}
 	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.desired.Generation, Phase: string(m.phase), Status: m.status()}
@@ -54,18 +54,18 @@ func (m *Machine) status() *v1.PodStatus {
 		return m.desired.Final
 	}
 	s := &v1.PodStatus{
-		QOSClass: translate.QOSClass(m.pod), ObservedGeneration: m.pod.Generation,
+		QOSClass: translate.QOSClass(m.Pod), ObservedGeneration: m.Pod.Generation,
 	}
 	if !m.started.IsZero() {
 		t := metav1.NewTime(m.started.Truncate(time.Second))
 		s.StartTime = &t
 	}
-	for _, c := range m.containers {
+	for _, c := range m.Containers {
 		switch {
-		case c.spec == nil:
-		case c.ephemeral:
+		case c.Spec == nil:
+		case c.Ephemeral:
 			s.EphemeralContainerStatuses = append(s.EphemeralContainerStatuses, m.containerStatus(c))
-		case c.init:
+		case c.Init:
 			s.InitContainerStatuses = append(s.InitContainerStatuses, m.containerStatus(c))
 		default:
 			s.ContainerStatuses = append(s.ContainerStatuses, m.containerStatus(c))
@@ -106,14 +106,14 @@ func (m *Machine) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.Resour
 	if !m.set.PodLevelResize {
 		return nil, nil
 	}
-	requests := translate.PodRequests(m.pod)
+	requests := translate.PodRequests(m.Pod)
 	switch last := m.desired.Last; {
 	case m.cgroup.has == nil && last != nil && last.Phase == v1.PodRunning && last.Resources != nil:
 		return requests, last.Resources // its cgroup is not known yet
 	case m.cgroup.has != nil && phase == v1.PodRunning:
 		return requests, resources.OfCgroup(m.cgroup.has)
 	}
-	return requests, &v1.ResourceRequirements{Requests: requests, Limits: translate.PodLimits(m.pod)}
+	return requests, &v1.ResourceRequirements{Requests: requests, Limits: translate.PodLimits(m.Pod)}
 }
 
 // addresses adds the pod's addresses and the node's. The pod's are the node's on the host's network; else the sandbox's, and
@@ -127,8 +127,8 @@ func (m *Machine) addresses(s *v1.PodStatus) {
 		s.HostIP = cmp.Or(s.HostIP, ip)
 		s.HostIPs = append(s.HostIPs, v1.HostIP{IP: ip})
 	}
-	own := m.sandboxes.lastIPs
-	if m.pod.Spec.HostNetwork {
+	own := m.Sandboxes.LastIPs
+	if m.Pod.Spec.HostNetwork {
 		own = host
 	}
 	for _, ip := range own {
@@ -156,11 +156,11 @@ func (m *Machine) byFamily(ips []string) []string {
 
 // ips are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
 func (m *Machine) ips() []string {
-	current := m.sandboxes.current()
+	current := m.Sandboxes.Current()
 	switch {
 	case current == nil:
 		return nil
-	case m.pod.Spec.HostNetwork:
+	case m.Pod.Spec.HostNetwork:
 		return m.set.HostIPs()
 	default:
 		return current.IPs

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -147,7 +148,7 @@ func TestASandboxOfNoUseIsReplaced(t *testing.T) {
 // A runtime that gives no sandbox an address is not asked for one after another without a pause.
 func TestSandboxesWithoutAddressArePaused(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
-	a.hears(grouped(a.machine.pod))
+	a.hears(grouped(a.machine.Pod))
 	a.observes(nil)
 	for attempt := range uint32(4) {
 		if starts := effects[work.StartSandbox](a.take()); len(starts) != 1 || starts[0].Attempt != attempt {
@@ -257,10 +258,10 @@ func TestAddressesThatAreUnsettled(t *testing.T) {
 		hostIP, podIP   string
 	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
 		{true, true, "", ""}} {
-		m := &Machine{state: state{pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, set: Settings{
+		m := &Machine{State: known.State{Pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, set: Settings{
 			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
 		}}
-		m.sandboxes.lastIPs = []string{"10.0.0.1"}
+		m.Sandboxes.LastIPs = []string{"10.0.0.1"}
 		var s v1.PodStatus
 		if m.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") ||
 			len(s.PodIPs) > 0 != (c.podIP != "") {
@@ -311,13 +312,13 @@ func TestReadyToStartContainers(t *testing.T) {
 	if m.volumes.mounted = false; tells() != v1.ConditionTrue {
 		t.Error("a container runs, and it is told that none can be started")
 	}
-	c := m.container("c0")
-	attempts := c.attempts
-	if c.attempts = nil; tells() != v1.ConditionFalse {
+	c := m.Container("c0")
+	attempts := c.Attempts
+	if c.Attempts = nil; tells() != v1.ConditionFalse {
 		t.Error("no volume is mounted, and it is told that containers can be started")
 	}
 	if m.volumes.mounted = true; tells() != v1.ConditionTrue {
 		t.Error("all is there, and it is told that containers cannot be started")
 	}
-	c.attempts = attempts
+	c.Attempts = attempts
 }

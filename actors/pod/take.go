@@ -28,7 +28,7 @@ func (m *Machine) take(msg any) {
 	case messages.VolumesUnmounted:
 		m.takeUnmounted(v)
 	case messages.PodCgroupReady:
-		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.pod {
+		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.Pod {
 			m.answered("cgroup", "")
 			m.cgroup = cgroup{ready: true, of: v.Pod, has: v.Pod, parent: v.Parent}
 		}
@@ -70,15 +70,15 @@ func (m *Machine) take(msg any) {
 		m.takePulled(v)
 	case messages.ImageFailed:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
-			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
+			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordImageFailed(c, v)
-			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
+			c.Image.Reason, c.Image.Awaits = &v.Reason, nil // images goes on trying; the question stays open
 		}
 	case messages.ImageAwaited:
 		if c := m.imageOf(v.Key, v.Image); c != nil {
-			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
+			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordPulling(c, v)
-			c.image.awaits = &v.Reason
+			c.Image.Awaits = &v.Reason
 		}
 	default:
 		m.emit(Unhandled{msg})
@@ -104,7 +104,7 @@ func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	m.answered("sandbox", "")
 	if v.Taken {
-		m.sandboxes.next = max(m.sandboxes.next, v.Attempt+1)
+		m.Sandboxes.Next = max(m.Sandboxes.Next, v.Attempt+1)
 	}
 	if v.Fact == nil {
 		if !v.Taken {
@@ -115,11 +115,11 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	}
 	fact := *v.Fact
 	fact.IPs = m.byFamily(fact.IPs)
-	m.sandboxes.learn(fact, m.now)
+	m.Sandboxes.Learn(fact, m.now)
 	for _, w := range v.Warnings {
 		m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
 	}
-	if s := m.sandboxes.unfit(); s != nil && s.NoIP {
+	if s := m.Sandboxes.Unfit(); s != nil && s.NoIP {
 		r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
 		m.recordSandbox(r)
 		m.sandboxing.retry.Fails(m.now, r)
@@ -133,8 +133,8 @@ func (m *Machine) takeSandboxStopped(v work.SandboxStopped) {
 	if v.Failed != nil {
 		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
 		m.sandboxing.retry.Fails(m.now, *v.Failed)
-	} else if s := m.sandboxes.of(v.ID); s != nil {
-		s.stopped, s.Ready = true, false
+	} else if s := m.Sandboxes.Of(v.ID); s != nil {
+		s.Stopped, s.Ready = true, false
 	}
 }
 

@@ -3,6 +3,7 @@ package pod
 import (
 	"fmt"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -14,10 +15,10 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
-	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
+	if m.Sandboxes.Current() == nil && m.desired.NoNetwork != nil {
 		return m.desired.NoNetwork
 	}
-	if m.sandboxes.current() == nil && m.sandboxing.retry.Failed != nil {
+	if m.Sandboxes.Current() == nil && m.sandboxing.retry.Failed != nil {
 		return m.sandboxing.retry.Failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {
@@ -26,9 +27,9 @@ func (m *Machine) waiting() *messages.Reason {
 	if m.restarting() {
 		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
 	}
-	for _, c := range m.containers {
+	for _, c := range m.Containers {
 		if r := m.hold(c); r != nil {
-			if a := c.awaits(); a != nil {
+			if a := c.Awaits(); a != nil {
 				again := *a
 				again.Message += "; before, " + r.String()
 				again.Cause, again.Tries = r.Cause, r.Tries
@@ -37,8 +38,8 @@ func (m *Machine) waiting() *messages.Reason {
 			return r
 		}
 	}
-	for _, of := range []func(*container) *messages.Reason{(*container).awaits, (*container).unhealthy} {
-		for _, c := range m.containers {
+	for _, of := range []func(*known.Container) *messages.Reason{(*known.Container).Awaits, (*known.Container).Unhealthy} {
+		for _, c := range m.Containers {
 			if r := of(c); r != nil {
 				return r
 			}
@@ -50,14 +51,14 @@ func (m *Machine) waiting() *messages.Reason {
 func (m *Machine) endWaits() *messages.Reason {
 	switch m.phase {
 	case Terminating:
-		var first *container
-		for _, c := range m.containers {
-			if c.alive() && c.stage == messages.StageStopping && (first == nil || first.ends.hookOnly) {
+		var first *known.Container
+		for _, c := range m.Containers {
+			if c.Alive() && c.Stage == messages.StageStopping && (first == nil || first.Ends.HookOnly) {
 				first = c
 			}
 		}
 		if first != nil {
-			return first.killing()
+			return first.Killing()
 		}
 		if f := m.sandboxing.retry.Failed; f != nil && f.Code == messages.ReasonStopSandbox {
 			return f
@@ -79,74 +80,31 @@ func (m *Machine) endWaits() *messages.Reason {
 	return nil
 }
 
-// awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
-func (c *container) awaits() *messages.Reason {
-	if c.spec == nil || c.running() || c.image.ref != "" {
-		return nil
-	}
-	return c.image.awaits
-}
-
-// unhealthy is why a container that runs has not started for others, is not ready, or is ended: a probe that fails.
-func (c *container) unhealthy() *messages.Reason {
-	if c.spec == nil || !c.running() {
-		return nil
-	}
-	at, kind, failing := c.newest(), c.unfit(), messages.FailingProbe{}
-	for _, f := range at.failing {
-		counts := f.Kind != messages.Liveness && *at.results.Of(f.Kind) != messages.ProbeSucceeded
-		if f.Kind == kind || kind == "" && counts {
-			failing = f
-		}
-	}
-	switch {
-	case kind == "" && at.hook.failed != "":
-		return &messages.Reason{Code: messages.ReasonKilling, Container: c.name,
-			Cause: messages.PostStartFailed + at.hook.failed}
-	case kind != "" && c.stage == messages.StageStopping:
-		r := c.killing()
-		r.Probe, r.Cause = kind, failing.Said
-		return r
-	case failing.Kind != "":
-		return &messages.Reason{
-			Code: messages.ReasonUnhealthy, Message: string(failing.Kind) + " probe failed: " + failing.Said, Container: c.name,
-			Since: failing.Since, Probe: failing.Kind, Cause: failing.Said,
-		}
-	}
-	return nil
-}
-
-// killing is that a container is being ended, and until when it may take.
-func (c *container) killing() *messages.Reason {
-	return &messages.Reason{Code: messages.ReasonKilling, Message: c.ends.why, Container: c.name,
-		Since: c.ends.until.Add(-c.ends.grace), RetryAt: c.ends.until, Cause: c.ends.failed}
-}
-
 // hold is what keeps one container from starting, where something does.
-func (m *Machine) hold(c *container) *messages.Reason {
+func (m *Machine) hold(c *known.Container) *messages.Reason {
 	switch {
-	case c.spec == nil || c.running():
+	case c.Spec == nil || c.Running():
 		return nil
-	case c.image.reason != nil && c.image.ref == "":
-		return c.image.reason
-	case c.retry.Failed != nil:
-		return c.retry.Failed
-	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.Step > 0:
+	case c.Image.Reason != nil && c.Image.Ref == "":
+		return c.Image.Reason
+	case c.Retry.Failed != nil:
+		return c.Retry.Failed
+	case c.Stage != messages.StageStarting && (c.Init || m.phase == Running) && m.phase != Preparing && c.Backoff.Step > 0:
 		what, at := m.lacks(c)
 		if what != backingOff {
 			return nil
 		}
-		end := c.exited()
+		end := c.Exited()
 		r := &messages.Reason{
-			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.name, Since: end.FinishedAt, Tries: int(end.Attempt),
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.Wait(c.backoff.Step),
-				c.name, m.pod.Name, m.pod.Namespace, m.uid),
+			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.Name, Since: end.FinishedAt, Tries: int(end.Attempt),
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.Wait(c.Backoff.Step),
+				c.Name, m.Pod.Name, m.Pod.Namespace, m.uid),
 		}
-		if end.hook.failed != "" {
-			r.Cause = messages.PostStartFailed + end.hook.failed
+		if end.Hook.Failed != "" {
+			r.Cause = messages.PostStartFailed + end.Hook.Failed
 		}
-		for _, f := range end.failing {
-			if f.Kind == c.unfit() {
+		for _, f := range end.Failing {
+			if f.Kind == c.Unfit() {
 				r.Probe, r.Cause = f.Kind, f.Said
 			}
 		}

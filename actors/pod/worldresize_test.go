@@ -95,8 +95,8 @@ func (w *world) checkGroup(pod *v1.Pod) {
 func (w *world) checkLimits(when string) {
 	sum, most := int64(0), int64(0)
 	for _, c := range w.containers {
-		known := w.machine.container(c.Name)
-		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.running() && known.newest().ID == c.ID {
+		known := w.machine.Container(c.Name)
+		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.Running() && known.Newest().ID == c.ID {
 			sum, most = sum+c.Resources.MemoryLimit, max(most, c.Resources.MemoryLimit)
 		}
 	}
