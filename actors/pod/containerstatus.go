@@ -27,7 +27,7 @@ func (m *Machine) containerStatus(c *known.Container) v1.ContainerStatus {
 	hold := m.hold(c)
 	if f != nil {
 		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
-		s.ContainerID = m.set.runtimeID(f.ID)
+		s.ContainerID = m.set.RuntimeID(f.ID)
 		s.Image = cmp.Or(f.Image, s.Image)
 		s.ImageID = f.ImageRef
 		s.State = m.stateOf(f)
@@ -101,7 +101,7 @@ func (m *Machine) stateOf(f *known.Attempt) v1.ContainerState {
 	case messages.ContainerRunning:
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(f.StartedAt)}}
 	case messages.ContainerExited:
-		return finalstatus.Terminated(&f.ContainerFact, m.set.runtimeID(f.ID))
+		return finalstatus.Terminated(&f.ContainerFact, m.set.RuntimeID(f.ID))
 	case messages.ContainerUnknown:
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
 			Reason: messages.ReasonUnknown, Message: "the runtime does not know the container's state; it is being stopped",

@@ -8,54 +8,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-// Settings are what the machine needs to know of the node.
-type Settings struct {
-	// AnswerTimeout is how long an answer from another actor is awaited before the question is repeated.
-	AnswerTimeout time.Duration
-	// Work is how long a result of the pod's own work is awaited before the work is asked for again, which joins
-	// what is still under way.
-	Work time.Duration
-	// BackOff is the kubelet's container back-off.
-	BackOff restarts.BackOff
-	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
-	HostIPs func() []string
-	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others
-	// know as it is.
-	Unsettled func() bool
-	// Events: whether Kubernetes Events are recorded.
-	Events bool
-	// Changed says whether a container was made from another spec than this one.
-	Changed func(spec *v1.Container, made messages.ContainerFact) bool
-	// ChangedImage says so of what an API server lets change in a container: its image.
-	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
-	// Resources are those that a container of the pod was made with, its pod's limits included; nil where that is not known.
-	Resources func(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements
-	// PodLevelResize says that the status tells the resources of the pod as a whole (KEP-5419).
-	PodLevelResize bool
-	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
-	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
-	// Devices is the health of the devices that a container has; nil: none has any.
-	Devices func(uid, container string) []v1.ResourceStatus
-	// RestartAll says that a container may have all of its pod restarted, by a rule of its own (KEP-5532).
-	RestartAll bool
-	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
-	RecursiveReadOnly func(handler string) bool
-	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
-	RuntimeName func() string
-	// BackOffStep reads the back-off step that a container carries in its annotations.
-	BackOffStep func(made messages.ContainerFact) int
-}
-
-// runtimeID is a container's ID as statuses have it: "containerd://<id>".
-func (s *Settings) runtimeID(id string) string { return s.RuntimeName() + "://" + id }
 
 // Machine is the pure state machine of one pod: messages in, effects out; no clock, no I/O.
 type Machine struct {
 	uid   string
-	set   Settings
+	set   settings.Settings
 	phase Phase
 
 	known.State
@@ -133,7 +93,7 @@ type ask struct {
 }
 
 // NewMachine is the machine of a pod of which nothing is known but its UID.
-func NewMachine(uid string, set Settings) *Machine {
+func NewMachine(uid string, set settings.Settings) *Machine {
 	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}}
 }
 

@@ -8,20 +8,12 @@
 package pod
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
-	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
-	"github.com/playlet-dev/playlet/cri"
-	"github.com/playlet-dev/playlet/cri/facts"
-	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -35,48 +27,7 @@ type Abilities = host.Abilities
 // Options are what pods' actors need.
 type Options struct {
 	Host     *host.Host
-	Settings Settings
-}
-
-// DefaultSettings are the settings for a node.
-func DefaultSettings(h *host.Host, backOff restarts.BackOff, runtimeName func() string) Settings {
-	var health func(uid, container string) []v1.ResourceStatus
-	if h.Devices != nil {
-		health = h.Devices.Health
-	}
-	return Settings{
-		Devices:       health,
-		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
-		Unsettled: h.Unsettled, RuntimeName: runtimeName,
-		Resources: madeWith, Events: h.Events,
-		Changed: func(spec *v1.Container, made messages.ContainerFact) bool {
-			return translate.Changed(spec, made.Annotations)
-		},
-		ChangedImage: func(spec *v1.Container, made messages.ContainerFact) bool {
-			return translate.ChangedForKubelet(spec, made.Annotations)
-		},
-		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
-			return facts.Resources(spec.Resources, translate.NewContainerResources(pod, spec, h.Node), told)
-		},
-		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
-		BackOffStep: func(made messages.ContainerFact) int {
-			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
-			if err != nil {
-				return 0 // a kubelet made it, which keeps no step: its back-off starts anew
-			}
-			return n
-		},
-	}
-}
-
-// madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
-// release made carries nothing of its pod's own: that is what it has now.
-func madeWith(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements {
-	container, own := translate.MadeWith(made.Annotations)
-	if container == nil {
-		return nil
-	}
-	return new(translate.EffectiveResources(cmp.Or(own, pod.Spec.Resources), *container))
+	Settings settings.Settings
 }
 
 // New makes actors of the kind "pod", named by UID.

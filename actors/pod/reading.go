@@ -22,7 +22,7 @@ func (m *Machine) planReading() Phase {
 	m.MatchSpec()
 	m.takeResources()
 	if last := m.desired.Last; last != nil {
-		m.SeedProbes(last, m.set.runtimeID)
+		m.SeedProbes(last, m.set.RuntimeID)
 		if objectset.OfAPIServer(m.Pod) {
 			m.SeedEnds(last, m.now)
 		}

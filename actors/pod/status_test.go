@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -258,7 +259,7 @@ func TestAddressesThatAreUnsettled(t *testing.T) {
 		hostIP, podIP   string
 	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
 		{true, true, "", ""}} {
-		m := &Machine{State: known.State{Pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, set: Settings{
+		m := &Machine{State: known.State{Pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, set: settings.Settings{
 			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
 		}}
 		m.Sandboxes.LastIPs = []string{"10.0.0.1"}
@@ -278,7 +279,7 @@ func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
 		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
 	} {
-		m := &Machine{set: Settings{HostIPs: func() []string { return c.host }}}
+		m := &Machine{set: settings.Settings{HostIPs: func() []string { return c.host }}}
 		if got := m.byFamily(c.has); !slices.Equal(got, c.want) {
 			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -24,7 +25,7 @@ type world struct {
 	now     time.Time
 	stepAt  time.Time
 	machine *Machine
-	set     Settings
+	set     settings.Settings
 	pod     *v1.Pod
 	ending  *messages.Ending
 	final   *v1.PodStatus
@@ -85,7 +86,7 @@ func newWorld(pod *v1.Pod) *world {
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
 		did: map[string]bool{},
-		set: Settings{
+		set: settings.Settings{
 			Events:        true,
 			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,
 			BackOff: restarts.BackOff{Base: 10 * time.Second, Max: 300 * time.Second},

@@ -11,6 +11,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -31,7 +33,7 @@ type resizeState struct {
 
 // carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
 func (w *world) carry() {
-	w.carries, w.set.Resources = true, madeWith
+	w.carries, w.set.Resources = true, settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
 	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
 		return limitedTo(told.MemoryLimit)
 	}
