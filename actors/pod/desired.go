@@ -3,10 +3,6 @@ package pod
 import (
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
@@ -106,17 +102,5 @@ func (m *Machine) seed() {
 			m.started = last.StartTime.Time
 		}
 		m.SeedAttempts(last)
-	}
-}
-
-// settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
-// gets its final phase, too: whoever waits for its end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
-func (m *Machine) settleEnd(s *v1.PodStatus) {
-	if m.phase != Cleaning && m.phase != Finished {
-		return
-	}
-	finalstatus.EndContainers(&m.Pod.Spec, s)
-	if m.ending != nil && objectset.OfAPIServer(m.Pod) && !finalstatus.Final(s.Phase) {
-		s.Phase = finalstatus.Phase(s)
 	}
 }

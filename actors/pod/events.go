@@ -40,8 +40,8 @@ func (m *Machine) explained(container, kind, reason string, r messages.Reason, f
 // sentence is what "playlet pods" says while the pod waits for this.
 func (m *Machine) sentence(r messages.Reason) string {
 	s := explain.Waits(m.Pod, m.status(), r)
-	if v := m.verdict; v != nil && v.reason != "" && r.Code == messages.ReasonKilling {
-		s = explain.Waits(m.Pod, m.status(), messages.Reason{Code: v.reason, Message: v.message}) + ": " + s
+	if v := m.verdict; v != nil && v.Reason != "" && r.Code == messages.ReasonKilling {
+		s = explain.Waits(m.Pod, m.status(), messages.Reason{Code: v.Reason, Message: v.Message}) + ": " + s
 	}
 	if m.ending != nil {
 		s = explain.Ending(m.ending.Reason) + ": " + s
@@ -169,8 +169,8 @@ func (m *Machine) recordNetwork() {
 
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
 func (m *Machine) recordDeadline() {
-	if v := m.verdict; v != nil && v.reason == messages.ReasonDeadlineExceeded {
-		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.reason, Message: v.message},
+	if v := m.verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
+		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.Reason, Message: v.Message},
 			"Pod was active on the node longer than the specified deadline")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/podstatus"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
@@ -34,7 +35,7 @@ type Machine struct {
 	rounds     rounds
 
 	resizing resizing
-	verdict  *verdict // set when the pod ended by itself
+	verdict  *podstatus.Verdict // set when the pod ended by itself
 	asks     map[ask]time.Time
 	// settle is set while it must be read again what starts were under way when the pod began to end.
 	settle  time.Time
@@ -55,15 +56,6 @@ type cleaned struct {
 	runtime   bool
 	cgroup    bool
 	retry     restarts.Retry
-}
-
-// verdict is how a pod ended by itself.
-type verdict struct {
-	phase   v1.PodPhase
-	reason  string
-	message string
-	// disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
-	disruption string
 }
 
 // volumes is what the pod knows of its volumes.

@@ -3,6 +3,7 @@ package pod
 import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/podstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -36,7 +37,8 @@ func (m *Machine) planReading() Phase {
 		}
 		return Terminating
 	case m.desired.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
-		m.verdict = &verdict{phase: m.desired.Final.Phase, reason: m.desired.Final.Reason, message: m.desired.Final.Message}
+		final := m.desired.Final
+		m.verdict = &podstatus.Verdict{Phase: final.Phase, Reason: final.Reason, Message: final.Message}
 		return Terminating
 	default:
 		return Preparing

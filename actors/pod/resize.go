@@ -176,15 +176,15 @@ func (m *Machine) resizeFailed(next time.Time) {
 }
 
 // inProgress is the reason and the message of a resize that is under way; both are empty where it goes well.
-func (m *Machine) inProgress() (reason, message string) {
+func (m *Machine) inProgress() *messages.Reason {
 	why := m.resizing.retry.Failed
 	if why == nil && !m.cgroup.ready {
 		why = m.cgroup.reason
 	}
 	if why == nil {
-		return "", ""
+		return &messages.Reason{}
 	}
-	return v1.PodReasonError, why.Message
+	return &messages.Reason{Code: v1.PodReasonError, Message: why.Message}
 }
 
 // In a resize the runtime is told what the pod has as a whole, too (UpdatePodSandboxResources): one that keeps pods in virtual

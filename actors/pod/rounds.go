@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri"
@@ -116,18 +113,4 @@ func (m *Machine) restarting() bool {
 	return m.live() && (m.rounds.begun < m.rounds.now || slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
 		return c.Earlier && c.Alive()
 	}))
-}
-
-// restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
-func (m *Machine) restartCondition(s *v1.PodStatus) {
-	switch {
-	case !m.set.RestartAll || !translate.MayRestartAll(&m.Pod.Spec):
-	case finalstatus.Final(s.Phase):
-		m.condition(s, v1.AllContainersRestarting, false, finalstatus.NotReady(s.Phase), "")
-	case m.restarting():
-		m.condition(s, v1.AllContainersRestarting, true, "RestartAllContainersStarted",
-			"container exited with restart policy rule")
-	default:
-		m.condition(s, v1.AllContainersRestarting, false, "", "")
-	}
 }

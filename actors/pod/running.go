@@ -7,6 +7,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/podstatus"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -36,24 +37,24 @@ func (m *Machine) over() bool {
 }
 
 // judge is why the pod ends by itself; nil where it does not.
-func (m *Machine) judge() *verdict {
+func (m *Machine) judge() *podstatus.Verdict {
 	if f := m.desired.Fail; f != nil { // the node has to end it
-		return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
+		return &podstatus.Verdict{Phase: v1.PodFailed, Reason: f.Reason, Message: f.Message, Disruption: f.Disruption}
 	}
 	if s := &m.Pod.Status; objectset.OfAPIServer(m.Pod) && finalstatus.Final(s.Phase) { // others have set its phase
-		return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
+		return &podstatus.Verdict{Phase: s.Phase, Reason: s.Reason, Message: s.Message}
 	}
 	if at, ok := m.deadline(); ok && !m.now.Before(at) {
-		return &verdict{
-			phase: v1.PodFailed, reason: messages.ReasonDeadlineExceeded,
-			message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
+		return &podstatus.Verdict{
+			Phase: v1.PodFailed, Reason: messages.ReasonDeadlineExceeded,
+			Message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
 				*m.Pod.Spec.ActiveDeadlineSeconds),
 		}
 	}
 	for _, c := range m.Containers {
 		f := c.Exited()
 		if c.Init && c.Spec != nil && f != nil && !c.Replace && c.Answer(m.Pod, f.ContainerFact) == restarts.FailPod {
-			return &verdict{phase: v1.PodFailed}
+			return &podstatus.Verdict{Phase: v1.PodFailed}
 		}
 	}
 	succeeded, regular := true, 0
@@ -71,8 +72,8 @@ func (m *Machine) judge() *verdict {
 	case regular == 0:
 		return nil
 	case succeeded:
-		return &verdict{phase: v1.PodSucceeded}
+		return &podstatus.Verdict{Phase: v1.PodSucceeded}
 	default:
-		return &verdict{phase: v1.PodFailed}
+		return &podstatus.Verdict{Phase: v1.PodFailed}
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
@@ -252,25 +251,6 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	}
 }
 
-// While the node's addresses may be others yet, a status says nothing of them.
-func TestAddressesThatAreUnsettled(t *testing.T) {
-	for _, c := range []struct {
-		unsettled, host bool
-		hostIP, podIP   string
-	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
-		{true, true, "", ""}} {
-		m := &Machine{State: known.State{Pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, set: settings.Settings{
-			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
-		}}
-		m.Sandboxes.LastIPs = []string{"10.0.0.1"}
-		var s v1.PodStatus
-		if m.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") ||
-			len(s.PodIPs) > 0 != (c.podIP != "") {
-			t.Errorf("%+v: %+v", c, s)
-		}
-	}
-}
-
 // A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
 func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 	for _, c := range []struct{ host, has, want []string }{
@@ -283,22 +263,6 @@ func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 		if got := m.byFamily(c.has); !slices.Equal(got, c.want) {
 			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
 		}
-	}
-}
-
-// A pod that has run and is initialized again, in a new sandbox, is pending until that is done.
-func TestAPodThatIsInitializedAgainIsPending(t *testing.T) {
-	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
-	pod := testPod(v1.RestartPolicyAlways, 1, 1)
-	s := &v1.PodStatus{
-		InitContainerStatuses: []v1.ContainerStatus{{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}},
-		ContainerStatuses:     []v1.ContainerStatus{{LastTerminationState: ended}},
-	}
-	if got := phaseOf(pod, s); got != v1.PodPending {
-		t.Errorf("while its init container runs it is %s", got)
-	}
-	if s.InitContainerStatuses[0].State = ended; phaseOf(pod, s) != v1.PodRunning {
-		t.Errorf("when that has ended it is %s", phaseOf(pod, s))
 	}
 }
 

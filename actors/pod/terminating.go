@@ -114,8 +114,8 @@ func (m *Machine) endReason() string {
 	switch {
 	case m.ending != nil:
 		return m.ending.Reason
-	case m.verdict != nil && m.verdict.reason != "":
-		return m.verdict.reason
+	case m.verdict != nil && m.verdict.Reason != "":
+		return m.verdict.Reason
 	default:
 		return "the pod has finished"
 	}

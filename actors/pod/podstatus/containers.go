@@ -1,4 +1,4 @@
-package pod
+package podstatus
 
 import (
 	"cmp"
@@ -18,22 +18,22 @@ import (
 
 // containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
 // what is waited for, and a wait after an end moves that end to the last termination state.
-func (m *Machine) containerStatus(c *known.Container) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.Name, Image: c.Spec.Image, VolumeMounts: m.volumeMounts(c)}
-	if m.set.Devices != nil && !c.Init && !c.Ephemeral {
-		s.AllocatedResourcesStatus = m.set.Devices(m.uid, c.Name)
+func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Spec.Image, VolumeMounts: p.volumeMounts(c)}
+	if p.Settings.Devices != nil && !c.Init && !c.Ephemeral {
+		s.AllocatedResourcesStatus = p.Settings.Devices(string(p.Pod.UID), c.Name)
 	}
 	f := c.Newest()
-	hold := m.hold(c)
+	hold := p.Hold(c)
 	if f != nil {
 		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
-		s.ContainerID = m.set.RuntimeID(f.ID)
+		s.ContainerID = p.Settings.RuntimeID(f.ID)
 		s.Image = cmp.Or(f.Image, s.Image)
 		s.ImageID = f.ImageRef
-		s.State = m.stateOf(f)
-		s.Resources = m.resources(c, f)
+		s.State = p.stateOf(f)
+		s.Resources = p.resources(c, f)
 		s.AllocatedResources = s.Resources.Requests
-		if objectset.OfAPIServer(m.Pod) {
+		if objectset.OfAPIServer(p.Pod) {
 			s.AllocatedResources = c.Spec.Resources.Requests.DeepCopy()
 		}
 		if f.User != nil {
@@ -41,7 +41,7 @@ func (m *Machine) containerStatus(c *known.Container) v1.ContainerStatus {
 				SupplementalGroups: f.User.Groups}}
 		}
 		if len(c.Attempts) > 1 && c.Attempts[1].State == messages.ContainerExited {
-			s.LastTerminationState = m.stateOf(&c.Attempts[1])
+			s.LastTerminationState = p.stateOf(&c.Attempts[1])
 		}
 	}
 	ended := f != nil && f.State == messages.ContainerExited
@@ -52,14 +52,14 @@ func (m *Machine) containerStatus(c *known.Container) v1.ContainerStatus {
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
 	switch {
-	case hold != nil && (f == nil || ended && m.live()):
+	case hold != nil && (f == nil || ended && p.Live):
 		waits(hold.Code, hold.Message)
 	case f == nil || f.State == messages.ContainerCreated:
-		waits(m.defaultWait(c), pullWord(c))
-	case ended && m.live() && !c.Over(m.Pod) && (c.Earlier || !translate.Restarts(&m.Pod.Spec, c.Spec, f.ExitCode)):
+		waits(p.defaultWait(c), pullWord(c))
+	case ended && p.Live && !c.Over(p.Pod) && (c.Earlier || !translate.Restarts(&p.Pod.Spec, c.Spec, f.ExitCode)):
 		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
 		// server takes no state but this one after such an end, so that it must not be told of it.
-		waits(m.defaultWait(c), pullWord(c))
+		waits(p.defaultWait(c), pullWord(c))
 	}
 	running := s.State.Running != nil
 	started := running && c.HasStarted()
@@ -74,11 +74,11 @@ func (m *Machine) containerStatus(c *known.Container) v1.ContainerStatus {
 }
 
 // defaultWait is why a container that does not exist yet is waiting, when nothing went wrong.
-func (m *Machine) defaultWait(c *known.Container) string {
-	if c.Earlier && m.restarting() {
+func (p *Pod) defaultWait(c *known.Container) string {
+	if c.Earlier && p.Restarting {
 		return messages.ReasonRestartingAll
 	}
-	if len(m.Pod.Spec.InitContainers) > 0 {
+	if len(p.Pod.Spec.InitContainers) > 0 {
 		return messages.ReasonPodInitializing
 	}
 	return messages.ReasonContainerCreating
@@ -96,12 +96,12 @@ func pullWord(c *known.Container) string {
 	}
 }
 
-func (m *Machine) stateOf(f *known.Attempt) v1.ContainerState {
+func (p *Pod) stateOf(f *known.Attempt) v1.ContainerState {
 	switch f.State {
 	case messages.ContainerRunning:
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(f.StartedAt)}}
 	case messages.ContainerExited:
-		return finalstatus.Terminated(&f.ContainerFact, m.set.RuntimeID(f.ID))
+		return finalstatus.Terminated(&f.ContainerFact, p.Settings.RuntimeID(f.ID))
 	case messages.ContainerUnknown:
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
 			Reason: messages.ReasonUnknown, Message: "the runtime does not know the container's state; it is being stopped",
@@ -113,29 +113,29 @@ func (m *Machine) stateOf(f *known.Attempt) v1.ContainerState {
 
 // resources are what the container has, if it runs, and what it will be made with, if it does not. One of a manifest has what it
 // was made with, which is not what is wanted by now where that was edited since.
-func (m *Machine) resources(c *known.Container, f *known.Attempt) *v1.ResourceRequirements {
+func (p *Pod) resources(c *known.Container, f *known.Attempt) *v1.ResourceRequirements {
 	switch {
-	case objectset.OfAPIServer(m.Pod) && !c.Ephemeral && f.State == messages.ContainerRunning:
-		return resources.Own(m.Pod, c.Spec, m.sized(c).Has())
-	case objectset.OfAPIServer(m.Pod):
+	case objectset.OfAPIServer(p.Pod) && !c.Ephemeral && f.State == messages.ContainerRunning:
+		return resources.Own(p.Pod, c.Spec, p.Sized(c).Has())
+	case objectset.OfAPIServer(p.Pod):
 		return c.Spec.Resources.DeepCopy()
 	}
-	if was := m.set.Resources(m.Pod, f.ContainerFact); was != nil {
-		return resources.Own(m.Pod, c.Spec, *was)
+	if was := p.Settings.Resources(p.Pod, f.ContainerFact); was != nil {
+		return resources.Own(p.Pod, c.Spec, *was)
 	}
 	return c.Spec.Resources.DeepCopy()
 }
 
 // volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,
 // too (KEP-3857), which the runtime's handler decides.
-func (m *Machine) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
+func (p *Pod) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
 	for i := range c.Spec.VolumeMounts {
 		vm := &c.Spec.VolumeMounts[i]
 		s := v1.VolumeMountStatus{Name: vm.Name, MountPath: vm.MountPath, ReadOnly: vm.ReadOnly}
 		if vm.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && m.recursive(c) {
+			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && p.recursive(c) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode
@@ -147,15 +147,15 @@ func (m *Machine) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
 
 // recursive says whether the handler can do it that the container's sandbox was made with. Before a sandbox is there, nothing is
 // known of the handler of a pod that names a RuntimeClass.
-func (m *Machine) recursive(c *known.Container) bool {
-	if len(m.Sandboxes.All) == 0 {
-		return m.Pod.Spec.RuntimeClassName == nil && m.set.RecursiveReadOnly("")
+func (p *Pod) recursive(c *known.Container) bool {
+	if len(p.Sandboxes.All) == 0 {
+		return p.Pod.Spec.RuntimeClassName == nil && p.Settings.RecursiveReadOnly("")
 	}
-	handler := m.Sandboxes.All[0].Handler
+	handler := p.Sandboxes.All[0].Handler
 	if f := c.Newest(); f != nil {
-		if s := m.Sandboxes.Of(f.SandboxID); s != nil {
+		if s := p.Sandboxes.Of(f.SandboxID); s != nil {
 			handler = s.Handler
 		}
 	}
-	return m.set.RecursiveReadOnly(handler)
+	return p.Settings.RecursiveReadOnly(handler)
 }
