@@ -19,11 +19,11 @@ func (m *Machine) planCleaning() Phase {
 	if !m.unwatched() {
 		return Cleaning
 	}
-	if !m.cleaned.volumes && m.due("unmount", "", m.set.AnswerTimeout) {
+	if !m.cleaned.volumes && m.due("unmount", "", m.Set.AnswerTimeout) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
-	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.set.Work) {
+	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
 		m.emit(work.RemovePod{Pod: m.Pod})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
@@ -43,7 +43,7 @@ func (m *Machine) noted() bool {
 		m.answered("note", "")
 		return true
 	}
-	if m.due("note", "", m.set.AnswerTimeout) {
+	if m.due("note", "", m.Set.AnswerTimeout) {
 		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status()}})
 	}
 	return false

@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -45,9 +41,9 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	case f.State == messages.ContainerUnknown:
 		m.stopContainer(c, m.grace(), unknownState)
 		return false
-	case c.Spec != nil && m.outdated(c, f):
+	case c.Spec != nil && m.Outdated(c, f):
 		why = "definition changed"
-	case m.unsettled(c) && m.restartsFor(c) && m.grouped():
+	case m.Unsettled(c) && m.RestartsFor(c) && m.grouped():
 		why = "resize requires restart"
 	case f.Renew:
 		why = "restart was asked for"
@@ -68,19 +64,10 @@ func (m *Machine) redo(c *known.Container, f *known.Attempt) bool {
 	return c.Init && current != nil && f.SandboxID != current.ID && f.ExitCode == 0
 }
 
-// restartTime is when a container that ended may start again. The end has the runtime's time: where that clock, or ours,
-// was set since, nobody waits longer than the back-off from now.
-func (m *Machine) restartTime(now time.Time, c *known.Container, ended time.Time) time.Time {
-	if c.Replace || c.Earlier {
-		return now
-	}
-	return m.set.BackOff.After(now, c.Backoff, ended)
-}
-
 // restartActor has the container's actor started anew: its run is over, and it cannot know.
 func (m *Machine) restartActor(c *known.Container) {
 	m.answerEnd(c)
-	m.asks[ask{"spawn", c.Name}] = m.now.Add(m.set.AnswerTimeout)
+	m.asks[ask{"spawn", c.Name}] = m.now.Add(m.Set.AnswerTimeout)
 	m.emit(RestartContainer{c.Name})
 }
 
@@ -88,7 +75,7 @@ func (m *Machine) restartActor(c *known.Container) {
 // be told what to do: it is there, or the word of its start is overdue.
 func (m *Machine) spawn(c *known.Container) bool {
 	again := c.Actor
-	if !m.due("spawn", c.Name, m.set.AnswerTimeout) {
+	if !m.due("spawn", c.Name, m.Set.AnswerTimeout) {
 		return false
 	}
 	m.supervise(c)
@@ -102,32 +89,6 @@ func (m *Machine) spawn(c *known.Container) bool {
 func (m *Machine) supervise(c *known.Container) {
 	c.Actor = true
 	m.emit(SpawnContainer{Name: c.Name, Strategy: m.strategy(c)})
-}
-
-// changed says that the container was made from another spec. What it may use is part of that.
-func (m *Machine) changed(c *known.Container, f *known.Attempt) bool {
-	was := m.set.Resources(m.Pod, f.ContainerFact)
-	return m.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, resources.Allocated(m.Pod, c.Spec)))
-}
-
-// respecced says so of all but what it may use.
-func (m *Machine) respecced(c *known.Container, f *known.Attempt) bool {
-	if objectset.OfAPIServer(m.Pod) {
-		return m.set.ChangedImage(c.Spec, f.ContainerFact)
-	}
-	return m.set.Changed(c.Spec, f.ContainerFact)
-}
-
-// outdated says that a container which runs has to be made anew. What a container of a manifest may use changes only so; those
-// of the API server's are resized (KEP-1287).
-func (m *Machine) outdated(c *known.Container, f *known.Attempt) bool {
-	if c.Ephemeral {
-		return false
-	}
-	if objectset.OfAPIServer(m.Pod) {
-		return m.respecced(c, f)
-	}
-	return m.changed(c, f)
 }
 
 func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why string) {
@@ -147,7 +108,7 @@ func (m *Machine) askStop(c *known.Container, grace time.Duration, why string, h
 		m.answered("stop", c.Name)
 	}
 	again := m.asking("stop", c.Name)
-	if !m.due("stop", c.Name, m.set.AnswerTimeout) {
+	if !m.due("stop", c.Name, m.Set.AnswerTimeout) {
 		return
 	}
 	if again || !c.Actor { // it may have ended, and the word of that may be lost
@@ -160,7 +121,7 @@ func (m *Machine) askStop(c *known.Container, grace time.Duration, why string, h
 	if f := c.Newest(); f != nil {
 		msg.Fact = f.ContainerFact
 	}
-	if m.set.Events && m.Pod != nil {
+	if m.Set.Events && m.Pod != nil {
 		why := c.Killing()
 		if m.live() {
 			why = cmp.Or(c.Unhealthy(), why)

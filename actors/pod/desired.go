@@ -58,7 +58,7 @@ func (m *Machine) respec(c *known.Container) {
 		m.supervise(c) // its policy may have changed, too
 	}
 	f := c.Exited()
-	if c.Spec == nil || f == nil || c.Stage != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.outdated(c, f) {
+	if c.Spec == nil || f == nil || c.Stage != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.Outdated(c, f) {
 		return
 	}
 	m.startAnew(c)

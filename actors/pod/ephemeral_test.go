@@ -119,7 +119,7 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 // One that a kubelet started is adopted, and left alone.
 func TestAnEphemeralContainerOfAKubeletIsAdopted(t *testing.T) {
 	a := newAlone(debugged(cloudPod(v1.RestartPolicyAlways, 0, 1), "debug", ""))
-	a.machine.set.ChangedImage = func(*v1.Container, messages.ContainerFact) bool { return true }
+	a.machine.Set.ChangedImage = func(*v1.Container, messages.ContainerFact) bool { return true }
 	a.observes([]messages.SandboxFact{{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
 		madeIn(a, "debug", messages.ContainerRunning))
 	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod), messages.ChildStarted{Name: "debug"})

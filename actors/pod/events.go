@@ -20,7 +20,7 @@ const unknownState = `Container is in "unknown" state, try killing it before res
 // record tells an event, where there is who writes it. Reasons and messages are the kubelet's, for others read them; each is
 // told when something has happened, and not again when it is only said again.
 func (m *Machine) record(container, kind, reason, format string, args ...any) {
-	if m.set.Events && m.Pod != nil {
+	if m.Set.Events && m.Pod != nil {
 		event := messages.PodEvent(m.Pod, container, kind, reason, fmt.Sprintf(format, args...), m.now)
 		m.emit(Tell{messages.Events, event})
 	}
@@ -32,7 +32,7 @@ func (m *Machine) warn(container, reason string, r messages.Reason, format strin
 }
 
 func (m *Machine) explained(container, kind, reason string, r messages.Reason, format string, args ...any) {
-	if m.set.Events && m.Pod != nil {
+	if m.Set.Events && m.Pod != nil {
 		m.record(container, kind, reason, "%s", explain.Event(fmt.Sprintf(format, args...), m.sentence(r)))
 	}
 }

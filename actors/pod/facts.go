@@ -61,6 +61,6 @@ func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 		c.Retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
 	if first && c.Is(f.ID) && f.Attempt > 0 {
-		c.Backoff = restarts.Place{Step: m.set.BackOffStep(f), Last: f.CreatedAt}
+		c.Backoff = restarts.Place{Step: m.Set.BackOffStep(f), Last: f.CreatedAt}
 	}
 }

@@ -16,7 +16,6 @@ import (
 // Machine is the pure state machine of one pod: messages in, effects out; no clock, no I/O.
 type Machine struct {
 	uid   string
-	set   settings.Settings
 	phase Phase
 
 	known.State
@@ -86,7 +85,7 @@ type ask struct {
 
 // NewMachine is the machine of a pod of which nothing is known but its UID.
 func NewMachine(uid string, set settings.Settings) *Machine {
-	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}}
+	return &Machine{uid: uid, State: known.State{Set: set}, phase: Reading, asks: map[ask]time.Time{}}
 }
 
 // Phase is the current phase.
@@ -130,7 +129,7 @@ func (m *Machine) due(what, of string, timeout time.Duration) bool {
 
 // ask puts a question to another actor, unless its answer is still awaited.
 func (m *Machine) ask(what, of string, to messages.Address, question any) {
-	if m.due(what, of, m.set.AnswerTimeout) {
+	if m.due(what, of, m.Set.AnswerTimeout) {
 		m.emit(Tell{to, question})
 	}
 }

@@ -43,29 +43,29 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
 	of := func(pod *v1.Pod) *Machine {
-		return &Machine{State: known.State{Pod: pod}, set: settings.Default(&Host{}, restarts.BackOff{}, nil)}
+		return &Machine{State: known.State{Pod: pod, Set: settings.Default(&Host{}, restarts.BackOff{}, nil)}}
 	}
 	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &known.Container{Name: "c0", Spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
 		f := carrying(t, spec, limited(text))
-		if got := machine.outdated(c, &known.Attempt{ContainerFact: f}); got != want {
+		if got := machine.Outdated(c, &known.Attempt{ContainerFact: f}); got != want {
 			t.Errorf("made with %s: outdated %v, want %v", text, got, want)
 		}
 	}
 	foreign := carrying(t, spec, limited("2Gi"))
 	delete(foreign.Annotations, cri.AnnotationResources)
-	if machine.outdated(c, &known.Attempt{ContainerFact: foreign}) {
+	if machine.Outdated(c, &known.Attempt{ContainerFact: foreign}) {
 		t.Error("a container that does not carry its resources is replaced")
 	}
 	resized := carrying(t, spec, limited("2Gi"))
 	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(translate.KubeletHash(spec), 16)
 	resized.Annotations[cri.AnnotationSpecHash] = "1-of another release's defaults"
-	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &known.Attempt{ContainerFact: resized}) {
+	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.Outdated(c, &known.Attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server is replaced for its resources, or for a default")
 	}
 	c.Spec = spec.DeepCopy()
 	c.Spec.Image = "another"
-	if !machine.outdated(c, &known.Attempt{ContainerFact: resized}) {
+	if !machine.Outdated(c, &known.Attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server keeps an old image")
 	}
 }
@@ -78,7 +78,7 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	m := w.machine
-	m.set.Resources = settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
+	m.Set.Resources = settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
 	for made, want := range map[string]string{"1Gi": "1Gi", "": "2Gi"} {
 		f := m.Container("c0").Newest()
 		f.Annotations = nil

@@ -117,13 +117,13 @@ func (m *Machine) startSandbox() {
 	if m.desired.NoNetwork != nil { // pods sends the desired pod again when there is one
 		return
 	}
-	if m.cgroup.ready && m.due("sandbox", "", m.set.Work) {
+	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
 		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.started, CgroupParent: m.cgroup.parent})
 	}
 }
 
 func (m *Machine) stopSandbox(id string) {
-	if !m.now.Before(m.sandboxing.retry.At) && m.due("stopSandbox", id, m.set.Work) {
+	if !m.now.Before(m.sandboxing.retry.At) && m.due("stopSandbox", id, m.Set.Work) {
 		m.emit(work.StopSandbox{UID: m.uid, ID: id})
 	}
 }

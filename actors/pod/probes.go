@@ -85,7 +85,7 @@ func (m *Machine) watch() {
 		m.probing.generation = max(m.probing.generation+1, uint64(max(m.now.UnixNano(), 0)))
 		m.probing.sent = &w
 	}
-	if m.probing.heard == m.probing.generation || !m.due("probes", "", m.set.AnswerTimeout) {
+	if m.probing.heard == m.probing.generation || !m.due("probes", "", m.Set.AnswerTimeout) {
 		return
 	}
 	again := *m.probing.sent
@@ -126,7 +126,7 @@ func (m *Machine) unproved() bool {
 // unasked says that it is not known yet whether a container that was found running has had its post-start hook. Its actor tells
 // soon; no longer than it is waited for any answer is nothing said of the pod.
 func (m *Machine) unasked() bool {
-	if m.told.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.set.AnswerTimeout)) {
+	if m.told.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.Set.AnswerTimeout)) {
 		return false
 	}
 	return slices.ContainsFunc(m.Containers, func(c *known.Container) bool {

@@ -51,10 +51,10 @@ func (m *Machine) status() *v1.PodStatus {
 		return m.desired.Final
 	}
 	p := podstatus.Pod{
-		State: &m.State, Settings: &m.set, Wanted: m.desired, Told: m.told.Status, Now: m.now, Started: m.started, Live: m.live(),
+		State: &m.State, Wanted: m.desired, Told: m.told.Status, Now: m.now, Started: m.started, Live: m.live(),
 		Unsure: m.phase == Terminating && !m.settle.IsZero(), Over: m.phase == Cleaning || m.phase == Finished,
 		Verdict: m.verdict, Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(),
-		Hold: m.hold, Sized: m.sized,
+		Hold: m.hold,
 	}
 	if m.resizing.active && m.live() {
 		p.Resizing = m.inProgress()
@@ -65,7 +65,7 @@ func (m *Machine) status() *v1.PodStatus {
 // byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the
 // other, as with the kubelet. A runtime may have more, in any order.
 func (m *Machine) byFamily(ips []string) []string {
-	host := m.set.HostIPs()
+	host := m.Set.HostIPs()
 	if len(ips) < 2 || len(host) == 0 {
 		return ips
 	}
@@ -86,7 +86,7 @@ func (m *Machine) ips() []string {
 	case current == nil:
 		return nil
 	case m.Pod.Spec.HostNetwork:
-		return m.set.HostIPs()
+		return m.Set.HostIPs()
 	default:
 		return current.IPs
 	}

@@ -23,7 +23,7 @@ func (m *Machine) planReading() Phase {
 	m.MatchSpec()
 	m.takeResources()
 	if last := m.desired.Last; last != nil {
-		m.SeedProbes(last, m.set.RuntimeID)
+		m.SeedProbes(last)
 		if objectset.OfAPIServer(m.Pod) {
 			m.SeedEnds(last, m.now)
 		}

@@ -37,7 +37,7 @@ type resizing struct {
 func (m *Machine) takeResources() {
 	for _, c := range m.Containers {
 		if c.Newest() != nil && c.Spec != nil {
-			m.sized(c).Begin(m.desired.Resized)
+			m.Sized(c).Begin(m.desired.Resized)
 		}
 	}
 	m.resizing.since = m.now
@@ -69,30 +69,12 @@ func (m *Machine) resizeText() string {
 	return string(text)
 }
 
-// unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
-func (m *Machine) unsettled(c *known.Container) bool {
-	return objectset.OfAPIServer(m.Pod) && c.Spec != nil && c.Running() && !m.sized(c).Settled()
-}
-
-// sized is what a container has and gets of resources.
-func (m *Machine) sized(c *known.Container) *resources.Container {
-	f := c.Newest()
-	return &resources.Container{Given: &f.Given, Pod: m.Pod, Spec: c.Spec, Fact: &f.ContainerFact, MadeWith: m.set.Resources,
-		Actual: m.set.Actual}
-}
-
-// restartsFor says that the container has to be made anew for its resources, by its resizePolicy, which is of regular containers
-// and of sidecars.
-func (m *Machine) restartsFor(c *known.Container) bool {
-	return (c.Regular() || c.Sidecar()) && m.sized(c).Restarts()
-}
-
 // group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
 func (m *Machine) group() *v1.Pod {
 	var unsettled []resources.Container
 	for _, c := range m.Containers {
-		if m.unsettled(c) {
-			unsettled = append(unsettled, *m.sized(c))
+		if m.Unsettled(c) {
+			unsettled = append(unsettled, *m.Sized(c))
 		}
 	}
 	was := m.resizing.wide
@@ -115,13 +97,13 @@ func (m *Machine) resize() {
 	var live []*known.Container
 	lowering, settled := false, true
 	for _, c := range m.Containers {
-		if !m.unsettled(c) {
+		if !m.Unsettled(c) {
 			continue
 		}
 		settled = false
-		if c.Stage == messages.StageRunning && !m.restartsFor(c) {
+		if c.Stage == messages.StageRunning && !m.RestartsFor(c) {
 			live = append(live, c)
-			lowering = lowering || m.sized(c).Lowers()
+			lowering = lowering || m.Sized(c).Lowers()
 		}
 	}
 	informed := !m.grouped() || m.informed()
@@ -134,10 +116,10 @@ func (m *Machine) resize() {
 		return
 	}
 	for _, c := range live {
-		if lowering && !m.sized(c).Lowers() || !m.due("resize", c.Name, m.set.Work) {
+		if lowering && !m.Sized(c).Lowers() || !m.due("resize", c.Name, m.Set.Work) {
 			continue
 		}
-		m.emit(work.ResizeContainer{Pod: m.Pod, Spec: c.Spec, ID: c.Newest().ID, Lower: m.sized(c).Try()})
+		m.emit(work.ResizeContainer{Pod: m.Pod, Spec: c.Spec, ID: c.Newest().ID, Lower: m.Sized(c).Try()})
 	}
 }
 
@@ -197,7 +179,7 @@ func (m *Machine) informed() bool {
 	if s == nil || !m.resizing.active || !m.cgroup.ready || m.resizing.informed == m.cgroup.of {
 		return true
 	}
-	if !m.now.Before(m.resizing.retry.At) && m.due("inform", "", m.set.Work) {
+	if !m.now.Before(m.resizing.retry.At) && m.due("inform", "", m.Set.Work) {
 		m.emit(work.UpdateSandbox{Pod: m.cgroup.of, ID: s.ID})
 	}
 	return false

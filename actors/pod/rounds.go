@@ -89,7 +89,7 @@ func markedRound(f *messages.ContainerFact) (round uint32, marked bool) {
 // then it is only one of those that are ended with the pod, and the pod is not run again.
 func (m *Machine) beginsRound(c *known.Container, round uint32) bool {
 	f := c.Exited()
-	if !m.set.RestartAll || f == nil || !translate.RestartsAll(c.Spec, f.ExitCode) {
+	if !m.Set.RestartAll || f == nil || !translate.RestartsAll(c.Spec, f.ExitCode) {
 		return false
 	}
 	goesOn := false

@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
@@ -60,9 +59,9 @@ func (m *Machine) lacksItself(c *known.Container) (lack, time.Time) {
 	if f = c.Exited(); c.Spec == nil || f != nil && c.Over(m.Pod) && !m.redo(c, f) {
 		return reason, time.Time{}
 	}
-	stands, next := m.standing(c), c.NextAttempt()
+	stands, next := m.Standing(c), c.NextAttempt()
 	if f != nil && next != c.Attempt { // where it was ordered before, its back-off is over
-		if at := m.restartTime(m.now, c, f.FinishedAt); at.After(m.now) {
+		if at := m.RestartTime(m.now, c, f.FinishedAt); at.After(m.now) {
 			return backingOff, at
 		}
 	}
@@ -100,7 +99,7 @@ func (m *Machine) beingStarted(c *known.Container) bool {
 	switch what, _ := m.lacksItself(c); what {
 	case anActor:
 		at, awaited := m.asks[ask{"spawn", c.Name}]
-		return awaited && !at.After(m.now.Add(m.set.AnswerTimeout))
+		return awaited && !at.After(m.now.Add(m.Set.AnswerTimeout))
 	case anImage:
 		return c.Image.Reason == nil || c.Image.Awaits != nil
 	case aReading, nothing:
@@ -141,14 +140,14 @@ func (m *Machine) start(c *known.Container) {
 // attempt, and not with one that a restarted actor had been given before.
 func (m *Machine) run(c *known.Container) {
 	next := c.NextAttempt()
-	if stands := m.standing(c); stands != nil {
+	if stands := m.Standing(c); stands != nil {
 		next = stands.Attempt
 	} else {
 		switch f := c.Exited(); {
 		case c.Replace || c.Earlier: // with all others: as with the kubelet, which removes them all first
 			c.Backoff, c.Replace = restarts.Place{}, false
 		case next != c.Attempt && f != nil:
-			c.Backoff = m.set.BackOff.Next(c.Backoff, f.FinishedAt, m.now)
+			c.Backoff = m.Set.BackOff.Next(c.Backoff, f.FinishedAt, m.now)
 		}
 	}
 	c.Attempt, c.Stage, c.Sandbox = next, messages.StageStarting, ""
@@ -156,22 +155,9 @@ func (m *Machine) run(c *known.Container) {
 	m.tellRun(c)
 }
 
-// standing is the container that was made for the present attempt and can be adopted. One that never ran is made again where
-// the spec has changed.
-func (m *Machine) standing(c *known.Container) *known.Attempt {
-	f, current := c.Newest(), m.Sandboxes.Current()
-	if f == nil || current == nil || f.SandboxID != current.ID || c.Earlier {
-		return nil
-	}
-	if f.State == messages.ContainerRunning || (f.State == messages.ContainerCreated && c.Spec != nil && !m.changed(c, f)) {
-		return f
-	}
-	return nil
-}
-
 // wantImage reports whether the image for the container's next start is there, and asks for it otherwise.
 func (m *Machine) wantImage(c *known.Container) bool {
-	if m.standing(c) != nil {
+	if m.Standing(c) != nil {
 		return true
 	}
 	attempt := c.NextAttempt()
@@ -183,7 +169,7 @@ func (m *Machine) wantImage(c *known.Container) bool {
 		c.Image.Attempt = attempt
 		m.answered("image", c.Name)
 	}
-	image, policy, volume := m.nextImage(c)
+	image, policy, volume := m.NextImage(c)
 	m.ask("image", c.Name, messages.Images, messages.PullImage{
 		Key: messages.ImageKey{UID: m.uid, Container: c.Name, Attempt: attempt, Volume: volume}, Image: image, Policy: policy,
 		Pod: m.Pod, Priority: m.desired.Order,
@@ -191,20 +177,10 @@ func (m *Machine) wantImage(c *known.Container) bool {
 	return false
 }
 
-// nextImage is the image that the container needs next: those of its volumes first, as with the kubelet, then its own.
-func (m *Machine) nextImage(c *known.Container) (image string, policy v1.PullPolicy, volume string) {
-	for _, v := range podspec.ImageVolumes(m.Pod, c.Spec) {
-		if c.Image.Volumes[v.Name] == "" {
-			return v.Image.Reference, v.Image.PullPolicy, v.Name
-		}
-	}
-	return c.Spec.Image, c.Spec.ImagePullPolicy, ""
-}
-
 // tellRun tells the container's actor what it is to run, and again while there is no answer.
 func (m *Machine) tellRun(c *known.Container) {
 	current, again := m.Sandboxes.Current(), m.asking("run", c.Name)
-	if current == nil || !m.due("run", c.Name, m.set.AnswerTimeout) {
+	if current == nil || !m.due("run", c.Name, m.Set.AnswerTimeout) {
 		return
 	}
 	if again {
@@ -217,7 +193,7 @@ func (m *Machine) tellRun(c *known.Container) {
 	w.Sandbox = messages.Sandbox{
 		ID: current.ID, Attempt: current.Attempt, IPs: current.IPs, CgroupParent: m.cgroup.parent, Handler: current.Handler,
 	}
-	if f := m.standing(c); f != nil && f.Attempt == c.Attempt {
+	if f := m.Standing(c); f != nil && f.Attempt == c.Attempt {
 		w.Adopt = new(f.ContainerFact)
 	}
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.Name), w})
@@ -234,7 +210,7 @@ func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 // tellEnd tells the container's actor that the runtime shows its container ended: it exits with that.
 func (m *Machine) tellEnd(c *known.Container) {
 	again := m.asking("end", c.Name)
-	if !m.due("end", c.Name, m.set.AnswerTimeout) {
+	if !m.due("end", c.Name, m.Set.AnswerTimeout) {
 		return
 	}
 	if again {

@@ -170,7 +170,7 @@ func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
 	changed.Spec.Containers[0].Image = "image:2"
 	a.take()
 	a.hears(messages.PodWanted{Pod: changed, Generation: 2})
-	a.passes(2 * a.machine.set.AnswerTimeout)
+	a.passes(2 * a.machine.Set.AnswerTimeout)
 	fx := a.take()
 	if runs := sentOf[messages.RunContainer](fx); len(runs) > 0 {
 		t.Errorf("told again, with the image %q", runs[0].ImageRef)
@@ -179,7 +179,7 @@ func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
 		t.Errorf("asked for %+v", pulls)
 	}
 	a.hears(pulled("c0", "image:2"))
-	a.passes(2 * a.machine.set.AnswerTimeout)
+	a.passes(2 * a.machine.Set.AnswerTimeout)
 	if runs := sentOf[messages.RunContainer](a.take()); len(runs) == 0 || runs[0].ImageRef != "sha256:image:2" {
 		t.Errorf("told %+v", runs)
 	}

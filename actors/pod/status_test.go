@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
@@ -259,7 +260,7 @@ func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
 		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
 	} {
-		m := &Machine{set: settings.Settings{HostIPs: func() []string { return c.host }}}
+		m := &Machine{State: known.State{Set: settings.Settings{HostIPs: func() []string { return c.host }}}}
 		if got := m.byFamily(c.has); !slices.Equal(got, c.want) {
 			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
 		}

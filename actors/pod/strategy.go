@@ -29,7 +29,7 @@ func (m *Machine) strategy(c *known.Container) supervisors.ExitStrategy {
 			if c.Stage == messages.StageStarting && end.Fact.Attempt < c.Attempt {
 				return 0 // an end that is told once more: its back-off is over, and the next attempt waits for an actor
 			}
-			return m.restartTime(now, c, end.Fact.FinishedAt).Sub(now)
+			return m.RestartTime(now, c, end.Fact.FinishedAt).Sub(now)
 		},
 	}
 	switch {

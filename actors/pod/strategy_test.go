@@ -130,6 +130,6 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 		if len(m.fx) == 0 || spawned != want {
 			t.Errorf("asked again %v: %+v", want, m.fx)
 		}
-		m.now = m.now.Add(m.set.AnswerTimeout)
+		m.now = m.now.Add(m.Set.AnswerTimeout)
 	}
 }

@@ -69,13 +69,13 @@ func (m *Machine) take(msg any) {
 	case messages.ImagePulled:
 		m.takePulled(v)
 	case messages.ImageFailed:
-		if c := m.imageOf(v.Key, v.Image); c != nil {
+		if c := m.ImageOf(v.Key, v.Image); c != nil {
 			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordImageFailed(c, v)
 			c.Image.Reason, c.Image.Awaits = &v.Reason, nil // images goes on trying; the question stays open
 		}
 	case messages.ImageAwaited:
-		if c := m.imageOf(v.Key, v.Image); c != nil {
+		if c := m.ImageOf(v.Key, v.Image); c != nil {
 			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordPulling(c, v)
 			c.Image.Awaits = &v.Reason

@@ -12,7 +12,7 @@ import (
 )
 
 func (m *Machine) takePulled(v messages.ImagePulled) {
-	c := m.imageOf(v.Key, v.Image)
+	c := m.ImageOf(v.Key, v.Image)
 	if c == nil {
 		return
 	}
@@ -27,18 +27,6 @@ func (m *Machine) takePulled(v messages.ImagePulled) {
 	maps.Copy(volumes, c.Image.Volumes)
 	volumes[v.Key.Volume] = v.Ref
 	c.Image.Volumes = volumes
-}
-
-// imageOf is the container whose need of an image is answered; nil when it has another by now.
-func (m *Machine) imageOf(key messages.ImageKey, image string) *known.Container {
-	c := m.Container(key.Container)
-	if c == nil || c.Spec == nil || c.Image.Attempt != key.Attempt {
-		return nil
-	}
-	if want, _, volume := m.nextImage(c); want != image || volume != key.Volume {
-		return nil
-	}
-	return c
 }
 
 // takeChild: the actor of a container runs and knows nothing. One that was told something fell: it is told again, in another
@@ -71,7 +59,7 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 	c.Actor = v.Verdict == messages.ExitRestarts
 	m.answered("spawn", c.Name)
 	if c.Actor {
-		m.asks[ask{"spawn", c.Name}] = m.now.Add(max(v.RestartAt.Sub(m.now), 0) + m.set.AnswerTimeout)
+		m.asks[ask{"spawn", c.Name}] = m.now.Add(max(v.RestartAt.Sub(m.now), 0) + m.Set.AnswerTimeout)
 	}
 	c.Learn(end.Fact, m.now)
 	if !c.Is(end.Fact.ID) || c.Stage == messages.StageIdle ||

@@ -97,7 +97,7 @@ func (m *Machine) hold(c *known.Container) *messages.Reason {
 		end := c.Exited()
 		r := &messages.Reason{
 			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.Name, Since: end.FinishedAt, Tries: int(end.Attempt),
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.Wait(c.Backoff.Step),
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.Set.BackOff.Wait(c.Backoff.Step),
 				c.Name, m.Pod.Name, m.Pod.Namespace, m.uid),
 		}
 		if end.Hook.Failed != "" {

@@ -22,10 +22,10 @@ func (s *State) SeedAttempts(last *v1.PodStatus) {
 
 // SeedProbes takes what the status says of containers that run, where no probe's word was kept: another agent ran them, and
 // its last word stands until a probe says otherwise.
-func (s *State) SeedProbes(last *v1.PodStatus, runtimeID func(id string) string) {
+func (s *State) SeedProbes(last *v1.PodStatus) {
 	for _, c := range s.Containers {
 		f, was := c.Newest(), lastOf(last, c.Name)
-		if !Probed(c.Spec) || was == nil || !c.Running() || was.ContainerID != runtimeID(f.ID) {
+		if !Probed(c.Spec) || was == nil || !c.Running() || was.ContainerID != s.Set.RuntimeID(f.ID) {
 			continue
 		}
 		var said messages.ProbeResults

@@ -8,16 +8,19 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // State is what is known of a pod, beside what it waits for.
 type State struct {
-	Pod        *v1.Pod // as it is wanted; nil: that is not known
-	Sandboxes  sandboxes
+	Set        settings.Settings // of the node
+	Pod        *v1.Pod           // as it is wanted; nil: that is not known
+	Sandboxes  Sandboxes
 	Containers []*Container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 }
 
+// Container is the one of this name; nil where there is none.
 func (s *State) Container(name string) *Container {
 	for _, c := range s.Containers {
 		if c.Name == name {

@@ -108,13 +108,13 @@ func (p *Pod) before(t v1.PodConditionType) *v1.PodCondition {
 // containers run again.
 func (p *Pod) wasInitialized() bool {
 	o := p.before(v1.PodInitialized)
-	return p.Settings.RestartAll && o != nil && o.Status == v1.ConditionTrue
+	return p.Set.RestartAll && o != nil && o.Status == v1.ConditionTrue
 }
 
 // restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
 func (p *Pod) restartCondition(s *v1.PodStatus) {
 	switch {
-	case !p.Settings.RestartAll || !translate.MayRestartAll(&p.Pod.Spec):
+	case !p.Set.RestartAll || !translate.MayRestartAll(&p.Pod.Spec):
 	case finalstatus.Final(s.Phase):
 		p.condition(s, v1.AllContainersRestarting, false, finalstatus.NotReady(s.Phase), "")
 	case p.Restarting:

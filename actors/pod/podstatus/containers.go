@@ -20,14 +20,14 @@ import (
 // what is waited for, and a wait after an end moves that end to the last termination state.
 func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Spec.Image, VolumeMounts: p.volumeMounts(c)}
-	if p.Settings.Devices != nil && !c.Init && !c.Ephemeral {
-		s.AllocatedResourcesStatus = p.Settings.Devices(string(p.Pod.UID), c.Name)
+	if p.Set.Devices != nil && !c.Init && !c.Ephemeral {
+		s.AllocatedResourcesStatus = p.Set.Devices(string(p.Pod.UID), c.Name)
 	}
 	f := c.Newest()
 	hold := p.Hold(c)
 	if f != nil {
 		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
-		s.ContainerID = p.Settings.RuntimeID(f.ID)
+		s.ContainerID = p.Set.RuntimeID(f.ID)
 		s.Image = cmp.Or(f.Image, s.Image)
 		s.ImageID = f.ImageRef
 		s.State = p.stateOf(f)
@@ -101,7 +101,7 @@ func (p *Pod) stateOf(f *known.Attempt) v1.ContainerState {
 	case messages.ContainerRunning:
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(f.StartedAt)}}
 	case messages.ContainerExited:
-		return finalstatus.Terminated(&f.ContainerFact, p.Settings.RuntimeID(f.ID))
+		return finalstatus.Terminated(&f.ContainerFact, p.Set.RuntimeID(f.ID))
 	case messages.ContainerUnknown:
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
 			Reason: messages.ReasonUnknown, Message: "the runtime does not know the container's state; it is being stopped",
@@ -120,7 +120,7 @@ func (p *Pod) resources(c *known.Container, f *known.Attempt) *v1.ResourceRequir
 	case objectset.OfAPIServer(p.Pod):
 		return c.Spec.Resources.DeepCopy()
 	}
-	if was := p.Settings.Resources(p.Pod, f.ContainerFact); was != nil {
+	if was := p.Set.Resources(p.Pod, f.ContainerFact); was != nil {
 		return resources.Own(p.Pod, c.Spec, *was)
 	}
 	return c.Spec.Resources.DeepCopy()
@@ -149,7 +149,7 @@ func (p *Pod) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
 // known of the handler of a pod that names a RuntimeClass.
 func (p *Pod) recursive(c *known.Container) bool {
 	if len(p.Sandboxes.All) == 0 {
-		return p.Pod.Spec.RuntimeClassName == nil && p.Settings.RecursiveReadOnly("")
+		return p.Pod.Spec.RuntimeClassName == nil && p.Set.RecursiveReadOnly("")
 	}
 	handler := p.Sandboxes.All[0].Handler
 	if f := c.Newest(); f != nil {
@@ -157,5 +157,5 @@ func (p *Pod) recursive(c *known.Container) bool {
 			handler = s.Handler
 		}
 	}
-	return p.Settings.RecursiveReadOnly(handler)
+	return p.Set.RecursiveReadOnly(handler)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/resources"
-	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -19,14 +18,13 @@ import (
 // Pod is what a status is made from.
 type Pod struct {
 	*known.State
-	Settings *settings.Settings
-	Wanted   *messages.PodWanted
-	Told     *v1.PodStatus // the status that was told last; nil: none was
-	Now      time.Time
-	Started  time.Time // the pod's start time
-	Live     bool      // the pod is meant to run
-	Unsure   bool      // a start may be under way of which nothing is known
-	Over     bool      // nothing of it runs any more, for good
+	Wanted  *messages.PodWanted
+	Told    *v1.PodStatus // the status that was told last; nil: none was
+	Now     time.Time
+	Started time.Time // the pod's start time
+	Live    bool      // the pod is meant to run
+	Unsure  bool      // a start may be under way of which nothing is known
+	Over    bool      // nothing of it runs any more, for good
 	// Verdict is how the pod ended by itself; nil: it did not.
 	Verdict    *Verdict
 	Mounted    bool             // its volumes are
@@ -35,8 +33,6 @@ type Pod struct {
 	Restarting bool             // what is left of an earlier round is being ended
 	// Hold is what keeps a container from starting, where something does.
 	Hold func(*known.Container) *messages.Reason
-	// Sized is what a container that runs has of resources.
-	Sized func(*known.Container) *resources.Container
 }
 
 // Verdict is how a pod ended by itself.
@@ -100,7 +96,7 @@ func shareLastWords(s *v1.PodStatus) {
 // wholeResources are those of the pod as a whole (KEP-5419): the requests that are allocated to it, and what it has. A pod that
 // runs has what its cgroup was given, which knows of CPU and memory.
 func (p *Pod) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.ResourceRequirements) {
-	if !p.Settings.PodLevelResize {
+	if !p.Set.PodLevelResize {
 		return nil, nil
 	}
 	requests := translate.PodRequests(p.Pod)
@@ -117,8 +113,8 @@ func (p *Pod) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.ResourceRe
 // those of the last one where there is none, since others still ask where a pod that has ended was.
 func (p *Pod) addresses(s *v1.PodStatus) {
 	var host []string
-	if !p.Settings.Unsettled() {
-		host = p.Settings.HostIPs()
+	if !p.Set.Unsettled() {
+		host = p.Set.HostIPs()
 	}
 	for _, ip := range host {
 		s.HostIP = cmp.Or(s.HostIP, ip)

@@ -17,9 +17,9 @@ func TestAddressesThatAreUnsettled(t *testing.T) {
 		hostIP, podIP   string
 	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
 		{true, true, "", ""}} {
-		p := &Pod{State: &known.State{Pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}}, Settings: &settings.Settings{
+		p := &Pod{State: &known.State{Pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}, Set: settings.Settings{
 			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
-		}}
+		}}}
 		p.Sandboxes.LastIPs = []string{"10.0.0.1"}
 		var s v1.PodStatus
 		if p.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") ||
