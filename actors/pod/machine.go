@@ -9,6 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/podstatus"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -31,7 +32,7 @@ type Machine struct {
 	probing    probing
 	cgroup     cgroup
 	sandboxing sandboxing
-	rounds     rounds
+	rounds     rounds.Rounds
 
 	resizing resizing
 	verdict  *podstatus.Verdict // set when the pod ended by itself

@@ -122,7 +122,7 @@ func (m *Machine) Name() string {
 
 // Inspect is a copy of what matters of the machine's state.
 func (m *Machine) Inspect() Inspection {
-	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.now}
+	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.Now}
 	if m.Pod != nil {
 		out.Waiting = m.waiting()
 	}

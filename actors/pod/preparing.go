@@ -33,7 +33,7 @@ func (m *Machine) planPreparing() Phase {
 	}
 	if m.settled() && m.clearLost() {
 		m.startSandbox()
-		m.rounds.begun = m.rounds.now
+		m.rounds.Begun = m.rounds.Now
 	}
 	if m.Sandboxes.Current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
 		return Preparing
@@ -86,7 +86,7 @@ func (m *Machine) clearLost() bool {
 			continue
 		case c.Earlier && (cleared || !c.Init):
 			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
-			cause := cmp.Or(m.rounds.cause, "its pod was restarted")
+			cause := cmp.Or(m.rounds.Cause, "its pod was restarted")
 			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.Name, cause))
 		case c.Earlier: // its turn comes
 		case current != nil && f.SandboxID == current.ID:

@@ -202,7 +202,7 @@ func (m *Machine) tellRun(c *known.Container) {
 func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 	return messages.RunContainer{
 		Pod: m.Pod, Container: c.Spec, Attempt: c.Attempt, ImageRef: c.Image.Ref, Volumes: m.volumes.paths,
-		ImageVolumes: c.Image.Volumes, BackOff: c.Backoff.Step, Order: m.desired.Order, Round: m.rounds.now,
+		ImageVolumes: c.Image.Volumes, BackOff: c.Backoff.Step, Order: m.desired.Order, Round: m.rounds.Now,
 		Generation: c.Generation, TargetID: m.TargetID(c),
 	}
 }

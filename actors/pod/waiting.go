@@ -25,7 +25,7 @@ func (m *Machine) waiting() *messages.Reason {
 		return m.volumes.reason
 	}
 	if m.restarting() {
-		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
+		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.Cause}
 	}
 	for _, c := range m.Containers {
 		if r := m.hold(c); r != nil {

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -178,7 +179,7 @@ func (w *world) checkPolicy(m messages.RunContainer) {
 	if strings.HasPrefix(c.Name, "debug") && !c.StartedAt.IsZero() {
 		w.fault("%s is made again, and is ephemeral", c.ID)
 	}
-	if of, _ := markedRound(&c); of < m.Round {
+	if of, _ := rounds.Marked(&c); of < m.Round {
 		return
 	}
 	if c.State == messages.ContainerExited && !translate.Restarts(&w.pod.Spec, m.Container, c.ExitCode) && !w.excused[c.ID] {
@@ -341,7 +342,7 @@ func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
 	}
 	w.ends[c.Name]++
 	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
-	if round, _ := markedRound(c); code == 0 {
+	if round, _ := rounds.Marked(c); code == 0 {
 		w.did[fmt.Sprint(c.Name, c.SandboxID, round)] = true
 	}
 	if code == 0 {

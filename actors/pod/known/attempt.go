@@ -30,6 +30,7 @@ type Hook struct {
 	Failed string // why it failed; empty: it did not
 }
 
+// Newest is the latest attempt; nil where there is none.
 func (c *Container) Newest() *Attempt {
 	if len(c.Attempts) == 0 {
 		return nil
@@ -48,6 +49,7 @@ func (c *Container) Exited() *Attempt {
 	return nil
 }
 
+// Running says that its newest attempt runs.
 func (c *Container) Running() bool {
 	f := c.Newest()
 	return f != nil && f.State == messages.ContainerRunning

@@ -56,6 +56,7 @@ type Container struct {
 // Regular says that the container is one of spec.containers: their ends are the pod's.
 func (c *Container) Regular() bool { return c.Spec != nil && !c.Init && !c.Ephemeral }
 
+// Sidecar says that it is an init container that stays (KEP-753).
 func (c *Container) Sidecar() bool {
 	return c.Spec != nil && c.Init && translate.RestartsAlways(c.Spec)
 }

@@ -12,6 +12,7 @@ func (c *Container) HookEnded() bool {
 	return !HasPostStart(c.Spec) || f == nil || f.Hook.Done
 }
 
+// HasPostStart says that a container has a post-start hook.
 func HasPostStart(spec *v1.Container) bool {
 	return spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
 }
