@@ -58,12 +58,6 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	return false
 }
 
-// redo says that an init container that succeeded must run again, since it did so in another sandbox.
-func (m *Machine) redo(c *known.Container, f *known.Attempt) bool {
-	current := m.Sandboxes.Current()
-	return c.Init && current != nil && f.SandboxID != current.ID && f.ExitCode == 0
-}
-
 // restartActor has the container's actor started anew: its run is over, and it cannot know.
 func (m *Machine) restartActor(c *known.Container) {
 	m.answerEnd(c)

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -204,7 +205,7 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 			}
 			image.Key.Attempt = uint32(attempt) + 1
 			if what, at := a.machine.lacks(a.machine.Container("c0")); attempt == 1 &&
-				(what != backingOff || at.Sub(a.now) != 10*time.Second) {
+				(what != starts.BackingOff || at.Sub(a.now) != 10*time.Second) {
 				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
 			}
 		}

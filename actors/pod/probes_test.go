@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -284,11 +285,11 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.RestartPolicy
 		stage  messages.ContainerStage
-		want   lack
+		want   starts.Lack
 	}{
-		{v1.RestartPolicyNever, messages.StageRunning, nothing},
-		{v1.RestartPolicyNever, messages.StageStopping, anEnd},
-		{v1.RestartPolicyAlways, messages.StageStopping, nothing},
+		{v1.RestartPolicyNever, messages.StageRunning, starts.Nothing},
+		{v1.RestartPolicyNever, messages.StageStopping, starts.End},
+		{v1.RestartPolicyAlways, messages.StageStopping, starts.Nothing},
 	} {
 		pod := testPod(c.policy, 1, 1)
 		pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)

@@ -1,138 +1,47 @@
 package pod
 
 import (
-	"slices"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// lack is what keeps a container from its start.
-type lack string
-
-const (
-	nothing    lack = ""
-	reason     lack = "a reason to run" // it has ended for good
-	certainty  lack = "a known state"   // it is ended before it is started again
-	backingOff lack = "the end of its back-off"
-	anActor    lack = "an actor"
-	anImage    lack = "its image"
-	anotherTry lack = "the end of the pause after a failed start"
-	anEarlier  lack = "the end of an earlier container's start"
-	aTarget    lack = "the container whose processes it is to share"
-	aReading   lack = "a reading that shows what the latest start made"
-	anEnd      lack = "the end of the pod, which nothing is started before" // a sidecar that has ended
-)
-
-// lacks is the one place that says whether a container may start now: nothing keeps it, or what it lacks, and until when, where
-// that is known.
-func (m *Machine) lacks(c *known.Container) (lack, time.Time) {
-	what, until := m.lacksItself(c)
-	switch {
-	case what == nothing && m.waitsInLine(c):
-		what = anEarlier
-	case what == nothing && c.Sidecar() && c.Exited() != nil && m.endsSoon():
-		what = anEnd
-	}
-	return what, until
-}
-
-// endsSoon says that the pod is about to be over by itself: no regular container will be started again, and those that run are
-// being stopped, by a probe that failed. The kubelet does nothing else meanwhile, however long a pre-stop hook takes.
-func (m *Machine) endsSoon() bool {
-	return !slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
-		last := c.Stage == messages.StageStopping && m.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && !c.Replace
-		return c.Regular() && !c.Over(m.Pod) && (!last || c.Spec.RestartPolicy != nil)
-	})
-}
-
-// lacksItself is the same, whatever the other containers do.
-func (m *Machine) lacksItself(c *known.Container) (lack, time.Time) {
-	f := c.Newest()
-	if f != nil && f.State == messages.ContainerUnknown {
-		return certainty, time.Time{}
-	}
-	if f = c.Exited(); c.Spec == nil || f != nil && c.Over(m.Pod) && !m.redo(c, f) {
-		return reason, time.Time{}
-	}
-	stands, next := m.Standing(c), c.NextAttempt()
-	if f != nil && next != c.Attempt { // where it was ordered before, its back-off is over
-		if at := m.RestartTime(m.now, c, f.FinishedAt); at.After(m.now) {
-			return backingOff, at
-		}
-	}
-	switch {
-	case !c.Actor || m.asking("spawn", c.Name):
-		return anActor, time.Time{}
-	case m.now.Before(c.Retry.At):
-		return anotherTry, c.Retry.At
-	case stands == nil && (c.Image.Attempt != next || c.Image.Ref == ""):
-		return anImage, time.Time{}
-	case stands == nil && c.Target != "" && m.TargetID(c) == "":
-		return aTarget, time.Time{}
-	case stands == nil && next != c.Attempt && !c.Unread.IsZero():
-		return aReading, time.Time{}
-	}
-	return nothing, time.Time{}
-}
-
-// waitsInLine says that the start of another regular container has to end before that of c may begin. As with the kubelet,
-// regular containers start in the spec's order, one after another. A start goes from the pull of the image to the end of the
-// post-start hook. A container that runs already is adopted, which waits for nothing.
-func (m *Machine) waitsInLine(c *known.Container) bool {
-	before := m.Containers[:slices.Index(m.Containers, c)]
-	return c.Regular() && !c.Running() && slices.ContainsFunc(before, func(e *known.Container) bool {
-		return e.Regular() && m.beingStarted(e)
-	})
-}
-
-// beingStarted says that a start of the container is under way. One that has failed is over until the container is tried again:
-// it keeps nobody waiting, nor does a container that waits for the end of its back-off.
-func (m *Machine) beingStarted(c *known.Container) bool {
-	if c.Stage != messages.StageIdle {
-		return c.Stage == messages.StageStarting
-	}
-	switch what, _ := m.lacksItself(c); what {
-	case anActor:
-		at, awaited := m.asks[ask{"spawn", c.Name}]
-		return awaited && !at.After(m.now.Add(m.Set.AnswerTimeout))
-	case anImage:
-		return c.Image.Reason == nil || c.Image.Awaits != nil
-	case aReading, nothing:
-		return true
-	case reason, certainty, backingOff, anotherTry, aTarget, anEarlier, anEnd:
-	}
-	return false
+// lacks is what keeps a container from its start, if anything does, and until when, where that is known.
+func (m *Machine) lacks(c *known.Container) (starts.Lack, time.Time) {
+	p := starts.Pod{State: &m.State, Now: m.now, Spawning: func(name string) (time.Time, bool) {
+		at, awaited := m.asks[ask{"spawn", name}]
+		return at, awaited
+	}}
+	return p.Lacks(c)
 }
 
 // start tells the container to run where nothing keeps it from that, and asks for what it lacks.
 func (m *Machine) start(c *known.Container) {
 	what, _ := m.lacks(c)
 	switch what {
-	case certainty:
+	case starts.Certainty:
 		m.stopContainer(c, m.grace(), unknownState)
-	case backingOff:
+	case starts.BackingOff:
 		m.recordBackOff(c)
-	case anActor:
+	case starts.Actor:
 		if m.spawn(c) {
 			m.start(c)
 		}
-	case anImage, anotherTry:
+	case starts.Image, starts.AnotherTry:
 		m.wantImage(c)
-	case aTarget:
+	case starts.Target:
 		c.Retry.Failed = &messages.Reason{
 			Code: messages.ReasonCreateConfig, Container: c.Name, Message: "container " + c.Target +
 				", whose processes it is to share, does not run",
 		}
-	case aReading:
+	case starts.Reading:
 		m.readPod()
-	case nothing:
+	case starts.Nothing:
 		m.run(c)
-	case reason, anEarlier, anEnd:
+	case starts.Reason, starts.Earlier, starts.End:
 	}
 }
 

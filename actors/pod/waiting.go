@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -91,7 +92,7 @@ func (m *Machine) hold(c *known.Container) *messages.Reason {
 		return c.Retry.Failed
 	case c.Stage != messages.StageStarting && (c.Init || m.phase == Running) && m.phase != Preparing && c.Backoff.Step > 0:
 		what, at := m.lacks(c)
-		if what != backingOff {
+		if what != starts.BackingOff {
 			return nil
 		}
 		end := c.Exited()
