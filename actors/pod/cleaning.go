@@ -50,4 +50,4 @@ func (m *Machine) noted() bool {
 }
 
 // finalKept reports whether the pod's final status is on the disk.
-func (m *Machine) finalKept() bool { return m.desired.Final != nil && !m.desired.Unkept }
+func (m *Machine) finalKept() bool { return m.Wanted.Final != nil && !m.Wanted.Unkept }

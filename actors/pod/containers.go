@@ -39,7 +39,7 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	var why string
 	switch {
 	case f.State == messages.ContainerUnknown:
-		m.stopContainer(c, m.grace(), unknownState)
+		m.stopContainer(c, m.Grace(), unknownState)
 		return false
 	case c.Spec != nil && m.Outdated(c, f):
 		why = "definition changed"
@@ -54,7 +54,7 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 		return true
 	}
 	c.Replace = true
-	m.stopContainer(c, m.grace(), "Container "+c.Name+" "+why+", will be restarted")
+	m.stopContainer(c, m.Grace(), "Container "+c.Name+" "+why+", will be restarted")
 	return false
 }
 
@@ -109,7 +109,7 @@ func (m *Machine) askStop(c *known.Container, grace time.Duration, why string, h
 		m.supervise(c)
 	}
 	msg := messages.StopContainer{
-		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.ips(), Grace: grace, Reason: why, Order: m.desired.Order,
+		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Reason: why, Order: m.Wanted.Order,
 		HookOnly: hookOnly, NoHook: c.Earlier && m.live(),
 	}
 	if f := c.Newest(); f != nil {

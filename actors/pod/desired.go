@@ -10,20 +10,20 @@ import (
 
 func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.answered("desired", "")
-	changed := m.desired == nil || m.desired.Pod != w.Pod
-	if m.desired != nil && m.desired.Ending != nil && w.Ending == nil {
-		w.Ending = m.desired.Ending // an end is never taken back
+	changed := m.Wanted == nil || m.Wanted.Pod != w.Pod
+	if m.Wanted != nil && m.Wanted.Ending != nil && w.Ending == nil {
+		w.Ending = m.Wanted.Ending // an end is never taken back
 	}
-	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
+	if m.Wanted != nil && m.Wanted.NoNetwork != nil && w.NoNetwork == nil {
 		m.sandboxing.retry.At = time.Time{} // what failed for want of a network is tried at once
 	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
 		m.cleaned.volumes = false
 	}
-	first := m.desired == nil
-	m.desired, m.ending = &w, w.Ending
-	if sooner := m.now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
+	first := m.Wanted == nil
+	m.Wanted, m.ending = &w, w.Ending
+	if sooner := m.now.Add(m.Grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
 		m.ends = sooner // each container gets it with its stop
 	}
 	if !changed {
@@ -44,8 +44,8 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 	} else {
 		m.begins(was)
 	}
-	if m.started.IsZero() {
-		m.started = m.now
+	if m.Started.IsZero() {
+		m.Started = m.now
 	}
 }
 
@@ -97,9 +97,9 @@ func (m *Machine) takeService(service messages.Address) {
 
 // seed takes over what is known of the pod from before this machine, so that its status goes on where it was.
 func (m *Machine) seed() {
-	if last := m.desired.Last; last != nil {
-		if last.StartTime != nil && m.started.IsZero() {
-			m.started = last.StartTime.Time
+	if last := m.Wanted.Last; last != nil {
+		if last.StartTime != nil && m.Started.IsZero() {
+			m.Started = last.StartTime.Time
 		}
 		m.SeedAttempts(last)
 	}

@@ -40,7 +40,7 @@ func (m *Machine) explained(container, kind, reason string, r messages.Reason, f
 // sentence is what "playlet pods" says while the pod waits for this.
 func (m *Machine) sentence(r messages.Reason) string {
 	s := explain.Waits(m.Pod, m.status(), r)
-	if v := m.verdict; v != nil && v.Reason != "" && r.Code == messages.ReasonKilling {
+	if v := m.Verdict; v != nil && v.Reason != "" && r.Code == messages.ReasonKilling {
 		s = explain.Waits(m.Pod, m.status(), messages.Reason{Code: v.Reason, Message: v.Message}) + ": " + s
 	}
 	if m.ending != nil {
@@ -158,8 +158,8 @@ func (m *Machine) recordChanged() {
 // recordNetwork tells, once for each reason, that the node has no network for the pod's sandbox.
 func (m *Machine) recordNetwork() {
 	var why messages.Reason
-	if m.desired.NoNetwork != nil {
-		why = *m.desired.NoNetwork
+	if m.Wanted.NoNetwork != nil {
+		why = *m.Wanted.NoNetwork
 	}
 	if why.Message != "" && why.Message != m.sandboxing.unconnected {
 		m.warn("", messages.EventNetworkNotReady, why, "%s", why.Message)
@@ -169,7 +169,7 @@ func (m *Machine) recordNetwork() {
 
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
 func (m *Machine) recordDeadline() {
-	if v := m.verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
+	if v := m.Verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
 		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.Reason, Message: v.Message},
 			"Pod was active on the node longer than the specified deadline")
 	}

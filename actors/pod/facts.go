@@ -17,7 +17,9 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	if !m.settle.IsZero() && f.ReadAt.After(m.settle) {
 		m.settle = time.Time{}
 	}
-	m.takeSandboxes(f)
+	for _, id := range m.LearnSandboxes(f) {
+		m.answered("stopSandbox", id)
+	}
 	for _, c := range f.Containers {
 		m.takeFact(f.ReadAt, c, first)
 	}
@@ -27,31 +29,6 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 		}
 	}
 	m.Miss(f, m.now)
-	for i := range f.Sandboxes {
-		m.takeStart(&f.Sandboxes[i])
-	}
-}
-
-// takeStart finds the pod's start time. The first sandbox was made with it; every later one carries it, too. A kubelet notes
-// none: then the oldest sandbox that is left has to do.
-func (m *Machine) takeStart(s *messages.SandboxFact) {
-	at := s.PodStarted
-	if at.IsZero() {
-		at = s.CreatedAt
-	}
-	if m.started.IsZero() || at.Before(m.started) {
-		m.started = at
-	}
-}
-
-func (m *Machine) takeSandboxes(f messages.PodFacts) {
-	for _, s := range f.Sandboxes {
-		s.IPs = m.byFamily(s.IPs)
-		m.Sandboxes.Learn(s, f.ReadAt)
-	}
-	for _, id := range m.Sandboxes.Keep(f) {
-		m.answered("stopSandbox", id)
-	}
 }
 
 // takeFact takes one container of a reading. Its actor hears of its end.

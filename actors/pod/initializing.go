@@ -51,7 +51,7 @@ func (m *Machine) clearRemoved() {
 			continue
 		}
 		if c.Alive() {
-			m.stopContainer(c, m.grace(), "it is no longer in the pod's spec")
+			m.stopContainer(c, m.Grace(), "it is no longer in the pod's spec")
 		} else if c.Actor {
 			m.drop(c)
 		}

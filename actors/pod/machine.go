@@ -5,9 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/podstatus"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
@@ -20,13 +18,11 @@ type Machine struct {
 	phase Phase
 
 	known.State
-	desired *messages.PodWanted
-	ending  *messages.Ending
-	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
-	read    bool      // the CRI's word has been heard since the start
-	readAt  time.Time
-	started time.Time // the pod's start time
-	ends    time.Time // when the grace period is over that all of the pod's containers have together
+	ending *messages.Ending
+	born   time.Time // of this machine; what was read before it may belong to an earlier life of the actor
+	read   bool      // the CRI's word has been heard since the start
+	readAt time.Time
+	ends   time.Time // when the grace period is over that all of the pod's containers have together
 
 	volumes    volumes
 	probing    probing
@@ -35,7 +31,6 @@ type Machine struct {
 	rounds     rounds.Rounds
 
 	resizing resizing
-	verdict  *podstatus.Verdict // set when the pod ended by itself
 	asks     map[ask]time.Time
 	// settle is set while it must be read again what starts were under way when the pod began to end.
 	settle  time.Time
@@ -162,7 +157,7 @@ func (m *Machine) wake() {
 				earlier(at)
 			}
 		}
-		if t, ok := m.deadline(); ok {
+		if t, ok := m.Deadline(); ok {
 			earlier(t)
 		}
 		earlier(m.resizing.retry.At)
@@ -180,25 +175,4 @@ func (m *Machine) wake() {
 // live is true in the phases in which the pod is meant to run.
 func (m *Machine) live() bool {
 	return m.phase == Preparing || m.phase == Initializing || m.phase == Running
-}
-
-// deadline is when the pod has run for as long as it may.
-func (m *Machine) deadline() (time.Time, bool) {
-	if m.Pod == nil || m.Pod.Spec.ActiveDeadlineSeconds == nil || m.started.IsZero() {
-		return time.Time{}, false
-	}
-	return m.started.Add(time.Duration(*m.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
-}
-
-// grace is how long the pod's containers are given to end.
-func (m *Machine) grace() time.Duration {
-	var asked *int64
-	if m.ending != nil {
-		asked = m.ending.Grace
-	}
-	grace := podspec.GracePeriod(m.desired.Pod.Spec.TerminationGracePeriodSeconds, asked)
-	if f := m.desired.Fail; f != nil && f.Grace != nil {
-		grace = min(grace, podspec.GracePeriod(f.Grace))
-	}
-	return grace
 }

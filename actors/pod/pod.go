@@ -76,7 +76,7 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case Reply:
 		ctx.Reply(e.Msg)
 	case work.Piece:
-		ctx.Do(work.Of(e, a.opts.Host, a.machine.desired.Order))
+		ctx.Do(work.Of(e, a.opts.Host, a.machine.Wanted.Order))
 	case ResizeTried:
 		metrics.Resized(e.Success, e.Took)
 	case SpawnContainer:

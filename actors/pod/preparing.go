@@ -92,7 +92,7 @@ func (m *Machine) clearLost() bool {
 		case current != nil && f.SandboxID == current.ID:
 			continue
 		default:
-			m.stopContainer(c, m.grace(), "its sandbox is gone")
+			m.stopContainer(c, m.Grace(), "its sandbox is gone")
 		}
 		cleared = false
 	}
@@ -114,11 +114,11 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	m.recordNetwork()
-	if m.desired.NoNetwork != nil { // pods sends the desired pod again when there is one
+	if m.Wanted.NoNetwork != nil { // pods sends the desired pod again when there is one
 		return
 	}
 	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
-		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.started, CgroupParent: m.cgroup.parent})
+		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.Started, CgroupParent: m.cgroup.parent})
 	}
 }
 

@@ -21,7 +21,7 @@ type probing struct {
 // endUnfit has a container ended that a probe found unfit, in the kubelet's words, and with the probe's own grace period
 // where it has one (KEP-2238). What follows its end is the strategy's to say.
 func (m *Machine) endUnfit(c *known.Container, kind messages.ProbeKind) {
-	grace := m.grace()
+	grace := m.Grace()
 	if s := messages.Probe(c.Spec, kind).TerminationGracePeriodSeconds; s != nil {
 		grace = podspec.Grace(*s)
 	}
@@ -54,7 +54,7 @@ func (m *Machine) runs(c *known.Container) []messages.ProbeKind {
 
 // probes lists all containers to be probed.
 func (m *Machine) probes() messages.WatchProbes {
-	w := messages.WatchProbes{UID: m.uid, Pod: m.Pod, IPs: m.ips(), Order: m.desired.Order}
+	w := messages.WatchProbes{UID: m.uid, Pod: m.Pod, IPs: m.IPs(), Order: m.Wanted.Order}
 	if m.phase == Cleaning || m.phase == Finished {
 		return w
 	}
@@ -72,7 +72,7 @@ func (m *Machine) probes() messages.WatchProbes {
 
 // watch sends the prober what is to be probed when that has changed, and again while there is no answer.
 func (m *Machine) watch() {
-	if m.desired == nil || !m.read || (m.phase == Finished && m.probing.sent == nil) {
+	if m.Wanted == nil || !m.read || (m.phase == Finished && m.probing.sent == nil) {
 		return
 	}
 	w := m.probes()

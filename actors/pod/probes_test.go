@@ -72,7 +72,7 @@ func TestStartedAndReady(t *testing.T) {
 			ctr := m.Containers[0]
 			ctr.Learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning}, w.now)
 			ctr.Newest().Results = c.results
-			m.desired = &messages.PodWanted{Pod: w.pod}
+			m.Wanted = &messages.PodWanted{Pod: w.pod}
 			st := m.status().ContainerStatuses[0]
 			if *st.Started != c.started || st.Ready != c.ready {
 				t.Errorf("started %v, ready %v", *st.Started, st.Ready)

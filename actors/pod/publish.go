@@ -1,8 +1,6 @@
 package pod
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,7 +19,7 @@ func (m *Machine) publish() {
 	if m.Pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
 		return
 	}
-	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.desired.Generation, Phase: string(m.phase), Status: m.status()}
+	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.Wanted.Generation, Phase: string(m.phase), Status: m.status()}
 	var waits messages.Reason
 	if waiting := m.waiting(); waiting != nil {
 		waits = *waiting
@@ -47,47 +45,16 @@ func (m *Machine) publish() {
 
 // status is the pod's status as it is now.
 func (m *Machine) status() *v1.PodStatus {
-	if m.desired != nil && m.desired.Final != nil {
-		return m.desired.Final
+	if m.Wanted != nil && m.Wanted.Final != nil {
+		return m.Wanted.Final
 	}
 	p := podstatus.Pod{
-		State: &m.State, Wanted: m.desired, Told: m.told.Status, Now: m.now, Started: m.started, Live: m.live(),
+		State: &m.State, Told: m.told.Status, Now: m.now, Live: m.live(),
 		Unsure: m.phase == Terminating && !m.settle.IsZero(), Over: m.phase == Cleaning || m.phase == Finished,
-		Verdict: m.verdict, Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(),
-		Hold: m.hold,
+		Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(), Hold: m.hold,
 	}
 	if m.resizing.active && m.live() {
 		p.Resizing = m.inProgress()
 	}
 	return p.Status()
-}
-
-// byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the
-// other, as with the kubelet. A runtime may have more, in any order.
-func (m *Machine) byFamily(ips []string) []string {
-	host := m.Set.HostIPs()
-	if len(ips) < 2 || len(host) == 0 {
-		return ips
-	}
-	six := func(ip string) bool { return strings.Contains(ip, ":") }
-	var out []string
-	for _, want := range []bool{six(host[0]), !six(host[0])} {
-		if i := slices.IndexFunc(ips, func(ip string) bool { return six(ip) == want }); i >= 0 {
-			out = append(out, ips[i])
-		}
-	}
-	return out
-}
-
-// ips are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
-func (m *Machine) ips() []string {
-	current := m.Sandboxes.Current()
-	switch {
-	case current == nil:
-		return nil
-	case m.Pod.Spec.HostNetwork:
-		return m.Set.HostIPs()
-	default:
-		return current.IPs
-	}
 }

@@ -3,7 +3,6 @@ package pod
 import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/podstatus"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -11,18 +10,18 @@ import (
 // and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing,
 // Terminating.
 func (m *Machine) planReading() Phase {
-	if m.desired == nil {
+	if m.Wanted == nil {
 		m.ask("desired", "", messages.Pods, messages.GetDesired{UID: m.uid})
 	}
 	if !m.read {
 		m.readPod()
 	}
-	if m.desired == nil || !m.read || m.desired.Final == nil && m.unproved() {
+	if m.Wanted == nil || !m.read || m.Wanted.Final == nil && m.unproved() {
 		return Reading
 	}
 	m.MatchSpec()
 	m.takeResources()
-	if last := m.desired.Last; last != nil {
+	if last := m.Wanted.Last; last != nil {
 		m.SeedProbes(last)
 		if objectset.OfAPIServer(m.Pod) {
 			m.SeedEnds(last, m.now)
@@ -36,9 +35,9 @@ func (m *Machine) planReading() Phase {
 			}
 		}
 		return Terminating
-	case m.desired.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
-		final := m.desired.Final
-		m.verdict = &podstatus.Verdict{Phase: final.Phase, Reason: final.Reason, Message: final.Message}
+	case m.Wanted.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
+		final := m.Wanted.Final
+		m.Verdict = &known.Verdict{Phase: final.Phase, Reason: final.Reason, Message: final.Message}
 		return Terminating
 	default:
 		return Preparing

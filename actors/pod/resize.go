@@ -37,12 +37,12 @@ type resizing struct {
 func (m *Machine) takeResources() {
 	for _, c := range m.Containers {
 		if c.Newest() != nil && c.Spec != nil {
-			m.Sized(c).Begin(m.desired.Resized)
+			m.Sized(c).Begin(m.Wanted.Resized)
 		}
 	}
 	m.resizing.since = m.now
-	if last := m.desired.Last; last != nil {
-		m.resizing.active = m.desired.Resized && objectset.OfAPIServer(m.Pod) && last.ObservedGeneration < m.Pod.Generation
+	if last := m.Wanted.Last; last != nil {
+		m.resizing.active = m.Wanted.Resized && objectset.OfAPIServer(m.Pod) && last.ObservedGeneration < m.Pod.Generation
 		for i := range last.Conditions {
 			m.resizing.active = m.resizing.active || last.Conditions[i].Type == v1.PodResizeInProgress
 		}

@@ -23,7 +23,7 @@ func (m *Machine) start(c *known.Container) {
 	what, _ := m.lacks(c)
 	switch what {
 	case starts.Certainty:
-		m.stopContainer(c, m.grace(), unknownState)
+		m.stopContainer(c, m.Grace(), unknownState)
 	case starts.BackingOff:
 		m.recordBackOff(c)
 	case starts.Actor:
@@ -81,7 +81,7 @@ func (m *Machine) wantImage(c *known.Container) bool {
 	image, policy, volume := m.NextImage(c)
 	m.ask("image", c.Name, messages.Images, messages.PullImage{
 		Key: messages.ImageKey{UID: m.uid, Container: c.Name, Attempt: attempt, Volume: volume}, Image: image, Policy: policy,
-		Pod: m.Pod, Priority: m.desired.Order,
+		Pod: m.Pod, Priority: m.Wanted.Order,
 	})
 	return false
 }
@@ -111,7 +111,7 @@ func (m *Machine) tellRun(c *known.Container) {
 func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 	return messages.RunContainer{
 		Pod: m.Pod, Container: c.Spec, Attempt: c.Attempt, ImageRef: c.Image.Ref, Volumes: m.volumes.paths,
-		ImageVolumes: c.Image.Volumes, BackOff: c.Backoff.Step, Order: m.desired.Order, Round: m.rounds.Now,
+		ImageVolumes: c.Image.Volumes, BackOff: c.Backoff.Step, Order: m.Wanted.Order, Round: m.rounds.Now,
 		Generation: c.Generation, TargetID: m.TargetID(c),
 	}
 }

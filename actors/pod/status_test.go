@@ -7,8 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -192,7 +190,7 @@ func TestTheStartTimeStays(t *testing.T) {
 		}
 	}
 	check(t, w)
-	if at, ok := w.machine.deadline(); !ok || at.Sub(start.Time).Truncate(time.Second) != time.Hour {
+	if at, ok := w.machine.Deadline(); !ok || at.Sub(start.Time).Truncate(time.Second) != time.Hour {
 		t.Errorf("deadline %v, started %v", at, start)
 	}
 }
@@ -203,8 +201,8 @@ func TestTheStartTimeOfAKubeletsPod(t *testing.T) {
 	made := a.now.Add(-time.Hour)
 	a.observes([]messages.SandboxFact{{ID: "s1", Attempt: 1, Ready: true, CreatedAt: made.Add(time.Minute)},
 		{ID: "s0", CreatedAt: made}})
-	if !a.machine.started.Equal(made) {
-		t.Errorf("started %v, want %v", a.machine.started, made)
+	if !a.machine.Started.Equal(made) {
+		t.Errorf("started %v, want %v", a.machine.Started, made)
 	}
 }
 
@@ -249,21 +247,6 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
-func TestAddressesInTheOrderOfFamilies(t *testing.T) {
-	for _, c := range []struct{ host, has, want []string }{
-		{nil, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}},
-		{[]string{"192.0.2.1"}, []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1"}},
-		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
-		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
-	} {
-		m := &Machine{State: known.State{Set: settings.Settings{HostIPs: func() []string { return c.host }}}}
-		if got := m.byFamily(c.has); !slices.Equal(got, c.want) {
-			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
-		}
 	}
 }
 

@@ -113,9 +113,7 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 		m.sandboxing.retry.Fails(m.now, v.Reason)
 		return
 	}
-	fact := *v.Fact
-	fact.IPs = m.byFamily(fact.IPs)
-	m.Sandboxes.Learn(fact, m.now)
+	m.LearnSandbox(*v.Fact, m.now)
 	for _, w := range v.Warnings {
 		m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
 	}

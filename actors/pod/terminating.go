@@ -11,7 +11,7 @@ import (
 // and in reverse order; then the sandbox is stopped. Leads to Cleaning.
 func (m *Machine) planTerminating() Phase {
 	if m.ends.IsZero() {
-		m.ends = m.now.Add(m.grace())
+		m.ends = m.now.Add(m.Grace())
 		for _, c := range m.Containers {
 			if c.Actor {
 				m.supervise(c) // nothing is restarted any more
@@ -80,7 +80,7 @@ func (m *Machine) stopMains() bool {
 	for _, c := range m.Containers {
 		if !c.Sidecar() && c.Alive() {
 			left = true
-			m.stopContainer(c, m.grace(), m.endReason())
+			m.stopContainer(c, m.Grace(), m.endReason())
 		}
 	}
 	return left
@@ -114,8 +114,8 @@ func (m *Machine) endReason() string {
 	switch {
 	case m.ending != nil:
 		return m.ending.Reason
-	case m.verdict != nil && m.verdict.Reason != "":
-		return m.verdict.Reason
+	case m.Verdict != nil && m.Verdict.Reason != "":
+		return m.Verdict.Reason
 	default:
 		return "the pod has finished"
 	}

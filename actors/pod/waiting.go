@@ -16,8 +16,8 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
-	if m.Sandboxes.Current() == nil && m.desired.NoNetwork != nil {
-		return m.desired.NoNetwork
+	if m.Sandboxes.Current() == nil && m.Wanted.NoNetwork != nil {
+		return m.Wanted.NoNetwork
 	}
 	if m.Sandboxes.Current() == nil && m.sandboxing.retry.Failed != nil {
 		return m.sandboxing.retry.Failed

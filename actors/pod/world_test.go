@@ -162,7 +162,7 @@ func (w *world) effect(e Effect) {
 	case Tell:
 		w.sent(e.Msg)
 	case work.StartSandbox:
-		if w.machine.desired.NoNetwork != nil {
+		if w.machine.Wanted.NoNetwork != nil {
 			w.fault("a sandbox is started without a network")
 		}
 		w.startSandbox(e)

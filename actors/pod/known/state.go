@@ -12,10 +12,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// State is what is known of a pod, beside what it waits for.
+// State is what is known of a pod.
 type State struct {
-	Set        settings.Settings // of the node
-	Pod        *v1.Pod           // as it is wanted; nil: that is not known
+	Set        settings.Settings   // of the node
+	Wanted     *messages.PodWanted // nil: that is not known, nor is Pod
+	Pod        *v1.Pod
+	Started    time.Time // the pod's start time
+	Verdict    *Verdict  // how the pod ended by itself; nil: it did not
 	Sandboxes  Sandboxes
 	Containers []*Container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
 }

@@ -1,9 +1,11 @@
 package known
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -29,6 +31,21 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 		}
 		if got := b.Newest(); got.ID != c.want.ID || got.State != c.want.State {
 			t.Errorf("%s: %s %s", c.name, got.ID, got.State)
+		}
+	}
+}
+
+// A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
+func TestAddressesInTheOrderOfFamilies(t *testing.T) {
+	for _, c := range []struct{ host, has, want []string }{
+		{nil, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}},
+		{[]string{"192.0.2.1"}, []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1"}},
+		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
+		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
+	} {
+		s := &State{Set: settings.Settings{HostIPs: func() []string { return c.host }}}
+		if got := s.byFamily(c.has); !slices.Equal(got, c.want) {
+			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
 		}
 	}
 }

@@ -18,30 +18,17 @@ import (
 // Pod is what a status is made from.
 type Pod struct {
 	*known.State
-	Wanted  *messages.PodWanted
-	Told    *v1.PodStatus // the status that was told last; nil: none was
-	Now     time.Time
-	Started time.Time // the pod's start time
-	Live    bool      // the pod is meant to run
-	Unsure  bool      // a start may be under way of which nothing is known
-	Over    bool      // nothing of it runs any more, for good
-	// Verdict is how the pod ended by itself; nil: it did not.
-	Verdict    *Verdict
+	Told       *v1.PodStatus // the status that was told last; nil: none was
+	Now        time.Time
+	Live       bool             // the pod is meant to run
+	Unsure     bool             // a start may be under way of which nothing is known
+	Over       bool             // nothing of it runs any more, for good
 	Mounted    bool             // its volumes are
 	Group      *v1.Pod          // the pod as its cgroup was made last; nil: that is not known
 	Resizing   *messages.Reason // how far a resize is that is under way; nil: none is
 	Restarting bool             // what is left of an earlier round is being ended
 	// Hold is what keeps a container from starting, where something does.
 	Hold func(*known.Container) *messages.Reason
-}
-
-// Verdict is how a pod ended by itself.
-type Verdict struct {
-	Phase   v1.PodPhase
-	Reason  string
-	Message string
-	// Disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
-	Disruption string
 }
 
 // Status is the pod's status as the kubelet computes it. Unchanged conditions keep their transition times.
