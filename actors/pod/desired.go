@@ -40,7 +40,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
 	m.answered("mount", "")
 	if first {
-		m.seed()
+		m.Seed()
 	} else {
 		m.begins(was)
 	}
@@ -92,15 +92,5 @@ func (m *Machine) takeService(service messages.Address) {
 		for _, c := range m.Containers {
 			m.answered("image", c.Name)
 		}
-	}
-}
-
-// seed takes over what is known of the pod from before this machine, so that its status goes on where it was.
-func (m *Machine) seed() {
-	if last := m.Wanted.Last; last != nil {
-		if last.StartTime != nil && m.Started.IsZero() {
-			m.Started = last.StartTime.Time
-		}
-		m.SeedAttempts(last)
 	}
 }

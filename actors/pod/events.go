@@ -99,7 +99,7 @@ func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) 
 // recordBackOff tells that a container is held back after its end; once for each end, and not of an end before this life of
 // the actor, which told it.
 func (m *Machine) recordBackOff(c *known.Container) {
-	f, why := c.Exited(), m.hold(c)
+	f, why := c.Exited(), m.starts().Hold(c)
 	if f == nil || why == nil || c.Replace || f.Held || f.FinishedAt.Before(m.born) {
 		return
 	}

@@ -204,7 +204,7 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 				break
 			}
 			image.Key.Attempt = uint32(attempt) + 1
-			if what, at := a.machine.lacks(a.machine.Container("c0")); attempt == 1 &&
+			if what, at := a.machine.starts().Lacks(a.machine.Container("c0")); attempt == 1 &&
 				(what != starts.BackingOff || at.Sub(a.now) != 10*time.Second) {
 				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -125,5 +126,32 @@ func (m *Machine) startSandbox() {
 func (m *Machine) stopSandbox(id string) {
 	if !m.now.Before(m.sandboxing.retry.At) && m.due("stopSandbox", id, m.Set.Work) {
 		m.emit(work.StopSandbox{UID: m.uid, ID: id})
+	}
+}
+
+// noteRounds derives the pod's round from what is known of its containers.
+func (m *Machine) noteRounds() {
+	if m.Pod != nil && translate.MayRestartAll(&m.Pod.Spec) && (m.live() || m.phase == Reading) && m.rounds.Note(&m.State) {
+		m.beginRound()
+	}
+}
+
+// restarting says that what is left of an earlier round is being ended.
+func (m *Machine) restarting() bool { return m.live() && m.rounds.Left(&m.State) }
+
+// beginRound gives up what the containers wait for. What is on its way to start is found by a reading, which begins when such
+// starts have ended.
+func (m *Machine) beginRound() {
+	m.readAgain()
+	for _, c := range m.Containers {
+		if !c.InRounds() {
+			continue
+		}
+		if c.Retry = (restarts.Retry{}); c.Stage == messages.StageStarting {
+			m.answerEnd(c)
+		}
+		if c.Actor && m.asking("spawn", c.Name) {
+			m.restartActor(c) // it waits for the end of its back-off
+		}
 	}
 }

@@ -302,7 +302,7 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 		sidecar.Learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
 		m.now = w.now.Add(time.Hour)
 		sidecar.Actor, sidecar.Image.Attempt, sidecar.Image.Ref = true, 1, "image"
-		if got, _ := m.lacks(sidecar); got != c.want {
+		if got, _ := m.starts().Lacks(sidecar); got != c.want {
 			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
 		}
 	}

@@ -51,7 +51,7 @@ func (m *Machine) status() *v1.PodStatus {
 	p := podstatus.Pod{
 		State: &m.State, Told: m.told.Status, Now: m.now, Live: m.live(),
 		Unsure: m.phase == Terminating && !m.settle.IsZero(), Over: m.phase == Cleaning || m.phase == Finished,
-		Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(), Hold: m.hold,
+		Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(), Hold: m.starts().Hold,
 	}
 	if m.resizing.active && m.live() {
 		p.Resizing = m.inProgress()

@@ -1,7 +1,6 @@
 package pod
 
 import (
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -21,12 +20,7 @@ func (m *Machine) planReading() Phase {
 	}
 	m.MatchSpec()
 	m.takeResources()
-	if last := m.Wanted.Last; last != nil {
-		m.SeedProbes(last)
-		if objectset.OfAPIServer(m.Pod) {
-			m.SeedEnds(last, m.now)
-		}
-	}
+	m.SeedAttempts(m.now)
 	switch {
 	case m.ending != nil:
 		for _, c := range m.Containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started

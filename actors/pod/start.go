@@ -9,18 +9,21 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// lacks is what keeps a container from its start, if anything does, and until when, where that is known.
-func (m *Machine) lacks(c *known.Container) (starts.Lack, time.Time) {
-	p := starts.Pod{State: &m.State, Now: m.now, Spawning: func(name string) (time.Time, bool) {
-		at, awaited := m.asks[ask{"spawn", name}]
-		return at, awaited
-	}}
-	return p.Lacks(c)
+// starts is what says whether a container may start now.
+func (m *Machine) starts() *starts.Pod {
+	return &starts.Pod{
+		State: &m.State, Now: m.now,
+		Turn: func(c *known.Container) bool { return m.phase == Running || m.phase != Preparing && c.Init },
+		Spawning: func(container string) (time.Time, bool) {
+			until, awaited := m.asks[ask{"spawn", container}]
+			return until, awaited
+		},
+	}
 }
 
 // start tells the container to run where nothing keeps it from that, and asks for what it lacks.
 func (m *Machine) start(c *known.Container) {
-	what, _ := m.lacks(c)
+	what, _ := m.starts().Lacks(c)
 	switch what {
 	case starts.Certainty:
 		m.stopContainer(c, m.Grace(), unknownState)

@@ -83,7 +83,7 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 				waits = append(waits, e.RestartAt.Sub(w.now).Round(time.Second))
 			}
 			w.step(m)
-			if r := w.machine.hold(w.machine.Container("c0")); r != nil && !r.RetryAt.Equal(w.later["c0"]) {
+			if r := w.machine.starts().Hold(w.machine.Container("c0")); r != nil && !r.RetryAt.Equal(w.later["c0"]) {
 				t.Fatalf("the status tells %s, and the layer waits until %s", r.RetryAt, w.later["c0"])
 			}
 			continue

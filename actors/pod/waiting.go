@@ -1,10 +1,7 @@
 package pod
 
 import (
-	"fmt"
-
 	"github.com/playlet-dev/playlet/actors/pod/known"
-	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -29,7 +26,7 @@ func (m *Machine) waiting() *messages.Reason {
 		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.Cause}
 	}
 	for _, c := range m.Containers {
-		if r := m.hold(c); r != nil {
+		if r := m.starts().Hold(c); r != nil {
 			if a := c.Awaits(); a != nil {
 				again := *a
 				again.Message += "; before, " + r.String()
@@ -77,39 +74,6 @@ func (m *Machine) endWaits() *messages.Reason {
 			return &messages.Reason{Code: messages.ReasonRemoving, Message: "what is left of it is being removed"}
 		}
 	case Reading, Preparing, Initializing, Running, Finished:
-	}
-	return nil
-}
-
-// hold is what keeps one container from starting, where something does.
-func (m *Machine) hold(c *known.Container) *messages.Reason {
-	switch {
-	case c.Spec == nil || c.Running():
-		return nil
-	case c.Image.Reason != nil && c.Image.Ref == "":
-		return c.Image.Reason
-	case c.Retry.Failed != nil:
-		return c.Retry.Failed
-	case c.Stage != messages.StageStarting && (c.Init || m.phase == Running) && m.phase != Preparing && c.Backoff.Step > 0:
-		what, at := m.lacks(c)
-		if what != starts.BackingOff {
-			return nil
-		}
-		end := c.Exited()
-		r := &messages.Reason{
-			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.Name, Since: end.FinishedAt, Tries: int(end.Attempt),
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.Set.BackOff.Wait(c.Backoff.Step),
-				c.Name, m.Pod.Name, m.Pod.Namespace, m.uid),
-		}
-		if end.Hook.Failed != "" {
-			r.Cause = messages.PostStartFailed + end.Hook.Failed
-		}
-		for _, f := range end.Failing {
-			if f.Kind == c.Unfit() {
-				r.Probe, r.Cause = f.Kind, f.Said
-			}
-		}
-		return r
 	}
 	return nil
 }

@@ -85,8 +85,7 @@ func (s *State) ImageOf(key messages.ImageKey, image string) *Container {
 // Sized is what a container has and gets of resources.
 func (s *State) Sized(c *Container) *resources.Container {
 	f := c.Newest()
-	return &resources.Container{Given: &f.Given, Pod: s.Pod, Spec: c.Spec, Fact: &f.ContainerFact, MadeWith: s.Set.Resources,
-		Actual: s.Set.Actual}
+	return &resources.Container{Given: &f.Given, Pod: s.Pod, Spec: c.Spec, Fact: &f.ContainerFact, Set: &s.Set}
 }
 
 // Unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -45,9 +46,7 @@ type Container struct {
 	Pod  *v1.Pod
 	Spec *v1.Container
 	Fact *messages.ContainerFact
-	// MadeWith and Actual are those of the pod's settings.
-	MadeWith func(*v1.Pod, messages.ContainerFact) *v1.ResourceRequirements
-	Actual   func(*v1.Pod, *v1.Container, messages.ContainerResources) v1.ResourceRequirements
+	Set  *settings.Settings
 }
 
 // Allocated is what was allocated to a container.
@@ -78,7 +77,7 @@ func (c *Container) gets() *v1.ResourceRequirements { return new(Allocated(c.Pod
 
 func (c *Container) madeWith() *v1.ResourceRequirements {
 	if !c.read {
-		c.read, c.made = true, c.MadeWith(c.Pod, *c.Fact)
+		c.read, c.made = true, c.Set.Resources(c.Pod, *c.Fact)
 	}
 	return c.made
 }
@@ -116,7 +115,7 @@ func (c *Container) Has() v1.ResourceRequirements {
 	}
 	spec := *c.Spec
 	spec.Resources = *has
-	return c.Actual(c.Pod, &spec, *told)
+	return c.Set.Actual(c.Pod, &spec, *told)
 }
 
 // Settled says that it is known to have what was allocated to it.

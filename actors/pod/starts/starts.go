@@ -2,6 +2,7 @@
 package starts
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 type Pod struct {
 	*known.State
 	Now time.Time
+	// Turn says that it is a container's turn to start in the pod's phase.
+	Turn func(*known.Container) bool
 	// Spawning is until when the word of the start of a container's actor is awaited, where it is.
 	Spawning func(container string) (until time.Time, awaited bool)
 }
@@ -123,4 +126,37 @@ func (p *Pod) beingStarted(c *known.Container) bool {
 	case Reason, Certainty, BackingOff, AnotherTry, Target, Earlier, End:
 	}
 	return false
+}
+
+// Hold is what keeps one container from starting, where something does.
+func (p *Pod) Hold(c *known.Container) *messages.Reason {
+	switch {
+	case c.Spec == nil || c.Running():
+		return nil
+	case c.Image.Reason != nil && c.Image.Ref == "":
+		return c.Image.Reason
+	case c.Retry.Failed != nil:
+		return c.Retry.Failed
+	case c.Stage != messages.StageStarting && p.Turn(c) && c.Backoff.Step > 0:
+		what, at := p.Lacks(c)
+		if what != BackingOff {
+			return nil
+		}
+		end := c.Exited()
+		r := &messages.Reason{
+			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.Name, Since: end.FinishedAt, Tries: int(end.Attempt),
+			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", p.Set.BackOff.Wait(c.Backoff.Step),
+				c.Name, p.Pod.Name, p.Pod.Namespace, p.Pod.UID),
+		}
+		if end.Hook.Failed != "" {
+			r.Cause = messages.PostStartFailed + end.Hook.Failed
+		}
+		for _, f := range end.Failing {
+			if f.Kind == c.Unfit() {
+				r.Probe, r.Cause = f.Kind, f.Said
+			}
+		}
+		return r
+	}
+	return nil
 }
