@@ -23,7 +23,7 @@ type Container struct {
 	Stage    messages.ContainerStage
 	Actor    bool      // an actor is there, or is being started
 	Attempts []Attempt // newest first
-	// Attempt and generation are those of the latest RunContainer; sandbox is the one that it named.
+	// Attempt and Generation are those of the latest RunContainer; Sandbox is the one that it named.
 	Attempt    uint32
 	Generation uint64
 	Sandbox    string
@@ -37,7 +37,7 @@ type Container struct {
 		Ref     string            // of its own image, which is asked for when those of its volumes are there
 		Volumes map[string]string // the same of its volumes that are images, by their names
 		Reason  *messages.Reason  // why it could not be had
-		Awaits  *messages.Reason  // how far its pull is; newer than reason, where both are there
+		Awaits  *messages.Reason  // how far its pull is; newer than Reason, where both are there
 		Pulling bool              // an Event of its pull was recorded
 	}
 	Earlier bool // its newest is of an earlier round: it is ended, and made again
