@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"slices"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
@@ -39,5 +40,21 @@ func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 	}
 	if first && c.Is(f.ID) && f.Attempt > 0 {
 		c.Backoff = restarts.Place{Step: m.Set.BackOffStep(f), Last: f.CreatedAt}
+	}
+}
+
+// noteEnds has the log say of each container how it ended, once. What had ended before this actor's first reading is old.
+func (m *Machine) noteEnds() {
+	for _, c := range m.Containers {
+		for _, f := range slices.Backward(c.Attempts) {
+			if f.State != messages.ContainerExited || f.Attempt < c.Ended {
+				continue
+			}
+			c.Ended = f.Attempt + 1
+			if m.phase != Reading {
+				m.emit(Ended{f.ContainerFact})
+				m.recordEnd(c, f.ContainerFact)
+			}
+		}
 	}
 }
