@@ -58,7 +58,7 @@ func (a *alone) observes(sandboxes []messages.SandboxFact, containers ...message
 
 // sandboxFacts are the sandboxes that the machine knows of.
 func (a *alone) sandboxFacts() (out []messages.SandboxFact) {
-	for _, s := range a.machine.sandboxes.all {
+	for _, s := range a.machine.Sandboxes.All {
 		out = append(out, s.SandboxFact)
 	}
 	return out

@@ -11,20 +11,20 @@ import (
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
 	noted := gone && m.noted() // it is written while the others let go
-	for _, c := range m.containers {
-		if c.actor {
+	for _, c := range m.Containers {
+		if c.Actor {
 			m.drop(c)
 		}
 	}
 	if !m.unwatched() {
 		return Cleaning
 	}
-	if !m.cleaned.volumes && m.due("unmount", "", m.set.AnswerTimeout) {
+	if !m.cleaned.volumes && m.due("unmount", "", m.Set.AnswerTimeout) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
 	}
-	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.at) && m.due("remove", "", m.set.Work) {
-		m.emit(work.RemovePod{Pod: m.pod})
+	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
+		m.emit(work.RemovePod{Pod: m.Pod})
 	}
 	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
 		return Cleaning
@@ -39,15 +39,15 @@ func (m *Machine) planCleaning() Phase {
 // noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
 // forgets how its containers ended, since an agent that is killed in between could only guess.
 func (m *Machine) noted() bool {
-	if !objectset.OfAPIServer(m.pod) || m.pod.DeletionTimestamp == nil || m.finalKept() {
+	if !objectset.OfAPIServer(m.Pod) || m.Pod.DeletionTimestamp == nil || m.finalKept() {
 		m.answered("note", "")
 		return true
 	}
-	if m.due("note", "", m.set.AnswerTimeout) {
+	if m.due("note", "", m.Set.AnswerTimeout) {
 		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status()}})
 	}
 	return false
 }
 
 // finalKept reports whether the pod's final status is on the disk.
-func (m *Machine) finalKept() bool { return m.desired.Final != nil && !m.desired.Unkept }
+func (m *Machine) finalKept() bool { return m.Wanted.Final != nil && !m.Wanted.Unkept }

@@ -41,32 +41,8 @@ func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
 		ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: began.Add(-time.Hour), Image: "image",
 	}))
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: began}})
-	if a.machine.sandboxes.current() == nil || !a.machine.container("c0").running() {
+	if a.machine.Sandboxes.Current() == nil || !a.machine.Container("c0").Running() {
 		t.Errorf("it is believed gone: %+v", a.machine.Inspect())
-	}
-}
-
-// Whatever the runtime's clock says of the end, nobody waits longer than the back-off; the first restart is at once.
-func TestAClockSetBackLengthensNoWait(t *testing.T) {
-	p := BackOff{Base: 10 * time.Second, Max: 300 * time.Second}
-	now := time.Unix(1_000_000, 0)
-	for _, c := range []struct {
-		step  int
-		ended time.Duration // from now
-		want  time.Duration
-	}{
-		{0, 0, 0},
-		{0, time.Hour, 0},
-		{1, 0, 10 * time.Second},
-		{1, -4 * time.Second, 6 * time.Second},
-		{1, time.Minute, 10 * time.Second},
-		{3, time.Minute, 40 * time.Second},
-		{2, time.Hour, 0}, // as if it had run for long
-	} {
-		b := backoff{step: c.step, last: now.Add(-time.Minute)}
-		if got := p.after(now, b, now.Add(c.ended)).Sub(now); got != c.want {
-			t.Errorf("step %d, ended %s from now: waits %s, want %s", c.step, c.ended, got, c.want)
-		}
 	}
 }
 
@@ -86,7 +62,7 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	}
 	check(t, w)
 	m := w.machine
-	if kept := fmt.Sprint(len(m.sandboxes.all), len(m.container("c0").attempts), len(m.asks)); kept != "1 2 0" {
+	if kept := fmt.Sprint(len(m.Sandboxes.All), len(m.Container("c0").Attempts), len(m.asks)); kept != "1 2 0" {
 		t.Errorf("kept: %s; %+v", kept, m.asks)
 	}
 }

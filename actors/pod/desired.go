@@ -1,78 +1,73 @@
 package pod
 
 import (
-	"slices"
-	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
-	"github.com/playlet-dev/playlet/actors/internal/find"
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.answered("desired", "")
-	changed := m.desired == nil || m.desired.Pod != w.Pod
-	if m.desired != nil && m.desired.Ending != nil && w.Ending == nil {
-		w.Ending = m.desired.Ending // an end is never taken back
+	changed := m.Wanted == nil || m.Wanted.Pod != w.Pod
+	if m.Wanted != nil && m.Wanted.Ending != nil && w.Ending == nil {
+		w.Ending = m.Wanted.Ending // an end is never taken back
 	}
-	if m.desired != nil && m.desired.NoNetwork != nil && w.NoNetwork == nil {
-		m.sandboxes.retry.at = time.Time{} // what failed for want of a network is tried at once
+	if m.Wanted != nil && m.Wanted.NoNetwork != nil && w.NoNetwork == nil {
+		m.sandboxing.retry.At = time.Time{} // what failed for want of a network is tried at once
 	}
 	if m.ending == nil && w.Ending != nil {
 		m.answered("unmount", "") // from now on it is to be removed, too
 		m.cleaned.volumes = false
 	}
-	first := m.desired == nil
-	m.desired, m.ending = &w, w.Ending
-	if sooner := m.now.Add(m.grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
+	first := m.Wanted == nil
+	m.Wanted, m.ending = &w, w.Ending
+	if sooner := m.now.Add(m.Grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
 		m.ends = sooner // each container gets it with its stop
 	}
 	if !changed {
 		m.toldAt = time.Time{} // the parent has not seen the status
 		return
 	}
-	was := m.pod
-	m.pod = w.Pod
-	m.sandboxes.hostNet = w.Pod.Spec.HostNetwork
-	m.matchSpec()
-	for _, c := range m.containers {
+	was := m.Pod
+	m.Pod = w.Pod
+	m.Sandboxes.HostNet = w.Pod.Spec.HostNetwork
+	m.MatchSpec()
+	for _, c := range m.Containers {
 		m.respec(c)
 	}
 	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
 	m.answered("mount", "")
 	if first {
-		m.seed()
+		m.Seed()
 	} else {
 		m.begins(was)
 	}
-	if m.started.IsZero() {
-		m.started = m.now
+	if m.Started.IsZero() {
+		m.Started = m.now
 	}
 }
 
 // respec has a container whose start is being waited for start from its new spec, at once.
-func (m *Machine) respec(c *container) {
-	c.noImage()
-	c.retry = retry{}
-	m.answered("image", c.name)
-	if c.actor {
+func (m *Machine) respec(c *known.Container) {
+	c.NoImage()
+	c.Retry = restarts.Retry{}
+	m.answered("image", c.Name)
+	if c.Actor {
 		m.supervise(c) // its policy may have changed, too
 	}
-	f := c.exited()
-	if c.spec == nil || f == nil || c.stage != messages.StageIdle || !m.live() || c.over(m.pod) || !m.outdated(c, f) {
+	f := c.Exited()
+	if c.Spec == nil || f == nil || c.Stage != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.Outdated(c, f) {
 		return
 	}
 	m.startAnew(c)
 }
 
 // startAnew has a container that has ended started at once: its back-off starts anew.
-func (m *Machine) startAnew(c *container) {
-	c.replace = true
-	if c.actor && m.asking("spawn", c.name) {
+func (m *Machine) startAnew(c *known.Container) {
+	c.Replace = true
+	if c.Actor && m.asking("spawn", c.Name) {
 		m.restartActor(c)
 	}
 }
@@ -94,98 +89,8 @@ func (m *Machine) takeService(service messages.Address) {
 	case messages.Runtime:
 		m.answered("read", "")
 	case messages.Images:
-		for _, c := range m.containers {
-			m.answered("image", c.name)
+		for _, c := range m.Containers {
+			m.answered("image", c.Name)
 		}
-	}
-}
-
-// seed takes over what is known of the pod from before this machine, so that its status goes on where it was: when it was
-// started, and how often its containers were, where the runtime no longer has any.
-func (m *Machine) seed() {
-	last := m.desired.Last
-	if last == nil {
-		return
-	}
-	if last.StartTime != nil && m.started.IsZero() {
-		m.started = last.StartTime.Time
-	}
-	for _, c := range m.containers {
-		if s := lastOf(last, c.name); s != nil && s.ContainerID != "" && s.RestartCount >= 0 {
-			c.free = max(c.free, uint32(s.RestartCount)+1)
-		}
-	}
-}
-
-// seedProbes takes what the status says of containers that run, where no probe's word was kept: another agent ran them, and
-// its last word stands until a probe says otherwise.
-func (m *Machine) seedProbes() {
-	if m.desired.Last == nil {
-		return
-	}
-	for _, c := range m.containers {
-		f, s := c.newest(), lastOf(m.desired.Last, c.name)
-		if !probed(c.spec) || s == nil || !c.running() || s.ContainerID != m.set.runtimeID(f.ID) {
-			continue
-		}
-		var said messages.ProbeResults
-		if s.Started != nil && *s.Started {
-			said.Startup = messages.ProbeSucceeded
-		}
-		if s.Ready {
-			said.Startup, said.Readiness = messages.ProbeSucceeded, messages.ProbeSucceeded
-		}
-		said.Learn(c.results())
-		f.results = said
-	}
-}
-
-// seedEnds takes from the status how containers of the API server's pod ended of which the runtime has nothing any more: what
-// was told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
-func (m *Machine) seedEnds() {
-	if m.desired.Last == nil || !objectset.OfAPIServer(m.pod) {
-		return
-	}
-	for _, c := range m.containers {
-		s := lastOf(m.desired.Last, c.name)
-		if s == nil || c.spec == nil || c.newest() != nil || s.RestartCount < 0 {
-			continue
-		}
-		end := s.State.Terminated
-		if end == nil && s.State.Waiting != nil {
-			end = s.LastTerminationState.Terminated
-		}
-		if w := s.State.Waiting; w != nil && w.Reason == messages.ReasonRestartingAll || end != nil && end.Reason ==
-			messages.ReasonRestartingAll {
-			continue // a kubelet removed it, to restart all
-		}
-		if end == nil || s.ContainerID == "" || end.Reason == messages.ReasonUnknown {
-			continue
-		}
-		_, id, _ := strings.Cut(s.ContainerID, "://")
-		c.learn(messages.ContainerFact{
-			ID: id, Name: c.name, Attempt: uint32(s.RestartCount), State: messages.ContainerExited, Image: s.Image,
-			ImageRef:  s.ImageID,
-			StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
-			Message: end.Message,
-		}, m.now)
-	}
-}
-
-// lastOf is the status of one container; nil where there is none.
-func lastOf(s *v1.PodStatus, name string) *v1.ContainerStatus {
-	return find.In(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses),
-		func(c *v1.ContainerStatus) bool { return c.Name == name })
-}
-
-// settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
-// gets its final phase, too: whoever waits for its end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
-func (m *Machine) settleEnd(s *v1.PodStatus) {
-	if m.phase != Cleaning && m.phase != Finished {
-		return
-	}
-	finalstatus.EndContainers(&m.pod.Spec, s)
-	if m.ending != nil && objectset.OfAPIServer(m.pod) && !finalstatus.Final(s.Phase) {
-		s.Phase = finalstatus.Phase(s)
 	}
 }

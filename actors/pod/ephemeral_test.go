@@ -119,10 +119,10 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 // One that a kubelet started is adopted, and left alone.
 func TestAnEphemeralContainerOfAKubeletIsAdopted(t *testing.T) {
 	a := newAlone(debugged(cloudPod(v1.RestartPolicyAlways, 0, 1), "debug", ""))
-	a.machine.set.ChangedImage = func(*v1.Container, messages.ContainerFact) bool { return true }
+	a.machine.Set.ChangedImage = func(*v1.Container, messages.ContainerFact) bool { return true }
 	a.observes([]messages.SandboxFact{{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}},
 		madeIn(a, "debug", messages.ContainerRunning))
-	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod), messages.ChildStarted{Name: "debug"})
+	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod), messages.ChildStarted{Name: "debug"})
 	fx := a.take()
 	if runs := sentOf[messages.RunContainer](fx); len(runs) != 1 || runs[0].Adopt == nil || runs[0].Adopt.ID != "debug-1" {
 		t.Fatalf("told to run: %+v", runs)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -18,8 +20,8 @@ const unknownState = `Container is in "unknown" state, try killing it before res
 // record tells an event, where there is who writes it. Reasons and messages are the kubelet's, for others read them; each is
 // told when something has happened, and not again when it is only said again.
 func (m *Machine) record(container, kind, reason, format string, args ...any) {
-	if m.set.Events && m.pod != nil {
-		event := messages.PodEvent(m.pod, container, kind, reason, fmt.Sprintf(format, args...), m.now)
+	if m.Set.Events && m.Pod != nil {
+		event := messages.PodEvent(m.Pod, container, kind, reason, fmt.Sprintf(format, args...), m.now)
 		m.emit(Tell{messages.Events, event})
 	}
 }
@@ -30,16 +32,16 @@ func (m *Machine) warn(container, reason string, r messages.Reason, format strin
 }
 
 func (m *Machine) explained(container, kind, reason string, r messages.Reason, format string, args ...any) {
-	if m.set.Events && m.pod != nil {
+	if m.Set.Events && m.Pod != nil {
 		m.record(container, kind, reason, "%s", explain.Event(fmt.Sprintf(format, args...), m.sentence(r)))
 	}
 }
 
 // sentence is what "playlet pods" says while the pod waits for this.
 func (m *Machine) sentence(r messages.Reason) string {
-	s := explain.Waits(m.pod, m.status(), r)
-	if v := m.verdict; v != nil && v.reason != "" && r.Code == messages.ReasonKilling {
-		s = explain.Waits(m.pod, m.status(), messages.Reason{Code: v.reason, Message: v.message}) + ": " + s
+	s := explain.Waits(m.Pod, m.status(), r)
+	if v := m.Verdict; v != nil && v.Reason != "" && r.Code == messages.ReasonKilling {
+		s = explain.Waits(m.Pod, m.status(), messages.Reason{Code: v.Reason, Message: v.Message}) + ": " + s
 	}
 	if m.ending != nil {
 		s = explain.Ending(m.ending.Reason) + ": " + s
@@ -47,41 +49,41 @@ func (m *Machine) sentence(r messages.Reason) string {
 	return s
 }
 
-func (m *Machine) recordPulling(c *container, v messages.ImageAwaited) {
-	if v.Reason.Code != messages.ReasonPulling || v.Again || c.image.pulling {
+func (m *Machine) recordPulling(c *known.Container, v messages.ImageAwaited) {
+	if v.Reason.Code != messages.ReasonPulling || v.Again || c.Image.Pulling {
 		return
 	}
-	c.image.pulling = true
-	m.record(c.name, v1.EventTypeNormal, messages.EventPulling, "Pulling image %q", v.Image)
+	c.Image.Pulling = true
+	m.record(c.Name, v1.EventTypeNormal, messages.EventPulling, "Pulling image %q", v.Image)
 }
 
-func (m *Machine) recordPulled(c *container, v messages.ImagePulled) {
-	c.image.pulling = false
+func (m *Machine) recordPulled(c *known.Container, v messages.ImagePulled) {
+	c.Image.Pulling = false
 	switch {
-	case v.Again || c.image.ref == v.Ref:
+	case v.Again || c.Image.Ref == v.Ref:
 	case v.Pulled:
-		m.record(c.name, v1.EventTypeNormal, messages.EventPulled,
+		m.record(c.Name, v1.EventTypeNormal, messages.EventPulled,
 			"Successfully pulled image %q in %v (%v including waiting). Image size: %d bytes.",
 			v.Image, v.Took.Truncate(time.Millisecond), v.Waited.Truncate(time.Millisecond), v.Size)
 	default:
-		m.record(c.name, v1.EventTypeNormal, messages.EventPulled, "Container image %q already present on machine", v.Image)
+		m.record(c.Name, v1.EventTypeNormal, messages.EventPulled, "Container image %q already present on machine", v.Image)
 	}
 }
 
 // recordImageFailed tells why the image is not there, and, as the kubelet does, that the container waits for that. That the
 // runtime cannot be reached is the node's matter.
-func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
+func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) {
 	r := v.Reason
-	if v.Again || (c.image.reason != nil && same(*c.image.reason, r)) {
+	if v.Again || (c.Image.Reason != nil && same(*c.Image.Reason, r)) {
 		return
 	}
-	c.image.pulling = false
-	warn := func(reason, format string, args ...any) { m.warn(c.name, reason, r, format, args...) }
+	c.Image.Pulling = false
+	warn := func(reason, format string, args ...any) { m.warn(c.Name, reason, r, format, args...) }
 	switch r.Code {
 	case messages.ReasonRuntimeUnavailable:
 		return
 	case messages.ReasonImagePullBackOff:
-		m.explained(c.name, v1.EventTypeNormal, messages.EventBackOff, r, "Back-off pulling image %q", v.Image)
+		m.explained(c.Name, v1.EventTypeNormal, messages.EventBackOff, r, "Back-off pulling image %q", v.Image)
 	case messages.ReasonErrImageNeverPull:
 		warn(messages.EventErrImageNeverPull, "Container image %q is not present with pull policy of Never", v.Image)
 	case messages.ReasonInvalidImageName:
@@ -96,24 +98,24 @@ func (m *Machine) recordImageFailed(c *container, v messages.ImageFailed) {
 
 // recordBackOff tells that a container is held back after its end; once for each end, and not of an end before this life of
 // the actor, which told it.
-func (m *Machine) recordBackOff(c *container) {
-	f, why := c.exited(), m.hold(c)
-	if f == nil || why == nil || c.replace || f.held || f.FinishedAt.Before(m.born) {
+func (m *Machine) recordBackOff(c *known.Container) {
+	f, why := c.Exited(), m.starts().Hold(c)
+	if f == nil || why == nil || c.Replace || f.Held || f.FinishedAt.Before(m.born) {
 		return
 	}
-	f.held = true
-	m.warn(c.name, messages.EventBackOff, *why, "Back-off restarting failed container %s in pod %s_%s(%s)",
-		c.name, m.pod.Name, m.pod.Namespace, m.uid)
+	f.Held = true
+	m.warn(c.Name, messages.EventBackOff, *why, "Back-off restarting failed container %s in pod %s_%s(%s)",
+		c.Name, m.Pod.Name, m.Pod.Namespace, m.uid)
 }
 
 // recordEnd tells that a container has failed for good. Kubernetes has no Event of that, and who looks for the cause of a pod's
 // failure does so among the Events.
-func (m *Machine) recordEnd(c *container, f messages.ContainerFact) {
-	if !m.live() || m.pod == nil || c.spec == nil || f.ExitCode == 0 || c.answer(m.pod, f) == restart {
+func (m *Machine) recordEnd(c *known.Container, f messages.ContainerFact) {
+	if !m.live() || m.Pod == nil || c.Spec == nil || f.ExitCode == 0 || c.Answer(m.Pod, f) == restarts.Again {
 		return
 	}
-	how := explain.Ended(m.pod, c.name, finalstatus.Terminated(&f, "").Terminated)
-	m.record(c.name, v1.EventTypeWarning, messages.EventFailed, "%s",
+	how := explain.Ended(m.Pod, c.Name, finalstatus.Terminated(&f, "").Terminated)
+	m.record(c.Name, v1.EventTypeWarning, messages.EventFailed, "%s",
 		explain.Event("Error: "+cmp.Or(f.Reason, messages.ReasonError), how))
 }
 
@@ -147,8 +149,8 @@ func (m *Machine) recordSandbox(r messages.Reason) {
 
 // recordChanged tells, once, that the pod's sandbox has to be replaced.
 func (m *Machine) recordChanged() {
-	if len(m.sandboxes.all) > 0 && !m.sandboxes.changed {
-		m.sandboxes.changed = true
+	if len(m.Sandboxes.All) > 0 && !m.sandboxing.changed {
+		m.sandboxing.changed = true
 		m.record("", v1.EventTypeNormal, messages.EventSandboxChanged, "Pod sandbox changed, it will be killed and re-created.")
 	}
 }
@@ -156,19 +158,19 @@ func (m *Machine) recordChanged() {
 // recordNetwork tells, once for each reason, that the node has no network for the pod's sandbox.
 func (m *Machine) recordNetwork() {
 	var why messages.Reason
-	if m.desired.NoNetwork != nil {
-		why = *m.desired.NoNetwork
+	if m.Wanted.NoNetwork != nil {
+		why = *m.Wanted.NoNetwork
 	}
-	if why.Message != "" && why.Message != m.sandboxes.unconnected {
+	if why.Message != "" && why.Message != m.sandboxing.unconnected {
 		m.warn("", messages.EventNetworkNotReady, why, "%s", why.Message)
 	}
-	m.sandboxes.unconnected = why.Message
+	m.sandboxing.unconnected = why.Message
 }
 
 // recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
 func (m *Machine) recordDeadline() {
-	if v := m.verdict; v != nil && v.reason == messages.ReasonDeadlineExceeded {
-		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.reason, Message: v.message},
+	if v := m.Verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
+		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.Reason, Message: v.Message},
 			"Pod was active on the node longer than the specified deadline")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -17,81 +18,42 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	if !m.settle.IsZero() && f.ReadAt.After(m.settle) {
 		m.settle = time.Time{}
 	}
-	m.takeSandboxes(f)
+	for _, id := range m.LearnSandboxes(f) {
+		m.answered("stopSandbox", id)
+	}
 	for _, c := range f.Containers {
 		m.takeFact(f.ReadAt, c, first)
 	}
-	for _, c := range m.containers {
-		if f.ReadAt.After(c.unread) {
-			c.unread = time.Time{}
+	for _, c := range m.Containers {
+		if f.ReadAt.After(c.Unread) {
+			c.Unread = time.Time{}
 		}
 	}
-	m.takeMissing(f)
-	for i := range f.Sandboxes {
-		m.takeStart(&f.Sandboxes[i])
-	}
-}
-
-// takeStart finds the pod's start time. The first sandbox was made with it; every later one carries it, too. A kubelet notes
-// none: then the oldest sandbox that is left has to do.
-func (m *Machine) takeStart(s *messages.SandboxFact) {
-	at := s.PodStarted
-	if at.IsZero() {
-		at = s.CreatedAt
-	}
-	if m.started.IsZero() || at.Before(m.started) {
-		m.started = at
-	}
-}
-
-func (m *Machine) takeSandboxes(f messages.PodFacts) {
-	listed := map[string]bool{}
-	for _, s := range f.Sandboxes {
-		listed[s.ID] = true
-		s.IPs = m.byFamily(s.IPs)
-		m.sandboxes.learn(s, f.ReadAt)
-	}
-	m.sandboxes.all = slices.DeleteFunc(m.sandboxes.all, func(s sandbox) bool {
-		gone := !listed[s.ID] && s.noticed.Before(f.ReadAt)
-		if gone {
-			m.answered("stopSandbox", s.ID)
-		}
-		return gone
-	})
+	m.Miss(f, m.now)
 }
 
 // takeFact takes one container of a reading. Its actor hears of its end.
 func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
-	c := m.container(f.Name)
-	if c == nil {
-		c = &container{name: f.Name, stage: messages.StageIdle}
-		m.containers = append(m.containers, c)
+	c := m.Learn(f, at)
+	if end := c.Exited(); end != nil && end.Attempt == c.Attempt && c.Stage == messages.StageIdle {
+		c.Retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
-	c.learn(f, at)
-	if end := c.exited(); end != nil && end.Attempt == c.attempt && c.stage == messages.StageIdle {
-		c.retry = retry{} // its start had not failed: the outcome was lost
-	}
-	if first && c.is(f.ID) && f.Attempt > 0 {
-		c.backoff = backoff{step: m.set.BackOffStep(f), last: f.CreatedAt}
+	if first && c.Is(f.ID) && f.Attempt > 0 {
+		c.Backoff = restarts.Place{Step: m.Set.BackOffStep(f), Last: f.CreatedAt}
 	}
 }
 
-// takeMissing notes containers that the CRI no longer knows: someone removed them.
-func (m *Machine) takeMissing(f messages.PodFacts) {
-	listed := map[string]bool{}
-	for _, o := range f.Containers {
-		listed[o.ID] = true
-	}
-	for _, c := range m.containers {
-		n := c.newest()
-		switch {
-		case n == nil || listed[n.ID] || n.State == messages.ContainerExited || !n.noticed.Before(f.ReadAt):
-		case n.State == messages.ContainerCreated:
-			c.attempts = c.attempts[1:] // it never ran: it is as if it had never been
-		default:
-			n.ContainerFact = n.Removed(m.now)
-			if c.stage == messages.StageStarting {
-				c.unread = m.now // what it was told once more, an actor that fell takes for the first time: that may make another
+// noteEnds has the log say of each container how it ended, once. What had ended before this actor's first reading is old.
+func (m *Machine) noteEnds() {
+	for _, c := range m.Containers {
+		for _, f := range slices.Backward(c.Attempts) {
+			if f.State != messages.ContainerExited || f.Attempt < c.Ended {
+				continue
+			}
+			c.Ended = f.Attempt + 1
+			if m.phase != Reading {
+				m.emit(Ended{f.ContainerFact})
+				m.recordEnd(c, f.ContainerFact)
 			}
 		}
 	}

@@ -16,7 +16,7 @@ func (m *Machine) planFinished() Phase {
 		return Terminating
 	}
 	acknowledged := !gone && m.finalKept()
-	if !acknowledged && m.due("ended", "", m.set.AnswerTimeout) {
+	if !acknowledged && m.due("ended", "", m.Set.AnswerTimeout) {
 		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Gone: gone, Status: m.status()}})
 	}
 	return Finished

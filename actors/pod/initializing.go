@@ -1,7 +1,5 @@
 package pod
 
-import "slices"
-
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
 // to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
 // back to Preparing when the sandbox is lost or all are restarted, to Terminating.
@@ -9,64 +7,24 @@ func (m *Machine) planInitializing() Phase {
 	if to := m.upkeep(); to != "" {
 		return to
 	}
-	for _, c := range m.containers { // what was added to look into the pod starts also while that is not initialized
-		if c.ephemeral && c.spec != nil {
+	for _, c := range m.Containers { // what was added to look into the pod starts also while that is not initialized
+		if c.Ephemeral && c.Spec != nil {
 			m.ensure(c)
 		}
 	}
-	for i, c := range m.containers {
-		if c.spec == nil || !c.init || m.initialized(c) {
+	for i, c := range m.Containers {
+		if c.Spec == nil || !c.Init || m.Initialized(c) {
 			continue
 		}
 		running := m.ensure(c)
-		if c.sidecar() && m.passed(i) {
+		if c.Sidecar() && m.Passed(i) {
 			continue
 		}
-		if !running || !c.sidecar() || !c.hasStarted() {
+		if !running || !c.Sidecar() || !c.HasStarted() {
 			return Initializing
 		}
 	}
 	return Running
-}
-
-// passed says that a later init container has been made in the current sandbox: initialization is past this one.
-func (m *Machine) passed(i int) bool {
-	current := m.sandboxes.current()
-	return current != nil && slices.ContainsFunc(m.containers[i+1:], func(c *container) bool {
-		return c.init && !c.earlier && c.madeIn(current.ID)
-	})
-}
-
-// initialized says that an init container has done its part in the current sandbox.
-func (m *Machine) initialized(c *container) bool {
-	current, f := m.sandboxes.current(), c.exited()
-	if c.sidecar() || current == nil {
-		return false
-	}
-	return m.begun(current.ID) || f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.earlier
-}
-
-// begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
-// even where the collector has removed them since.
-func (m *Machine) begun(sandbox string) bool {
-	return slices.ContainsFunc(m.containers, func(c *container) bool {
-		return !c.init && !c.ephemeral && !c.earlier && c.madeIn(sandbox)
-	})
-}
-
-// nextInit is the init container whose turn it is, or nil when the others' is.
-func (m *Machine) nextInit() *container {
-	for i, c := range m.containers {
-		if c.spec == nil || !c.init || m.initialized(c) || (c.sidecar() && m.passed(i)) {
-			continue
-		}
-		if current := m.sandboxes.current(); c.sidecar() && current != nil &&
-			(m.begun(current.ID) || (c.hasStarted() && c.newest().SandboxID == current.ID && !c.earlier)) {
-			continue
-		}
-		return c
-	}
-	return nil
 }
 
 // upkeep does what a pod needs that has its sandbox. Otherwise it says which phase follows: where the sandbox is lost, or all are
@@ -75,8 +33,8 @@ func (m *Machine) upkeep() Phase {
 	switch {
 	case m.over():
 		return Terminating
-	case m.sandboxes.current() == nil, m.restarting():
-		m.sandboxes.settled = ""
+	case m.Sandboxes.Current() == nil, m.restarting():
+		m.sandboxing.settled = ""
 		return Preparing
 	}
 	m.mount()
@@ -88,13 +46,13 @@ func (m *Machine) upkeep() Phase {
 
 // clearRemoved ends containers that the spec no longer has.
 func (m *Machine) clearRemoved() {
-	for _, c := range m.containers {
-		if c.spec != nil {
+	for _, c := range m.Containers {
+		if c.Spec != nil {
 			continue
 		}
-		if c.alive() {
-			m.stopContainer(c, m.grace(), "it is no longer in the pod's spec")
-		} else if c.actor {
+		if c.Alive() {
+			m.stopContainer(c, m.Grace(), "it is no longer in the pod's spec")
+		} else if c.Actor {
 			m.drop(c)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -197,14 +198,14 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 				image.Key.Attempt++
 				a.hears(image)
 				if again := sentOf[messages.RunContainer](a.take()); len(early)+len(again) > 0 ||
-					a.machine.container("c0").retry.failed != nil {
+					a.machine.Container("c0").Retry.Failed != nil {
 					t.Errorf("%s: it is restarted: %+v, %+v", policy, early, again)
 				}
 				break
 			}
 			image.Key.Attempt = uint32(attempt) + 1
-			if what, at := a.machine.lacks(a.machine.container("c0")); attempt == 1 &&
-				(what != backingOff || at.Sub(a.now) != 10*time.Second) {
+			if what, at := a.machine.starts().Lacks(a.machine.Container("c0")); attempt == 1 &&
+				(what != starts.BackingOff || at.Sub(a.now) != 10*time.Second) {
 				t.Errorf("attempt %d: it waits for %q until %s", attempt, what, at)
 			}
 		}

@@ -5,76 +5,32 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
-	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/rounds"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/messages"
 )
-
-// Settings are what the machine needs to know of the node.
-type Settings struct {
-	// AnswerTimeout is how long an answer from another actor is awaited before the question is repeated.
-	AnswerTimeout time.Duration
-	// Work is how long a result of the pod's own work is awaited before the work is asked for again, which joins
-	// what is still under way.
-	Work time.Duration
-	// BackOff is the kubelet's container back-off.
-	BackOff BackOff
-	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
-	HostIPs func() []string
-	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others
-	// know as it is.
-	Unsettled func() bool
-	// Events: whether Kubernetes Events are recorded.
-	Events bool
-	// Changed says whether a container was made from another spec than this one.
-	Changed func(spec *v1.Container, made messages.ContainerFact) bool
-	// ChangedImage says so of what an API server lets change in a container: its image.
-	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
-	// Resources are those that a container of the pod was made with, its pod's limits included; nil where that is not known.
-	Resources func(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements
-	// PodLevelResize says that the status tells the resources of the pod as a whole (KEP-5419).
-	PodLevelResize bool
-	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
-	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
-	// Devices is the health of the devices that a container has; nil: none has any.
-	Devices func(uid, container string) []v1.ResourceStatus
-	// RestartAll says that a container may have all of its pod restarted, by a rule of its own (KEP-5532).
-	RestartAll bool
-	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
-	RecursiveReadOnly func(handler string) bool
-	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
-	RuntimeName func() string
-	// BackOffStep reads the back-off step that a container carries in its annotations.
-	BackOffStep func(made messages.ContainerFact) int
-}
-
-// runtimeID is a container's ID as statuses have it: "containerd://<id>".
-func (s *Settings) runtimeID(id string) string { return s.RuntimeName() + "://" + id }
 
 // Machine is the pure state machine of one pod: messages in, effects out; no clock, no I/O.
 type Machine struct {
 	uid   string
-	set   Settings
 	phase Phase
 
-	desired *messages.PodWanted
-	pod     *v1.Pod
-	ending  *messages.Ending
-	born    time.Time // of this machine; what was read before it may belong to an earlier life of the actor
-	read    bool      // the CRI's word has been heard since the start
-	readAt  time.Time
-	started time.Time // the pod's start time
-	ends    time.Time // when the grace period is over that all of the pod's containers have together
+	known.State
+	ending *messages.Ending
+	born   time.Time // of this machine; what was read before it may belong to an earlier life of the actor
+	read   bool      // the CRI's word has been heard since the start
+	readAt time.Time
+	ends   time.Time // when the grace period is over that all of the pod's containers have together
 
 	volumes    volumes
 	probing    probing
 	cgroup     cgroup
-	sandboxes  sandboxes
-	rounds     rounds
-	containers []*container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
+	sandboxing sandboxing
+	rounds     rounds.Rounds
 
 	resizing resizing
-	verdict  *verdict // set when the pod ended by itself
 	asks     map[ask]time.Time
 	// settle is set while it must be read again what starts were under way when the pod began to end.
 	settle  time.Time
@@ -94,34 +50,7 @@ type cleaned struct {
 	published string
 	runtime   bool
 	cgroup    bool
-	retry     retry
-}
-
-// retry is what is known of a step that may fail.
-type retry struct {
-	failed *messages.Reason // the last time; nil: it did not
-	tries  int              // failures in a row
-	at     time.Time        // when it is tried again
-}
-
-// stepRetry ends with the kubelet's own pause between syncs of a failing pod.
-var stepRetry = retries.Policy{First: time.Second, Max: 10 * time.Second}
-
-// fails notes a failure; the next try comes after a back-off.
-func (r *retry) fails(now time.Time, why messages.Reason) {
-	r.tries++
-	r.at = now.Add(stepRetry.After(r.tries, 0))
-	why.RetryAt, why.Tries = r.at, r.tries
-	r.failed = &why
-}
-
-// verdict is how a pod ended by itself.
-type verdict struct {
-	phase   v1.PodPhase
-	reason  string
-	message string
-	// disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
-	disruption string
+	retry     restarts.Retry
 }
 
 // volumes is what the pod knows of its volumes.
@@ -151,8 +80,8 @@ type ask struct {
 }
 
 // NewMachine is the machine of a pod of which nothing is known but its UID.
-func NewMachine(uid string, set Settings) *Machine {
-	return &Machine{uid: uid, set: set, phase: Reading, asks: map[ask]time.Time{}}
+func NewMachine(uid string, set settings.Settings) *Machine {
+	return &Machine{uid: uid, State: known.State{Set: set}, phase: Reading, asks: map[ask]time.Time{}}
 }
 
 // Phase is the current phase.
@@ -196,7 +125,7 @@ func (m *Machine) due(what, of string, timeout time.Duration) bool {
 
 // ask puts a question to another actor, unless its answer is still awaited.
 func (m *Machine) ask(what, of string, to messages.Address, question any) {
-	if m.due(what, of, m.set.AnswerTimeout) {
+	if m.due(what, of, m.Set.AnswerTimeout) {
 		m.emit(Tell{to, question})
 	}
 }
@@ -222,22 +151,22 @@ func (m *Machine) wake() {
 		earlier(t)
 	}
 	if m.live() {
-		for _, c := range m.containers {
-			if c.stage == messages.StageIdle {
-				_, at := m.lacks(c)
+		for _, c := range m.Containers {
+			if c.Stage == messages.StageIdle {
+				_, at := m.starts().Lacks(c)
 				earlier(at)
 			}
 		}
-		if t, ok := m.deadline(); ok {
+		if t, ok := m.Deadline(); ok {
 			earlier(t)
 		}
-		earlier(m.resizing.retry.at)
+		earlier(m.resizing.retry.At)
 	}
 	if m.phase == Terminating {
 		earlier(m.ends)
 	}
-	earlier(m.sandboxes.retry.at)
-	earlier(m.cleaned.retry.at)
+	earlier(m.sandboxing.retry.At)
+	earlier(m.cleaned.retry.At)
 	if !at.IsZero() {
 		m.emit(Wake{At: at})
 	}
@@ -246,25 +175,4 @@ func (m *Machine) wake() {
 // live is true in the phases in which the pod is meant to run.
 func (m *Machine) live() bool {
 	return m.phase == Preparing || m.phase == Initializing || m.phase == Running
-}
-
-// deadline is when the pod has run for as long as it may.
-func (m *Machine) deadline() (time.Time, bool) {
-	if m.pod == nil || m.pod.Spec.ActiveDeadlineSeconds == nil || m.started.IsZero() {
-		return time.Time{}, false
-	}
-	return m.started.Add(time.Duration(*m.pod.Spec.ActiveDeadlineSeconds) * time.Second), true
-}
-
-// grace is how long the pod's containers are given to end.
-func (m *Machine) grace() time.Duration {
-	var asked *int64
-	if m.ending != nil {
-		asked = m.ending.Grace
-	}
-	grace := podspec.GracePeriod(m.desired.Pod.Spec.TerminationGracePeriodSeconds, asked)
-	if f := m.desired.Fail; f != nil && f.Grace != nil {
-		grace = min(grace, podspec.GracePeriod(f.Grace))
-	}
-	return grace
 }

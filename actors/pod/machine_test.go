@@ -381,32 +381,6 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 	says(a, "evicted with less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
 }
 
-func TestLearnGoesForwardOnly(t *testing.T) {
-	at := func(s int64) time.Time { return time.Unix(s, 0) }
-	running := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(10)}
-	exited := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerExited, CreatedAt: at(10), ExitCode: 3}
-	older := messages.ContainerFact{ID: "z", Attempt: 0, State: messages.ContainerExited, CreatedAt: at(5)}
-	twin := messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(9)}
-	for _, c := range []struct {
-		name string
-		sent []messages.ContainerFact
-		want messages.ContainerFact
-	}{
-		{"an end is final", []messages.ContainerFact{running, exited, running}, exited},
-		{"a later attempt stays newest", []messages.ContainerFact{running, older}, running},
-		{"an earlier twin of the attempt is not taken", []messages.ContainerFact{running, twin}, running},
-		{"an end is learnt", []messages.ContainerFact{older, running, exited}, exited},
-	} {
-		b := &container{}
-		for _, f := range c.sent {
-			b.learn(f, at(20))
-		}
-		if got := b.newest(); got.ID != c.want.ID || got.State != c.want.State {
-			t.Errorf("%s: %s %s", c.name, got.ID, got.State)
-		}
-	}
-}
-
 func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -415,7 +389,7 @@ func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 	old.Facts.ReadAt = w.now.Add(-time.Hour)
 	old.Facts.Sandboxes = nil
 	w.step(old)
-	if w.machine.sandboxes.current() == nil {
+	if w.machine.Sandboxes.Current() == nil {
 		t.Error("an old reading took the sandbox away")
 	}
 }

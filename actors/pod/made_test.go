@@ -8,6 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -40,29 +43,29 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
 	of := func(pod *v1.Pod) *Machine {
-		return &Machine{pod: pod, set: DefaultSettings(&Host{}, BackOff{}, nil)}
+		return &Machine{State: known.State{Pod: pod, Set: settings.Default(&Host{}, restarts.BackOff{}, nil)}}
 	}
-	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &container{name: "c0", spec: spec}
+	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &known.Container{Name: "c0", Spec: spec}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
 		f := carrying(t, spec, limited(text))
-		if got := machine.outdated(c, &attempt{ContainerFact: f}); got != want {
+		if got := machine.Outdated(c, &known.Attempt{ContainerFact: f}); got != want {
 			t.Errorf("made with %s: outdated %v, want %v", text, got, want)
 		}
 	}
 	foreign := carrying(t, spec, limited("2Gi"))
 	delete(foreign.Annotations, cri.AnnotationResources)
-	if machine.outdated(c, &attempt{ContainerFact: foreign}) {
+	if machine.Outdated(c, &known.Attempt{ContainerFact: foreign}) {
 		t.Error("a container that does not carry its resources is replaced")
 	}
 	resized := carrying(t, spec, limited("2Gi"))
 	resized.Annotations[cri.AnnotationHash] = strconv.FormatUint(translate.KubeletHash(spec), 16)
 	resized.Annotations[cri.AnnotationSpecHash] = "1-of another release's defaults"
-	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.outdated(c, &attempt{ContainerFact: resized}) {
+	if machine = of(cloudPod(v1.RestartPolicyAlways, 0, 1)); machine.Outdated(c, &known.Attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server is replaced for its resources, or for a default")
 	}
-	c.spec = spec.DeepCopy()
-	c.spec.Image = "another"
-	if !machine.outdated(c, &attempt{ContainerFact: resized}) {
+	c.Spec = spec.DeepCopy()
+	c.Spec.Image = "another"
+	if !machine.Outdated(c, &known.Attempt{ContainerFact: resized}) {
 		t.Error("a container of the API server keeps an old image")
 	}
 }
@@ -75,9 +78,9 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	m := w.machine
-	m.set.Resources = madeWith
+	m.Set.Resources = settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
 	for made, want := range map[string]string{"1Gi": "1Gi", "": "2Gi"} {
-		f := m.container("c0").newest()
+		f := m.Container("c0").Newest()
 		f.Annotations = nil
 		if made != "" {
 			f.Annotations = carrying(t, &pod.Spec.Containers[0], limited(made)).Annotations

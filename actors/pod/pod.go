@@ -2,25 +2,20 @@
 // carries its effects out; what of these the runtime does is package work. It supervises one actor a container, and their
 // supervision strategy is the pod's restartPolicy.
 //
-// A rule RestartAllContainers (KEP-5532) takes the edges of a lost sandbox, and the sandbox stays: each container carries the
-// round of its pod in an annotation, the end of one by its rule begins the next round, preparing ends what is of an earlier one,
-// and all is made again, init containers first. Nothing else is kept of it: the pod's round follows from what the runtime has.
+// The machine takes messages and gives effects. What it knows is package known, told of the node is settings; what follows from
+// that without a message being sent is restarts, starts, resources, rounds and podstatus, none of which knows of the machine.
+//
+// A rule RestartAllContainers (KEP-5532) takes the edges of a lost sandbox, and the sandbox stays: the end of a container by its
+// rule begins the next round, preparing ends what is of an earlier one, and all is made again, init containers first.
 package pod
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
-	"time"
-
-	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
-	"github.com/playlet-dev/playlet/cri"
-	"github.com/playlet-dev/playlet/cri/facts"
-	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -34,48 +29,7 @@ type Abilities = host.Abilities
 // Options are what pods' actors need.
 type Options struct {
 	Host     *host.Host
-	Settings Settings
-}
-
-// DefaultSettings are the settings for a node.
-func DefaultSettings(h *host.Host, backOff BackOff, runtimeName func() string) Settings {
-	var health func(uid, container string) []v1.ResourceStatus
-	if h.Devices != nil {
-		health = h.Devices.Health
-	}
-	return Settings{
-		Devices:       health,
-		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
-		Unsettled: h.Unsettled, RuntimeName: runtimeName,
-		Resources: madeWith, Events: h.Events,
-		Changed: func(spec *v1.Container, made messages.ContainerFact) bool {
-			return translate.Changed(spec, made.Annotations)
-		},
-		ChangedImage: func(spec *v1.Container, made messages.ContainerFact) bool {
-			return translate.ChangedForKubelet(spec, made.Annotations)
-		},
-		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
-			return facts.Resources(spec.Resources, translate.NewContainerResources(pod, spec, h.Node), told)
-		},
-		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
-		BackOffStep: func(made messages.ContainerFact) int {
-			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
-			if err != nil {
-				return 0 // a kubelet made it, which keeps no step: its back-off starts anew
-			}
-			return n
-		},
-	}
-}
-
-// madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
-// release made carries nothing of its pod's own: that is what it has now.
-func madeWith(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements {
-	container, own := translate.MadeWith(made.Annotations)
-	if container == nil {
-		return nil
-	}
-	return new(translate.EffectiveResources(cmp.Or(own, pod.Spec.Resources), *container))
+	Settings settings.Settings
 }
 
 // New makes actors of the kind "pod", named by UID.
@@ -124,7 +78,7 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	case Reply:
 		ctx.Reply(e.Msg)
 	case work.Piece:
-		ctx.Do(work.Of(e, a.opts.Host, a.machine.desired.Order))
+		ctx.Do(work.Of(e, a.opts.Host, a.machine.Wanted.Order))
 	case ResizeTried:
 		metrics.Resized(e.Success, e.Took)
 	case SpawnContainer:
@@ -162,16 +116,16 @@ type ContainerInspection struct {
 
 // Name is the pod's namespace and name, or its UID while they are not known.
 func (m *Machine) Name() string {
-	if m.pod == nil {
+	if m.Pod == nil {
 		return m.uid
 	}
-	return m.pod.Namespace + "/" + m.pod.Name
+	return m.Pod.Namespace + "/" + m.Pod.Name
 }
 
 // Inspect is a copy of what matters of the machine's state.
 func (m *Machine) Inspect() Inspection {
-	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.now}
-	if m.pod != nil {
+	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.Now}
+	if m.Pod != nil {
 		out.Waiting = m.waiting()
 	}
 	for k := range m.asks {
@@ -182,9 +136,9 @@ func (m *Machine) Inspect() Inspection {
 		out.Awaiting = append(out.Awaiting, name)
 	}
 	slices.Sort(out.Awaiting)
-	for _, c := range m.containers {
-		ci := ContainerInspection{Name: c.name, Stage: string(c.stage), Attempt: c.attempt, BackOff: c.backoff.step}
-		if f := c.newest(); f != nil {
+	for _, c := range m.Containers {
+		ci := ContainerInspection{Name: c.Name, Stage: string(c.Stage), Attempt: c.Attempt, BackOff: c.Backoff.Step}
+		if f := c.Newest(); f != nil {
 			ci.State, ci.Attempt = string(f.State), f.Attempt
 		}
 		out.Containers = append(out.Containers, ci)

@@ -5,9 +5,19 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
+
+// sandboxing is how far the pod is with its next sandbox.
+type sandboxing struct {
+	retry       restarts.Retry // of starting or stopping one
+	changed     bool           // an Event says that the present one has to be replaced
+	unconnected string         // why it has no network, as recorded
+	settled     string         // the sandbox of no use that was read again, before it is stopped
+}
 
 // planPreparing: the pod's cgroup and then its sandbox, its volumes and first images are wanted, side by side; what still runs of
 // an earlier sandbox, or of an earlier round, is ended first. Leads to Initializing, Running, Terminating.
@@ -18,18 +28,18 @@ func (m *Machine) planPreparing() Phase {
 	m.mount()
 	m.ensureCgroup()
 	m.prefetch()
-	if s := m.sandboxes.unfit(); s != nil && m.sandboxes.settled != s.ID {
-		m.sandboxes.settled = s.ID
+	if s := m.Sandboxes.Unfit(); s != nil && m.sandboxing.settled != s.ID {
+		m.sandboxing.settled = s.ID
 		m.readAgain() // what runs in a sandbox that lives and is to be replaced: a container may be on its way to start there
 	}
 	if m.settled() && m.clearLost() {
 		m.startSandbox()
-		m.rounds.begun = m.rounds.now
+		m.rounds.Begun = m.rounds.Now
 	}
-	if m.sandboxes.current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
+	if m.Sandboxes.Current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
 		return Preparing
 	}
-	if m.nextInit() != nil {
+	if m.NextInit() != nil {
 		return Initializing
 	}
 	return Running
@@ -37,7 +47,7 @@ func (m *Machine) planPreparing() Phase {
 
 func (m *Machine) mount() {
 	if !m.volumes.mounted || m.volumes.forgotten {
-		m.ask("mount", "", messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.pod})
+		m.ask("mount", "", messages.Volumes, messages.MountVolumes{UID: m.uid, Pod: m.Pod})
 	}
 }
 
@@ -54,12 +64,12 @@ func (m *Machine) ensureCgroup() {
 
 // prefetch asks for the images of the containers that come first, while sandbox and volumes are made.
 func (m *Machine) prefetch() {
-	if c := m.nextInit(); c != nil {
+	if c := m.NextInit(); c != nil {
 		m.wantImage(c)
 		return
 	}
-	for _, c := range m.containers {
-		if !c.init && c.spec != nil && !c.over(m.pod) {
+	for _, c := range m.Containers {
+		if !c.Init && c.Spec != nil && !c.Over(m.Pod) {
 			m.wantImage(c)
 		}
 	}
@@ -68,22 +78,22 @@ func (m *Machine) prefetch() {
 // clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. What is of an earlier round is ended,
 // too, sidecars after the others and in reverse order. It reports whether none is left.
 func (m *Machine) clearLost() bool {
-	current := m.sandboxes.current()
+	current := m.Sandboxes.Current()
 	cleared := true
-	for _, c := range slices.Backward(m.containers) {
-		f := c.newest()
+	for _, c := range slices.Backward(m.Containers) {
+		f := c.Newest()
 		switch {
-		case !c.alive(): // what was created and never ran has nothing to end; it is left to the collector
+		case !c.Alive(): // what was created and never ran has nothing to end; it is left to the collector
 			continue
-		case c.earlier && (cleared || !c.init):
+		case c.Earlier && (cleared || !c.Init):
 			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
-			cause := cmp.Or(m.rounds.cause, "its pod was restarted")
-			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.name, cause))
-		case c.earlier: // its turn comes
+			cause := cmp.Or(m.rounds.Cause, "its pod was restarted")
+			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.Name, cause))
+		case c.Earlier: // its turn comes
 		case current != nil && f.SandboxID == current.ID:
 			continue
 		default:
-			m.stopContainer(c, m.grace(), "its sandbox is gone")
+			m.stopContainer(c, m.Grace(), "its sandbox is gone")
 		}
 		cleared = false
 	}
@@ -92,29 +102,56 @@ func (m *Machine) clearLost() bool {
 
 // startSandbox asks for a new sandbox, once the one before it has given its network back.
 func (m *Machine) startSandbox() {
-	if m.sandboxes.current() != nil {
-		m.sandboxes.changed = false
+	if m.Sandboxes.Current() != nil {
+		m.sandboxing.changed = false
 		return
 	}
-	if m.now.Before(m.sandboxes.retry.at) {
+	if m.now.Before(m.sandboxing.retry.At) {
 		return
 	}
 	m.recordChanged()
-	if len(m.sandboxes.all) > 0 && !m.sandboxes.all[0].stopped {
-		m.stopSandbox(m.sandboxes.all[0].ID)
+	if len(m.Sandboxes.All) > 0 && !m.Sandboxes.All[0].Stopped {
+		m.stopSandbox(m.Sandboxes.All[0].ID)
 		return
 	}
 	m.recordNetwork()
-	if m.desired.NoNetwork != nil { // pods sends the desired pod again when there is one
+	if m.Wanted.NoNetwork != nil { // pods sends the desired pod again when there is one
 		return
 	}
-	if m.cgroup.ready && m.due("sandbox", "", m.set.Work) {
-		m.emit(work.StartSandbox{Pod: m.pod, Attempt: m.sandboxes.next, Started: m.started, CgroupParent: m.cgroup.parent})
+	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
+		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.Started, CgroupParent: m.cgroup.parent})
 	}
 }
 
 func (m *Machine) stopSandbox(id string) {
-	if !m.now.Before(m.sandboxes.retry.at) && m.due("stopSandbox", id, m.set.Work) {
+	if !m.now.Before(m.sandboxing.retry.At) && m.due("stopSandbox", id, m.Set.Work) {
 		m.emit(work.StopSandbox{UID: m.uid, ID: id})
+	}
+}
+
+// noteRounds derives the pod's round from what is known of its containers.
+func (m *Machine) noteRounds() {
+	if m.Pod != nil && translate.MayRestartAll(&m.Pod.Spec) && (m.live() || m.phase == Reading) && m.rounds.Note(&m.State) {
+		m.beginRound()
+	}
+}
+
+// restarting says that what is left of an earlier round is being ended.
+func (m *Machine) restarting() bool { return m.live() && m.rounds.Left(&m.State) }
+
+// beginRound gives up what the containers wait for. What is on its way to start is found by a reading, which begins when such
+// starts have ended.
+func (m *Machine) beginRound() {
+	m.readAgain()
+	for _, c := range m.Containers {
+		if !c.InRounds() {
+			continue
+		}
+		if c.Retry = (restarts.Retry{}); c.Stage == messages.StageStarting {
+			m.answerEnd(c)
+		}
+		if c.Actor && m.asking("spawn", c.Name) {
+			m.restartActor(c) // it waits for the end of its back-off
+		}
 	}
 }

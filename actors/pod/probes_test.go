@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/starts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -66,20 +67,21 @@ func TestStartedAndReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(probedPod(v1.RestartPolicyAlways, c.kinds...))
 			m := w.machine
-			m.phase, m.pod = Running, w.pod
-			m.matchSpec()
-			ctr := m.containers[0]
-			ctr.learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning}, w.now)
-			ctr.newest().results = c.results
-			st := m.containerStatus(ctr)
+			m.phase, m.Pod = Running, w.pod
+			m.MatchSpec()
+			ctr := m.Containers[0]
+			ctr.Learn(messages.ContainerFact{ID: "x", Name: "c0", State: messages.ContainerRunning}, w.now)
+			ctr.Newest().Results = c.results
+			m.Wanted = &messages.PodWanted{Pod: w.pod}
+			st := m.status().ContainerStatuses[0]
 			if *st.Started != c.started || st.Ready != c.ready {
 				t.Errorf("started %v, ready %v", *st.Started, st.Ready)
 			}
 			if len(c.kinds) > 0 && !slices.Equal(m.runs(ctr), c.runs) {
 				t.Errorf("it runs %v, want %v", m.runs(ctr), c.runs)
 			}
-			ctr.learn(messages.ContainerFact{ID: "another", Name: "c0", Attempt: 1, State: messages.ContainerRunning}, w.now)
-			if got := ctr.results(); got != (messages.ProbeResults{}) {
+			ctr.Learn(messages.ContainerFact{ID: "another", Name: "c0", Attempt: 1, State: messages.ContainerRunning}, w.now)
+			if got := ctr.Results(); got != (messages.ProbeResults{}) {
 				t.Errorf("of another container it takes %v", got)
 			}
 		})
@@ -283,24 +285,24 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.RestartPolicy
 		stage  messages.ContainerStage
-		want   lack
+		want   starts.Lack
 	}{
-		{v1.RestartPolicyNever, messages.StageRunning, nothing},
-		{v1.RestartPolicyNever, messages.StageStopping, anEnd},
-		{v1.RestartPolicyAlways, messages.StageStopping, nothing},
+		{v1.RestartPolicyNever, messages.StageRunning, starts.Nothing},
+		{v1.RestartPolicyNever, messages.StageStopping, starts.End},
+		{v1.RestartPolicyAlways, messages.StageStopping, starts.Nothing},
 	} {
 		pod := testPod(c.policy, 1, 1)
 		pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 		w := newWorld(pod)
 		m := w.machine
-		m.phase, m.pod = Running, w.pod
-		m.matchSpec()
-		sidecar, regular := m.container("init0"), m.container("c0")
-		regular.stage = c.stage
-		sidecar.learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
+		m.phase, m.Pod = Running, w.pod
+		m.MatchSpec()
+		sidecar, regular := m.Container("init0"), m.Container("c0")
+		regular.Stage = c.stage
+		sidecar.Learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
 		m.now = w.now.Add(time.Hour)
-		sidecar.actor, sidecar.image.attempt, sidecar.image.ref = true, 1, "image"
-		if got, _ := m.lacks(sidecar); got != c.want {
+		sidecar.Actor, sidecar.Image.Attempt, sidecar.Image.Ref = true, 1, "image"
+		if got, _ := m.starts().Lacks(sidecar); got != c.want {
 			t.Errorf("%s, %s: the sidecar lacks %q, not %q", c.policy, c.stage, got, c.want)
 		}
 	}

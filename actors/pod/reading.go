@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -8,29 +9,29 @@ import (
 // and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing,
 // Terminating.
 func (m *Machine) planReading() Phase {
-	if m.desired == nil {
+	if m.Wanted == nil {
 		m.ask("desired", "", messages.Pods, messages.GetDesired{UID: m.uid})
 	}
 	if !m.read {
 		m.readPod()
 	}
-	if m.desired == nil || !m.read || m.desired.Final == nil && m.unproved() {
+	if m.Wanted == nil || !m.read || m.Wanted.Final == nil && m.unproved() {
 		return Reading
 	}
-	m.matchSpec()
+	m.MatchSpec()
 	m.takeResources()
-	m.seedProbes()
-	m.seedEnds()
+	m.SeedAttempts(m.now)
 	switch {
 	case m.ending != nil:
-		for _, c := range m.containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started
-			if f := c.newest(); f != nil {
-				f.hook = hook{known: true, done: true}
+		for _, c := range m.Containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started
+			if f := c.Newest(); f != nil {
+				f.Hook = known.Hook{Known: true, Done: true}
 			}
 		}
 		return Terminating
-	case m.desired.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
-		m.verdict = &verdict{phase: m.desired.Final.Phase, reason: m.desired.Final.Reason, message: m.desired.Final.Message}
+	case m.Wanted.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
+		final := m.Wanted.Final
+		m.Verdict = &known.Verdict{Phase: final.Phase, Reason: final.Reason, Message: final.Message}
 		return Terminating
 	default:
 		return Preparing

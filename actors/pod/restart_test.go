@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -76,16 +77,16 @@ func TestARestartThatIsAskedFor(t *testing.T) {
 	if got := w.attempts(); !maps.Equal(got, map[string]uint32{"c0": 1, "c1": 0}) {
 		t.Errorf("started again: %v", got)
 	}
-	if step := w.machine.container("c0").backoff.step; step != 0 {
+	if step := w.machine.Container("c0").Backoff.Step; step != 0 {
 		t.Errorf("it counts as a failure: step %d", step)
 	}
 }
 
 // goesOn lets the world live until the container c0 is as it should be.
-func (w *world) goesOn(t *testing.T, until func(c *container) bool) {
+func (w *world) goesOn(t *testing.T, until func(c *known.Container) bool) {
 	t.Helper()
 	for range 500 {
-		if c := w.machine.container("c0"); c != nil && until(c) {
+		if c := w.machine.Container("c0"); c != nil && until(c) {
 			return
 		}
 		w.live()
@@ -100,7 +101,7 @@ func (w *world) goesOn(t *testing.T, until func(c *container) bool) {
 			w.step(nil)
 		}
 	}
-	t.Fatalf("it never came to that: %+v", w.machine.container("c0"))
+	t.Fatalf("it never came to that: %+v", w.machine.Container("c0"))
 }
 
 // A container that is being stopped for a probe is started again at once, too, and not after the back-off that this would lead to.
@@ -108,7 +109,7 @@ func TestARestartOfWhatIsBeingStopped(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Liveness))
 	w.sick = map[string]bool{"c0/liveness": true}
 	w.step(nil)
-	w.goesOn(t, func(c *container) bool { return c.attempt == 2 && c.stage == messages.StageStopping })
+	w.goesOn(t, func(c *known.Container) bool { return c.Attempt == 2 && c.Stage == messages.StageStopping })
 	if got := w.asksRestart("c0"); got == nil || !slices.Equal(got.Containers, []string{"c0"}) {
 		t.Fatalf("%+v", got)
 	}
@@ -134,8 +135,8 @@ func TestARestartEndsABackOff(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 3, attempt < 3 }
 	w.step(nil)
-	w.goesOn(t, func(c *container) bool {
-		return c.attempt == 2 && c.exited() != nil && c.exited().Attempt == 2 && c.stage == messages.StageIdle && len(w.pending) == 0
+	w.goesOn(t, func(c *known.Container) bool {
+		return c.Attempt == 2 && c.Exited() != nil && c.Exited().Attempt == 2 && c.Stage == messages.StageIdle && len(w.pending) == 0
 	})
 	if got := w.asksRestart("c0"); got == nil || got.Refused != "" {
 		t.Fatalf("%+v", got)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -46,7 +47,7 @@ func (w *world) checkRound(m messages.RunContainer) {
 		if spec == nil {
 			continue
 		}
-		of, _ := markedRound(c)
+		of, _ := rounds.Marked(c)
 		known = max(known, of)
 		begun = begun || of == m.Round || of+1 == m.Round && c.State == messages.ContainerExited && translate.RestartsAll(spec, c.ExitCode)
 		if of < m.Round && lives(*c) {
@@ -77,11 +78,11 @@ func (w *world) mixedRounds() string {
 			continue
 		}
 		newest[c.Name] = true
-		of, _ := markedRound(c)
+		of, _ := rounds.Marked(c)
 		switch {
-		case lives(*c) && of != w.machine.rounds.now:
-			return fmt.Sprintf("%s of round %d runs in round %d", c.ID, of, w.machine.rounds.now)
-		case c.State == messages.ContainerExited && translate.RestartsAll(spec, c.ExitCode) && of == w.machine.rounds.now:
+		case lives(*c) && of != w.machine.rounds.Now:
+			return fmt.Sprintf("%s of round %d runs in round %d", c.ID, of, w.machine.rounds.Now)
+		case c.State == messages.ContainerExited && translate.RestartsAll(spec, c.ExitCode) && of == w.machine.rounds.Now:
 			return fmt.Sprintf("%s has ended by its rule, and nothing follows", c.ID)
 		}
 	}
@@ -101,7 +102,7 @@ func restartingPod(policy v1.RestartPolicy) *v1.Pod {
 func (w *world) made() map[string][]string {
 	out := map[string][]string{}
 	for _, f := range slices.Backward(w.containers) {
-		round, _ := markedRound(&f)
+		round, _ := rounds.Marked(&f)
 		out[f.Name] = append(out[f.Name], fmt.Sprintf("%d in %s of round %d", f.Attempt, f.SandboxID, round))
 	}
 	return out
@@ -251,12 +252,12 @@ func TestAllAreRestartedWhateverFalls(t *testing.T) {
 		w.exit = once
 		return w
 	}, func(w *world) string {
-		rounds := map[string][]uint32{}
+		made := map[string][]uint32{}
 		for _, f := range slices.Backward(w.containers) {
-			of, _ := markedRound(&f)
-			rounds[f.Name] = append(rounds[f.Name], of)
+			of, _ := rounds.Marked(&f)
+			made[f.Name] = append(made[f.Name], of)
 		}
-		for name, got := range rounds {
+		for name, got := range made {
 			if !slices.Equal(slices.Compact(got), []uint32{0, 1}) && !(w.halfway == 0 && len(got) > 0 && got[len(got)-1] == 1) {
 				return fmt.Sprintf("%s was made in rounds %v", name, got)
 			}
@@ -283,8 +284,8 @@ func TestASidecarsRuleWhateverFalls(t *testing.T) {
 		}
 		return w
 	}, func(w *world) string {
-		if got := w.runningNames(); !slices.Equal(got, []string{"c0", "c1", "init1"}) || w.machine.rounds.now != 1 {
-			return fmt.Sprintf("round %d, running: %v", w.machine.rounds.now, got)
+		if got := w.runningNames(); !slices.Equal(got, []string{"c0", "c1", "init1"}) || w.machine.rounds.Now != 1 {
+			return fmt.Sprintf("round %d, running: %v", w.machine.rounds.Now, got)
 		}
 		return w.mixedRounds()
 	})
@@ -397,8 +398,8 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 		case "c1":
 			return 1, attempt < 4
 		case "c0":
-			c1 := w.machine.container("c1")
-			return 42, attempt < 4 && c1.backoff.step > 2 && c1.exited() != nil && c1.stage == messages.StageIdle
+			c1 := w.machine.Container("c1")
+			return 42, attempt < 4 && c1.Backoff.Step > 2 && c1.Exited() != nil && c1.Stage == messages.StageIdle
 		}
 		return 0, false
 	}
@@ -407,14 +408,14 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 	check(t, w)
 	ended := time.Time{} // when c0 ended last
 	for _, f := range slices.Backward(w.containers) {
-		if round, _ := markedRound(&f); round > 0 && f.CreatedAt.Sub(ended) > time.Second && f.Name[0] == 'c' && f.Attempt < 5 {
+		if round, _ := rounds.Marked(&f); round > 0 && f.CreatedAt.Sub(ended) > time.Second && f.Name[0] == 'c' && f.Attempt < 5 {
 			t.Errorf("attempt %d of %s is made %v after the end that began round %d", f.Attempt, f.Name, f.CreatedAt.Sub(ended), round)
 		}
 		if f.Name == "c0" {
 			ended = f.FinishedAt
 		}
 	}
-	if w.machine.rounds.now == 0 {
+	if w.machine.rounds.Now == 0 {
 		t.Error("nothing was restarted")
 	}
 }
@@ -458,8 +459,8 @@ func TestAKubeletInBetweenEndsNothing(t *testing.T) {
 	for range 2 { // while it runs, and when it has ended well
 		w.restart()
 		w.settle()
-		if len(w.stops) > 0 || w.machine.rounds.now != 1 || len(w.made()["c1"]) != 3 || len(w.made()["c0"]) != len(before["c0"]) {
-			t.Errorf("stopped %v, round %d, made %v", w.stops, w.machine.rounds.now, w.made())
+		if len(w.stops) > 0 || w.machine.rounds.Now != 1 || len(w.made()["c1"]) != 3 || len(w.made()["c0"]) != len(before["c0"]) {
+			t.Errorf("stopped %v, round %d, made %v", w.stops, w.machine.rounds.Now, w.made())
 		}
 		w.exitContainer(&w.containers[0], 0)
 	}

@@ -1,23 +1,13 @@
 package pod
 
-import (
-	"fmt"
-
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
-	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/messages"
-)
-
 // planRunning: every container has its turn, and is started again as restartPolicy says. Leads back to Preparing when
 // the sandbox is lost, to Terminating when all is done, or asked to end.
 func (m *Machine) planRunning() Phase {
 	if to := m.upkeep(); to != "" {
 		return to
 	}
-	for _, c := range m.containers {
-		if c.spec == nil || (c.init && !c.sidecar()) {
+	for _, c := range m.Containers {
+		if c.Spec == nil || (c.Init && !c.Sidecar()) {
 			continue
 		}
 		m.ensure(c)
@@ -27,51 +17,9 @@ func (m *Machine) planRunning() Phase {
 
 // over reports whether the pod has to end: it is asked to, it has run for as long as it may, or all is done.
 func (m *Machine) over() bool {
-	if m.ending == nil && m.verdict == nil {
-		m.verdict = m.judge()
+	if m.ending == nil && m.Verdict == nil {
+		m.Verdict = m.Judge(m.now)
 		m.recordDeadline()
 	}
-	return m.ending != nil || m.verdict != nil
-}
-
-// judge is why the pod ends by itself; nil where it does not.
-func (m *Machine) judge() *verdict {
-	if f := m.desired.Fail; f != nil { // the node has to end it
-		return &verdict{phase: v1.PodFailed, reason: f.Reason, message: f.Message, disruption: f.Disruption}
-	}
-	if s := &m.pod.Status; objectset.OfAPIServer(m.pod) && finalstatus.Final(s.Phase) { // others have set its phase
-		return &verdict{phase: s.Phase, reason: s.Reason, message: s.Message}
-	}
-	if at, ok := m.deadline(); ok && !m.now.Before(at) {
-		return &verdict{
-			phase: v1.PodFailed, reason: messages.ReasonDeadlineExceeded,
-			message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
-				*m.pod.Spec.ActiveDeadlineSeconds),
-		}
-	}
-	for _, c := range m.containers {
-		f := c.exited()
-		if c.init && c.spec != nil && f != nil && !c.replace && c.answer(m.pod, f.ContainerFact) == failPod {
-			return &verdict{phase: v1.PodFailed}
-		}
-	}
-	succeeded, regular := true, 0
-	for _, c := range m.containers {
-		if !c.regular() {
-			continue
-		}
-		regular++
-		if !c.over(m.pod) {
-			return nil
-		}
-		succeeded = succeeded && c.exited().ExitCode == 0
-	}
-	switch {
-	case regular == 0:
-		return nil
-	case succeeded:
-		return &verdict{phase: v1.PodSucceeded}
-	default:
-		return &verdict{phase: v1.PodFailed}
-	}
+	return m.ending != nil || m.Verdict != nil
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -30,7 +31,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 			a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[0].Generation,
 				Failed: &messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
 		}
-		a.passes(stepRetry.After(try+1, 0) - time.Millisecond)
+		a.passes(restarts.StepRetry.After(try+1, 0) - time.Millisecond)
 		if early := sentOf[messages.RunContainer](a.take()); len(early) > 0 {
 			t.Errorf("try %d: repeated %d times before its time", try, len(early))
 		}
@@ -69,7 +70,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 		t.Errorf("it waits for %v", a.machine.Inspect().Awaiting)
 	}
 	a.hears(
-		work.SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod),
+		work.SandboxStopped{ID: "s0"}, messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod),
 		work.SandboxStarted{Attempt: 1, Fact: &messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now}},
 	)
 	image := pulled("c0", "image")
@@ -169,7 +170,7 @@ func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
 	changed.Spec.Containers[0].Image = "image:2"
 	a.take()
 	a.hears(messages.PodWanted{Pod: changed, Generation: 2})
-	a.passes(2 * a.machine.set.AnswerTimeout)
+	a.passes(2 * a.machine.Set.AnswerTimeout)
 	fx := a.take()
 	if runs := sentOf[messages.RunContainer](fx); len(runs) > 0 {
 		t.Errorf("told again, with the image %q", runs[0].ImageRef)
@@ -178,7 +179,7 @@ func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
 		t.Errorf("asked for %+v", pulls)
 	}
 	a.hears(pulled("c0", "image:2"))
-	a.passes(2 * a.machine.set.AnswerTimeout)
+	a.passes(2 * a.machine.Set.AnswerTimeout)
 	if runs := sentOf[messages.RunContainer](a.take()); len(runs) == 0 || runs[0].ImageRef != "sha256:image:2" {
 		t.Errorf("told %+v", runs)
 	}
@@ -305,16 +306,16 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyOnFailure, 0, 1))
 	m := w.machine
-	m.phase, m.pod = Running, w.pod
-	m.matchSpec()
-	c := m.container("c0")
-	c.learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now}, w.now)
-	if !c.over(m.pod) {
+	m.phase, m.Pod = Running, w.pod
+	m.MatchSpec()
+	c := m.Container("c0")
+	c.Learn(messages.ContainerFact{ID: "1", Name: "c0", State: messages.ContainerExited, FinishedAt: w.now}, w.now)
+	if !c.Over(m.Pod) {
 		t.Error("it ended well, and is not over")
 	}
-	c.replace = true
+	c.Replace = true
 	m.run(c)
-	if c.over(m.pod) {
+	if c.Over(m.Pod) {
 		t.Error("it was told to run with its new image, and is over")
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -104,7 +105,7 @@ func TestAFailedStartHoldsNobodyBack(t *testing.T) {
 		t.Errorf("then %v run", got)
 	}
 	a.hears(pulled("c0", "image"))
-	a.passes(stepRetry.After(1, 0))
+	a.passes(restarts.StepRetry.After(1, 0))
 	a.observes(a.sandboxFacts())
 	if got := ran(a); !slices.Equal(got, []string{"c0"}) {
 		t.Errorf("when it is time %v run, while the second starts", got)
@@ -117,7 +118,7 @@ func TestAdoptionWaitsForNobody(t *testing.T) {
 	sandbox := messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}
 	c0, c1 := madeIn(a, "c0", messages.ContainerRunning), madeIn(a, "c1", messages.ContainerRunning)
 	a.observes([]messages.SandboxFact{sandbox}, c0, c1)
-	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.pod), pulled("c2", "image"))
+	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod), pulled("c2", "image"))
 	for _, name := range []string{"c2", "c1", "c0"} {
 		a.hears(messages.ChildStarted{Name: name})
 	}

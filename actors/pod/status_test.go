@@ -147,7 +147,7 @@ func TestASandboxOfNoUseIsReplaced(t *testing.T) {
 // A runtime that gives no sandbox an address is not asked for one after another without a pause.
 func TestSandboxesWithoutAddressArePaused(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
-	a.hears(grouped(a.machine.pod))
+	a.hears(grouped(a.machine.Pod))
 	a.observes(nil)
 	for attempt := range uint32(4) {
 		if starts := effects[work.StartSandbox](a.take()); len(starts) != 1 || starts[0].Attempt != attempt {
@@ -190,7 +190,7 @@ func TestTheStartTimeStays(t *testing.T) {
 		}
 	}
 	check(t, w)
-	if at, ok := w.machine.deadline(); !ok || at.Sub(start.Time).Truncate(time.Second) != time.Hour {
+	if at, ok := w.machine.Deadline(); !ok || at.Sub(start.Time).Truncate(time.Second) != time.Hour {
 		t.Errorf("deadline %v, started %v", at, start)
 	}
 }
@@ -201,8 +201,8 @@ func TestTheStartTimeOfAKubeletsPod(t *testing.T) {
 	made := a.now.Add(-time.Hour)
 	a.observes([]messages.SandboxFact{{ID: "s1", Attempt: 1, Ready: true, CreatedAt: made.Add(time.Minute)},
 		{ID: "s0", CreatedAt: made}})
-	if !a.machine.started.Equal(made) {
-		t.Errorf("started %v, want %v", a.machine.started, made)
+	if !a.machine.Started.Equal(made) {
+		t.Errorf("started %v, want %v", a.machine.Started, made)
 	}
 }
 
@@ -250,56 +250,6 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	}
 }
 
-// While the node's addresses may be others yet, a status says nothing of them.
-func TestAddressesThatAreUnsettled(t *testing.T) {
-	for _, c := range []struct {
-		unsettled, host bool
-		hostIP, podIP   string
-	}{{false, false, "192.0.2.1", "10.0.0.1"}, {false, true, "192.0.2.1", "192.0.2.1"}, {true, false, "", "10.0.0.1"},
-		{true, true, "", ""}} {
-		m := &Machine{pod: &v1.Pod{Spec: v1.PodSpec{HostNetwork: c.host}}, set: Settings{
-			HostIPs: func() []string { return []string{"192.0.2.1"} }, Unsettled: func() bool { return c.unsettled },
-		}}
-		m.sandboxes.lastIPs = []string{"10.0.0.1"}
-		var s v1.PodStatus
-		if m.addresses(&s); s.HostIP != c.hostIP || s.PodIP != c.podIP || len(s.HostIPs) > 0 != (c.hostIP != "") ||
-			len(s.PodIPs) > 0 != (c.podIP != "") {
-			t.Errorf("%+v: %+v", c, s)
-		}
-	}
-}
-
-// A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
-func TestAddressesInTheOrderOfFamilies(t *testing.T) {
-	for _, c := range []struct{ host, has, want []string }{
-		{nil, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}},
-		{[]string{"192.0.2.1"}, []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1"}},
-		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
-		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
-	} {
-		m := &Machine{set: Settings{HostIPs: func() []string { return c.host }}}
-		if got := m.byFamily(c.has); !slices.Equal(got, c.want) {
-			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
-		}
-	}
-}
-
-// A pod that has run and is initialized again, in a new sandbox, is pending until that is done.
-func TestAPodThatIsInitializedAgainIsPending(t *testing.T) {
-	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
-	pod := testPod(v1.RestartPolicyAlways, 1, 1)
-	s := &v1.PodStatus{
-		InitContainerStatuses: []v1.ContainerStatus{{State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}}},
-		ContainerStatuses:     []v1.ContainerStatus{{LastTerminationState: ended}},
-	}
-	if got := phaseOf(pod, s); got != v1.PodPending {
-		t.Errorf("while its init container runs it is %s", got)
-	}
-	if s.InitContainerStatuses[0].State = ended; phaseOf(pod, s) != v1.PodRunning {
-		t.Errorf("when that has ended it is %s", phaseOf(pod, s))
-	}
-}
-
 // Containers can be started when there is a sandbox and the volumes are mounted, which are made side by side; one that was made proves
 // it to an actor that knows nothing of the volumes.
 func TestReadyToStartContainers(t *testing.T) {
@@ -311,13 +261,13 @@ func TestReadyToStartContainers(t *testing.T) {
 	if m.volumes.mounted = false; tells() != v1.ConditionTrue {
 		t.Error("a container runs, and it is told that none can be started")
 	}
-	c := m.container("c0")
-	attempts := c.attempts
-	if c.attempts = nil; tells() != v1.ConditionFalse {
+	c := m.Container("c0")
+	attempts := c.Attempts
+	if c.Attempts = nil; tells() != v1.ConditionFalse {
 		t.Error("no volume is mounted, and it is told that containers can be started")
 	}
 	if m.volumes.mounted = true; tells() != v1.ConditionTrue {
 		t.Error("all is there, and it is told that containers cannot be started")
 	}
-	c.attempts = attempts
+	c.Attempts = attempts
 }

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -54,7 +55,7 @@ func TestStrategyOfAContainer(t *testing.T) {
 		}
 		spec.RestartPolicy, spec.RestartPolicyRules = c.own, c.rule
 		m := newReady(pod).machine
-		s := m.strategy(m.container(name))
+		s := m.strategy(m.Container(name))
 		if s.Restart != c.want {
 			t.Errorf("%s: %s", c.name, s.Restart)
 		}
@@ -82,7 +83,7 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 				waits = append(waits, e.RestartAt.Sub(w.now).Round(time.Second))
 			}
 			w.step(m)
-			if r := w.machine.hold(w.machine.container("c0")); r != nil && !r.RetryAt.Equal(w.later["c0"]) {
+			if r := w.machine.starts().Hold(w.machine.Container("c0")); r != nil && !r.RetryAt.Equal(w.later["c0"]) {
 				t.Fatalf("the status tells %s, and the layer waits until %s", r.RetryAt, w.later["c0"])
 			}
 			continue
@@ -103,8 +104,8 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 // The end of an earlier attempt, told once more, holds the next one back no longer.
 func TestAnEndToldOnceMoreHoldsNothingBack(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
-	c, now := w.machine.container("c0"), w.now
-	c.stage, c.attempt, c.backoff = messages.StageStarting, 2, backoff{step: 3, last: now}
+	c, now := w.machine.Container("c0"), w.now
+	c.Stage, c.Attempt, c.Backoff = messages.StageStarting, 2, restarts.Place{Step: 3, Last: now}
 	for attempt, want := range map[uint32]bool{1: false, 2: true} {
 		end := messages.ContainerEnded{Fact: messages.ContainerFact{
 			ID: "x", Name: "c0", Attempt: attempt, State: messages.ContainerExited, FinishedAt: now, ExitCode: 1,
@@ -119,9 +120,9 @@ func TestAnEndToldOnceMoreHoldsNothingBack(t *testing.T) {
 func TestARepeatedStartHasAnActor(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	m := w.machine
-	c := m.container("c0")
-	c.stage = messages.StageStarting
-	m.answered("run", c.name)
+	c := m.Container("c0")
+	c.Stage = messages.StageStarting
+	m.answered("run", c.Name)
 	for _, want := range []bool{false, true} {
 		m.fx = nil
 		m.tellRun(c)
@@ -129,6 +130,6 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 		if len(m.fx) == 0 || spawned != want {
 			t.Errorf("asked again %v: %+v", want, m.fx)
 		}
-		m.now = m.now.Add(m.set.AnswerTimeout)
+		m.now = m.now.Add(m.Set.AnswerTimeout)
 	}
 }

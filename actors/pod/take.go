@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -27,7 +28,7 @@ func (m *Machine) take(msg any) {
 	case messages.VolumesUnmounted:
 		m.takeUnmounted(v)
 	case messages.PodCgroupReady:
-		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.pod {
+		if v.Pod == m.cgroup.of || m.cgroup.of == nil && v.Pod == m.Pod {
 			m.answered("cgroup", "")
 			m.cgroup = cgroup{ready: true, of: v.Pod, has: v.Pod, parent: v.Parent}
 		}
@@ -68,16 +69,16 @@ func (m *Machine) take(msg any) {
 	case messages.ImagePulled:
 		m.takePulled(v)
 	case messages.ImageFailed:
-		if c := m.imageOf(v.Key, v.Image); c != nil {
-			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
+		if c := m.ImageOf(v.Key, v.Image); c != nil {
+			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordImageFailed(c, v)
-			c.image.reason, c.image.awaits = &v.Reason, nil // images goes on trying; the question stays open
+			c.Image.Reason, c.Image.Awaits = &v.Reason, nil // images goes on trying; the question stays open
 		}
 	case messages.ImageAwaited:
-		if c := m.imageOf(v.Key, v.Image); c != nil {
-			v.Reason.Container, v.Reason.Volume = c.name, v.Key.Volume
+		if c := m.ImageOf(v.Key, v.Image); c != nil {
+			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordPulling(c, v)
-			c.image.awaits = &v.Reason
+			c.Image.Awaits = &v.Reason
 		}
 	default:
 		m.emit(Unhandled{msg})
@@ -103,37 +104,35 @@ func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	m.answered("sandbox", "")
 	if v.Taken {
-		m.sandboxes.next = max(m.sandboxes.next, v.Attempt+1)
+		m.Sandboxes.Next = max(m.Sandboxes.Next, v.Attempt+1)
 	}
 	if v.Fact == nil {
 		if !v.Taken {
 			m.recordSandbox(v.Reason)
 		}
-		m.sandboxes.retry.fails(m.now, v.Reason)
+		m.sandboxing.retry.Fails(m.now, v.Reason)
 		return
 	}
-	fact := *v.Fact
-	fact.IPs = m.byFamily(fact.IPs)
-	m.sandboxes.learn(fact, m.now)
+	m.LearnSandbox(*v.Fact, m.now)
 	for _, w := range v.Warnings {
 		m.record("", v1.EventTypeWarning, w.Reason, "%s", w.Message)
 	}
-	if s := m.sandboxes.unfit(); s != nil && s.NoIP {
+	if s := m.Sandboxes.Unfit(); s != nil && s.NoIP {
 		r := messages.Reason{Code: messages.ReasonCreateSandbox, Message: "the runtime gave the sandbox no IP address"}
 		m.recordSandbox(r)
-		m.sandboxes.retry.fails(m.now, r)
+		m.sandboxing.retry.Fails(m.now, r)
 		return
 	}
-	m.sandboxes.retry = retry{}
+	m.sandboxing.retry = restarts.Retry{}
 }
 
 func (m *Machine) takeSandboxStopped(v work.SandboxStopped) {
 	m.answered("stopSandbox", v.ID)
 	if v.Failed != nil {
 		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
-		m.sandboxes.retry.fails(m.now, *v.Failed)
-	} else if s := m.sandboxes.of(v.ID); s != nil {
-		s.stopped, s.Ready = true, false
+		m.sandboxing.retry.Fails(m.now, *v.Failed)
+	} else if s := m.Sandboxes.Of(v.ID); s != nil {
+		s.Stopped, s.Ready = true, false
 	}
 }
 
@@ -142,8 +141,8 @@ func (m *Machine) takeRemoved(v work.PodRemoved) {
 	if m.cleaned.runtime = v.Failed == nil; m.cleaned.runtime {
 		return
 	}
-	m.cleaned.retry.fails(m.now, *v.Failed)
-	if m.cleaned.retry.tries == 1 {
-		m.warn("", messages.ReasonFailedRemove, *m.cleaned.retry.failed, "error removing pod: %s", v.Failed.Message)
+	m.cleaned.retry.Fails(m.now, *v.Failed)
+	if m.cleaned.retry.Tries == 1 {
+		m.warn("", messages.ReasonFailedRemove, *m.cleaned.retry.Failed, "error removing pod: %s", v.Failed.Message)
 	}
 }

@@ -5,79 +5,69 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 func (m *Machine) takePulled(v messages.ImagePulled) {
-	c := m.imageOf(v.Key, v.Image)
+	c := m.ImageOf(v.Key, v.Image)
 	if c == nil {
 		return
 	}
-	m.answered("image", c.name)
+	m.answered("image", c.Name)
 	m.recordPulled(c, v)
-	c.image.reason, c.image.awaits = nil, nil
+	c.Image.Reason, c.Image.Awaits = nil, nil
 	if v.Key.Volume == "" {
-		c.image.ref = v.Ref
+		c.Image.Ref = v.Ref
 		return
 	}
 	volumes := map[string]string{} // anew: its actor may have those of before
-	maps.Copy(volumes, c.image.volumes)
+	maps.Copy(volumes, c.Image.Volumes)
 	volumes[v.Key.Volume] = v.Ref
-	c.image.volumes = volumes
-}
-
-// imageOf is the container whose need of an image is answered; nil when it has another by now.
-func (m *Machine) imageOf(key messages.ImageKey, image string) *container {
-	c := m.container(key.Container)
-	if c == nil || c.spec == nil || c.image.attempt != key.Attempt {
-		return nil
-	}
-	if want, _, volume := m.nextImage(c); want != image || volume != key.Volume {
-		return nil
-	}
-	return c
+	c.Image.Volumes = volumes
 }
 
 // takeChild: the actor of a container runs and knows nothing. One that was told something fell: it is told again, in another
 // try. What its earlier life began may come yet.
 func (m *Machine) takeChild(v messages.ChildStarted) {
-	c := m.container(v.Name)
+	c := m.Container(v.Name)
 	if c == nil {
 		return
 	}
-	c.actor = true
-	m.answered("spawn", c.name)
-	switch c.stage {
+	c.Actor = true
+	m.answered("spawn", c.Name)
+	switch c.Stage {
 	case messages.StageStarting, messages.StageRunning:
-		c.unread = m.now
+		c.Unread = m.now
 		m.answerEnd(c)
 	case messages.StageStopping:
-		m.answered("stop", c.name)
-		m.answered("end", c.name)
+		m.answered("stop", c.Name)
+		m.answered("end", c.Name)
 	case messages.StageIdle, messages.StageHooking, messages.StageWaiting:
 	}
 }
 
 // takeExit: the actor of a container has ended with it. Whether it is started again the layer has judged by the strategy.
 func (m *Machine) takeExit(v messages.ChildExited) {
-	c := m.container(v.Name)
+	c := m.Container(v.Name)
 	end, ok := v.Result.(messages.ContainerEnded)
 	if c == nil || !ok {
 		return
 	}
-	c.actor = v.Verdict == messages.ExitRestarts
-	m.answered("spawn", c.name)
-	if c.actor {
-		m.asks[ask{"spawn", c.name}] = m.now.Add(max(v.RestartAt.Sub(m.now), 0) + m.set.AnswerTimeout)
+	c.Actor = v.Verdict == messages.ExitRestarts
+	m.answered("spawn", c.Name)
+	if c.Actor {
+		m.asks[ask{"spawn", c.Name}] = m.now.Add(max(v.RestartAt.Sub(m.now), 0) + m.Set.AnswerTimeout)
 	}
-	c.learn(end.Fact, m.now)
-	if !c.is(end.Fact.ID) || c.stage == messages.StageIdle ||
-		(c.stage == messages.StageStarting && end.Fact.Attempt != c.attempt) {
+	c.Learn(end.Fact, m.now)
+	if !c.Is(end.Fact.ID) || c.Stage == messages.StageIdle ||
+		(c.Stage == messages.StageStarting && end.Fact.Attempt != c.Attempt) {
 		return // told once more; the next attempt is on its way
 	}
-	if c.exited() != nil || c.stage == messages.StageStopping {
-		c.retry = retry{}
+	if c.Exited() != nil || c.Stage == messages.StageStopping {
+		c.Retry = restarts.Retry{}
 		m.answerEnd(c)
 	}
 }
@@ -85,13 +75,13 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 // takeReport takes what the actor of a container says of its run. While the post-start hook runs, it is asked on until that has
 // ended.
 func (m *Machine) takeReport(v messages.ContainerReported) {
-	c := m.container(v.Name)
+	c := m.Container(v.Name)
 	if c == nil {
 		return
 	}
 	if v.StopFailed != "" {
-		if c.stage == messages.StageStopping {
-			c.ends.failed = v.StopFailed
+		if c.Stage == messages.StageStopping {
+			c.Ends.Failed = v.StopFailed
 		}
 		return
 	}
@@ -99,42 +89,42 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 		m.takeFailed(c, v)
 		return
 	}
-	c.learn(*v.Fact, m.now)
-	is := c.is(v.Fact.ID)
+	c.Learn(*v.Fact, m.now)
+	is := c.Is(v.Fact.ID)
 	if is {
-		h := &c.newest().hook
-		h.known, h.done = true, h.done || v.Stage == messages.StageRunning
+		h := &c.Newest().Hook
+		h.Known, h.Done = true, h.Done || v.Stage == messages.StageRunning
 		if v.Stage == messages.StageHooking {
-			h.failed = v.HookFailed
+			h.Failed = v.HookFailed
 		}
 	}
 	if v.Stage == messages.StageHooking {
 		return
 	}
-	m.answered("run", c.name)
-	c.retry = retry{}
-	if is && c.stage == messages.StageStarting && v.Fact.Attempt == c.attempt {
-		c.stage = messages.StageRunning
+	m.answered("run", c.Name)
+	c.Retry = restarts.Retry{}
+	if is && c.Stage == messages.StageStarting && v.Fact.Attempt == c.Attempt {
+		c.Stage = messages.StageRunning
 	}
 }
 
-func (m *Machine) takeFailed(c *container, v messages.ContainerReported) {
-	if c.stage != messages.StageStarting || v.Generation != c.generation ||
-		c.running() && c.newest().Attempt == c.attempt && c.newest().hook.known {
+func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
+	if c.Stage != messages.StageStarting || v.Generation != c.Generation ||
+		c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
 		return // told once more; the next try is on its way, or has come as far as the hook
 	}
 	m.answerEnd(c)
 	if v.Fact != nil {
-		c.learn(*v.Fact, m.now)
+		c.Learn(*v.Fact, m.now)
 	}
 	if v.Taken {
-		c.free = c.attempt + 1
+		c.Free = c.Attempt + 1
 	}
 	why := *v.Failed
-	why.Container = c.name
-	c.retry.fails(m.now, why)
-	c.unread = m.now                       // without a word on it, it may run; and what it was told once more may start it yet
-	c.image.ref, c.image.volumes = "", nil // they may be gone: they are asked for anew
+	why.Container = c.Name
+	c.Retry.Fails(m.now, why)
+	c.Unread = m.now                       // without a word on it, it may run; and what it was told once more may start it yet
+	c.Image.Ref, c.Image.Volumes = "", nil // they may be gone: they are asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 }
@@ -142,7 +132,7 @@ func (m *Machine) takeFailed(c *container, v messages.ContainerReported) {
 // takeRestart has containers started again that a person named. Nothing is kept of it beyond this actor: what it asks for must
 // be what restartPolicy does by itself, should the actor fall on the way.
 func (m *Machine) takeRestart(v messages.RestartContainers) {
-	if m.phase == Reading || m.pod == nil {
+	if m.phase == Reading || m.Pod == nil {
 		return
 	}
 	out := messages.RestartTaken{UID: m.uid}
@@ -154,7 +144,7 @@ func (m *Machine) takeRestart(v messages.RestartContainers) {
 		}
 	}
 	for _, name := range names {
-		if m.restart(m.container(name), v.IDs[name]) {
+		if m.restart(m.Container(name), v.IDs[name]) {
 			out.Containers = append(out.Containers, name)
 		}
 	}
@@ -163,37 +153,37 @@ func (m *Machine) takeRestart(v messages.RestartContainers) {
 
 // refusesRestart says why a container cannot be started again on request.
 func (m *Machine) refusesRestart(name string) string {
-	c := m.container(name)
+	c := m.Container(name)
 	switch {
-	case c == nil || c.spec == nil:
+	case c == nil || c.Spec == nil:
 		return fmt.Sprintf("the pod has no container %q", name)
 	case !m.live():
 		return "the pod has ended, or is ending: nothing of it is started again"
-	case c.ephemeral:
+	case c.Ephemeral:
 		return fmt.Sprintf("container %s is ephemeral: such a one is started once", name)
-	case c.init && !c.sidecar():
+	case c.Init && !c.Sidecar():
 		return fmt.Sprintf("init container %s runs to its end, before the others", name)
-	case c.answer(m.pod, messages.ContainerFact{}) != restart:
+	case c.Answer(m.Pod, messages.ContainerFact{}) != restarts.Again:
 		return fmt.Sprintf("container %s runs once: with restartPolicy %s, its end would be taken for its completion; remove "+
-			"the pod and run it again", name, translate.RestartPolicy(&m.pod.Spec, c.spec))
+			"the pod and run it again", name, translate.RestartPolicy(&m.Pod.Spec, c.Spec))
 	}
 	return ""
 }
 
 // restart starts one container again, where it is still the one that was meant, and says whether it is.
-func (m *Machine) restart(c *container, id string) bool {
-	f := c.newest()
+func (m *Machine) restart(c *known.Container, id string) bool {
+	f := c.Newest()
 	if f == nil || f.ID != id {
 		return false
 	}
-	c.retry = retry{}
+	c.Retry = restarts.Retry{}
 	switch {
-	case f.State == messages.ContainerExited && c.stage == messages.StageIdle:
+	case f.State == messages.ContainerExited && c.Stage == messages.StageIdle:
 		m.startAnew(c)
-	case c.stage == messages.StageStopping:
-		c.replace = true
+	case c.Stage == messages.StageStopping:
+		c.Replace = true
 	default:
-		f.renew = true
+		f.Renew = true
 	}
 	return true
 }

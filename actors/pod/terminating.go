@@ -11,9 +11,9 @@ import (
 // and in reverse order; then the sandbox is stopped. Leads to Cleaning.
 func (m *Machine) planTerminating() Phase {
 	if m.ends.IsZero() {
-		m.ends = m.now.Add(m.grace())
-		for _, c := range m.containers {
-			if c.actor {
+		m.ends = m.now.Add(m.Grace())
+		for _, c := range m.Containers {
+			if c.Actor {
 				m.supervise(c) // nothing is restarted any more
 			}
 		}
@@ -25,8 +25,8 @@ func (m *Machine) planTerminating() Phase {
 		return Terminating
 	}
 	next := Cleaning
-	for _, s := range m.sandboxes.all {
-		if !s.stopped {
+	for _, s := range m.Sandboxes.All {
+		if !s.Stopped {
 			next = Terminating
 			m.stopSandbox(s.ID)
 		}
@@ -40,16 +40,16 @@ func (m *Machine) halt() {
 	underWay := m.asking("sandbox", "")
 	m.answered("sandbox", "")
 	forget := false
-	for _, c := range m.containers {
-		forget = forget || m.asking("image", c.name)
-		m.answered("image", c.name)
-		underWay = underWay || !c.unread.IsZero() || c.stage == messages.StageStarting
-		c.unread = time.Time{}
-		if c.stage == messages.StageStarting {
-			c.stage = messages.StageIdle
+	for _, c := range m.Containers {
+		forget = forget || m.asking("image", c.Name)
+		m.answered("image", c.Name)
+		underWay = underWay || !c.Unread.IsZero() || c.Stage == messages.StageStarting
+		c.Unread = time.Time{}
+		if c.Stage == messages.StageStarting {
+			c.Stage = messages.StageIdle
 		}
-		m.answered("spawn", c.name)
-		m.answered("run", c.name)
+		m.answered("spawn", c.Name)
+		m.answered("run", c.Name)
 	}
 	if forget {
 		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}})
@@ -77,10 +77,10 @@ func (m *Machine) settled() bool {
 // stopMains ends all containers but sidecars, side by side. It reports whether any still runs.
 func (m *Machine) stopMains() bool {
 	left := false
-	for _, c := range m.containers {
-		if !c.sidecar() && c.alive() {
+	for _, c := range m.Containers {
+		if !c.Sidecar() && c.Alive() {
 			left = true
-			m.stopContainer(c, m.grace(), m.endReason())
+			m.stopContainer(c, m.Grace(), m.endReason())
 		}
 	}
 	return left
@@ -95,11 +95,11 @@ const leastGrace = 2 * time.Second
 // left.
 func (m *Machine) stopSidecars(others bool) bool {
 	left := others
-	for _, c := range slices.Backward(m.containers) {
-		if !c.sidecar() || !c.alive() {
+	for _, c := range slices.Backward(m.Containers) {
+		if !c.Sidecar() || !c.Alive() {
 			continue
 		}
-		rest, begun := m.ends.Sub(m.now), c.stage == messages.StageStopping && !c.ends.hookOnly
+		rest, begun := m.ends.Sub(m.now), c.Stage == messages.StageStopping && !c.Ends.HookOnly
 		if left && rest > 0 && !begun {
 			m.askStop(c, rest, m.endReason(), true)
 		} else {
@@ -114,8 +114,8 @@ func (m *Machine) endReason() string {
 	switch {
 	case m.ending != nil:
 		return m.ending.Reason
-	case m.verdict != nil && m.verdict.reason != "":
-		return m.verdict.reason
+	case m.Verdict != nil && m.Verdict.Reason != "":
+		return m.Verdict.Reason
 	default:
 		return "the pod has finished"
 	}

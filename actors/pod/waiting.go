@@ -1,8 +1,7 @@
 package pod
 
 import (
-	"fmt"
-
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -14,21 +13,21 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
-	if m.sandboxes.current() == nil && m.desired.NoNetwork != nil {
-		return m.desired.NoNetwork
+	if m.Sandboxes.Current() == nil && m.Wanted.NoNetwork != nil {
+		return m.Wanted.NoNetwork
 	}
-	if m.sandboxes.current() == nil && m.sandboxes.retry.failed != nil {
-		return m.sandboxes.retry.failed
+	if m.Sandboxes.Current() == nil && m.sandboxing.retry.Failed != nil {
+		return m.sandboxing.retry.Failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {
 		return m.volumes.reason
 	}
 	if m.restarting() {
-		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.cause}
+		return &messages.Reason{Code: messages.ReasonRestartingAll, Message: "all containers are restarted: " + m.rounds.Cause}
 	}
-	for _, c := range m.containers {
-		if r := m.hold(c); r != nil {
-			if a := c.awaits(); a != nil {
+	for _, c := range m.Containers {
+		if r := m.starts().Hold(c); r != nil {
+			if a := c.Awaits(); a != nil {
 				again := *a
 				again.Message += "; before, " + r.String()
 				again.Cause, again.Tries = r.Cause, r.Tries
@@ -37,8 +36,8 @@ func (m *Machine) waiting() *messages.Reason {
 			return r
 		}
 	}
-	for _, of := range []func(*container) *messages.Reason{(*container).awaits, (*container).unhealthy} {
-		for _, c := range m.containers {
+	for _, of := range []func(*known.Container) *messages.Reason{(*known.Container).Awaits, (*known.Container).Unhealthy} {
+		for _, c := range m.Containers {
 			if r := of(c); r != nil {
 				return r
 			}
@@ -50,16 +49,16 @@ func (m *Machine) waiting() *messages.Reason {
 func (m *Machine) endWaits() *messages.Reason {
 	switch m.phase {
 	case Terminating:
-		var first *container
-		for _, c := range m.containers {
-			if c.alive() && c.stage == messages.StageStopping && (first == nil || first.ends.hookOnly) {
+		var first *known.Container
+		for _, c := range m.Containers {
+			if c.Alive() && c.Stage == messages.StageStopping && (first == nil || first.Ends.HookOnly) {
 				first = c
 			}
 		}
 		if first != nil {
-			return first.killing()
+			return first.Killing()
 		}
-		if f := m.sandboxes.retry.failed; f != nil && f.Code == messages.ReasonStopSandbox {
+		if f := m.sandboxing.retry.Failed; f != nil && f.Code == messages.ReasonStopSandbox {
 			return f
 		}
 	case Cleaning:
@@ -69,88 +68,12 @@ func (m *Machine) endWaits() *messages.Reason {
 				Message: "a CSI driver has volumes of it still: " + m.cleaned.published}
 		case !m.cleaned.volumes:
 			return &messages.Reason{Code: messages.ReasonUnmounting, Message: "its volumes are being unmounted"}
-		case m.ending != nil && !m.cleaned.runtime && m.cleaned.retry.failed != nil:
-			return m.cleaned.retry.failed
+		case m.ending != nil && !m.cleaned.runtime && m.cleaned.retry.Failed != nil:
+			return m.cleaned.retry.Failed
 		default:
 			return &messages.Reason{Code: messages.ReasonRemoving, Message: "what is left of it is being removed"}
 		}
 	case Reading, Preparing, Initializing, Running, Finished:
-	}
-	return nil
-}
-
-// awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
-func (c *container) awaits() *messages.Reason {
-	if c.spec == nil || c.running() || c.image.ref != "" {
-		return nil
-	}
-	return c.image.awaits
-}
-
-// unhealthy is why a container that runs has not started for others, is not ready, or is ended: a probe that fails.
-func (c *container) unhealthy() *messages.Reason {
-	if c.spec == nil || !c.running() {
-		return nil
-	}
-	at, kind, failing := c.newest(), c.unfit(), messages.FailingProbe{}
-	for _, f := range at.failing {
-		counts := f.Kind != messages.Liveness && *at.results.Of(f.Kind) != messages.ProbeSucceeded
-		if f.Kind == kind || kind == "" && counts {
-			failing = f
-		}
-	}
-	switch {
-	case kind == "" && at.hook.failed != "":
-		return &messages.Reason{Code: messages.ReasonKilling, Container: c.name,
-			Cause: messages.PostStartFailed + at.hook.failed}
-	case kind != "" && c.stage == messages.StageStopping:
-		r := c.killing()
-		r.Probe, r.Cause = kind, failing.Said
-		return r
-	case failing.Kind != "":
-		return &messages.Reason{
-			Code: messages.ReasonUnhealthy, Message: string(failing.Kind) + " probe failed: " + failing.Said, Container: c.name,
-			Since: failing.Since, Probe: failing.Kind, Cause: failing.Said,
-		}
-	}
-	return nil
-}
-
-// killing is that a container is being ended, and until when it may take.
-func (c *container) killing() *messages.Reason {
-	return &messages.Reason{Code: messages.ReasonKilling, Message: c.ends.why, Container: c.name,
-		Since: c.ends.until.Add(-c.ends.grace), RetryAt: c.ends.until, Cause: c.ends.failed}
-}
-
-// hold is what keeps one container from starting, where something does.
-func (m *Machine) hold(c *container) *messages.Reason {
-	switch {
-	case c.spec == nil || c.running():
-		return nil
-	case c.image.reason != nil && c.image.ref == "":
-		return c.image.reason
-	case c.retry.failed != nil:
-		return c.retry.failed
-	case c.stage != messages.StageStarting && (c.init || m.phase == Running) && m.phase != Preparing && c.backoff.step > 0:
-		what, at := m.lacks(c)
-		if what != backingOff {
-			return nil
-		}
-		end := c.exited()
-		r := &messages.Reason{
-			Code: messages.ReasonCrashLoopBackOff, RetryAt: at, Container: c.name, Since: end.FinishedAt, Tries: int(end.Attempt),
-			Message: fmt.Sprintf("back-off %s restarting failed container=%s pod=%s_%s(%s)", m.set.BackOff.wait(c.backoff.step),
-				c.name, m.pod.Name, m.pod.Namespace, m.uid),
-		}
-		if end.hook.failed != "" {
-			r.Cause = messages.PostStartFailed + end.hook.failed
-		}
-		for _, f := range end.failing {
-			if f.Kind == c.unfit() {
-				r.Probe, r.Cause = f.Kind, f.Said
-			}
-		}
-		return r
 	}
 	return nil
 }

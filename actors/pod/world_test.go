@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -23,7 +25,7 @@ type world struct {
 	now     time.Time
 	stepAt  time.Time
 	machine *Machine
-	set     Settings
+	set     settings.Settings
 	pod     *v1.Pod
 	ending  *messages.Ending
 	final   *v1.PodStatus
@@ -84,10 +86,10 @@ func newWorld(pod *v1.Pod) *world {
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
 		did: map[string]bool{},
-		set: Settings{
+		set: settings.Settings{
 			Events:        true,
 			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,
-			BackOff: BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
+			BackOff: restarts.BackOff{Base: 10 * time.Second, Max: 300 * time.Second},
 			HostIPs: func() []string { return []string{"10.0.0.1"} }, Unsettled: func() bool { return false },
 			RuntimeName:       func() string { return "sim" },
 			Changed:           func(spec *v1.Container, f messages.ContainerFact) bool { return spec.Image != f.Image },
@@ -160,7 +162,7 @@ func (w *world) effect(e Effect) {
 	case Tell:
 		w.sent(e.Msg)
 	case work.StartSandbox:
-		if w.machine.desired.NoNetwork != nil {
+		if w.machine.Wanted.NoNetwork != nil {
 			w.fault("a sandbox is started without a network")
 		}
 		w.startSandbox(e)

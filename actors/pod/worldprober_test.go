@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -103,14 +104,14 @@ func (w *world) probeOnce() bool {
 // checkProved: nothing is said to be ready, or to have started, that no probe has seen so.
 func (w *world) checkProved(s *v1.PodStatus) {
 	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
-		spec := w.machine.container(c.Name).spec
+		spec := w.machine.Container(c.Name).Spec
 		_, id, _ := strings.Cut(c.ContainerID, "//")
 		words := w.words[id]
 		if c.State.Running != nil && c.Started != nil && *c.Started && spec.StartupProbe != nil &&
 			words.Startup != messages.ProbeSucceeded {
 			w.fault("%s is said to have started", c.Name)
 		}
-		if c.State.Running != nil && c.Started != nil && *c.Started && hasPostStart(spec) && !w.hooksDone[id] &&
+		if c.State.Running != nil && c.Started != nil && *c.Started && known.HasPostStart(spec) && !w.hooksDone[id] &&
 			w.machine.Phase() != Terminating {
 			w.fault("%s is said to have started, and its hook has not ended", c.Name)
 		}

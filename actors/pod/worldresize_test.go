@@ -11,6 +11,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -31,7 +33,7 @@ type resizeState struct {
 
 // carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
 func (w *world) carry() {
-	w.carries, w.set.Resources = true, madeWith
+	w.carries, w.set.Resources = true, settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
 	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
 		return limitedTo(told.MemoryLimit)
 	}
@@ -95,8 +97,8 @@ func (w *world) checkGroup(pod *v1.Pod) {
 func (w *world) checkLimits(when string) {
 	sum, most := int64(0), int64(0)
 	for _, c := range w.containers {
-		known := w.machine.container(c.Name)
-		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.running() && known.newest().ID == c.ID {
+		known := w.machine.Container(c.Name)
+		if c.State == messages.ContainerRunning && c.Resources != nil && known != nil && known.Running() && known.Newest().ID == c.ID {
 			sum, most = sum+c.Resources.MemoryLimit, max(most, c.Resources.MemoryLimit)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -52,7 +54,7 @@ func (w *world) startSandbox(e work.StartSandbox) {
 	}
 	w.seq++
 	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now,
-		HostNet: w.machine.pod.Spec.HostNetwork, PodStarted: e.Started, Handler: w.handler}
+		HostNet: w.machine.Pod.Spec.HostNetwork, PodStarted: e.Started, Handler: w.handler}
 	if !s.HostNet {
 		s.IPs = []string{fmt.Sprintf("10.88.0.%d", 2+e.Attempt)}
 	}
@@ -73,7 +75,7 @@ func hooking(f messages.ContainerFact) messages.ContainerReported {
 // ended is the word of the end of a container, as a machine's own strategy answers it.
 func (a *alone) ended(f messages.ContainerFact) messages.ChildExited {
 	result := messages.ContainerEnded{Fact: f}
-	verdict, after := a.machine.strategy(a.machine.container(f.Name)).Judge(a.now, result)
+	verdict, after := a.machine.strategy(a.machine.Container(f.Name)).Judge(a.now, result)
 	return messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict, RestartAt: a.now.Add(after)}
 }
 
@@ -177,7 +179,7 @@ func (w *world) checkPolicy(m messages.RunContainer) {
 	if strings.HasPrefix(c.Name, "debug") && !c.StartedAt.IsZero() {
 		w.fault("%s is made again, and is ephemeral", c.ID)
 	}
-	if of, _ := markedRound(&c); of < m.Round {
+	if of, _ := rounds.Marked(&c); of < m.Round {
 		return
 	}
 	if c.State == messages.ContainerExited && !translate.Restarts(&w.pod.Spec, m.Container, c.ExitCode) && !w.excused[c.ID] {
@@ -188,11 +190,11 @@ func (w *world) checkPolicy(m messages.RunContainer) {
 // checkOrder: no regular container is made while the post-start hook of an earlier one runs. The hook of a container whose start
 // failed, as far as the pod knows, does not run.
 func (w *world) checkOrder(m messages.RunContainer) {
-	specs := w.machine.pod.Spec.Containers
+	specs := w.machine.Pod.Spec.Containers
 	at := slices.IndexFunc(specs, func(c v1.Container) bool { return c.Name == m.Container.Name })
 	for i := range specs[:max(at, 0)] {
 		for _, c := range w.containers {
-			if c.Name == specs[i].Name && c.State == messages.ContainerRunning && hasPostStart(&specs[i]) && !w.hooksDone[c.ID] &&
+			if c.Name == specs[i].Name && c.State == messages.ContainerRunning && known.HasPostStart(&specs[i]) && !w.hooksDone[c.ID] &&
 				!w.unread[c.ID] {
 				w.fault("%s is made while the post-start hook of %s runs", m.Container.Name, c.ID)
 			}
@@ -235,7 +237,7 @@ func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
 	case messages.ContainerExited:
 		w.sendExit(c)
 	case messages.ContainerRunning:
-		if hasPostStart(m.Container) && !w.hooksDone[c.ID] {
+		if known.HasPostStart(m.Container) && !w.hooksDone[c.ID] {
 			w.send(hooking(c))
 			w.send(delayed(func() any { return w.endHook(c) }))
 			return
@@ -313,12 +315,12 @@ func (w *world) stop(m messages.StopContainer) {
 // checkAsked: of a pod that ends, every container that runs has been asked to end, or its pre-stop hook was. When the grace period is
 // over, none waits for its turn.
 func (w *world) checkAsked() {
-	for _, c := range w.machine.containers {
-		f := c.newest()
-		if w.machine.Phase() != Terminating || !c.alive() {
+	for _, c := range w.machine.Containers {
+		f := c.Newest()
+		if w.machine.Phase() != Terminating || !c.Alive() {
 			continue
 		}
-		if asked := w.asked[f.ID]; asked == "" && !w.machine.asking("stop", c.name) || asked == "hook" &&
+		if asked := w.asked[f.ID]; asked == "" && !w.machine.asking("stop", c.Name) || asked == "hook" &&
 			!w.stepAt.Before(w.machine.ends) {
 			w.fault("%s of a pod that ends by %s is asked to %q at %s", f.ID, w.machine.ends, asked, w.stepAt)
 		}
@@ -340,7 +342,7 @@ func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
 	}
 	w.ends[c.Name]++
 	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
-	if round, _ := markedRound(c); code == 0 {
+	if round, _ := rounds.Marked(c); code == 0 {
 		w.did[fmt.Sprint(c.Name, c.SandboxID, round)] = true
 	}
 	if code == 0 {

@@ -23,6 +23,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/logs"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	podsettings "github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/registration"
@@ -90,13 +92,13 @@ func (a *Agent) inCluster() string {
 // wirePod binds the actors of a pod and of a container, the one that ends quarantined pods, and the prober.
 func (a *Agent) wirePod() rows {
 	initial, limit := a.node.CrashLoopBackOff()
-	settings := pod.DefaultSettings(a.host, pod.BackOff{Base: initial, Max: limit},
+	set := podsettings.Default(a.host, restarts.BackOff{Base: initial, Max: limit},
 		func() string { return a.runtime.Load().Name })
-	settings.PodLevelResize = a.node.FeatureEnabled(podLevelResize)
-	settings.RestartAll = a.node.FeatureEnabled(restartAll)
+	set.PodLevelResize = a.node.FeatureEnabled(podLevelResize)
+	set.RestartAll = a.node.FeatureEnabled(restartAll)
 	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
 	return rows{
-		"pod":       pod.New(pod.Options{Host: a.host, Settings: settings}),
+		"pod":       pod.New(pod.Options{Host: a.host, Settings: set}),
 		"container": container.New(a.host),
 		"ender":     ender.New(a.host),
 		"prober": prober.New(prober.Options{

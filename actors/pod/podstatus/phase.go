@@ -1,4 +1,4 @@
-package pod
+package podstatus
 
 import (
 	"cmp"
@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -15,30 +17,23 @@ import (
 // it runs: until then it may hold what they wait for. Nor is one that goes on: what ended is started again, whatever the exit
 // codes look like from outside (a container that a probe ended, or that is replaced by its next version, may have ended well),
 // and the API server would take neither Succeeded nor Failed back.
-func (m *Machine) settlePhase(s *v1.PodStatus) {
-	s.Phase = phaseOf(m.pod, s)
-	if m.verdict != nil {
-		s.Phase, s.Reason, s.Message = m.verdict.phase, m.verdict.reason, m.verdict.message
+func (p *Pod) settlePhase(s *v1.PodStatus) {
+	s.Phase = phaseOf(p.Pod, s)
+	if p.Verdict != nil {
+		s.Phase, s.Reason, s.Message = p.Verdict.Phase, p.Verdict.Reason, p.Verdict.Message
 	}
-	if finalstatus.Final(s.Phase) && (m.mayRun() || m.live() && m.verdict == nil) {
+	if finalstatus.Final(s.Phase) && (p.mayRun() || p.Live && p.Verdict == nil) {
 		s.Phase, s.Reason, s.Message = v1.PodPending, "", ""
-		if m.hasRun() {
+		if p.HasRun() {
 			s.Phase = v1.PodRunning
 		}
 	}
 }
 
 // mayRun says that a container runs, or that a start may still be under way.
-func (m *Machine) mayRun() bool {
-	return m.phase == Terminating && !m.settle.IsZero() || slices.ContainsFunc(m.containers, func(c *container) bool {
-		return c.alive() || c.stage == messages.StageStarting
-	})
-}
-
-// hasRun says that a regular container was started once, as far as is known.
-func (m *Machine) hasRun() bool {
-	return slices.ContainsFunc(m.containers, func(c *container) bool {
-		return c.regular() && slices.ContainsFunc(c.attempts, func(f attempt) bool { return !f.StartedAt.IsZero() })
+func (p *Pod) mayRun() bool {
+	return p.Unsure || slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
+		return c.Alive() || c.Stage == messages.StageStarting
 	})
 }
 
@@ -88,5 +83,17 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		return v1.PodSucceeded
 	default:
 		return v1.PodFailed
+	}
+}
+
+// settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
+// gets its final phase, too: whoever waits for its end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
+func (p *Pod) settleEnd(s *v1.PodStatus) {
+	if !p.Over {
+		return
+	}
+	finalstatus.EndContainers(&p.Pod.Spec, s)
+	if p.Wanted.Ending != nil && objectset.OfAPIServer(p.Pod) && !finalstatus.Final(s.Phase) {
+		s.Phase = finalstatus.Phase(s)
 	}
 }

@@ -1,9 +1,8 @@
-package pod
+package podstatus
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,36 +10,38 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/known"
+	"github.com/playlet-dev/playlet/actors/pod/resources"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
 // what is waited for, and a wait after an end moves that end to the last termination state.
-func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
-	s := v1.ContainerStatus{Name: c.name, Image: c.spec.Image, VolumeMounts: m.volumeMounts(c)}
-	if m.set.Devices != nil && !c.init && !c.ephemeral {
-		s.AllocatedResourcesStatus = m.set.Devices(m.uid, c.name)
+func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
+	s := v1.ContainerStatus{Name: c.Name, Image: c.Spec.Image, VolumeMounts: p.volumeMounts(c)}
+	if p.Set.Devices != nil && !c.Init && !c.Ephemeral {
+		s.AllocatedResourcesStatus = p.Set.Devices(string(p.Pod.UID), c.Name)
 	}
-	f := c.newest()
-	hold := m.hold(c)
+	f := c.Newest()
+	hold := p.Hold(c)
 	if f != nil {
 		s.RestartCount = int32(min(f.Attempt, math.MaxInt32))
-		s.ContainerID = m.set.runtimeID(f.ID)
+		s.ContainerID = p.Set.RuntimeID(f.ID)
 		s.Image = cmp.Or(f.Image, s.Image)
 		s.ImageID = f.ImageRef
-		s.State = m.stateOf(f)
-		s.Resources = m.resources(c, f)
+		s.State = p.stateOf(f)
+		s.Resources = p.resources(c, f)
 		s.AllocatedResources = s.Resources.Requests
-		if objectset.OfAPIServer(m.pod) {
-			s.AllocatedResources = c.spec.Resources.Requests.DeepCopy()
+		if objectset.OfAPIServer(p.Pod) {
+			s.AllocatedResources = c.Spec.Resources.Requests.DeepCopy()
 		}
 		if f.User != nil {
 			s.User = &v1.ContainerUser{Linux: &v1.LinuxContainerUser{UID: f.User.UID, GID: f.User.GID,
 				SupplementalGroups: f.User.Groups}}
 		}
-		if len(c.attempts) > 1 && c.attempts[1].State == messages.ContainerExited {
-			s.LastTerminationState = m.stateOf(&c.attempts[1])
+		if len(c.Attempts) > 1 && c.Attempts[1].State == messages.ContainerExited {
+			s.LastTerminationState = p.stateOf(&c.Attempts[1])
 		}
 	}
 	ended := f != nil && f.State == messages.ContainerExited
@@ -51,56 +52,56 @@ func (m *Machine) containerStatus(c *container) v1.ContainerStatus {
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
 	switch {
-	case hold != nil && (f == nil || ended && m.live()):
+	case hold != nil && (f == nil || ended && p.Live):
 		waits(hold.Code, hold.Message)
 	case f == nil || f.State == messages.ContainerCreated:
-		waits(m.defaultWait(c), pullWord(c))
-	case ended && m.live() && !c.over(m.pod) && (c.earlier || !translate.Restarts(&m.pod.Spec, c.spec, f.ExitCode)):
+		waits(p.defaultWait(c), pullWord(c))
+	case ended && p.Live && !c.Over(p.Pod) && (c.Earlier || !translate.Restarts(&p.Pod.Spec, c.Spec, f.ExitCode)):
 		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
 		// server takes no state but this one after such an end, so that it must not be told of it.
-		waits(m.defaultWait(c), pullWord(c))
+		waits(p.defaultWait(c), pullWord(c))
 	}
 	running := s.State.Running != nil
-	started := running && c.hasStarted()
-	s.Ready = running && c.isReady()
-	if c.init && !c.sidecar() {
+	started := running && c.HasStarted()
+	s.Ready = running && c.IsReady()
+	if c.Init && !c.Sidecar() {
 		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 	}
-	if s.Started = &started; c.ephemeral { // for nobody
+	if s.Started = &started; c.Ephemeral { // for nobody
 		s.Ready, s.Started = false, nil
 	}
 	return s
 }
 
 // defaultWait is why a container that does not exist yet is waiting, when nothing went wrong.
-func (m *Machine) defaultWait(c *container) string {
-	if c.earlier && m.restarting() {
+func (p *Pod) defaultWait(c *known.Container) string {
+	if c.Earlier && p.Restarting {
 		return messages.ReasonRestartingAll
 	}
-	if len(m.pod.Spec.InitContainers) > 0 {
+	if len(p.Pod.Spec.InitContainers) > 0 {
 		return messages.ReasonPodInitializing
 	}
 	return messages.ReasonContainerCreating
 }
 
 // pullWord says that the container's image is being pulled, or is to be. Its place in the queue is no matter of the API.
-func pullWord(c *container) string {
-	switch a := c.awaits(); {
+func pullWord(c *known.Container) string {
+	switch a := c.Awaits(); {
 	case a == nil:
 		return ""
 	case a.Code == messages.ReasonPulling:
-		return fmt.Sprintf("the image %q is being pulled", c.spec.Image)
+		return fmt.Sprintf("the image %q is being pulled", c.Spec.Image)
 	default:
-		return fmt.Sprintf("the image %q waits for its turn to be pulled", c.spec.Image)
+		return fmt.Sprintf("the image %q waits for its turn to be pulled", c.Spec.Image)
 	}
 }
 
-func (m *Machine) stateOf(f *attempt) v1.ContainerState {
+func (p *Pod) stateOf(f *known.Attempt) v1.ContainerState {
 	switch f.State {
 	case messages.ContainerRunning:
 		return v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(f.StartedAt)}}
 	case messages.ContainerExited:
-		return finalstatus.Terminated(&f.ContainerFact, m.set.runtimeID(f.ID))
+		return finalstatus.Terminated(&f.ContainerFact, p.Set.RuntimeID(f.ID))
 	case messages.ContainerUnknown:
 		return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{
 			Reason: messages.ReasonUnknown, Message: "the runtime does not know the container's state; it is being stopped",
@@ -112,42 +113,29 @@ func (m *Machine) stateOf(f *attempt) v1.ContainerState {
 
 // resources are what the container has, if it runs, and what it will be made with, if it does not. One of a manifest has what it
 // was made with, which is not what is wanted by now where that was edited since.
-func (m *Machine) resources(c *container, f *attempt) *v1.ResourceRequirements {
+func (p *Pod) resources(c *known.Container, f *known.Attempt) *v1.ResourceRequirements {
 	switch {
-	case objectset.OfAPIServer(m.pod) && !c.ephemeral && f.State == messages.ContainerRunning:
-		return m.own(c, m.actual(c))
-	case objectset.OfAPIServer(m.pod):
-		return c.spec.Resources.DeepCopy()
+	case objectset.OfAPIServer(p.Pod) && !c.Ephemeral && f.State == messages.ContainerRunning:
+		return resources.Own(p.Pod, c.Spec, p.Sized(c).Has())
+	case objectset.OfAPIServer(p.Pod):
+		return c.Spec.Resources.DeepCopy()
 	}
-	if was := m.set.Resources(m.pod, f.ContainerFact); was != nil {
-		return m.own(c, *was)
+	if was := p.Set.Resources(p.Pod, f.ContainerFact); was != nil {
+		return resources.Own(p.Pod, c.Spec, *was)
 	}
-	return c.spec.Resources.DeepCopy()
-}
-
-// own leaves the pod's limits out of what a container has: its status tells its own.
-func (m *Machine) own(c *container, has v1.ResourceRequirements) *v1.ResourceRequirements {
-	if m.pod.Spec.Resources != nil {
-		has.Limits = maps.Clone(has.Limits)
-		for _, name := range translate.ComputeResources {
-			if compare(c.spec.Resources.Limits, nil, name) == 0 {
-				delete(has.Limits, name)
-			}
-		}
-	}
-	return &has
+	return c.Spec.Resources.DeepCopy()
 }
 
 // volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,
 // too (KEP-3857), which the runtime's handler decides.
-func (m *Machine) volumeMounts(c *container) []v1.VolumeMountStatus {
+func (p *Pod) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
-	for i := range c.spec.VolumeMounts {
-		vm := &c.spec.VolumeMounts[i]
+	for i := range c.Spec.VolumeMounts {
+		vm := &c.Spec.VolumeMounts[i]
 		s := v1.VolumeMountStatus{Name: vm.Name, MountPath: vm.MountPath, ReadOnly: vm.ReadOnly}
 		if vm.ReadOnly {
 			mode := v1.RecursiveReadOnlyDisabled
-			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && m.recursive(c) {
+			if wants := vm.RecursiveReadOnly; wants != nil && *wants != v1.RecursiveReadOnlyDisabled && p.recursive(c) {
 				mode = v1.RecursiveReadOnlyEnabled
 			}
 			s.RecursiveReadOnly = &mode
@@ -159,15 +147,15 @@ func (m *Machine) volumeMounts(c *container) []v1.VolumeMountStatus {
 
 // recursive says whether the handler can do it that the container's sandbox was made with. Before a sandbox is there, nothing is
 // known of the handler of a pod that names a RuntimeClass.
-func (m *Machine) recursive(c *container) bool {
-	if len(m.sandboxes.all) == 0 {
-		return m.pod.Spec.RuntimeClassName == nil && m.set.RecursiveReadOnly("")
+func (p *Pod) recursive(c *known.Container) bool {
+	if len(p.Sandboxes.All) == 0 {
+		return p.Pod.Spec.RuntimeClassName == nil && p.Set.RecursiveReadOnly("")
 	}
-	handler := m.sandboxes.all[0].Handler
-	if f := c.newest(); f != nil {
-		if s := m.sandboxes.of(f.SandboxID); s != nil {
+	handler := p.Sandboxes.All[0].Handler
+	if f := c.Newest(); f != nil {
+		if s := p.Sandboxes.Of(f.SandboxID); s != nil {
 			handler = s.Handler
 		}
 	}
-	return m.set.RecursiveReadOnly(handler)
+	return p.Set.RecursiveReadOnly(handler)
 }

@@ -1,0 +1,155 @@
+package known
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/pod/resources"
+	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Attempt is what the pod knows of one attempt of a container.
+type Attempt struct {
+	messages.ContainerFact
+	// noticed is when, by our own clock, it was first known to be there: a later reading that lacks it says that it is gone. The
+	// times that the runtime tells are of no use for this, since clocks are set.
+	noticed time.Time
+	Results messages.ProbeResults
+	Failing []messages.FailingProbe // probes
+	Hook    Hook
+	Given   resources.Given
+	Held    bool // its back-off has an Event
+	Renew   bool // it is to be ended on request, and started again
+}
+
+// Hook is what is known of the post-start hook of an attempt.
+type Hook struct {
+	Known  bool // its actor has told of it
+	Done   bool
+	Failed string // why it failed; empty: it did not
+}
+
+// Newest is the latest attempt; nil where there is none.
+func (c *Container) Newest() *Attempt {
+	if len(c.Attempts) == 0 {
+		return nil
+	}
+	return &c.Attempts[0]
+}
+
+// Is says that the newest attempt is this one.
+func (c *Container) Is(id string) bool { return len(c.Attempts) > 0 && c.Attempts[0].ID == id }
+
+// Exited is the newest attempt when it has ended.
+func (c *Container) Exited() *Attempt {
+	if f := c.Newest(); f != nil && f.State == messages.ContainerExited {
+		return f
+	}
+	return nil
+}
+
+// Running says that its newest attempt runs.
+func (c *Container) Running() bool {
+	f := c.Newest()
+	return f != nil && f.State == messages.ContainerRunning
+}
+
+// Alive says that there is a process to end, as far as is known.
+func (c *Container) Alive() bool {
+	f := c.Newest()
+	return f != nil && f.Alive()
+}
+
+// MadeIn says that an attempt was made in this sandbox.
+func (c *Container) MadeIn(sandbox string) bool {
+	return slices.ContainsFunc(c.Attempts, func(f Attempt) bool { return f.SandboxID == sandbox })
+}
+
+// Learn takes the CRI's word on one of the container's attempts, at a time of our own clock. A word that is older than what is
+// known of the same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is
+// made again, in its place, and is not counted as a restart.
+func (c *Container) Learn(f messages.ContainerFact, at time.Time) {
+	if facts.CutOff(f) {
+		c.Attempts = slices.DeleteFunc(c.Attempts, func(o Attempt) bool { return o.ID == f.ID })
+		return
+	}
+	i, found := slices.BinarySearchFunc(c.Attempts, f, func(a Attempt, f messages.ContainerFact) int {
+		return int(f.Attempt) - int(a.Attempt)
+	})
+	if !found {
+		c.Attempts = slices.Insert(c.Attempts, i, Attempt{ContainerFact: f, noticed: at})
+		c.Attempts = c.Attempts[:min(len(c.Attempts), 2)]
+		return
+	}
+	switch known := &c.Attempts[i]; {
+	case known.ID == f.ID && !behind(f.State, known.State): // else the reading began before this was known
+		known.ContainerFact = f
+	case known.ID != f.ID && !f.CreatedAt.Before(known.CreatedAt): // else it is of a sandbox that is gone
+		*known = Attempt{ContainerFact: f, noticed: at}
+	}
+}
+
+// behind says that a word on a container is older than what is known of it: an end is final, and what has run was created
+// before. A runtime that comes back may no longer know the state of what ran, and may find it again.
+func behind(word, known messages.ContainerState) bool {
+	switch known {
+	case messages.ContainerExited:
+		return word != messages.ContainerExited
+	case messages.ContainerRunning:
+		return word == messages.ContainerCreated
+	case messages.ContainerCreated, messages.ContainerUnknown:
+	}
+	return false
+}
+
+// HookEnded says that the newest container's post-start hook has ended, where it has one.
+func (c *Container) HookEnded() bool {
+	f := c.Newest()
+	return !HasPostStart(c.Spec) || f == nil || f.Hook.Done
+}
+
+// HasPostStart says that a container has a post-start hook.
+func HasPostStart(spec *v1.Container) bool {
+	return spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
+}
+
+// Results are those of the container that is the newest: of another, nothing counts.
+func (c *Container) Results() messages.ProbeResults {
+	if f := c.Newest(); f != nil {
+		return f.Results
+	}
+	return messages.ProbeResults{}
+}
+
+// Probed says that a container has probes; only those that stay up have.
+func Probed(spec *v1.Container) bool {
+	return spec != nil && (spec.StartupProbe != nil || spec.ReadinessProbe != nil || spec.LivenessProbe != nil)
+}
+
+// HasStarted says that the container runs and is up for others: its post-start hook has ended and its startup probe has
+// succeeded, where it has them.
+func (c *Container) HasStarted() bool {
+	return c.Running() && c.HookEnded() && (c.Spec == nil || c.Spec.StartupProbe == nil ||
+		c.Results().Startup == messages.ProbeSucceeded)
+}
+
+// IsReady says that the container has started and that its readiness probe agrees, where it has one.
+func (c *Container) IsReady() bool {
+	return c.HasStarted() && (c.Spec == nil || c.Spec.ReadinessProbe == nil || c.Results().Readiness == messages.ProbeSucceeded)
+}
+
+// Unfit is the kind of the probe by which the container must end; empty when it need not.
+func (c *Container) Unfit() messages.ProbeKind {
+	if c.Spec == nil {
+		return ""
+	}
+	for _, kind := range []messages.ProbeKind{messages.Liveness, messages.Startup} {
+		if r := c.Results(); messages.Probe(c.Spec, kind) != nil && *r.Of(kind) == messages.ProbeFailed {
+			return kind
+		}
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package known
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pod/restarts"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Verdict is how a pod ended by itself.
+type Verdict struct {
+	Phase   v1.PodPhase
+	Reason  string
+	Message string
+	// Disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
+	Disruption string
+}
+
+// Judge is why the pod ends by itself; nil where it does not.
+func (s *State) Judge(now time.Time) *Verdict {
+	if f := s.Wanted.Fail; f != nil { // the node has to end it
+		return &Verdict{Phase: v1.PodFailed, Reason: f.Reason, Message: f.Message, Disruption: f.Disruption}
+	}
+	if said := &s.Pod.Status; objectset.OfAPIServer(s.Pod) && finalstatus.Final(said.Phase) { // others have set its phase
+		return &Verdict{Phase: said.Phase, Reason: said.Reason, Message: said.Message}
+	}
+	if at, ok := s.Deadline(); ok && !now.Before(at) {
+		return &Verdict{
+			Phase: v1.PodFailed, Reason: messages.ReasonDeadlineExceeded,
+			Message: fmt.Sprintf("the pod was active for longer than its activeDeadlineSeconds (%d)",
+				*s.Pod.Spec.ActiveDeadlineSeconds),
+		}
+	}
+	for _, c := range s.Containers {
+		f := c.Exited()
+		if c.Init && c.Spec != nil && f != nil && !c.Replace && c.Answer(s.Pod, f.ContainerFact) == restarts.FailPod {
+			return &Verdict{Phase: v1.PodFailed}
+		}
+	}
+	succeeded, regular := true, 0
+	for _, c := range s.Containers {
+		if !c.Regular() {
+			continue
+		}
+		regular++
+		if !c.Over(s.Pod) {
+			return nil
+		}
+		succeeded = succeeded && c.Exited().ExitCode == 0
+	}
+	switch {
+	case regular == 0:
+		return nil
+	case succeeded:
+		return &Verdict{Phase: v1.PodSucceeded}
+	default:
+		return &Verdict{Phase: v1.PodFailed}
+	}
+}
+
+// Deadline is when the pod has run for as long as it may.
+func (s *State) Deadline() (time.Time, bool) {
+	if s.Pod == nil || s.Pod.Spec.ActiveDeadlineSeconds == nil || s.Started.IsZero() {
+		return time.Time{}, false
+	}
+	return s.Started.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+}
+
+// Grace is how long the pod's containers are given to end.
+func (s *State) Grace() time.Duration {
+	var asked *int64
+	if s.Wanted.Ending != nil {
+		asked = s.Wanted.Ending.Grace
+	}
+	grace := podspec.GracePeriod(s.Wanted.Pod.Spec.TerminationGracePeriodSeconds, asked)
+	if f := s.Wanted.Fail; f != nil && f.Grace != nil {
+		grace = min(grace, podspec.GracePeriod(f.Grace))
+	}
+	return grace
+}

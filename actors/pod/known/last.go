@@ -1,0 +1,94 @@
+package known
+
+import (
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/find"
+	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Seed takes over what the last status says of the time before this machine, so that the status goes on where it was: when the
+// pod was started, and how often its containers were, where the runtime no longer has any.
+func (s *State) Seed() {
+	if last := s.Wanted.Last; last != nil && last.StartTime != nil && s.Started.IsZero() {
+		s.Started = last.StartTime.Time
+	}
+	for c, was := range s.last() {
+		if was.ContainerID != "" && was.RestartCount >= 0 {
+			c.Free = max(c.Free, uint32(was.RestartCount)+1)
+		}
+	}
+}
+
+// SeedAttempts does so of attempts, after the runtime's and the prober's word.
+func (s *State) SeedAttempts(now time.Time) {
+	for c, was := range s.last() {
+		s.seedProbes(c, was)
+		if objectset.OfAPIServer(s.Pod) {
+			c.seedEnd(was, now)
+		}
+	}
+}
+
+// last gives the containers of which the last status tells, with that.
+func (s *State) last() iter.Seq2[*Container, *v1.ContainerStatus] {
+	return func(yield func(*Container, *v1.ContainerStatus) bool) {
+		if s.Wanted.Last == nil {
+			return
+		}
+		last := slices.Concat(s.Wanted.Last.InitContainerStatuses, s.Wanted.Last.ContainerStatuses,
+			s.Wanted.Last.EphemeralContainerStatuses)
+		for _, c := range s.Containers {
+			was := find.In(last, func(was *v1.ContainerStatus) bool { return was.Name == c.Name })
+			if was != nil && !yield(c, was) {
+				return
+			}
+		}
+	}
+}
+
+// seedProbes takes what the status says of a container that runs, where no probe's word was kept: another agent ran it, and its
+// last word stands until a probe says otherwise.
+func (s *State) seedProbes(c *Container, was *v1.ContainerStatus) {
+	f := c.Newest()
+	if !Probed(c.Spec) || !c.Running() || was.ContainerID != s.Set.RuntimeID(f.ID) {
+		return
+	}
+	var said messages.ProbeResults
+	if was.Started != nil && *was.Started {
+		said.Startup = messages.ProbeSucceeded
+	}
+	if was.Ready {
+		said.Startup, said.Readiness = messages.ProbeSucceeded, messages.ProbeSucceeded
+	}
+	said.Learn(c.Results())
+	f.Results = said
+}
+
+// seedEnd takes from the status how a container of the API server's pod ended of which the runtime has nothing any more: what was
+// told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
+func (c *Container) seedEnd(was *v1.ContainerStatus, now time.Time) {
+	end, waits := was.State.Terminated, was.State.Waiting
+	if end == nil && waits != nil {
+		end = was.LastTerminationState.Terminated
+	}
+	restarting := waits != nil && waits.Reason == messages.ReasonRestartingAll ||
+		end != nil && end.Reason == messages.ReasonRestartingAll // a kubelet removed it, to restart all
+	if c.Spec == nil || c.Newest() != nil || was.RestartCount < 0 || was.ContainerID == "" || restarting || end == nil ||
+		end.Reason == messages.ReasonUnknown {
+		return
+	}
+	_, id, _ := strings.Cut(was.ContainerID, "://")
+	c.Learn(messages.ContainerFact{
+		ID: id, Name: c.Name, Attempt: uint32(was.RestartCount), State: messages.ContainerExited, Image: was.Image,
+		ImageRef:  was.ImageID,
+		StartedAt: end.StartedAt.Time, FinishedAt: end.FinishedAt.Time, ExitCode: end.ExitCode, Reason: end.Reason,
+		Message: end.Message,
+	}, now)
+}

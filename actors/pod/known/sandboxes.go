@@ -1,0 +1,139 @@
+package known
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/find"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Sandboxes is what the pod knows of its sandboxes.
+type Sandboxes struct {
+	All     []Sandbox // newest first
+	Next    uint32    // attempt of the next one
+	LastIPs []string  // of the last one that had any
+	HostNet bool      // the pod wants the host's network
+}
+
+// Sandbox is one of them.
+type Sandbox struct {
+	messages.SandboxFact
+	noticed time.Time // see attempt
+	Stopped bool      // its network was given back
+}
+
+// Current is the newest sandbox, when it is ready and of use to the pod.
+func (b *Sandboxes) Current() *Sandbox {
+	if len(b.All) > 0 && b.All[0].Ready && b.fits(&b.All[0]) {
+		return &b.All[0]
+	}
+	return nil
+}
+
+// Unfit is the newest sandbox, when it is ready and yet has to be replaced.
+func (b *Sandboxes) Unfit() *Sandbox {
+	if len(b.All) > 0 && b.All[0].Ready && !b.fits(&b.All[0]) {
+		return &b.All[0]
+	}
+	return nil
+}
+
+// fits is the kubelet's rule for a sandbox that need not be replaced: it is on the network that the pod wants, and has an
+// address there.
+func (b *Sandboxes) fits(s *Sandbox) bool { return s.HostNet == b.HostNet && (b.HostNet || !s.NoIP) }
+
+// Of is the sandbox with this ID; nil where there is none.
+func (b *Sandboxes) Of(id string) *Sandbox {
+	return find.In(b.All, func(s *Sandbox) bool { return s.ID == id })
+}
+
+// learn takes the runtime's word on one sandbox, at a time of our own clock.
+func (b *Sandboxes) learn(f messages.SandboxFact, at time.Time) {
+	b.Next = max(b.Next, f.Attempt+1)
+	if s := b.Of(f.ID); s != nil {
+		if len(f.IPs) == 0 {
+			f.IPs = s.IPs
+		}
+		f.Ready = f.Ready && !s.Stopped
+		s.SandboxFact = f
+	} else {
+		i, _ := slices.BinarySearchFunc(b.All, f, func(a Sandbox, f messages.SandboxFact) int {
+			return int(f.Attempt) - int(a.Attempt)
+		})
+		b.All = slices.Insert(b.All, i, Sandbox{SandboxFact: f, noticed: at})
+	}
+	if newest := b.All[0]; len(newest.IPs) > 0 {
+		b.LastIPs = newest.IPs
+	}
+}
+
+// keep forgets the sandboxes that a reading lacks, and gives their IDs.
+func (b *Sandboxes) keep(f messages.PodFacts) (gone []string) {
+	b.All = slices.DeleteFunc(b.All, func(s Sandbox) bool {
+		lacks := !slices.ContainsFunc(f.Sandboxes, func(o messages.SandboxFact) bool { return o.ID == s.ID })
+		if lacks = lacks && s.noticed.Before(f.ReadAt); lacks {
+			gone = append(gone, s.ID)
+		}
+		return lacks
+	})
+	return gone
+}
+
+// LearnSandbox takes the runtime's word on one sandbox, at a time of our own clock.
+func (s *State) LearnSandbox(f messages.SandboxFact, at time.Time) {
+	f.IPs = s.byFamily(f.IPs)
+	s.Sandboxes.learn(f, at)
+}
+
+// LearnSandboxes takes a reading of all sandboxes. It gives the IDs of those that are gone.
+func (s *State) LearnSandboxes(f messages.PodFacts) (gone []string) {
+	for i := range f.Sandboxes {
+		s.LearnSandbox(f.Sandboxes[i], f.ReadAt)
+		s.takeStart(&f.Sandboxes[i])
+	}
+	return s.Sandboxes.keep(f)
+}
+
+// takeStart finds the pod's start time. The first sandbox was made with it; every later one carries it, too. A kubelet notes
+// none: then the oldest sandbox that is left has to do.
+func (s *State) takeStart(f *messages.SandboxFact) {
+	at := f.PodStarted
+	if at.IsZero() {
+		at = f.CreatedAt
+	}
+	if s.Started.IsZero() || at.Before(s.Started) {
+		s.Started = at
+	}
+}
+
+// byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the
+// other, as with the kubelet. A runtime may have more, in any order.
+func (s *State) byFamily(ips []string) []string {
+	host := s.Set.HostIPs()
+	if len(ips) < 2 || len(host) == 0 {
+		return ips
+	}
+	six := func(ip string) bool { return strings.Contains(ip, ":") }
+	var out []string
+	for _, want := range []bool{six(host[0]), !six(host[0])} {
+		if i := slices.IndexFunc(ips, func(ip string) bool { return six(ip) == want }); i >= 0 {
+			out = append(out, ips[i])
+		}
+	}
+	return out
+}
+
+// IPs are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
+func (s *State) IPs() []string {
+	current := s.Sandboxes.Current()
+	switch {
+	case current == nil:
+		return nil
+	case s.Pod.Spec.HostNetwork:
+		return s.Set.HostIPs()
+	default:
+		return current.IPs
+	}
+}

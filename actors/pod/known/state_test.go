@@ -1,0 +1,51 @@
+package known
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/pod/settings"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestLearnGoesForwardOnly(t *testing.T) {
+	at := func(s int64) time.Time { return time.Unix(s, 0) }
+	running := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(10)}
+	exited := messages.ContainerFact{ID: "a", Attempt: 1, State: messages.ContainerExited, CreatedAt: at(10), ExitCode: 3}
+	older := messages.ContainerFact{ID: "z", Attempt: 0, State: messages.ContainerExited, CreatedAt: at(5)}
+	twin := messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerRunning, CreatedAt: at(9)}
+	for _, c := range []struct {
+		name string
+		sent []messages.ContainerFact
+		want messages.ContainerFact
+	}{
+		{"an end is final", []messages.ContainerFact{running, exited, running}, exited},
+		{"a later attempt stays newest", []messages.ContainerFact{running, older}, running},
+		{"an earlier twin of the attempt is not taken", []messages.ContainerFact{running, twin}, running},
+		{"an end is learnt", []messages.ContainerFact{older, running, exited}, exited},
+	} {
+		b := &Container{}
+		for _, f := range c.sent {
+			b.Learn(f, at(20))
+		}
+		if got := b.Newest(); got.ID != c.want.ID || got.State != c.want.State {
+			t.Errorf("%s: %s %s", c.name, got.ID, got.State)
+		}
+	}
+}
+
+// A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
+func TestAddressesInTheOrderOfFamilies(t *testing.T) {
+	for _, c := range []struct{ host, has, want []string }{
+		{nil, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}},
+		{[]string{"192.0.2.1"}, []string{"fd00::1", "10.0.0.1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1"}},
+		{[]string{"2001:db8::1", "192.0.2.1"}, []string{"10.0.0.1", "fd00::1", "fd00::2"}, []string{"fd00::1", "10.0.0.1"}},
+		{[]string{"2001:db8::1"}, []string{"10.0.0.1"}, []string{"10.0.0.1"}},
+	} {
+		s := &State{Set: settings.Settings{HostIPs: func() []string { return c.host }}}
+		if got := s.byFamily(c.has); !slices.Equal(got, c.want) {
+			t.Errorf("%v on a node with %v: %v", c.has, c.host, got)
+		}
+	}
+}

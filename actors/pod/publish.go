@@ -1,0 +1,60 @@
+package pod
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/playlet-dev/playlet/actors/pod/podstatus"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// reportAgain is after how long an unchanged status is sent again: the message may have been lost.
+// Every audit, once a minute, is a chance.
+const reportAgain = 50 * time.Second
+
+// publish tells the pod's status when it has changed, and again at times.
+func (m *Machine) publish() {
+	if m.Pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
+		return
+	}
+	msg := messages.PodStatusChanged{UID: m.uid, Generation: m.Wanted.Generation, Phase: string(m.phase), Status: m.status()}
+	var waits messages.Reason
+	if waiting := m.waiting(); waiting != nil {
+		waits = *waiting
+		if waits.Since.IsZero() {
+			waits.Since = m.now
+			if was := m.waited; was.Container == waits.Container && was.Volume == waits.Volume && was.Code == waits.Code {
+				waits.Since = was.Since
+			}
+		}
+		msg.Waiting = new(waits)
+		waits.RetryAt = time.Time{} // a retry alone is no news
+	}
+	if m.told.Status != nil && m.told.Phase == msg.Phase && m.told.Generation == msg.Generation && waits == m.waited &&
+		equality.Semantic.DeepEqual(m.told.Status, msg.Status) {
+		if m.now.Before(m.toldAt.Add(reportAgain)) {
+			return
+		}
+		msg.Status = m.told.Status
+	}
+	m.told, m.waited, m.toldAt = msg, waits, m.now
+	m.emit(Tell{messages.Pods, msg})
+}
+
+// status is the pod's status as it is now.
+func (m *Machine) status() *v1.PodStatus {
+	if m.Wanted != nil && m.Wanted.Final != nil {
+		return m.Wanted.Final
+	}
+	p := podstatus.Pod{
+		State: &m.State, Told: m.told.Status, Now: m.now, Live: m.live(),
+		Unsure: m.phase == Terminating && !m.settle.IsZero(), Over: m.phase == Cleaning || m.phase == Finished,
+		Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(), Hold: m.starts().Hold,
+	}
+	if m.resizing.active && m.live() {
+		p.Resizing = m.inProgress()
+	}
+	return p.Status()
+}
