@@ -14,7 +14,7 @@ import (
 )
 
 // lanes is how many processes share a package's end-to-end tests: most of a test is waiting, and each has a node of its own.
-const lanes = 3
+const lanes = 4
 
 // e2e runs the packages that have tests with the build tag e2e, one package after another. $PLAYLET_BINARY names the agent that
 // they test; without it they build one.
@@ -56,7 +56,11 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 			return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts", "-outputdir="+kept,
 				"-run="+which, pkg)
 		}
-		t, err := sideBySide(ctx, out, patterns, run)
+		var sides []func(context.Context, io.Writer) (tally, error)
+		for _, p := range patterns {
+			sides = append(sides, run(p))
+		}
+		t, err := sideBySide(ctx, out, sides...)
 		if err == nil {
 			t, err = again(ctx, out, t, pkg, run)
 		}
@@ -140,17 +144,16 @@ func again(ctx context.Context, out io.Writer, t tally, pkg string,
 	return t, errors.Join(errs...)
 }
 
-// sideBySide runs a step for each pattern at once, and gives what they found together.
-func sideBySide(ctx context.Context, out io.Writer, patterns []string,
-	step func(string) func(context.Context, io.Writer) (tally, error)) (tally, error) {
+// sideBySide runs steps at once, and gives what they found together.
+func sideBySide(ctx context.Context, out io.Writer, steps ...func(context.Context, io.Writer) (tally, error)) (tally, error) {
 	var all tally
 	var errs []error
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	shared := &sharedWriter{to: out}
-	for _, p := range patterns {
+	for _, step := range steps {
 		running.Go(func() {
-			t, err := step(p)(ctx, shared)
+			t, err := step(ctx, shared)
 			mu.Lock()
 			defer mu.Unlock()
 			all.add(t)

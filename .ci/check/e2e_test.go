@@ -38,20 +38,18 @@ func TestEachTestIsDealtOnce(t *testing.T) {
 func TestLanesAreCountedTogether(t *testing.T) {
 	both := make(chan struct{})
 	var out strings.Builder
-	got, err := sideBySide(t.Context(), &out, []string{"a", "b"},
-		func(which string) func(context.Context, io.Writer) (tally, error) {
-			return func(_ context.Context, out io.Writer) (tally, error) {
-				select { // only side by side do they end
-				case both <- struct{}{}:
-				case <-both:
-				}
-				fmt.Fprintln(out, which)
-				if which == "b" {
-					return tally{passed: 1, failed: 1, failures: []string{"b"}}, errors.New("no")
-				}
-				return tally{passed: 2}, nil
+	side := func(t tally, err error) func(context.Context, io.Writer) (tally, error) {
+		return func(_ context.Context, out io.Writer) (tally, error) {
+			select { // only side by side do they end
+			case both <- struct{}{}:
+			case <-both:
 			}
-		})
+			fmt.Fprintln(out, "a")
+			return t, err
+		}
+	}
+	got, err := sideBySide(t.Context(), &out, side(tally{passed: 2}, nil),
+		side(tally{passed: 1, failed: 1, failures: []string{"b"}}, errors.New("no")))
 	if got.passed != 3 || got.failed != 1 || len(got.failures) != 1 || err == nil || len(out.String()) != 4 {
 		t.Errorf("%+v, %v, %q", got, err, out.String())
 	}

@@ -31,17 +31,16 @@ func fuzz(fuzztime string) func(context.Context, io.Writer) (tally, error) {
 			queue <- target
 		}
 		close(queue)
-		return sideBySide(ctx, out, []string{"", ""}, func(string) func(context.Context, io.Writer) (tally, error) {
-			return func(ctx context.Context, out io.Writer) (t tally, err error) {
-				for target := range queue {
-					if ctx.Err() != nil {
-						break
-					}
-					t.add(fuzzOne(ctx, out, target, fuzztime))
+		all := func(ctx context.Context, out io.Writer) (t tally, err error) {
+			for target := range queue {
+				if ctx.Err() != nil {
+					break
 				}
-				return t, nil
+				t.add(fuzzOne(ctx, out, target, fuzztime))
 			}
-		})
+			return t, nil
+		}
+		return sideBySide(ctx, out, all, all)
 	}
 }
 
