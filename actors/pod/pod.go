@@ -2,8 +2,8 @@
 // carries its effects out; what of these the runtime does is package work. It supervises one actor a container, and their
 // supervision strategy is the pod's restartPolicy.
 //
-// The machine takes messages and gives effects. What it knows is package known, told of the node is settings; what follows from
-// that without a message being sent is restarts, starts, resources, rounds and podstatus, none of which knows of the machine.
+// The machine takes messages and gives effects. What it knows of the pod is in package known, and what it is told of the node in
+// settings. What follows from these alone is in restarts, starts, resources, rounds and podstatus, which do not know the machine.
 //
 // A rule RestartAllContainers (KEP-5532) takes the edges of a lost sandbox, and the sandbox stays: the end of a container by its
 // rule begins the next round, preparing ends what is of an earlier one, and all is made again, init containers first.
