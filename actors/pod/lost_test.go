@@ -211,3 +211,21 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 		}
 	}
 }
+
+// The word that the prober has forgotten the pod may be lost. With an audit it is told again what is to be probed, unless it was heard
+// just before.
+func TestAProberThatForgotIsToldAgain(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
+	w.step(nil)
+	w.drain()
+	w.watched = nil
+	w.step(w.observed())
+	if w.watched != nil {
+		t.Error("it was heard just before, and is told again")
+	}
+	w.settle() // audits
+	check(t, w)
+	if w.watched == nil || !allReady(w.status) {
+		t.Errorf("it was told %+v, and the pod has %+v", w.watched, w.status.Conditions)
+	}
+}
