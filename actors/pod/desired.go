@@ -79,10 +79,7 @@ func (m *Machine) takeService(service messages.Address) {
 		m.answered("mount", "")
 		m.answered("unmount", "")
 	case messages.Prober:
-		if m.probing.sent != nil {
-			m.probing.sent = nil
-			m.answered("probes", "")
-		}
+		m.watchAnew()
 	case messages.Resources:
 		m.answered("cgroup", "")
 		m.answered("uncgroup", "")

@@ -211,3 +211,50 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 		}
 	}
 }
+
+// The word that the prober has forgotten the pod may be lost. With an audit it is told again what is to be probed, unless it was heard
+// just before.
+func TestAProberThatForgotIsToldAgain(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
+	w.step(nil)
+	w.drain()
+	w.watched = nil
+	w.step(w.observed())
+	if w.watched != nil {
+		t.Error("it was heard just before, and is told again")
+	}
+	w.settle() // audits
+	check(t, w)
+	if w.watched == nil || !allReady(w.status) {
+		t.Errorf("it was told %+v, and the pod has %+v", w.watched, w.status.Conditions)
+	}
+}
+
+// A container that runs is to be adopted, and somebody has removed it: its actor says that there is none, and the pod is read, without
+// waiting for an audit.
+func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	image := pulled("c0", "image")
+	a.hears(image)
+	first := sentOf[messages.RunContainer](a.take())[0]
+	a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: first.Generation,
+		Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: "its status cannot be read"}})
+	a.now = a.now.Add(time.Second)
+	a.hears(started(madeIn(a, "c0", messages.ContainerRunning)))
+	second := sentOf[messages.RunContainer](a.take())
+	if len(second) != 1 || second[0].Adopt == nil {
+		t.Fatalf("told %+v", second)
+	}
+	a.observes(a.sandboxFacts(), madeIn(a, "c0", messages.ContainerRunning)) // before it was removed
+	a.take()
+	a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: second[0].Generation,
+		Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: "no container"}})
+	if reads := sentOf[messages.ReadPod](a.take()); len(reads) != 1 {
+		t.Errorf("it is read %d times", len(reads))
+	}
+	a.now = a.now.Add(time.Second)
+	a.observes(a.sandboxFacts())
+	if ends := sentOf[messages.RunContainer](a.take()); len(ends) != 1 || ends[0].Adopt.State != messages.ContainerExited {
+		t.Errorf("its actor is told %+v", ends)
+	}
+}

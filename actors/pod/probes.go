@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,7 +16,8 @@ import (
 type probing struct {
 	generation uint64
 	sent       *messages.WatchProbes // sent last; nil when the prober knows of none
-	heard      uint64                // the sequence of the latest answer
+	heard      uint64                // the sequence of the latest answer,
+	heardAt    time.Time             // and when it came
 }
 
 // endUnfit has a container ended that a probe found unfit, in the kubelet's words, and with the probe's own grace period
@@ -93,6 +95,21 @@ func (m *Machine) watch() {
 	m.emit(Tell{messages.Prober, again})
 }
 
+// watchAnew has what is to be probed sent again, to a prober that knows of none.
+func (m *Machine) watchAnew() {
+	m.probing.sent = nil
+	m.answered("probes", "")
+}
+
+// doubtProber does so at an audit when the prober has not been heard for a while: it may have forgotten the pod, and the word of
+// that be lost.
+func (m *Machine) doubtProber() {
+	p := &m.probing
+	if p.sent != nil && len(p.sent.Containers) > 0 && p.heard == p.generation && !m.now.Before(p.heardAt.Add(reportAgain)) {
+		m.watchAnew()
+	}
+}
+
 func sameProbes(a, b *messages.WatchProbes) bool {
 	return slices.Equal(a.IPs, b.IPs) && slices.EqualFunc(a.Containers, b.Containers, func(x, y messages.WatchedContainer) bool {
 		return x.Spec == y.Spec && x.ID == y.ID && x.StartedAt.Equal(y.StartedAt) && slices.Equal(x.Run, y.Run) &&
@@ -109,7 +126,7 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 		}
 	}
 	if v.Generation == m.probing.generation && m.probing.sent != nil {
-		m.probing.heard = v.Generation
+		m.probing.heard, m.probing.heardAt = v.Generation, m.now
 		m.answered("probes", "")
 	}
 }

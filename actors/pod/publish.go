@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// reportAgain is after how long an unchanged status is sent again: the message may have been lost.
+// reportAgain is after how long an unchanged status, or what is probed, is sent again: a message may have been lost.
 // Every audit, once a minute, is a chance.
 const reportAgain = 50 * time.Second
 

@@ -54,7 +54,7 @@ func (w *world) checkRound(m messages.RunContainer) {
 			w.fault("%s of round %d is made while %s of round %d runs", m.Container.Name, m.Round, c.ID, of)
 		}
 	}
-	if m.Round < known || !begun && !w.lostSome {
+	if m.Round < known || !begun && len(w.removed) == 0 {
 		w.fault("%s is made in round %d after round %d, which nothing has begun: %+v", m.Container.Name, m.Round, known, w.containers)
 	}
 	for i := range w.pod.Spec.InitContainers {

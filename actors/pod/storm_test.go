@@ -230,7 +230,7 @@ func someone(t *rapid.T, w *world) {
 	i := rapid.IntRange(0, n-1).Draw(t, "container")
 	switch c := &w.containers[i]; {
 	case rapid.Bool().Draw(t, "remove"):
-		w.lostSome = true
+		w.removed[fmt.Sprint(c.Name, c.Attempt)] = true
 		w.ends[c.Name]++
 		w.containers = slices.Delete(w.containers, i, i+1)
 	case c.State == messages.ContainerRunning:

@@ -109,9 +109,12 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 }
 
 func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
-	if c.Stage != messages.StageStarting || v.Generation != c.Generation ||
-		c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
-		return // told once more; the next try is on its way, or has come as far as the hook
+	if c.Stage != messages.StageStarting || v.Generation != c.Generation {
+		return // told once more; the next try is on its way
+	}
+	if c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
+		m.readPod() // told once more, since it has come as far as the hook; or somebody has removed it meanwhile
+		return
 	}
 	m.answerEnd(c)
 	if v.Fact != nil {

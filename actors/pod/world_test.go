@@ -72,10 +72,10 @@ type world struct {
 	blind      bool            // what came of the next start cannot be read
 	brief      bool            // the outcome of the next start of a regular container is lost, and it ends well at once
 	excused    map[string]bool // containers that are started again whatever their exit code: they were ended for that
-	unread     map[string]bool // containers whose start failed, as far as the pod was told
+	unread     map[string]bool // containers of whose start the pod cannot know: it failed, as far as the pod was told
 	handler    string          // with which the runtime makes sandboxes
 	heeded     int32           // the exit code of what is stopped
-	lostSome   bool            // somebody has removed containers
+	removed    map[string]bool // what somebody has removed, by name and attempt
 	did        map[string]bool // the init containers that succeeded, by name, sandbox and round
 }
 
@@ -85,7 +85,7 @@ func newWorld(pod *v1.Pod) *world {
 		now:    time.Unix(1_000_000, 0), pod: pod, actors: map[string]supervisors.ExitStrategy{}, later: map[string]time.Time{},
 		exit: func(string, uint32) (int32, bool) { return 0, false }, ends: map[string]int{}, gave: map[messages.ImageKey]bool{},
 		unread: map[string]bool{}, excused: map[string]bool{}, asked: map[string]string{},
-		did: map[string]bool{},
+		did: map[string]bool{}, removed: map[string]bool{},
 		set: settings.Settings{
 			Events:        true,
 			AnswerTimeout: 10 * time.Second, Work: 30 * time.Second,

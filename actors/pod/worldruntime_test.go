@@ -160,6 +160,9 @@ func (w *world) run(m messages.RunContainer) {
 		}
 		c.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(m.Round), 10)
 	}
+	// Where somebody has removed this attempt, an actor that fell makes it again, and the word of the first one's start may be on its
+	// way to the pod still.
+	w.unread[c.ID] = w.removed[fmt.Sprint(c.Name, c.Attempt)]
 	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)
 	w.answer(m, c)

@@ -1,12 +1,17 @@
 package agent
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
@@ -30,6 +35,20 @@ func (r *rig) serve(manifest string) func(string) {
 	return set
 }
 
+// untilKept waits until a file has that in it.
+func (r *rig) untilKept(path, want string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(20 * time.Millisecond) {
+		has, err := os.ReadFile(path)
+		if bytes.Contains(has, []byte(want)) {
+			return
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("%s has not %q in it, but %q (%v)", path, want, has, err)
+		}
+	}
+}
+
 // TestPodsOfAURL: they come and change with it, and stay when it fails, also over a restart of the agent.
 func TestPodsOfAURL(t *testing.T) {
 	r := newRig(t, sim.Options{})
@@ -48,6 +67,7 @@ func TestPodsOfAURL(t *testing.T) {
 	set("garbage")
 	r.untilPrinted([]string{"pods"}, "(the last good version keeps running)")
 	set("")
+	r.untilKept(base.Path(filepath.Join(stateDir(r.node()), "http-source")), "more-node") // it is written a little after the change
 	r.stop()
 	started := len(r.runtime.Calls("StartContainer"))
 	r.start(nil)
