@@ -95,7 +95,7 @@ type FailingProbe struct {
 // WatchProbes is the desired state of the pod's probes: those named run, all others of the pod do not. A container is named
 // for as long as its results count. No containers: the prober forgets the pod. Sending it again changes nothing.
 //
-// Sender: pod. Receiver: prober. Reply: ProbesObserved with its turn.
+// Sender: pod. Receiver: prober. Reply: ProbesObserved with its generation.
 // If lost: the pod sends it again when its timeout ends; answered, it is sent again with each audit, since the prober may have
 // forgotten it and the word of that be lost.
 type WatchProbes struct {

@@ -233,7 +233,7 @@ func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
 // in seconds.
 func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 	a.waits++
-	turn := a.waits
+	generation := a.waits
 	stopped, stop := context.WithCancel(context.Background())
 	a.busy, a.leaving, a.stopWait = true, leaving, stop
 	published := a.opts.Board
@@ -255,10 +255,10 @@ func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 			}
 			var err error
 			if len(there) == 0 {
-				return left{turn: turn}
+				return left{generation: generation}
 			}
 			if s, err = published.After(ctx, s.Version); err != nil {
-				return left{turn, there}
+				return left{generation, there}
 			}
 		}
 	}})
@@ -272,7 +272,7 @@ func (a *actor) stopAwaiting() {
 
 // onLeft measures what the end of pods has brought. Nobody waits again for one that does not end.
 func (a *actor) onLeft(ctx supervisors.Context, m left) {
-	if m.turn != a.waits || a.leaving == nil {
+	if m.generation != a.waits || a.leaving == nil {
 		return // that wait was stopped
 	}
 	a.stopAwaiting()

@@ -121,7 +121,7 @@ type (
 		reclaimed bool // before it began
 	}
 	shortAwaited struct{ short bool }
-	reclaimDue   struct{ turn int }
+	reclaimDue   struct{ generation int }
 	figured      struct {
 		act   action
 		m     Measurement
@@ -129,8 +129,8 @@ type (
 		lacks []string
 	}
 	left struct {
-		turn  int         // of the wait
-		there []types.UID // pods that have not left in time
+		generation int         // of the wait
+		there      []types.UID // pods that have not left in time
 	}
 )
 

@@ -9,10 +9,10 @@ import (
 // taking is what is taken back: services are asked one after another for what nobody uses. Images come after containers, which
 // may be the last to use them.
 type taking struct {
-	by    Signal
-	rest  []messages.Address // who is asked, and who is asked then
-	turn  int                // counts questions: what belongs to an earlier one is dropped
-	timer supervisors.Timer
+	by         Signal
+	rest       []messages.Address // who is asked, and who is asked then
+	generation int                // counts questions: what belongs to an earlier one is dropped
+	timer      supervisors.Timer
 	// most is the most that was left of the signal since the first question.
 	most int64
 	over map[string]bool // pods that are over
@@ -23,7 +23,8 @@ func (a *actor) reclaim(ctx supervisors.Context, act action) {
 	if len(a.taking.rest) > 0 {
 		return
 	}
-	a.taking = taking{by: act.by.signal, turn: a.taking.turn, most: a.readings[act.by.signal].Available, over: map[string]bool{}}
+	a.taking = taking{by: act.by.signal, generation: a.taking.generation, most: a.readings[act.by.signal].Available,
+		over: map[string]bool{}}
 	if act.on.dead() {
 		for _, p := range a.opts.Board.Now().Pods {
 			if p.Status != nil && finalstatus.Final(p.Status.Phase) {
@@ -41,7 +42,7 @@ func (a *actor) reclaim(ctx supervisors.Context, act action) {
 // reclaimNext asks the next service, and measures when all were asked.
 func (a *actor) reclaimNext(ctx supervisors.Context) {
 	t := &a.taking
-	if t.turn++; t.timer != nil {
+	if t.generation++; t.timer != nil {
 		t.timer.Cancel()
 	}
 	if len(t.rest) == 0 {
@@ -49,7 +50,7 @@ func (a *actor) reclaimNext(ctx supervisors.Context) {
 		a.measureAgain(ctx)
 		return
 	}
-	t.timer = ctx.After(reclaimTimeout, reclaimDue{t.turn})
+	t.timer = ctx.After(reclaimTimeout, reclaimDue{t.generation})
 	a.ask(ctx)
 }
 
@@ -80,7 +81,7 @@ func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
 // waited for: there may be a lot to be removed.
 func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
 	t := &a.taking
-	if m.turn != t.turn || len(t.rest) == 0 {
+	if m.generation != t.generation || len(t.rest) == 0 {
 		return
 	}
 	if now := a.readings[t.by].Available; now > t.most {

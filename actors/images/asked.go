@@ -26,19 +26,19 @@ const (
 
 // fetch is a pull that a person asked for.
 type fetch struct {
-	asked time.Time // last
-	told  messages.ImageFetched
+	asked  time.Time // last
+	answer messages.ImageFetched
 }
 
 // take notes how far it is, in the words for a pod.
 func (f *fetch) take(msg any) {
 	switch m := msg.(type) {
 	case messages.ImageAwaited:
-		f.told = messages.ImageFetched{Waiting: m.Reason.Message, Since: m.Reason.Since}
+		f.answer = messages.ImageFetched{Waiting: m.Reason.Message, Since: m.Reason.Since}
 	case messages.ImagePulled:
-		f.told = messages.ImageFetched{ID: m.Ref, Size: m.Size, Took: m.Took}
+		f.answer = messages.ImageFetched{ID: m.Ref, Size: m.Size, Took: m.Took}
 	case messages.ImageFailed:
-		f.told = messages.ImageFetched{Failed: m.Reason.Message}
+		f.answer = messages.ImageFetched{Failed: m.Reason.Message}
 	}
 }
 
@@ -49,12 +49,12 @@ func (a *images) fetched(ctx supervisors.Context, id string, e tellPod) {
 		return
 	}
 	f.take(e.msg)
-	if f.told.Failed != "" {
+	if f.answer.Failed != "" {
 		a.carryOut(ctx, a.machine.forget(ctx.Now(), e.uid))
 	}
 }
 
-func (f *fetch) over() bool { return f.told.ID != "" || f.told.Failed != "" }
+func (f *fetch) over() bool { return f.answer.ID != "" || f.answer.Failed != "" }
 
 // listed is a survey for a list.
 type listed struct{ survey }
@@ -172,7 +172,7 @@ func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 	if !f.over() {
 		a.asked(ctx, messages.PullImage{Key: messages.ImageKey{UID: fetchUID + m.ID}, Image: m.Image, Policy: v1.PullAlways})
 	}
-	ctx.Reply(f.told)
+	ctx.Reply(f.answer)
 }
 
 // hurry has a pull without a pod's credentials that waits for the end of its back-off tried now.

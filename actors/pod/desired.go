@@ -27,7 +27,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 		m.ends = sooner // each container gets it with its stop
 	}
 	if !changed {
-		m.toldAt = time.Time{} // the parent has not seen the status
+		m.reportedAt = time.Time{} // the parent has not seen the status
 		return
 	}
 	was := m.Pod

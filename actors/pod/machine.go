@@ -36,11 +36,11 @@ type Machine struct {
 	settle  time.Time
 	cleaned cleaned
 
-	told   messages.PodStatusChanged // the last time,
-	toldAt time.Time                 // and when
-	waited messages.Reason           // what told waits for, without the time of a retry
-	now    time.Time                 // of the present step
-	fx     []Effect
+	reported   messages.PodStatusChanged // last,
+	reportedAt time.Time                 // and when
+	waited     messages.Reason           // what reported waits for, without the time of a retry
+	now        time.Time                 // of the present step
+	fx         []Effect
 }
 
 // cleaned is what has been undone of the pod.

@@ -143,7 +143,7 @@ func (m *Machine) unproved() bool {
 // unasked says that it is not known yet whether a container that was found running has had its post-start hook. Its actor tells
 // soon; no longer than it is waited for any answer is nothing said of the pod.
 func (m *Machine) unasked() bool {
-	if m.told.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.Set.AnswerTimeout)) {
+	if m.reported.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.Set.AnswerTimeout)) {
 		return false
 	}
 	return slices.ContainsFunc(m.Containers, func(c *known.Container) bool {

@@ -32,14 +32,14 @@ func (m *Machine) publish() {
 		msg.Waiting = new(waits)
 		waits.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.told.Status != nil && m.told.Phase == msg.Phase && m.told.Generation == msg.Generation && waits == m.waited &&
-		equality.Semantic.DeepEqual(m.told.Status, msg.Status) {
-		if m.now.Before(m.toldAt.Add(reportAgain)) {
+	if m.reported.Status != nil && m.reported.Phase == msg.Phase && m.reported.Generation == msg.Generation && waits == m.waited &&
+		equality.Semantic.DeepEqual(m.reported.Status, msg.Status) {
+		if m.now.Before(m.reportedAt.Add(reportAgain)) {
 			return
 		}
-		msg.Status = m.told.Status
+		msg.Status = m.reported.Status
 	}
-	m.told, m.waited, m.toldAt = msg, waits, m.now
+	m.reported, m.waited, m.reportedAt = msg, waits, m.now
 	m.emit(Tell{messages.Pods, msg})
 }
 
@@ -49,7 +49,7 @@ func (m *Machine) status() *v1.PodStatus {
 		return m.Wanted.Final
 	}
 	p := podstatus.Pod{
-		State: &m.State, Told: m.told.Status, Now: m.now, Live: m.live(),
+		State: &m.State, Reported: m.reported.Status, Now: m.now, Live: m.live(),
 		Unsure: m.phase == Terminating && !m.settle.IsZero(), Over: m.phase == Cleaning || m.phase == Finished,
 		Mounted: m.volumes.mounted, Group: m.cgroup.has, Restarting: m.restarting(), Hold: m.starts().Hold,
 	}

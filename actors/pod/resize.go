@@ -131,7 +131,7 @@ func (m *Machine) takeResized(v work.ContainerResized) {
 	}
 	f := c.Newest()
 	if v.Failed == nil {
-		f.Given.Gave(v.Resources, v.Told)
+		f.Given.Gave(v.Resources, v.Reported)
 		m.resizing.retry = restarts.Retry{}
 		return
 	}

@@ -13,7 +13,7 @@ import (
 func (m *Machine) starts() *starts.Pod {
 	return &starts.Pod{
 		State: &m.State, Now: m.now,
-		Turn: func(c *known.Container) bool { return m.phase == Running || m.phase != Preparing && c.Init },
+		Due: func(c *known.Container) bool { return m.phase == Running || m.phase != Preparing && c.Init },
 		Spawning: func(container string) (time.Time, bool) {
 			until, awaited := m.asks[ask{"spawn", container}]
 			return until, awaited

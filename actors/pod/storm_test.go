@@ -250,8 +250,8 @@ func afterTheStorm(w *world) string {
 		if phase != Finished || len(w.containers)+len(w.sandboxes) > 0 || w.ended == nil || !w.ended.Gone {
 			return fmt.Sprintf("an ended pod is %s with %v and %v", phase, w.containers, w.sandboxes)
 		}
-	case !equality.Semantic.DeepEqual(w.status, w.machine.told.Status):
-		return fmt.Sprintf("others know of the status %+v, and it is %+v", w.status, w.machine.told.Status)
+	case !equality.Semantic.DeepEqual(w.status, w.machine.reported.Status):
+		return fmt.Sprintf("others know of the status %+v, and it is %+v", w.status, w.machine.reported.Status)
 	case w.fail != nil:
 		if phase != Finished || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("a pod that has to go is %s, running %v", phase, w.runningNames())

@@ -67,7 +67,7 @@ func (w *world) resizeContainer(e work.ResizeContainer) {
 				now.MemoryLimit)
 		}
 		w.containers[i].Resources = toldOf(gets)
-		out.Told = toldOf(gets)
+		out.Reported = toldOf(gets)
 		w.checkLimits("after " + e.Spec.Name + " was changed")
 	}
 	w.send(out)

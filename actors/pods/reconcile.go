@@ -202,8 +202,8 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	e.life = life{order: a.order, generation: 1, failed: ctx.Now(), lingers: lingers}
 	if e.want != nil {
 		if e.source = e.want.source; e.source == messages.APIServer {
-			if e.told = e.record.Allocated; e.told == nil {
-				e.told = foundAllocation(e.want.pod, e.found)
+			if e.allocation = e.record.Allocated; e.allocation == nil {
+				e.allocation = foundAllocation(e.want.pod, e.found)
 			}
 		}
 		e.setPod(e.want.pod)

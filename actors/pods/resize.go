@@ -100,9 +100,9 @@ func (e *entry) takePod() {
 	if e.source = e.want.source; e.source == messages.APIServer && e.desired != nil {
 		countRequested(e.desired, e.want.pod)
 	}
-	if e.source == messages.APIServer && e.told == nil && was != nil {
+	if e.source == messages.APIServer && e.allocation == nil && was != nil {
 		if has := podspec.AllocationOf(was); !has.IsOf(e.want.pod) {
-			e.told = has
+			e.allocation = has
 		}
 	}
 	e.setPod(e.want.pod)
@@ -116,11 +116,11 @@ func (e *entry) setPod(desired *v1.Pod) {
 	if e.pod != nil {
 		observed = e.pod.Generation
 	}
-	if e.desired, e.pod = desired, e.told.In(desired); e.pod != desired && e.pendingOf != desired.Generation {
+	if e.desired, e.pod = desired, e.allocation.In(desired); e.pod != desired && e.pendingOf != desired.Generation {
 		e.pod.Generation = observed
 	}
 	e.admitted = e.pod
-	if l := e.record.Allocated; l != nil && l != e.told {
+	if l := e.record.Allocated; l != nil && l != e.allocation {
 		e.admitted = l.In(desired)
 	}
 }
@@ -192,7 +192,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 // allocated takes that the disk has what was allocated to a pod: its actor is to have it.
 func (e *entry) allocated() {
 	if l := e.kept.Allocated; l != nil && e.hasActor() && e.desired != nil {
-		e.told = l
+		e.allocation = l
 		if e.setPod(e.desired); e.pod == e.desired {
 			e.pending = nil
 		}

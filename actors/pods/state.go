@@ -104,12 +104,12 @@ type life struct {
 
 // resizing is the part of it that is about the pod's resources (resize.go).
 type resizing struct {
-	desired   *v1.Pod                 // as the source had it last; nil where none named it
-	admitted  *v1.Pod                 // with the resources that it holds against others
-	told      *podspec.Allocation     // what its actor is to have; nil: what desired asks for
-	pending   *messages.PendingResize // why it cannot have what it asks for
-	pendingOf int64                   // the generation of the pod for which that was said
-	since     time.Time               // when it was first asked for
+	desired    *v1.Pod                 // as the source had it last; nil where none named it
+	admitted   *v1.Pod                 // with the resources that it holds against others
+	allocation *podspec.Allocation     // what its actor is to have; nil: what desired asks for
+	pending    *messages.PendingResize // why it cannot have what it asks for
+	pendingOf  int64                   // the generation of the pod for which that was said
+	since      time.Time               // when it was first asked for
 }
 
 // hasActor says that there is an actor for the pod, or an ender.

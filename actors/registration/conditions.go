@@ -131,8 +131,8 @@ func (f facts) networkProblem() string {
 	return text
 }
 
-// turns are the reasons of events about conditions that became true, and that ceased to be; the kubelet's.
-var turns = map[v1.NodeConditionType][2]string{
+// transitions are the reasons of events about conditions that became true, and that ceased to be; the kubelet's.
+var transitions = map[v1.NodeConditionType][2]string{
 	v1.NodeReady:          {"NodeReady", "NodeNotReady"},
 	v1.NodeMemoryPressure: {"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
 	v1.NodeDiskPressure:   {"NodeHasDiskPressure", "NodeHasNoDiskPressure"},
@@ -153,7 +153,7 @@ func nodeEvents(was, now *v1.Node, at time.Time) []messages.RecordEvent {
 	}
 	for _, c := range now.Status.Conditions {
 		before := condition(was, c.Type)
-		reasons, known := turns[c.Type]
+		reasons, known := transitions[c.Type]
 		switch {
 		case !known || before == nil && c.Type == v1.NodeReady || before != nil && before.Status == c.Status:
 		case c.Status == v1.ConditionTrue:

@@ -29,7 +29,7 @@ const migrated = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/a
 
 // csiState is what is known of the CSINode, the object that tells schedulers and provisioners of the drivers here.
 type csiState struct {
-	told     messages.CSIDriversObserved
+	observed messages.CSIDriversObserved
 	known    bool      // the drivers are
 	node     types.UID // of the Node for which it was written last,
 	written  messages.CSIDriversObserved
@@ -42,9 +42,9 @@ type csiState struct {
 
 type (
 	csiWrote struct {
-		told messages.CSIDriversObserved
-		node types.UID
-		err  error
+		observed messages.CSIDriversObserved
+		node     types.UID
+		err      error
 	}
 	csiRetryDue struct{}
 )
@@ -53,7 +53,7 @@ type (
 const csiCheck = 5 * time.Minute
 
 func (a *actor) onDrivers(ctx supervisors.Context, m messages.CSIDriversObserved) {
-	a.csi.told, a.csi.known, a.state.facts.drivers = m, true, m
+	a.csi.observed, a.csi.known, a.state.facts.drivers = m, true, m
 	a.act(ctx)
 	a.writeCSINode(ctx)
 }
@@ -64,18 +64,18 @@ func (a *actor) writeCSINode(ctx supervisors.Context) {
 	if !c.known || c.writing || node == nil || c.retry != nil {
 		return
 	}
-	if c.node == node.UID && equality.Semantic.DeepEqual(c.written, c.told) && ctx.Now().Sub(c.at) < csiCheck {
+	if c.node == node.UID && equality.Semantic.DeepEqual(c.written, c.observed) && ctx.Now().Sub(c.at) < csiCheck {
 		return
 	}
 	c.writing = true
-	client, told := a.opts.Client.StorageV1().CSINodes(), c.told
+	client, observed := a.opts.Client.StorageV1().CSINodes(), c.observed
 	ctx.Do(supervisors.Work{Name: "WriteCSINode", Timeout: writeTimeout, Run: func(ctx context.Context) any {
 		was, err := client.Get(ctx, node.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
-			_, err = client.Create(ctx, csiNode(nil, node, told), metav1.CreateOptions{})
+			_, err = client.Create(ctx, csiNode(nil, node, observed), metav1.CreateOptions{})
 		case err == nil:
-			now := csiNode(was, node, told)
+			now := csiNode(was, node, observed)
 			if without := withoutChanged(was, now); without != nil {
 				if was, err = client.Update(ctx, without, metav1.UpdateOptions{}); err != nil {
 					break
@@ -86,7 +86,7 @@ func (a *actor) writeCSINode(ctx supervisors.Context) {
 				_, err = client.Update(ctx, now, metav1.UpdateOptions{})
 			}
 		}
-		return csiWrote{told, node.UID, err}
+		return csiWrote{observed, node.UID, err}
 	}})
 }
 
@@ -94,8 +94,8 @@ func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
 	c := &a.csi
 	c.writing = false
 	if m.err == nil {
-		c.node, c.written, c.at, c.failures, c.failed = m.node, m.told, ctx.Now(), 0, ""
-		a.writeCSINode(ctx) // what was told meanwhile
+		c.node, c.written, c.at, c.failures, c.failed = m.node, m.observed, ctx.Now(), 0, ""
+		a.writeCSINode(ctx) // what was observed meanwhile
 		return
 	}
 	c.failures++
@@ -110,7 +110,7 @@ func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
 
 // csiNode is the CSINode with these drivers; was is not changed, and nil where there is none. Drivers that were there before this
 // agent stay until it has heard of them: theirs are still starting.
-func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObserved) *storagev1.CSINode {
+func csiNode(was *storagev1.CSINode, node *v1.Node, observed messages.CSIDriversObserved) *storagev1.CSINode {
 	out := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 	if was != nil {
 		out = was.DeepCopy()
@@ -119,11 +119,11 @@ func csiNode(was *storagev1.CSINode, node *v1.Node, told messages.CSIDriversObse
 	metav1.SetMetaDataAnnotation(&out.ObjectMeta, v1.MigratedPluginsAnnotationKey, migrated)
 	drivers := map[string]storagev1.CSINodeDriver{}
 	for _, d := range out.Spec.Drivers {
-		if !slices.Contains(told.Gone, d.Name) {
+		if !slices.Contains(observed.Gone, d.Name) {
 			drivers[d.Name] = d
 		}
 	}
-	for _, d := range told.Drivers {
+	for _, d := range observed.Drivers {
 		one := storagev1.CSINodeDriver{Name: d.Name, NodeID: d.NodeID, TopologyKeys: slices.Sorted(maps.Keys(d.Topology))}
 		if d.MaxVolumes > 0 {
 			count := int32(min(d.MaxVolumes, 1<<31-1)) // it is bounded
@@ -153,16 +153,16 @@ func withoutChanged(was, now *storagev1.CSINode) *storagev1.CSINode {
 
 // withDrivers adds to a Node, which is changed, what CSI drivers call it and where they say that it is. A label that says
 // something else already stays.
-func withDrivers(node *v1.Node, told messages.CSIDriversObserved) *v1.Node {
-	if len(told.Drivers) == 0 && len(told.Gone) == 0 {
+func withDrivers(node *v1.Node, observed messages.CSIDriversObserved) *v1.Node {
+	if len(observed.Drivers) == 0 && len(observed.Gone) == 0 {
 		return node
 	}
 	ids := map[string]string{}
 	_ = json.Unmarshal([]byte(node.Annotations[annotationNodeIDs]), &ids) // what is no map is written anew
-	for _, name := range told.Gone {
+	for _, name := range observed.Gone {
 		delete(ids, name)
 	}
-	for _, d := range told.Drivers {
+	for _, d := range observed.Drivers {
 		ids[d.Name] = d.NodeID
 		for key, value := range d.Topology {
 			if _, there := node.Labels[key]; !there {

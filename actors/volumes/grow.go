@@ -205,8 +205,8 @@ func (j *job) notGrown(
 	if !is || !refusal.Final() {
 		return false, why
 	}
-	wish := c.Spec.Resources.Requests[v1.ResourceStorage]
-	infeasible := refusal.Infeasible() || wish.Cmp(size) != 0 && hasCondition(c, v1.PersistentVolumeClaimNodeResizeError)
+	requested := c.Spec.Resources.Requests[v1.ResourceStorage]
+	infeasible := refusal.Infeasible() || requested.Cmp(size) != 0 && hasCondition(c, v1.PersistentVolumeClaimNodeResizeError)
 	if asks {
 		condition := v1.PersistentVolumeClaimCondition{Type: v1.PersistentVolumeClaimNodeResizeError, Status: v1.ConditionTrue,
 			LastTransitionTime: metav1.Now(), Message: "failed to expand pvc with " + why.Error()}

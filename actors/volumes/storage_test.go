@@ -141,7 +141,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(use, want) {
 		t.Errorf("it uses %+v, %v", use, err)
 	}
-	if told := d.Told()[0]; told["pool"] != "fast" || told["csi.storage.k8s.io/pod.uid"] != "a" ||
+	if told := d.Contexts()[0]; told["pool"] != "fast" || told["csi.storage.k8s.io/pod.uid"] != "a" ||
 		told["csi.storage.k8s.io/ephemeral"] != "false" {
 		t.Errorf("the driver was told %v", told)
 	}
@@ -183,7 +183,7 @@ func TestADriverIsGivenTokens(t *testing.T) {
 	want, err := m.Token(t.Context(), pod, "vault", &life)
 	must(t, err)
 	var got map[string]authv1.TokenRequestStatus
-	must(t, json.Unmarshal([]byte(d.Told()[0]["csi.storage.k8s.io/serviceAccount.tokens"]), &got))
+	must(t, json.Unmarshal([]byte(d.Contexts()[0]["csi.storage.k8s.io/serviceAccount.tokens"]), &got))
 	if m.given != 2 || !got["vault"].ExpirationTimestamp.Time.Equal(want.Expires.Truncate(time.Second)) ||
 		!strings.HasPrefix(got["vault"].Token, "token 1 of ") {
 		t.Errorf("given %d, the driver was told %v", m.given, got)

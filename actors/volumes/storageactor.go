@@ -63,13 +63,13 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 // tellDrivers tells registration which drivers there are.
 func (a *actor) tellDrivers(ctx supervisors.Context) {
 	drivers, gone, changed := a.storage.Drivers.All()
-	told := messages.CSIDriversObserved{Gone: gone}
+	observed := messages.CSIDriversObserved{Gone: gone}
 	for _, d := range drivers {
-		told.Drivers = append(told.Drivers, messages.CSIDriver{
+		observed.Drivers = append(observed.Drivers, messages.CSIDriver{
 			Name: d.Name, NodeID: d.NodeID, MaxVolumes: d.MaxVolumes, Topology: d.Topology,
 		})
 	}
-	ctx.Tell(messages.Registration, told)
+	ctx.Tell(messages.Registration, observed)
 	if a.awaiting {
 		return
 	}

@@ -172,7 +172,7 @@ func userOf(u *runtimeapi.ContainerUser) *messages.ContainerUser {
 // Resources are those that a running container has: what it was given, and where the runtime tells of another value than it was
 // asked for, that value. So nothing is rounded that is as it was asked for. The result is the caller's.
 func Resources(given v1.ResourceRequirements, asked *runtimeapi.LinuxContainerResources,
-	told messages.ContainerResources) v1.ResourceRequirements {
+	reported messages.ContainerResources) v1.ResourceRequirements {
 	out := *given.DeepCopy()
 	set := func(list *v1.ResourceList, name v1.ResourceName, q *resource.Quantity) {
 		if *list == nil {
@@ -180,20 +180,20 @@ func Resources(given v1.ResourceRequirements, asked *runtimeapi.LinuxContainerRe
 		}
 		(*list)[name] = *q
 	}
-	if told.CPUShares > 0 && told.CPUShares != asked.GetCpuShares() {
-		set(&out.Requests, v1.ResourceCPU, resource.NewMilliQuantity(told.CPUShares*1000/1024, resource.DecimalSI))
+	if reported.CPUShares > 0 && reported.CPUShares != asked.GetCpuShares() {
+		set(&out.Requests, v1.ResourceCPU, resource.NewMilliQuantity(reported.CPUShares*1000/1024, resource.DecimalSI))
 	}
-	switch same := told.CPUQuota == asked.GetCpuQuota() && told.CPUPeriod == asked.GetCpuPeriod(); {
+	switch same := reported.CPUQuota == asked.GetCpuQuota() && reported.CPUPeriod == asked.GetCpuPeriod(); {
 	case same:
-	case told.CPUQuota > 0 && told.CPUPeriod > 0:
-		set(&out.Limits, v1.ResourceCPU, resource.NewMilliQuantity(told.CPUQuota*1000/told.CPUPeriod, resource.DecimalSI))
+	case reported.CPUQuota > 0 && reported.CPUPeriod > 0:
+		set(&out.Limits, v1.ResourceCPU, resource.NewMilliQuantity(reported.CPUQuota*1000/reported.CPUPeriod, resource.DecimalSI))
 	case asked.GetCpuQuota() > 0:
 		delete(out.Limits, v1.ResourceCPU)
 	}
 	switch {
-	case told.MemoryLimit == asked.GetMemoryLimitInBytes():
-	case told.MemoryLimit > 0:
-		set(&out.Limits, v1.ResourceMemory, resource.NewQuantity(told.MemoryLimit, resource.BinarySI))
+	case reported.MemoryLimit == asked.GetMemoryLimitInBytes():
+	case reported.MemoryLimit > 0:
+		set(&out.Limits, v1.ResourceMemory, resource.NewQuantity(reported.MemoryLimit, resource.BinarySI))
 	case asked.GetMemoryLimitInBytes() > 0:
 		delete(out.Limits, v1.ResourceMemory)
 	}

@@ -128,19 +128,19 @@ const scanEvery = 100 * time.Millisecond
 // scans looks through all processes once for all who ask at about one time. Safe for concurrent use.
 type scans struct {
 	proc  string        // where processes are read
-	turn  chan struct{} // has what the holder of the rest has put in
+	slot  chan struct{} // has what the holder of the fields below has put in
 	began time.Time     // the last one
 	pids  map[string][]int
 	err   error
 }
 
-func newScans(proc string) *scans { return &scans{proc: proc, turn: make(chan struct{}, 1)} }
+func newScans(proc string) *scans { return &scans{proc: proc, slot: make(chan struct{}, 1)} }
 
 // shims lists the processes that are shims of the sandbox, by a scan that begins after the call. The result is shared.
 func (s *scans) shims(sandbox string) ([]int, error) {
 	asked := time.Now()
-	s.turn <- struct{}{}
-	defer func() { <-s.turn }()
+	s.slot <- struct{}{}
+	defer func() { <-s.slot }()
 	if !s.began.After(asked) { // nobody else's began meanwhile
 		time.Sleep(time.Until(s.began.Add(scanEvery)))
 		begun := time.Now()

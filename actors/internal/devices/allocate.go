@@ -20,7 +20,7 @@ import (
 func (m *Manager) IsDevice(name v1.ResourceName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.book.isDevice(string(name), time.Now())
+	return m.inventory.isDevice(string(name), time.Now())
 }
 
 // Retain takes the devices back of all pods but those that hold theirs. It does not wait: the disk has it with the next
@@ -28,7 +28,7 @@ func (m *Manager) IsDevice(name v1.ResourceName) bool {
 func (m *Manager) Retain(holds func(uid string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.book.retain(holds)
+	m.inventory.retain(holds)
 }
 
 // Allocate gives all containers of a pod the devices that they ask for, by the plugins' consent, and writes that down. What they
@@ -42,7 +42,7 @@ func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 	}
 	m.mu.Lock()
 	if err != nil {
-		m.book.retain(func(uid string) bool { return uid != string(pod.UID) })
+		m.inventory.retain(func(uid string) bool { return uid != string(pod.UID) })
 	}
 	m.put()
 	m.mu.Unlock()
@@ -75,7 +75,7 @@ func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]
 func (m *Manager) reusable(reuse map[string][]string, h holder, may bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for name, g := range m.book.given[h] {
+	for name, g := range m.inventory.given[h] {
 		ids := g.ids()
 		reuse[name] = slices.DeleteFunc(reuse[name], func(id string) bool { return slices.Contains(ids, id) })
 		if may {
@@ -115,38 +115,38 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 		return err
 	}
 	m.mu.Lock()
-	n, met, err := m.book.needs(r, time.Now())
+	n, met, err := m.inventory.needs(r, time.Now())
 	if err != nil || met {
 		m.mu.Unlock()
 		return err
 	}
 	ids := n.pick(preferred)
-	m.book.reserve(r, ids, nil)
-	p := m.book.resources[r.resource].plugin
+	m.inventory.reserve(r, ids, nil)
+	p := m.inventory.resources[r.resource].plugin
 	m.mu.Unlock()
 	answer, err := p.allocate(ctx, ids)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
-		m.book.release(r.holder, r.resource)
+		m.inventory.release(r.holder, r.resource)
 		return err
 	}
-	g, still := m.book.given[r.holder][r.resource]
+	g, still := m.inventory.given[r.holder][r.resource]
 	if !still { // what the plugin said is nobody's, and more need not be asked for
 		return fmt.Errorf("pod %q went while devices of %s were allocated to it", r.uid, r.resource)
 	}
 	g.answer = answer
-	m.book.given[r.holder][r.resource] = g
+	m.inventory.given[r.holder][r.resource] = g
 	return nil
 }
 
 // preferred are the devices that the plugin would have a request get, where it has a say.
 func (m *Manager) preferred(ctx context.Context, r request) ([]string, error) {
 	m.mu.Lock()
-	n, met, err := m.book.needs(r, time.Now())
+	n, met, err := m.inventory.needs(r, time.Now())
 	var p *plugin
 	if err == nil {
-		p = m.book.resources[r.resource].plugin
+		p = m.inventory.resources[r.resource].plugin
 	}
 	m.mu.Unlock()
 	if err != nil || met || n.rest == 0 || !p.options.GetGetPreferredAllocationAvailable() {

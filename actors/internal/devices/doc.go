@@ -1,7 +1,7 @@
 // Package devices knows the node's device plugins, and which of their devices each container has (the kubelet's device plugin API
 // v1beta1). It has one Manager a process: connections to plugins and allocations outlive every actor.
 //
-// How to read the folder: book.go is what is known, and every decision, pure; plugin.go takes registrations and follows each
+// How to read the folder: inventory.go is what is known, and every decision, pure; plugin.go takes registrations and follows each
 // plugin's list of devices; allocate.go has a plugin allocate; given.go is what containers get of it, and what others may know;
 // store.go keeps it in the kubelet's checkpoint (checkpoint), so that a kubelet and this agent can take each other's place.
 //

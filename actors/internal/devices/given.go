@@ -49,7 +49,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 		}
 	}
 	m.mu.Lock()
-	out := m.book.options(h, names)
+	out := m.inventory.options(h, names)
 	if allocated {
 		m.put()
 	}
@@ -75,14 +75,14 @@ func (m *Manager) reuse(pod *v1.Pod, c *v1.Container) map[string][]string {
 func (m *Manager) has(h holder, name string) given {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.book.given[h][name]
+	return m.inventory.given[h][name]
 }
 
 // preStart tells a plugin of a start. One that did not register in this life said nothing of that, and is not asked.
 func (m *Manager) preStart(ctx context.Context, name string, ids []string) error {
 	m.mu.Lock()
 	var p *plugin
-	if k := m.book.resources[name]; k != nil {
+	if k := m.inventory.resources[name]; k != nil {
 		p = k.plugin
 	}
 	m.mu.Unlock()
@@ -99,7 +99,7 @@ func (m *Manager) preStart(ctx context.Context, name string, ids []string) error
 
 // options are the plugins' answers together. Of two that say different things of one place the first counts, by the name of the
 // resource.
-func (b *book) options(h holder, names []string) Given {
+func (b *inventory) options(h holder, names []string) Given {
 	out := Given{Annotations: map[string]string{}}
 	seen := map[[2]string]bool{}
 	first := func(kind, key string) bool {
@@ -145,20 +145,20 @@ func (b *book) options(h holder, names []string) Given {
 func (m *Manager) Capacity() (capacity, allocatable v1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.book.capacity(time.Now())
+	return m.inventory.capacity(time.Now())
 }
 
 // Health is how the devices of a container are, by resource; none where it has none (KEP-4680). It does not wait.
 func (m *Manager) Health(uid, container string) (out []v1.ResourceStatus) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	has := m.book.given[holder{uid, container}]
+	has := m.inventory.given[holder{uid, container}]
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		s := v1.ResourceStatus{Name: v1.ResourceName(name)}
 		for _, id := range has[name].ids() {
 			health := v1.ResourceHealthStatusHealthy // of one that is not told of, too, as with the kubelet
-			if k := m.book.resources[name]; k != nil {
-				if d, told := k.devices[id]; told && !d.healthy {
+			if k := m.inventory.resources[name]; k != nil {
+				if d, listed := k.devices[id]; listed && !d.healthy {
 					health = v1.ResourceHealthStatusUnhealthy
 				}
 			}
@@ -174,7 +174,7 @@ func (m *Manager) Health(uid, container string) (out []v1.ResourceStatus) {
 func (m *Manager) Of(uid, container string) (out []*podresources.ContainerDevices) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	has := m.book.given[holder{uid, container}]
+	has := m.inventory.given[holder{uid, container}]
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		for _, node := range slices.Sorted(maps.Keys(has[name].devices)) {
 			for _, id := range has[name].devices[node] {
@@ -189,8 +189,8 @@ func (m *Manager) Of(uid, container string) (out []*podresources.ContainerDevice
 func (m *Manager) Allocatable() (out []*podresources.ContainerDevices) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(m.book.resources)) {
-		k := m.book.resources[name]
+	for _, name := range slices.Sorted(maps.Keys(m.inventory.resources)) {
+		k := m.inventory.resources[name]
 		for _, id := range k.healthy() {
 			nodes := k.devices[id].nodes
 			if len(nodes) == 0 {

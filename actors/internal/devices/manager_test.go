@@ -204,7 +204,7 @@ func TestInitContainersLendTheirDevices(t *testing.T) {
 		}
 	}
 	r.mu.Lock()
-	r.book.release(holder{"u", "app"}, gpu) // as where the checkpoint was lost
+	r.inventory.release(holder{"u", "app"}, gpu) // as where the checkpoint was lost
 	r.mu.Unlock()
 	pod := asks("u", "1", "i:first", "s:side", "i:second", ":app", ":other")
 	if _, err := r.Prepare(t.Context(), pod, &pod.Spec.Containers[0]); err != nil || !slices.Equal(r.ids("u", "app"), []string{"b"}) {

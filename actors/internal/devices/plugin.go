@@ -37,11 +37,11 @@ type Manager struct {
 	loops  sync.WaitGroup
 	pluginapi.UnimplementedRegistrationServer
 
-	mu     sync.Mutex
-	book   *book
-	notify func(uid string)
-	unread string // why no checkpoint was read, until the Node was reset for that; empty: one was
-	damage string // a sentence on a checkpoint that could not be read
+	mu        sync.Mutex
+	inventory *inventory
+	notify    func(uid string)
+	unread    string // why no checkpoint was read, until the Node was reset for that; empty: one was
+	damage    string // a sentence on a checkpoint that could not be read
 }
 
 // plugin is one connection to a plugin, from its registration until it goes.
@@ -55,7 +55,7 @@ type plugin struct {
 // New reads the checkpoint in the folder "device-plugins" of the root folder. Nothing is an error: what cannot be read is kept
 // aside, and logged.
 func New(rootDir string, log *slog.Logger) *Manager {
-	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, book: newBook(), notify: func(string) {}}
+	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, inventory: newInventory(), notify: func(string) {}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.file = m.newFile()
 	m.load(time.Now())
@@ -128,10 +128,10 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k := m.book.resources[name]
+	k := m.inventory.resources[name]
 	if k == nil {
 		k = &known{}
-		m.book.resources[name] = k
+		m.inventory.resources[name] = k
 	}
 	if k.plugin != nil {
 		_ = k.plugin.conn.Close() // it is replaced
@@ -167,7 +167,7 @@ func (m *Manager) follow(p *plugin) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if k := m.book.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
+	if k := m.inventory.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
 		k.plugin, k.listed, k.gone = nil, false, time.Now()
 		m.log.Warn("a device plugin went; none of its devices is allocated until it registers again", "resource", p.resource,
 			"reason", err)
@@ -178,17 +178,17 @@ func (m *Manager) follow(p *plugin) {
 func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
 	all, usable := read(list)
 	m.mu.Lock()
-	known := *m.book.resources[p.resource]
+	known := *m.inventory.resources[p.resource]
 	m.mu.Unlock()
 	if known.plugin != p || known.same(all) {
 		return
 	}
 	m.mu.Lock()
-	if m.book.resources[p.resource].plugin != p {
+	if m.inventory.resources[p.resource].plugin != p {
 		m.mu.Unlock()
 		return
 	}
-	uids := m.book.told(p.resource, all, usable)
+	uids := m.inventory.observe(p.resource, all, usable)
 	m.put()
 	notify := m.notify
 	m.mu.Unlock()

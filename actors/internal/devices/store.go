@@ -42,7 +42,7 @@ func (m *Manager) load(now time.Time) {
 		if err != nil {
 			return err
 		}
-		return m.book.restore(data, now)
+		return m.inventory.restore(data, now)
 	})
 	if err == nil {
 		return
@@ -86,7 +86,7 @@ func (m *Manager) flush() {
 func (m *Manager) Damage() string { return m.damage }
 
 // restore takes what the checkpoint has; all of it, or nothing.
-func (b *book) restore(data checkpoint.Data, now time.Time) error {
+func (b *inventory) restore(data checkpoint.Data, now time.Time) error {
 	all := map[holder]map[string]given{}
 	for _, e := range data.PodDeviceEntries {
 		answer := &pluginapi.ContainerAllocateResponse{}
@@ -108,7 +108,7 @@ func (b *book) restore(data checkpoint.Data, now time.Time) error {
 
 // put has what is known now written with the next Flush. mu is held.
 func (m *Manager) put() {
-	m.file.Set(m.book.state(time.Now()))
+	m.file.Set(m.inventory.state(time.Now()))
 }
 
 // state is what the checkpoint is to have. What it holds is never changed, so that it is encoded without the lock.
@@ -117,7 +117,7 @@ type state struct {
 	answers []*pluginapi.ContainerAllocateResponse
 }
 
-func (b *book) state(now time.Time) (s state) {
+func (b *inventory) state(now time.Time) (s state) {
 	s.data.RegisteredDevices = map[string][]string{}
 	for name, k := range b.resources {
 		if k.current(now) {

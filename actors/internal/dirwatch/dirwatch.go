@@ -48,8 +48,8 @@ func (p Places) Way(path string) {
 // linksAtMost is how many links the kernel follows on one way (path_resolution(7)).
 const linksAtMost = 40
 
-// Follow walks an absolute path as the kernel does, and gives where it leads, without links. Each name on the way matters, those of
-// links in the middle too, and those that are not there yet.
+// Follow walks an absolute path as the kernel does, and gives where it leads, without links. Each name on the way matters, also
+// those of links in the middle, and those that are not there yet.
 func (p Places) Follow(path string) string {
 	at := "/"
 	for links := 0; path != ""; {

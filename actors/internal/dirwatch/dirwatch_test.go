@@ -204,7 +204,7 @@ func TestNobodyWaitsForAFileSystemThatHangs(t *testing.T) {
 	go func() {
 		defer close(done)
 		go w.Close() // which waits for the file system, and nobody for it
-		for w.Open(); !isClosed(w); {
+		for !isClosed(w) {
 			time.Sleep(time.Millisecond)
 		}
 		w.Wake(false)

@@ -26,16 +26,16 @@ const version = 1
 type Log struct {
 	path string
 
-	mu      sync.Mutex
-	turn    uint64 // counts changes
-	kept    []entry
-	saved   uint64        // the turn that the file has
-	changed chan struct{} // closed at the next change
+	mu       sync.Mutex
+	sequence uint64 // counts changes
+	kept     []entry
+	saved    uint64        // the number that the file has
+	changed  chan struct{} // closed at the next change
 }
 
 type entry struct {
-	turn  uint64
-	event *v1.Event
+	sequence uint64
+	event    *v1.Event
 }
 
 // Open reads what an earlier process kept; an empty path keeps nothing on the disk. The log can be used whatever the error.
@@ -54,7 +54,7 @@ func Open(path string) (*Log, error) {
 			l.Put(e)
 		}
 	}
-	l.saved = l.turn
+	l.saved = l.sequence
 	return l, err
 }
 
@@ -62,9 +62,9 @@ func Open(path string) (*Log, error) {
 func (l *Log) Put(e *v1.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.turn++
+	l.sequence++
 	l.kept = slices.DeleteFunc(l.kept, func(k entry) bool { return k.event.Namespace == e.Namespace && k.event.Name == e.Name })
-	l.kept = append(l.kept, entry{l.turn, e})
+	l.kept = append(l.kept, entry{l.sequence, e})
 	if over := len(l.kept) - Room; over > 0 {
 		l.kept = slices.Delete(l.kept, 0, over)
 	}
@@ -72,25 +72,25 @@ func (l *Log) Put(e *v1.Event) {
 	l.changed = make(chan struct{})
 }
 
-// Since gives what has changed after a turn, the newest last, and the turn that this leads to.
-func (l *Log) Since(turn uint64) ([]*v1.Event, uint64) {
+// Since gives what has changed after a sequence number, the newest last, and the number that this leads to.
+func (l *Log) Since(sequence uint64) ([]*v1.Event, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []*v1.Event
 	for _, k := range l.kept {
-		if k.turn > turn {
+		if k.sequence > sequence {
 			out = append(out, k.event)
 		}
 	}
-	return out, l.turn
+	return out, l.sequence
 }
 
-// Await waits for a change after the turn, or for the end of ctx.
-func (l *Log) Await(ctx context.Context, turn uint64) error {
+// Await waits for a change after the sequence number, or for the end of ctx.
+func (l *Log) Await(ctx context.Context, sequence uint64) error {
 	l.mu.Lock()
-	now, changed := l.turn, l.changed
+	now, changed := l.sequence, l.changed
 	l.mu.Unlock()
-	if now > turn {
+	if now > sequence {
 		return nil
 	}
 	select {
@@ -103,9 +103,9 @@ func (l *Log) Await(ctx context.Context, turn uint64) error {
 
 // Save writes what is new to the disk. A power cut may cost the file, which is not worth waiting for the disk.
 func (l *Log) Save() error {
-	events, turn := l.Since(0)
+	events, sequence := l.Since(0)
 	l.mu.Lock()
-	same := l.path == "" || l.saved == turn
+	same := l.path == "" || l.saved == sequence
 	l.mu.Unlock()
 	if same {
 		return nil
@@ -115,6 +115,6 @@ func (l *Log) Save() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.saved = turn
+	l.saved = sequence
 	return nil
 }

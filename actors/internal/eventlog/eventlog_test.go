@@ -32,15 +32,15 @@ func TestEventsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, turn := again.Since(0)
+	got, sequence := again.Since(0)
 	if last := got[len(got)-1]; len(got) != Room || got[0].Name != "3" || last.Name != "7" || last.Count != 2 {
 		t.Errorf("%d, from %s to %s (%d)", len(got), got[0].Name, last.Name, last.Count)
 	}
 	again.Put(event("new", 1))
-	if err := again.Await(t.Context(), turn); err != nil {
+	if err := again.Await(t.Context(), sequence); err != nil {
 		t.Error(err)
 	}
-	if got, _ := again.Since(turn); len(got) != 1 || got[0].Name != "new" {
+	if got, _ := again.Since(sequence); len(got) != 1 || got[0].Name != "new" {
 		t.Errorf("news are %v", got)
 	}
 	if err := os.Remove(path); err != nil {

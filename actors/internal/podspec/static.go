@@ -16,8 +16,9 @@ type Has struct {
 }
 
 // ValidateStatic finds what a pod cannot have when it comes from a file, a URL or a submission rather than from the
-// API server: anything that only an object of the API can fill, and scheduling gates. The kubelet refuses the same (for objects by
-// its feature gate PreventStaticPodAPIReferences, on since Kubernetes 1.34), as such a pod could read what its author may not.
+// API server: anything that only an object of the API can fill, and scheduling gates. The kubelet refuses the same (for
+// objects by its feature gate PreventStaticPodAPIReferences, on since Kubernetes 1.34), as such a pod could read what its
+// author may not.
 // What the node has can fill some of it. A RuntimeClass is none of the kubelet's list: with an API server it looks for the class
 // there, and without one it passes over the field. The pod must be defaulted.
 func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {

@@ -20,8 +20,8 @@ type validator struct {
 
 // Validate finds what the API server would refuse in a defaulted pod when it is created, with the feature gates that are on by
 // default in Kubernetes 1.37. It does not change the pod. What changes nothing on a node is not looked at: what a scheduler or a
-// controller alone reads (but for a priority class' name, which would keep a mirror pod away), and the annotations of seccomp, which
-// no runtime has had anything of since Kubernetes 1.27.
+// controller alone reads (but for a priority class' name, which would keep a mirror pod away), and the annotations of seccomp,
+// which no runtime has had anything of since Kubernetes 1.27.
 //
 // Two rules are stricter: the address of a host port must be one, as no node can run such a pod as it says, and a UID must
 // be fit for an element of a path, as the API server makes them itself and files do not. Where the API

@@ -100,7 +100,7 @@ func list(what string, names []string) string {
 
 // before is a condition as it was told last; nil where none was.
 func (p *Pod) before(t v1.PodConditionType) *v1.PodCondition {
-	last := cmp.Or(p.Told, p.Wanted.Last, &v1.PodStatus{})
+	last := cmp.Or(p.Reported, p.Wanted.Last, &v1.PodStatus{})
 	return find.In(last.Conditions, func(c *v1.PodCondition) bool { return c.Type == t })
 }
 

@@ -18,7 +18,7 @@ import (
 // Pod is what a status is made from.
 type Pod struct {
 	*known.State
-	Told       *v1.PodStatus // the status that was told last; nil: none was
+	Reported   *v1.PodStatus // the status that was reported last; nil: none was
 	Now        time.Time
 	Live       bool             // the pod is meant to run
 	Unsure     bool             // a start may be under way of which nothing is known

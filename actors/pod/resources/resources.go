@@ -20,17 +20,17 @@ import (
 // Given is what is known of what one attempt of a container was given. Its zero value is of one that was given nothing since it
 // was made.
 type Given struct {
-	made  *v1.ResourceRequirements // what it was made with, which is read once; nil: that is not known
-	read  bool
-	since bool                         // it may have been given something after it was made: then the rest counts
-	has   *v1.ResourceRequirements     // nil: not known
-	tries *v1.ResourceRequirements     // what it may have by now, since that was begun and its outcome is not known
-	told  *messages.ContainerResources // by the runtime, afterwards
+	made     *v1.ResourceRequirements // what it was made with, which is read once; nil: that is not known
+	read     bool
+	since    bool                         // it may have been given something after it was made: then the rest counts
+	has      *v1.ResourceRequirements     // nil: not known
+	tries    *v1.ResourceRequirements     // what it may have by now, since that was begun and its outcome is not known
+	reported *messages.ContainerResources // by the runtime, afterwards
 }
 
-// Gave notes what it was given, and what the runtime told then.
-func (g *Given) Gave(resources *v1.ResourceRequirements, told *messages.ContainerResources) {
-	g.since, g.has, g.tries, g.told = true, resources, nil, told
+// Gave notes what it was given, and what the runtime reported then.
+func (g *Given) Gave(resources *v1.ResourceRequirements, reported *messages.ContainerResources) {
+	g.since, g.has, g.tries, g.reported = true, resources, nil, reported
 }
 
 // Failed notes that it could not be given what was tried. Where that was sent, some of it may have been done.
@@ -101,21 +101,21 @@ func (c *Container) most() v1.ResourceRequirements {
 
 // Has is what it has: by the runtime's word, where it tells, or else by what it was given.
 func (c *Container) Has() v1.ResourceRequirements {
-	has, told := c.last(), c.Fact.Resources
+	has, reported := c.last(), c.Fact.Resources
 	if c.since {
-		told = c.told
+		reported = c.reported
 	}
 	if has == nil {
-		if has = c.madeWith(); has == nil || told != nil {
+		if has = c.madeWith(); has == nil || reported != nil {
 			has = c.gets()
 		}
 	}
-	if told == nil {
+	if reported == nil {
 		return *has.DeepCopy()
 	}
 	spec := *c.Spec
 	spec.Resources = *has
-	return c.Set.Actual(c.Pod, &spec, *told)
+	return c.Set.Actual(c.Pod, &spec, *reported)
 }
 
 // Settled says that it is known to have what was allocated to it.

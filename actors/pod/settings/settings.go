@@ -41,7 +41,7 @@ type Settings struct {
 	// PodLevelResize says that the status tells the resources of the pod as a whole (KEP-5419).
 	PodLevelResize bool
 	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
-	Actual func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements
+	Actual func(pod *v1.Pod, spec *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements
 	// Devices is the health of the devices that a container has; nil: none has any.
 	Devices func(uid, container string) []v1.ResourceStatus
 	// RestartAll says that a container may have all of its pod restarted, by a rule of its own (KEP-5532).
@@ -74,8 +74,8 @@ func Default(h *host.Host, backOff restarts.BackOff, runtimeName func() string) 
 		ChangedImage: func(spec *v1.Container, made messages.ContainerFact) bool {
 			return translate.ChangedForKubelet(spec, made.Annotations)
 		},
-		Actual: func(pod *v1.Pod, spec *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
-			return facts.Resources(spec.Resources, translate.NewContainerResources(pod, spec, h.Node), told)
+		Actual: func(pod *v1.Pod, spec *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements {
+			return facts.Resources(spec.Resources, translate.NewContainerResources(pod, spec, h.Node), reported)
 		},
 		RecursiveReadOnly: func(handler string) bool { return h.Can().RecursiveReadOnlyMounts[handler] },
 		BackOffStep: func(made messages.ContainerFact) int {

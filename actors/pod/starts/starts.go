@@ -34,8 +34,8 @@ const (
 type Pod struct {
 	*known.State
 	Now time.Time
-	// Turn says that it is a container's turn to start in the pod's phase.
-	Turn func(*known.Container) bool
+	// Due says that a container is to start in the pod's phase.
+	Due func(*known.Container) bool
 	// Spawning is until when the word of the start of a container's actor is awaited, where it is.
 	Spawning func(container string) (until time.Time, awaited bool)
 }
@@ -137,7 +137,7 @@ func (p *Pod) Hold(c *known.Container) *messages.Reason {
 		return c.Image.Reason
 	case c.Retry.Failed != nil:
 		return c.Retry.Failed
-	case c.Stage != messages.StageStarting && p.Turn(c) && c.Backoff.Step > 0:
+	case c.Stage != messages.StageStarting && p.Due(c) && c.Backoff.Step > 0:
 		what, at := p.Lacks(c)
 		if what != BackingOff {
 			return nil

@@ -28,7 +28,7 @@ type ResizeContainer struct {
 type ContainerResized struct {
 	Name, ID  string
 	Resources *v1.ResourceRequirements     // what it was given
-	Told      *messages.ContainerResources // what the runtime says that it has since; nil where it does not tell
+	Reported  *messages.ContainerResources // what the runtime says that it has since; nil where it does not tell
 	Failed    *messages.Reason
 	Sent      bool // the runtime was asked for it
 }
@@ -77,7 +77,7 @@ func (e ResizeContainer) update(ctx context.Context, h *host.Host) ContainerResi
 	}
 	if resp, err := h.CRI.ContainerStatus(ctx, e.ID, false); err == nil {
 		if f, err := facts.Container(resp.GetStatus()); err == nil {
-			out.Told = f.Resources
+			out.Reported = f.Resources
 		}
 	}
 	return out

@@ -74,8 +74,8 @@ func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 	if err := params(r, api.Params{"watch": &watch, "namespace": &namespace, "name": &name}); err != nil {
 		return err
 	}
-	news := func(turn uint64) (api.Events, uint64) {
-		all, now := h.conf.Events.Since(turn)
+	news := func(sequence uint64) (api.Events, uint64) {
+		all, now := h.conf.Events.Since(sequence)
 		out := api.Events{Items: []*v1.Event{}}
 		for _, e := range all {
 			if (namespace == "" || namespace == e.Namespace) && (name == "" || name == e.InvolvedObject.Name) {
@@ -84,13 +84,13 @@ func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 		}
 		return out, now
 	}
-	first, turn := news(0)
+	first, sequence := news(0)
 	if !watch {
 		return answer(w, first)
 	}
 	return h.stream(w, func(line func(any) bool) {
-		for next := first; line(next); next, turn = news(turn) {
-			if h.conf.Events.Await(r.Context(), turn) != nil {
+		for next := first; line(next); next, sequence = news(sequence) {
+			if h.conf.Events.Await(r.Context(), sequence) != nil {
 				return
 			}
 		}

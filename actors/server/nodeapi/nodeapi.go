@@ -71,23 +71,23 @@ type api struct {
 	mux   *http.ServeMux
 	paths []string      // as /statusz lists them
 	slow  chan struct{} // a slot a slow request
-	turns chan struct{} // a slot a request whose answer is made in memory
+	short chan struct{} // a slot a request whose answer is made in memory
 	sends chan struct{} // a slot such an answer while its client takes it
 }
 
 const (
 	// maxSlow is how many requests that may take minutes are answered at once.
 	maxSlow = 32
-	// maxTurns is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have
+	// maxShort is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have
 	// megabytes.
-	maxTurns = 16
+	maxShort = 16
 	// maxSends is how many of these answers are kept for clients that are slow to read them.
 	maxSends = 64
 )
 
 func newAPI(conf Config) *api {
 	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
-	return &api{conf: conf, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow), turns: make(chan struct{}, maxTurns),
+	return &api{conf: conf, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow), short: make(chan struct{}, maxShort),
 		sends: make(chan struct{}, maxSends)}
 }
 
@@ -214,14 +214,14 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 func (a *api) inTurn(h http.Handler) http.Handler {
 	return within(quickly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case a.turns <- struct{}{}:
+		case a.short <- struct{}{}:
 		case <-r.Context().Done():
 			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered"))
 			return
 		}
 		out := kept{ResponseWriter: w, status: http.StatusOK}
 		func() {
-			defer func() { <-a.turns }() // also when h panics
+			defer func() { <-a.short }() // also when h panics
 			h.ServeHTTP(&out, r)
 		}()
 		select {

@@ -112,7 +112,7 @@ func TestDeadlinesAreSet(t *testing.T) {
 
 // Answers that are made in memory take turns; who waits in vain is told so.
 func TestBigAnswersTakeTurns(t *testing.T) {
-	inside, out := make(chan struct{}, 2*maxTurns), make(chan struct{})
+	inside, out := make(chan struct{}, 2*maxShort), make(chan struct{})
 	a := newAPI(Config{})
 	h := a.inTurn(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		inside <- struct{}{}
@@ -127,7 +127,7 @@ func TestBigAnswersTakeTurns(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil).WithContext(ctx))
 		return w.Code
 	}
-	for range maxTurns {
+	for range maxShort {
 		all.Go(func() { serve(t.Context()) })
 		<-inside
 	}
@@ -167,7 +167,7 @@ func TestSlowReadersHoldUpNoTurn(t *testing.T) {
 	begun, out := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	for i := range maxSends {
-		if i == maxTurns+1 {
+		if i == maxShort+1 {
 			w := httptest.NewRecorder()
 			if h.ServeHTTP(w, request()); w.Code != http.StatusAccepted || w.Body.String() != "whole" {
 				t.Errorf("beside slow readers: %d %q", w.Code, w.Body)

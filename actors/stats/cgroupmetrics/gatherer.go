@@ -50,12 +50,12 @@ func (c *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 type gathering struct {
 	now    time.Time
 	labels map[[2]string]*dto.LabelPair // of devices and the like, made once for the answer
-	seen   map[ownLabels]int            // in which turn a metric had them last
+	seen   map[ownLabels]int            // in which round a metric had them last
 
 	family *family
 	out    *dto.MetricFamily
 	cgroup *labeled
-	turn   int // counts the cgroups of the families
+	round  int // counts the cgroups of the families
 	slots  []slot
 }
 
@@ -106,7 +106,7 @@ func commonLabels(info *model.ContainerInfo) []*dto.LabelPair {
 func (g *gathering) one(f *family, cgroups []labeled) *dto.MetricFamily {
 	g.family, g.out = f, &dto.MetricFamily{Name: &f.name, Help: &f.help, Type: f.kind.Enum()}
 	for i := range cgroups {
-		g.cgroup, g.turn = &cgroups[i], g.turn+1
+		g.cgroup, g.round = &cgroups[i], g.round+1
 		f.values(g, g.cgroup.info, g.cgroup.info.Stats[0])
 	}
 	return g.out
@@ -120,10 +120,10 @@ func (g *gathering) addAt(at int64, value float64, own ...string) {
 	pairs := g.cgroup.pairs
 	if len(own) > 0 {
 		var key ownLabels
-		if pairs, key = g.with(pairs, own); g.seen[key] == g.turn {
+		if pairs, key = g.with(pairs, own); g.seen[key] == g.round {
 			return
 		}
-		g.seen[key] = g.turn
+		g.seen[key] = g.round
 	}
 	if len(g.slots) == 0 {
 		g.slots = make([]slot, slotsAtOnce)

@@ -232,11 +232,11 @@ func (w *Watcher) ask(ctx context.Context, socket string) (handler Handler, name
 	}
 	telling, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if _, told := client.NotifyRegistrationStatus(telling, status); told != nil {
+	if _, err2 := client.NotifyRegistrationStatus(telling, status); err2 != nil {
 		if err == nil {
 			handler.Deregister(socket, name)
 		}
-		return nil, "", errors.Join(err, fmt.Errorf("telling it so: %w", told))
+		return nil, "", errors.Join(err, fmt.Errorf("telling it so: %w", err2))
 	}
 	return handler, name, err
 }

@@ -112,11 +112,11 @@ func (a *Agent) place(context.Context) error {
 		errs = append(errs, a.groups.Enter(resources.ParseName(own), os.Getpid()))
 	}
 	if system := a.node.Kubelet.SystemCgroups; system != "" {
-		loose, err := a.groups.Loose()
+		ungrouped, err := a.groups.Ungrouped()
 		if own != "" {
-			loose = slices.DeleteFunc(loose, func(pid int) bool { return pid == os.Getpid() })
+			ungrouped = slices.DeleteFunc(ungrouped, func(pid int) bool { return pid == os.Getpid() })
 		}
-		errs = append(errs, err, a.groups.Enter(resources.ParseName(system), loose...))
+		errs = append(errs, err, a.groups.Enter(resources.ParseName(system), ungrouped...))
 	}
 	return errors.Join(errs...)
 }

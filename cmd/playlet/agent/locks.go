@@ -144,7 +144,7 @@ func holderIn(text, namespace string) string {
 // foreign says of a root folder that a sandbox or container is marked with whether it is another agent's. Its pods are not
 // ended, also while that agent is down: it may be about to start again. They are this agent's once that folder is gone.
 func foreign(rootDir string, log *slog.Logger) func(string) bool {
-	var told sync.Map
+	var logged sync.Map
 	return func(other string) bool {
 		if other == rootDir {
 			return false
@@ -156,7 +156,7 @@ func foreign(rootDir string, log *slog.Logger) func(string) bool {
 		if ours, err := os.Stat(rootLock(rootDir)); err == nil && os.SameFile(ours, theirs) {
 			return false
 		}
-		if _, again := told.LoadOrStore(other, nil); !again {
+		if _, again := logged.LoadOrStore(other, nil); !again {
 			log.Warn("the runtime has pods of another agent, which are left alone; "+
 				"remove its root folder to have this agent take them over", "rootDir", other)
 		}

@@ -67,7 +67,7 @@ func (n *node) stay(ctx context.Context) error {
 		return nil
 	}
 	n.progress.Line("%s", n.directions())
-	seen := map[string]*told{}
+	seen := map[string]*shown{}
 	return n.watch(ctx, func(now *api.Pods) error {
 		for _, line := range n.news(now, seen) {
 			n.tell(line)
@@ -92,8 +92,8 @@ func (n *node) tellAddress(now *api.Pods) {
 // tell prints what has just happened.
 func (n *node) tell(what string) { n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what) }
 
-// told is what was said of a subject.
-type told struct {
+// shown is what was said of a subject.
+type shown struct {
 	line string
 	// causes are all that have kept a pod from where it is going since it last was there: tries alternate with pauses between
 	// them, and each is said once.
@@ -101,14 +101,14 @@ type told struct {
 }
 
 // news are the lines that were not said yet.
-func (n *node) news(now *api.Pods, seen map[string]*told) []string {
+func (n *node) news(now *api.Pods, seen map[string]*shown) []string {
 	var out []string
 	there := map[string]bool{}
 	say := func(subject, text, cause string) {
 		there[subject] = true
 		t := seen[subject]
 		if t == nil || cause == "" {
-			seen[subject] = &told{line: text, causes: map[string]bool{}}
+			seen[subject] = &shown{line: text, causes: map[string]bool{}}
 		}
 		if t != nil && (t.line == text || t.causes[cause]) {
 			return

@@ -74,7 +74,7 @@ func aNode(out *buffer) *node {
 
 func TestOnlyNewsAreTold(t *testing.T) {
 	n := aNode(&buffer{})
-	seen := map[string]*told{}
+	seen := map[string]*shown{}
 	ready := api.Node{Runtime: api.Runtime{Ready: true}}
 	for i, c := range []struct {
 		now  api.Pods
@@ -98,7 +98,7 @@ func TestOnlyNewsAreTold(t *testing.T) {
 func TestACauseIsToldOnce(t *testing.T) {
 	n := aNode(&buffer{})
 	n.Status = func(p *api.Pod) string { return p.Phase + " " + p.Cause }
-	seen := map[string]*told{}
+	seen := map[string]*shown{}
 	const absent, pulling = "image x not found", "image x is being pulled"
 	for i, c := range []struct {
 		status, cause string

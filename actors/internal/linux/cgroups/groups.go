@@ -34,8 +34,8 @@ type Groups interface {
 	// Enter moves processes into a group of that path, of cgroupfs whatever the driver is, and makes it where it is not there. A
 	// process that has ended is no error.
 	Enter(name Name, pids ...int) error
-	// Loose lists the processes in the root of the hierarchies, other than the first one and the kernel's threads.
-	Loose() ([]int, error)
+	// Ungrouped lists the processes in the root of the hierarchies, other than the first one and the kernel's threads.
+	Ungrouped() ([]int, error)
 }
 
 // Host is the machine's own cgroups, of v1, v2 or a hybrid, as they are mounted below /sys/fs/cgroup. The zero value
@@ -195,19 +195,19 @@ func (Host) Enter(name Name, pids ...int) error {
 	return errors.Join(errs...)
 }
 
-// Loose implements Groups.
-func (Host) Loose() ([]int, error) {
+// Ungrouped implements Groups.
+func (Host) Ungrouped() ([]int, error) {
 	m, err := managerOf(nil, false)
 	if err != nil {
 		return nil, err
 	}
 	all, err := m.GetPids()
-	var loose []int
+	var ungrouped []int
 	for _, pid := range all {
 		// The kernel's own threads have no program, and the first process stays where it is.
 		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && pid > 1 {
-			loose = append(loose, pid)
+			ungrouped = append(ungrouped, pid)
 		}
 	}
-	return loose, err
+	return ungrouped, err
 }

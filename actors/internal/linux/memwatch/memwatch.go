@@ -124,8 +124,8 @@ func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 			_ = unix.Close(int(fd.Fd)) // nothing was written
 			return true
 		}
-		var told [8]byte
-		_, _ = unix.Read(int(fd.Fd), told[:]) // what was told is told; of pressure nothing is to be read
+		var count [8]byte
+		_, _ = unix.Read(int(fd.Fd), count[:]) // what was told is told; of pressure nothing is to be read
 		return false
 	})
 	if !stop() {

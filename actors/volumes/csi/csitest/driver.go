@@ -33,13 +33,13 @@ type Driver struct {
 	// Fail, unless nil, says how a call ends that has mounted what it was to mount.
 	Fail func(call string) error
 
-	mu     sync.Mutex
-	calls  []string
-	told   []map[string]string // volume contexts of NodePublishVolume
-	grown  []*api.NodeExpandVolumeRequest
-	status *registration.RegistrationStatus
-	socket string
-	server []*grpc.Server
+	mu       sync.Mutex
+	calls    []string
+	contexts []map[string]string // volume contexts of NodePublishVolume
+	grown    []*api.NodeExpandVolumeRequest
+	status   *registration.RegistrationStatus
+	socket   string
+	server   []*grpc.Server
 }
 
 // Start serves the driver and its registration below the agent's root folder.
@@ -81,11 +81,11 @@ func (d *Driver) Calls() []string {
 	return slices.Clone(d.calls)
 }
 
-// Told are the volume contexts of NodePublishVolume, in order.
-func (d *Driver) Told() []map[string]string {
+// Contexts are the volume contexts of NodePublishVolume, in order.
+func (d *Driver) Contexts() []map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.told)
+	return slices.Clone(d.contexts)
 }
 
 // Grown are the requests of NodeExpandVolume, in order.
@@ -163,7 +163,7 @@ func (d *Driver) NodeStageVolume(ctx context.Context, r *api.NodeStageVolumeRequ
 func (d *Driver) NodePublishVolume(_ context.Context, r *api.NodePublishVolumeRequest) (*api.NodePublishVolumeResponse, error) {
 	d.note("Publish", r.GetVolumeId())
 	d.mu.Lock()
-	d.told = append(d.told, maps.Clone(r.GetVolumeContext()))
+	d.contexts = append(d.contexts, maps.Clone(r.GetVolumeContext()))
 	d.mu.Unlock()
 	from := r.GetStagingTargetPath()
 	if from == "" {

@@ -119,8 +119,8 @@ func (m *Memory) Enter(name cgroups.Name, pids ...int) error {
 	return nil
 }
 
-// Loose implements cgroups.Groups.
-func (m *Memory) Loose() ([]int, error) { return m.Processes("/"), nil }
+// Ungrouped implements cgroups.Groups.
+func (m *Memory) Ungrouped() ([]int, error) { return m.Processes("/"), nil }
 
 // Processes are those of a group.
 func (m *Memory) Processes(at string) []int {

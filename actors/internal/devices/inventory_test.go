@@ -17,17 +17,17 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 const gpu = "example.com/gpu"
 
-// bookOf has devices of one resource: "a", or "!a" for one that is not healthy.
-func bookOf(ids ...string) *book {
-	b := newBook()
+// inventoryOf has devices of one resource: "a", or "!a" for one that is not healthy.
+func inventoryOf(ids ...string) *inventory {
+	b := newInventory()
 	b.resources[gpu] = &known{plugin: &plugin{resource: gpu}}
 	b.tell(gpu, list(ids...))
 	return b
 }
 
-func (b *book) tell(name string, list []*pluginapi.Device) []string {
+func (b *inventory) tell(name string, list []*pluginapi.Device) []string {
 	all, usable := read(list)
-	return b.told(name, all, usable)
+	return b.observe(name, all, usable)
 }
 
 func list(ids ...string) (out []*pluginapi.Device) {
@@ -43,7 +43,7 @@ func list(ids ...string) (out []*pluginapi.Device) {
 
 var answered = &pluginapi.ContainerAllocateResponse{}
 
-func (b *book) give(uid, container string, ids ...string) {
+func (b *inventory) give(uid, container string, ids ...string) {
 	b.reserve(request{holder: holder{uid, container}, resource: gpu}, ids, answered)
 }
 
@@ -78,7 +78,7 @@ func TestWhichDevicesARequestGets(t *testing.T) {
 		"its own is not healthy":     {has: []string{"!a", "b"}, own: []string{"a"}, count: 1, want: "previously allocated devices are no longer healthy; cannot allocate unhealthy devices example.com/gpu"},
 		"another number than it has": {has: []string{"a", "b"}, own: []string{"a"}, count: 2, want: `pod "u" container "c" changed request for resource "example.com/gpu" from 1 to 2`},
 	} {
-		b := bookOf(c.has...)
+		b := inventoryOf(c.has...)
 		k := b.resources[gpu]
 		k.gone, k.listed = c.gone, !c.unlisted && c.gone.IsZero()
 		if c.others != nil {
@@ -102,10 +102,10 @@ func TestWhichDevicesARequestGets(t *testing.T) {
 }
 
 // Whatever comes and goes: nobody has a device that another pod has, nobody has fewer than asked for, and the checkpoint gives
-// the same book again.
+// the same inventory again.
 func TestNoDeviceIsGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := bookOf("a", "b", "c", "d")
+		b := inventoryOf("a", "b", "c", "d")
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			uid := rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "uid")
 			switch rapid.SampledFrom([]string{"ask", "ask", "end", "list"}).Draw(t, "what") {
@@ -144,7 +144,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again := newBook()
+			again := newInventory()
 			if err := again.restore(data, noon); err != nil || fmt.Sprint(len(again.given)) != fmt.Sprint(len(b.given)) {
 				t.Fatalf("%v, %v", again.given, err)
 			}
@@ -160,7 +160,7 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 // What the Node has of a plugin's resource: unhealthy ones are there and cannot be had, as are those of a plugin that went; after
 // five minutes there are none.
 func TestCapacity(t *testing.T) {
-	b := bookOf("a", "!b", "c")
+	b := inventoryOf("a", "!b", "c")
 	expect := func(what string, at time.Time, capacity, allocatable int64) {
 		t.Helper()
 		all, free := b.capacity(at)
@@ -180,7 +180,7 @@ func TestCapacity(t *testing.T) {
 	if !b.isDevice(gpu, noon.Add(time.Hour)) {
 		t.Error("what a container has is a device")
 	}
-	again := newBook()
+	again := newInventory()
 	text, err := b.state(noon).encode()
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func TestCapacity(t *testing.T) {
 
 // A list that says nothing new is none; until a plugin has told its list none of its devices can be had.
 func TestListsThatSayNothingNew(t *testing.T) {
-	k := bookOf("a", "!b").resources[gpu]
+	k := inventoryOf("a", "!b").resources[gpu]
 	for _, c := range []struct {
 		list []string
 		want bool
@@ -213,7 +213,7 @@ func TestListsThatSayNothingNew(t *testing.T) {
 
 // The pods of which a device changed its health are told.
 func TestWhoIsToldOfHealth(t *testing.T) {
-	b := bookOf("a", "b")
+	b := inventoryOf("a", "b")
 	b.give("u", "c", "a")
 	b.give("v", "c", "b")
 	for _, c := range []struct{ list, want []string }{

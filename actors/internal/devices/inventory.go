@@ -40,14 +40,14 @@ type given struct {
 // holder is a container.
 type holder struct{ uid, container string }
 
-// book is all that is known. Every decision is a function of it, of the question and of the time; the Manager guards it.
-type book struct {
+// inventory is all that is known. Every decision is a function of it, of the question and of the time; the Manager guards it.
+type inventory struct {
 	resources map[string]*known
 	given     map[holder]map[string]given // by resource
 }
 
-func newBook() *book {
-	return &book{resources: map[string]*known{}, given: map[holder]map[string]given{}}
+func newInventory() *inventory {
+	return &inventory{resources: map[string]*known{}, given: map[holder]map[string]given{}}
 }
 
 // ids are the devices, in order.
@@ -74,7 +74,7 @@ func (k *known) healthy() []string {
 }
 
 // isDevice says whether a resource is a plugin's. Those that containers have stay so.
-func (b *book) isDevice(name string, now time.Time) bool {
+func (b *inventory) isDevice(name string, now time.Time) bool {
 	if b.resources[name].current(now) {
 		return true
 	}
@@ -87,7 +87,7 @@ func (b *book) isDevice(name string, now time.Time) bool {
 }
 
 // free are the healthy devices that no container has, in order.
-func (b *book) free(name string) []string {
+func (b *inventory) free(name string) []string {
 	used := map[string]bool{}
 	for _, has := range b.given {
 		for _, id := range has[name].ids() {
@@ -114,7 +114,7 @@ type need struct {
 
 // needs says what a request needs; met where the container has it already. The errors are the kubelet's, as they come into the
 // pod's status.
-func (b *book) needs(r request, now time.Time) (n need, met bool, err error) {
+func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error) {
 	had, has := b.given[r.holder][r.resource]
 	ids := had.ids()
 	k := b.resources[r.resource]
@@ -158,7 +158,7 @@ func (n need) pick(preferred []string) []string {
 }
 
 // reserve notes that a container is given devices; answer is the plugin's, nil until it has come.
-func (b *book) reserve(r request, ids []string, answer *pluginapi.ContainerAllocateResponse) {
+func (b *inventory) reserve(r request, ids []string, answer *pluginapi.ContainerAllocateResponse) {
 	per := checkpoint.DevicesPerNUMA{}
 	for _, id := range ids {
 		nodes := b.resources[r.resource].devices[id].nodes
@@ -176,7 +176,7 @@ func (b *book) reserve(r request, ids []string, answer *pluginapi.ContainerAlloc
 }
 
 // release takes back what a container has of a resource.
-func (b *book) release(h holder, name string) {
+func (b *inventory) release(h holder, name string) {
 	delete(b.given[h], name)
 	if len(b.given[h]) == 0 {
 		delete(b.given, h)
@@ -184,7 +184,7 @@ func (b *book) release(h holder, name string) {
 }
 
 // retain takes back what all pods have but those that hold theirs.
-func (b *book) retain(holds func(uid string) bool) {
+func (b *inventory) retain(holds func(uid string) bool) {
 	maps.DeleteFunc(b.given, func(h holder, _ map[string]given) bool { return !holds(h.uid) })
 }
 
@@ -214,8 +214,8 @@ func (k *known) same(all map[string]device) bool {
 	})
 }
 
-// told takes what read has of a plugin's list, and gives the pods of which a device changed its health, or came back.
-func (b *book) told(name string, all map[string]device, usable []string) (uids []string) {
+// observe takes what read has of a plugin's list, and gives the pods of which a device changed its health, or came back.
+func (b *inventory) observe(name string, all map[string]device, usable []string) (uids []string) {
 	k := b.resources[name]
 	was := k.devices
 	k.devices, k.usable, k.listed = all, usable, true
@@ -227,7 +227,7 @@ func (b *book) told(name string, all map[string]device, usable []string) (uids [
 }
 
 // holdersOf are the pods that have such devices of a resource, in order.
-func (b *book) holdersOf(name string, is func(id string) bool) (uids []string) {
+func (b *inventory) holdersOf(name string, is func(id string) bool) (uids []string) {
 	for h, has := range b.given {
 		if slices.ContainsFunc(has[name].ids(), is) {
 			uids = append(uids, h.uid)
@@ -239,7 +239,7 @@ func (b *book) holdersOf(name string, is func(id string) bool) (uids []string) {
 
 // capacity is what the Node has of plugins' resources, and how much of that pods can have. Those whose plugin went for good are
 // there with 0.
-func (b *book) capacity(now time.Time) (capacity, allocatable v1.ResourceList) {
+func (b *inventory) capacity(now time.Time) (capacity, allocatable v1.ResourceList) {
 	capacity, allocatable = v1.ResourceList{}, v1.ResourceList{}
 	for name, k := range b.resources {
 		all, healthy := 0, 0
