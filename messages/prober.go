@@ -96,8 +96,8 @@ type FailingProbe struct {
 // for as long as its results count. No containers: the prober forgets the pod. Sending it again changes nothing.
 //
 // Sender: pod. Receiver: prober. Reply: ProbesObserved with its generation.
-// If lost: the pod sends it again when its timeout ends; answered, it is sent again with each audit, since the prober may have
-// forgotten it and the word of that be lost.
+// If lost: the pod sends it again when its timeout ends; answered, it is sent again with a reading when the prober has not been
+// heard for 50 s, since it may have forgotten the pod and the word of that be lost.
 type WatchProbes struct {
 	UID        string
 	Generation uint64

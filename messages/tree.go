@@ -59,7 +59,7 @@ type ChildQuarantined struct {
 //
 // Sender: the supervision layer. Receiver: the clients that the service's row of the tree names. Reply: each client's desired
 // state.
-// If lost: clients repeat what is unanswered when their timeout ends, and pods with an audit what is to be probed.
+// If lost: clients repeat what is unanswered when their timeout ends; what is to be probed is sent again as of WatchProbes.
 type ServiceStarted struct{ Service Address }
 
 // GetInspection asks an actor what it is doing. The layer answers for every actor.

@@ -230,6 +230,19 @@ func TestAProberThatForgotIsToldAgain(t *testing.T) {
 	}
 }
 
+// TestADoubtedProberIsToldOfAnEnd: what was sent to it is not forgotten, or nobody would tell it to stop.
+func TestADoubtedProberIsToldOfAnEnd(t *testing.T) {
+	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
+	w.step(nil)
+	w.settle()
+	m := w.machine
+	m.now = m.probing.heardAt.Add(reportAgain)
+	m.doubtProber()
+	if m.probing.sent == nil || m.probing.heard == m.probing.generation {
+		t.Errorf("it knows of %+v, and is not asked again", m.probing.sent)
+	}
+}
+
 // A container that runs is to be adopted, and somebody has removed it: its actor says that there is none, and the pod is read, without
 // waiting for an audit.
 func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
@@ -247,6 +260,19 @@ func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
 	}
 	a.observes(a.sandboxFacts(), madeIn(a, "c0", messages.ContainerRunning)) // before it was removed
 	a.take()
+	failed := messages.ContainerReported{UID: "u1", Name: "c0", Generation: second[0].Generation,
+		Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: "no container"}}
+	a.hears(failed)
+	a.now = a.now.Add(time.Second)
+	a.observes(a.sandboxFacts(), madeIn(a, "c0", messages.ContainerRunning))
+	a.take()
+	a.now = a.now.Add(time.Minute)
+	a.hears(nil)
+	if again := sentOf[messages.RunContainer](a.take()); len(again) != 1 || again[0].Generation == failed.Generation || again[0].Adopt == nil {
+		t.Fatalf("of one that is there after all its actor is told %+v", again)
+	} else {
+		second = again
+	}
 	a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: second[0].Generation,
 		Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: "no container"}})
 	if reads := sentOf[messages.ReadPod](a.take()); len(reads) != 1 {

@@ -101,12 +101,13 @@ func (m *Machine) watchAnew() {
 	m.answered("probes", "")
 }
 
-// doubtProber does so at an audit when the prober has not been heard for a while: it may have forgotten the pod, and the word of
-// that be lost.
+// doubtProber has the same sent again at a reading when the prober has not been heard for a while: it may have forgotten the pod,
+// and the word of that be lost. What was sent is still known, as a prober that has not forgotten has to be told of an end.
 func (m *Machine) doubtProber() {
 	p := &m.probing
 	if p.sent != nil && len(p.sent.Containers) > 0 && p.heard == p.generation && !m.now.Before(p.heardAt.Add(reportAgain)) {
-		m.watchAnew()
+		p.generation++
+		m.answered("probes", "")
 	}
 }
 

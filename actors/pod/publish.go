@@ -32,12 +32,12 @@ func (m *Machine) publish() {
 		msg.Waiting = new(waits)
 		waits.RetryAt = time.Time{} // a retry alone is no news
 	}
-	if m.reported.Status != nil && m.reported.Phase == msg.Phase && m.reported.Generation == msg.Generation && waits == m.waited &&
-		equality.Semantic.DeepEqual(m.reported.Status, msg.Status) {
+	if was := &m.reported; was.Status != nil && was.Phase == msg.Phase && was.Generation == msg.Generation && waits == m.waited &&
+		equality.Semantic.DeepEqual(was.Status, msg.Status) {
 		if m.now.Before(m.reportedAt.Add(reportAgain)) {
 			return
 		}
-		msg.Status = m.reported.Status
+		msg.Status = was.Status
 	}
 	m.reported, m.waited, m.reportedAt = msg, waits, m.now
 	m.emit(Tell{messages.Pods, msg})

@@ -157,7 +157,7 @@ func (m *Machine) resizeFailed(next time.Time) {
 	m.resizing.since = next
 }
 
-// inProgress is the reason and the message of a resize that is under way; both are empty where it goes well.
+// inProgress is how far a resize is that is under way: an empty Reason where it goes well.
 func (m *Machine) inProgress() *messages.Reason {
 	why := m.resizing.retry.Failed
 	if why == nil && !m.cgroup.ready {

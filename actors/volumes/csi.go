@@ -55,7 +55,7 @@ func (c csiVolume) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (str
 	return c.s.orAsItIs(p, v.Name, path, err)
 }
 
-// mountsAt implements mounter.
+// MountsAt implements kinds.Mounter.
 func (csiVolume) MountsAt(volume string) string {
 	return filepath.Join(kinds.VolumeFolder(csiName, volume), csi.MountFolder)
 }
@@ -218,7 +218,7 @@ func (j *job) changesOwner() bool {
 		func(m v1.PersistentVolumeAccessMode) bool { return m == v1.ReadWriteOnce || m == v1.ReadWriteOncePod }))
 }
 
-// unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
+// Unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
 // asked for anything.
 func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
 	folder := kinds.VolumeFolder(csiName, volume)

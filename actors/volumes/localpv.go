@@ -67,7 +67,7 @@ func bindFolder(p kinds.Folder, folder, path, pv string) error {
 	return errors.Join(p.BindFrom(source.Fd(), folder, true), source.Close())
 }
 
-// mountsAt implements mounter.
+// MountsAt implements kinds.Mounter.
 func (local) MountsAt(volume string) string { return kinds.VolumeFolder(localName, volume) }
 
 func (local) Unmount(_ context.Context, p kinds.Folder, volume string) error {

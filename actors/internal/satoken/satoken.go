@@ -66,7 +66,8 @@ func New(client kubernetes.Interface) *Source {
 		accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
 }
 
-// Token is a token of the pod's service account for this audience, bound to the pod; an empty audience is the API server. It asks the API server unless it has a fresh one; where that fails and the old one has not expired, it is
+// Token is a token of the pod's service account for this audience, bound to the pod; an empty audience is the API server. It asks
+// the API server unless it has a fresh one; where that fails and the old one has not expired, it is
 // given again.
 func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (Token, error) {
 	k := key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience}

@@ -20,7 +20,7 @@ type Sandboxes struct {
 // Sandbox is one of them.
 type Sandbox struct {
 	messages.SandboxFact
-	noticed time.Time // see attempt
+	noticed time.Time // see Attempt
 	Stopped bool      // its network was given back
 }
 

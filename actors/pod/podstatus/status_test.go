@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 )
 
-// While the node's addresses may be others yet, a status says nothing of thep.
+// While the node's addresses may be others yet, a status says nothing of them.
 func TestAddressesThatAreUnsettled(t *testing.T) {
 	for _, c := range []struct {
 		unsettled, host bool

@@ -35,7 +35,7 @@ func emptyDirNotes(volume string) string {
 	return filepath.Join(pluginsFolder, Escaped(emptyDirName), volume)
 }
 
-// mount makes the folder, and mounts on it what the medium asks for. The owner and the mode are set once, before any
+// Mount makes the folder, and mounts on it what the medium asks for. The owner and the mode are set once, before any
 // container runs: from then on they are the containers' business.
 func (e emptyDir) Mount(_ context.Context, p Folder, v *v1.Volume) (string, error) {
 	if err := safepath.CheckElement(v.Name); err != nil {
@@ -80,7 +80,7 @@ func (emptyDir) Mounted(p Folder, v *v1.Volume) bool {
 	return err == nil && info.IsDir()
 }
 
-// inMemory is also true of a volume that a kubelet made, or an earlier agent: they did not note what it is on.
+// InMemory is also true of a volume that a kubelet made, or an earlier agent: they did not note what it is on.
 func (emptyDir) InMemory(p Folder, volume string) bool {
 	f, err := p.OpenBeneath(filepath.Join(emptyDirNotes(volume), readyFile), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
