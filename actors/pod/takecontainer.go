@@ -113,8 +113,8 @@ func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 		return // told once more; the next try is on its way
 	}
 	if c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
-		// Told once more, since it has come as far as the hook; or its actor knows nothing of it, and somebody may have removed it
-		// meanwhile. Where the reading has it, what names no sandbox is told anew.
+		// Told once more, since it has come as far as the hook; or its actor knows nothing of it, and somebody may have removed
+		// it meanwhile. Where the reading has it, what names no sandbox is told anew.
 		c.Sandbox = ""
 		m.readPod()
 		return

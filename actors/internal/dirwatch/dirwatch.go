@@ -142,7 +142,7 @@ func (w *Watch) Close() {
 	file := w.file
 	w.file, w.closed = nil, true
 	w.mu.Unlock()
-	_ = file.Close() // it waits for Cover, and nobody for it; it holds nothing that could be lost; of nil it only returns an error
+	_ = file.Close() // it waits for Cover, and nobody for it; it holds nothing that could be lost; of nil it is an error
 }
 
 // Cover watches these places and no others. fresh says that some were not watched before: what has happened there since they were
