@@ -194,6 +194,35 @@ func TestADeletionThatWasUndone(t *testing.T) {
 	}
 }
 
+// A pod that was told to end waits for nothing that it waited for before.
+func TestAPodThatEndsWaitsForNothingOfBefore(t *testing.T) {
+	b := board.New()
+	k := supervisortest.New(t, messages.Pods, New(Options{
+		Sources: []messages.Address{messages.File, other}, Board: b, Dir: t.TempDir()})("pods"))
+	k.RunWork()
+	wants(k, messages.File, pod("web", "u"))
+	wants(k, other)
+	audit(k)
+	waits := func(generation uint64) *messages.Reason {
+		t.Helper()
+		k.Send(messages.PodAddress("u"), messages.PodStatusChanged{UID: "u", Generation: generation, Phase: "running",
+			Status: &v1.PodStatus{}, Waiting: &messages.Reason{Code: messages.ReasonErrImagePull}})
+		k.Advance(time.Second)
+		return b.Now().Pods[0].Waiting
+	}
+	if waits(sent[messages.PodWanted](k)[0].Generation) == nil {
+		t.Fatal("what it waits for is not published")
+	}
+	wants(k, messages.File)
+	end := sent[messages.PodWanted](k)[0]
+	if got := waits(end.Generation - 1); got != nil {
+		t.Errorf("it ends, and is said to wait for %+v", got)
+	}
+	if waits(end.Generation) == nil {
+		t.Error("what keeps it from ending is not published")
+	}
+}
+
 // What cannot be run as it is meant is held, with the fields named, and told once; one that another agent runs is
 // left as it is, and nothing is said of it.
 func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {

@@ -115,6 +115,9 @@ func (e *entry) published() board.Pod {
 		Failure: e.record.Fail}
 	if e.ending != nil {
 		p.Ending, p.EndingSince, p.EndingGrace = e.ending.Reason, e.ending.Since, e.grace()
+		if e.taken != e.generation {
+			p.Waiting = nil // for what it waited before it heard of its end
+		}
 	}
 	return p
 }
