@@ -14,7 +14,7 @@ import (
 )
 
 // lanes is how many processes share a package's end-to-end tests: most of a test is waiting, and each has a node of its own.
-const lanes = 4
+const lanes = 3
 
 // e2e runs the packages that have tests with the build tag e2e, one package after another. $PLAYLET_BINARY names the agent that
 // they test; without it they build one.
@@ -53,8 +53,8 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 		}
 		// -count=1, as Go's cache of results does not see what they are about: the agent, which is built apart from the tests.
 		run := func(which string) func(context.Context, io.Writer) (tally, error) {
-			return goTest(plain, true, "go", "test", "-json", "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts",
-				"-outputdir="+kept, "-run="+which, pkg)
+			return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts", "-outputdir="+kept,
+				"-run="+which, pkg)
 		}
 		var sides []func(context.Context, io.Writer) (tally, error)
 		for _, p := range patterns {

@@ -21,12 +21,12 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// goTest is a step that runs a command, which is `go test -json` with some arguments. each prints every top-level test as it
-// ends, for packages that take minutes.
+// goTest is a step that runs `go test -json` with the arguments. each prints every top-level test as it ends, for
+// packages that take minutes.
 func goTest(env []string, each bool, args ...string) func(context.Context, io.Writer) (tally, error) {
 	return func(ctx context.Context, out io.Writer) (tally, error) {
 		lines, w := io.Pipe()
-		cmd := started(ctx, env, w, args...)
+		cmd := started(ctx, env, w, append([]string{"go", "test", "-json"}, args...)...)
 		cmd.Stderr = os.Stderr
 		read := make(chan reader)
 		go func() {
