@@ -14,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -72,7 +73,7 @@ func sweep(n *node, uids ...string) {
 
 func TestAPodsVolumesFromStartToFinish(t *testing.T) {
 	n := newNode(t)
-	pod := podWith("u", emptyDirVolume("data"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"))
 	mounted := []any{messages.VolumesMounted{UID: "u", Paths: map[string]string{
 		"data": n.pod("u/volumes/kubernetes.io~empty-dir/data"),
 	}}}
@@ -100,7 +101,7 @@ func TestAPodsVolumesFromStartToFinish(t *testing.T) {
 
 func TestAVolumeThatVanishedIsMadeAgain(t *testing.T) {
 	n := newNode(t)
-	pod := podWith("u", emptyDirVolume("data"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"))
 	path := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})[0].(messages.VolumesMounted).Paths["data"]
 	must(t, os.RemoveAll(path))
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
@@ -112,7 +113,7 @@ func TestAVolumeThatVanishedIsMadeAgain(t *testing.T) {
 func TestAFailedMountIsTriedAgain(t *testing.T) {
 	n := newNode(t)
 	path := filepath.Join(t.TempDir(), "late")
-	pod := podWith("u", hostPathVolume("h", path, v1.HostPathDirectory))
+	pod := volumestest.PodWith("u", volumestest.HostPathVolume("h", path, v1.HostPathDirectory))
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
 	first := got[0].(messages.VolumesFailed)
 	if len(got) != 1 || first.Volume != "h" || first.Reason.Code != messages.ReasonFailedMount ||
@@ -143,12 +144,12 @@ func TestAFailedMountIsTriedAgain(t *testing.T) {
 
 func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
 	n := newNode(t)
-	bad := podWith("u", hostPathVolume("h", "relative", ""))
+	bad := volumestest.PodWith("u", volumestest.HostPathVolume("h", "relative", ""))
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: bad})
 	if reason := got[0].(messages.VolumesFailed).Reason; !reason.Permanent || !reason.RetryAt.IsZero() || len(n.Pending()) > 0 {
 		t.Errorf("got %+v, timers %v", reason, n.Pending())
 	}
-	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("h"))}); len(got) != 1 {
+	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: volumestest.PodWith("u", volumestest.EmptyDirVolume("h"))}); len(got) != 1 {
 		t.Errorf("after a change: %+v", got)
 	} else if _, ok := got[0].(messages.VolumesMounted); !ok {
 		t.Errorf("after a change: %+v", got)
@@ -157,7 +158,7 @@ func TestWhatIsRefusedIsNotTriedAgain(t *testing.T) {
 
 func TestAPodThatEndsWhileItsVolumesFail(t *testing.T) {
 	n := newNode(t)
-	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: volumestest.PodWith("u", volumestest.HostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
 	if got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true}); !reflect.DeepEqual(got,
 		[]any{messages.VolumesUnmounted{UID: "u", Removed: true}}) {
 		t.Errorf("got %+v", got)
@@ -173,7 +174,7 @@ func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
 	for _, uid := range []string{"wanted", "orphan"} {
 		write(t, n.pod(uid, "volumes/kubernetes.io~empty-dir/d/file"))
 	}
-	n.Send(messages.PodAddress("new"), messages.MountVolumes{UID: "new", Pod: podWith("new", emptyDirVolume("d"))})
+	n.Send(messages.PodAddress("new"), messages.MountVolumes{UID: "new", Pod: volumestest.PodWith("new", volumestest.EmptyDirVolume("d"))})
 	n.RunWork()
 	n.Take()
 	sweep(n, "wanted")
@@ -203,10 +204,10 @@ func TestTheNewestPodCounts(t *testing.T) {
 
 func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 	n := newNode(t)
-	n.ask("u", messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("data"))})
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: volumestest.PodWith("u", volumestest.EmptyDirVolume("data"))})
 	mount := n.pod("u/volumes/kubernetes.io~empty-dir/data/theirs") // what a container mounted and let the host see
 	must(t, os.Mkdir(mount, 0o755))
-	mountTmpfs(t, mount)
+	volumestest.MountTmpfs(t, mount)
 	got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true})
 	if left := got[0].(messages.VolumesUnmounted).Left; len(got) != 1 || !strings.Contains(left, mount) {
 		t.Errorf("got %+v", got)
@@ -216,7 +217,7 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 	if !strings.Contains(detail.Objects["u"].Error, mount) {
 		t.Errorf("inspection: %+v", detail)
 	}
-	must(t, unmountNow(mount))
+	must(t, volumestest.UnmountNow(mount))
 	n.Advance(retry.First)
 	n.RunWork()
 	if detail := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection); len(detail.Objects) > 0 ||
@@ -227,8 +228,8 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 
 func TestInspection(t *testing.T) {
 	n := newNode(t)
-	n.ask("ok", messages.MountVolumes{UID: "ok", Pod: podWith("ok", emptyDirVolume("d"))})
-	n.ask("bad", messages.MountVolumes{UID: "bad", Pod: podWith("bad", hostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
+	n.ask("ok", messages.MountVolumes{UID: "ok", Pod: volumestest.PodWith("ok", volumestest.EmptyDirVolume("d"))})
+	n.ask("bad", messages.MountVolumes{UID: "bad", Pod: volumestest.PodWith("bad", volumestest.HostPathVolume("h", "/nowhere/x", v1.HostPathFile))})
 	text, err := json.Marshal(n.actor.(supervisors.Inspectable).Inspect())
 	must(t, err)
 	for _, want := range []string{`"ok":{"phase":"Ready"`, `"bad":{"phase":"BackingOff"`, "/nowhere/x", `"retryAt":"2026-01-02T03:04:05.5Z"`} {
@@ -261,7 +262,7 @@ func TestInTheTree(t *testing.T) {
 	}})
 	must(t, err)
 	<-answers // the pod has started, and volumes, its elder sibling's child, before it
-	sys.Tell(messages.Volumes, messages.MountVolumes{UID: "u", Pod: podWith("u", emptyDirVolume("d"))})
+	sys.Tell(messages.Volumes, messages.MountVolumes{UID: "u", Pod: volumestest.PodWith("u", volumestest.EmptyDirVolume("d"))})
 	if m, ok := (<-answers).(messages.VolumesMounted); !ok || !exists(t, m.Paths["d"]) {
 		t.Errorf("got %+v", m)
 	}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 // Twenty volumes of one pod, in turn on disk, in memory, a ConfigMap and a Secret, beside one and none: from nothing to all
@@ -17,15 +18,15 @@ func BenchmarkMount(b *testing.B) {
 		b.Run(fmt.Sprint("volumes=", n), func(b *testing.B) {
 			d := newDisk(b)
 			d.node.Objects = &objectset.Board{}
-			d.node.Objects.Publish(objectsOf("red"))
+			d.node.Objects.Publish(volumestest.ObjectsOf("red"))
 			var volumes []v1.Volume
 			for i := range n {
 				name := fmt.Sprint("v", i)
 				volumes = append(volumes, []v1.Volume{
-					emptyDirVolume(name), memoryVolume(name), configMapVolume(name, "settings"), secretVolume(name, "password"),
+					volumestest.EmptyDirVolume(name), volumestest.MemoryVolume(name), volumestest.ConfigMapVolume(name, "settings"), volumestest.SecretVolume(name, "password"),
 				}[i%4])
 			}
-			pod := inNamespace(podWith("u", volumes...))
+			pod := volumestest.InNamespace(volumestest.PodWith("u", volumes...))
 			for b.Loop() {
 				if out := d.mountPod(b.Context(), "u", pod); len(out.failures()) > 0 {
 					b.Fatal(out.failures())

@@ -11,13 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 func TestMountLaysOutThePodsFolder(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	d := newDisk(t)
 	d.rootDir = filepath.Join(d.rootDir, "not", "yet")
-	pod := podWith("u1", emptyDirVolume("data"), hostPathVolume("host", "/dev/null", v1.HostPathCharDev))
+	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"), volumestest.HostPathVolume("host", "/dev/null", v1.HostPathCharDev))
 	for range 2 { // doing it again changes nothing
 		out := d.mountPod(t.Context(), "u1", pod)
 		if len(out.failures()) > 0 {
@@ -44,7 +46,7 @@ func TestMountLaysOutThePodsFolder(t *testing.T) {
 
 func TestEmptyDirKeepsWhatItsContainersDid(t *testing.T) {
 	d := newDisk(t)
-	pod := podWith("u1", emptyDirVolume("data"))
+	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))
 	path := d.mountPod(t.Context(), "u1", pod).paths()["data"]
 	write(t, filepath.Join(path, "file"))
 	must(t, os.Chmod(path, 0o700))
@@ -59,7 +61,7 @@ func TestEmptyDirKeepsWhatItsContainersDid(t *testing.T) {
 
 func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	d := newDisk(t)
-	pod := podWith("u1", emptyDirVolume("data"))
+	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))
 	path := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
 	must(t, os.MkdirAll(path, 0o700)) // made, but its mode and the ready file are missing
 	if d.stillMounted("u1", pod) {
@@ -82,7 +84,7 @@ func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
 	d := newDisk(t)
 	var log bytes.Buffer
 	d.node.Log = slog.New(slog.NewTextHandler(&log, nil))
-	path := d.mountPod(t.Context(), "u1", podWith("u1", emptyDirVolume("data"))).paths()["data"]
+	path := d.mountPod(t.Context(), "u1", volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))).paths()["data"]
 	must(t, os.WriteFile(filepath.Join(path, "much"), make([]byte, 1<<20), 0o600))
 	must(t, d.unmountPod(t.Context(), "u1", true))
 	_, text, _ := strings.Cut(log.String(), "pod=u1 freedBytes=")
@@ -98,7 +100,7 @@ func TestEmptyDirIsNoLink(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "keep"))
 	must(t, os.Chmod(outside, 0o700))
-	pod := podWith("u1", emptyDirVolume("data"))
+	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))
 	path := d.mountPod(t.Context(), "u1", pod).paths()["data"]
 	must(t, os.Remove(path))
 	must(t, os.Symlink(outside, path))
@@ -117,7 +119,7 @@ func TestEmptyDirIsNoLink(t *testing.T) {
 }
 
 func TestMountRefusesForGood(t *testing.T) {
-	medium, pages, badName := emptyDirVolume("v"), emptyDirVolume("v"), emptyDirVolume("..")
+	medium, pages, badName := volumestest.EmptyDirVolume("v"), volumestest.EmptyDirVolume("v"), volumestest.EmptyDirVolume("..")
 	medium.EmptyDir.Medium = "Paper"
 	pages.EmptyDir.Medium = "HugePages-2Mi"
 	nfs := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}
@@ -126,12 +128,12 @@ func TestMountRefusesForGood(t *testing.T) {
 		pod   *v1.Pod
 		names string
 	}{
-		{"u", podWith("u", medium), "medium"},
-		{"u", podWith("u", pages), "HugePages-2Mi"},
-		{"u", podWith("u", nfs), "nfs"},
-		{"u", podWith("u", badName), ".."},
-		{"../u", podWith("../u"), "UID"},
-		{"", podWith(""), "UID"},
+		{"u", volumestest.PodWith("u", medium), "medium"},
+		{"u", volumestest.PodWith("u", pages), "HugePages-2Mi"},
+		{"u", volumestest.PodWith("u", nfs), "nfs"},
+		{"u", volumestest.PodWith("u", badName), ".."},
+		{"../u", volumestest.PodWith("../u"), "UID"},
+		{"", volumestest.PodWith(""), "UID"},
 	} {
 		t.Run(c.names, func(t *testing.T) {
 			out := newDisk(t).mountPod(t.Context(), c.uid, c.pod)
@@ -143,13 +145,13 @@ func TestMountRefusesForGood(t *testing.T) {
 }
 
 func TestVolumesThatNobodyUsesAreLeftAlone(t *testing.T) {
-	pod := podWith("u", emptyDirVolume("used"), emptyDirVolume("init"), emptyDirVolume("debug"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("used"), volumestest.EmptyDirVolume("init"), volumestest.EmptyDirVolume("debug"))
 	pod.Spec.InitContainers = []v1.Container{{Name: "i", VolumeMounts: []v1.VolumeMount{{Name: "init"}}}}
 	pod.Spec.EphemeralContainers = []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{
 		Name: "e", VolumeMounts: []v1.VolumeMount{{Name: "debug"}},
 	}}}
 	pod.Spec.Containers[0].VolumeMounts = pod.Spec.Containers[0].VolumeMounts[:1]
-	pod.Spec.Volumes = append(pod.Spec.Volumes, hostPathVolume("unused", "/nowhere/at/all", v1.HostPathFile))
+	pod.Spec.Volumes = append(pod.Spec.Volumes, volumestest.HostPathVolume("unused", "/nowhere/at/all", v1.HostPathFile))
 	out := newDisk(t).mountPod(t.Context(), "u", pod)
 	if len(out.failures()) > 0 || len(out.paths()) != 3 || out.paths()["unused"] != "" {
 		t.Errorf("got %+v", out)
@@ -158,8 +160,8 @@ func TestVolumesThatNobodyUsesAreLeftAlone(t *testing.T) {
 
 func TestEveryFailureIsTold(t *testing.T) {
 	d := newDisk(t)
-	out := d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("a", "/nowhere/a", v1.HostPathFile),
-		emptyDirVolume("fine"), hostPathVolume("b", "/nowhere/b", v1.HostPathFile)))
+	out := d.mountPod(t.Context(), "u", volumestest.PodWith("u", volumestest.HostPathVolume("a", "/nowhere/a", v1.HostPathFile),
+		volumestest.EmptyDirVolume("fine"), volumestest.HostPathVolume("b", "/nowhere/b", v1.HostPathFile)))
 	if len(out.failures()) != 2 || out.failures()[0].volume != "a" || out.failures()[1].volume != "b" {
 		t.Errorf("got %+v", out.failures())
 	}
@@ -168,7 +170,7 @@ func TestEveryFailureIsTold(t *testing.T) {
 func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	d := newDisk(t)
 	host := filepath.Join(t.TempDir(), "host")
-	pod := podWith("u", emptyDirVolume("data"), hostPathVolume("host", host, v1.HostPathDirectoryOrCreate))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"), volumestest.HostPathVolume("host", host, v1.HostPathDirectoryOrCreate))
 	path := d.mountPod(t.Context(), "u", pod).paths()["data"]
 	write(t, filepath.Join(path, "a/b"))
 	write(t, d.pod("u/other"))
@@ -202,11 +204,11 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 	}{
 		{"another kind's", "u/volumes/kubernetes.io~nfs/pvc/mount", false, mountFolder},
 		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountFolder},
-		{"memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountTmpfs},
+		{"memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, volumestest.MountTmpfs},
 		{"a part of memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountMemoryFolder},
 		{"in an emptyDir", "u/volumes/kubernetes.io~empty-dir/data/sub", true, mountFolder},
-		{"on a ConfigMap", "u/volumes/kubernetes.io~configmap/data", false, mountTmpfs},
-		{"on one of memory", "u/volumes/kubernetes.io~empty-dir/memory", false, mountTmpfs},
+		{"on a ConfigMap", "u/volumes/kubernetes.io~configmap/data", false, volumestest.MountTmpfs},
+		{"on one of memory", "u/volumes/kubernetes.io~empty-dir/memory", false, volumestest.MountTmpfs},
 		{"on the pod's folder", "u", true, mountFolder},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -214,7 +216,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 			link := filepath.Join(t.TempDir(), "root") // the root directory may well be reached by a link
 			must(t, os.Symlink(d.rootDir, link))
 			d.rootDir = link
-			pod := podWith("u", emptyDirVolume("data"), memoryVolume("memory"))
+			pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"), volumestest.MemoryVolume("memory"))
 			d.mountPod(t.Context(), "u", pod)
 			write(t, d.pod("u/volumes/kubernetes.io~nfs/pvc/vol_data.json"))
 			must(t, os.MkdirAll(d.pod(c.target), 0o755))
@@ -233,7 +235,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 			if c.target != "u" && !exists(t, d.pod("u/volumes/kubernetes.io~nfs/pvc/vol_data.json")) {
 				t.Error("what another kind of volume noted was removed")
 			}
-			must(t, unmountNow(d.pod(c.target)))
+			must(t, volumestest.UnmountNow(d.pod(c.target)))
 			if got, err := os.ReadDir(d.pod("u/volumes/kubernetes.io~empty-dir/data")); c.survives &&
 				(err != nil || len(got) < 20) {
 				t.Errorf("of the volume %d entries are left, %v", len(got), err)
@@ -262,7 +264,7 @@ func TestListPods(t *testing.T) {
 // which is what is read, stays.
 func TestTheFilesOfAPodThatIsOverAreCut(t *testing.T) {
 	d := newDisk(t)
-	d.mountPod(t.Context(), "u1", podWith("u1"))
+	d.mountPod(t.Context(), "u1", volumestest.PodWith("u1"))
 	must(t, os.MkdirAll(d.pod("u1/containers/c"), 0o750))
 	long, short, outside := d.pod("u1/containers/c/00000001"), d.pod("u1/containers/c/00000000"), filepath.Join(t.TempDir(), "outside")
 	must(t, os.WriteFile(long, []byte(strings.Repeat("x", 1<<20)+"the last word"), 0o600))

@@ -6,18 +6,15 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -54,18 +51,6 @@ func mode(t testing.TB, path string) fs.FileMode {
 	return info.Mode()
 }
 
-// podWith is a pod whose one container mounts all the volumes.
-func podWith(uid string, volumes ...v1.Volume) *v1.Pod {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid}}
-	pod.Spec.Volumes = volumes
-	pod.Spec.Containers = []v1.Container{{Name: "c"}}
-	for _, v := range volumes {
-		mount := v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name}
-		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, mount)
-	}
-	return pod
-}
-
 func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -73,24 +58,10 @@ func read(t testing.TB, path string) string {
 	return string(data)
 }
 
-func memoryVolume(name string) v1.Volume {
-	v := emptyDirVolume(name)
-	v.EmptyDir.Medium = v1.StorageMediumMemory
-	return v
-}
-
-func emptyDirVolume(name string) v1.Volume {
-	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
-}
-
 func downwardVolume(name string) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{DownwardAPI: &v1.DownwardAPIVolumeSource{
 		Items: []v1.DownwardAPIVolumeFile{{Path: "in/name", FieldRef: &v1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	}}}
-}
-
-func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
-	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
 
 // failure is a volume that could not be mounted.
@@ -118,7 +89,7 @@ func newDisk(t testing.TB, list ...kinds.Plugin) disk {
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	root := t.TempDir()
-	t.Cleanup(func() { unmountBelow(t, root) })
+	t.Cleanup(func() { volumestest.UnmountBelow(t, root) })
 	return disk{rootDir: root, plugins: list, ops: cri.NewOperations(), node: kinds.Facts{Log: quiet}, timeouts: defaultTimeouts}
 }
 
@@ -129,59 +100,15 @@ func (d disk) pod(elements ...string) string {
 // mountFolder mounts a folder of the disk and undoes it when the test ends.
 func mountFolder(t *testing.T, target string) {
 	t.Helper()
-	mountOn(t, target, func() error { return unix.Mount(t.TempDir(), target, "", unix.MS_BIND, "") })
+	volumestest.MountOn(t, target, func() error { return unix.Mount(t.TempDir(), target, "", unix.MS_BIND, "") })
 }
 
 // mountMemoryFolder mounts a folder of a file system in memory, and undoes it when the test ends.
 func mountMemoryFolder(t *testing.T, target string) {
 	t.Helper()
 	memory := t.TempDir()
-	mountTmpfs(t, memory)
+	volumestest.MountTmpfs(t, memory)
 	folder := filepath.Join(memory, "folder")
 	must(t, os.Mkdir(folder, 0o755))
-	mountOn(t, target, func() error { return unix.Mount(folder, target, "", unix.MS_BIND, "") })
-}
-
-// mountTmpfs mounts a small file system and undoes it when the test ends.
-func mountTmpfs(t *testing.T, target string) {
-	t.Helper()
-	mountOn(t, target, func() error { return unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k") })
-}
-
-func mountOn(t *testing.T, target string, mount func() error) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
-	if err := mount(); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			t.Skipf("mounting is not allowed here: %v", err)
-		}
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) &&
-			!errors.Is(err, unix.ENOENT) {
-			t.Error(err)
-		}
-	})
-}
-
-func unmountNow(target string) error { return unix.Unmount(target, unix.MNT_DETACH) }
-
-// unmountBelow undoes what a test that ended early left mounted.
-func unmountBelow(t testing.TB, root string) {
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
-	must(t, err)
-	for _, m := range slices.Backward(mounts) {
-		must(t, unmountNow(m.Mountpoint))
-	}
-}
-
-// needMounts skips a test where the machine does not let it mount.
-func needMounts(t *testing.T) {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "probe")
-	must(t, os.Mkdir(dir, 0o755))
-	mountTmpfs(t, dir)
+	volumestest.MountOn(t, target, func() error { return unix.Mount(folder, target, "", unix.MS_BIND, "") })
 }

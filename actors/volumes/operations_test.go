@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 // gate is a plugin whose mount waits to be let through.
@@ -33,7 +34,7 @@ func (g gate) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}
 	d := newDisk(t, g)
-	pod := podWith("u", hostPathVolume("v", "/x", v1.HostPathUnset))
+	pod := volumestest.PodWith("u", volumestest.HostPathVolume("v", "/x", v1.HostPathUnset))
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan mountOutcome)
 	go func() { first <- d.mountPod(ctx, "u", pod) }()
@@ -58,14 +59,14 @@ func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 
 // What an earlier life of the actor began is joined when it does all that is asked for now, and no more.
 func TestWhatIsJoined(t *testing.T) {
-	one, other := podWith("u", emptyDirVolume("a")), podWith("u", emptyDirVolume("b"))
+	one, other := volumestest.PodWith("u", volumestest.EmptyDirVolume("a")), volumestest.PodWith("u", volumestest.EmptyDirVolume("b"))
 	known := state{volumes: map[string]volumeState{}}
 	mount := operation{Desired: one}
 	for _, c := range []struct {
 		underWay, mine operation
 		want           bool
 	}{
-		{mount, mount, true}, {mount, operation{Desired: podWith("u", emptyDirVolume("a"))}, true},
+		{mount, mount, true}, {mount, operation{Desired: volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))}, true},
 		{operation{}, operation{}, true}, {operation{Remove: true}, operation{Remove: true}, true},
 		{operation{Desired: other}, mount, false}, {operation{}, mount, false}, {operation{}, operation{Remove: true}, false},
 		{operation{Remove: true}, mount, false}, {operation{Remove: true}, operation{}, false},
@@ -79,7 +80,7 @@ func TestWhatIsJoined(t *testing.T) {
 
 func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
 	d := newDisk(t, gate{panics: true})
-	out := d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("v", "/x", v1.HostPathUnset)))
+	out := d.mountPod(t.Context(), "u", volumestest.PodWith("u", volumestest.HostPathVolume("v", "/x", v1.HostPathUnset)))
 	if len(out.failures()) != 1 || !strings.Contains(out.failures()[0].message, "bug") {
 		t.Errorf("got %+v", out)
 	}
@@ -101,11 +102,11 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	h := hanging{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
 	d := newDisk(t, append([]kinds.Plugin{h}, kinds.All()...)...)
 	d.timeouts = timeouts{time.Millisecond, time.Millisecond}
-	volumes := []v1.Volume{hostPathVolume("hung", "/hangs", "")}
+	volumes := []v1.Volume{volumestest.HostPathVolume("hung", "/hangs", "")}
 	for i := range volumesAtATime {
-		volumes = append(volumes, emptyDirVolume(fmt.Sprint("v", i)))
+		volumes = append(volumes, volumestest.EmptyDirVolume(fmt.Sprint("v", i)))
 	}
-	pod := podWith("u", volumes...)
+	pod := volumestest.PodWith("u", volumes...)
 	out := d.mountPod(t.Context(), "u", pod)
 	for len(h.entered) == 0 { // the timeout can end before the mount has begun
 		out = d.mountPod(t.Context(), "u", pod)
@@ -146,7 +147,7 @@ func TestVolumesAreMountedSideBySide(t *testing.T) {
 	d := newDisk(t, g)
 	done := make(chan mountOutcome, 1)
 	go func() {
-		done <- d.mountPod(t.Context(), "u", podWith("u", hostPathVolume("a", "/x", ""), hostPathVolume("b", "/x", "")))
+		done <- d.mountPod(t.Context(), "u", volumestest.PodWith("u", volumestest.HostPathVolume("a", "/x", ""), volumestest.HostPathVolume("b", "/x", "")))
 	}()
 	for range 2 {
 		select {

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 var anyTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -25,7 +26,7 @@ func mounts(s state, pod *v1.Pod, now time.Time, out mountOutcome) verdict {
 // Each volume has its own back-off: what failed often waits long, and does not hold up what has just failed; what is mounted
 // is left alone.
 func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
-	pod := podWith("u", emptyDirVolume("fine"), emptyDirVolume("often"), emptyDirVolume("once"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("fine"), volumestest.EmptyDirVolume("often"), volumestest.EmptyDirVolume("once"))
 	if only := (state{}).due(pod, anyTime, false); len(only) != 0 {
 		t.Errorf("first %v are mounted", only)
 	}
@@ -64,7 +65,7 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 // What failed for good is tried no more; what holds objects is tried as soon as these change, and alone.
 func TestWhatIsDue(t *testing.T) {
 	config := v1.Volume{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
-	pod := podWith("u", config, emptyDirVolume("refused"), emptyDirVolume("later"), emptyDirVolume("mounted"))
+	pod := volumestest.PodWith("u", config, volumestest.EmptyDirVolume("refused"), volumestest.EmptyDirVolume("later"), volumestest.EmptyDirVolume("mounted"))
 	later := anyTime.Add(time.Minute)
 	no := errors.New("no")
 	s := state{volumes: map[string]volumeState{
@@ -91,7 +92,7 @@ func TestWhatIsDue(t *testing.T) {
 
 // The folder's trouble is that of all its volumes, and so is an operation that did not end.
 func TestAFolderThatCannotBeMade(t *testing.T) {
-	pod := podWith("u", emptyDirVolume("a"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
 	no := mountOutcome{volumes: []volumeOutcome{{err: errors.New("no disk")}}}
 	v := mounts(state{}, pod, anyTime, no)
 	now := anyTime.Add(retry.First)
@@ -113,7 +114,7 @@ func TestAFolderThatCannotBeMade(t *testing.T) {
 // A folder that failed when some volumes were to be mounted again has all of them mounted: which ones they were is not known.
 func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 	d := driver{newDisk(t)}
-	pod := podWith("u", emptyDirVolume("a"), emptyDirVolume("b"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"), volumestest.EmptyDirVolume("b"))
 	first, err := d.Ensure(t.Context(), operation{Key: "u", Desired: pod, Began: anyTime})
 	known := judge(anyTime, operation{Key: "u", Desired: pod}, verdict{Actual: first, Err: err}).Actual
 	again := known.after(mountOutcome{only: []string{"a"}, volumes: []volumeOutcome{{err: errors.New("too many open files")}}}, anyTime)
@@ -140,19 +141,19 @@ func TestBackOff(t *testing.T) {
 
 func TestSameVolumes(t *testing.T) {
 	group := int64(1)
-	a := podWith("u", emptyDirVolume("a"))
-	grouped := podWith("u", emptyDirVolume("a"))
+	a := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
+	grouped := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
 	grouped.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
-	relabelled := podWith("u", emptyDirVolume("a"))
+	relabelled := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
 	relabelled.Labels = map[string]string{"x": "y"}
-	unused := podWith("u", emptyDirVolume("a"))
-	unused.Spec.Volumes = append(slices.Clone(unused.Spec.Volumes), emptyDirVolume("b"))
+	unused := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
+	unused.Spec.Volumes = append(slices.Clone(unused.Spec.Volumes), volumestest.EmptyDirVolume("b"))
 	for _, c := range []struct {
 		b    *v1.Pod
 		want bool
 	}{
-		{a, true}, {podWith("u", emptyDirVolume("a")), true}, {relabelled, true}, {unused, true},
-		{grouped, false}, {podWith("u"), false}, {podWith("u", hostPathVolume("a", "/", "")), false}, {nil, false},
+		{a, true}, {volumestest.PodWith("u", volumestest.EmptyDirVolume("a")), true}, {relabelled, true}, {unused, true},
+		{grouped, false}, {volumestest.PodWith("u"), false}, {volumestest.PodWith("u", volumestest.HostPathVolume("a", "/", "")), false}, {nil, false},
 	} {
 		if got := kinds.SameVolumes(a, c.b); got != c.want {
 			t.Errorf("sameVolumes with %+v = %t", c.b, got)

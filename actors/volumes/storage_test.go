@@ -24,6 +24,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -32,7 +33,7 @@ const testDriver = "disk.example.org"
 
 // storageNode is an actor on a disk of its own, with an API server that has these objects.
 func storageNode(t *testing.T, objects ...runtime.Object) *node {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	n := &node{disk: newDisk(t)}
 	n.storage = NewStorage(StorageOptions{
 		Client: fake.NewClientset(objects...), NodeName: "n", RootDir: n.rootDir, Operations: n.ops, Log: n.disk.node.Log,
@@ -259,7 +260,7 @@ func TestAPodIsToldThatADriverHasItsVolume(t *testing.T) {
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
 	below := n.pod("a/volumes/kubernetes.io~csi/pv-c/mount/below")
 	must(t, os.MkdirAll(below, 0o755))
-	mountTmpfs(t, below)
+	volumestest.MountTmpfs(t, below)
 	got := n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	if m, ok := got[len(got)-1].(messages.VolumesUnmounted); !ok || !m.Published || m.Left == "" {
 		t.Errorf("got %+v", got)
@@ -267,7 +268,7 @@ func TestAPodIsToldThatADriverHasItsVolume(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, []string{"Publish h", "Unpublish h"}) {
 		t.Errorf("calls %v", got)
 	}
-	must(t, unmountNow(below))
+	must(t, volumestest.UnmountNow(below))
 	n.Advance(time.Minute)
 	got = n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	if m, ok := got[len(got)-1].(messages.VolumesUnmounted); !ok || m.Published || m.Left != "" {
@@ -281,7 +282,7 @@ func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
 	must(t, n.disk.unmountPod(t.Context(), "a", true)) // its report is under way
-	n.tell("b", messages.MountVolumes{UID: "b", Pod: podWith("b", emptyDirVolume("v"))})
+	n.tell("b", messages.MountVolumes{UID: "b", Pod: volumestest.PodWith("b", volumestest.EmptyDirVolume("v"))})
 	if got := d.Calls(); !slices.Equal(got, []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}) {
 		t.Errorf("calls %v", got)
 	}
@@ -310,13 +311,13 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 	}
 	mount := n.pod("b/volumes/kubernetes.io~csi/pv/mount")
 	must(t, os.Mkdir(mount, 0o755))
-	mountTmpfs(t, mount)
+	volumestest.MountTmpfs(t, mount)
 	if got, err := s.inUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{h, "of the Node"}) {
 		t.Errorf("where something is mounted: %v, %v", got, err)
 	}
 	record(filepath.Join(s.csiFolder(), testDriver, "bad", "vol_data.json"), "{")
 	record(filepath.Join(s.csiFolder(), testDriver, "good", "vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"free"}`)
-	must(t, unmountNow(mount))
+	must(t, volumestest.UnmountNow(mount))
 	if got, err := (stagedDriver{s}).Inventory(t.Context()); err != nil || !slices.Equal(got, []string{testDriver + "/good"}) {
 		t.Errorf("to be unstaged: %v, %v", got, err)
 	}
@@ -501,9 +502,9 @@ func TestTheLaneOfPersistentVolumes(t *testing.T) {
 		op   operation
 		want int
 	}{
-		{operation{Key: "x", Desired: podWith("x", claimVolume("v", "c"))}, storing},
-		{operation{Key: "x", Desired: podWith("x", inline)}, storing},
-		{operation{Key: "x", Desired: podWith("x", emptyDirVolume("v"))}, onDisk},
+		{operation{Key: "x", Desired: volumestest.PodWith("x", claimVolume("v", "c"))}, storing},
+		{operation{Key: "x", Desired: volumestest.PodWith("x", inline)}, storing},
+		{operation{Key: "x", Desired: volumestest.PodWith("x", volumestest.EmptyDirVolume("v"))}, onDisk},
 		{operation{Key: "x", Remove: true}, onDisk},
 		{operation{Key: "a", Remove: true}, storing},
 		{operation{Key: "b", Remove: true}, storing},

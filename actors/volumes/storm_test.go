@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -66,14 +67,14 @@ func (s *storm) act(rt *rapid.T, t *testing.T) {
 	switch rapid.SampledFrom([]string{"mount", "mount", "unmount", "work", "work", "work", "deliver", "deliver", "time", "host",
 		"sweep", "kill"}).Draw(rt, "act") {
 	case "mount":
-		volumes := []v1.Volume{emptyDirVolume("data"), hostPathVolume("host", s.host, v1.HostPathDirectory)}
+		volumes := []v1.Volume{volumestest.EmptyDirVolume("data"), volumestest.HostPathVolume("host", s.host, v1.HostPathDirectory)}
 		if rapid.Bool().Draw(rt, "changed") {
-			volumes = append(volumes, emptyDirVolume("more"))
+			volumes = append(volumes, volumestest.EmptyDirVolume("more"))
 		}
 		if os.Geteuid() == 0 { // mounting needs root
-			volumes = append(volumes, memoryVolume("memory"), downwardVolume("info"))
+			volumes = append(volumes, volumestest.MemoryVolume("memory"), downwardVolume("info"))
 		}
-		s.askFor(rt, uid, messages.MountVolumes{UID: uid, Pod: podWith(uid, volumes...)})
+		s.askFor(rt, uid, messages.MountVolumes{UID: uid, Pod: volumestest.PodWith(uid, volumes...)})
 	case "unmount":
 		s.askFor(rt, uid, messages.UnmountVolumes{UID: uid, Remove: rapid.Bool().Draw(rt, "remove")})
 	case "work":

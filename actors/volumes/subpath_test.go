@@ -7,18 +7,19 @@ import (
 	"testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // What containers mounted of their volumes goes with the volumes, of every kind, also after a restart, and of a pod that
 // nobody wants.
 func TestPartsOfVolumesGoWithThem(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	n := newNode(t)
 	for _, uid := range []string{"u", "orphan"} {
 		host := t.TempDir()
 		write(t, filepath.Join(host, "file"))
-		pod := podWith(uid, emptyDirVolume("data"), memoryVolume("memory"), hostPathVolume("host", host, ""))
+		pod := volumestest.PodWith(uid, volumestest.EmptyDirVolume("data"), volumestest.MemoryVolume("memory"), volumestest.HostPathVolume("host", host, ""))
 		paths := n.ask(uid, messages.MountVolumes{UID: uid, Pod: pod})[0].(messages.VolumesMounted).Paths
 		for volume, path := range map[string]string{"data": "a/b", "memory": "c", "host": "file"} {
 			for i := range 2 {

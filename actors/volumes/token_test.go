@@ -16,6 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/satoken"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -38,7 +39,7 @@ func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *i
 
 func tokenPod(uid string) *v1.Pod {
 	life := int64(600)
-	pod := apiPodWith(uid, projectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+	pod := apiPodWith(uid, volumestest.ProjectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
 		Audience: "vault", ExpirationSeconds: &life, Path: "token",
 	}}))
 	pod.Spec.ServiceAccountName = "web"
@@ -47,7 +48,7 @@ func tokenPod(uid string) *v1.Pod {
 
 // A token is written, and written anew when it is time; when that fails the old one stays, also for an agent that starts.
 func TestATokenIsRenewed(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	n := newNode(t)
 	m := &mint{now: func() time.Time { return n.Now() }}
 	n.disk.node.Objects, n.disk.node.Tokens = objectset.NewBoard(false), m
@@ -166,7 +167,7 @@ func TestTokensKeepNoOtherWaiting(t *testing.T) {
 	if got := n.begun(2); !slices.Equal(got, []string{"e", "f"}) {
 		t.Errorf("mounted while tokens are renewed: %v", got)
 	}
-	n.Send("pods/h", messages.MountVolumes{UID: "h", Pod: podWith("h")})
+	n.Send("pods/h", messages.MountVolumes{UID: "h", Pod: volumestest.PodWith("h")})
 	n.Send("pods/x", messages.UnmountVolumes{UID: "x", Remove: true})
 	if got := n.begun(4); !slices.Equal(got, []string{"h", "x"}) {
 		t.Errorf("nobody answers, and mounted and unmounted are %v", got)

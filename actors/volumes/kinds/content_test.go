@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	for _, c := range []struct {
 		name                  string
 		node, container, size string
@@ -30,7 +31,7 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
-			pod := podWith("u", memoryVolume("m"))
+			pod := volumestest.PodWith("u", volumestest.MemoryVolume("m"))
 			if c.node != "" {
 				d.node.Allocatable = v1.ResourceList{v1.ResourceMemory: resource.MustParse(c.node)}
 			}
@@ -56,7 +57,7 @@ func TestMemoryIsATmpfsOfItsSize(t *testing.T) {
 			if !d.stillMounted(t, pod) {
 				t.Error("it is not found mounted")
 			}
-			must(t, unmountNow(path)) // as a reboot does
+			must(t, volumestest.UnmountNow(path)) // as a reboot does
 			if d.stillMounted(t, pod) {
 				t.Error("it is found mounted and is not")
 			}
@@ -71,7 +72,7 @@ func TestFSGroupOwnsAnEmptyDir(t *testing.T) {
 		t.Skip("changing owners needs root")
 	}
 	d := newDisk(t)
-	pod := withGroup(podWith("u", emptyDirVolume("data")), 1234)
+	pod := withGroup(volumestest.PodWith("u", volumestest.EmptyDirVolume("data")), 1234)
 	path := mountedAt(t, d, pod)
 	if m := mode(t, path); m.Perm() != 0o777 || m&fs.ModeSetgid == 0 || group(t, path) != 1234 {
 		t.Errorf("mode %s, group %d", m, group(t, path))
@@ -84,7 +85,7 @@ func TestFSGroupOwnsAnEmptyDir(t *testing.T) {
 
 func TestModeOfAnEmptyDir(t *testing.T) {
 	d := newDisk(t)
-	pod := podWith("u", emptyDirVolume("data"))
+	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"))
 	pod.Spec.Volumes[0].EmptyDir.Mode = new(int32(0o1750))
 	if m := mode(t, mountedAt(t, d, pod)); m.Perm() != 0o750 || m&fs.ModeSticky == 0 {
 		t.Errorf("mode %s", m)
@@ -111,10 +112,10 @@ func downwardVolume(name string) v1.Volume {
 }
 
 func TestDownwardAPI(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	d := newDisk(t)
 	d.node.Allocatable = v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")}
-	pod := withGroup(podWith("u", downwardVolume("info")), 55)
+	pod := withGroup(volumestest.PodWith("u", downwardVolume("info")), 55)
 	pod.Labels, pod.Annotations = map[string]string{"x": "1", "b": "2"}, map[string]string{"a": "first"}
 	pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1500m")}
 	path := mountedAt(t, d, pod)
@@ -157,7 +158,7 @@ func TestDownwardAPI(t *testing.T) {
 // which may change, not for good.
 func TestPathsThatCannotBe(t *testing.T) {
 	secret := func(paths ...string) v1.Volume {
-		v := secretVolume("v", "password")
+		v := volumestest.SecretVolume("v", "password")
 		for _, path := range paths {
 			v.Secret.Items = append(v.Secret.Items, v1.KeyToPath{Key: "word", Path: path})
 		}
@@ -185,15 +186,15 @@ func TestPathsThatCannotBe(t *testing.T) {
 		{secret("x", "x-", "x/y"), `"x" is a file of the volume, and "x/y" needs a folder`, true},
 		{secret("x/y/z", "x"), `"x" is a file`, true},
 		{secret("x/y", "x//y"), "the same file", true},
-		{configMapVolume("v", "settings", v1.KeyToPath{Key: "color", Path: "a"}, v1.KeyToPath{Key: "size", Path: "a/b"}), `"a" is a file`, true},
-		{projectedVolume("v", info("a"), info("a/b")), `"a" is a file`, true},
-		{projectedVolume("v", info("token"), token), `"token" is a file`, true},
-		{projectedVolume("v", whole, info("color/x")), `"color" is a file`, false},
+		{volumestest.ConfigMapVolume("v", "settings", v1.KeyToPath{Key: "color", Path: "a"}, v1.KeyToPath{Key: "size", Path: "a/b"}), `"a" is a file`, true},
+		{volumestest.ProjectedVolume("v", info("a"), info("a/b")), `"a" is a file`, true},
+		{volumestest.ProjectedVolume("v", info("token"), token), `"token" is a file`, true},
+		{volumestest.ProjectedVolume("v", whole, info("color/x")), `"color" is a file`, false},
 	} {
 		d := newDisk(t)
 		d.node.Objects = &objectset.Board{}
-		d.node.Objects.Publish(objectsOf("red"))
-		_, err := d.mount(t, inNamespace(podWith("u", c.volume)))
+		d.node.Objects.Publish(volumestest.ObjectsOf("red"))
+		_, err := d.mount(t, volumestest.InNamespace(volumestest.PodWith("u", c.volume)))
 		if err == nil || IsPermanent(err) != c.permanent || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.says, err)
 		}
@@ -205,13 +206,13 @@ func TestPathsThatCannotBe(t *testing.T) {
 
 // A tmpfs has the room that its files need, and grows with them: one that a kubelet has mounted, too.
 func TestASecretsTmpfsIsSizedToIt(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	d := newDisk(t)
 	d.node.Allocatable = v1.ResourceList{v1.ResourceMemory: resource.MustParse("8Gi")}
 	d.node.Objects = &objectset.Board{}
-	pod := inNamespace(podWith("u", secretVolume("v", "password")))
+	pod := volumestest.InNamespace(volumestest.PodWith("u", volumestest.SecretVolume("v", "password")))
 	publish := func(size int) {
-		set := objectsOf("red")
+		set := volumestest.ObjectsOf("red")
 		for _, s := range set.Secrets {
 			s.Data = map[string][]byte{"word": []byte(strings.Repeat("x", size)), strings.Repeat("n", 253): nil}
 		}
@@ -237,7 +238,7 @@ func TestASecretsTmpfsIsSizedToIt(t *testing.T) {
 	if got := total(path); got > 3<<20 {
 		t.Errorf("there is room for %d bytes", got)
 	}
-	must(t, unmountNow(path))
+	must(t, volumestest.UnmountNow(path))
 	must(t, unix.Mount("tmpfs", path, "tmpfs", 0, "size=64k"))
 	publish(1 << 20)
 	if mountedAt(t, d, pod); len(read(t, filepath.Join(path, "word"))) != 1<<20 {

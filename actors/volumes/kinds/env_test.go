@@ -6,17 +6,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,75 +47,11 @@ func mode(t testing.TB, path string) fs.FileMode {
 	return info.Mode()
 }
 
-func hostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
-	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}}
-}
-
 func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	must(t, err)
 	return string(data)
-}
-
-// mountTmpfs mounts a small file system and undoes it when the test ends.
-func mountTmpfs(t *testing.T, target string) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("mounting needs root")
-	}
-	if err := unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k"); err != nil {
-		if errors.Is(err, unix.EPERM) {
-			t.Skipf("mounting is not allowed here: %v", err)
-		}
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(target, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// needMounts skips a test where the machine does not let it mount.
-func needMounts(t *testing.T) {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "probe")
-	must(t, os.Mkdir(dir, 0o755))
-	mountTmpfs(t, dir)
-}
-
-func unmountNow(target string) error { return unix.Unmount(target, unix.MNT_DETACH) }
-
-// unmountBelow undoes what a test that ended early left mounted.
-func unmountBelow(t testing.TB, root string) {
-	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
-	must(t, err)
-	for _, m := range slices.Backward(mounts) {
-		must(t, unmountNow(m.Mountpoint))
-	}
-}
-
-// podWith is a pod whose one container mounts all the volumes.
-func podWith(uid string, volumes ...v1.Volume) *v1.Pod {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid}}
-	pod.Spec.Volumes = volumes
-	pod.Spec.Containers = []v1.Container{{Name: "c"}}
-	for _, v := range volumes {
-		mount := v1.VolumeMount{Name: v.Name, MountPath: "/" + v.Name}
-		pod.Spec.Containers[0].VolumeMounts = append(pod.Spec.Containers[0].VolumeMounts, mount)
-	}
-	return pod
-}
-
-func emptyDirVolume(name string) v1.Volume {
-	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
-}
-
-func memoryVolume(name string) v1.Volume {
-	v := emptyDirVolume(name)
-	v.EmptyDir.Medium = v1.StorageMediumMemory
-	return v
 }
 
 func withGroup(pod *v1.Pod, gid int64) *v1.Pod {
@@ -141,7 +74,7 @@ type disk struct {
 
 func newDisk(t testing.TB) disk {
 	root := t.TempDir()
-	t.Cleanup(func() { unmountBelow(t, root) })
+	t.Cleanup(func() { volumestest.UnmountBelow(t, root) })
 	return disk{root, Facts{Log: slog.New(slog.DiscardHandler)}}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 func TestHostPathTypes(t *testing.T) {
@@ -57,7 +59,7 @@ func TestHostPathTypes(t *testing.T) {
 		{v1.HostPathBlockDev, in("absent"), "nothing is there"},
 	} {
 		t.Run(string(c.kind)+"|"+strings.ReplaceAll(filepath.Base(c.path), "/", "|"), func(t *testing.T) {
-			v := hostPathVolume("v", c.path, c.kind)
+			v := volumestest.HostPathVolume("v", c.path, c.kind)
 			path, err := HostPath{}.Mount(t.Context(), Folder{}, &v)
 			switch {
 			case c.why == "" && (err != nil || path != c.path):
@@ -87,11 +89,11 @@ func TestHostPathBlockDevice(t *testing.T) {
 	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 77))); err != nil {
 		t.Skipf("making a device node needs root: %v", err)
 	}
-	v := hostPathVolume("v", path, v1.HostPathBlockDev)
+	v := volumestest.HostPathVolume("v", path, v1.HostPathBlockDev)
 	if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil {
 		t.Error(err)
 	}
-	v = hostPathVolume("v", path, v1.HostPathCharDev)
+	v = volumestest.HostPathVolume("v", path, v1.HostPathCharDev)
 	if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err == nil || !strings.Contains(err.Error(), "block device") {
 		t.Errorf("got %v", err)
 	}
@@ -99,16 +101,16 @@ func TestHostPathBlockDevice(t *testing.T) {
 
 func TestHostPathRefusesForGood(t *testing.T) {
 	for _, v := range []v1.Volume{
-		hostPathVolume("v", "relative", v1.HostPathUnset),
-		hostPathVolume("v", "", v1.HostPathUnset),
-		hostPathVolume("v", "/a/../b", v1.HostPathUnset),
-		hostPathVolume("v", "/", "Moon"),
+		volumestest.HostPathVolume("v", "relative", v1.HostPathUnset),
+		volumestest.HostPathVolume("v", "", v1.HostPathUnset),
+		volumestest.HostPathVolume("v", "/a/../b", v1.HostPathUnset),
+		volumestest.HostPathVolume("v", "/", "Moon"),
 	} {
 		if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); !IsPermanent(err) {
 			t.Errorf("%s %q: got %v, want a permanent error", v.HostPath.Path, *v.HostPath.Type, err)
 		}
 	}
-	v := hostPathVolume("v", "/any/thing", v1.HostPathUnset)
+	v := volumestest.HostPathVolume("v", "/any/thing", v1.HostPathUnset)
 	v.HostPath.Type = nil
 	if path, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil || path != "/any/thing" {
 		t.Errorf("without a type: %q, %v", path, err)

@@ -8,11 +8,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 // Each file of each kind has the mode of its item, or its volume's; a mode that changes is given to the files that are there.
 func TestModesOfFiles(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	keys := func(key string) []v1.KeyToPath {
 		return []v1.KeyToPath{{Key: key, Path: "own", Mode: new(int32(0o400))}, {Key: key, Path: "in/default"}}
 	}
@@ -41,14 +42,14 @@ func TestModesOfFiles(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			d := newDisk(t)
 			d.node.Objects = &objectset.Board{}
-			d.node.Objects.Publish(objectsOf("red"))
+			d.node.Objects.Publish(volumestest.ObjectsOf("red"))
 			var pod *v1.Pod
 			for _, want := range []fs.FileMode{0o644, 0o640, 0o604} {
 				mode := new(int32(want))
 				if want == 0o644 {
 					mode = nil // the API's default
 				}
-				pod = inNamespace(podWith("u", v1.Volume{Name: "v", VolumeSource: of(mode)[kind]}))
+				pod = volumestest.InNamespace(volumestest.PodWith("u", v1.Volume{Name: "v", VolumeSource: of(mode)[kind]}))
 				path := mountedAt(t, d, pod)
 				for file, want := range map[string]fs.FileMode{"own": 0o400, "in/default": want} {
 					if got := realMode(t, filepath.Join(path, file)); got != want {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/satoken"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 // mint gives one token.
@@ -26,7 +27,7 @@ func (mint) Token(context.Context, *v1.Pod, string, *int64) (satoken.Token, erro
 
 func tokenPod(uid string) *v1.Pod {
 	life := int64(600)
-	pod := inNamespace(podWith(uid, projectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+	pod := volumestest.InNamespace(volumestest.PodWith(uid, volumestest.ProjectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
 		Audience: "vault", ExpirationSeconds: &life, Path: "token",
 	}})))
 	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
@@ -36,7 +37,7 @@ func tokenPod(uid string) *v1.Pod {
 
 // Who may read a token.
 func TestTheModeOfAToken(t *testing.T) {
-	needMounts(t)
+	volumestest.NeedMounts(t)
 	one, two := int64(1234), int64(4321)
 	for name, c := range map[string]struct {
 		how  func(*v1.Pod)

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 // seen is what a container sees of a volume: the names in it, and what is in the files.
@@ -86,7 +88,7 @@ func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
 // What cannot be written leaves nothing, at whatever retry, and what a crash has left takes no room from the next one.
 func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 	p, path := emptyVolume(t)
-	mountTmpfs(t, path) // of 64 KiB
+	volumestest.MountTmpfs(t, path) // of 64 KiB
 	content := func(size int) map[string]file {
 		return map[string]file{"a": {data: []byte("small")}, "b": {data: make([]byte, size)}}
 	}
