@@ -208,6 +208,9 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 		a.countSandboxes(ctx, m)
 	}
 	a.comparePods(ctx, m, all)
+	if len(m.starting) > 0 && !a.audit.split { // as after any start
+		a.auditAfter(ctx, a.opts.StartedPeriod)
+	}
 	a.tellState(ctx)
 	a.tellAudited(ctx, m, all)
 	a.pump(ctx)

@@ -69,6 +69,28 @@ func TestStartsDuringAnAudit(t *testing.T) {
 	}
 }
 
+// An audit in the middle of a start cannot tell of the pod: another one does, soon after.
+func TestAStartThatOutlastsAnAudit(t *testing.T) {
+	f := newFake()
+	r := settledRig(t, f, func(o *Options) {
+		o.PollPeriod, o.AuditPeriod, o.StartedPeriod, o.PodLogsDir = time.Hour, time.Hour, 10*time.Second, t.TempDir()
+	})
+	release := r.hold("u/start/a")
+	f.pod("u", "a0r")
+	r.Send(r.Self(), happened{Batch{Started: true}})
+	r.Advance(10 * time.Second)
+	r.work()
+	release()
+	r.sent()
+	r.Advance(10 * time.Second)
+	r.work()
+	r.expect("told after the start", r.sent(), "ready u[10.0.0.1,a0=running]")
+	f.took()
+	r.Advance(10 * time.Minute)
+	r.work()
+	r.expect("calls without a start", f.took(), "")
+}
+
 func TestAStartIsAnEvent(t *testing.T) {
 	e := NewEvents(nil, nil)
 	e.running = true
