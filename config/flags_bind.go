@@ -96,7 +96,9 @@ func fieldOf(path string) place {
 func fieldAt(c *KubeletConfiguration, path string) any {
 	v := reflect.ValueOf(c)
 	for name := range strings.SplitSeq(path, ".") {
-		v = reflect.Indirect(fieldNamed(reflect.Indirect(v), name))
+		if v = reflect.Indirect(fieldNamed(reflect.Indirect(v), name)); !v.IsValid() {
+			panic("the configuration has no field " + path) // of a table; every test sees it
+		}
 	}
 	switch at := v.Addr().Interface().(type) {
 	case *metav1.Duration:
@@ -110,13 +112,21 @@ func fieldAt(c *KubeletConfiguration, path string) any {
 	return v.Addr().Interface()
 }
 
+// fieldNamed is a field by its name in the file, also of what is embedded; invalid where there is none.
 func fieldNamed(v reflect.Value, name string) reflect.Value {
-	for _, field := range reflect.VisibleFields(v.Type()) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
 		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag == name {
-			return v.FieldByIndex(field.Index)
+			return v.Field(i)
+		}
+		if !field.Anonymous {
+			continue
+		}
+		if at := fieldNamed(v.Field(i), name); at.IsValid() {
+			return at
 		}
 	}
-	panic(fmt.Sprintf("%s has no field %s", v.Type(), name)) // of a table; every test sees it
+	return reflect.Value{}
 }
 
 // nowhere accepts any text and drops it; nowhereBool is for flags that may stand without a value.
