@@ -46,6 +46,7 @@ func isRunning(p *pods.Published) bool { return p.Status != nil && p.Status.Phas
 
 // Without a network, pods on the host's begin and the others wait; they go on when it comes, and need no other word.
 func TestPodsWaitForTheNetwork(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, sim.Options{})
 	r.runtime.SetNetworkReady(false, "cni plugin not initialized")
 	r.start(nil)

@@ -124,6 +124,7 @@ func TestWhatAnotherAgentRunsIsForeign(t *testing.T) {
 
 // An agent does not end the pods of one that is down, and has them once that one's root folder is gone.
 func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, sim.Options{})
 	running := func(pod string) func(sim.Snapshot) bool {
 		return func(s sim.Snapshot) bool {

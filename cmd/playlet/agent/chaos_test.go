@@ -426,6 +426,7 @@ func calls(r *rig) string {
 // and after it is handled, and each message is lost once. The day ends the same; nothing is started twice or stopped
 // without cause. Kinds come from a run of the code itself, so that a new actor or message joins by itself.
 func TestEveryActorKilledAtEveryMessage(t *testing.T) {
+	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
 	var wantOutcome, wantCalls string
 	if !t.Run("undisturbed", func(t *testing.T) {

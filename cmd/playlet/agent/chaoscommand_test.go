@@ -107,6 +107,7 @@ func experimentFile(name string) string {
 
 // The experiments that are shipped pass over a healthy agent; the long one is only looked at.
 func TestShippedExperimentsPass(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"kills", "messages", "staging"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

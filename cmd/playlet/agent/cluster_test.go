@@ -135,7 +135,7 @@ func (r *clusterRig) forgets(name string) {
 // eventually waits until what is asked for is so. It is for what no call to the runtime tells of.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(waitLimit); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("it did not come to it: %s", what)
 		}

@@ -65,6 +65,7 @@ func (r *rig) devicesOf(name string) string {
 // The Node tells of a plugin's devices; a pod gets one with what the plugin says of it, and keeps it in the next life of the
 // agent; who comes too late fails as with a kubelet, until the device is free.
 func TestADevicePlugin(t *testing.T) {
+	t.Parallel()
 	r := newClusterRig(t, sim.Options{}, "--node-status-update-frequency=100ms")
 	r.start(nil)
 	p := resourcestest.NewPlugin(filepath.Join(r.dir, "root", "device-plugins"), gpu, "a")
@@ -136,6 +137,7 @@ func TestADevicePlugin(t *testing.T) {
 
 // Whichever message of an allocation an actor is killed at, or is lost: the pod has its device, and no other one is taken.
 func TestAnAllocationSurvivesKills(t *testing.T) {
+	t.Parallel()
 	var strikes []strike
 	for _, s := range []spot{{"pods", "DevicesAllocated"}, {"resources", "AllocateDevices"}, {"resources", "allocated"}} {
 		strikes = append(strikes, strike{s, "before"}, strike{s, "after"})

@@ -128,6 +128,7 @@ func TestTheEventsOfAStaticPod(t *testing.T) {
 
 // What goes wrong is told, in the kubelet's words.
 func TestTheEventsOfTrouble(t *testing.T) {
+	t.Parallel()
 	crash := sim.ExitAfter(0, 1)
 	r := newClusterRig(t, sim.Options{
 		Preload: []string{"forever:1"}, Images: map[string]sim.Image{"private": {Username: "me", Password: "word"}},

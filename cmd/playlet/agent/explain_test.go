@@ -16,6 +16,7 @@ import (
 
 // "playlet pods" and "playlet explain" name the cause of each trouble, in the same sentence.
 func TestTheCauseOfEachTrouble(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, sim.Options{
 		Images: map[string]sim.Image{
 			"missing:1": {Err: status.Error(codes.NotFound, "failed to resolve reference: not found")},

@@ -18,6 +18,7 @@ import (
 
 // The causes of rarer troubles: what else may be wrong with an image, a sandbox, a start, an end, a reference and a hook.
 func TestTheCauseOfRarerTroubles(t *testing.T) {
+	t.Parallel()
 	said := func(text string) sim.Image { return sim.Image{Err: status.Error(codes.Unknown, text)} }
 	r := newRig(t, sim.Options{
 		Images: map[string]sim.Image{

@@ -87,6 +87,7 @@ func exists(t testing.TB, path string) bool {
 
 // The unit of a kubelet has --kubeconfig. The pods of its API server are wanted by nobody else, and outlive the swap.
 func TestPodsOfASourceThatIsNotHeardAreLeftAsTheyAre(t *testing.T) {
+	t.Parallel()
 	for _, flags := range [][]string{
 		{"--kubeconfig=" + unreachable(t)}, {"--bootstrap-kubeconfig=/none"}, {"--manifest-url=http://127.0.0.1:1/pods"}, {},
 	} {

@@ -23,6 +23,7 @@ import (
 // What keeps an image away is the reason in the container's status, each of its own cause. containerd cannot be brought to
 // fail an inspection, to call a registry away by its code, or to refuse a signature; the simulated runtime does.
 func TestReasonsOfImagesInTheStatus(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, sim.Options{Images: map[string]sim.Image{
 		"missing:1": {Err: status.Error(codes.NotFound, "failed to resolve reference: not found")},
 		"away:1":    {Err: status.Error(codes.Unavailable, "the registry answers 503")},

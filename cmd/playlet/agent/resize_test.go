@@ -129,6 +129,7 @@ func TestNoLimitBelowWhatIsUsed(t *testing.T) {
 // Whatever actor falls at whatever message of a resize, or all of the agent, and whichever message is lost: it ends as it should, and nothing but what
 // is to be made anew is restarted.
 func TestAResizeWhereActorsFall(t *testing.T) {
+	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
 	day := func(t *testing.T, chaos supervisors.Interceptor) {
 		gate := &later{Interceptor: chaos}

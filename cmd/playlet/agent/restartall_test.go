@@ -105,6 +105,7 @@ func TestAllAreRestartedByTheNextAgent(t *testing.T) {
 
 // Whatever actor falls at whatever message, and whichever message is lost: all are restarted, and once.
 func TestAllAreRestartedWhereActorsFall(t *testing.T) {
+	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
 	day := func(t *testing.T, chaos supervisors.Interceptor) {
 		gate := &later{Interceptor: chaos}
