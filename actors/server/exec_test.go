@@ -38,6 +38,7 @@ type fakeRuntime struct {
 	mu      sync.Mutex
 	request *runtimeapi.ExecRequest
 	headers http.Header
+	over    bool // no command begins any more
 	running sync.WaitGroup
 	quit    chan struct{}
 }
@@ -45,7 +46,15 @@ type fakeRuntime struct {
 func newFakeRuntime(t *testing.T) *fakeRuntime {
 	f := &fakeRuntime{T: t, quit: make(chan struct{})}
 	f.server, f.ports = httptest.NewServer(f), httptest.NewServer(http.HandlerFunc(forwards))
-	t.Cleanup(func() { f.server.Close(); f.ports.Close(); close(f.quit); f.running.Wait() })
+	t.Cleanup(func() {
+		f.server.Close()
+		f.ports.Close()
+		close(f.quit)
+		f.mu.Lock()
+		f.over = true // a server does not wait for connections that were upgraded
+		f.mu.Unlock()
+		f.running.Wait()
+	})
 	return f
 }
 
@@ -84,6 +93,12 @@ func (f *fakeRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	want := 3 // error, stdout, stderr or resize
 	if asked.Stdin {
 		want++
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		_ = conn.Close()
+		return
 	}
 	f.running.Go(func() {
 		defer conn.Close() //nolint:errcheck // it may be closed
