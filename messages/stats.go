@@ -13,7 +13,7 @@ import (
 // If lost: the answer has the figures from before, and the next request sends it again.
 type MeasureUsage struct {
 	Pods []*v1.Pod // immutable
-	// Urgent are the UIDs of pods over which eviction decides: figures of a few seconds ago are too old for them. Immutable.
+	// Urgent are the UIDs of pods over which eviction decides: figures of some seconds ago are too old for them. Immutable.
 	Urgent map[types.UID]bool
 	// Claims says that only the pods with claims are read.
 	Claims bool

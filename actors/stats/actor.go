@@ -67,8 +67,8 @@ func (a *actor) measure(ctx supervisors.Context, m messages.MeasureUsage) {
 	a.next(ctx)
 }
 
-// urgentAge is how old the figures of volumes may be of a pod over which eviction decides.
-const urgentAge = 5 * time.Second
+// urgentAge is how old the figures may be by which eviction decides: who fills a disk at 100 MB/s was among the small ones before.
+const urgentAge = time.Second
 
 // ageOf is how old the figures of a pod's volumes may be.
 func (c *Collector) ageOf(p *v1.Pod, urgent map[types.UID]bool) time.Duration {

@@ -31,7 +31,7 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 	return s, f.lacks
 }
 
-// PodStats are the figures of the pods that run, for eviction: none is older than a few seconds of the pods in urgent, or as old
+// PodStats are the figures of the pods that run, for eviction: none is older than a second of the pods in urgent, or as old
 // as it takes to measure those at no great cost.
 func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool) (pods []api.PodStats, lacks []string) {
 	f := c.collect(ctx, urgentAge, true, urgent)

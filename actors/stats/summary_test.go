@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
@@ -108,6 +109,26 @@ func TestTerminationLogsCount(t *testing.T) {
 	}
 	if got := uses() - none; got < 3<<20 || got > 4<<20 {
 		t.Errorf("the termination logs count for %d", got)
+	}
+}
+
+// Eviction decides by what pods use now, and not by what they used some seconds ago.
+func TestFiguresForEvictionAreNew(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
+	uses := func() uint64 {
+		pods, lacks := r.PodStats(t.Context(), map[types.UID]bool{"uid-web": true})
+		if len(lacks) > 0 {
+			t.Fatalf("lacks %q", lacks)
+		}
+		return *pods[0].EphemeralStorage.UsedBytes
+	}
+	none := uses()
+	write(t, filepath.Join(r.opts.RootDir, "pods", "uid-web", "containers", "c1", "00000000"), 3<<20)
+	r.clock.SetTime(begin.Add(1100 * time.Millisecond))
+	r.actor.Advance(1100 * time.Millisecond)
+	if got := uses(); got < none+3<<20 {
+		t.Errorf("%d bytes are used a second after 3 MiB were added to %d", got, none)
 	}
 }
 
