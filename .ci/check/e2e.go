@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +16,7 @@ import (
 )
 
 // lanes is how many processes share a package's end-to-end tests: most of a test is waiting, and each has a node of its own.
-const lanes = 3
+const lanes = 5
 
 // e2e runs the packages that have tests with the build tag e2e, one package after another. $PLAYLET_BINARY names the agent that
 // they test; without it they build one.
@@ -41,9 +43,11 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 	defer fmt.Fprintln(out, "screenshots and the like of these tests are kept in", kept)
 	var all tally
 	var errs []error
+	seconds := filepath.Join(filepath.Dir(kept), "e2e-seconds.json")
+	took := tookLast(seconds)
 	for _, pkg := range packages {
 		tests, err := output(ctx, plain, "go", "test", "-tags=e2e", "-vet=off", "-list=^Test", pkg)
-		patterns := deal(tests, lanes)
+		patterns := deal(tests, lanes, took)
 		if err == nil && len(patterns) == 0 {
 			err = errors.New("its tests are not listed")
 		}
@@ -67,7 +71,18 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 		all.add(t)
 		errs = append(errs, err)
 	}
-	return all, errors.Join(errs...)
+	maps.Copy(took, all.took)
+	text, err := json.Marshal(took)
+	return all, errors.Join(append(errs, err, os.WriteFile(seconds, text, 0o600))...)
+}
+
+// tookLast is how many seconds each test took when it passed last on this machine; empty where none has.
+func tookLast(file string) map[string]float64 {
+	took := map[string]float64{}
+	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &took) != nil {
+		return map[string]float64{}
+	}
+	return took
 }
 
 // artifacts is the folder for what tests keep, without that of the run before.
@@ -84,16 +99,21 @@ func artifacts() (string, error) {
 	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 }
 
-// deal makes of what `go test -list` prints at most n patterns for -run, each test in exactly one. Neighbours, which are of one
-// file and much alike, go to different ones.
-func deal(list string, n int) []string {
-	hands := make([][]string, n)
-	i := 0
+// deal makes of what `go test -list` prints at most n patterns for -run, each test in exactly one. The longest is dealt first, by
+// what each took last, and each to who has the least to do; of tests that are new here each gets its turn.
+func deal(list string, n int, took map[string]float64) []string {
+	var tests []string
 	for line := range strings.Lines(list) {
 		if name := strings.TrimSpace(line); strings.HasPrefix(name, "Test") {
-			hands[i%n] = append(hands[i%n], name)
-			i++
+			tests = append(tests, name)
 		}
+	}
+	slices.SortStableFunc(tests, func(x, y string) int { return cmp.Compare(took[y], took[x]) })
+	hands, sums := make([][]string, n), make([]float64, n)
+	for _, name := range tests {
+		least := slices.Index(sums, slices.Min(sums))
+		hands[least] = append(hands[least], name)
+		sums[least] += cmp.Or(took[name], 10)
 	}
 	var out []string
 	for _, names := range hands {

@@ -14,7 +14,7 @@ import (
 func TestEachTestIsDealtOnce(t *testing.T) {
 	list := "TestA\nTestAB\nTestB\nok  \tp\t0.1s\n"
 	for n, want := range map[int]int{1: 1, 2: 2, 5: 3} {
-		patterns := deal(list, n)
+		patterns := deal(list, n, nil)
 		if len(patterns) != want {
 			t.Errorf("%d lanes: %q", n, patterns)
 		}
@@ -30,8 +30,16 @@ func TestEachTestIsDealtOnce(t *testing.T) {
 			}
 		}
 	}
-	if got := deal("ok  \tp\t0.1s\n", 2); len(got) != 0 {
+	if got := deal("ok  \tp\t0.1s\n", 2, nil); len(got) != 0 {
 		t.Errorf("%q of a package without tests", got)
+	}
+}
+
+func TestTestsAreDealtByWhatTheyTook(t *testing.T) {
+	took := map[string]float64{"TestA": 1, "TestB": 2, "TestC": 60, "TestD": 3}
+	got := deal("TestA\nTestB\nTestC\nTestD\nTestNew\n", 2, took)
+	if want := []string{"^(TestC)$", "^(TestD|TestB|TestA|TestNew)$"}; !slices.Equal(got, want) {
+		t.Errorf("dealt were %q, want %q", got, want)
 	}
 }
 

@@ -110,6 +110,9 @@ func (r *reader) ended(e event, key string) {
 		return
 	case e.Action == "pass":
 		r.passed++
+		if top {
+			r.add(tally{took: map[string]float64{e.Test: e.Elapsed}})
+		}
 	case e.Action == "skip":
 		r.skipped++
 		for _, s := range kept {

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -47,8 +48,9 @@ type step struct {
 // tally counts checks.
 type tally struct {
 	passed, failed, skipped int
-	failures                []string // the name of each check that failed, and what it said on lines of their own
-	flaky                   []string // the same of tests that failed first, and passed when they ran once more alone
+	failures                []string           // the name of each check that failed, and what it said on lines of their own
+	flaky                   []string           // the same of tests that failed first, and passed when they ran once more alone
+	took                    map[string]float64 // seconds of the tests that passed, without those within others; nil: none
 }
 
 func (t *tally) add(o tally) {
@@ -57,6 +59,10 @@ func (t *tally) add(o tally) {
 	t.skipped += o.skipped
 	t.failures = append(t.failures, o.failures...)
 	t.flaky = append(t.flaky, o.flaky...)
+	if t.took == nil {
+		t.took = map[string]float64{}
+	}
+	maps.Copy(t.took, o.took)
 }
 
 func (t tally) String() string {

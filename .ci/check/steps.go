@@ -27,9 +27,9 @@ func steps(fuzztime string) []step {
 		{"lint", "licences", licences},
 		{"vulnerabilities", "govulncheck", vulnerabilities},
 		{"unit", "unit tests with -race",
-			// Twelve side by side, as the tests that kill actors wait for deadlines most of their time. Where more run at once
-			// they wait for the two cores, look at their clocks meanwhile, and take twice the CPU altogether.
-			goTest(withRace, false, "-race", "-vet=off", "-parallel=12", "-timeout=45m", "./...", "./.ci/check",
+			// Four packages at once, and twelve tests of one, as most of them wait for deadlines. Where more run at once they
+			// wait for the two cores, look at their clocks meanwhile, and take twice the CPU altogether.
+			goTest(withRace, false, "-race", "-vet=off", "-p=4", "-parallel=12", "-timeout=45m", "./...", "./.ci/check",
 				"./.ci/package")},
 		{"fuzz", "fuzzing", fuzz(fuzztime)},
 		{"e2e", "end-to-end tests", e2e},
