@@ -204,6 +204,7 @@ func TestAnEvictionIsToldToTheCluster(t *testing.T) {
 		}
 		return nil
 	})
+	awaitEvents(t, c, corev1.NamespaceDefault, n.Name, map[string]int32{"Normal NodeHasNoDiskPressure ": 2}) // the first as it began
 	create(t, c, ns, n.Name, manifest(s, "after", withVolume("")))
 	awaitAPIPod(t, c, ns, "after", ready)
 	if p := awaitAPIPod(t, c, ns, "small", ready); p.Status.ContainerStatuses[0].RestartCount != 0 {

@@ -468,6 +468,30 @@ func TestWhatHappensToTheNodeIsTold(t *testing.T) {
 	expect(t, "a reboot", sent(), []string{"Normal NodeReady", "Warning Rebooted"})
 }
 
+// Each change of a condition has the word that the kubelet has for it.
+func TestEventsOfConditions(t *testing.T) {
+	for kind, words := range map[v1.NodeConditionType][2]string{
+		v1.NodeReady: {"NodeReady", "NodeNotReady"}, v1.NodeMemoryPressure: {"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
+		v1.NodeDiskPressure: {"NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+		v1.NodePIDPressure:  {"NodeHasInsufficientPID", "NodeHasSufficientPID"},
+	} {
+		node := func(s v1.ConditionStatus) *v1.Node {
+			return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"},
+				Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: kind, Status: s}}}}
+		}
+		for i, s := range []v1.ConditionStatus{v1.ConditionTrue, v1.ConditionFalse} {
+			other := []v1.ConditionStatus{v1.ConditionFalse, v1.ConditionTrue}[i]
+			got := nodeEvents(node(other), node(s), time.Time{})
+			if len(got) != 1 || got[0].Reason != words[i] {
+				t.Errorf("%s became %s: %+v, want %s", kind, s, got, words[i])
+			}
+			if again := nodeEvents(node(s), node(s), time.Time{}); len(again) > 0 {
+				t.Errorf("%s stays %s: %+v", kind, s, again)
+			}
+		}
+	}
+}
+
 // A new Node that the watch tells of before the answer to its creation comes is a new one all the same.
 func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	w := newWorld(t, nil)

@@ -185,6 +185,9 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	a.audit.err = m.err
 	if m.err != nil {
 		ctx.Log().Debug("audit failed", "error", m.err)
+		if !a.audit.split {
+			a.auditAfter(ctx, a.opts.StartedPeriod)
+		}
 		a.suspect(ctx, m.err)
 		a.pump(ctx)
 		return

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -89,6 +90,24 @@ func TestAStartThatOutlastsAnAudit(t *testing.T) {
 	r.Advance(10 * time.Minute)
 	r.work()
 	r.expect("calls without a start", f.took(), "")
+}
+
+// An audit that fails after a start is made again as soon.
+func TestAnAuditThatFailsAfterAStart(t *testing.T) {
+	f := newFake()
+	r := settledRig(t, f, func(o *Options) {
+		o.PollPeriod, o.AuditPeriod, o.StartedPeriod, o.PodLogsDir = time.Hour, time.Hour, 10*time.Second, t.TempDir()
+	})
+	f.pod("u", "a0r")
+	f.fail("containers", errors.New("too busy"))
+	r.Send(r.Self(), happened{Batch{Started: true}})
+	r.Advance(10 * time.Second)
+	r.work()
+	f.fail("containers", nil)
+	r.sent()
+	r.Advance(10 * time.Second)
+	r.work()
+	r.expect("told after the second audit", r.sent(), "ready audit(u) u[10.0.0.1,a0=running]")
 }
 
 func TestAStartIsAnEvent(t *testing.T) {

@@ -67,7 +67,8 @@ func (a *actor) measure(ctx supervisors.Context, m messages.MeasureUsage) {
 	a.next(ctx)
 }
 
-// urgentAge is how old the figures may be by which eviction decides. Who fills a disk at 100 MB/s was a small one before.
+// urgentAge is how old the figures may be by which eviction decides: by older ones, a pod that fills a disk fast ranks among the
+// small ones still.
 const urgentAge = time.Second
 
 // ageOf is how old the figures of a pod's volumes may be.

@@ -222,7 +222,7 @@ type containerFigures struct {
 }
 
 // collect reads what is older than age. all is for disks and the runtime, too; of the pods in urgent, volumes are measured that
-// were not in the last seconds.
+// were not in the last second.
 func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, urgent map[types.UID]bool) *figures {
 	snapshot := c.opts.Board.Now()
 	f := &figures{at: c.opts.Now(), system: c.opts.System()}
@@ -328,6 +328,7 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 	for _, p := range snapshot.Pods {
 		pods = append(pods, p.Pod)
 	}
+	now := c.opts.Now() // before the actor's: what is awaited is measured
 	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent})
 	wait := firstWalk
 	if until, ok := ctx.Deadline(); ok && len(urgent) > 0 { // who decides by them needs them; the answer itself takes a little
@@ -335,7 +336,6 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	now := c.opts.Now()
 	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool {
 		return u == nil || urgent[p.UID] && u.due(now, urgentAge)
 	})

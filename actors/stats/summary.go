@@ -31,8 +31,8 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 	return s, f.lacks
 }
 
-// PodStats are the figures of the pods that run, for eviction: none is older than a second of the pods in urgent, or as old
-// as it takes to measure those at no great cost.
+// PodStats are the figures of the pods that run, for eviction: those of the pods in urgent were measured in the last
+// second, or in as much of the past as it takes to measure at no great cost.
 func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool) (pods []api.PodStats, lacks []string) {
 	f := c.collect(ctx, urgentAge, true, urgent)
 	for i := range f.pods {

@@ -132,16 +132,21 @@ func (r *clusterRig) forgets(name string) {
 	}
 }
 
+// lookEach is how many milliseconds lie between two looks of eventually: a look at all objects is dear with the race detector.
+const lookEach = 20
+
 // eventually waits until what is asked for is so. It is for what no call to the runtime tells of.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(waitLimit); !ok(); time.Sleep(20 * time.Millisecond) {
+	deadline := time.Now().Add(waitLimit)
+	for n := 0; n%lookEach != 0 || !ok(); n++ {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("it did not come to it: %s", what)
 		}
 		if r.meanwhile != nil {
 			r.meanwhile()
 		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
