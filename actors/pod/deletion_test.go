@@ -26,6 +26,30 @@ func ended(w *world, code int32) messages.ContainerFact {
 	return f
 }
 
+// A container that the runtime could not end is ended again sooner than one of which nothing is heard.
+func TestAStopThatFailedIsTriedAgainSoon(t *testing.T) {
+	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
+	w := newWorld(pod)
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	stops := func(after time.Duration, msg any) int {
+		a.now = a.now.Add(after)
+		a.hears(msg)
+		return len(sentOf[messages.StopContainer](a.take()))
+	}
+	if n := stops(0, messages.PodWanted{Pod: pod, Generation: 2, Ending: &messages.Ending{Since: w.now}}); n != 1 {
+		t.Fatalf("told %d times", n)
+	}
+	failed := messages.ContainerReported{UID: w.machine.uid, Name: pod.Spec.Containers[0].Name, StopFailed: "too busy"}
+	if n := stops(time.Second, failed); n != 0 {
+		t.Errorf("told %d times at once", n)
+	}
+	if n := stops(w.machine.Set.AnswerTimeout/3, nil); n != 1 {
+		t.Errorf("told %d times after a third of the time", n)
+	}
+}
+
 // A grace period that becomes shorter while the pod ends is told to its containers; one that becomes longer is not.
 func TestAGracePeriodIsShortened(t *testing.T) {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)

@@ -82,6 +82,7 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 	if v.StopFailed != "" {
 		if c.Stage == messages.StageStopping {
 			c.Ends.Failed = v.StopFailed
+			m.asks[ask{"stop", c.Name}] = m.now.Add(m.Set.AnswerTimeout / 3) // there is an answer: sooner than without
 		}
 		return
 	}
