@@ -18,7 +18,7 @@ import (
 func V(verbosity int) slog.Level { return slog.LevelInfo - slog.Level(verbosity) }
 
 // Logger returns a logger that writes to w in the format of --logging-format. Errors and warnings always appear; other
-// records appear up to the verbosity of --v, and in the text format up to that which --vmodule gives their source file.
+// records appear up to the verbosity of --v, and in the text format up to the one that --vmodule gives their source file.
 //
 // The JSON format has the kubelet's keys: "ts" (milliseconds since 1970), "caller", "msg", and "v" for a record's
 // verbosity or "severity" for warnings and errors. The logger may be used from many goroutines at once.

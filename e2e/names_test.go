@@ -44,7 +44,7 @@ containers:
 - {name: resolv, image: HELLO, args: [cat, /etc/resolv.conf, --, sleep]}`)))
 }
 
-// awaitText waits until a running container's log is as wanted, or has all the lines wanted where exact is false.
+// awaitLines waits until a running container's log is as wanted, or has all the lines wanted where exact is false.
 func awaitLines(t *testing.T, s *stack.Stack, pod, container string, exact bool, want ...string) {
 	t.Helper()
 	c := up(t, s, pod, container)

@@ -20,7 +20,7 @@ type PodCgroupReady struct {
 	UID string
 	// Pod is the pod as it was asked for: the answer to an older question is none to a newer one.
 	Pod *v1.Pod
-	// Parent is the group as the runtime takes it for the parent of what it makes; empty where pods have no groups.
+	// Parent is the cgroup as the runtime takes it for the parent of what it makes; empty where pods have no cgroups.
 	Parent string
 }
 

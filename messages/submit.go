@@ -116,12 +116,12 @@ type SubmissionRefused struct {
 
 // GetSubmissions asks what was submitted: all of it, or the pod of this name.
 //
-// Sender: server, for a client of the admin socket. Receiver: submit. Reply: SubmissionsTold or SubmissionRefused.
+// Sender: server, for a client of the admin socket. Receiver: submit. Reply: SubmissionsReported or SubmissionRefused.
 // If lost: the client gets no answer and may ask again.
 type GetSubmissions struct{ Namespace, Name string }
 
-// SubmissionsTold lists what was submitted, by namespace and name.
+// SubmissionsReported lists what was submitted, by namespace and name.
 //
 // Sender: submit. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may ask again.
-type SubmissionsTold struct{ Submissions []Submission }
+type SubmissionsReported struct{ Submissions []Submission }

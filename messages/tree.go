@@ -48,7 +48,7 @@ type ChildExited struct {
 // ChildQuarantined says that a child panicked more often than its row of the tree allows and is left stopped.
 //
 // Sender: the supervision layer. Receiver: the child's parent. Reply: none.
-// If lost: health names the quarantined actor from the layer's own books.
+// If lost: health names the quarantined actor from what the layer itself keeps.
 type ChildQuarantined struct {
 	Name   string
 	Reason string

@@ -171,7 +171,7 @@ func TestEventsOfHooks(t *testing.T) {
 }
 
 // Where nobody writes them, none are told.
-func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
+func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	r := plain(t)
 	r.h.Events = false
 	k := r.actor()

@@ -224,7 +224,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	return config, sandbox, err
 }
 
-// unreadPatience is how long a start waits for objects that have not been read yet. Then it fails, and says what it needs.
+// unreadTimeout is how long a start waits for objects that have not been read yet. Then it fails, and says what it needs.
 const unreadTimeout = 2 * time.Second
 
 func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []translate.EnvVar, err error) {

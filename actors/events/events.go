@@ -85,7 +85,7 @@ type (
 // saveEvery is the pause before what is new is on the disk: an event is worth no write of its own.
 const saveEvery = time.Minute
 
-// refusalTold is how long a refusal stays in health when no later write shows the present state.
+// refusalLogged is how long a refusal stays in health when no later write shows the present state.
 const refusalLogged = 10 * time.Minute
 
 func (a *actor) Receive(ctx supervisors.Context, msg any) {

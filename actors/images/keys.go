@@ -211,7 +211,7 @@ func (r *refused) Error() string {
 // AuthFiles are the places of the node's own docker configuration, where the kubelet with this root directory looks.
 func AuthFiles(rootDir string) []string { return pullauth.Files(rootDir) }
 
-// unreadPatience is how long a need waits for pull secrets that have not been read yet: without them a pull would fail that
+// unreadTimeout is how long a need waits for pull secrets that have not been read yet: without them a pull would fail that
 // succeeds a moment later.
 const unreadTimeout = time.Second
 

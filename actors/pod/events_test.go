@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// toldTooOften names a container of which more back-offs are told than it has ended; empty when there is none.
+// recordedTooOften names a container of which more back-offs are recorded than it has ended; empty when there is none.
 func recordedTooOften(w *world) string {
 	sent := map[string]int{}
 	for _, r := range w.records {
@@ -200,7 +200,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 }
 
 // Where nobody writes events, none are told.
-func TestNoEventsOnANodeOfItsOwn(t *testing.T) {
+func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.set.Events = false
 	w.machine = NewMachine("u1", w.set)

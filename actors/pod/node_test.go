@@ -56,7 +56,7 @@ func TestAPodThatHasToGoFails(t *testing.T) {
 			t.Errorf("it is said to have failed while it runs %v", w.runningNames())
 		}
 	}
-	w.quarantine()
+	w.preempt()
 	w.settle()
 	check(t, w)
 	if w.ended == nil || w.ended.Gone || len(w.runningNames()) > 0 || len(w.containers) != 2 {

@@ -202,7 +202,7 @@ func storm(t *rapid.T, w *world) {
 		w.network(w.offline != nil)
 	case "fail":
 		if w.final == nil {
-			w.quarantine()
+			w.preempt()
 		}
 	case "deaf":
 		w.deaf = true

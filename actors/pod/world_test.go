@@ -433,8 +433,8 @@ func (w *world) network(there bool) {
 	w.send(w.desired())
 }
 
-// condemn has the node end the pod.
-func (w *world) quarantine() {
+// preempt has the node end the pod.
+func (w *world) preempt() {
 	w.edits++
 	w.fail = &messages.PodFailure{Reason: messages.ReasonPreempting, Message: "make room", Disruption: "it had to"}
 	w.send(w.desired())

@@ -44,8 +44,8 @@ func (a *actor) publish(ctx supervisors.Context) {
 		case e.state == over && e.deleted():
 			s.Over = append(s.Over, board.Pod{Pod: e.want.pod, Status: &e.want.pod.Status, Source: e.want.source,
 				Phase: string(over), Waiting: kept(e.want.pod)})
-			if !e.keptTold && len(e.want.pod.Finalizers) > 0 {
-				e.keptTold = true
+			if !e.keptRecorded && len(e.want.pod.Finalizers) > 0 {
+				e.keptRecorded = true
 				recordWait(ctx, e.want.pod, messages.ReasonFinalizers, kept(e.want.pod).Message)
 			}
 		}

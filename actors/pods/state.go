@@ -76,9 +76,9 @@ type entry struct {
 		pod *v1.Pod
 		why messages.Reason
 	}
-	nameless string // why it waited for its name, as an Event told last
-	keptTold bool   // an Event told by which finalizers its object is kept
-	fields   fields
+	nameless     string // why it waited for its name, as an Event told last
+	keptRecorded bool   // an Event told by which finalizers its object is kept
+	fields       fields
 	life
 }
 

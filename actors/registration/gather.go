@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 const (
@@ -75,7 +76,12 @@ func (a *actor) lookAtMachine(ctx supervisors.Context) {
 	ctx.Do(supervisors.Work{Name: "LookAtMachine", Timeout: machineTimeout, Run: func(ctx context.Context) any {
 		var m machineSeen
 		var addresses sync.WaitGroup
-		addresses.Go(func() { m.addresses, m.unknown = o.Addresses(ctx) })
+		addresses.Go(func() {
+			m.unknown = guard.Call(supervisors.LogOf(ctx), "the node's addresses", func() (err error) {
+				m.addresses, err = o.Addresses(ctx)
+				return err
+			})
+		})
 		m.machine, m.err = o.Machine(ctx)
 		addresses.Wait()
 		return m

@@ -51,7 +51,7 @@ type Reader struct {
 	last Machine
 }
 
-// readPatience is how long one reading is waited for: a folder may lie on a file system that hangs.
+// readTimeout is how long one reading is waited for: a folder may lie on a file system that hangs.
 const readTimeout = 5 * time.Second
 
 // Reader makes the reader of these places.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// connLimit keeps at most so many connections of a listener open. Another one takes the place of that which has been without a
-// request for longest, so that idle connections keep nobody out; it waits only while each of them has a request.
+// connLimit keeps at most so many connections of a listener open. Another one takes the place of the connection that
+// has had no request for longest, so that idle ones keep nobody out; it waits only while each of them has a request.
 //
 // What is read of connections without a request, handshakes and headers of whoever can connect, is bounded for all of them
 // together, too: above headShare for each that there may be, the one that has sent most is closed. That has sent more than its

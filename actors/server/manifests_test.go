@@ -40,7 +40,7 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 	r, secure, readOnly := nodeRig(t, func(n *NodeAPI) { n.Submission = true })
 	text := bytes.Repeat([]byte("#"), 2<<20) // more than other requests may have
 	pod := messages.SubmittedPod{Namespace: "default", Name: "web", Change: messages.PodCreated}
-	there := messages.SubmissionsTold{Submissions: []messages.Submission{{Namespace: "default", Name: "web", Manifest: []byte("{}")}}}
+	there := messages.SubmissionsReported{Submissions: []messages.Submission{{Namespace: "default", Name: "web", Manifest: []byte("{}")}}}
 	for _, test := range []struct {
 		method, path string
 		question     any

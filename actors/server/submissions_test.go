@@ -36,11 +36,11 @@ func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
 			messages.WithdrawPod{Namespace: "default", Name: "web", Exact: true}, messages.PodWithdrawn{Pod: pod},
 			&api.Submitted{Pods: []messages.SubmittedPod{pod}}},
 		{"list", func() (any, error) { return r.client.Submissions(t.Context()) },
-			messages.GetSubmissions{}, messages.SubmissionsTold{Submissions: []messages.Submission{sub}},
+			messages.GetSubmissions{}, messages.SubmissionsReported{Submissions: []messages.Submission{sub}},
 			&api.Submissions{Submissions: []messages.Submission{sub}}},
 		{"get", func() (any, error) { return r.client.Submission(t.Context(), "default", "web") },
 			messages.GetSubmissions{Namespace: "default", Name: "web"},
-			messages.SubmissionsTold{Submissions: []messages.Submission{sub}}, &sub},
+			messages.SubmissionsReported{Submissions: []messages.Submission{sub}}, &sub},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r.tree.answer = test.answer

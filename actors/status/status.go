@@ -166,7 +166,7 @@ func (a *actor) logGate(ctx supervisors.Context) {
 	_, logged := a.logged[all]
 	switch failing := a.machine.gate.failures > 0; {
 	case failing && !logged:
-		a.logged[all] = "told"
+		a.logged[all] = "logged"
 		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "reason",
 			apiclient.Explain(a.machine.gate.err, a.opts.NodeName))
 	case !failing && logged:

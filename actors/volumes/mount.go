@@ -55,7 +55,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
-			results[i] = volumeOutcome{name: v.Name, err: errors.New("other volumes of the pod hang, and left no time for it")}
+			results[i] = volumeOutcome{name: v.Name, err: errors.New("timed out waiting for other volumes of the pod")}
 			continue
 		}
 		wg.Go(func() {

@@ -70,7 +70,7 @@ func pod(name string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// box is the configuration of a container that runs the image "app".
+// containerOf is the configuration of a container that runs the image "app".
 func containerOf(pod *runtimeapi.PodSandboxConfig, name string, attempt uint32) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},

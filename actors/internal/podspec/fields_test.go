@@ -31,7 +31,7 @@ func leaves(t reflect.Type, path string, visit func(path string)) {
 	}
 }
 
-// lineFor returns the paths of the table that speak of a leaf: its own, and those of what it lies in.
+// linesFor returns the paths of the table that speak of a leaf: its own, and those of what it lies in.
 func linesFor(leaf string) []string {
 	var found []string
 	for path := range rules {

@@ -258,7 +258,7 @@ func Join[T any](
 				if p := recover(); p != nil {
 					supervisors.LogOf(ctx).Error("panic in an operation",
 						"operation", key, "reason", fmt.Sprint(p), "stack", string(debug.Stack()))
-					err = fmt.Errorf("a bug in the agent, told in its log: %v", p)
+					err = fmt.Errorf("a bug in the agent, whose log has the stack: %v", p)
 				}
 			}()
 			own = true

@@ -50,7 +50,7 @@ func Manifests(conf Config) http.Handler {
 		},
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("dryRun") { // who asks for it must not get the deed
+		if r.URL.Query().Has("dryRun") { // who asks for it must not get it done
 			fail(w, refuse(http.StatusBadRequest, "dryRun is not taken at /manifests; nothing was done"))
 			return
 		}
@@ -60,7 +60,7 @@ func Manifests(conf Config) http.Handler {
 
 // submissions answers GET /v1/submissions.
 func (h *handlers) submissions(w http.ResponseWriter, r *http.Request) error {
-	found, err := askSubmit[messages.SubmissionsTold](h, r, messages.GetSubmissions{})
+	found, err := askSubmit[messages.SubmissionsReported](h, r, messages.GetSubmissions{})
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (h *handlers) submission(w http.ResponseWriter, r *http.Request) error {
 // named is the submission that a request names.
 func (h *handlers) named(r *http.Request) (messages.Submission, error) {
 	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	found, err := askSubmit[messages.SubmissionsTold](h, r, question)
+	found, err := askSubmit[messages.SubmissionsReported](h, r, question)
 	if err != nil {
 		return messages.Submission{}, err
 	}

@@ -201,7 +201,7 @@ func (k kind) chartOf(samples []*model.ContainerStats) *chart {
 	return out
 }
 
-// values are those of each curve, a sample each, and the greatest of them: NaN where none is known. Of what grows, the first
+// values are those of each curve, a sample each, and the greatest of them: NaN where none is known. A counter's first
 // sample has none.
 func (k kind) values(samples []*model.ContainerStats) (all [][]float64, top float64) {
 	top = math.NaN()

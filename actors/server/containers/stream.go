@@ -21,6 +21,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // connectTimeout bounds what comes before a stream: the runtime's answer with its URL, and the connection to that.
@@ -174,22 +175,27 @@ func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where strin
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
 		joined.Go(func() {
-			defer func() { _ = there.Close() }()
-			fromHere := bufio.NewReader(there)
-			request, err := http.ReadRequest(fromHere)
-			if err != nil {
-				return
-			}
-			runtime, answer, buffered, err := h.callRuntime(request.WithContext(r.Context()), where)
-			if err != nil {
-				_, _ = io.WriteString(there, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
-				return
-			}
-			defer func() { _ = runtime.Close() }()
-			answer.Body = nil // what follows is the stream
-			if answer.Write(there) == nil {
+			// What goes wrong is the client's: it has the end of its stream.
+			_ = guard.Call(h.conf.Log, "a stream over a WebSocket", func() error {
+				defer func() { _ = there.Close() }()
+				fromHere := bufio.NewReader(there)
+				request, err := http.ReadRequest(fromHere)
+				if err != nil {
+					return err
+				}
+				runtime, answer, buffered, err := h.callRuntime(request.WithContext(r.Context()), where)
+				if err != nil {
+					_, err = io.WriteString(there, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+					return err
+				}
+				defer func() { _ = runtime.Close() }()
+				answer.Body = nil // what follows is the stream
+				if err := answer.Write(there); err != nil {
+					return err
+				}
 				h.join(r.Context(), there, fromHere, runtime, buffered)
-			}
+				return nil
+			})
 		})
 		return here, nil
 	}

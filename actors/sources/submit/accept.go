@@ -292,7 +292,7 @@ func (j *journal) list(m messages.GetSubmissions) any {
 		}
 		records = []*record{r}
 	}
-	out := messages.SubmissionsTold{Submissions: []messages.Submission{}}
+	out := messages.SubmissionsReported{Submissions: []messages.Submission{}}
 	for _, r := range records {
 		out.Submissions = append(out.Submissions, messages.Submission{
 			Namespace: r.Namespace, Name: r.Name, PodName: r.Pod.Name, UID: string(r.Pod.UID), Accepted: r.Accepted,

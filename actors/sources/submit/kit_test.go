@@ -75,7 +75,7 @@ func said(answer any) string {
 		return strings.Join(out, ", ")
 	case messages.PodWithdrawn:
 		return m.Pod.Namespace + "/" + m.Pod.PodName + " " + string(m.Pod.Change)
-	case messages.SubmissionsTold:
+	case messages.SubmissionsReported:
 		var out []string
 		for _, s := range m.Submissions {
 			out = append(out, s.Namespace+"/"+s.Name)

@@ -131,7 +131,7 @@ func TestAPutReplacesWhatItsPathNames(t *testing.T) {
 	put.Manifest = []byte(yaml("web", "two"))
 	r.says(said(r.ask(put)), "default/web-node-1 configured")
 	r.says(said(r.ask(messages.GetSubmissions{})), "default/web")
-	sent := r.ask(messages.GetSubmissions{Namespace: "default", Name: "web-node-1"}).(messages.SubmissionsTold)
+	sent := r.ask(messages.GetSubmissions{Namespace: "default", Name: "web-node-1"}).(messages.SubmissionsReported)
 	var pod v1.Pod
 	if err := json.Unmarshal(sent.Submissions[0].Manifest, &pod); err != nil || pod.Name != "web" || pod.Kind != "Pod" ||
 		pod.Spec.NodeName != "" {

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Programs says where that which runs pods lies, as absolute paths.
+// Programs are the absolute paths of the programs that run pods.
 type Programs struct {
 	Containerd string `json:"containerd"`
 	Shim       string `json:"shim"` // containerd-shim-runc-v2

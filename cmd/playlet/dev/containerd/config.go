@@ -27,7 +27,7 @@ type Settings struct {
 	Runc     string
 	Handlers []string
 	Others   map[string]string
-	// Snapshotter is that which Snapshotter finds.
+	// Snapshotter is the one that Snapshotter finds.
 	Snapshotter string
 	// CNIBins has the network's plugins, CNIConf its configuration. CNITemplate is the file of which containerd 2 makes the
 	// configuration when it is told the pods' range of addresses; none when empty. Before 2.1 one folder of plugins counts.
