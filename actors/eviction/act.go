@@ -159,7 +159,7 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		a.helpless, a.reclaimed = true, false
 		return
 	default:
-		if rank(f.act.by.signal, f.act.on, candidates); a.layersDue(ctx, f, candidates) {
+		if rank(f.act.by.signal, f.act.on, candidates); a.layersDue(ctx, f, candidates) || a.newcomerDue(ctx, f) {
 			return
 		}
 		c := candidates[0]

@@ -4,6 +4,10 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/threshold"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -19,6 +23,9 @@ const (
 	// layersTimeout is how long figures of writable layers are waited for that are not older than the shortage.
 	layersTimeout = 15 * time.Second
 	layersLook    = time.Second
+	// newcomerTimeout is how long the figures of a pod are waited for that has just begun to run.
+	newcomerTimeout = 1500 * time.Millisecond
+	newcomerLook    = 250 * time.Millisecond
 )
 
 // lookAgain is when it is measured again.
@@ -58,6 +65,24 @@ func (a *actor) layersDue(ctx supervisors.Context, f figured, ranked []candidate
 		return false
 	}
 	ctx.After(layersLook, lookAgain{})
+	return true
+}
+
+// newcomerDue says that a pod runs of which there are no figures yet while memory is short: it may be the one that uses it. The
+// figures are read again, for a little while.
+func (a *actor) newcomerDue(ctx supervisors.Context, f figured) bool {
+	if f.act.by.signal.kind() != v1.NodeMemoryPressure || ctx.Now().Sub(a.met) >= newcomerTimeout {
+		return false
+	}
+	if !slices.ContainsFunc(a.opts.Board.Now().Pods, func(p board.Pod) bool {
+		return (p.Phase == "initializing" || p.Phase == "running") && p.Failure == nil && p.Ending == "" &&
+			evictable(p.Pod, a.opts.Static) && !slices.ContainsFunc(f.stats, func(s api.PodStats) bool {
+			return s.PodRef.UID == string(p.Pod.UID) && s.Memory != nil
+		})
+	}) {
+		return false
+	}
+	ctx.After(newcomerLook, lookAgain{})
 	return true
 }
 

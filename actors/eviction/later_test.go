@@ -74,3 +74,32 @@ func TestFiguresOfWritableLayersAreAwaited(t *testing.T) {
 	}
 	n.expect("a runtime that never measures", messages.EventThresholdMet, "containers", "images", "evict small")
 }
+
+// A pod that has just begun to run may be the one that uses the memory: no other pod is evicted before it has figures, or in
+// its place after a while.
+func TestFiguresOfNewcomersAreAwaited(t *testing.T) {
+	begin := func() *node {
+		n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("modest", 0, 60, 80), of("hog", 0, 0, 0))
+		n.pods[1].stats.Memory = nil
+		n.m = Measurement{Readings: map[Signal]Reading{MemoryAvailable: {50 * mi, 1000 * mi}}}
+		n.publish()
+		n.start()
+		n.work()
+		n.expect("without figures", messages.EventThresholdMet)
+		return n
+	}
+	n := begin()
+	n.pods[1] = of("hog", 0, 260, 0)
+	n.Advance(newcomerLook)
+	n.work()
+	n.expect("with figures", "evict hog")
+
+	n = begin()
+	for range newcomerTimeout / newcomerLook {
+		n.Advance(newcomerLook)
+		n.work()
+	}
+	if got := n.did(); len(got) != 1 {
+		t.Errorf("a pod that is never measured: %q", got)
+	}
+}
