@@ -316,7 +316,7 @@ func TestAPanicIsAFailureOfItsObject(t *testing.T) {
 	r.Ensure(r, "a", "panic")
 	r.Ensure(r, "b", "x")
 	got := r.sent()
-	if !strings.Contains(got, "a BackingOff: a bug in the agent, told in its log: oh") || !strings.Contains(got, "b Ready") {
+	if !strings.Contains(got, "a BackingOff: a bug in the agent, whose log has the stack: oh") || !strings.Contains(got, "b Ready") {
 		t.Error(got)
 	}
 }
