@@ -14,7 +14,7 @@
 //
 // What has a loop of its own lacks one of the two sides. A pull has no actual side to compare with: the runtime is asked
 // for the image each time, and what is decided is whose turn it is. The collection of images has no desired side: what
-// goes follows from ages and from space at each look. A follower of objects never removes anything, a writer of statuses
+// goes follows from ages and from space at each look. A follower of objects makes and removes nothing, a writer of statuses
 // has the last one win, and registration has one object. Certificates are client-go's to renew. An allocation of devices
 // is one answer to one pod, and never changes.
 package reconcile

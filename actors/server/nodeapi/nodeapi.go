@@ -113,8 +113,8 @@ func New(conf Config) http.Handler {
 	a := newAPI(conf)
 	a.readOnly()
 	if conf.Manifests != nil {
-		a.handle("/manifests", a.serialized(conf.Manifests))
-		a.handle("/manifests/", a.serialized(conf.Manifests))
+		a.handle("/manifests", a.bounded(conf.Manifests))
+		a.handle("/manifests/", a.bounded(conf.Manifests))
 	}
 	k := conf.Kubelet
 	if !ptr.Deref(k.EnableDebuggingHandlers, true) {
@@ -135,8 +135,8 @@ func New(conf Config) http.Handler {
 		a.handle("/run"+pod+container, a.slowly(only(a.run, http.MethodPost)))
 	}
 	a.handle("/checkpoint"+pod+container, a.slowly(only(a.checkpoint, http.MethodPost)))
-	a.handle("/runningpods/{$}", a.serialized(only(a.runningPods, http.MethodGet)))
-	a.handle("/configz", a.serialized(only(a.configz, http.MethodGet)))
+	a.handle("/runningpods/{$}", a.bounded(only(a.runningPods, http.MethodGet)))
+	a.handle("/configz", a.bounded(only(a.configz, http.MethodGet)))
 	a.systemLogs()
 	a.debug()
 	a.zpages() // last: it lists the paths
@@ -147,8 +147,8 @@ func New(conf Config) http.Handler {
 func (a *api) readOnly() {
 	a.handle("/healthz", within(quickly, a.conf.Healthz))
 	a.handle("/healthz/", within(quickly, a.conf.Healthz))
-	a.handle("/pods", a.serialized(only(a.pods, http.MethodGet)))
-	a.handle("/pods/{$}", a.serialized(only(a.pods, http.MethodGet)))
+	a.handle("/pods", a.bounded(only(a.pods, http.MethodGet)))
+	a.handle("/pods/{$}", a.bounded(only(a.pods, http.MethodGet)))
 	if a.conf.Figures != nil {
 		figures := a.conf.Figures()
 		for _, p := range []string{"/stats", "/stats/", "/spec", "/spec/", "/metrics", "/metrics/"} {
@@ -209,9 +209,9 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// serialized is within for what is made in memory: a request waits for its turn as long as it may take. Its client, which may be
+// bounded is within for what is made in memory: a request waits for its turn as long as it may take. Its client, which may be
 // slow to read, holds up no turn.
-func (a *api) serialized(h http.Handler) http.Handler {
+func (a *api) bounded(h http.Handler) http.Handler {
 	return within(quickly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case a.short <- struct{}{}:

@@ -114,7 +114,7 @@ func TestDeadlinesAreSet(t *testing.T) {
 func TestBigAnswersTakeTurns(t *testing.T) {
 	inside, out := make(chan struct{}, 2*maxShort), make(chan struct{})
 	a := newAPI(Config{})
-	h := a.serialized(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	h := a.bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		inside <- struct{}{}
 		select {
 		case <-out:
@@ -159,7 +159,7 @@ func (u unread) Write(p []byte) (int, error) {
 
 // Clients that do not read hold up no turn, and only so many answers are kept for them.
 func TestSlowReadersHoldUpNoTurn(t *testing.T) {
-	h := newAPI(Config{}).serialized(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := newAPI(Config{}).bounded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = w.Write([]byte("whole"))
 	}))
