@@ -5,8 +5,8 @@
 // of it. Every step can be the last one before a crash: the next look goes on from what the disk shows. Nothing that a
 // container wrote is lost by it but what there is no room for.
 //
-// A log's size is looked at each containerLogMonitorInterval, and soon after runtime says that containers changed. The
-// newest rotated file stays uncompressed. A file that is not regular is neither followed nor rotated. Only links that lead
+// The size of each log, and each link, is looked at each containerLogMonitorInterval; those of one pod soon after runtime says
+// that its containers changed. The newest rotated file stays uncompressed. A file that is not regular is neither followed nor rotated. Only links that lead
 // to our logs are removed. As with the kubelet, the folder of links does not follow podLogsDir.
 package logs
 
@@ -65,6 +65,7 @@ type (
 	lookDue struct{}
 	looked  struct {
 		found []sight
+		whole bool // all logs and links
 		links error
 	}
 	tended struct {
@@ -86,12 +87,12 @@ const (
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started, lookDue:
-		a.do(ctx, a.schedule.begin())
+		a.do(ctx, a.schedule.begin(ctx.Now()))
 	case messages.ContainersChanged:
 		a.do(ctx, a.schedule.changed(m.Facts.UID, containersOf(m.Facts)))
 	case looked:
-		a.linked(ctx, m.links)
-		a.do(ctx, a.schedule.looked(m.found))
+		a.linked(ctx, m)
+		a.do(ctx, a.schedule.looked(m.found, ctx.Now()))
 	case tended:
 		a.do(ctx, a.schedule.tended(m.container, m.problem))
 	default:
@@ -116,23 +117,21 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 				return tended{e.container, a.work.tend(ctx, e.container, now)}
 			}})
 		case warn:
-			ctx.Log().Warn("could not rotate the log of a container; nothing that was written is lost", "pod", e.uid, "container",
-				e.id,
-				"log", e.log, "error", e.problem)
+			ctx.Log().Warn("could not rotate the log of a container; nothing that was written is lost",
+				"pod", e.uid, "container", e.id, "log", e.log, "error", e.problem)
 		}
 	}
 }
 
-func (a *actor) linked(ctx supervisors.Context, problem error) {
-	text := ""
-	if problem != nil {
-		text = problem.Error()
-	}
-	if text != a.linkProblem && text != "" {
+func (a *actor) linked(ctx supervisors.Context, l looked) {
+	switch {
+	case l.links == nil && l.whole:
+		a.linkProblem = ""
+	case l.links != nil && l.links.Error() != a.linkProblem:
+		a.linkProblem = l.links.Error()
 		ctx.Log().Warn("could not make or remove all links to logs; log shippers may miss some",
-			"folder", a.opts.LinksDir, "error", problem)
+			"folder", a.opts.LinksDir, "error", l.links)
 	}
-	a.linkProblem = text
 }
 
 // inspection is what the actor says of itself.

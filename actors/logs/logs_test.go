@@ -377,6 +377,24 @@ func TestLinks(t *testing.T) {
 	n.is(second, "")
 }
 
+// A change of one pod has the links of that pod looked at; those of others wait until all are.
+func TestAChangeIsLookedAtByItself(t *testing.T) {
+	n := newNode(t, nil)
+	n.start()
+	dead := n.at("ns_other_uid0/app/0.log")
+	n.must(os.Symlink(dead, filepath.Join(n.opts.LinksDir, "other_ns_app-c0.log")))
+	n.must(os.Symlink(dead, filepath.Join(n.opts.LinksDir, "pod_ns_app-c0.log")))
+	n.running = false
+	n.tell()
+	n.Advance(soon)
+	n.RunWork()
+	n.is("pod_ns_app-c0.log", "")
+	n.is("other_ns_app-c0.log", dead)
+	n.round()
+	n.is("other_ns_app-c0.log", "")
+	n.is(theLink, n.at(theLog))
+}
+
 func (n *node) is(name, want string) {
 	n.t.Helper()
 	got, err := os.Readlink(filepath.Join(n.opts.LinksDir, name))

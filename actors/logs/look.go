@@ -25,7 +25,7 @@ type work struct{ opts Options }
 
 // look sees logs, and puts their links right.
 func (w work) look(ctx context.Context, l look) looked {
-	var out looked
+	out := looked{whole: l.whole}
 	root, err := safepath.OpenRoot(w.opts.PodLogsDir)
 	if err != nil {
 		out.links = fmt.Errorf("the folder of logs: %w", err)
@@ -34,7 +34,7 @@ func (w work) look(ctx context.Context, l look) looked {
 	for _, c := range l.containers {
 		out.found = append(out.found, w.see(root, c, l.fresh[c.id]))
 	}
-	out.links = errors.Join(w.putLinks(ctx, root, out.found), root.Close())
+	out.links = errors.Join(w.putLinks(ctx, root, l, out.found), root.Close())
 	return out
 }
 
@@ -88,9 +88,15 @@ func linkName(pod, namespace, container, id string) string {
 	return name[:min(len(name), maxLinkName-len(linkSuffix))] + linkSuffix
 }
 
-// putLinks makes the links there should be and removes those whose logs are gone. Links that lead elsewhere than to our
-// logs are another's.
-func (w work) putLinks(ctx context.Context, logs *safepath.Root, found []sight) (err error) {
+// linkPrefix is what all links of a pod begin with.
+func linkPrefix(link string) string {
+	parts := strings.SplitAfterN(link, "_", 3)
+	return strings.Join(parts[:min(len(parts), 2)], "")
+}
+
+// putLinks makes the links there should be and removes those whose logs are gone: among all links there are, or among those
+// of the pods that were looked at. Links that lead elsewhere than to our logs are another's.
+func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found []sight) (err error) {
 	if w.opts.LinksDir == "" {
 		return nil
 	}
@@ -119,6 +125,9 @@ func (w work) putLinks(ctx context.Context, logs *safepath.Root, found []sight) 
 	}
 	there := map[string]string{}
 	for _, name := range names {
+		if !l.whole && !slices.ContainsFunc(l.links, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			continue
+		}
 		target, err := dir.Readlink(name)
 		if err != nil {
 			continue

@@ -31,7 +31,7 @@ const (
 )
 
 // schedule decides: which logs are rotated, when they are looked at, and how many are worked on at once. It is pure. All logs are
-// looked at from time to time, as they grow, and soon after containers have changed.
+// looked at from time to time, as they grow, and those of a pod soon after its containers have changed.
 type schedule struct {
 	maxSize int64 // in bytes; negative: nothing is rotated
 	workers int
@@ -40,7 +40,8 @@ type schedule struct {
 	phase    phase
 	pods     map[string][]container // by UID, as the runtime told last
 	seen     map[string]bool        // by container: it was looked at for what a crash left
-	changes  bool                   // containers changed since the last look began
+	changes  map[string]string      // by pod whose containers changed since the last look began: how its links begin
+	whole    time.Time              // when the last look at all logs began
 	queue    []container
 	active   map[string]bool   // by container
 	problems map[string]string // by container, as they were logged last
@@ -49,16 +50,18 @@ type schedule struct {
 // soon is how long changes are gathered before they are looked at, with less than 200 pods.
 const soon = 200 * time.Millisecond
 
-// gather is that time: a look costs the more the more pods there are, and so do their changes.
+// gather is that time: the more pods there are, the more of them change.
 func (b *schedule) gather() time.Duration {
 	return min(soon*time.Duration(max(len(b.pods)/100, 1)), b.every)
 }
 
 type (
 	effect any
-	// look asks for a sight of all logs, and for the links to be put right.
+	// look asks for a sight of logs, and for their links to be put right.
 	look struct {
 		containers []container
+		whole      bool            // these are all that there are: every other link goes with its log
+		links      []string        // else: how the links begin that may go with theirs
 		fresh      map[string]bool // by container: it is looked at for the first time
 	}
 	// lookAfter asks for lookDue, in place of any that is to come.
@@ -75,18 +78,23 @@ type (
 func newSchedule(maxSize int64, workers int, every time.Duration) *schedule {
 	return &schedule{
 		maxSize: maxSize, workers: max(workers, 1), every: every, phase: resting, pods: map[string][]container{},
-		seen: map[string]bool{}, active: map[string]bool{}, problems: map[string]string{},
+		changes: map[string]string{}, seen: map[string]bool{}, active: map[string]bool{}, problems: map[string]string{},
 	}
 }
 
-// begin looks at all logs, unless that is under way.
-func (b *schedule) begin() []effect {
+// begin looks at the logs of pods that changed, or at all when that is due, unless a look is under way.
+func (b *schedule) begin(now time.Time) []effect {
 	if b.phase == looking {
 		return nil
 	}
-	b.phase, b.changes = looking, false
-	l := look{fresh: map[string]bool{}}
-	for _, uid := range slices.Sorted(maps.Keys(b.pods)) {
+	l := look{whole: b.due(now) <= 0, fresh: map[string]bool{}}
+	pods := slices.Sorted(maps.Keys(b.changes))
+	if l.whole {
+		b.whole, pods = now, slices.Sorted(maps.Keys(b.pods))
+	} else {
+		l.links = slices.Sorted(maps.Values(b.changes))
+	}
+	for _, uid := range pods {
 		l.containers = append(l.containers, b.pods[uid]...)
 	}
 	for _, c := range l.containers {
@@ -94,8 +102,13 @@ func (b *schedule) begin() []effect {
 			l.fresh[c.id] = true
 		}
 	}
+	b.phase = looking
+	clear(b.changes)
 	return []effect{l}
 }
+
+// due is how long it is until all logs are to be looked at.
+func (b *schedule) due(now time.Time) time.Duration { return b.every - now.Sub(b.whole) }
 
 // changed takes the containers that a pod has by now.
 func (b *schedule) changed(uid string, now []container) []effect {
@@ -107,6 +120,8 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	if len(now) == 0 {
 		delete(b.pods, uid)
 	}
+	planned := len(b.changes) > 0 || b.phase == looking // when the look is over
+	b.changes[uid] = linkPrefix(slices.Concat(was, now)[0].link)
 	for _, c := range was {
 		if !slices.ContainsFunc(now, func(n container) bool { return n.id == c.id }) {
 			delete(b.problems, c.id)
@@ -114,19 +129,19 @@ func (b *schedule) changed(uid string, now []container) []effect {
 			b.queue = slices.DeleteFunc(b.queue, func(q container) bool { return q.id == c.id })
 		}
 	}
-	planned := b.changes || b.phase == looking // when the look is over
-	if b.changes = true; planned {
+	if planned {
 		return nil
 	}
 	return []effect{lookAfter{b.gather()}}
 }
 
-func (b *schedule) looked(found []sight) []effect {
+func (b *schedule) looked(found []sight, now time.Time) []effect {
 	b.phase = resting
-	out := []effect{lookAfter{b.every}}
-	if b.changes {
-		out = []effect{lookAfter{b.gather()}}
+	next := max(b.due(now), 0)
+	if len(b.changes) > 0 {
+		next = min(next, b.gather())
 	}
+	out := []effect{lookAfter{next}}
 	for _, s := range found {
 		if !slices.ContainsFunc(b.pods[s.uid], func(c container) bool { return c.id == s.id }) {
 			continue

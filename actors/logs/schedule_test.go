@@ -11,7 +11,7 @@ import (
 )
 
 func big(id string) sight {
-	return sight{container: container{id: id, uid: "u" + id, running: true}, size: 100}
+	return sight{container: container{id: id, uid: "u" + id, running: true, link: "pod-" + id + "_ns_app-" + id + ".log"}, size: 100}
 }
 
 func TestWhatIsTended(t *testing.T) {
@@ -34,7 +34,7 @@ func TestWhatIsTended(t *testing.T) {
 		s := big("a")
 		c.change(&s)
 		b.changed(s.uid, []container{s.container})
-		if b.looked([]sight{s}); b.active["a"] != c.want {
+		if b.looked([]sight{s}, time.Time{}); b.active["a"] != c.want {
 			t.Errorf("%s: tended %v", c.name, b.active)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAProblemIsToldOnce(t *testing.T) {
 	b.changed(a.uid, []container{a})
 	warned := 0
 	for _, text := range []string{"full", "full", "", "full", "other"} {
-		for _, e := range b.looked([]sight{big("a")}) {
+		for _, e := range b.looked([]sight{big("a")}, time.Time{}) {
 			if _, ok := e.(warn); ok {
 				warned++
 			}
@@ -70,36 +70,37 @@ func TestAProblemIsToldOnce(t *testing.T) {
 }
 
 // What changes while nobody looks is looked at soon, however often it is said; what changes while somebody looks, after
-// that.
+// that. Only the logs of pods that changed are looked at, until it is time for all of them.
 func TestChangesAreGathered(t *testing.T) {
-	b := newSchedule(100, 1, time.Hour)
+	b, now := newSchedule(100, 1, time.Hour), time.Unix(1_000_000, 0)
 	a, other := big("a").container, big("b").container
-	b.begin()
-	if got := b.changed(a.uid, []container{a}); got != nil {
-		t.Errorf("while looking: %v", got)
+	is := func(what string, got []effect, want ...effect) {
+		t.Helper()
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", what, got, want)
+		}
 	}
-	if got := b.begin(); got != nil {
-		t.Errorf("a second look beside it: %v", got)
-	}
-	if got, want := b.looked(nil), []effect{lookAfter{soon}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("after looking: %v, want %v", got, want)
-	}
-	if got := b.changed(other.uid, []container{other}); got != nil {
-		t.Errorf("a second time: %v", got)
-	}
-	want := []effect{look{containers: []container{a, other}, fresh: map[string]bool{"a": true, "b": true}}}
-	if got := b.begin(); !reflect.DeepEqual(got, want) {
-		t.Errorf("due: %v", got)
-	}
-	if got := b.looked(nil); !reflect.DeepEqual(got, []effect{lookAfter{time.Hour}}) {
-		t.Errorf("when nothing changed: %v", got)
-	}
-	if got := b.changed(a.uid, []container{a}); got != nil {
-		t.Errorf("told the same: %v", got)
-	}
-	if got := b.changed(a.uid, nil); !reflect.DeepEqual(got, []effect{lookAfter{soon}}) {
-		t.Errorf("at rest: %v", got)
-	}
+	none := map[string]bool{}
+	is("at first", b.begin(now), look{whole: true, fresh: none})
+	is("while looking", b.changed(a.uid, []container{a}))
+	is("a second look beside it", b.begin(now))
+	is("after looking", b.looked(nil, now), lookAfter{soon})
+	is("a second time", b.changed(other.uid, []container{other}))
+	now = now.Add(time.Minute)
+	is("due", b.begin(now), look{containers: []container{a, other}, links: []string{"pod-a_ns_", "pod-b_ns_"},
+		fresh: map[string]bool{"a": true, "b": true}})
+	is("when nothing changed", b.looked([]sight{{container: a}, {container: other}}, now), lookAfter{59 * time.Minute})
+	is("told the same", b.changed(a.uid, []container{a}))
+	is("at rest", b.changed(a.uid, nil), lookAfter{soon})
+	is("one pod's", b.begin(now), look{links: []string{"pod-a_ns_"}, fresh: none})
+	is("soon all", b.looked(nil, now.Add(time.Hour-soon/2)), lookAfter{0 * soon})
+	is("before all are looked at", b.changed(a.uid, []container{a}), lookAfter{soon})
+	is("what is new", b.begin(now),
+		look{containers: []container{a}, links: []string{"pod-a_ns_"}, fresh: map[string]bool{"a": true}})
+	now = now.Add(time.Hour)
+	b.looked(nil, now)
+	is("all", b.begin(now), look{containers: []container{a, other}, whole: true, fresh: map[string]bool{"a": true}})
+	is("after all", b.looked(nil, now), lookAfter{time.Hour})
 }
 
 // Whatever comes in whatever order: no log is worked on twice at once, no more of them than there are workers. There is
@@ -107,7 +108,7 @@ func TestChangesAreGathered(t *testing.T) {
 func TestTheScheduleHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newSchedule(100, rapid.IntRange(1, 3).Draw(t, "workers"), time.Minute)
-		active, timer := map[string]container{}, time.Duration(0)
+		active, timer, now := map[string]container{}, time.Duration(0), time.Unix(1_000_000, 0)
 		var under look
 		take := func(effects []effect) {
 			for _, e := range effects {
@@ -126,11 +127,11 @@ func TestTheScheduleHolds(t *testing.T) {
 			if len(active) > b.workers {
 				t.Fatalf("%d are worked on by %d", len(active), b.workers)
 			}
-			if b.phase == resting && (timer == 0 || b.changes && timer > soon) {
+			if b.phase == resting && (timer == 0 || len(b.changes) > 0 && timer > soon || now.Add(timer).After(b.whole.Add(time.Minute))) {
 				t.Fatalf("nobody will look again: %v, changes %v", timer, b.changes)
 			}
 		}
-		take(b.begin())
+		take(b.begin(now))
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
@@ -143,8 +144,8 @@ func TestTheScheduleHolds(t *testing.T) {
 				take(b.changed(c.uid, now))
 			case 1:
 				if timer > 0 {
-					timer = 0
-					take(b.begin())
+					now, timer = now.Add(timer), 0
+					take(b.begin(now))
 				}
 			case 2:
 				if b.phase != looking {
@@ -154,7 +155,7 @@ func TestTheScheduleHolds(t *testing.T) {
 				for _, c := range under.containers {
 					found = append(found, sight{container: c, size: 100})
 				}
-				take(b.looked(found))
+				take(b.looked(found, now))
 			case 3:
 				for id, c := range active {
 					delete(active, id)
