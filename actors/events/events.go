@@ -106,7 +106,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		return
 	case saved:
 		if a.saving = false; m.err != nil {
-			ctx.Log().Warn("the last events cannot be kept on the disk; they are in memory", "reason", m.err)
+			ctx.Log().Warn("the last Events cannot be written to the disk; they are in memory", "reason", m.err)
 		}
 		return
 	case written:
@@ -174,12 +174,12 @@ func (a *actor) flush(ctx supervisors.Context) {
 func (a *actor) report(ctx supervisors.Context, r written) {
 	switch {
 	case r.unreached != nil && a.queue.trouble == "":
-		ctx.Log().Warn("events cannot be written; they wait", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
+		ctx.Log().Warn("Events cannot be written; they wait", "reason", apiclient.Explain(r.unreached, a.opts.NodeName))
 	case r.unreached == nil && a.queue.trouble != "":
-		ctx.Log().Info("events are written again", "waiting", len(a.queue.items)+len(r.left))
+		ctx.Log().Info("Events are written again", "waiting", len(a.queue.items)+len(r.left))
 	}
 	if dropped := a.queue.counts.Dropped; dropped > a.dropped && r.unreached == nil {
-		ctx.Log().Warn("events were dropped, the oldest first: too many waited", "dropped", dropped-a.dropped, "room", maxWaiting)
+		ctx.Log().Warn("too many Events waited; the oldest were dropped", "dropped", dropped-a.dropped, "limit", maxWaiting)
 		a.dropped = dropped
 	}
 	if r.refusal == nil || apierrors.HasStatusCause(r.refusal, v1.NamespaceTerminatingCause) {
@@ -187,7 +187,7 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 	}
 	if text := apiclient.Explain(r.refusal, a.opts.NodeName); text != a.refusal {
 		a.refusal = text
-		ctx.Log().Warn("the API server refused events; they are dropped", "events", r.refused, "reason", text)
+		ctx.Log().Warn("the API server refused Events; they are dropped", "events", r.refused, "reason", text)
 	}
 }
 

@@ -59,14 +59,14 @@ func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (K
 
 func (a *actor) onKill(ctx supervisors.Context, m killed) {
 	if m.err != nil {
-		how, logged, counts := "the runtime alone", &a.kernelLog, !m.counted && a.opts.NextCounted != nil
+		source, logged, counts := "what the runtime says of containers", &a.kernelLog, !m.counted && a.opts.NextCounted != nil
 		if counts {
-			how = "counters of cgroups"
+			source = "the counters of cgroups"
 		} else if m.counted {
 			logged = &a.killCounts
 		}
 		if text := m.err.Error(); text != *logged {
-			ctx.Log().Warn("what the kernel ends for want of memory is told by "+how, "reason", text)
+			ctx.Log().Warn("the kernel's log cannot be read for OOM kills", "read instead", source, "reason", text)
 			*logged = text
 		}
 		if counts {
@@ -80,8 +80,8 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 		a.kernelLog = ""
 	}
 	k := m.kill
-	ctx.Log().Warn("the kernel ended a process for want of memory", "process", k.Process, "process id", k.PID, "cgroup", k.Group,
-		"limit of", k.Limited)
+	ctx.Log().Warn("the kernel killed a process for want of memory", "process", k.Process, "pid", k.PID, "cgroup", k.Group,
+		"limitOf", k.Limited)
 	if k.Limited == "" {
 		if a.opts.NodeName != "" {
 			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventSystemOOM,

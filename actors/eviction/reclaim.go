@@ -89,7 +89,7 @@ func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
 		t.timer = ctx.After(reclaimTimeout, m)
 		return
 	}
-	ctx.Log().Warn("what nobody uses is not removed in time; nobody waits for it any longer", "from", t.rest[0])
+	ctx.Log().Warn("removing what nobody uses timed out; eviction goes on without it", "of", t.rest[0])
 	t.rest = t.rest[1:]
 	a.reclaimNext(ctx)
 }

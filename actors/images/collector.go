@@ -123,7 +123,7 @@ func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 		since := time.Now()
 		s := o.survey(ctx)
 		if err := s.prune(records, since); err != nil {
-			log.Warn("could not forget how images were pulled that are gone", "error", err)
+			log.Warn("could not remove the records of pulls of images that are gone", "error", err)
 		}
 		return surveyed{s, asked}
 	}})

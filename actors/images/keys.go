@@ -105,7 +105,7 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 	}
 	// A runtime that was cut off may have the image by now; one that answers, also that its registry did not, has ended the pull.
 	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) || cri.IsNotSent(failed.last)); err != nil {
-		log.Warn("could not take back the note that an image is being pulled", "image", name.runtime, "error", err)
+		log.Warn("could not remove the record of a pull that failed", "image", name.runtime, "error", err)
 	}
 	return "", failed
 }
@@ -165,7 +165,7 @@ func (a *images) recordPull(
 		log.Warn("could not look at an image that was pulled: the next pod that wants it pulls again", "image", name.runtime,
 			"error", err)
 		if err := a.opts.Records.Failed(name.runtime, false); err != nil {
-			log.Warn("could not note that an image was pulled with unknown credentials", "image", name.runtime, "error", err)
+			log.Warn("could not write the record of a pull with unknown credentials", "image", name.runtime, "error", err)
 		}
 		return
 	}
@@ -173,7 +173,7 @@ func (a *images) recordPull(
 		ref = id
 	}
 	if err := a.opts.Records.Pulled(name.runtime, ref, with, time.Now()); err != nil {
-		log.Warn("could not keep with which credentials an image was pulled", "image", name.runtime, "error", err)
+		log.Warn("could not write the record of a pull", "image", name.runtime, "error", err)
 	}
 }
 

@@ -65,7 +65,8 @@ func (a *actor) hasten(ctx supervisors.Context, e *entry, grace *int64) {
 	if grace == nil || *grace >= has {
 		return
 	}
-	ctx.Log().Warn("a pod that the node ends is given less time", "pod", e.name, "podUID", e.uid, "seconds", *grace, "had", has)
+	ctx.Log().Warn("the grace period of a pod that the node ends was shortened", "pod", e.name, "podUID", e.uid,
+		"seconds", *grace, "had", has)
 	why.Grace = grace
 	r := e.record
 	r.Fail = &why

@@ -121,7 +121,7 @@ func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
 		a.leases.seen[id], a.leases.saved[id] = absence{}, true
 	}
 	if m.err != nil && !errors.Is(m.err, fs.ErrNotExist) {
-		ctx.Log().Warn("it cannot be read which sandboxes were seen before: leases of those that the runtime lost stay",
+		ctx.Log().Warn("the record of sandboxes cannot be read: leases of those that the runtime lost stay",
 			"error", m.err)
 	}
 }

@@ -74,7 +74,7 @@ func (a *actor) looked(ctx supervisors.Context, m looked) {
 		}
 		a.failing[l.Name] = l.Error
 		if l.Error == "" {
-			ctx.Log().Info("listening after all", "listener", l.Name, "on", l.Where)
+			ctx.Log().Info("listening", "listener", l.Name, "on", l.Where)
 			continue
 		}
 		ctx.Log().Warn("cannot listen; it is tried again, and pods run on", "listener", l.Name, "on", l.Where, "error", l.Error)

@@ -227,7 +227,8 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	switch {
 	case kinds.IsAbsent(err):
 	case err != nil: // a kubelet that was cut off: where something is mounted it stays, for nobody can be told to undo it
-		p.Node.Log.Warn("whose a volume is cannot be read", "pod", filepath.Base(p.Path()), "volume", volume, "error", err)
+		p.Node.Log.Warn("the record of a CSI volume cannot be read; what is mounted stays",
+			"pod", filepath.Base(p.Path()), "volume", volume, "error", err)
 	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:

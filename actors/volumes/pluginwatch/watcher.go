@@ -108,7 +108,7 @@ func (w *Watcher) watch(ctx context.Context) error {
 		select {
 		case <-events.Events:
 		case err := <-events.Errors:
-			w.Log.Warn("plugins are found later", "folder", w.Dir, "error", err)
+			w.Log.Warn("inotify failed; plugins are looked for again later", "folder", w.Dir, "error", err)
 		case take := <-w.done:
 			take()
 		case <-time.After(due):
