@@ -13,11 +13,13 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 )
 
-// What README says, a newcomer can do: each of its commands, on a Debian that has what README asks for and nothing else.
+// What README says, and the page of all commands, a newcomer can do: each of its commands, on a Debian that has what README asks for and nothing else.
 func TestReadmesCommands(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	must(t, err)
-	said := readme(t, string(text))
+	more, err := os.ReadFile("../cmd/playlet/README.md")
+	must(t, err)
+	said := readme(t, string(text)+"\n"+string(more))
 	said.areTried(t)
 	c := cluster.Shared(t)
 	leavesNothing(t)
