@@ -9,7 +9,7 @@ import (
 )
 
 // A runtime that does not know the call is none that fails.
-func TestARuntimeIsToldOfThePodAsAWhole(t *testing.T) {
+func TestARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
 	var told *runtimeapi.UpdatePodSandboxResourcesRequest
 	var answer error
 	c := fakeClient(t, &fakeRuntime{updateSandbox: func(r *runtimeapi.UpdatePodSandboxResourcesRequest) error {

@@ -156,7 +156,7 @@ func TestAPodThatFillsTheMemoryOfAllPodsIsEvicted(t *testing.T) {
 
 // In a cluster everybody is told: the pod's status, its condition and an Event; the Node's condition, which comes and goes; and the
 // pods that come meanwhile and are refused. An agent that is killed while it evicts evicts nobody else.
-func TestAnEvictionIsToldToTheCluster(t *testing.T) {
+func TestAnEvictionIsReportedToTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	ns, n := c.Namespace(t), c.Node(t)
 	s, a := inCluster(t, c, n, func(a *stack.Agent) {

@@ -37,9 +37,9 @@ var (
 	logPod    = regexp.MustCompile(` pod=default/(\S+)-node0`)
 )
 
-// deeds are what the agent has done since, in its order: "met SIGNAL", "containers", "images", "evicted POD by SIGNAL". What
+// acts are what the agent has done since, in its order: "met SIGNAL", "containers", "images", "evicted POD by SIGNAL". What
 // repeats itself is there once. first is when the first of them but a threshold was.
-func (p *pressure) deeds() (list []string, first time.Time) {
+func (p *pressure) acts() (list []string, first time.Time) {
 	p.t.Helper()
 	word := func(in *regexp.Regexp, line string) string {
 		if found := in.FindStringSubmatch(line); found != nil {
@@ -48,25 +48,25 @@ func (p *pressure) deeds() (list []string, first time.Time) {
 		return ""
 	}
 	for line := range strings.Lines(p.a.Log()[p.from:]) {
-		deed := ""
+		act := ""
 		switch {
 		case strings.Contains(line, `msg="a threshold of eviction is met"`):
-			deed = "met " + word(logSignal, line)
+			act = "met " + word(logSignal, line)
 		case strings.Contains(line, `msg="removed dead containers, sandboxes and logs"`):
-			deed = "containers"
+			act = "containers"
 		case strings.Contains(line, `msg="removed the images that nobody uses"`):
-			deed = "images"
+			act = "images"
 		case strings.Contains(line, `msg="evicting a pod"`):
-			deed = "evicted " + word(logPod, line) + " by " + word(logSignal, line)
+			act = "evicted " + word(logPod, line) + " by " + word(logSignal, line)
 		default:
 			continue
 		}
-		if first.IsZero() && !strings.HasPrefix(deed, "met ") {
+		if first.IsZero() && !strings.HasPrefix(act, "met ") {
 			when, err := time.Parse(time.RFC3339, word(logTime, line))
 			must(p.t, err)
 			first = when
 		}
-		list = append(list, deed)
+		list = append(list, act)
 	}
 	return slices.Compact(list), first
 }
@@ -85,7 +85,7 @@ func (p *pressure) ends(condition corev1.NodeConditionType, want ...string) {
 			return nil
 		})
 	}
-	got, first := p.deeds()
+	got, first := p.acts()
 	if !slices.Equal(got, want) {
 		p.t.Errorf("done was %q, want %q", got, want)
 	}
@@ -180,7 +180,7 @@ func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 			t.Logf("%s: from crossing to Failed %s", name, time.Since(p.at).Round(10*time.Millisecond))
 		}
 	}
-	got, _ := p.deeds()
+	got, _ := p.acts()
 	slices.Sort(got)
 	if want := []string{"evicted hosts by ephemeralpodfs.limit", "evicted log by ephemeralpodfs.limit",
 		"evicted message by ephemeralpodfs.limit"}; !slices.Equal(got, want) {

@@ -71,7 +71,7 @@ func TestReservationsAreEnforced(t *testing.T) {
 }
 
 // A process that the kernel ends for want of memory is told of at once, also where its container runs on.
-func TestKillsByTheKernelAreTold(t *testing.T) {
+func TestKillsByTheKernelAreReported(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t)
 	must(t, a.Write("p.yaml", manifest(s, "p", `

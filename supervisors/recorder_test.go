@@ -211,7 +211,7 @@ func TestAPodsStartIsKept(t *testing.T) {
 }
 
 // However stories come and go, the recorder's lists and counts agree.
-func TestTheRecordersBooksAgree(t *testing.T) {
+func TestTheRecordersIndexesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := NewRecorder()
 		r.budget = rapid.IntRange(1, 60).Draw(t, "entries") * sizeOf(said(0, 0))

@@ -98,7 +98,7 @@ func TestWorkLogsAsItsActor(t *testing.T) {
 }
 
 // A bug in work is told even where its actor has ended meanwhile, and nobody is left to fall because of it.
-func TestAPanicInWorkWhoseActorHasEndedIsTold(t *testing.T) {
+func TestAPanicInWorkWhoseActorHasEndedIsReported(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	s, log := startWorker(t, nil, func(ctx Context, msg any) {
 		in.put(named{ctx.Self(), msg})

@@ -110,9 +110,9 @@ func run(ctx context.Context, out io.Writer, chosen []step) bool {
 	for i, s := range chosen {
 		fmt.Fprintf(out, "\n=== %d/%d %s (at %s)\n", i+1, len(chosen), s.name, elapsed(begun))
 		stepBegun := time.Now()
-		told := tellProgress(out, s.name, silence)
-		t, err := s.run(ctx, told)
-		told.stop()
+		progress := watchProgress(out, s.name, silence)
+		t, err := s.run(ctx, progress)
+		progress.stop()
 		if err != nil {
 			t.failed++
 			t.failures = append(t.failures, s.name+": "+err.Error())

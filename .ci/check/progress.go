@@ -23,8 +23,8 @@ type progress struct {
 	stopped bool
 }
 
-// tellProgress begins to watch over what the step writes to out. stop ends it.
-func tellProgress(out io.Writer, name string, every time.Duration) *progress {
+// watchProgress begins to watch over what the step writes to out. stop ends it.
+func watchProgress(out io.Writer, name string, every time.Duration) *progress {
 	p := &progress{name: name, every: every, begun: time.Now(), to: out}
 	p.timer = time.AfterFunc(every, p.silent)
 	return p

@@ -10,7 +10,7 @@ import (
 
 func TestProgressBreaksTheSilence(t *testing.T) {
 	read, write := io.Pipe()
-	p := tellProgress(write, "a long step", time.Millisecond)
+	p := watchProgress(write, "a long step", time.Millisecond)
 	sent := make([]byte, 256)
 	for range 2 { // it is told again and again
 		n, err := read.Read(sent)

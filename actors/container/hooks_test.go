@@ -110,7 +110,7 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 
 // What becomes of a hook is known to nobody else: its failure is told, naming pod and container, and never with what the
 // application said, which may be a secret.
-func TestAFailedHookIsTold(t *testing.T) {
+func TestAFailedHookIsReported(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()

@@ -55,7 +55,7 @@ func TestWhoseProcessWasEnded(t *testing.T) {
 	}
 }
 
-func TestKillsByTheKernelAreToldAtOnce(t *testing.T) {
+func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 	n := newNode(t, Limits{})
 	var next killed
 	n.opts.NextKill = func(context.Context) (Kill, error) { return next.kill, next.err }

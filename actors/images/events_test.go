@@ -48,7 +48,7 @@ func wants(t *testing.T, what string, got []effect, want string) {
 }
 
 // The same word on the same pull is told as often as it is asked for, and is news once.
-func TestWhatIsToldAgainIsSaidToBe(t *testing.T) {
+func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
 	b := newMachine(newQueue(1, 0, 0))
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
 	question := req(ask("a", v1.PullAlways, 1))

@@ -157,7 +157,7 @@ func TestPullsASecond(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsIsToldWhere(t *testing.T) {
+func TestWhoWaitsHearsWhere(t *testing.T) {
 	l := newLine(1, 0, 0)
 	for i := range 14 {
 		l.put(fmt.Sprintf("r/%d", i))

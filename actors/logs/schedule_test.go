@@ -40,7 +40,7 @@ func TestWhatIsTended(t *testing.T) {
 	}
 }
 
-func TestAProblemIsToldOnce(t *testing.T) {
+func TestAProblemIsReportedOnce(t *testing.T) {
 	b := newSchedule(100, 1, time.Second)
 	a := big("a").container
 	b.changed(a.uid, []container{a})

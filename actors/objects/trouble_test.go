@@ -17,7 +17,7 @@ import (
 
 // That objects cannot be read is told when it lasts, and no longer when they are read; that the API server has forgotten what came since
 // (410) lasts where it says so each time.
-func TestKindsThatCannotBeReadAreTold(t *testing.T) {
+func TestKindsThatCannotBeReadAreReported(t *testing.T) {
 	for _, c := range []struct {
 		err   error
 		words string

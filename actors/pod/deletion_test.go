@@ -193,7 +193,7 @@ func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
 }
 
 // The end of a pod that finished by itself is told until it is answered that this is on the disk.
-func TestAnEndIsToldUntilItIsKept(t *testing.T) {
+func TestAnEndIsReportedUntilItIsKept(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
 	w.final = &v1.PodStatus{Phase: v1.PodSucceeded}
 	w.step(nil)

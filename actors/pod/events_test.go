@@ -71,7 +71,7 @@ func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
 
 // A back-off that was told before the actor fell is not told again.
 // A pod for which there is no network says so once, and again when the reason is another.
-func TestAMissingNetworkIsToldOnce(t *testing.T) {
+func TestAMissingNetworkIsReportedOnce(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: none"}
 	w.step(nil)
@@ -92,7 +92,7 @@ func TestAMissingNetworkIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestABackOffIsToldOnce(t *testing.T) {
+func TestABackOffIsReportedOnce(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 3 }
 	w.set.BackOffStep = func(f messages.ContainerFact) int { return int(f.Attempt) }
@@ -212,7 +212,7 @@ func TestNoEventsOnAStandaloneNode(t *testing.T) {
 }
 
 // What of a pod's resolver configuration had to be left out is told with its sandbox.
-func TestWhatIsLeftOutOfDNSIsTold(t *testing.T) {
+func TestWhatIsLeftOutOfDNSIsReported(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
 	w.settle()

@@ -63,7 +63,7 @@ func TestASidecarInBackOffKeepsNobodyWaiting(t *testing.T) {
 }
 
 // The word of a status may be lost; others know it in the end.
-func TestAStatusThatIsLostIsToldAgain(t *testing.T) {
+func TestAStatusThatIsLostIsReportedAgain(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
 	w.settle()
@@ -214,7 +214,7 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 
 // The word that the prober has forgotten the pod may be lost. With an audit it is told again what is to be probed, unless it was heard
 // just before.
-func TestAProberThatForgotIsToldAgain(t *testing.T) {
+func TestAProberThatForgotHearsAgain(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
 	w.step(nil)
 	w.drain()
@@ -230,8 +230,8 @@ func TestAProberThatForgotIsToldAgain(t *testing.T) {
 	}
 }
 
-// TestADoubtedProberIsToldOfAnEnd: what was sent to it is not forgotten, or nobody would tell it to stop.
-func TestADoubtedProberIsToldOfAnEnd(t *testing.T) {
+// TestADoubtedProberHearsOfAnEnd: what was sent to it is not forgotten, or nobody would tell it to stop.
+func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
 	w.step(nil)
 	w.settle()

@@ -241,7 +241,7 @@ func TestContainersOfAnEarlierReleaseAreLeftAlone(t *testing.T) {
 }
 
 // An agent that was killed when a resize had been allocated and told nobody tells that it goes on.
-func TestAResizeThatWasNotToldGoesOn(t *testing.T) {
+func TestAResizeThatWasNotReportedGoesOn(t *testing.T) {
 	w := pooled(10)
 	w.resized = true
 	last := w.status.DeepCopy()
@@ -387,7 +387,7 @@ func TestAResizeOutlivesItsActor(t *testing.T) {
 }
 
 // What is pending is told while it is, and changes nothing.
-func TestAPendingResizeIsTold(t *testing.T) {
+func TestAPendingResizeIsReported(t *testing.T) {
 	w := resizable(t)
 	m := w.desired()
 	m.Generation, m.Pending = m.Generation+1, &messages.PendingResize{Reason: v1.PodReasonDeferred, Message: "too little"}

@@ -102,7 +102,7 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 }
 
 // The end of an earlier attempt, told once more, holds the next one back no longer.
-func TestAnEndToldOnceMoreHoldsNothingBack(t *testing.T) {
+func TestAnEndReportedAgainHoldsNothingBack(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	c, now := w.machine.Container("c0"), w.now
 	c.Stage, c.Attempt, c.Backoff = messages.StageStarting, 2, restarts.Place{Step: 3, Last: now}

@@ -337,7 +337,7 @@ func TestNoRoomCanBeMade(t *testing.T) {
 }
 
 // Pods that need a network are told that there is none, and are told again when there is.
-func TestTheNetworkIsTold(t *testing.T) {
+func TestTheNetworkIsReported(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
 	host := asking("bb", 1)

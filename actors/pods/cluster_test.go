@@ -310,7 +310,7 @@ func TestAPodThatIsOverElsewhere(t *testing.T) {
 }
 
 // Each status is told on, with where its pod comes from; those who come anew are told of all.
-func TestStatusesAreToldOn(t *testing.T) {
+func TestStatusesArePassedOn(t *testing.T) {
 	k, _ := cluster(t, t.TempDir())
 	audit(k, "orphan")
 	wants(k, messages.File, pod("web", "s"))

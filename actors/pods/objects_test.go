@@ -9,8 +9,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// usersTold are the pods of which objects was told last; false when it was told nothing.
-func usersTold(k *supervisortest.Kit) (names string, sent bool) {
+// usersReported are the pods of which objects was told last; false when it was told nothing.
+func usersReported(k *supervisortest.Kit) (names string, sent bool) {
 	for _, m := range k.Take() {
 		if w, ok := m.Msg.(messages.ObjectsWanted); ok && m.To == messages.Objects {
 			names, sent = "", true
@@ -26,10 +26,10 @@ func usersTold(k *supervisortest.Kit) (names string, sent bool) {
 func TestObjectsHearsWhoUsesThem(t *testing.T) {
 	k := begin(t)
 	audit(k)
-	expect := func(what, want string, wantTold bool) {
+	expect := func(what, want string, wantSent bool) {
 		t.Helper()
-		if got, sent := usersTold(k); got != want || sent != wantTold {
-			t.Errorf("%s: told %v %q, want %v %q", what, sent, got, wantTold, want)
+		if got, sent := usersReported(k); got != want || sent != wantSent {
+			t.Errorf("%s: told %v %q, want %v %q", what, sent, got, wantSent, want)
 		}
 	}
 	wants(k, messages.File, pod("static", "s"))

@@ -110,7 +110,7 @@ func TestAVictimThatDoesNotEnd(t *testing.T) {
 }
 
 // That it does not end is told once, with the kubelet's event.
-func TestAVictimThatDoesNotEndIsTold(t *testing.T) {
+func TestAVictimThatDoesNotEndIsReported(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
 	wants(n.Kit, messages.APIServer, crowded()[:2]...)

@@ -174,7 +174,7 @@ func TestAnUnreadableRecordIsMadeAnew(t *testing.T) {
 }
 
 // A word that the pod does not show as known is told again; one that it knows is not.
-func TestAWordIsToldUntilItIsKnown(t *testing.T) {
+func TestAWordIsReportedUntilItIsKnown(t *testing.T) {
 	k := newKit(t, folder(t), newRuntime(), nil)
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
 	w := watchOf(k, 1, spec, "id", messages.Readiness)

@@ -116,7 +116,7 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 }
 
 // Before the API server was heard nothing is said of the Node: pods would take it for one that is not there.
-func TestWhoAsksTooEarlyIsToldLater(t *testing.T) {
+func TestWhoAsksTooEarlyIsAnsweredLater(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(found())
 	w.start()
@@ -252,7 +252,7 @@ func TestARuntimeIsGivenTimeToComeBack(t *testing.T) {
 }
 
 // That the time is over is told then, however seldom the machine is looked at.
-func TestARuntimeThatStaysAwayIsToldAtOnce(t *testing.T) {
+func TestARuntimeThatStaysAwayIsReportedAtOnce(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.UpdateFrequency = time.Hour })
 	w.start()
 	w.sees()
@@ -443,7 +443,7 @@ func TestNothingDelaysTheLease(t *testing.T) {
 }
 
 // What happens to the node is told as events, once.
-func TestWhatHappensToTheNodeIsTold(t *testing.T) {
+func TestWhatHappensToTheNodeIsReported(t *testing.T) {
 	w := newWorld(t, nil)
 	sent := w.tellsNews
 	w.start()

@@ -167,7 +167,7 @@ func TestAGroupThatCannotBeMadeIsTriedAgain(t *testing.T) {
 }
 
 // A group that stays does not hold its pod up; it is tried again without being asked.
-func TestAGroupThatStaysIsTold(t *testing.T) {
+func TestAGroupThatStaysIsReported(t *testing.T) {
 	n := newNode(t)
 	p := podOf("u", "1")
 	n.ask("u", ensure(p))

@@ -62,7 +62,7 @@ func TestPollingNoticesADifference(t *testing.T) {
 	r.expect("told of one that is no more", r.sent(), "v[] ready audit(u)")
 }
 
-func TestEverythingIsToldAgain(t *testing.T) {
+func TestEverythingIsReportedAgain(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.PollPeriod = 30 * time.Second })
@@ -259,7 +259,7 @@ func TestAnAuditTellsNothingOfPodsThatWereStartedMeanwhile(t *testing.T) {
 }
 
 // Lists that fail for longer than three periods are stale: the Node is not ready then, as with a kubelet whose PLEG is stuck.
-func TestStaleListsAreTold(t *testing.T) {
+func TestStaleListsAreReported(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, func(o *Options) { o.AuditPeriod = 10 * time.Second })
@@ -352,7 +352,7 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 }
 
 // A logs that was restarted is told all containers.
-func TestLogsIsToldAllContainers(t *testing.T) {
+func TestLogsHearsOfAllContainers(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
 	r := settledRig(t, f, nil)

@@ -19,7 +19,7 @@ func observed(cidrs ...string) messages.NodeObserved {
 }
 
 // What the Node has is told once, again where the runtime did not take it, and to each runtime that is connected anew.
-func TestTheRuntimeIsToldTheRangeOfAddresses(t *testing.T) {
+func TestTheRuntimeGetsTheRangeOfAddresses(t *testing.T) {
 	f := newFake()
 	f.fail("", away())
 	r := start(t, f, func(o *Options) { o.PodCIDR = "10.9.0.0/24" })

@@ -12,7 +12,7 @@ func start(t *testing.T, children ...messages.Address) *supervisortest.Kit {
 	return supervisortest.New(t, messages.Sources, New(Options{Sources: children})("sources"))
 }
 
-func TestPodsStartedAnewIsToldByEverySource(t *testing.T) {
+func TestPodsStartedAnewIsReportedByEverySource(t *testing.T) {
 	k := start(t, messages.File, "sources/url")
 	if sent := k.Take(); len(sent) != 0 {
 		t.Fatalf("told %v at the start; the sources send their lists themselves", sent)

@@ -158,7 +158,7 @@ func TestVolumesThatNobodyUsesAreLeftAlone(t *testing.T) {
 	}
 }
 
-func TestEveryFailureIsTold(t *testing.T) {
+func TestEveryFailureIsReported(t *testing.T) {
 	d := newDisk(t)
 	out := d.mountPod(t.Context(), "u", volumestest.PodWith("u", volumestest.HostPathVolume("a", "/nowhere/a", v1.HostPathFile),
 		volumestest.EmptyDirVolume("fine"), volumestest.HostPathVolume("b", "/nowhere/b", v1.HostPathFile)))

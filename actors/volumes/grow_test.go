@@ -113,8 +113,8 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// TestAGrowthIsToldOnce, and when its claim has it: where the claim changes meanwhile, the driver is asked again.
-func TestAGrowthIsToldOnce(t *testing.T) {
+// TestAGrowthIsReportedOnce, and when its claim has it: where the claim changes meanwhile, the driver is asked again.
+func TestAGrowthIsReportedOnce(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}})
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})

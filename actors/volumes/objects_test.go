@@ -63,7 +63,7 @@ func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 }
 
 // What a Secret holds is in no message, no failure and no inspection.
-func TestSecretsAreNotTold(t *testing.T) {
+func TestSecretsAreNotReported(t *testing.T) {
 	volumestest.NeedMounts(t)
 	n := newNode(t)
 	n.disk.node.Objects = &objectset.Board{}

@@ -254,7 +254,7 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 }
 
 // While a driver has a pod's volume, whatever is mounted in it, the pod is told so, and the driver is asked.
-func TestAPodIsToldThatADriverHasItsVolume(t *testing.T) {
+func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{})
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})

@@ -9,7 +9,7 @@ import (
 )
 
 // What is told of a pod as a whole is without its overhead, which is told beside it, and limited in what all its containers are.
-func TestWhatARuntimeIsToldOfThePodAsAWhole(t *testing.T) {
+func TestWhatARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		out := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}
 		if memory != "" {

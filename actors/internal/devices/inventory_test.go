@@ -212,7 +212,7 @@ func TestListsThatSayNothingNew(t *testing.T) {
 }
 
 // The pods of which a device changed its health are told.
-func TestWhoIsToldOfHealth(t *testing.T) {
+func TestWhoHearsOfHealth(t *testing.T) {
 	b := inventoryOf("a", "b")
 	b.give("u", "c", "a")
 	b.give("v", "c", "b")

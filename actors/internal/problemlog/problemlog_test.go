@@ -10,7 +10,7 @@ import (
 )
 
 // A problem is told when it comes, once, and again when it had gone.
-func TestAProblemIsToldOnce(t *testing.T) {
+func TestAProblemIsReportedOnce(t *testing.T) {
 	var l Log
 	a, b := messages.ManifestProblem{Path: "a", Line: 1}, messages.ManifestProblem{Path: "b"}
 	for i, c := range []struct {

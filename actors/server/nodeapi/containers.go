@@ -122,9 +122,9 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusBadRequest, "no command is given")
 	}
 	// Probes and hooks need the runtime's slots, and may not wait for what people run; there is a limit of slow requests.
-	ctx, cancel := context.WithTimeout(cri.WithoutSlot(r.Context()), patiently)
+	ctx, cancel := context.WithTimeout(cri.WithoutSlot(r.Context()), longTimeout)
 	defer cancel()
-	result, err := a.conf.Runtime.ExecSync(ctx, id, strings.Split(command, " "), patiently-quickly)
+	result, err := a.conf.Runtime.ExecSync(ctx, id, strings.Split(command, " "), longTimeout-shortTimeout)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (a *api) checkpoint(w http.ResponseWriter, r *http.Request) error {
 	var seconds int64
 	if values := r.URL.Query()["timeout"]; len(values) > 0 {
 		seconds, err = strconv.ParseInt(values[len(values)-1], 10, 64)
-		if err != nil || seconds < 0 || seconds > int64(patiently.Seconds()) {
+		if err != nil || seconds < 0 || seconds > int64(longTimeout.Seconds()) {
 			return refuse(http.StatusNotFound, "cannot parse value of timeout parameter") // the kubelet's status
 		}
 	}

@@ -43,7 +43,7 @@ func (a *api) debug() {
 		a.handle("/debug/flags/v", disabled("flags endpoint is disabled."))
 		return
 	}
-	a.handle("/debug/flags/v", within(quickly, only(a.verbosity, http.MethodPut)))
+	a.handle("/debug/flags/v", within(shortTimeout, only(a.verbosity, http.MethodPut)))
 }
 
 // verbosity answers PUT /debug/flags/v, whose body is the number.
@@ -68,10 +68,10 @@ func (a *api) zpages() {
 	const component = "kubelet"
 	pages := http.NewServeMux()
 	flagz.Install(pages, component, flagReader(a.conf.Flags))
-	a.handle("/flagz", within(quickly, pages))
+	a.handle("/flagz", within(shortTimeout, pages))
 	version := compatibility.NewEffectiveVersionFromString(a.conf.Kubernetes, "", "")
 	statusz.Install(pages, component, statusz.NewRegistry(version, statusz.WithListedPaths(a.paths)))
-	a.handle("/statusz", within(quickly, pages))
+	a.handle("/statusz", within(shortTimeout, pages))
 }
 
 type flagReader map[string]string

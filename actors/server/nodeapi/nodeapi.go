@@ -56,11 +56,11 @@ type Config struct {
 }
 
 const (
-	// quickly bounds a request and its answer that only have to be read and written.
-	quickly = 30 * time.Second
-	// patiently bounds what is measured for a time that the client names, or may be big: profiles, the system's logs, a
+	// shortTimeout bounds a request and its answer that only have to be read and written.
+	shortTimeout = 30 * time.Second
+	// longTimeout bounds what is measured for a time that the client names, or may be big: profiles, the system's logs, a
 	// command of /run, a checkpoint.
-	patiently = 5 * time.Minute
+	longTimeout = 5 * time.Minute
 	// maxBody is what a request may bring, in bytes.
 	maxBody = 1 << 20
 )
@@ -145,14 +145,14 @@ func New(conf Config) http.Handler {
 
 // readOnly adds what both ports answer.
 func (a *api) readOnly() {
-	a.handle("/healthz", within(quickly, a.conf.Healthz))
-	a.handle("/healthz/", within(quickly, a.conf.Healthz))
+	a.handle("/healthz", within(shortTimeout, a.conf.Healthz))
+	a.handle("/healthz/", within(shortTimeout, a.conf.Healthz))
 	a.handle("/pods", a.bounded(only(a.pods, http.MethodGet)))
 	a.handle("/pods/{$}", a.bounded(only(a.pods, http.MethodGet)))
 	if a.conf.Figures != nil {
 		figures := a.conf.Figures()
 		for _, p := range []string{"/stats", "/stats/", "/spec", "/spec/", "/metrics", "/metrics/"} {
-			a.handle(p, within(quickly, figures))
+			a.handle(p, within(shortTimeout, figures))
 		}
 	}
 }
@@ -186,7 +186,7 @@ func only(h failing, methods ...string) http.Handler {
 func fail(w http.ResponseWriter, err error) {
 	status := containers.StatusOf(err)
 	if status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", strconv.Itoa(int(quickly.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(shortTimeout.Seconds())))
 	}
 	http.Error(w, err.Error(), status)
 }
@@ -212,7 +212,7 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 // bounded is within for what is made in memory: a request waits for its turn as long as it may take. Its client, which may be
 // slow to read, holds up no turn.
 func (a *api) bounded(h http.Handler) http.Handler {
-	return within(quickly, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return within(shortTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case a.short <- struct{}{}:
 		case <-r.Context().Done():
@@ -250,7 +250,7 @@ func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // slowly is within for what may take minutes, of which there are not many at once.
 func (a *api) slowly(h http.Handler) http.Handler {
-	return within(patiently, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return within(longTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case a.slow <- struct{}{}:
 			defer func() { <-a.slow }()

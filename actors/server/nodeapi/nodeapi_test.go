@@ -236,7 +236,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 // The address of the runtime's streaming server is in what goes wrong with the connection, and is told to nobody but the log.
-func TestTheRuntimesAddressIsNotTold(t *testing.T) {
+func TestTheRuntimesAddressIsNotReported(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, limits(func(c *containers.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
 	_, port, _ := net.SplitHostPort(r.runtime.streams.Listener.Addr().String())

@@ -97,7 +97,7 @@ func TestDeadlinesAreSet(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Healthz = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			until, ok := r.Context().Deadline()
-			if !ok || time.Until(until) > quickly {
+			if !ok || time.Until(until) > shortTimeout {
 				seen <- errors.New("it has no deadline")
 				return
 			}

@@ -25,7 +25,7 @@ func (named) Of(uid, container string) []*api.ContainerDevices {
 func (named) Allocatable() []*api.ContainerDevices { return named{}.Of("all", "free") }
 
 // Pods that are over are not listed, but told of by name; of init containers only sidecars are.
-func TestWhatIsTold(t *testing.T) {
+func TestWhatIsReported(t *testing.T) {
 	b := board.New()
 	pod := func(name string, phase v1.PodPhase) board.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: "u"}}

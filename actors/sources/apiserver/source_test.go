@@ -329,7 +329,7 @@ func TestAnAPIServerThatWentBack(t *testing.T) {
 }
 
 // While nothing happens, all is told again now and then; to an actor that has forgotten, at once.
-func TestAllIsToldAgain(t *testing.T) {
+func TestAllIsReportedAgain(t *testing.T) {
 	r := newRig(t, podOn("node", "web"))
 	r.start()
 	r.until("the pod", r.wants("web"))

@@ -140,7 +140,7 @@ func TestAnEmptyFolderIsHeardToo(t *testing.T) {
 	p.wants("", 1)
 }
 
-func TestWhatIsNotKnownIsNotTold(t *testing.T) {
+func TestWhatIsNotKnownIsNotReported(t *testing.T) {
 	p := newPlay(t, nil)
 	must(t, os.Remove(p.dir))
 	must(t, os.Symlink("manifests", p.dir))
@@ -242,7 +242,7 @@ func TestASaveThatFailsIsTriedAgainAtTheCheck(t *testing.T) {
 	}
 }
 
-func TestAFileSystemThatDoesNotAnswerIsTold(t *testing.T) {
+func TestAFileSystemThatDoesNotAnswerIsReported(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
 	p.wants("a", 0)

@@ -94,7 +94,7 @@ func TestADeletedManifestThatComesBack(t *testing.T) {
 }
 
 // What the worker gives comes in two steps, too.
-func TestADeletedManifestIsToldTwice(t *testing.T) {
+func TestADeletedManifestIsReportedTwice(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
 	b.start()

@@ -19,33 +19,33 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// book is a handler that notes who is registered, and refuses the first.
-type book struct {
+// registry is a handler that notes who is registered, and refuses the first.
+type registry struct {
 	mu      sync.Mutex
 	refuses int
 	there   map[string]string
 }
 
-func (b *book) Register(_ context.Context, _, name, endpoint string, _ []string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.refuses--; b.refuses >= 0 {
+func (r *registry) Register(_ context.Context, _, name, endpoint string, _ []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuses--; r.refuses >= 0 {
 		return errors.New("not now")
 	}
-	b.there[name] = endpoint
+	r.there[name] = endpoint
 	return nil
 }
 
-func (b *book) Deregister(_, name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.there, name)
+func (r *registry) Deregister(_, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.there, name)
 }
 
-func (b *book) has(name string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.there[name] != ""
+func (r *registry) has(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.there[name] != ""
 }
 
 func eventually(t *testing.T, is func() bool) {
@@ -60,7 +60,7 @@ func eventually(t *testing.T, is func() bool) {
 // Sockets come, are refused and tried again, go, and come back; one that nobody listens to and a file are no plugins.
 func TestPluginsComeAndGo(t *testing.T) {
 	root := t.TempDir()
-	b := &book{refuses: 1, there: map[string]string{}}
+	b := &registry{refuses: 1, there: map[string]string{}}
 	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler),
 		Handlers: map[string]Handler{api.CSIPlugin: b}}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -99,7 +99,7 @@ func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
 
 // Of two sockets of one plugin the one that stays is asked again when the other goes.
 func TestAnotherSocketOfThePluginIsAskedAgain(t *testing.T) {
-	b := &book{there: map[string]string{}}
+	b := &registry{there: map[string]string{}}
 	w := Watcher{Log: slog.New(slog.DiscardHandler)}
 	gone, stays := &socket{path: "a", name: "disk", handler: b}, &socket{path: "b", name: "disk", handler: b}
 	other := &socket{path: "c", name: "other", handler: b, retryAt: time.Now()}

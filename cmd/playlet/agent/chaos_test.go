@@ -431,7 +431,7 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 	if !t.Run("undisturbed", func(t *testing.T) {
 		r := newClusterRig(t, scenarioRuntime())
 		scenario(r, w)
-		r.eventually("each start is told", func() bool { return startsTold(r, true) == nil })
+		r.eventually("each start is told", func() bool { return startsReported(r, true) == nil })
 		wantOutcome, wantCalls = settled(r.rig)
 		checkViolations(t, r.rig)
 		w.checkShared(t)
@@ -465,7 +465,7 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 				t.Errorf("what was done:\n%s\ninstead of\n%s", gotCalls, wantCalls)
 			}
 			checkViolations(t, r.rig)
-			if err := startsTold(r, false); err != nil {
+			if err := startsReported(r, false); err != nil {
 				t.Error(err)
 			}
 			strikes = slices.DeleteFunc(strikes, func(s strike) bool {

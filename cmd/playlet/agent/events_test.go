@@ -169,9 +169,9 @@ func TestTheEventsOfTrouble(t *testing.T) {
 	})
 }
 
-// startsTold compares the containers that were started with the events of that: exactly where nothing was killed, and no more
+// startsReported compares the containers that were started with the events of that: exactly where nothing was killed, and no more
 // in any case. Beside them it looks for events of stops of what was never started.
-func startsTold(r *clusterRig, exactly bool) error {
+func startsReported(r *clusterRig, exactly bool) error {
 	starts, sent := map[string]int32{}, map[string]int32{}
 	for _, e := range r.runtime.Journal() {
 		if e.Call == "StartContainer" && e.Err == "" {

@@ -74,7 +74,7 @@ func awaitLine(t *testing.T, sent <-chan string, want string) (before []string) 
 	}
 }
 
-func TestTheServiceManagerIsToldOfTheAgentsLife(t *testing.T) {
+func TestTheServiceManagerIsReportedOfTheAgentsLife(t *testing.T) {
 	path, sent := notifySocket(t)
 	t.Setenv("NOTIFY_SOCKET", path)
 	t.Setenv("WATCHDOG_USEC", "300000")
@@ -162,7 +162,7 @@ func TestOnlyWhatANodeCannotDoWithoutFeedsTheWatchdog(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldWhereNobodyListens(t *testing.T) {
+func TestNobodyIsReportedWhereNobodyListens(t *testing.T) {
 	s := &serviceManager{send: func(state string) { t.Errorf("told %q", state) }}
 	s.run(t.Context())
 }

@@ -54,7 +54,7 @@ func TestADaemonThatIsKilledIsStartedAgain(t *testing.T) {
 	}
 }
 
-func TestADaemonThatCannotStartIsToldOf(t *testing.T) {
+func TestADaemonThatCannotStartIsReportedOf(t *testing.T) {
 	said := &buffer{}
 	d := &daemon{
 		command: func() *exec.Cmd { return exec.Command("/nowhere/containerd") },

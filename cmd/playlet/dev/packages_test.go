@@ -102,7 +102,7 @@ func TestTheShellCanBeDoneWithout(t *testing.T) {
 	}
 }
 
-func TestFailuresOfDownloadingAreTold(t *testing.T) {
+func TestFailuresOfDownloadingAreReported(t *testing.T) {
 	t.Setenv("PLAYLET_CACHE", t.TempDir())
 	dir := fakeAPT(t, `echo "E: Unable to locate package" >&2; exit 100`)
 	var out buffer

@@ -47,7 +47,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 	}
 }
 
-func TestHowItEndedIsTold(t *testing.T) {
+func TestHowItEndedIsReported(t *testing.T) {
 	f := folder(t.TempDir())
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -72,7 +72,7 @@ func aNode(out *buffer) *node {
 	}
 }
 
-func TestOnlyNewsAreTold(t *testing.T) {
+func TestOnlyNewsAreReported(t *testing.T) {
 	n := aNode(&buffer{})
 	seen := map[string]*shown{}
 	ready := api.Node{Runtime: api.Runtime{Ready: true}}
@@ -95,7 +95,7 @@ func TestOnlyNewsAreTold(t *testing.T) {
 }
 
 // Tries of a pull alternate with pauses, each under another status; that is no news until the pod has been well.
-func TestACauseIsToldOnce(t *testing.T) {
+func TestACauseIsReportedOnce(t *testing.T) {
 	n := aNode(&buffer{})
 	n.Status = func(p *api.Pod) string { return p.Phase + " " + p.Cause }
 	seen := map[string]*shown{}
@@ -117,7 +117,7 @@ func TestACauseIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestANewAddressOfTheSampleIsTold(t *testing.T) {
+func TestANewAddressOfTheSampleIsReported(t *testing.T) {
 	t.Setenv("PATH", installed(t, t.TempDir(), "curl"))
 	out := &buffer{}
 	n := aNode(out)

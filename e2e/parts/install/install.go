@@ -196,7 +196,7 @@ func lock(ctx context.Context, path string, log io.Writer) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	told := false
+	reported := false
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
@@ -205,8 +205,8 @@ func lock(ctx context.Context, path string, log io.Writer) (func(), error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
-		if !told {
-			told = true
+		if !reported {
+			reported = true
 			fmt.Fprintf(log, "parts: another process is getting them (%s is locked): waiting\n", path)
 		}
 		select {

@@ -68,7 +68,7 @@ func logOf(t *testing.T) (*Log, *os.File) {
 	return l, w
 }
 
-func TestKillsAreToldOneByOne(t *testing.T) {
+func TestKillsAreReportedOneByOne(t *testing.T) {
 	l, w := logOf(t)
 	for _, record := range []string{"6,1,1,-;eth0: up", inPod, "6,3,4,-;eth0: down", global} {
 		if _, err := w.WriteString(record); err != nil {
