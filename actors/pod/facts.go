@@ -31,6 +31,7 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	}
 	m.Miss(f, m.now)
 	m.doubtProber()
+	m.doubtVolumes()
 }
 
 // takeFact takes one container of a reading. Its actor hears of its end.

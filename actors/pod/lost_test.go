@@ -230,6 +230,28 @@ func TestAProberThatForgotHearsAgain(t *testing.T) {
 	}
 }
 
+// The word that volumes has forgotten the pod may be lost. With an audit it is asked again, once, unless it was heard just before.
+func TestVolumesThatForgotIsAskedAgain(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
+	a.take()
+	asked := func() int { return len(sentOf[messages.MountVolumes](a.take())) }
+	audit := func() { a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}) }
+	if audit(); asked() != 0 {
+		t.Error("it was heard just before, and is asked again")
+	}
+	a.now = a.now.Add(reportAgain)
+	if audit(); asked() != 1 {
+		t.Error("it is not asked again")
+	}
+	if audit(); asked() != 0 {
+		t.Error("it is asked twice")
+	}
+	a.hears(messages.VolumesMounted{UID: "u1"})
+	if audit(); asked() != 0 {
+		t.Error("it has answered, and is asked again")
+	}
+}
+
 // TestADoubtedProberHearsOfAnEnd: what was sent to it is not forgotten, or nobody would tell it to stop.
 func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))

@@ -56,9 +56,10 @@ type cleaned struct {
 // volumes is what the pod knows of its volumes.
 type volumes struct {
 	mounted bool
-	// forgotten says that volumes was restarted since and knows nothing of the pod: it is asked again, so that what changes
-	// in the volumes of a running pod goes on being written.
+	// forgotten says that volumes may know nothing of the pod, since it was restarted, or was not heard for a while: it is
+	// asked again, so that what changes in the volumes of a running pod goes on being written.
 	forgotten bool
+	heardAt   time.Time
 	paths     map[string]string
 	reason    *messages.Reason
 	failed    map[string]messages.Reason // by volume, as recorded in Events

@@ -51,6 +51,14 @@ func (m *Machine) mount() {
 	}
 }
 
+// doubtVolumes has volumes asked again at a reading when it was not heard for a while: the word of its restart may be lost.
+func (m *Machine) doubtVolumes() {
+	if v := &m.volumes; v.mounted && !v.forgotten && !m.now.Before(v.heardAt.Add(reportAgain)) {
+		v.forgotten = true
+		m.answered("mount", "")
+	}
+}
+
 // ensureCgroup asks for the pod's cgroup, as it is to be now. Everything that is started in the pod lies within.
 func (m *Machine) ensureCgroup() {
 	if pod := m.group(); pod != m.cgroup.of {

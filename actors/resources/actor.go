@@ -188,7 +188,7 @@ func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.P
 	})
 }
 
-// reserve enforces reservations on the groups that are named for them. No pod waits for that.
+// reserve enforces reservations on the cgroups that are named for them. No pod waits for that.
 func (a *actor) reserve(ctx supervisors.Context) {
 	if tree := a.tree; len(tree.Settings.Reservations) > 0 {
 		ctx.Do(supervisors.Work{Name: "enforce reservations", Timeout: timeout, Run: func(context.Context) any {

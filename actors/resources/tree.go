@@ -7,13 +7,13 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// What the command needs to say which groups there are to be; see actors/internal/linux/cgroups.
+// What the command needs to say which cgroups there are to be; cmd may not import actors/internal.
 type (
-	// Tree is the kubelet's tree of groups.
+	// Tree is the kubelet's tree of cgroups.
 	Tree = cgroups.Tree
 	// Groups are the cgroups of a machine.
 	Groups = cgroups.Groups
-	// Name is where a group is in its tree.
+	// Name is where a cgroup is in its tree.
 	Name = cgroups.Name
 	// Host is the machine's own.
 	Host = cgroups.Host
@@ -21,7 +21,7 @@ type (
 	Settings = cgroups.Settings
 	// Capacity is what the machine has.
 	Capacity = cgroups.Capacity
-	// Reservation is what is reserved for a group that others have made.
+	// Reservation is what is reserved for a cgroup that others have made.
 	Reservation = cgroups.Reservation
 )
 

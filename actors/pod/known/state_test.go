@@ -35,6 +35,21 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 	}
 }
 
+// What is to start anew is the container that was meant, and not a later one whose start was not heard of: that may be over.
+func TestALaterContainerIsNotReplacedForAnEarlierOne(t *testing.T) {
+	c := &Container{}
+	c.Learn(messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerExited}, time.Time{})
+	c.Replace = true
+	c.Learn(messages.ContainerFact{ID: "a", Attempt: 0, State: messages.ContainerExited}, time.Time{})
+	if !c.Replace {
+		t.Error("an earlier one is learnt, and it is not replaced")
+	}
+	c.Learn(messages.ContainerFact{ID: "c", Attempt: 2, State: messages.ContainerExited}, time.Time{})
+	if c.Replace {
+		t.Error("a later one is learnt, and it is replaced")
+	}
+}
+
 // A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
 func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 	for _, c := range []struct{ host, has, want []string }{
