@@ -82,7 +82,7 @@ func (c *Container) Learn(f messages.ContainerFact, at time.Time) {
 	if !found {
 		c.Attempts = slices.Insert(c.Attempts, i, Attempt{ContainerFact: f, noticed: at})
 		c.Attempts = c.Attempts[:min(len(c.Attempts), 2)]
-		c.Replace = c.Replace && i > 0 // a newer one, whose start was not heard of, has taken the place of the one that it was meant for
+		c.Replace = c.Replace && i > 0 // it was meant for the one before; the start of this one was not heard of
 		return
 	}
 	switch known := &c.Attempts[i]; {
