@@ -15,8 +15,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -43,6 +47,45 @@ func TestFigures(t *testing.T) {
 	r = openRig(t)
 	if _, err := r.client.Figures(t.Context()); err == nil || err.Error() != "this agent measures nothing" {
 		t.Errorf("without figures: %v", err)
+	}
+}
+
+// Events come as Kubernetes' clients read them; the answer of an agent before that, which had nothing but the items, is read too.
+func TestEvents(t *testing.T) {
+	log, err := eventlog.Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{"web", "db"} {
+		log.Put(&v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: of + ".1"}, InvolvedObject: v1.ObjectReference{Name: of}})
+	}
+	r := newRig(t, func(c *Config) { c.Events = log })
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	said := body(t, r.raw("GET", "/v1/events"))
+	read, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), []byte(said))
+	list, _ := read.(*v1.EventList)
+	if err != nil || list == nil || list.ResourceVersion != "2" || len(list.Items) != 2 || list.Items[1].Name != "db.1" ||
+		list.Items[1].Kind != "" {
+		t.Errorf("a Kubernetes client reads %+v, %v", read, err)
+	}
+	if got, err := r.client.Events(t.Context(), api.Filter{Name: "web"}); err != nil || len(got.Items) != 1 || got.Items[0].Name != "web.1" {
+		t.Errorf("of one object: %+v, %v", got, err)
+	}
+	enough := errors.New("enough")
+	err = r.client.WatchEvents(t.Context(), api.Filter{Name: "none"}, func(line *v1.EventList) error {
+		if line.Kind != "EventList" || line.Items == nil {
+			t.Errorf("a line of the stream: %+v", line)
+		}
+		return enough
+	})
+	if !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	var before v1.EventList
+	if err := json.Unmarshal([]byte(`{"items":[{"metadata":{"name":"a"}}]}`), &before); err != nil || before.Items[0].Name != "a" {
+		t.Errorf("%+v, %v", before, err)
 	}
 }
 

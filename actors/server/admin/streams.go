@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"reflect"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -66,20 +68,23 @@ func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filt
 	})
 }
 
-// events answers GET /v1/events[?watch=true][&namespace=N][&name=N] with the last events of the node, or of an object; the
-// stream goes on with each that comes.
+// events answers GET /v1/events[?watch=true][&namespace=N][&name=N] with the last events of the node, or of an object, as an
+// EventList; the stream goes on with one for what has come.
 func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 	var watch bool
 	var namespace, name string
 	if err := params(r, api.Params{"watch": &watch, "namespace": &namespace, "name": &name}); err != nil {
 		return err
 	}
-	news := func(sequence uint64) (api.Events, uint64) {
+	news := func(sequence uint64) (v1.EventList, uint64) {
 		all, now := h.conf.Events.Since(sequence)
-		out := api.Events{Items: []*v1.Event{}}
+		out := v1.EventList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"},
+			ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatUint(now, 10)}, Items: []v1.Event{},
+		}
 		for _, e := range all {
 			if (namespace == "" || namespace == e.Namespace) && (name == "" || name == e.InvolvedObject.Name) {
-				out.Items = append(out.Items, e)
+				out.Items = append(out.Items, *e)
 			}
 		}
 		return out, now

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
@@ -76,13 +78,13 @@ func (c *Client) Explain(ctx context.Context, f Filter) (*Explanations, error) {
 	return get[Explanations](ctx, c, "/v1/explain/pod/"+f.Name, Filter{Namespace: f.Namespace}.query(false))
 }
 
-// Events are the last ones of this node, about the object of that name or all.
-func (c *Client) Events(ctx context.Context, f Filter) (*Events, error) {
-	return get[Events](ctx, c, "/v1/events", f.query(false))
+// Events are the last ones of this node, about the object of that name or all, the newest last.
+func (c *Client) Events(ctx context.Context, f Filter) (*v1.EventList, error) {
+	return get[v1.EventList](ctx, c, "/v1/events", f.query(false))
 }
 
-// WatchEvents is as Watch, with events.
-func (c *Client) WatchEvents(ctx context.Context, filter Filter, f func(*Events) error) error {
+// WatchEvents is as Watch, with events: each line has those that are new or were repeated.
+func (c *Client) WatchEvents(ctx context.Context, filter Filter, f func(*v1.EventList) error) error {
 	return stream(ctx, c, "/v1/events", filter.query(true), f)
 }
 

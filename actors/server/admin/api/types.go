@@ -229,11 +229,6 @@ type Error struct {
 	Accepted []messages.SubmittedPod `json:"accepted,omitempty"`
 }
 
-// Events answers GET /v1/events: the newest last. Of a stream, each line has those that are new or were repeated.
-type Events struct {
-	Items []*v1.Event `json:"items"`
-}
-
 // Submitted answers a submission, and a withdrawal.
 type Submitted struct {
 	Pods []messages.SubmittedPod `json:"pods"`

@@ -50,7 +50,7 @@ func (c *podsCommand) describe(ctx context.Context, _ []string) error {
 		if err != nil {
 			return err
 		}
-		events := slices.DeleteFunc(got.Items, func(e *v1.Event) bool { return e.InvolvedObject.UID != p.Pod.UID })
+		events := slices.DeleteFunc(got.Items, func(e v1.Event) bool { return e.InvolvedObject.UID != p.Pod.UID })
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
@@ -71,7 +71,7 @@ func (c *podsCommand) describe(ctx context.Context, _ []string) error {
 type description struct {
 	w      *tabwriter.Writer
 	pod    *api.Pod
-	events []*v1.Event
+	events []v1.Event
 	now    time.Time
 }
 

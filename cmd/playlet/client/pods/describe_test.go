@@ -25,7 +25,7 @@ func TestDescription(t *testing.T) {
 	p.Pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 		ExitCode: 137, Reason: "OOMKilled", FinishedAt: fake.Ago(0)}
 	var out strings.Builder
-	d := &description{w: tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0), pod: p, now: fake.Noon, events: []*v1.Event{{
+	d := &description{w: tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0), pod: p, now: fake.Noon, events: []v1.Event{{
 		InvolvedObject: v1.ObjectReference{FieldPath: "spec.containers{a}"}, LastTimestamp: metav1.NewTime(fake.Noon),
 		Message: "Readiness probe failed: HTTP probe failed with statuscode: 500"}}}
 	d.print()

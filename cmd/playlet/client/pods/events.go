@@ -70,22 +70,21 @@ func newEventsCommand() *cobra.Command {
 }
 
 // chosen are the events of the pods that are meant.
-func (c *eventsCommand) chosen(all []*v1.Event) []*v1.Event {
-	return slices.DeleteFunc(slices.Clone(all), func(e *v1.Event) bool {
+func (c *eventsCommand) chosen(all []v1.Event) []v1.Event {
+	return slices.DeleteFunc(all, func(e v1.Event) bool {
 		o := &e.InvolvedObject
 		return !c.set.MayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.Names) > 0 && o.Kind != "Pod"
 	})
 }
 
 // show prints events; one by one where they are no list.
-func (c *eventsCommand) show(found []*v1.Event, single bool) error {
+func (c *eventsCommand) show(found []v1.Event, single bool) error {
 	list := &v1.EventList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: []v1.Event{}}
 	var rows [][]string
 	for _, e := range found {
-		shown := *e
-		shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
-		list.Items = append(list.Items, shown)
-		rows = append(rows, append([]string{e.Namespace}, eventRow(e, c.Now())...))
+		rows = append(rows, append([]string{e.Namespace}, eventRow(&e, c.Now())...))
+		e.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
+		list.Items = append(list.Items, e)
 	}
 	switch {
 	case c.print == nil && len(rows) > 0:
@@ -121,8 +120,8 @@ func (c *eventsCommand) watch(ctx context.Context) error {
 	reached := false
 	for {
 		var failed error
-		err := c.Client.WatchEvents(ctx, api.Filter{}, func(line *api.Events) error {
-			fresh := slices.DeleteFunc(c.chosen(line.Items), func(e *v1.Event) bool { return c.seen[e.Name] == e.Count })
+		err := c.Client.WatchEvents(ctx, api.Filter{}, func(line *v1.EventList) error {
+			fresh := slices.DeleteFunc(c.chosen(line.Items), func(e v1.Event) bool { return c.seen[e.Name] == e.Count })
 			for _, e := range fresh {
 				c.seen[e.Name] = e.Count
 			}
@@ -142,7 +141,7 @@ func (c *eventsCommand) watch(ctx context.Context) error {
 }
 
 // printEvents prints the events of one pod below its description.
-func printEvents(out io.Writer, found []*v1.Event, now time.Time) error {
+func printEvents(out io.Writer, found []v1.Event, now time.Time) error {
 	if len(found) == 0 {
 		fmt.Fprintln(out, "Events:  none is kept")
 		return nil
@@ -151,7 +150,7 @@ func printEvents(out io.Writer, found []*v1.Event, now time.Time) error {
 	t := &cli.Table{Out: out, Heading: []string{"  LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}}
 	var rows [][]string
 	for _, e := range found {
-		row := eventRow(e, now)
+		row := eventRow(&e, now)
 		row[0] = "  " + row[0]
 		rows = append(rows, row)
 	}
