@@ -20,6 +20,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -140,9 +142,21 @@ func withTimeout[T any](read func(ctx context.Context) (T, error)) (T, error) {
 	return read(ctx)
 }
 
+// askRuntime asks for all containers; where the answer does not fit into one message, pod by pod.
 func (c *Collector) askRuntime() (runtimeFigures, error) {
-	list, err := withTimeout(func(ctx context.Context) ([]*runtimeapi.ContainerStats, error) {
-		return c.opts.CRI.ListContainerStats(ctx, nil)
+	list, err := withTimeout(func(ctx context.Context) (list []*runtimeapi.ContainerStats, err error) {
+		if list, err = c.opts.CRI.ListContainerStats(ctx, nil); !cri.IsTooLarge(err) {
+			return list, err
+		}
+		for _, p := range c.opts.Board.Now().Pods {
+			filter := &runtimeapi.ContainerStatsFilter{LabelSelector: facts.PodFilter(string(p.Pod.UID))}
+			some, err := c.opts.CRI.ListContainerStats(ctx, filter)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, some...)
+		}
+		return list, nil
 	})
 	out := runtimeFigures{}
 	for _, s := range list {

@@ -15,7 +15,7 @@
 //     and /proc, in cAdvisor's model, with one reading for all views, so that they agree (package cgroupstats).
 //   - The families of containers are a table of what cAdvisor's collector tells (package cgroupmetrics).
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is
-//     not to be seen here, as in a virtual machine.
+//     not to be seen here, as in a virtual machine. Where its list does not fit into one message, pods are listed one by one.
 //   - Volumes, logs and /etc/hosts are walked by the actor, a few pods at a time (see walk).
 //
 // Figures of the last walks and of CPU time are kept by the process and outlive the actor, whose restart loses nothing.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
@@ -35,9 +38,12 @@ type fakeCRI struct {
 	stats []*runtimeapi.ContainerStats
 	at    string          // where images are
 	hangs <-chan struct{} // until it is closed; nil: never
+	large bool            // the figures of all do not fit into one message; those of a pod, whose UID its label has, do
 }
 
-func (f *fakeCRI) ListContainerStats(ctx context.Context, _ *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error) {
+func (f *fakeCRI) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) (
+	[]*runtimeapi.ContainerStats, error,
+) {
 	f.mu.Lock()
 	f.calls++
 	f.mu.Unlock()
@@ -48,7 +54,17 @@ func (f *fakeCRI) ListContainerStats(ctx context.Context, _ *runtimeapi.Containe
 			return nil, ctx.Err()
 		}
 	}
-	return f.stats, nil
+	if f.large && filter == nil {
+		return nil, &cri.CallError{Err: status.Error(codes.ResourceExhausted, "grpc: received message larger than max (16777217 vs. 16777216)")}
+	}
+	var out []*runtimeapi.ContainerStats
+	for _, s := range f.stats {
+		if f.large && s.Attributes.Labels[cri.LabelPodUID] != filter.LabelSelector[cri.LabelPodUID] {
+			continue
+		}
+		out = append(out, s)
+	}
+	return out, nil
 }
 
 func (f *fakeCRI) ImageFsInfo(context.Context) (*runtimeapi.ImageFsInfoResponse, error) {

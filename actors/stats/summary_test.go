@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/playlet-dev/playlet/cri"
 )
 
 func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
@@ -193,6 +195,21 @@ func TestTheRuntimeHangs(t *testing.T) {
 	close(hang)
 	if _, lacks := r.Summary(t.Context(), false); len(lacks) > 0 {
 		t.Errorf("it is back, and lacks %q", lacks)
+	}
+}
+
+// Figures that do not fit into one message are asked for pod by pod.
+func TestFiguresTooLargeForOneMessage(t *testing.T) {
+	r := newRig(t, pod("web", containerID1), pod("db", containerID2))
+	r.cri.large = true
+	for id, uid := range map[string]string{containerID1: "uid-web", containerID2: "uid-db"} {
+		s := criStats(id, 9, 1000)
+		s.Attributes.Labels = map[string]string{cri.LabelPodUID: uid}
+		r.cri.stats = append(r.cri.stats, s)
+	}
+	s, lacks := r.Summary(t.Context(), false)
+	if len(lacks) > 0 || len(s.Pods) != 2 || s.Pods[0].CPU == nil || s.Pods[1].CPU == nil {
+		t.Errorf("%+v, lacks %q", s.Pods, lacks)
 	}
 }
 
