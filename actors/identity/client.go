@@ -150,7 +150,7 @@ func (c *Client) asking(current *tls.Certificate) (kubernetes.Interface, error) 
 			}
 			c.itself = itself
 		}
-		return c.requests.observed(c.itself, c.opts.NodeName), nil
+		return c.requests.observed(c.itself, c.opts.NodeName, c.opts.Log), nil
 	}
 	config := c.base
 	if c.opts.Bootstrap != "" {
@@ -166,7 +166,7 @@ func (c *Client) asking(current *tls.Certificate) (kubernetes.Interface, error) 
 	if err != nil {
 		return nil, err
 	}
-	return c.requests.observed(first, c.opts.NodeName), nil
+	return c.requests.observed(first, c.opts.NodeName, c.opts.Log), nil
 }
 
 // Config is the configuration of one client, with connections of its own where a certificate is managed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -113,34 +114,37 @@ func (r *requests) saw(csr *certificatesv1.CertificateSigningRequest, now time.T
 }
 
 // observed is the client, with all that it is told of certificate requests noted.
-func (r *requests) observed(client kubernetes.Interface, node string) kubernetes.Interface {
-	return observedClient{client, r, node}
+func (r *requests) observed(client kubernetes.Interface, node string, log *slog.Logger) kubernetes.Interface {
+	return observedClient{client, observer{r, node, log}}
+}
+
+type observer struct {
+	notes *requests
+	node  string
+	log   *slog.Logger
 }
 
 type observedClient struct {
 	kubernetes.Interface
-	notes *requests
-	node  string
+	observer
 }
 
 func (c observedClient) CertificatesV1() typed.CertificatesV1Interface {
-	return observedGroup{c.Interface.CertificatesV1(), c.notes, c.node}
+	return observedGroup{c.Interface.CertificatesV1(), c.observer}
 }
 
 type observedGroup struct {
 	typed.CertificatesV1Interface
-	notes *requests
-	node  string
+	observer
 }
 
 func (g observedGroup) CertificateSigningRequests() typed.CertificateSigningRequestInterface {
-	return observedRequests{g.CertificatesV1Interface.CertificateSigningRequests(), g.notes, g.node}
+	return observedRequests{g.CertificatesV1Interface.CertificateSigningRequests(), g.observer}
 }
 
 type observedRequests struct {
 	typed.CertificateSigningRequestInterface
-	notes *requests
-	node  string
+	observer
 }
 
 func (o observedRequests) Create(
@@ -174,10 +178,9 @@ func (o observedRequests) Watch(ctx context.Context, opts metav1.ListOptions) (w
 	if err != nil {
 		return w, err
 	}
-	return apiclient.Observe(w, func(e watch.Event) bool {
+	return apiclient.Observe(w, o.log, "a look at what the watch of certificate requests brings", func(e watch.Event) {
 		if csr, ok := e.Object.(*certificatesv1.CertificateSigningRequest); ok && e.Type != watch.Bookmark {
 			o.notes.saw(csr, time.Now())
 		}
-		return true
 	}), nil
 }

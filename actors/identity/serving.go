@@ -172,7 +172,7 @@ func (s *Serving) byRequest() error {
 	if err != nil {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
 	}
-	client := s.requests.observed(s.opts.Client, s.opts.NodeName)
+	client := s.requests.observed(s.opts.Client, s.opts.NodeName, s.opts.Log)
 	m, err := certificate.NewManager(&certificate.Config{
 		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return client, nil },
 		GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },

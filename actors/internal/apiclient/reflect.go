@@ -2,6 +2,7 @@ package apiclient
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/klog/v2"
+
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // Quiet keeps client-go from logging what is reported otherwise.
@@ -45,9 +48,9 @@ func (s Store) Replace(objects []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (Store) Resync() error { return nil }
 
-// Observe is a watch whose events are looked at on their way; it ends where look is false. watch.Filter would do, and leaves a
-// goroutine behind where it is stopped.
-func Observe(inner watch.Interface, look func(watch.Event) bool) watch.Interface {
+// Observe is a watch whose events are looked at on their way. A panic of look, which what names, is logged and ends the watch, so
+// that who watches begins another after a back-off. watch.Filter leaves a goroutine behind where it is stopped.
+func Observe(inner watch.Interface, log *slog.Logger, what string, look func(watch.Event)) watch.Interface {
 	events := make(chan watch.Event)
 	out := watch.NewProxyWatcher(events)
 	go func() {
@@ -58,7 +61,7 @@ func Observe(inner watch.Interface, look func(watch.Event) bool) watch.Interface
 			case <-out.StopChan():
 				return
 			case e, more := <-inner.ResultChan():
-				if !more || !look(e) {
+				if !more || guard.Call(log, what, func() error { look(e); return nil }) != nil {
 					return
 				}
 				select {

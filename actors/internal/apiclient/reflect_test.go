@@ -1,6 +1,9 @@
 package apiclient
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,10 +14,7 @@ import (
 // A watch that is stopped while an event waits to be taken leaves nothing behind.
 func TestAWatchThatIsStoppedEnds(t *testing.T) {
 	inner, seen := watch.NewFake(), make(chan watch.Event, 1)
-	o := Observe(inner, func(e watch.Event) bool {
-		seen <- e
-		return true
-	})
+	o := Observe(inner, slog.New(slog.DiscardHandler), "", func(e watch.Event) { seen <- e })
 	inner.Add(&v1.Pod{})
 	<-seen // it is on its way, and nobody takes it
 	o.Stop()
@@ -25,12 +25,16 @@ func TestAWatchThatIsStoppedEnds(t *testing.T) {
 	}
 }
 
-func TestALookEndsTheWatch(t *testing.T) {
+func TestAPanicOfALookEndsTheWatch(t *testing.T) {
 	inner := watch.NewFake()
-	o := Observe(inner, func(watch.Event) bool { return false })
+	var out bytes.Buffer
+	o := Observe(inner, slog.New(slog.NewTextHandler(&out, nil)), "the look", func(watch.Event) { panic("broken") })
 	inner.Add(&v1.Pod{})
 	for range o.ResultChan() { // until it is closed
 		t.Error("an event was passed on")
+	}
+	if said := out.String(); !strings.Contains(said, "the look") || !strings.Contains(said, "broken") {
+		t.Errorf("the log: %s", said)
 	}
 	o.Stop()
 }

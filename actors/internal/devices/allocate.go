@@ -40,12 +40,12 @@ func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 			break
 		}
 	}
-	m.mu.Lock()
-	if err != nil {
-		m.inventory.retain(func(uid string) bool { return uid != string(pod.UID) })
-	}
-	m.put()
-	m.mu.Unlock()
+	m.locked(func() {
+		if err != nil {
+			m.inventory.retain(func(uid string) bool { return uid != string(pod.UID) })
+		}
+		m.put()
+	})
 	if err != nil {
 		return err
 	}
@@ -114,16 +114,19 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
-	n, met, err := m.inventory.needs(r, time.Now())
-	if err != nil || met {
-		m.mu.Unlock()
+	var p *plugin
+	var ids []string
+	m.locked(func() {
+		var n need
+		var met bool
+		if n, met, err = m.inventory.needs(r, time.Now()); err == nil && !met {
+			ids, p = n.pick(preferred), m.inventory.resources[r.resource].plugin
+			m.inventory.reserve(r, ids, nil)
+		}
+	})
+	if p == nil { // it cannot have them, or has them
 		return err
 	}
-	ids := n.pick(preferred)
-	m.inventory.reserve(r, ids, nil)
-	p := m.inventory.resources[r.resource].plugin
-	m.mu.Unlock()
 	answer, err := p.allocate(ctx, ids)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,13 +145,15 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 
 // preferred are the devices that the plugin would have a request get, where it has a say.
 func (m *Manager) preferred(ctx context.Context, r request) ([]string, error) {
-	m.mu.Lock()
-	n, met, err := m.inventory.needs(r, time.Now())
+	var n need
+	var met bool
+	var err error
 	var p *plugin
-	if err == nil {
-		p = m.inventory.resources[r.resource].plugin
-	}
-	m.mu.Unlock()
+	m.locked(func() {
+		if n, met, err = m.inventory.needs(r, time.Now()); err == nil {
+			p = m.inventory.resources[r.resource].plugin
+		}
+	})
 	if err != nil || met || n.rest == 0 || !p.options.GetGetPreferredAllocationAvailable() {
 		return nil, err
 	}

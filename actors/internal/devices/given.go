@@ -48,12 +48,13 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 			return Given{}, err
 		}
 	}
-	m.mu.Lock()
-	out := m.inventory.options(h, names)
-	if allocated {
-		m.put()
-	}
-	m.mu.Unlock()
+	var out Given
+	m.locked(func() {
+		out = m.inventory.options(h, names)
+		if allocated {
+			m.put()
+		}
+	})
 	if allocated {
 		if err := m.file.Flush(); err != nil {
 			return Given{}, err
@@ -80,12 +81,12 @@ func (m *Manager) has(h holder, name string) given {
 
 // preStart tells a plugin of a start. One that did not register in this life said nothing of that, and is not asked.
 func (m *Manager) preStart(ctx context.Context, name string, ids []string) error {
-	m.mu.Lock()
 	var p *plugin
-	if k := m.inventory.resources[name]; k != nil {
-		p = k.plugin
-	}
-	m.mu.Unlock()
+	m.locked(func() {
+		if k := m.inventory.resources[name]; k != nil {
+			p = k.plugin
+		}
+	})
 	if p == nil || !p.options.GetPreStartRequired() {
 		return nil
 	}

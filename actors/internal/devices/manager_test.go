@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ type rig struct {
 	*Manager
 	told chan string
 	stop func()
+	log  lines
 }
 
 func newRig(t *testing.T) *rig {
@@ -56,7 +58,7 @@ func newRig(t *testing.T) *rig {
 // start begins a life of the agent.
 func (r *rig) start() {
 	r.Helper()
-	m := New(r.root, slog.New(slog.DiscardHandler))
+	m := New(r.root, slog.New(slog.NewTextHandler(&r.log, nil)))
 	m.Notify(func(uid string) { r.told <- uid })
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		r.Fatal(err)
@@ -73,6 +75,24 @@ func (r *rig) start() {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(l) }()
 	r.Manager, r.stop = m, func() { m.Close(); _ = s.Close(); <-done }
+}
+
+// lines are what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(text)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func (r *rig) plugin(ids ...string) *devicestest.Plugin {
@@ -245,6 +265,31 @@ func TestAPodThatIsRefusedHasNothing(t *testing.T) {
 	if r.ids("u", "c") != nil || r.ids("u", "d") != nil {
 		t.Errorf("it has %v and %v", r.ids("u", "c"), r.ids("u", "d"))
 	}
+}
+
+// A panic over what a plugin tells, whoever has the lock, ends nothing: the plugin's list is taken again.
+func TestAPanicOverAListIsOvercome(t *testing.T) {
+	r := newRig(t)
+	p := r.plugin("a")
+	r.begin(p)
+	r.await(1, 1)
+	if err := r.Allocate(t.Context(), asks("u", "1", ":c")); err != nil {
+		t.Fatal(err)
+	}
+	called := make(chan struct{})
+	r.Notify(func(string) { close(called); panic("broken") })
+	p.Set("!a")
+	<-called
+	var was *known
+	r.locked(func() { was, r.inventory.resources[gpu] = r.inventory.resources[gpu], nil }) // the next list panics with the lock
+	p.Set("a", "b")
+	for end := time.Now().Add(waitLimit); !strings.Contains(r.log.String(), "nil pointer"); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the list was not taken: %s", r.log.String())
+		}
+	}
+	r.locked(func() { r.inventory.resources[gpu] = was })
+	r.await(2, 2)
 }
 
 // The plugin has a say which devices a container gets.

@@ -22,6 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	dialer "github.com/playlet-dev/playlet/actors/internal/plugin"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // connectTimeout is how long a plugin has to answer once it has registered; the kubelet's.
@@ -70,6 +71,13 @@ func (m *Manager) Notify(f func(uid string)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notify = f
+}
+
+// locked calls f with the lock, and gives it back where f panics, too.
+func (m *Manager) locked(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
 }
 
 // Close ends the connections. Plugins run on, and register with the next agent.
@@ -137,7 +145,10 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 		_ = k.plugin.conn.Close() // it is replaced
 	}
 	k.plugin, k.listed, k.gone = p, false, time.Time{} // its list comes in a moment
-	m.loops.Go(func() { m.follow(p) })
+	m.loops.Go(func() {
+		defer func() { _ = p.conn.Close() }()
+		guard.GoOn(m.ctx, m.log, "what a device plugin tells", func(ctx context.Context) { m.follow(ctx, p) })
+	})
 	return nil
 }
 
@@ -156,9 +167,10 @@ func (m *Manager) connect(name, socket string) (*plugin, error) {
 }
 
 // follow takes the plugin's lists until it goes, and notes that.
-func (m *Manager) follow(p *plugin) {
-	defer func() { _ = p.conn.Close() }()
-	stream, err := p.api.ListAndWatch(m.ctx, &pluginapi.Empty{})
+func (m *Manager) follow(ctx context.Context, p *plugin) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // a panic leaves no stream behind
+	stream, err := p.api.ListAndWatch(ctx, &pluginapi.Empty{})
 	for err == nil {
 		var list *pluginapi.ListAndWatchResponse
 		if list, err = stream.Recv(); err == nil {
@@ -177,21 +189,22 @@ func (m *Manager) follow(p *plugin) {
 // take takes a list. What is long about it is done without the lock, for which mailboxes wait.
 func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
 	all, usable := read(list)
-	m.mu.Lock()
-	known := *m.inventory.resources[p.resource]
-	m.mu.Unlock()
-	if known.plugin != p || known.same(all) {
+	var was known
+	m.locked(func() { was = *m.inventory.resources[p.resource] })
+	if was.plugin != p || was.same(all) {
 		return
 	}
-	m.mu.Lock()
-	if m.inventory.resources[p.resource].plugin != p {
-		m.mu.Unlock()
+	var uids []string
+	var notify func(uid string)
+	m.locked(func() {
+		if m.inventory.resources[p.resource].plugin == p {
+			uids, notify = m.inventory.observe(p.resource, all, usable), m.notify
+			m.put()
+		}
+	})
+	if notify == nil { // it was replaced
 		return
 	}
-	uids := m.inventory.observe(p.resource, all, usable)
-	m.put()
-	notify := m.notify
-	m.mu.Unlock()
 	m.log.Info("a device plugin told of its devices", "resource", p.resource, "devices", len(all), "healthy", len(usable))
 	for _, uid := range uids {
 		notify(uid)

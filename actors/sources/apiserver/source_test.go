@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
@@ -347,7 +348,11 @@ func TestAllIsReportedAgain(t *testing.T) {
 func TestAPanicOfALookEndsTheWatch(t *testing.T) {
 	feed := NewFeed(FeedOptions{NodeName: "node", Log: slog.New(slog.DiscardHandler)})
 	feed.opts.Clock = nil // the bug
-	if feed.looks(watch.Event{Type: watch.Added, Object: &v1.Pod{}}) {
-		t.Error("the watch goes on")
+	inner := watch.NewFake()
+	o := apiclient.Observe(inner, feed.opts.Log, "", feed.looks)
+	inner.Add(&v1.Pod{})
+	for range o.ResultChan() { // until it is closed
+		t.Error("the event was passed on")
 	}
+	o.Stop()
 }

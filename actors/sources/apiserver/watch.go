@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
-	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // listWatch asks for the pods of this node, and notes how that goes.
@@ -48,7 +47,7 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 			if err != nil {
 				return nil, err
 			}
-			return apiclient.Observe(w, f.looks), nil
+			return apiclient.Observe(w, f.opts.Log, "a look at what the watch of pods brings", f.looks), nil
 		},
 	}, f.opts.Clients.Main)
 }
@@ -62,16 +61,8 @@ func (f *Feed) listAnew() {
 	f.again()
 }
 
-// looks notes what comes of a watch. A panic of it is logged and ends the watch, so that the reflector begins another after a
-// back-off.
-func (f *Feed) looks(e watch.Event) bool {
-	return guard.Call(f.opts.Log, "a look at what the watch of pods brings", func() error {
-		f.event(e)
-		return nil
-	}) == nil
-}
-
-func (f *Feed) event(e watch.Event) {
+// looks notes what comes of a watch.
+func (f *Feed) looks(e watch.Event) {
 	if e.Type == watch.Error {
 		f.answers(apierrors.FromObject(e.Object))
 		return
