@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,13 +134,28 @@ func (t Trial) Sweep(ctx context.Context, networks []Network) (notes []string, e
 	return append(notes, t.freeLeases(ctx, networks, alive)...), nil
 }
 
+// maxRecord bounds what is read of a record, in bytes: it has the configurations of some networks.
+const maxRecord = 4 << 20
+
+func readRecord(path string) (text []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if text, err = io.ReadAll(io.LimitReader(f, maxRecord+1)); len(text) > maxRecord {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxRecord)
+	}
+	return text, err
+}
+
 // undoOne undoes the trial of a folder.
 func (t Trial) undoOne(ctx context.Context, dir string) error {
 	lock, err := takeLock(dir)
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(filepath.Join(dir, recordFile))
+	text, err := readRecord(filepath.Join(dir, recordFile))
 	if errors.Is(err, os.ErrNotExist) { // killed before anything was made
 		return errors.Join(os.RemoveAll(dir), lock.Close())
 	}

@@ -165,6 +165,11 @@ func TestAStrangersRecordIsLeftAlone(t *testing.T) {
 	if _, err := os.Stat(victim); err != nil {
 		t.Error(err)
 	}
+	must(t, os.Truncate(filepath.Join(dir, recordFile), maxRecord+1))
+	notes, err = tr.Sweep(t.Context(), nil)
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], filepath.Join(dir, recordFile)+" is larger than 4194304 bytes") {
+		t.Errorf("one that is too large: %q %v", notes, err)
+	}
 }
 
 // After a restart of the machine there is no record, and the address is reserved on disk still.

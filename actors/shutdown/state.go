@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -44,9 +43,12 @@ func keep(path string, began, ended time.Time, within time.Duration) error {
 	return errors.Join(err, encodeErr, atomicfile.WriteFile(path, data, 0o644))
 }
 
+// maxState bounds what is read of the file, in bytes: two times.
+const maxState = 4 << 10
+
 // read gives what the file says of the last shutdown; none is no error.
 func read(path string) (t times, err error) {
-	data, err := os.ReadFile(path)
+	data, err := atomicfile.ReadFile(path, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}

@@ -2,6 +2,7 @@ package shutdown
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,11 @@ func TestTheTimesOfAShutdownAreKept(t *testing.T) {
 	must(t, os.WriteFile(path, []byte("{"), 0o600))
 	if err := keep(path, at(20), none, time.Minute); err == nil {
 		t.Error("a file that cannot be read is passed over in silence")
+	}
+	must(t, os.Truncate(path, maxState+1))
+	err := keep(path, at(20), none, time.Minute)
+	if want := path + " is not read: it is larger than 4096 bytes"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a file that is too large: %v", err)
 	}
 	if got, err := read(path); err != nil || !got.Start.Equal(at(20)) {
 		t.Errorf("it is written anew: %+v, %v", got, err)

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 )
 
 // Load reads the configuration, a file or a folder of .json, .yaml and .yml files in the order of their names, of plugins that
@@ -58,8 +59,11 @@ func filesOf(configPath string) ([]string, error) {
 	return out, err
 }
 
+// maxConfig bounds what is read of a configuration, in bytes.
+const maxConfig = 4 << 20
+
 func (p *Providers) load(file, binDir string) error {
-	data, err := os.ReadFile(file)
+	data, err := atomicfile.ReadFile(file, maxConfig)
 	if err != nil {
 		return err
 	}

@@ -187,6 +187,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
 		"empty":             {"", "CredentialProviderConfig of kubelet.config.k8s.io/v1 is needed"},
 		"old":               {strings.Replace(head, "/v1", "/v1beta1", 1) + entry("p", ""), "v1beta1"},
+		"too large":         {strings.Repeat("#", maxConfig+1), "larger than 4194304 bytes"},
 		"unknown field":     {head + entry("p", ", colour: red"), "colour"},
 		"no providers":      {head, "names no providers"},
 		"no such program":   {head + entry("missing", ""), "providers[0] (missing): the plugin cannot be run"},

@@ -3,11 +3,11 @@ package pullauth
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 )
 
 // maxFile bounds a configuration file, as the API bounds a Secret.
@@ -38,7 +38,7 @@ func Files(rootDir string) []string {
 // the next one is taken then.
 func OfFiles(paths []string) (ring *Keyring, problems []error) {
 	for _, path := range paths {
-		data, err := readFile(path)
+		data, err := atomicfile.ReadFile(path, maxFile)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -58,20 +58,4 @@ func OfFiles(paths []string) (ring *Keyring, problems []error) {
 		problems = append(problems, err)
 	}
 	return nil, problems
-}
-
-func readFile(path string) (data []byte, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxFile {
-		return nil, fmt.Errorf("%s is no file, or larger than 1 MiB", path)
-	}
-	return io.ReadAll(io.LimitReader(f, maxFile))
 }

@@ -199,6 +199,10 @@ func TestWhatIsNotKnownForSureIsOurs(t *testing.T) {
 	if got := r.Read("i:1", "sha256:1"); !got.Ours || got.Problem == nil {
 		t.Errorf("%+v", got)
 	}
+	must(t, os.Truncate(filepath.Join(r.pulled, fileName("sha256:1")), maxRecord+1))
+	if got := r.Read("i:1", "sha256:1"); !got.Ours || !strings.Contains(fmt.Sprint(got.Problem), "larger than 4194304 bytes") {
+		t.Errorf("%+v", got)
+	}
 	must(t, r.Begin("i:1"))
 	must(t, r.Pulled("i:1", "sha256:1", nil, time.Now()))
 	if got := r.Read("i:1", "sha256:1"); got.Problem != nil || len(got.Credentials) != 1 {

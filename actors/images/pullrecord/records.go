@@ -260,9 +260,12 @@ func fileName(of string) string { return fmt.Sprintf("%s%x", prefix, sha256.Sum2
 
 func typeMeta(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
 
+// maxRecord bounds what is read of a record, in bytes.
+const maxRecord = 4 << 20
+
 // read takes any version of the kind: all that there are have the same fields.
 func read(path, kind string, into any) error {
-	data, err := os.ReadFile(path)
+	data, err := atomicfile.ReadFile(path, maxRecord)
 	if err != nil {
 		return err
 	}

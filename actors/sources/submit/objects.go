@@ -26,6 +26,9 @@ import (
 // objects actor reads them as it reads the files of others.
 const objectPrefix = "submitted-"
 
+// maxObject bounds what is read of such a file, in bytes.
+const maxObject = manifest.MaxBytes
+
 // object is a ConfigMap or a Secret to be written. What it holds is in no message.
 type object struct {
 	kind, namespace, name string
@@ -74,7 +77,13 @@ func (j *journal) objectsRefused(wanted []object, replace bool) *messages.Submis
 			"%s: this agent has no folder for ConfigMaps and Secrets; start it with --object-dir=FOLDER", wanted[0])})
 	}
 	for _, o := range wanted {
-		if old, err := os.ReadFile(o.file(j.opts.ObjectDir)); !replace && err == nil && !bytes.Equal(old, o.text) {
+		old, err := atomicfile.ReadFile(o.file(j.opts.ObjectDir), maxObject)
+		switch {
+		case replace, errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			failed := j.refusal(err)
+			return &failed
+		case !bytes.Equal(old, o.text):
 			return refused(messages.RefusedConflict, messages.ManifestProblem{Field: "metadata.name", Message: fmt.Sprintf(
 				"another version of %s was submitted before", o)})
 		}
@@ -105,7 +114,7 @@ func (j *journal) objectsRefused(wanted []object, replace bool) *messages.Submis
 // putObject writes one object, unless it is there as it is to be.
 func (j *journal) putObject(o object, dryRun bool) (messages.SubmissionChange, error) {
 	path, change := o.file(j.opts.ObjectDir), messages.PodConfigured
-	old, err := os.ReadFile(path)
+	old, err := atomicfile.ReadFile(path, maxObject)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		change = messages.PodCreated

@@ -401,6 +401,30 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
+// What lies in the place of a submitted object is not read without a bound: it is in the way, and replaced where that is asked for.
+func TestAnObjectInWhosePlaceAHugeFileLies(t *testing.T) {
+	r := newRig(t)
+	r.opts.ObjectDir = t.TempDir()
+	r.start()
+	const settings = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: default}}\n"
+	path := object{kind: "ConfigMap", namespace: "default", name: "settings"}.file(r.opts.ObjectDir)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, maxObject+1); err != nil {
+		t.Fatal(err)
+	}
+	answer := r.ask(messages.SubmitPods{Manifest: []byte(settings)})
+	if refused, ok := answer.(messages.SubmissionRefused); !ok || !strings.Contains(refused.Message, path) ||
+		!strings.Contains(refused.Message, "larger than 10485760 bytes") {
+		t.Errorf("%+v", answer)
+	}
+	r.says(r.submit(settings), "default/settings configured")
+	if info, err := os.Stat(path); err != nil || info.Size() > 1000 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
 // Only a node that has ConfigMaps takes pods that refer to one; what was taken once is kept.
 func TestPodsThatReferToObjects(t *testing.T) {
 	refers := yaml("web", "one") + "  volumes: [{name: v, configMap: {name: settings}}]\n"

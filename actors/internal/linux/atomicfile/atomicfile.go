@@ -1,11 +1,12 @@
 // Package atomicfile writes files so that a crash, a full disk or a second writer leaves the old content or the new
-// one and never a mixture, and keeps versioned checkpoints on top of that.
+// one and never a mixture, keeps versioned checkpoints on top of that, and reads files without trusting their size.
 package atomicfile
 
 import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -78,6 +79,29 @@ func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) 
 		return err
 	}
 	return os.Rename(temporary, path)
+}
+
+// errUnfit is what is no regular file, or too large a one: a later reading finds the same.
+var errUnfit = errors.New("is not read")
+
+// ReadFile reads a regular file of that many bytes at most. An error names the file, and the bound where it is larger.
+func ReadFile(path string, most int64) (data []byte, err error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s %w: it is not a regular file", path, errUnfit)
+	}
+	if data, err = io.ReadAll(io.LimitReader(f, most+1)); int64(len(data)) > most {
+		return nil, fmt.Errorf("%s %w: it is larger than %d bytes", path, errUnfit, most)
+	}
+	return data, err
 }
 
 // syncFile makes the content of a file survive a power cut. A variable: tests count.

@@ -71,6 +71,27 @@ func TestWriteFileReplacesALinkAndLeavesItsTarget(t *testing.T) {
 	}
 }
 
+// What is read is a regular file within its bound; nothing is waited for, and an error names the file and the bound.
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	must(t, os.WriteFile(path, []byte("four"), 0o600))
+	must(t, unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
+	if got, err := ReadFile(path, 4); err != nil || string(got) != "four" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for name, want := range map[string]string{
+		"file": "larger than 3 bytes", "pipe": "not a regular file", "../" + filepath.Base(dir): "not a regular file",
+		"none": "no such file",
+	} {
+		path := filepath.Join(dir, name)
+		if got, err := ReadFile(path, 3); got != nil || err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
 // What a crash half-way leaves is overwritten by the next write, and is never taken for the file.
 func TestWriteFileAfterACrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")

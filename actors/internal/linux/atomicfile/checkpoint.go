@@ -7,12 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
-
-	"golang.org/x/sys/unix"
 )
 
 // maxCheckpoint bounds what Load reads into memory, in bytes. A node's checkpoints are some megabytes at most.
@@ -86,8 +83,8 @@ func Load(path string, version int, value any) error {
 // *UnreadableError when that is of no use, by decode's word too, and then the file is out of the way. Any other says that it
 // cannot be read now, and the file is where it was: a later reading may succeed. None is a reason not to start.
 func LoadText(path string, decode func([]byte) error) error {
-	data, err := read(path)
-	if err != nil && !errors.Is(err, errNoCheckpoint) {
+	data, err := ReadFile(path, maxCheckpoint)
+	if err != nil && !errors.Is(err, errUnfit) {
 		return fmt.Errorf("checkpoint %s: %w", path, err)
 	}
 	if err == nil {
@@ -98,26 +95,6 @@ func LoadText(path string, decode func([]byte) error) error {
 		return &UnreadableError{Path: path, KeptAs: kept, Err: errors.Join(err, asideErr)}
 	}
 	return nil
-}
-
-// errNoCheckpoint is what is there that no reading makes a checkpoint of.
-var errNoCheckpoint = errors.New("it is no file of a checkpoint")
-
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxCheckpoint+1))
-	switch err = errors.Join(err, f.Close()); {
-	case errors.Is(err, unix.EISDIR):
-		return nil, fmt.Errorf("%w: %w", errNoCheckpoint, err)
-	case err != nil:
-		return nil, err
-	case len(data) > maxCheckpoint:
-		return nil, fmt.Errorf("%w: it is larger than %d bytes", errNoCheckpoint, maxCheckpoint)
-	}
-	return data, nil
 }
 
 func decode(data []byte, version int, value any) error {
