@@ -28,7 +28,7 @@
 // the node's pods are not all read after a start (a minute at most); for a disk, none while volumes and logs of some are not
 // walked (three measurements at most).
 //
-// Memory is watched between measurements (watch.go, actors/internal/linux/memwatch): by thresholds of the kernel on cgroup v1,
+// Memory is watched between measurements (watch.go, actors/eviction/memwatch): by thresholds of the kernel on cgroup v1,
 // as long as the page cache leaves room for one below the limit; otherwise, and on v2 beside triggers of PSI, by looks at memory
 // alone, of which the next comes before 4 GiB/s could use up what is left. Disks and tasks are looked at in the same way, each
 // by itself, once a second at most and every 10 s while much is left. task bench-idle prints what that costs.
@@ -37,7 +37,7 @@
 // What is taken back has two minutes a service, prolonged while more and more is left of what is short; a service that begins
 // anew is asked again.
 //
-// Processes that the kernel ends for want of memory are read from its log (actors/internal/linux/oomkill), on cgroups of either
+// Processes that the kernel ends for want of memory are read from its log (actors/eviction/oomkill), on cgroups of either
 // version: the pod's or the node's Events name each at once, whether its container ends with it or not. Where the log cannot be
 // read, that is logged, and the kernel's count of them is looked at every two seconds, one number for the machine; when it has
 // changed, the counters of the pods' cgroups say in which containers they were, and by which limit, without names.

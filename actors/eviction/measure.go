@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/linux/memwatch"
+	"github.com/playlet-dev/playlet/actors/eviction/memwatch"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/linux/memwatch"
+	"github.com/playlet-dev/playlet/actors/eviction/memwatch"
 	"github.com/playlet-dev/playlet/actors/internal/threshold"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/linux/memwatch"
+	"github.com/playlet-dev/playlet/actors/eviction/memwatch"
 )
 
 // memoryNode is a machine with 400 MiB of memory on cgroups of version 1, whose figures a test sets.

@@ -9,13 +9,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/actors/internal/satoken"
+	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 )
 
-// Tokens gives service account tokens.
+// Tokens gives service account tokens; *satoken.Source has it.
 type Tokens interface {
 	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server.
 	// Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
@@ -23,12 +22,6 @@ type Tokens interface {
 	// Forget drops the tokens of a pod, which is at its end, and breaks off the requests for more. It does not wait.
 	Forget(pod types.UID)
 }
-
-// TokenSource is Tokens of the API server. It has service accounts, too, and may be shared.
-type TokenSource = satoken.Source
-
-// NewTokens asks the API server for tokens.
-func NewTokens(client kubernetes.Interface) *TokenSource { return satoken.New(client) }
 
 // RenewRetry is when a token is asked for again that could not be had, where an old one is there.
 const RenewRetry = 30 * time.Second

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
-	"github.com/playlet-dev/playlet/actors/internal/satoken"
+	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 

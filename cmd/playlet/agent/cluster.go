@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
-	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
@@ -29,7 +29,7 @@ type cluster struct {
 	clients  *apiserver.Clients
 	feed     *apiserver.Feed     // the pods that the API server assigns to this node; made by start
 	ownNode  *registration.Watch // made by start
-	accounts *kinds.TokenSource  // the service accounts of pods
+	accounts *satoken.Source     // the service accounts of pods
 	storage  *volumes.Storage    // persistent volumes; made by start
 
 	registered registration.State
@@ -63,7 +63,7 @@ func dialCluster(node *config.Node, log *slog.Logger) (*cluster, error) {
 		return nil, err
 	}
 	return &cluster{
-		identity: itself, clients: clients, accounts: kinds.NewTokens(clients.Main),
+		identity: itself, clients: clients, accounts: satoken.New(clients.Main),
 	}, nil
 }
 
