@@ -20,7 +20,7 @@ func problem(path string, value any, format string, args ...any) error {
 	default:
 		shown = fmt.Sprintf("%q", shown)
 	}
-	return fmt.Errorf("%s: invalid value %s: %s", where, shown, configfile.OneLine(fmt.Sprintf(format, args...)))
+	return fmt.Errorf("%s: invalid value %s: %s", where, shown, configfile.Folded(fmt.Sprintf(format, args...)))
 }
 
 // problems gathers what is wrong, so that an operator learns all of it at once. It is an error of one line.
@@ -48,7 +48,7 @@ func (p problems) err() error {
 func (p problems) Error() string {
 	said := make([]string, len(p))
 	for i, err := range p {
-		said[i] = configfile.OneLine(err.Error())
+		said[i] = configfile.Folded(err.Error())
 	}
 	return strings.Join(said, "; ")
 }

@@ -78,8 +78,10 @@ const (
 	ReasonPredecessorFound    = "PredecessorFound"
 )
 
-// OneLine is an error's text in one line, for a message, a status or a log: joined errors have a line each.
-func OneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// OneLine is an error's text in one line, for a message, a status, a log or a terminal: joined errors have a line each.
+func OneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
 
 // Err is the reason as an error text: "Code: Message".
 func (r Reason) String() string {

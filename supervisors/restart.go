@@ -6,14 +6,12 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// The back-off after panics: at once, then from panicBase doubling to panicCap, jittered so that siblings that fell
-// together do not rise together.
-const (
-	panicBase = 100 * time.Millisecond
-	panicCap  = 10 * time.Second
-)
+// panicRetry is the back-off after panics that come after the first, upon which the restart is at once. It is jittered so that
+// siblings that fell together do not rise together.
+var panicRetry = backoff.Policy{First: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: backoff.Half}
 
 // verdict is what the restart mechanism does with a child that panicked.
 type verdict struct {
@@ -33,7 +31,10 @@ func (r *record) judge(s Strategy, now time.Time, jitter func() float64) verdict
 	r.probation = r.probation && len(kept) > 0 // which release itself is among, for as long as the strategy's time
 	r.panics = append(kept, now)
 	if len(r.panics) <= s.Panics && !r.probation {
-		return verdict{after: panicDelay(len(r.panics), jitter)}
+		if len(r.panics) == 1 {
+			return verdict{}
+		}
+		return verdict{after: panicRetry.After(len(r.panics)-1, jitter())}
 	}
 	if s.Then == Quarantine {
 		return verdict{outcome: Quarantine, after: QuarantinePeriod}
@@ -45,14 +46,6 @@ func (r *record) judge(s Strategy, now time.Time, jitter func() float64) verdict
 func (r *record) release(now time.Time) {
 	r.probation = true
 	r.panics = append(r.panics[:0], now)
-}
-
-func panicDelay(n int, jitter func() float64) time.Duration {
-	if n <= 1 {
-		return 0
-	}
-	d := min(panicBase<<min(n-2, 7), panicCap)
-	return d/2 + time.Duration(jitter()*float64(d/2))
 }
 
 func randomJitter() float64 { return rand.Float64() } //nolint:gosec // spreads restarts; nothing to guess

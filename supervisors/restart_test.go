@@ -70,7 +70,7 @@ func TestJudgeNeverExceedsIntensity(t *testing.T) {
 			if (v.outcome != "") != (recent > s.Panics) {
 				t.Fatalf("%d panics within %s of %d allowed, and the verdict is %+v", recent, s.Within, s.Panics, v)
 			}
-			if v.outcome == "" && (v.after < 0 || v.after > panicCap) {
+			if v.outcome == "" && (v.after < 0 || v.after > panicRetry.Max) {
 				t.Fatalf("back-off %s", v.after)
 			}
 		}

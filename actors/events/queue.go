@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 const (

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // pullRetry is the kubelet's back-off after a failed pull.

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 const getTimeout = 10 * time.Second

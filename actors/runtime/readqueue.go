@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // listed is one pod's part of an audit's lists: a reading that begins with it needs no lists of its own.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 const (

@@ -226,15 +226,15 @@ func warn(w http.ResponseWriter, lacks []string) {
 		if i == maxWarnings {
 			text = strconv.Itoa(len(lacks)-i) + " more figures are missing"
 		}
-		w.Header().Add("Warning", "199 playlet "+strconv.Quote(oneLine(text)))
+		w.Header().Add("Warning", "199 playlet "+strconv.Quote(headerText(text)))
 		if i == maxWarnings {
 			return
 		}
 	}
 }
 
-// oneLine makes a text fit for a header.
-func oneLine(text string) string {
+// headerText makes a text fit for a header.
+func headerText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '\\' || r == '"' {
 			return ' '

@@ -13,11 +13,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What

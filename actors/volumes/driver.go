@@ -7,10 +7,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // What the reconciler holds for each pod, by UID: the pod whose volumes are desired, nil where none are and the
@@ -21,7 +21,7 @@ type (
 	report    = reconcile.Report[*v1.Pod, state]
 )
 
-// retry is the kubelet's back-off for volumes.
+// retry is the kubelet's back-off for volumes, and for plugins that register.
 var retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 
 // driver mounts and unmounts the volumes of pods.

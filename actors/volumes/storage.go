@@ -75,7 +75,7 @@ func NewStorage(o StorageOptions) *Storage {
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
-	w := pluginwatch.Watcher{Dir: filepath.Join(o.RootDir, "plugins_registry"), Log: o.Log,
+	w := pluginwatch.Watcher{Dir: filepath.Join(o.RootDir, "plugins_registry"), Log: o.Log, Retry: retry,
 		Handlers: map[string]pluginwatch.Handler{registration.CSIPlugin: s.Drivers}}
 	s.running.Go(func() { w.Run(ctx) })
 	return s

@@ -84,14 +84,14 @@ func decodeStrict(data []byte) ([]byte, error) {
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, errors.New(OneLine(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
+		return nil, errors.New(Folded(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
 	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(asJSON, &head); err != nil {
-		return nil, errors.New("is not a KubeletConfiguration object: " + OneLine(err.Error()))
+		return nil, errors.New("is not a KubeletConfiguration object: " + Folded(err.Error()))
 	}
 	wanted := kubeletconfig.SchemeGroupVersion.String()
 	switch {
@@ -118,7 +118,7 @@ func strictErrors(data []byte, strict []error) error {
 	for _, err := range strict {
 		at, ok := errors.AsType[kjson.FieldError](err)
 		if !ok {
-			out = append(out, OneLine(err.Error()))
+			out = append(out, Folded(err.Error()))
 			continue
 		}
 		said := err.Error()

@@ -19,7 +19,7 @@ import (
 func misfit(asJSON []byte, failure error) error {
 	tree, err := parseTree(asJSON)
 	if err != nil {
-		return errors.New(OneLine(failure.Error()))
+		return errors.New(Folded(failure.Error()))
 	}
 	path, found := culprit(tree, nil)
 	if found != nil {
@@ -56,7 +56,7 @@ func inWords(t reflect.Type) string {
 
 // Plain is an error's text without the words of Go's library, on one line.
 func Plain(err error) string {
-	text := OneLine(err.Error())
+	text := Folded(err.Error())
 	if wrong, ok := errors.AsType[*strconv.NumError](err); ok {
 		switch {
 		case wrong.Func == "ParseBool":
@@ -76,8 +76,8 @@ func Plain(err error) string {
 	return text
 }
 
-// OneLine folds a message of several lines into one.
-func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// Folded is a message of several lines, indented as those of parsers are, in one with single spaces.
+func Folded(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // deepestField bounds the search: nothing in a KubeletConfiguration lies deeper, whatever a hostile file holds.
 const deepestField = 6

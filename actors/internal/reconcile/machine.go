@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // Operation is one operation on one object.

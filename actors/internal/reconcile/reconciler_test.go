@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	retries "github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
+	retries "github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // Answer is what restartPolicy says about the end of a container.

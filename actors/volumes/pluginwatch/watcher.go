@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
-	"github.com/playlet-dev/playlet/actors/internal/backoff"
 	"github.com/playlet-dev/playlet/actors/internal/plugin"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -42,6 +42,8 @@ type Watcher struct {
 	// Handlers are by the kind of plugin, e.g. api.CSIPlugin.
 	Handlers map[string]Handler
 	Log      *slog.Logger
+	// Retry is the back-off after a registration that failed.
+	Retry backoff.Policy
 
 	sockets map[string]*socket // by path; Run's alone
 	done    chan func()        // what came of asking one, for Run
@@ -53,8 +55,6 @@ const (
 	askTimeout  = 5 * time.Second
 	takeTimeout = 30 * time.Second
 )
-
-var retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 
 // identity tells a socket from another one that took its place.
 type identity struct {
@@ -195,7 +195,7 @@ func (w *Watcher) ended(s *socket, handler Handler, name string, err error) {
 		return
 	}
 	s.fails++
-	s.retryAt = time.Now().Add(retry.After(s.fails, 0))
+	s.retryAt = time.Now().Add(w.Retry.After(s.fails, 0))
 	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", err, "retryAt", s.retryAt)
 }
 

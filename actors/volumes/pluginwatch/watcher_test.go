@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 	api "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
@@ -57,11 +58,13 @@ func eventually(t *testing.T, is func() bool) {
 	}
 }
 
+var retry = backoff.Policy{First: 500 * time.Millisecond, Max: time.Minute}
+
 // Sockets come, are refused and tried again, go, and come back; one that nobody listens to and a file are no plugins.
 func TestPluginsComeAndGo(t *testing.T) {
 	root := t.TempDir()
 	b := &registry{refuses: 1, there: map[string]string{}}
-	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler),
+	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler), Retry: retry,
 		Handlers: map[string]Handler{api.CSIPlugin: b}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -84,7 +87,7 @@ func TestPluginsComeAndGo(t *testing.T) {
 // A plugin of a kind that nobody takes is told so.
 func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
 	root := t.TempDir()
-	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler)}
+	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler), Retry: retry}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()

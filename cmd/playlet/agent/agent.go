@@ -203,7 +203,7 @@ func (a *Agent) untilEnd(ctx context.Context, lock *lockfile.File, once <-chan e
 		a.log.Warn("another process has opened the lock file; stopping, containers go on running", "file", a.node.LockFile)
 		return "another process has opened the lock file", nil
 	case err := <-a.failed:
-		return cli.OneLine(err), fmt.Errorf("giving up, containers go on running: %w", err)
+		return messages.OneLine(err), fmt.Errorf("giving up, containers go on running: %w", err)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/config/configfile"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Main runs the command that args name and returns its exit code. An error is one line on stderr.
@@ -40,7 +41,7 @@ func Main(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	}
 	exit, known := errors.AsType[*ExitError](err)
 	if !known || exit.Err != nil {
-		fmt.Fprintf(stderr, "playlet: %s\n", OneLine(err))
+		fmt.Fprintf(stderr, "playlet: %s\n", messages.OneLine(err))
 	}
 	if known {
 		return exit.Code
@@ -154,11 +155,6 @@ func Complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err) // there is no such flag
 	}
-}
-
-// OneLine is an error's text without line breaks.
-func OneLine(err error) string {
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // Plain keeps a text that others wrote (a registry's answer, a manifest's path) to one line, and its escape sequences

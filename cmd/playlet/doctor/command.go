@@ -23,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/config/systemd"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const doctorLong = `Look at this machine as the agent needs it: container runtime, cgroups, network, mounts, ports, disks, clock,
@@ -123,7 +124,7 @@ func chooseChecks(named, without []string) ([]Check, error) {
 func examine(cmd *cobra.Command, flags *config.Flags, checks []Check) []Finding {
 	node, warnings, err := config.Load(flags, cmd.Flags())
 	if err != nil {
-		return []Finding{{Check: "configuration", Result: Fail, Seen: cli.OneLine(err),
+		return []Finding{{Check: "configuration", Result: Fail, Seen: messages.OneLine(err),
 			Do: "correct it: the agent does not start with it"}}
 	}
 	m := machineOf(node, warnings)

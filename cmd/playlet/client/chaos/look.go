@@ -14,9 +14,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
-	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -60,7 +60,7 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 		return err
 	}
 	if err := c.leaks.begin(ctx, all, version.RootDir); err != nil {
-		fmt.Fprintln(c.Out, "it is not looked for sandboxes, containers and folders of pods that leak:", cli.OneLine(err))
+		fmt.Fprintln(c.Out, "it is not looked for sandboxes, containers and folders of pods that leak:", messages.OneLine(err))
 	}
 	c.before, _ = readyPods(all)
 	c.goroutines = actors.Goroutines

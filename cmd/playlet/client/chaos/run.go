@@ -16,6 +16,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
@@ -185,7 +186,7 @@ func (c *chaosRun) steps(ctx context.Context) error {
 	looks.Go(func() {
 		for cli.Pause(looking, lookEvery) {
 			if err := c.look(looking, false); err != nil && looking.Err() == nil {
-				c.violated("the agent does not answer: " + cli.OneLine(err))
+				c.violated("the agent does not answer: " + messages.OneLine(err))
 			}
 		}
 	})

@@ -249,7 +249,7 @@ func (c *command) prune(ctx context.Context, dry bool) error {
 		default:
 			size, err := c.removeOne(ctx, img, true)
 			if _, stays := errors.AsType[*staysError](err); stays { // it is used since, or the runtime refuses: the others may go
-				c.Note(cli.OneLine(err))
+				c.Note(messages.OneLine(err))
 				continue
 			}
 			if err != nil {

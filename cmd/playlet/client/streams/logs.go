@@ -15,6 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const logsLong = `Print what a container has written. Without -c it is the pod's default container, as for kubectl. Of several pods or
@@ -114,7 +115,7 @@ func (c *logsCommand) run(ctx context.Context, _ []string) error {
 		defer mu.Unlock()
 		if err != nil {
 			failed++
-			c.Note(cli.OneLine(err))
+			c.Note(messages.OneLine(err))
 		}
 	}
 	for i, s := range sources {

@@ -206,7 +206,7 @@ func (c *submitCommand) submitAll(ctx context.Context) error {
 			if len(c.files) == 1 || errors.Is(err, api.ErrNotRunning) {
 				return err
 			}
-			c.Note(cli.OneLine(err))
+			c.Note(messages.OneLine(err))
 			failed++
 		}
 	}

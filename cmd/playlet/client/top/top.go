@@ -274,7 +274,7 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 			defer cancel()
 			var text bytes.Buffer
 			if err := ask(asking, &text); err != nil {
-				fmt.Fprintln(&text, cli.OneLine(err))
+				fmt.Fprintln(&text, messages.OneLine(err))
 			}
 			lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text.String(), "\t", "    "), "\n"), "\n")
 			t.change(ctx, func() { t.state = t.state.Show(c, what+" "+name, lines) })
@@ -328,7 +328,7 @@ func (t *top) kill(ctx context.Context, c screen.Command, target messages.Addres
 	t.change(ctx, func() {
 		switch {
 		case err != nil:
-			t.state = t.state.Note(cli.OneLine(err))
+			t.state = t.state.Note(messages.OneLine(err))
 		case c.Verb == screen.Target:
 			t.state = t.state.Ask(c, "Kill the actor of "+name+"? Its supervisor starts it again, and no container is touched.")
 		default:
