@@ -7,11 +7,14 @@
 // somebody deletes is not made again before the agent is restarted: who takes a node out of the cluster must not see it come
 // back.
 //
-// The lease has a timer and requests of its own, which nothing delays. A change of readiness is written at once,
-// everything else when it is due, each as a patch with the Node's UID. A runtime that was ready may be away for 30 s
-// before the node is not ready, as with the kubelet. The facts are gathered in parts (machine, network, images), so that
-// readiness waits for none. A reading that hangs, as on a file server that is gone, is left alone and named in health;
-// what was known stays.
+// The lease has a timer and requests of its own, which nothing delays. The controller of k8s.io/component-helpers does not serve:
+// it tells nobody when the lease was renewed, and its log alone why that failed, which health and the commands have to say, and
+// it waits by the machine's clock within one call that does not end.
+//
+// A change of readiness is written at once, everything else when it is due, each as a patch with the Node's UID. A runtime that
+// was ready may be away for 30 s before the node is not ready, as with the kubelet. The facts are gathered in parts (machine,
+// network, images), so that readiness waits for none. A reading that hangs, as on a file server that is gone, is left alone and
+// named in health; what was known stays.
 //
 // Addresses are looked for at each look. With --cloud-provider=external pods report those of the Node once it has any.
 // Before each watch the Node is listed; one older than the agent's own writes is believed if its list began after the last

@@ -1,4 +1,7 @@
 // Package gates knows the feature gates of Kubernetes 1.36, and those that Kubernetes had before.
+//
+// k8s.io/component-base/featuregate does not serve: the kubelet's gates are in no library, so that the tables stay, and it names
+// one unknown gate alone, whichever comes first in a map, while here all that is wrong is told, and a retired gate is a warning.
 package gates
 
 import (

@@ -1,5 +1,8 @@
 // Package crilog knows the log files that a container runtime writes: how their lines read, how those that were rotated
 // away are named, and how to read them all as one.
+//
+// k8s.io/cri-client/pkg/logs does not serve: it reads the newest file alone, opens it by its path, through links that a pod may
+// have put there, keeps a line of any length in memory, and exports no parser of lines.
 package crilog
 
 import (

@@ -1,5 +1,8 @@
 // Package atomicfile writes files so that a crash, a full disk or a second writer leaves the old content or the new
 // one and never a mixture, keeps versioned checkpoints on top of that, and reads files without trusting their size.
+//
+// google/renameio does not serve: it leaves a temporary file of another name at each crash, does not sync the folder, so that a
+// power cut may bring the old content back, and syncs each file, also those whose loss in a power cut is accepted (SaveVolatile).
 package atomicfile
 
 import (

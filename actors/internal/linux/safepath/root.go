@@ -2,6 +2,9 @@
 // a directory descriptor and resolved by openat2(2), so that a symbolic link swapped in at any moment leads nowhere
 // else (CVE-2017-1002101, CVE-2021-25741), and nothing is ever removed across a mount point.
 //
+// os.Root and pathrs-lite do not serve: both follow links inside of the root, where files of the agent and of other pods lie, and
+// neither stops at mount points, across which os.Root.RemoveAll removes.
+//
 // It needs Linux 5.6 for openat2; on older kernels every call fails with errors.ErrUnsupported.
 package safepath
 
