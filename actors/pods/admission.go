@@ -10,6 +10,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/pods/found"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -273,7 +274,7 @@ func (a *actor) foundClaims() []*admission.Claim {
 	for _, e := range a.entries {
 		switch {
 		case e.found != nil && e.found.Alive():
-			out = append(out, foundClaim(e.found, e.record.Allocated))
+			out = append(out, found.Claim(e.found, e.record.Allocated))
 		case e.state == held && e.why != nil && e.why.Code == messages.ReasonAllocating && e.admittedBefore():
 			out = append(out, admission.NewClaim(e.record.Allocated.In(e.want.pod)))
 		}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/pods/found"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -203,12 +204,12 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	if e.want != nil {
 		if e.source = e.want.source; e.source == messages.APIServer {
 			if e.allocation = e.record.Allocated; e.allocation == nil {
-				e.allocation = foundAllocation(e.want.pod, e.found)
+				e.allocation = found.Allocation(e.want.pod, e.found)
 			}
 		}
 		e.setPod(e.want.pod)
 	} else {
-		e.pod, e.claim = orphan(e.found), foundClaim(e.found, e.record.Allocated)
+		e.pod, e.claim = found.Pod(e.found), found.Claim(e.found, e.record.Allocated)
 		metrics.OrphanedPods.WithLabelValues().Inc()
 	}
 	e.found, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
@@ -240,13 +241,13 @@ func (a *actor) takenNames() names {
 
 // taken says why a pod has to wait for another of its name; nil where it has not.
 func (n *names) taken(e *entry) *messages.Reason {
-	switch by, found := n.has[e.name], n.found[e.name]; {
+	switch by, uids := n.has[e.name], n.found[e.name]; {
 	case by != nil && by.ending != nil:
 		return &messages.Reason{Code: messages.ReasonPredecessorEnding, Message: "a pod of the same name is still ending"}
 	case by != nil:
 		return &messages.Reason{Code: messages.ReasonNameTaken, Message: fmt.Sprintf(
 			"%s wants a pod of the same name, which comes first: remove one of the two", by.want.source)}
-	case len(found) > 0 && !slices.Contains(found, e.uid):
+	case len(uids) > 0 && !slices.Contains(uids, e.uid):
 		return &messages.Reason{Code: messages.ReasonPredecessorFound,
 			Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}
 	}

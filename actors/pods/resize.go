@@ -2,97 +2,19 @@ package pods
 
 import (
 	"cmp"
-	"os"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/admission"
-	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
-
-// foundAllocation is what a pod of the API server has of which nothing is kept: what its containers carry or, of those that a
-// kubelet made, what it reported. nil: what it asks for.
-func foundAllocation(p *v1.Pod, found *messages.PodFacts) *podspec.Allocation {
-	out := podspec.AllocationOf(p)
-	if out.Pod != nil {
-		out.Pod = reportedOfPod(p)
-	}
-	if found != nil && len(found.Containers) > 0 { // the newest first
-		if _, pods := translate.MadeWith(found.Containers[0].Annotations); pods != nil {
-			out.Pod = ofPod(pods)
-		}
-	}
-	for name, asks := range out.Containers {
-		if was := madeWith(found, name); was != nil {
-			out.Containers[name] = *was
-		} else if was := reportedResources(asks, p, name); was != nil {
-			out.Containers[name] = *was
-		}
-	}
-	if out.IsOf(p) {
-		return nil
-	}
-	return out
-}
-
-// madeWith is what the newest container of this name carries; nil where it carries nothing that can be read.
-func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
-	if found == nil {
-		return nil
-	}
-	newest := find.In(found.Containers, func(c *messages.ContainerFact) bool { return c.Name == name })
-	if newest == nil {
-		return nil
-	}
-	was, _ := translate.MadeWith(newest.Annotations)
-	return was
-}
-
-// ofPod are a pod's own resources as a container carries them: nil for a pod that had none.
-func ofPod(carried *v1.ResourceRequirements) *v1.ResourceRequirements {
-	if carried == nil || len(carried.Limits) == 0 && len(carried.Requests) == 0 {
-		return nil
-	}
-	return carried
-}
-
-// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. Limits in a status are
-// rounded as the kernel has them, memory to pages, so that this alone tells no resize; nor do requests with an overhead in them.
-func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
-	s := p.Status.Resources
-	if s == nil || len(p.Status.AllocatedResources) == 0 || p.Spec.Overhead != nil ||
-		equality.Semantic.DeepEqual(p.Status.AllocatedResources, translate.PodRequests(p)) &&
-			pages(s.Limits) == pages(p.Spec.Resources.Limits) {
-		return p.Spec.Resources
-	}
-	return &v1.ResourceRequirements{Limits: s.Limits, Requests: p.Status.AllocatedResources}
-}
-
-// reportedResources are those of a kubelet's container by its status; nil where they are those that it asks for. A limit of CPU
-// in a status is rounded as the kernel has it, so that it alone tells no resize.
-func reportedResources(asks v1.ResourceRequirements, p *v1.Pod, name string) *v1.ResourceRequirements {
-	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		if s.Name != name || s.Resources == nil || s.AllocatedResources == nil ||
-			equality.Semantic.DeepEqual(s.AllocatedResources, asks.Requests) &&
-				s.Resources.Limits.Memory().Cmp(*asks.Limits.Memory()) == 0 {
-			continue
-		}
-		return &v1.ResourceRequirements{Limits: s.Resources.Limits, Requests: s.AllocatedResources, Claims: asks.Claims}
-	}
-	return nil
-}
-
-// pages are those that memory is limited to.
-func pages(limits v1.ResourceList) int64 { return limits.Memory().Value() / int64(os.Getpagesize()) }
 
 // takePod has the entry be of the version of the pod that the source has. What was allocated to it stays.
 func (e *entry) takePod() {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pods/found"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -92,11 +93,11 @@ func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
 	reported := resized("a", 2, 900)
 	reported.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", AllocatedResources: list,
 		Resources: &v1.ResourceRequirements{Requests: list}}}
-	found := &messages.PodFacts{Containers: []messages.ContainerFact{{Name: "c",
+	facts := &messages.PodFacts{Containers: []messages.ContainerFact{{Name: "c",
 		Annotations: map[string]string{cri.AnnotationResources: `{"requests":{"cpu":"600m"}}`}}, {Name: "c"}}}
 	for want, l := range map[int64]*podspec.Allocation{
-		600: foundAllocation(reported, found), 200: foundAllocation(reported, &messages.PodFacts{}),
-		900: foundAllocation(resized("a", 2, 900), nil),
+		600: found.Allocation(reported, facts), 200: found.Allocation(reported, &messages.PodFacts{}),
+		900: found.Allocation(resized("a", 2, 900), nil),
 	} {
 		if got := l.In(reported).Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); got != want {
 			t.Errorf("it has %d, want %d", got, want)
@@ -120,7 +121,7 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, l := range map[int64]*podspec.Allocation{
-		900: foundAllocation(asks, nil), 800: foundAllocation(reported, carries), 700: foundAllocation(reported, nil),
+		900: found.Allocation(asks, nil), 800: found.Allocation(reported, carries), 700: found.Allocation(reported, nil),
 	} {
 		if got := l.In(asks).Spec.Resources.Requests.Cpu().MilliValue(); got != want {
 			t.Errorf("it has %d, want %d", got, want)
@@ -130,17 +131,17 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 	if err := translate.CarryMade(carries.Containers[0].Annotations, none, &none.Spec.Containers[0]); err != nil {
 		t.Fatal(err)
 	}
-	if l := foundAllocation(none, carries); l != nil {
+	if l := found.Allocation(none, carries); l != nil {
 		t.Errorf("a pod without resources of its own is allocated %+v", l)
 	}
-	if l := foundAllocation(asks, carries); l == nil || l.Pod != nil {
+	if l := found.Allocation(asks, carries); l == nil || l.Pod != nil {
 		t.Errorf("resources that were added later are allocated: %+v", l)
 	}
 	memory := func(text string) *v1.ResourceRequirements {
 		return &v1.ResourceRequirements{Limits: v1.ResourceList{"memory": resource.MustParse(text)}, Requests: list(900)}
 	}
 	asks.Spec.Resources, asks.Status.Resources, asks.Status.AllocatedResources = memory("100M"), memory("99999744"), list(900)
-	if l := foundAllocation(asks, nil); l != nil {
+	if l := found.Allocation(asks, nil); l != nil {
 		t.Errorf("a limit that the kernel rounded is taken for another: %+v", l.Pod)
 	}
 }
