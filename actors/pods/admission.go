@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +21,10 @@ import (
 // over the resizes of what is here, then over the others one by one, static pods first, then critical ones, and the oldest before
 // the younger.
 func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
-	a.undecided = false
+	a.undecided.some = false
 	var undecided []*entry
 	for _, e := range fresh {
-		if e.endedWithMachine() && !a.shutdown {
+		if e.endedWithMachine() && !a.node.shutdown {
 			a.keep(ctx, e, record{})
 		}
 		if e.admittedBefore() {
@@ -46,7 +47,7 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 		}
 		switch {
 		case wait != nil:
-			a.undecided = true
+			a.undecided.some = true
 			allocating := wait.Code == messages.ReasonAllocating
 			a.hold(ctx, e, *wait, allocating || wait.Code == messages.ReasonNodeUnknown) // which is known in a moment
 			// What is made, or kept, for this one is not for the next.
@@ -122,7 +123,7 @@ type room struct {
 }
 
 func (a *actor) newRoom(ctx supervisors.Context) *room {
-	r := &room{node: a.thisNode(), reserved: a.foundClaims()}
+	r := &room{node: a.node.admits(&a.opts.Here, a.opts.Cluster), reserved: a.foundClaims()}
 	r.now = admission.NewLedger(slices.Concat(a.claims(nil), r.reserved)...)
 	a.clear(ctx, r)
 	return r
@@ -178,14 +179,14 @@ func firstCome(x, y *entry) int {
 // another one.
 func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
 	static := translate.IsStatic(w.pod)
-	if a.shutdown {
+	if a.node.shutdown {
 		if static {
 			return &messages.Reason{Code: messages.ReasonNodeShutdown, Message: messages.NodeShutdownCondition},
 				admission.Refusal{}
 		}
 		return nil, admission.Refusal{Reason: messages.ReasonNodeShutdown, Message: messages.NodeShutdownMessage}
 	}
-	if !static && a.awaitNode(ctx) {
+	if !static && a.node.awaited(ctx.Now()) {
 		return &messages.Reason{Code: messages.ReasonNodeUnknown,
 			Message: "this node's object, whose labels and taints decide, was not read yet"}, admission.Refusal{}
 	}
@@ -211,7 +212,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 		}
 	}
 	byLabels := refusal.Reason == admission.ReasonNodeAffinity || refusal.Reason == admission.ReasonTaintToleration
-	if static || byLabels && a.opts.Here.Registered && !a.node.heard {
+	if static || byLabels && !a.node.heard {
 		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message}, admission.Refusal{}
 	}
 	return nil, refusal
@@ -233,9 +234,16 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 	a.tellStatus(ctx, e)
 }
 
+// undecided is of the pods that wait for room, for the node or for a resize.
+type undecided struct {
+	some    bool      // there are such
+	at      time.Time // when they are looked at again, since others should have ended by then
+	trigger string    // what has them looked at now, for the figures of resizes
+}
+
 // reconsider looks again at the pods that were not admitted.
 func (a *actor) reconsider(ctx supervisors.Context) {
-	if a.undecided {
+	if a.undecided.some {
 		a.reconcile(ctx)
 	}
 }

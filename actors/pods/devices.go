@@ -32,7 +32,7 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 	if now := ctx.Now(); d.answer == nil && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
 		d.asked = now
 		ctx.Tell(messages.Resources, messages.AllocateDevices{UID: e.uid, Pod: e.want.pod, Holding: a.holding(),
-			Heard: a.complete})
+			Heard: a.phase == complete})
 		ctx.After(allocateAgain, devicesDue{})
 	}
 	switch {
@@ -53,7 +53,7 @@ func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 	if !ended && (e.found == nil || !e.found.Alive()) {
 		switch wait, refusal := a.allocate(ctx, e); {
 		case wait != nil:
-			a.undecided = true
+			a.undecided.some = true
 			a.hold(ctx, e, *wait, true)
 			return
 		case refusal.Refused():

@@ -6,29 +6,27 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
 )
 
 // What a pod cannot have is looked for once for each version of it, however often all pods are published.
 func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
-	a := New(Options{Board: board.New(), Dir: t.TempDir()})("pods").(*actor)
 	pod := &v1.Pod{}
 	pod.UID = types.UID("u")
 	pod.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{NFS: &v1.NFSVolumeSource{}}}}
 	e := &entry{want: &want{pod, messages.APIServer}}
-	first := a.unsupported(e)
-	if first == nil || a.unsupported(e) != first {
+	first := e.unsupported()
+	if first == nil || e.unsupported() != first {
 		t.Errorf("%+v", first)
 	}
 	changed := pod.DeepCopy()
 	changed.Spec.Volumes = nil
 	e.want = &want{changed, messages.APIServer}
-	if why := a.unsupported(e); why != nil {
+	if why := e.unsupported(); why != nil {
 		t.Errorf("the next version is held: %+v", why)
 	}
 	e.want = &want{pod, messages.APIServer}
-	if again := a.unsupported(e); again == nil || again == first {
+	if again := e.unsupported(); again == nil || again == first {
 		t.Errorf("%+v", again)
 	}
 }

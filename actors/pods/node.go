@@ -39,71 +39,58 @@ type Here struct {
 // nodeWait is how long new pods of the API server wait for the node's object. It comes from the same server as they do.
 const nodeWait = 30 * time.Second
 
-// observed is the API server's word on this node.
+// observed is what is known of this node.
 type observed struct {
-	heard  bool
-	object *v1.Node // nil while it is not registered
-	until  time.Time
+	heard    bool                   // the API server's word on it has come, where there is to be one
+	object   *v1.Node               // that word; nil while it is not registered
+	until    time.Time              // how long new pods wait for it
+	under    []v1.NodeConditionType // what it is short of, as measured last
+	runtime  messages.RuntimeStateChanged
+	shutdown bool // the machine is shutting down
 }
 
-type nodeDue struct{}
-
-// askNode asks for the node's object, until it is known.
-func (a *actor) askNode(ctx supervisors.Context) {
-	if a.opts.Here.Registered && !a.node.heard {
-		ctx.Tell(messages.Registration, messages.GetNode{})
-		ctx.After(askEvery, nodeDue{})
-	}
+// told takes the API server's word, and reports whether it is news.
+func (o *observed) told(m messages.NodeObserved) bool {
+	same := o.heard && equality.Semantic.DeepEqual(o.object, m.Node)
+	o.heard, o.object = true, m.Node
+	return !same
 }
 
-// awaitNode says that pods of the API server have to wait for the node's object. They do not wait for ever.
-func (a *actor) awaitNode(ctx supervisors.Context) bool {
-	if !a.opts.Here.Registered || a.node.heard {
-		return false
+// awaited says that pods of the API server have to wait for the node's object. They do not wait for ever.
+func (o *observed) awaited(now time.Time) bool {
+	if !o.heard && o.until.IsZero() {
+		o.until = now.Add(nodeWait)
 	}
-	if a.node.until.IsZero() {
-		a.node.until = ctx.Now().Add(nodeWait)
-	}
-	return ctx.Now().Before(a.node.until)
+	return !o.heard && now.Before(o.until)
 }
 
-func (a *actor) nodeObserved(ctx supervisors.Context, m messages.NodeObserved) {
-	same := a.node.heard && equality.Semantic.DeepEqual(a.node.object, m.Node)
-	a.node.heard, a.node.object = true, m.Node
-	if !same {
-		a.reconsider(ctx)
-	}
-}
-
-// pressures takes what the node is short of. Until it was measured the node counts as short of nothing, as with the kubelet.
-func (a *actor) pressures(ctx supervisors.Context, m messages.NodePressureObserved) {
-	var under []v1.NodeConditionType
+// measured takes what the node is short of, and reports whether that is news. Until it was measured the node counts as short of
+// nothing, as with the kubelet.
+func (o *observed) measured(m messages.NodePressureObserved) bool {
+	was := o.under
+	o.under = nil
 	for _, p := range m.Pressures {
 		if p.Under {
-			under = append(under, p.Type)
+			o.under = append(o.under, p.Type)
 		}
 	}
-	if !slices.Equal(under, a.under) {
-		a.under = under
-		a.reconsider(ctx)
-	}
+	return !slices.Equal(o.under, was)
 }
 
-// thisNode is this node as far as it is known now. What the agent measures itself counts more than what the API server was
-// told of it before.
-func (a *actor) thisNode() *admission.Node {
-	here := &a.opts.Here
+// admits is the node as admission sees it now. What the agent measures itself counts more than what the API server was told of it
+// before.
+func (o *observed) admits(here *Here, cluster bool) *admission.Node {
 	var own v1.ResourceList
 	if here.Allocatable != nil {
 		own = here.Allocatable()
 	}
 	n := here.Node
-	n.Allocatable, n.Under, n.Partial, n.UnboundRequests = own, a.under, true, !a.opts.Cluster
+	n.Allocatable, n.Under, n.Partial, n.UnboundRequests = own, o.under, true, !cluster
 	n.GroupsPolicy = here.GroupsPolicy != nil && here.GroupsPolicy()
 	n.Object = cmp.Or(n.Object, &v1.Node{})
-	if o := a.node.object; o != nil {
-		n.Object, n.Partial = o, len(o.Status.Allocatable) == 0
-		n.Allocatable = maps.Clone(o.Status.Allocatable)
+	if o.object != nil {
+		n.Object, n.Partial = o.object, len(o.object.Status.Allocatable) == 0
+		n.Allocatable = maps.Clone(o.object.Status.Allocatable)
 		if n.Allocatable == nil {
 			n.Allocatable = v1.ResourceList{}
 		}
@@ -115,12 +102,22 @@ func (a *actor) thisNode() *admission.Node {
 	return &n
 }
 
+type nodeDue struct{}
+
+// askNode asks for the node's object, until it is known.
+func (a *actor) askNode(ctx supervisors.Context) {
+	if !a.node.heard {
+		ctx.Tell(messages.Registration, messages.GetNode{})
+		ctx.After(askEvery, nodeDue{})
+	}
+}
+
 // runtimeChanged takes the runtime's state. A network that comes or goes is told to each pod that needs it to begin.
 func (a *actor) runtimeChanged(ctx supervisors.Context, m messages.RuntimeStateChanged) {
-	same := ptr.Equal(noNetwork(a.runtime), noNetwork(m))
-	a.runtime = m
+	same := ptr.Equal(noNetwork(a.node.runtime), noNetwork(m))
+	a.node.runtime = m
 	a.changed(ctx)
-	if !a.audited {
+	if a.phase == auditing {
 		a.reconcile(ctx) // what the pods wait for
 	}
 	for _, e := range a.entries {

@@ -18,6 +18,9 @@
 // AllocateDevices. The question says which pods hold devices, so that those of the others are taken back before. A refusal is
 // the pod's, with the kubelet's reason UnexpectedAdmissionError.
 //
+// Phases. The actor reads its checkpoints, then asks what runs, then hears the sources (phase.go). Nothing is begun before it is
+// known what runs, and what may be a source's stays until that has told.
+//
 // States. Each pod is an entry in one of the states of state.go, whose table has every transition. next decides, by the entry
 // and a view of the others, which state is right; reconcile carries that out.
 //
@@ -90,45 +93,27 @@ func newWith(opts Options, s *store) supervisors.Constructor {
 		opts.Named = func(string, string) {}
 	}
 	return func(string) supervisors.Actor {
-		return &actor{
-			opts: opts, store: s, lists: map[messages.Address]messages.SourcePodsWanted{}, entries: map[string]*entry{},
-			unknown: map[messages.Address]messages.SourcePodsWanted{},
-		}
+		return &actor{opts: opts, checkpoints: checkpoints{store: s}, entries: map[string]*entry{}, phase: reading,
+			sources: sources{all: opts.Sources, lists: map[messages.Address]messages.SourcePodsWanted{},
+				unknown: map[messages.Address]messages.SourcePodsWanted{}},
+			node: observed{heard: !opts.Here.Registered}}
 	}
 }
 
 type actor struct {
 	opts    Options
-	store   *store
-	lists   map[messages.Address]messages.SourcePodsWanted // of sources that were heard
-	unknown map[messages.Address]messages.SourcePodsWanted // of sources that cannot say yet what they want
-	entries map[string]*entry                              // by UID
-	wanted  []*entry                                       // those that a source names, in the order of the sources
-	order   int64
 	began   time.Time
+	phase   phase
+	sources sources
+	entries map[string]*entry // by UID
+	wanted  []*entry          // those that a source names, in the order of the sources
+	order   int64
 
-	loaded    bool // the checkpoints have been read
-	audited   bool // it is known what runs
-	complete  bool // all sources have been heard, and what runs is known
-	saving    bool
-	unsaved   bool
-	unwritten string // a sentence on the checkpoints that cannot be written
-
-	runtime   messages.RuntimeStateChanged
-	node      observed
-	under     []v1.NodeConditionType // what the node is short of, as measured last
-	shutdown  bool                   // the machine is shutting down
-	undecided bool                   // pods wait for room or for the node
-	trigger   string                 // what the message in hand is, for the figures of resizes
-	roomAt    time.Time              // when it is looked again at pods that wait for the end of others
-
-	dirty     bool // a snapshot is to be published
-	published int  // pods of the last one
-	// objectProblems are reported beside those of the sources.
-	objectProblems []messages.ManifestProblem
-	problems       []messages.ManifestProblem // of which Events have told
-	users          []*v1.Pod                  // of the API server's objects, as told last
-	uses           bool                       // there were some
+	checkpoints checkpoints
+	node        observed
+	undecided   undecided
+	publishing  publishing
+	users       []*v1.Pod // of the API server's objects, as told last; nil: there were none yet
 }
 
 type (
@@ -139,12 +124,11 @@ type (
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
-	a.trigger = triggerOf(msg)
+	a.undecided.trigger = triggerOf(msg)
 	switch m := msg.(type) {
 	case messages.Started:
 		a.began = ctx.Now()
 		a.load(ctx)
-		a.askAudit(ctx)
 		a.askNode(ctx)
 		ctx.After(sweepEvery, sweep{})
 		a.changed(ctx)
@@ -157,8 +141,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.SourcePodsWanted:
 		a.sourceSays(ctx, m)
 	case messages.ObjectProblems:
-		if !slices.Equal(a.objectProblems, m.Problems) {
-			a.objectProblems = m.Problems
+		if !slices.Equal(a.publishing.objects, m.Problems) {
+			a.publishing.objects = m.Problems
 			a.changed(ctx)
 		}
 	case messages.RuntimeAudited:
@@ -192,16 +176,20 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case devicesDue:
 		a.reconsider(ctx)
 	case messages.NodePressureObserved:
-		a.pressures(ctx, m)
+		if a.node.measured(m) {
+			a.reconsider(ctx)
+		}
 	case messages.NodeShutdownObserved:
-		if a.shutdown != m.Underway {
-			a.shutdown = m.Underway
+		if a.node.shutdown != m.Underway {
+			a.node.shutdown = m.Underway
 			a.reconcile(ctx)
 		}
 	case messages.EvictPod:
 		a.evict(ctx, m)
 	case messages.NodeObserved:
-		a.nodeObserved(ctx, m)
+		if a.node.told(m) {
+			a.reconsider(ctx)
+		}
 	case nodeDue:
 		a.askNode(ctx)
 		a.reconsider(ctx)
@@ -226,7 +214,7 @@ func (a *actor) quarantined(ctx supervisors.Context, e *entry, why *messages.Chi
 	}
 	e.quarantine = why
 	a.changed(ctx)
-	a.step(ctx, e, &view{now: ctx.Now(), up: !a.shutdown})
+	a.step(ctx, e, &view{now: ctx.Now(), up: !a.node.shutdown})
 }
 
 func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodStatusChanged) {
@@ -250,14 +238,6 @@ func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 		messages.ReasonKilling, messages.ReasonUnmounting, messages.ReasonRemoving, messages.ReasonUnhealthy}, now.Code):
 	case was == nil || was.Code != now.Code || was.Message != now.Message:
 		ctx.Log().Warn("a pod waits", "pod", e.name, "podUID", e.uid, "reason", now.Code, "message", now.Message)
-	}
-}
-
-// askAudit asks what runs already, until that is known.
-func (a *actor) askAudit(ctx supervisors.Context) {
-	if !a.audited {
-		ctx.Tell(messages.Runtime, messages.GetAudit{})
-		ctx.After(askEvery, auditDue{})
 	}
 }
 

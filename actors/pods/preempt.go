@@ -149,10 +149,10 @@ func (a *actor) awaitRoom(ctx supervisors.Context) {
 			next = at
 		}
 	}
-	if next.IsZero() || a.roomAt.After(now) && !next.Before(a.roomAt) {
+	if planned := a.undecided.at; next.IsZero() || planned.After(now) && !next.Before(planned) {
 		return
 	}
-	a.roomAt = next
+	a.undecided.at = next
 	ctx.After(next.Sub(now)+roomDueSlack, roomDue{})
 }
 
@@ -168,7 +168,7 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 		}
 	}
 	a.reconsider(ctx)
-	if a.undecided {
+	if a.undecided.some {
 		a.awaitRoom(ctx)
 	}
 }

@@ -178,7 +178,7 @@ func (s *storm) check() {
 		if e.runs() {
 			runs[e.name] = uid
 		}
-		if (e.runs() || e.ends()) && !s.actor.audited {
+		if (e.runs() || e.ends()) && s.actor.unready() != nil {
 			s.Fatalf("pod %s is %s, and it is not known what runs", uid, e.state)
 		}
 	}
@@ -195,7 +195,7 @@ func TestAnyMessages(t *testing.T) {
 			s.check()
 			for uid := range s.orphans() {
 				source := marks[s.marks[uid]]
-				if _, heard := s.actor.lists[source]; !ending[uid] && !heard && !s.actor.sourcesHeard() {
+				if _, heard := s.actor.sources.lists[source]; !ending[uid] && !heard && !s.actor.sources.heard() {
 					rt.Fatalf("pod %s is ended, and %s has not been heard", uid, s.marks[uid])
 				}
 			}

@@ -16,19 +16,32 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// changed has a new snapshot published soon; a burst of changes makes one. A snapshot costs the more the more pods there are,
-// and so do their changes: the time between two grows with them, so that a pod's share does not.
+// publishing is what is known of the snapshots.
+type publishing struct {
+	due      bool                       // one is to be published
+	pods     int                        // of the last one
+	objects  []messages.ManifestProblem // of the API server's objects: reported beside those of the sources
+	recorded []messages.ManifestProblem // of which Events have told
+}
+
+// change reports whether a snapshot has to be planned, and when; a burst of changes makes one. A snapshot costs the more the more
+// pods there are, and so do their changes: the time between two grows with them, so that a pod's share does not.
+func (p *publishing) change() (after time.Duration, plan bool) {
+	plan, p.due = !p.due, true
+	return publishEvery + time.Duration(p.pods)*publishEach, plan
+}
+
+// changed has a new snapshot published soon.
 func (a *actor) changed(ctx supervisors.Context) {
-	if a.dirty {
-		return
+	if after, plan := a.publishing.change(); plan {
+		ctx.After(after, publish{})
 	}
-	a.dirty = true
-	ctx.After(publishEvery+time.Duration(a.published)*publishEach, publish{})
 }
 
 func (a *actor) publish(ctx supervisors.Context) {
-	a.dirty = false
-	s := board.Snapshot{At: ctx.Now(), Runtime: a.runtime, Life: a.began, Audited: a.unready() == nil, Under: a.under,
+	a.publishing.due = false
+	s := board.Snapshot{At: ctx.Now(), Runtime: a.node.runtime, Life: a.began, Audited: a.unready() == nil, Under: a.node.under,
+		Unheard: a.sources.unheard(), Problems: append(a.sources.problems(), a.publishing.objects...),
 		Pods: make([]board.Pod, 0, len(a.entries))}
 	for _, e := range a.entries {
 		switch {
@@ -54,19 +67,11 @@ func (a *actor) publish(ctx supervisors.Context) {
 		return cmp.Or(strings.Compare(x.Pod.Namespace, y.Pod.Namespace), strings.Compare(x.Pod.Name, y.Pod.Name),
 			strings.Compare(string(x.Pod.UID), string(y.Pod.UID)))
 	})
-	for _, src := range a.opts.Sources {
-		w, ok := a.lists[src]
-		if !ok {
-			s.Unheard = append(s.Unheard, src)
-		}
-		s.Problems = append(append(s.Problems, w.Problems...), a.unknown[src].Problems...)
-	}
-	s.Problems = append(s.Problems, a.objectProblems...)
 	a.recordProblems(ctx, s.Problems)
-	if a.unwritten != "" {
-		s.Unwritten = []string{a.unwritten}
+	if problem := a.checkpoints.problem; problem != "" {
+		s.Unwritten = []string{problem}
 	}
-	a.published = len(s.Pods)
+	a.publishing.pods = len(s.Pods)
 	a.opts.Board.Publish(s)
 }
 
@@ -74,7 +79,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 // can be told, and of the node otherwise.
 func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestProblem) {
 	for _, p := range now {
-		if slices.Contains(a.problems, p) {
+		if slices.Contains(a.publishing.recorded, p) {
 			continue
 		}
 		var node string
@@ -88,7 +93,7 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 		}
 		ctx.Tell(messages.Events, e)
 	}
-	a.problems = now
+	a.publishing.recorded = now
 }
 
 // kept is why the object of a pod that is over is still there.
@@ -104,10 +109,10 @@ func kept(pod *v1.Pod) *messages.Reason {
 // awaitsRuntime is what a pod waits for that has no word of the runtime yet while that is away; nil where it is not so.
 func (a *actor) awaitsRuntime(e *entry) *messages.Reason {
 	early := e.status == nil || e.phase == "reading" || e.phase == "preparing"
-	if e.waiting != nil || e.quarantine != nil || a.runtime.Ready || !early {
+	if e.waiting != nil || e.quarantine != nil || a.node.runtime.Ready || !early {
 		return nil
 	}
-	return new(a.runtime.Reason) // which changes
+	return new(a.node.runtime.Reason) // which changes
 }
 
 func (e *entry) published() board.Pod {
@@ -131,32 +136,27 @@ type fields struct {
 
 // unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one, and
 // admission one that is for another operating system and has not begun.
-func (a *actor) unsupported(e *entry) *messages.Reason {
+func (e *entry) unsupported() *messages.Reason {
 	pod := e.want.pod
 	foreign := pod.Spec.OS != nil && pod.Spec.OS.Name != v1.Linux
 	if e.want.source != messages.APIServer || foreign && (pod.Status.StartTime == nil || final(&pod.Status)) {
 		return nil
 	}
-	if e.fields.of != pod {
-		e.fields = fields{pod, a.findUnsupported(pod)}
+	if e.fields.of == pod {
+		return e.fields.why
 	}
-	return e.fields.why
-}
-
-func (a *actor) findUnsupported(pod *v1.Pod) *messages.Reason {
+	e.fields = fields{of: pod}
 	var names []string
-	for _, e := range podspec.Unsupported(pod) {
-		if !slices.Contains(names, e.Field) {
-			names = append(names, e.Field)
+	for _, f := range podspec.Unsupported(pod) {
+		if !slices.Contains(names, f.Field) {
+			names = append(names, f.Field)
 		}
 	}
-	if len(names) == 0 {
-		return nil
+	if len(names) > 0 {
+		e.fields.why = &messages.Reason{Code: messages.ReasonUnsupported, Permanent: true,
+			Message: "the pod waits, since it sets what Playlet does not support yet: " + strings.Join(names, ", ")}
 	}
-	return &messages.Reason{
-		Code: messages.ReasonUnsupported, Permanent: true,
-		Message: "the pod waits, since it sets what Playlet does not support yet: " + strings.Join(names, ", "),
-	}
+	return e.fields.why
 }
 
 // hold lets a pod wait; it is looked at again whenever something changes. Where it is not quiet, what it waits for is logged and
@@ -197,7 +197,7 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 	if !a.opts.Cluster {
 		return
 	}
-	m := messages.PodStatusesWanted{Heard: a.allHeard() && a.unready() == nil}
+	m := messages.PodStatusesWanted{Heard: a.phase == complete}
 	for _, e := range a.entries {
 		if e.state != unclaimed && (e.state != held || e.why != nil && !e.quiet) && !e.orphan() {
 			m.Pods = append(m.Pods, e.statusWanted())
@@ -223,7 +223,7 @@ func (e *entry) statusWanted() messages.PodStatusWanted {
 
 // sweep tells those who clean up what must stay.
 func (a *actor) sweep(ctx supervisors.Context) {
-	heard := a.allHeard() && a.loaded
+	heard := a.phase == complete
 	wanted := make(map[string]bool, len(a.entries))
 	active := map[string]*v1.Pod{}
 	for uid, e := range a.entries {
@@ -240,10 +240,10 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	a.tellStatuses(ctx)
 	a.tellObjects(ctx, true)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
-	if a.audited { // what is not known of may run, in a cgroup of its own
+	if a.unready() == nil { // what is not known of may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
 	}
-	if heard && a.audited { // otherwise a pod that is not known of may still run, and need its volumes
+	if heard { // otherwise a pod that is not known of may still run, and need its volumes
 		ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})
 		for _, e := range a.entries {
 			if e.state == unclaimed { // it was taken away while the agent was not there
@@ -251,7 +251,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 			}
 		}
 	}
-	if a.loaded && a.unsaved && !a.saving {
+	if a.checkpoints.failed() {
 		a.save(ctx)
 	}
 }
@@ -269,8 +269,7 @@ func (a *actor) tellObjects(ctx supervisors.Context, again bool) {
 	for i, e := range using {
 		users[i] = e.pod
 	}
-	a.uses = a.uses || len(users) > 0
-	if a.uses && (again || !slices.Equal(users, a.users)) {
+	if (len(users) > 0 || a.users != nil) && (again || !slices.Equal(users, a.users)) {
 		a.users = users
 		ctx.Tell(messages.Objects, messages.ObjectsWanted{Pods: users})
 	}

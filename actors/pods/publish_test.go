@@ -23,10 +23,23 @@ func TestWhatAPodAwaitsWhileTheRuntimeIsAway(t *testing.T) {
 		"says why":   {away, entry{life: life{waiting: &messages.Reason{Code: "x"}}}, false},
 		"runtime up": {messages.RuntimeStateChanged{Ready: true}, entry{}, false},
 	} {
-		a := &actor{runtime: c.runtime}
+		a := &actor{node: observed{runtime: c.runtime}}
 		why := a.awaitsRuntime(&c.e)
-		if (why != nil) != c.want || why != nil && (*why != c.runtime.Reason || why == &a.runtime.Reason) {
+		if (why != nil) != c.want || why != nil && (*why != c.runtime.Reason || why == &a.node.runtime.Reason) {
 			t.Errorf("%s: %v", name, why)
 		}
+	}
+}
+
+// A burst of changes makes one snapshot, the later the more pods there are.
+func TestPublishing(t *testing.T) {
+	p := publishing{pods: 100}
+	first, plan := p.change()
+	if _, again := p.change(); !plan || again || first != publishEvery+100*publishEach {
+		t.Errorf("planned %t after %v, and again %t", plan, first, again)
+	}
+	p.due = false
+	if _, plan := p.change(); !plan {
+		t.Error("the next one is not planned")
 	}
 }

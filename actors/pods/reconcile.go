@@ -14,38 +14,6 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted) {
-	for _, p := range m.Pods {
-		a.opts.Named(string(p.UID), fullName(p))
-	}
-	if m.Unknown {
-		a.unknown[m.Source] = m
-		a.changed(ctx)
-		return
-	}
-	delete(a.unknown, m.Source)
-	a.lists[m.Source] = m
-	// Where two sources name the same UID, the one configured first counts.
-	for _, e := range a.entries {
-		e.want, e.within = nil, nil
-	}
-	a.wanted = nil
-	for _, s := range a.opts.Sources {
-		for _, p := range a.lists[s].Pods {
-			if e := a.entry(string(p.UID), fullName(p)); e.want == nil {
-				e.want = &want{p, s}
-				a.wanted = append(a.wanted, e)
-			}
-		}
-		for uid, seconds := range a.lists[s].Graces {
-			if e := a.entries[uid]; e != nil {
-				e.within = new(max(seconds, vanishedGrace))
-			}
-		}
-	}
-	a.reconcile(ctx)
-}
-
 // entry is the one of this UID, which is made where there is none; its name may not be known.
 func (a *actor) entry(uid, name string) *entry {
 	e := a.entries[uid]
@@ -57,41 +25,13 @@ func (a *actor) entry(uid, name string) *entry {
 	return e
 }
 
-func fullName(p *v1.Pod) string { return p.Namespace + "/" + p.Name }
-
-// allHeard says that every source there is has been heard. Without any source nobody knows whose pods these are.
-func (a *actor) allHeard() bool { return !a.opts.Unheard && a.sourcesHeard() }
-
-func (a *actor) sourcesHeard() bool {
-	for _, s := range a.opts.Sources {
-		if _, ok := a.lists[s]; !ok {
-			return false
-		}
-	}
-	return len(a.opts.Sources) > 0
-}
-
-// unready is why nothing can be begun yet; nil where it can.
-func (a *actor) unready() *messages.Reason {
-	switch {
-	case !a.loaded:
-		return &messages.Reason{Code: messages.ReasonAgentStarting, Message: "the agent is starting"}
-	case a.audited:
-		return nil
-	case a.runtime.Reason.Code != "":
-		return new(a.runtime.Reason)
-	}
-	return &messages.Reason{Code: messages.ReasonRuntimeUnavailable,
-		Message: "the container runtime has not said yet what runs"}
-}
-
 // reconcile brings every entry into the state that it should be in: first those that give names free or keep them, then those
 // that are held, in the order of the sources.
 func (a *actor) reconcile(ctx supervisors.Context) {
 	a.changed(ctx)
-	v := view{now: ctx.Now(), unready: a.unready(), up: !a.shutdown}
-	if v.unready == nil && !a.complete && a.allHeard() { // from now on it is known what must stay
-		a.complete = true
+	v := view{now: ctx.Now(), unready: a.unready(), up: !a.node.shutdown}
+	if a.phase == hearing && !a.opts.Unheard && a.sources.heard() {
+		a.enterPhase(ctx, complete)
 		defer a.sweep(ctx)
 	}
 	defer a.tellObjects(ctx, false)
@@ -119,7 +59,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 		}
 		v.lacks, v.taken = nil, nil
 		if v.unready == nil {
-			v.lacks, v.taken = a.unsupported(e), names.taken(e)
+			v.lacks, v.taken = e.unsupported(), names.taken(e)
 		}
 		if a.step(ctx, e, &v) {
 			names.has[e.name] = e
@@ -145,7 +85,6 @@ func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
 		}
 		if to != from {
 			a.enter(ctx, e, to)
-			a.entered(ctx, e, from)
 		}
 		if fx.renew {
 			a.renew(ctx, e)
@@ -232,7 +171,7 @@ func (a *actor) takenNames() names {
 			if was := n.has[e.name]; was == nil || was.ending != nil {
 				n.has[e.name] = e
 			}
-		case e.found != nil && (e.want != nil || !a.knownUnwanted(e.found)):
+		case e.found != nil && (e.want != nil || !a.sources.unwanted(e.found)):
 			n.found[e.name] = append(n.found[e.name], e.uid)
 		}
 	}
@@ -275,7 +214,7 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 		m.Last = e.before
 	}
 	if !e.pod.Spec.HostNetwork {
-		m.NoNetwork = noNetwork(a.runtime)
+		m.NoNetwork = noNetwork(a.node.runtime)
 	}
 	ctx.Tell(messages.PodAddress(e.uid), m)
 }
@@ -283,19 +222,18 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 // stopped takes that an actor is stopped. An ender takes the place of one in quarantine. A pod of which nothing is left is
 // forgotten, and a successor that waited for its name may start; a deleted one is kept for as long as its object is there.
 func (a *actor) stopped(ctx supervisors.Context, e *entry) {
-	from, to := e.state, unclaimed
+	to := unclaimed
 	switch {
-	case from == replacing, from == clearing && e.record.Final == nil:
+	case e.state == replacing, e.state == clearing && e.record.Final == nil:
 		ctx.SpawnKind("ender", e.uid)
 		return
-	case from == leaving && e.deleted():
+	case e.state == leaving && e.deleted():
 		to = over
-	case from != leaving && from != clearing:
+	case e.state != leaving && e.state != clearing:
 		return
 	}
 	e.goneAt = ctx.Now()
 	a.enter(ctx, e, to)
-	a.entered(ctx, e, from)
 	a.reconcile(ctx)
 	a.tellStatuses(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -26,7 +27,7 @@ type (
 
 // load reads which pods had finished, which are never run again, and which the node had decided to end.
 func (a *actor) load(ctx supervisors.Context) {
-	s := a.store
+	s := a.checkpoints.store
 	ctx.Do(supervisors.Work{Name: "read the checkpoints of pods", Timeout: saveTimeout, Run: func(context.Context) any {
 		var out loadDone
 		out.records, out.written, out.errs = s.load()
@@ -46,7 +47,8 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 			e.kept = r
 		}
 	}
-	a.loaded = true
+	a.enterPhase(ctx, auditing)
+	a.askAudit(ctx)
 	if !m.written {
 		a.save(ctx)
 	}
@@ -63,21 +65,25 @@ func (a *actor) keep(ctx supervisors.Context, e *entry, r record) {
 	}
 }
 
-// save writes what the disk is to have, one writing at a time.
-func (a *actor) save(ctx supervisors.Context) {
-	records := map[string]record{}
+// records is what the disk is to have.
+func (a *actor) records() map[string]record {
+	out := map[string]record{}
 	for uid, e := range a.entries {
 		if e.record != (record{}) {
-			records[uid] = e.record
+			out[uid] = e.record
 		}
 	}
-	w := a.store.writing
+	return out
+}
+
+// save writes what the disk is to have, one writing at a time.
+func (a *actor) save(ctx supervisors.Context) {
+	records, w := a.records(), a.checkpoints.writing
 	w.Set(records)
-	a.unsaved = true
-	if a.saving {
+	if a.checkpoints.busy {
 		return
 	}
-	a.saving, a.unsaved = true, false
+	a.checkpoints.busy = true
 	ctx.Do(supervisors.Work{Name: "write the checkpoints of pods", Timeout: saveTimeout, Run: func(context.Context) any {
 		return saveDone{records, w.Flush()}
 	}})
@@ -87,11 +93,11 @@ func (a *actor) save(ctx supervisors.Context) {
 // same, as that makes room on a disk that is full, and no critical pod waits for the end of another. Those that finished by
 // themselves say so again, and it is tried again then, and with the next sweep; so is what was allocated to a pod.
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
-	again := a.unsaved
+	a.checkpoints.busy = false
+	again := !maps.Equal(m.records, a.records()) // they have changed meanwhile
 	var failed *unwritten
 	some := errors.As(m.problem, &failed)
-	a.saving, a.unsaved = false, again || m.problem != nil
-	a.wrote(ctx, m.problem)
+	a.tellProblem(ctx, m.problem)
 	for uid, e := range a.entries {
 		r := m.records[uid]
 		unkept := m.problem != nil && (!some || failed.uids[uid])
@@ -103,7 +109,7 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 		e.allocated()
 		if e.hasActor() {
 			a.renew(ctx, e)
-			a.step(ctx, e, &view{now: ctx.Now(), up: !a.shutdown})
+			a.step(ctx, e, &view{now: ctx.Now(), up: !a.node.shutdown})
 		}
 	}
 	if again {
@@ -111,15 +117,15 @@ func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	}
 }
 
-func (a *actor) wrote(ctx supervisors.Context, problem error) {
+func (a *actor) tellProblem(ctx supervisors.Context, problem error) {
 	now, says := "", "what becomes of pods can be kept on the disk again"
 	if problem != nil {
 		now = "what became of pods cannot be kept on the disk: " + problem.Error()
 		says = "what became of pods cannot be kept on the disk; an agent that is killed now forgets it"
 	}
-	if now != a.unwritten {
-		ctx.Log().Error(says, "path", a.store.dir, "error", problem)
-		a.unwritten = now
+	if now != a.checkpoints.problem {
+		ctx.Log().Error(says, "path", a.checkpoints.dir, "error", problem)
+		a.checkpoints.problem = now
 		a.changed(ctx)
 	}
 }
@@ -154,7 +160,7 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 		a.reconsider(ctx)
 	case e.record == e.kept: // the answer was lost
 		a.renew(ctx, e)
-	case a.unsaved && !a.saving:
+	case a.checkpoints.failed():
 		a.save(ctx)
 	}
 }

@@ -65,7 +65,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 	slices.SortFunc(waiting, func(x, y *entry) int {
 		return cmp.Or(admission.Priority(x.desired, y.desired), x.since.Compare(y.since), int(x.order-y.order))
 	})
-	node := a.thisNode()
+	node := a.node.admits(&a.opts.Here, a.opts.Cluster)
 	for again := len(waiting) > 0; again; {
 		again = false
 		for _, e := range waiting {
@@ -75,7 +75,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 		}
 	}
 	for _, e := range waiting {
-		a.undecided = a.undecided || e.pending != nil && e.admitted != e.desired
+		a.undecided.some = a.undecided.some || e.pending != nil && e.admitted != e.desired
 	}
 }
 
@@ -88,7 +88,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 		r.Allocated = podspec.AllocationOf(e.desired)
 		a.keep(ctx, e, r)
 		if e.pending != nil && e.pending.Reason == v1.PodReasonDeferred {
-			metrics.DeferredResizes.WithLabelValues(a.trigger).Inc()
+			metrics.DeferredResizes.WithLabelValues(a.undecided.trigger).Inc()
 		}
 		e.admitted, e.since = e.desired, time.Time{}
 		ctx.Log().Info("a resize of a pod is admitted", "pod", e.name, "podUID", e.uid, "generation", e.desired.Generation)

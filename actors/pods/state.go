@@ -265,7 +265,9 @@ func (a *actor) enter(ctx supervisors.Context, e *entry, to state) {
 	case to == ending:
 		why = e.ending.Reason
 	}
-	ctx.Log().Info(says, "pod", e.name, "podUID", e.uid, "from", e.state, "to", to, "why", why)
+	from := e.state
+	ctx.Log().Info(says, "pod", e.name, "podUID", e.uid, "from", from, "to", to, "why", why)
 	e.state = to
 	a.changed(ctx)
+	a.entered(ctx, e, from)
 }

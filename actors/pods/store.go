@@ -46,6 +46,16 @@ type store struct {
 	written map[string]record // what the disk has, by UID
 }
 
+// checkpoints is the records' way to the disk: one write at a time.
+type checkpoints struct {
+	*store
+	busy    bool   // a write is under way
+	problem string // a sentence on why the last one failed; empty: it did not
+}
+
+// failed says that the disk lacks something, and that nobody tries to write it.
+func (c *checkpoints) failed() bool { return !c.busy && c.problem != "" }
+
 // unwritten is the error of pods whose files could not be written or removed.
 type unwritten struct {
 	uids map[string]bool
