@@ -11,24 +11,23 @@ import (
 
 // ensure brings one container towards running, and reports whether it runs. It is its turn.
 func (m *Machine) ensure(c *known.Container) bool {
-	f, ordered := c.Newest(), c.Stage == messages.StageRunning || c.Stage == messages.StageStopping
-	switch {
-	case c.Stage == messages.StageIdle:
+	switch stage, f := c.Stage(), c.Newest(); {
+	case stage == messages.StageIdle:
 		m.start(c)
-	case c.Stage == messages.StageStarting:
+	case stage == messages.StageStarting:
 		if f := c.Exited(); f != nil && f.Attempt == c.Attempt {
 			m.tellEnd(c)
 		} else if c.Image.Ref != "" || m.wantImage(c) { // where its spec has changed since, the image is asked for anew
 			m.tellRun(c)
 		}
-	case ordered && (f == nil || f.State == messages.ContainerCreated): // it was taken away, and what stands there never ran
+	case f == nil || f.State == messages.ContainerCreated: // it was taken away, and what stands there never ran
 		m.restartActor(c)
 		m.start(c)
-	case ordered && f.State == messages.ContainerExited:
+	case f.State == messages.ContainerExited:
 		m.tellEnd(c)
-	case c.Stage == messages.StageStopping:
+	case c.Ending():
 		m.stopContainer(c, c.Ends.Grace, c.Ends.Why)
-	case c.Stage == messages.StageRunning:
+	default:
 		return m.keep(c, f)
 	}
 	return false
@@ -86,14 +85,14 @@ func (m *Machine) supervise(c *known.Container) {
 }
 
 func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why string) {
-	m.askStop(c, grace, why, false)
+	m.askStop(c, messages.StageStopping, grace, why)
 }
 
-// askStop has a container ended or, with hookOnly, its pre-stop hook run until its turn to end has come.
-func (m *Machine) askStop(c *known.Container, grace time.Duration, why string, hookOnly bool) {
-	if c.Stage != messages.StageStopping || c.Ends.HookOnly != hookOnly {
-		c.Stage = messages.StageStopping
-		c.Ends.Grace, c.Ends.Why, c.Ends.Until, c.Ends.HookOnly, c.Ends.Failed = grace, why, m.now.Add(grace), hookOnly, ""
+// askStop has a container ended or, with the stage waiting, its pre-stop hook run until its turn to end has come.
+func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, grace time.Duration, why string) {
+	if c.Stage() != stage {
+		c.Enter(stage)
+		c.Ends = known.Ends{Grace: grace, Until: m.now.Add(grace), Why: why}
 		m.answered("run", c.Name)
 		m.answered("stop", c.Name)
 	}
@@ -110,7 +109,7 @@ func (m *Machine) askStop(c *known.Container, grace time.Duration, why string, h
 	}
 	msg := messages.StopContainer{
 		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Reason: why, Order: m.Wanted.Order,
-		HookOnly: hookOnly, NoHook: c.Earlier && m.live(),
+		HookOnly: stage == messages.StageWaiting, NoHook: c.Earlier && m.live(),
 	}
 	if f := c.Newest(); f != nil {
 		msg.Fact = f.ContainerFact
@@ -127,7 +126,7 @@ func (m *Machine) askStop(c *known.Container, grace time.Duration, why string, h
 
 // answerEnd notes that its actor has nothing more to do for a container. What follows is the plan's, when it is its turn.
 func (m *Machine) answerEnd(c *known.Container) {
-	c.Stage = messages.StageIdle
+	c.Enter(messages.StageIdle)
 	for _, what := range []string{"run", "stop", "end"} {
 		m.answered(what, c.Name)
 	}

@@ -51,14 +51,14 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 
 // respec has a container whose start is being waited for start from its new spec, at once.
 func (m *Machine) respec(c *known.Container) {
-	c.NoImage()
+	c.Image.Forget()
 	c.Retry = restarts.Retry{}
 	m.answered("image", c.Name)
 	if c.Actor {
 		m.supervise(c) // its policy may have changed, too
 	}
 	f := c.Exited()
-	if c.Spec == nil || f == nil || c.Stage != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.Outdated(c, f) {
+	if c.Spec == nil || f == nil || c.Stage() != messages.StageIdle || !m.live() || c.Over(m.Pod) || !m.Outdated(c, f) {
 		return
 	}
 	m.startAnew(c)

@@ -37,7 +37,7 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 // takeFact takes one container of a reading. Its actor hears of its end.
 func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 	c := m.Learn(f, at)
-	if end := c.Exited(); end != nil && end.Attempt == c.Attempt && c.Stage == messages.StageIdle {
+	if end := c.Exited(); end != nil && end.Attempt == c.Attempt && c.Stage() == messages.StageIdle {
 		c.Retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
 	if first && c.Is(f.ID) && f.Attempt > 0 {

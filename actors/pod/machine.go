@@ -153,7 +153,7 @@ func (m *Machine) wake() {
 	}
 	if m.live() {
 		for _, c := range m.Containers {
-			if c.Stage == messages.StageIdle {
+			if c.Stage() == messages.StageIdle {
 				_, at := m.starts().Lacks(c)
 				earlier(at)
 			}

@@ -45,7 +45,7 @@ func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	of := func(pod *v1.Pod) *Machine {
 		return &Machine{State: known.State{Pod: pod, Set: settings.Default(&Host{}, restarts.BackOff{}, nil)}}
 	}
-	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &known.Container{Name: "c0", Spec: spec}
+	machine, c := of(testPod(v1.RestartPolicyAlways, 0, 1)), &known.Container{Name: "c0", Role: known.Role{Spec: spec}}
 	for text, want := range map[string]bool{"1024Mi": false, "1Gi": false, "2Gi": true} {
 		f := carrying(t, spec, limited(text))
 		if got := machine.Outdated(c, &known.Attempt{ContainerFact: f}); got != want {

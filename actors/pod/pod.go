@@ -137,7 +137,7 @@ func (m *Machine) Inspect() Inspection {
 	}
 	slices.Sort(out.Awaiting)
 	for _, c := range m.Containers {
-		ci := ContainerInspection{Name: c.Name, Stage: string(c.Stage), Attempt: c.Attempt, BackOff: c.Backoff.Step}
+		ci := ContainerInspection{Name: c.Name, Stage: string(c.Stage()), Attempt: c.Attempt, BackOff: c.Backoff.Step}
 		if f := c.Newest(); f != nil {
 			ci.State, ci.Attempt = string(f.State), f.Attempt
 		}

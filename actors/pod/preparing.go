@@ -155,7 +155,7 @@ func (m *Machine) beginRound() {
 		if !c.InRounds() {
 			continue
 		}
-		if c.Retry = (restarts.Retry{}); c.Stage == messages.StageStarting {
+		if c.Retry = (restarts.Retry{}); c.Stage() == messages.StageStarting {
 			m.answerEnd(c)
 		}
 		if c.Actor && m.asking("spawn", c.Name) {

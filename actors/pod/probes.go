@@ -37,7 +37,7 @@ func (m *Machine) endUnfit(c *known.Container, kind messages.ProbeKind) {
 // runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is
 // asked only whether it is ready.
 func (m *Machine) runs(c *known.Container) []messages.ProbeKind {
-	ends := !m.live() || c.Stage == messages.StageStopping
+	ends := !m.live() || c.Stage() == messages.StageStopping
 	switch {
 	case !c.Running(), !c.HookEnded(), !c.HasStarted() && ends:
 		return nil

@@ -298,7 +298,8 @@ func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 		m.phase, m.Pod = Running, w.pod
 		m.MatchSpec()
 		sidecar, regular := m.Container("init0"), m.Container("c0")
-		regular.Stage = c.stage
+		regular.Enter(messages.StageStarting)
+		regular.Enter(c.stage)
 		sidecar.Learn(messages.ContainerFact{ID: "1", Name: "init0", State: messages.ContainerExited, ExitCode: 1, FinishedAt: w.now}, w.now)
 		m.now = w.now.Add(time.Hour)
 		sidecar.Actor, sidecar.Image.Attempt, sidecar.Image.Ref = true, 1, "image"

@@ -101,7 +101,7 @@ func (m *Machine) resize() {
 			continue
 		}
 		settled = false
-		if c.Stage == messages.StageRunning && !m.RestartsFor(c) {
+		if c.Stage() == messages.StageRunning && !m.RestartsFor(c) {
 			live = append(live, c)
 			lowering = lowering || m.Sized(c).Lowers()
 		}

@@ -109,7 +109,7 @@ func TestARestartOfWhatIsBeingStopped(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Liveness))
 	w.sick = map[string]bool{"c0/liveness": true}
 	w.step(nil)
-	w.goesOn(t, func(c *known.Container) bool { return c.Attempt == 2 && c.Stage == messages.StageStopping })
+	w.goesOn(t, func(c *known.Container) bool { return c.Attempt == 2 && c.Stage() == messages.StageStopping })
 	if got := w.asksRestart("c0"); got == nil || !slices.Equal(got.Containers, []string{"c0"}) {
 		t.Fatalf("%+v", got)
 	}
@@ -136,7 +136,7 @@ func TestARestartEndsABackOff(t *testing.T) {
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 3, attempt < 3 }
 	w.step(nil)
 	w.goesOn(t, func(c *known.Container) bool {
-		return c.Attempt == 2 && c.Exited() != nil && c.Exited().Attempt == 2 && c.Stage == messages.StageIdle && len(w.pending) == 0
+		return c.Attempt == 2 && c.Exited() != nil && c.Exited().Attempt == 2 && c.Stage() == messages.StageIdle && len(w.pending) == 0
 	})
 	if got := w.asksRestart("c0"); got == nil || got.Refused != "" {
 		t.Fatalf("%+v", got)

@@ -399,7 +399,7 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 			return 1, attempt < 4
 		case "c0":
 			c1 := w.machine.Container("c1")
-			return 42, attempt < 4 && c1.Backoff.Step > 2 && c1.Exited() != nil && c1.Stage == messages.StageIdle
+			return 42, attempt < 4 && c1.Backoff.Step > 2 && c1.Exited() != nil && c1.Stage() == messages.StageIdle
 		}
 		return 0, false
 	}

@@ -62,7 +62,8 @@ func (m *Machine) run(c *known.Container) {
 			c.Backoff = m.Set.BackOff.Next(c.Backoff, f.FinishedAt, m.now)
 		}
 	}
-	c.Attempt, c.Stage, c.Sandbox = next, messages.StageStarting, ""
+	c.Enter(messages.StageStarting)
+	c.Attempt, c.Sandbox = next, ""
 	m.answered("run", c.Name)
 	m.tellRun(c)
 }
@@ -77,7 +78,7 @@ func (m *Machine) wantImage(c *known.Container) bool {
 		return true
 	}
 	if c.Image.Attempt != attempt {
-		c.NoImage()
+		c.Image.Forget()
 		c.Image.Attempt = attempt
 		m.answered("image", c.Name)
 	}

@@ -26,7 +26,7 @@ func (m *Machine) strategy(c *known.Container) supervisors.ExitStrategy {
 		Restart: supervisors.Transient, Failed: answers(restarts.Again), Escalate: answers(restarts.FailPod),
 		Delay: func(now time.Time, result any) time.Duration {
 			end, _ := result.(messages.ContainerEnded)
-			if c.Stage == messages.StageStarting && end.Fact.Attempt < c.Attempt {
+			if c.Stage() == messages.StageStarting && end.Fact.Attempt < c.Attempt {
 				return 0 // an end that is told once more: its back-off is over, and the next attempt waits for an actor
 			}
 			return m.RestartTime(now, c, end.Fact.FinishedAt).Sub(now)

@@ -105,7 +105,8 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 func TestAnEndReportedAgainHoldsNothingBack(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	c, now := w.machine.Container("c0"), w.now
-	c.Stage, c.Attempt, c.Backoff = messages.StageStarting, 2, restarts.Place{Step: 3, Last: now}
+	c.Enter(messages.StageStarting)
+	c.Attempt, c.Backoff = 2, restarts.Place{Step: 3, Last: now}
 	for attempt, want := range map[uint32]bool{1: false, 2: true} {
 		end := messages.ContainerEnded{Fact: messages.ContainerFact{
 			ID: "x", Name: "c0", Attempt: attempt, State: messages.ContainerExited, FinishedAt: now, ExitCode: 1,
@@ -121,7 +122,7 @@ func TestARepeatedStartHasAnActor(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	m := w.machine
 	c := m.Container("c0")
-	c.Stage = messages.StageStarting
+	c.Enter(messages.StageStarting)
 	m.answered("run", c.Name)
 	for _, want := range []bool{false, true} {
 		m.fx = nil

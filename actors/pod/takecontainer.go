@@ -38,14 +38,14 @@ func (m *Machine) takeChild(v messages.ChildStarted) {
 	}
 	c.Actor = true
 	m.answered("spawn", c.Name)
-	switch c.Stage {
+	switch c.Stage() {
 	case messages.StageStarting, messages.StageRunning:
 		c.Unread = m.now
 		m.answerEnd(c)
-	case messages.StageStopping:
+	case messages.StageStopping, messages.StageWaiting:
 		m.answered("stop", c.Name)
 		m.answered("end", c.Name)
-	case messages.StageIdle, messages.StageHooking, messages.StageWaiting:
+	case messages.StageIdle, messages.StageHooking:
 	}
 }
 
@@ -62,11 +62,11 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 		m.asks[ask{"spawn", c.Name}] = m.now.Add(max(v.RestartAt.Sub(m.now), 0) + m.Set.AnswerTimeout)
 	}
 	c.Learn(end.Fact, m.now)
-	if !c.Is(end.Fact.ID) || c.Stage == messages.StageIdle ||
-		(c.Stage == messages.StageStarting && end.Fact.Attempt != c.Attempt) {
+	if !c.Is(end.Fact.ID) || c.Stage() == messages.StageIdle ||
+		(c.Stage() == messages.StageStarting && end.Fact.Attempt != c.Attempt) {
 		return // told once more; the next attempt is on its way
 	}
-	if c.Exited() != nil || c.Stage == messages.StageStopping {
+	if c.Exited() != nil || c.Ending() {
 		c.Retry = restarts.Retry{}
 		m.answerEnd(c)
 	}
@@ -80,7 +80,7 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 		return
 	}
 	if v.StopFailed != "" {
-		if c.Stage == messages.StageStopping {
+		if c.Ending() {
 			c.Ends.Failed = v.StopFailed
 			m.asks[ask{"stop", c.Name}] = m.now.Add(m.Set.AnswerTimeout / 3) // there is an answer: sooner than without
 		}
@@ -104,13 +104,13 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 	}
 	m.answered("run", c.Name)
 	c.Retry = restarts.Retry{}
-	if is && c.Stage == messages.StageStarting && v.Fact.Attempt == c.Attempt {
-		c.Stage = messages.StageRunning
+	if is && c.Stage() == messages.StageStarting && v.Fact.Attempt == c.Attempt {
+		c.Enter(messages.StageRunning)
 	}
 }
 
 func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
-	if c.Stage != messages.StageStarting || v.Generation != c.Generation {
+	if c.Stage() != messages.StageStarting || v.Generation != c.Generation {
 		return // told once more; the next try is on its way
 	}
 	if c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
@@ -185,9 +185,9 @@ func (m *Machine) restart(c *known.Container, id string) bool {
 	}
 	c.Retry = restarts.Retry{}
 	switch {
-	case f.State == messages.ContainerExited && c.Stage == messages.StageIdle:
+	case f.State == messages.ContainerExited && c.Stage() == messages.StageIdle:
 		m.startAnew(c)
-	case c.Stage == messages.StageStopping:
+	case c.Stage() == messages.StageStopping:
 		c.Replace = true
 	default:
 		f.Renew = true

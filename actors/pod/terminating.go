@@ -43,10 +43,10 @@ func (m *Machine) halt() {
 	for _, c := range m.Containers {
 		forget = forget || m.asking("image", c.Name)
 		m.answered("image", c.Name)
-		underWay = underWay || !c.Unread.IsZero() || c.Stage == messages.StageStarting
+		underWay = underWay || !c.Unread.IsZero() || c.Stage() == messages.StageStarting
 		c.Unread = time.Time{}
-		if c.Stage == messages.StageStarting {
-			c.Stage = messages.StageIdle
+		if c.Stage() == messages.StageStarting {
+			c.Enter(messages.StageIdle)
 		}
 		m.answered("spawn", c.Name)
 		m.answered("run", c.Name)
@@ -99,9 +99,9 @@ func (m *Machine) stopSidecars(others bool) bool {
 		if !c.Sidecar() || !c.Alive() {
 			continue
 		}
-		rest, begun := m.ends.Sub(m.now), c.Stage == messages.StageStopping && !c.Ends.HookOnly
+		rest, begun := m.ends.Sub(m.now), c.Stage() == messages.StageStopping
 		if left && rest > 0 && !begun {
-			m.askStop(c, rest, m.endReason(), true)
+			m.askStop(c, messages.StageWaiting, rest, m.endReason())
 		} else {
 			m.stopContainer(c, max(rest, leastGrace), m.endReason())
 		}

@@ -51,7 +51,7 @@ func (m *Machine) endWaits() *messages.Reason {
 	case Terminating:
 		var first *known.Container
 		for _, c := range m.Containers {
-			if c.Alive() && c.Stage == messages.StageStopping && (first == nil || first.Ends.HookOnly) {
+			if c.Alive() && c.Ending() && (first == nil || first.Stage() == messages.StageWaiting) {
 				first = c
 			}
 		}

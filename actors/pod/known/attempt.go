@@ -25,6 +25,17 @@ type Attempt struct {
 	Renew   bool // it is to be ended on request, and started again
 }
 
+// History is what is known of the container's attempts.
+type History struct {
+	Attempts []Attempt // newest first
+	Free     uint32    // lowest attempt whose name can be had
+	Ended    uint32    // lowest attempt whose end was not noted yet
+	Replace  bool      // the newest is being stopped because its spec changed, or on request: its back-off starts anew
+	// Unread is since when a start that is not waited for any more may be under way, or may have been made without our
+	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading.
+	Unread time.Time
+}
+
 // Hook is what is known of the post-start hook of an attempt.
 type Hook struct {
 	Known  bool // its actor has told of it
@@ -33,59 +44,67 @@ type Hook struct {
 }
 
 // Newest is the latest attempt; nil where there is none.
-func (c *Container) Newest() *Attempt {
-	if len(c.Attempts) == 0 {
+func (h *History) Newest() *Attempt {
+	if len(h.Attempts) == 0 {
 		return nil
 	}
-	return &c.Attempts[0]
+	return &h.Attempts[0]
 }
 
 // Is says that the newest attempt is this one.
-func (c *Container) Is(id string) bool { return len(c.Attempts) > 0 && c.Attempts[0].ID == id }
+func (h *History) Is(id string) bool { return len(h.Attempts) > 0 && h.Attempts[0].ID == id }
 
 // Exited is the newest attempt when it has ended.
-func (c *Container) Exited() *Attempt {
-	if f := c.Newest(); f != nil && f.State == messages.ContainerExited {
+func (h *History) Exited() *Attempt {
+	if f := h.Newest(); f != nil && f.State == messages.ContainerExited {
 		return f
 	}
 	return nil
 }
 
 // Running says that its newest attempt runs.
-func (c *Container) Running() bool {
-	f := c.Newest()
+func (h *History) Running() bool {
+	f := h.Newest()
 	return f != nil && f.State == messages.ContainerRunning
 }
 
 // Alive says that there is a process to end, as far as is known.
-func (c *Container) Alive() bool {
-	f := c.Newest()
+func (h *History) Alive() bool {
+	f := h.Newest()
 	return f != nil && f.Alive()
 }
 
 // MadeIn says that an attempt was made in this sandbox.
-func (c *Container) MadeIn(sandbox string) bool {
-	return slices.ContainsFunc(c.Attempts, func(f Attempt) bool { return f.SandboxID == sandbox })
+func (h *History) MadeIn(sandbox string) bool {
+	return slices.ContainsFunc(h.Attempts, func(f Attempt) bool { return f.SandboxID == sandbox })
+}
+
+// NextAttempt is the number of the container that is to be made next.
+func (h *History) NextAttempt() uint32 {
+	if f := h.Newest(); f != nil {
+		return max(f.Attempt+1, h.Free)
+	}
+	return h.Free
 }
 
 // Learn takes the CRI's word on one of the container's attempts, at a time of our own clock. A word that is older than what is
 // known of the same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is
 // made again, in its place, and is not counted as a restart.
-func (c *Container) Learn(f messages.ContainerFact, at time.Time) {
+func (h *History) Learn(f messages.ContainerFact, at time.Time) {
 	if facts.CutOff(f) {
-		c.Attempts = slices.DeleteFunc(c.Attempts, func(o Attempt) bool { return o.ID == f.ID })
+		h.Attempts = slices.DeleteFunc(h.Attempts, func(o Attempt) bool { return o.ID == f.ID })
 		return
 	}
-	i, found := slices.BinarySearchFunc(c.Attempts, f, func(a Attempt, f messages.ContainerFact) int {
+	i, found := slices.BinarySearchFunc(h.Attempts, f, func(a Attempt, f messages.ContainerFact) int {
 		return int(f.Attempt) - int(a.Attempt)
 	})
 	if !found {
-		c.Attempts = slices.Insert(c.Attempts, i, Attempt{ContainerFact: f, noticed: at})
-		c.Attempts = c.Attempts[:min(len(c.Attempts), 2)]
-		c.Replace = c.Replace && i > 0 // it was meant for the one before; the start of this one was not heard of
+		h.Attempts = slices.Insert(h.Attempts, i, Attempt{ContainerFact: f, noticed: at})
+		h.Attempts = h.Attempts[:min(len(h.Attempts), 2)]
+		h.Replace = h.Replace && i > 0 // it was meant for the one before; the start of this one was not heard of
 		return
 	}
-	switch known := &c.Attempts[i]; {
+	switch known := &h.Attempts[i]; {
 	case known.ID == f.ID && !behind(f.State, known.State): // else the reading began before this was known
 		known.ContainerFact = f
 	case known.ID != f.ID && !f.CreatedAt.Before(known.CreatedAt): // else it is of a sandbox that is gone
@@ -118,8 +137,8 @@ func HasPostStart(spec *v1.Container) bool {
 }
 
 // Results are those of the container that is the newest: of another, nothing counts.
-func (c *Container) Results() messages.ProbeResults {
-	if f := c.Newest(); f != nil {
+func (h *History) Results() messages.ProbeResults {
+	if f := h.Newest(); f != nil {
 		return f.Results
 	}
 	return messages.ProbeResults{}

@@ -1,6 +1,9 @@
 package known
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,59 +13,90 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Container is what the pod knows of one container. The states of a run are in the table of actors/container; here is what
-// was sent to its actor last, and what the actor answered.
+// Container is what the pod knows of one container.
 type Container struct {
 	Name string
+	Role
+	Order
+	History
+	Image   Image
+	Earlier bool // its newest is of an earlier round: it is ended, and made again
+	Backoff restarts.Place
+	Retry   restarts.Retry // of the start of this attempt
+}
+
+// Image is what is known of the images that the container needs.
+type Image struct {
+	Attempt uint32
+	Ref     string            // of its own image, which is asked for when those of its volumes are there
+	Volumes map[string]string // the same of its volumes that are images, by their names
+	Reason  *messages.Reason  // why it could not be had
+	Awaits  *messages.Reason  // how far its pull is; newer than Reason, where both are there
+	Pulling bool              // an Event of its pull was recorded
+}
+
+// Role is what the container is in its pod.
+type Role struct {
 	Spec *v1.Container // nil when the spec no longer has it
 	Init bool
 	// Ephemeral containers (KEP-277) are started once, whatever becomes of them, and nobody waits for them or goes by their end.
 	Ephemeral bool
 	Target    string // the container whose processes an ephemeral one shares, where it does
-	// Stage is the actor's, as ordered or as reported: idle, starting, running or stopping.
-	Stage    messages.ContainerStage
-	Actor    bool      // an actor is there, or is being started
-	Attempts []Attempt // newest first
+}
+
+// Regular says that the container is one of spec.containers: their ends are the pod's.
+func (r *Role) Regular() bool { return r.Spec != nil && !r.Init && !r.Ephemeral }
+
+// Sidecar says that it is an init container that stays (KEP-753).
+func (r *Role) Sidecar() bool { return r.Spec != nil && r.Init && translate.RestartsAlways(r.Spec) }
+
+// InRounds says that the container is restarted with the others: all are but ephemeral ones, as with the kubelet.
+func (r *Role) InRounds() bool { return r.Spec != nil && !r.Ephemeral }
+
+// Order is what the container's actor was told last, and how far that is known to have come. The stages of a run itself are the
+// table of actors/container.
+type Order struct {
+	stage messages.ContainerStage
+	Actor bool // one is there, or is being started
 	// Attempt and Generation are those of the latest RunContainer; Sandbox is the one that it named.
 	Attempt    uint32
 	Generation uint64
 	Sandbox    string
-	Free       uint32 // lowest attempt whose name can be had
-	Ended      uint32 // lowest attempt whose end was not noted yet
-	// Unread is since when a start that is not waited for any more may be under way, or may have been made without our
-	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading.
-	Unread time.Time
-	Image  struct {
-		Attempt uint32
-		Ref     string            // of its own image, which is asked for when those of its volumes are there
-		Volumes map[string]string // the same of its volumes that are images, by their names
-		Reason  *messages.Reason  // why it could not be had
-		Awaits  *messages.Reason  // how far its pull is; newer than Reason, where both are there
-		Pulling bool              // an Event of its pull was recorded
-	}
-	Earlier bool // its newest is of an earlier round: it is ended, and made again
-	Backoff restarts.Place
-	Ends    struct { // as its actor was asked to end it
-		Grace    time.Duration
-		Until    time.Time
-		Why      string
-		HookOnly bool   // its signal waits for its turn
-		Failed   string // why the runtime could not end it, the last time; empty: it could, or is at it
-	}
-	Retry   restarts.Retry // of the start of this attempt
-	Replace bool           // it is being stopped because its spec changed, or on request: its back-off starts anew
+	Ends       Ends
 }
 
-// Regular says that the container is one of spec.containers: their ends are the pod's.
-func (c *Container) Regular() bool { return c.Spec != nil && !c.Init && !c.Ephemeral }
-
-// Sidecar says that it is an init container that stays (KEP-753).
-func (c *Container) Sidecar() bool {
-	return c.Spec != nil && c.Init && translate.RestartsAlways(c.Spec)
+// Ends is how the actor was asked to end the container.
+type Ends struct {
+	Grace  time.Duration
+	Until  time.Time
+	Why    string
+	Failed string // why the runtime could not end it, the last time; empty: it could, or is at it
 }
 
-// InRounds says that the container is restarted with the others: all are but ephemeral ones, as with the kubelet.
-func (c *Container) InRounds() bool { return c.Spec != nil && !c.Ephemeral }
+// stages is every transition of an order. An edge outside it is a bug and fails the pod's actor.
+var stages = map[messages.ContainerStage][]messages.ContainerStage{
+	messages.StageIdle:     {messages.StageIdle, messages.StageStarting, messages.StageWaiting, messages.StageStopping},
+	messages.StageStarting: {messages.StageIdle, messages.StageRunning, messages.StageStopping},
+	messages.StageRunning:  {messages.StageIdle, messages.StageWaiting, messages.StageStopping},
+	messages.StageWaiting:  {messages.StageIdle, messages.StageStopping},
+	messages.StageStopping: {messages.StageIdle},
+}
+
+// Stage is where the order is: idle (there is none, or it is over), starting, running, waiting or stopping.
+func (o *Order) Stage() messages.ContainerStage { return cmp.Or(o.stage, messages.StageIdle) }
+
+// Ending says that the actor was asked to end the container, be it when its turn has come.
+func (o *Order) Ending() bool {
+	return o.stage == messages.StageWaiting || o.stage == messages.StageStopping
+}
+
+// Enter is the one way from a stage to another.
+func (c *Container) Enter(to messages.ContainerStage) {
+	if !slices.Contains(stages[c.Stage()], to) {
+		panic(fmt.Sprintf("container %s: no edge from %s to %s", c.Name, c.Stage(), to))
+	}
+	c.stage = to
+}
 
 // Over says that the container has ended and will not be started again. An end that came before the attempt that was ordered last
 // says nothing of that one.
@@ -87,18 +121,8 @@ func (c *Container) Answer(pod *v1.Pod, f messages.ContainerFact) restarts.Answe
 	return restarts.Again
 }
 
-// NextAttempt is the number of the container that is to be made next.
-func (c *Container) NextAttempt() uint32 {
-	if f := c.Newest(); f != nil {
-		return max(f.Attempt+1, c.Free)
-	}
-	return c.Free
-}
-
-// NoImage forgets what is known of the images that the container needs.
-func (c *Container) NoImage() {
-	c.Image.Ref, c.Image.Volumes, c.Image.Reason, c.Image.Awaits = "", nil, nil, nil
-}
+// Forget has the images asked for anew.
+func (i *Image) Forget() { i.Ref, i.Volumes, i.Reason, i.Awaits = "", nil, nil, nil }
 
 // Awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
 func (c *Container) Awaits() *messages.Reason {
@@ -124,7 +148,7 @@ func (c *Container) Unhealthy() *messages.Reason {
 	case kind == "" && at.Hook.Failed != "":
 		return &messages.Reason{Code: messages.ReasonKilling, Container: c.Name,
 			Cause: messages.PostStartFailed + at.Hook.Failed}
-	case kind != "" && c.Stage == messages.StageStopping:
+	case kind != "" && c.Stage() == messages.StageStopping:
 		r := c.Killing()
 		r.Probe, r.Cause = kind, failing.Said
 		return r

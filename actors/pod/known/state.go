@@ -37,26 +37,24 @@ func (s *State) Container(name string) *Container {
 func (s *State) MatchSpec() {
 	old := s.Containers
 	s.Containers = nil
-	add := func(spec *v1.Container, init bool) {
-		i := slices.IndexFunc(old, func(c *Container) bool { return c != nil && c.Name == spec.Name })
-		c := &Container{Name: spec.Name, Stage: messages.StageIdle}
+	add := func(r Role) {
+		i := slices.IndexFunc(old, func(c *Container) bool { return c != nil && c.Name == r.Spec.Name })
+		c := &Container{Name: r.Spec.Name}
 		if i >= 0 {
 			c, old[i] = old[i], nil
 		}
-		c.Spec, c.Init = spec, init
+		c.Role = r
 		s.Containers = append(s.Containers, c)
 	}
 	for i := range s.Pod.Spec.InitContainers {
-		add(&s.Pod.Spec.InitContainers[i], true)
+		add(Role{Spec: &s.Pod.Spec.InitContainers[i], Init: true})
 	}
 	for i := range s.Pod.Spec.Containers {
-		add(&s.Pod.Spec.Containers[i], false)
+		add(Role{Spec: &s.Pod.Spec.Containers[i]})
 	}
 	for i := range s.Pod.Spec.EphemeralContainers {
 		e := &s.Pod.Spec.EphemeralContainers[i]
-		add((*v1.Container)(&e.EphemeralContainerCommon), false)
-		c := s.Containers[len(s.Containers)-1]
-		c.Ephemeral, c.Target = true, e.TargetContainerName
+		add(Role{Spec: (*v1.Container)(&e.EphemeralContainerCommon), Ephemeral: true, Target: e.TargetContainerName})
 	}
 	for _, c := range old {
 		if c != nil {
@@ -70,7 +68,7 @@ func (s *State) MatchSpec() {
 func (s *State) Learn(f messages.ContainerFact, at time.Time) *Container {
 	c := s.Container(f.Name)
 	if c == nil {
-		c = &Container{Name: f.Name, Stage: messages.StageIdle}
+		c = &Container{Name: f.Name}
 		s.Containers = append(s.Containers, c)
 	}
 	c.Learn(f, at)
@@ -91,7 +89,7 @@ func (s *State) Miss(f messages.PodFacts, now time.Time) {
 			c.Attempts = c.Attempts[1:] // it never ran: it is as if it had never been
 		default:
 			n.ContainerFact = n.Removed(now)
-			if c.Stage == messages.StageStarting {
+			if c.Stage() == messages.StageStarting {
 				c.Unread = now // what it was told once more, an actor that fell takes for the first time: that may make another
 			}
 		}

@@ -33,7 +33,7 @@ func (p *Pod) settlePhase(s *v1.PodStatus) {
 // mayRun says that a container runs, or that a start may still be under way.
 func (p *Pod) mayRun() bool {
 	return p.Unsure || slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
-		return c.Alive() || c.Stage == messages.StageStarting
+		return c.Alive() || c.Stage() == messages.StageStarting
 	})
 }
 

@@ -57,7 +57,7 @@ func (p *Pod) Lacks(c *known.Container) (Lack, time.Time) {
 // being stopped, by a probe that failed. The kubelet does nothing else meanwhile, however long a pre-stop hook takes.
 func (p *Pod) endsSoon() bool {
 	return !slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
-		last := c.Stage == messages.StageStopping && p.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && !c.Replace
+		last := c.Stage() == messages.StageStopping && p.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && !c.Replace
 		return c.Regular() && !c.Over(p.Pod) && (!last || c.Spec.RestartPolicy != nil)
 	})
 }
@@ -112,8 +112,8 @@ func (p *Pod) waitsInLine(c *known.Container) bool {
 // beingStarted says that a start of the container is under way. One that has failed is over until the container is tried again:
 // it keeps nobody waiting, nor does a container that waits for the end of its back-off.
 func (p *Pod) beingStarted(c *known.Container) bool {
-	if c.Stage != messages.StageIdle {
-		return c.Stage == messages.StageStarting
+	if c.Stage() != messages.StageIdle {
+		return c.Stage() == messages.StageStarting
 	}
 	switch what, _ := p.lacksItself(c); what {
 	case Actor:
@@ -137,7 +137,7 @@ func (p *Pod) Hold(c *known.Container) *messages.Reason {
 		return c.Image.Reason
 	case c.Retry.Failed != nil:
 		return c.Retry.Failed
-	case c.Stage != messages.StageStarting && p.Due(c) && c.Backoff.Step > 0:
+	case c.Stage() != messages.StageStarting && p.Due(c) && c.Backoff.Step > 0:
 		what, at := p.Lacks(c)
 		if what != BackingOff {
 			return nil
