@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -53,10 +53,10 @@ func groupHolds(t *testing.T, group, v1, v2, want1, want2 string) {
 // podGroups lists the groups of pods that there are in any hierarchy.
 func podGroups(t *testing.T) (out []string) {
 	t.Helper()
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	must(t, err)
 	for _, point := range points {
-		dirs, err := isolate.Below(point)
+		dirs, err := namespaces.Below(point)
 		must(t, err)
 		for _, dir := range dirs {
 			if strings.HasPrefix(filepath.Base(dir), "pod") {
@@ -185,7 +185,7 @@ func TestAnAgentNeedsItsCgroupRoot(t *testing.T) {
 	if log := a.Log(); code == 0 || !strings.Contains(log, "cgroupRoot") || !strings.Contains(log, "/later") {
 		t.Errorf("exit code %d: %s", code, log)
 	}
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	must(t, err)
 	for _, point := range points {
 		must(t, os.Mkdir(filepath.Join(point, s.CgroupRoot(), "later"), 0o755))
@@ -213,7 +213,7 @@ func TestCgroupsOverTheAgentsDeath(t *testing.T) {
 	must(t, stray.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- stray.Wait() }()
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	must(t, err)
 	for _, point := range points {
 		if strings.HasSuffix(point, "memory") || unified() {

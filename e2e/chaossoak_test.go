@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/cluster"
-	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -102,12 +102,12 @@ func (s *soak) remains() error {
 			names = append(names, dir+"/"+e.Name())
 		}
 	}
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return err
 	}
 	for _, point := range points {
-		below, err := isolate.Below(point)
+		below, err := namespaces.Below(point)
 		if err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/moby/sys/mountinfo"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
@@ -41,10 +41,10 @@ func TestTheLifeOfContainersOfCrun(t *testing.T) {
 func withoutHybrid(t *testing.T) {
 	t.Helper()
 	const unified = "/sys/fs/cgroup/unified"
-	mounts, err := isolate.Mounts()
+	mounts, err := mountinfo.GetMounts(nil)
 	must(t, err)
 	for _, m := range mounts {
-		if m.Point == unified && m.Type == "cgroup2" {
+		if m.Mountpoint == unified && m.FSType == "cgroup2" {
 			must(t, syscall.Unmount(unified, 0))
 			t.Cleanup(func() {
 				must(t, syscall.Mount("cgroup2", unified, "cgroup2", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, ""))

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 	"github.com/playlet-dev/playlet/e2e/stack"
@@ -234,10 +235,10 @@ func interfaces(t *testing.T) (out []string) {
 
 func cgroups(t *testing.T) (out []string) {
 	t.Helper()
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	must(t, err)
 	for _, point := range points {
-		dirs, err := isolate.Below(point)
+		dirs, err := namespaces.Below(point)
 		must(t, err)
 		out = append(out, dirs...)
 		if down, err := os.ReadFile(point + "/cgroup.subtree_control"); err == nil {

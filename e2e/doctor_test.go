@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/moby/sys/mountinfo"
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
@@ -67,10 +67,10 @@ func hostState(t *testing.T, s *stack.Stack) []string {
 	for _, link := range links {
 		all = append(all, "interface "+link.Name)
 	}
-	mounts, err := isolate.Mounts()
+	mounts, err := mountinfo.GetMounts(nil)
 	must(t, err)
 	for _, m := range mounts {
-		all = append(all, "mount "+m.Point)
+		all = append(all, "mount "+m.Mountpoint)
 	}
 	for _, dir := range []string{"/run/netns", "/run/playlet/doctor", s.LeaseDir(), "/var/lib/cni"} {
 		must(t, ignoreMissing(filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {

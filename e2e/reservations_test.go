@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
@@ -35,7 +35,7 @@ func TestReservationsAreEnforced(t *testing.T) {
 	if code, err := a.Wait(ctx); err != nil || code != 1 || !strings.Contains(a.Log(), "kubeReserved, cgroup "+kube+": it does not exist") {
 		t.Errorf("without its groups the agent ends with %d, %v:\n%s", code, err, a.Log())
 	}
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	must(t, err)
 	for _, group := range []string{kube, system} {
 		for _, point := range points {

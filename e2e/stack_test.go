@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
@@ -84,13 +86,13 @@ func nothingLeft(t *testing.T, s *stack.Stack) {
 			t.Errorf("process left: %s %q", dir, args)
 		}
 	}
-	mounts, err := isolate.Mounts()
+	mounts, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range mounts {
-		if strings.HasPrefix(m.Point, isolate.Dir()) || strings.HasPrefix(m.Point, "/run/") {
-			t.Errorf("mount left: %s", m.Point)
+		if strings.HasPrefix(m.Mountpoint, isolate.Dir()) || strings.HasPrefix(m.Mountpoint, "/run/") {
+			t.Errorf("mount left: %s", m.Mountpoint)
 		}
 	}
 	links, err := net.Interfaces()
@@ -102,12 +104,12 @@ func nothingLeft(t *testing.T, s *stack.Stack) {
 			t.Errorf("interface left: %s", link.Name)
 		}
 	}
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, point := range points {
-		if dirs, err := isolate.Below(point); err != nil || len(dirs) != 0 && !strings.HasSuffix(dirs[0], "/init") {
+		if dirs, err := namespaces.Below(point); err != nil || len(dirs) != 0 && !strings.HasSuffix(dirs[0], "/init") {
 			t.Errorf("cgroups left: %v %v", dirs, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/moby/sys/mountinfo"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -20,12 +20,12 @@ import (
 // podMounts lists what is mounted in the pods' folders of an agent, a mount on a mount twice, sorted.
 func podMounts(t *testing.T, a *stack.Agent) []string {
 	t.Helper()
-	all, err := isolate.Mounts()
+	all, err := mountinfo.GetMounts(nil)
 	must(t, err)
 	var out []string
 	for _, m := range all {
-		if strings.HasPrefix(m.Point, filepath.Join(a.RootDir, "pods")+"/") {
-			out = append(out, m.Point)
+		if strings.HasPrefix(m.Mountpoint, filepath.Join(a.RootDir, "pods")+"/") {
+			out = append(out, m.Mountpoint)
 		}
 	}
 	slices.Sort(out)

@@ -1,7 +1,6 @@
 package isolate
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // initial is PID 1 of the namespaces: it sets them up, starts the body, and reaps until the body ends. Everything else
@@ -21,10 +22,10 @@ func initial() (int, error) {
 		what string
 		do   func() error
 	}{
-		{"own mounts", ownMounts},
-		{"cgroups", func() error { return enterCgroups(groupName(filepath.Base(dir))) }},
+		{"own mounts", func() error { return namespaces.OwnMounts(syscall.MS_PRIVATE) }},
+		{"cgroups", func() error { return namespaces.EnterCgroups(groupName(filepath.Base(dir))) }},
 		{"own directories", ownDirs},
-		{"shared mounts", func() error { return syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED, "") }},
+		{"shared mounts", namespaces.ShareMounts},
 		{"host name", func() error { return syscall.Sethostname([]byte(HostName)) }},
 		{"network", network},
 	}
@@ -36,19 +37,11 @@ func initial() (int, error) {
 	return runBody()
 }
 
-// ownMounts cuts the mounts off from the machine's, in both directions, and shows the processes of this namespace.
-func ownMounts() error {
-	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
-		return err
-	}
-	return syscall.Mount("proc", "/proc", "proc", syscall.MS_NOSUID|syscall.MS_NODEV|syscall.MS_NOEXEC, "")
-}
-
 // ownDirs hides what the machine's own containerd, CNI plugins and kubelet keep, and takes what ours write: /run is
 // empty, and /var/lib and /var/log look as outside but forget every change.
 func ownDirs() error {
 	resolv, resolvErr := os.ReadFile("/etc/resolv.conf")
-	if err := tmpfs("/run"); err != nil {
+	if err := namespaces.Tmpfs("/run", "755"); err != nil {
 		return err
 	}
 	for dir, upper := range map[string]string{"/var/lib": "/run/var-lib", "/var/log": "/run/var-log"} {
@@ -82,13 +75,6 @@ func forgetful(dir, upper string) error {
 	}
 	data := "lowerdir=" + dir + ",upperdir=" + upper + "/changes,workdir=" + upper + "/work"
 	return syscall.Mount("overlay", dir, "overlay", 0, data)
-}
-
-func tmpfs(dir string) error {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=755"); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
-	}
-	return nil
 }
 
 func network() error {
@@ -131,17 +117,9 @@ func runBody() (int, error) {
 			_ = syscall.Kill(pid, s.(syscall.Signal)) // gone already
 		}
 	}()
-	for {
-		var status syscall.WaitStatus
-		got, err := syscall.Wait4(-1, &status, 0, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return codeFailed, err
-		}
-		if got == pid {
-			return exitCode(status), nil
-		}
+	status, err := namespaces.Reap(pid)
+	if err != nil {
+		return codeFailed, err
 	}
+	return exitCode(status), nil
 }

@@ -18,8 +18,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 const (
@@ -73,6 +74,11 @@ func Run(prepare func(dir string) error, body func() int) int {
 	return code
 }
 
+// groupName names the cgroup of a run, in every hierarchy. Inside, it is the root of them.
+func groupName(id string) string { return "playlet-e2e-" + id }
+
+func removeCgroups(id string) error { return namespaces.RemoveCgroups(groupName(id), nil, nil) }
+
 // base holds a directory per run, each with a file that is locked as long as its outer process lives.
 func base() string { return filepath.Join(os.TempDir(), "playlet-e2e") }
 
@@ -90,13 +96,13 @@ func outer(prepare func(dir string) error) (code int, err error) {
 	if err := prepare(dir); err != nil {
 		return codeFailed, errors.Join(err, clean(dir))
 	}
-	if err := makeCgroups(groupName(id)); err != nil {
+	if err := namespaces.MakeCgroups(groupName(id), nil); err != nil {
 		return codeFailed, errors.Join(err, clean(dir))
 	}
 	code, err = runInit(dir)
 	if os.Getenv(keepVar) != "" {
 		fmt.Fprintln(os.Stderr, "isolate: kept:", dir)
-		return code, errors.Join(err, removeCgroups(groupName(id)))
+		return code, errors.Join(err, removeCgroups(id))
 	}
 	return code, errors.Join(err, clean(dir))
 }
@@ -152,7 +158,10 @@ func exitCode(s syscall.WaitStatus) int {
 // claim makes the directory of a run and locks it for as long as this process lives. Before, it cleans up after runs
 // that were killed; one process at a time does so, as a directory is not locked yet at the moment it is made.
 func claim(dir string) (*os.File, error) {
-	if err := ownDir(base()); err != nil {
+	if err := os.Mkdir(base(), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, err
+	}
+	if err := namespaces.OwnFolder(base()); err != nil {
 		return nil, err
 	}
 	turn, err := lockFile(filepath.Join(base(), "lock"), 0)
@@ -167,21 +176,6 @@ func claim(dir string) (*os.File, error) {
 		return nil, err
 	}
 	return lockFile(filepath.Join(dir, "lock"), syscall.LOCK_NB)
-}
-
-// ownDir makes a directory of ours, and refuses one that somebody else has put in its place: things are removed below.
-func ownDir(path string) error {
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	info, err := os.Lstat(path)
-	if err != nil {
-		return err
-	}
-	if owner := info.Sys().(*syscall.Stat_t).Uid; !info.IsDir() || int(owner) != os.Geteuid() {
-		return fmt.Errorf("%s is not a directory of this user's own", path)
-	}
-	return nil
 }
 
 func lockFile(path string, how int) (*os.File, error) {
@@ -231,25 +225,11 @@ func alive(dir string) bool {
 
 // clean removes the cgroups and the directory of a run whose processes are gone.
 func clean(dir string) error {
-	if err := removeCgroups(groupName(filepath.Base(dir))); err != nil {
+	if err := removeCgroups(filepath.Base(dir)); err != nil {
 		return err
 	}
-	if err := refuseMounts(dir); err != nil {
+	if err := namespaces.RefuseMounts(dir); err != nil {
 		return err
 	}
 	return os.RemoveAll(dir)
-}
-
-// refuseMounts guards the removal of a directory: a mount below it would have its contents removed too.
-func refuseMounts(dir string) error {
-	mounts, err := Mounts()
-	if err != nil {
-		return err
-	}
-	for _, m := range mounts {
-		if m.Point == dir || strings.HasPrefix(m.Point, dir+"/") {
-			return fmt.Errorf("%s is not removed: %s is mounted", dir, m.Point)
-		}
-	}
-	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 )
 
@@ -71,10 +72,10 @@ func look() int {
 			isolate.NodeIP+"/")
 	}),
 		"addresses: %v %v", addrs, err)
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	check(err == nil && len(points) > 0, "no cgroups: %v", err)
 	for _, point := range points {
-		dirs, err := isolate.Below(point)
+		dirs, err := namespaces.Below(point)
 		check(err == nil && (len(dirs) == 0 || dirs[0] == point+"/init"), "cgroups of others show: %v %v", dirs, err)
 		check(os.Mkdir(point+"/mess", 0o755) == nil, "no cgroup can be made in %s", point)
 	}
@@ -100,7 +101,7 @@ func hold() int {
 // traces lists what a run of the given directory has left on the machine.
 func traces(t *testing.T, dir string) (found []string) {
 	t.Helper()
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestKilledRunIsCleanedUp(t *testing.T) {
 	if len(traces(t, dir)) < 2 {
 		t.Errorf("a running one was cleaned up: %v", traces(t, dir))
 	}
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // stackGroups are the cgroups of stacks.
@@ -21,7 +21,7 @@ var stackGroups = regexp.MustCompile(`^s[0-9]+$`)
 func (s *Stack) CgroupRoot() string { return fmt.Sprintf("/s%d", s.number) }
 
 func (s *Stack) makeGroups() error {
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return err
 	}
@@ -35,13 +35,13 @@ func (s *Stack) makeGroups() error {
 
 // dropPodGroups removes the groups of pods that agents left when they were killed, and with which nothing else is left.
 func (s *Stack) dropPodGroups() error {
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return err
 	}
 	for _, point := range points {
 		for _, root := range []string{s.CgroupRoot(), "/kubepods"} {
-			dirs, err := isolate.Below(filepath.Join(point, root))
+			dirs, err := namespaces.Below(filepath.Join(point, root))
 			if err != nil {
 				return err
 			}
@@ -57,14 +57,14 @@ func (s *Stack) dropPodGroups() error {
 
 // removeGroups removes the group of the stack, with all below it.
 func (s *Stack) removeGroups() error {
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, point := range points {
 		root := filepath.Join(point, s.CgroupRoot())
-		dirs, err := isolate.Below(root)
+		dirs, err := namespaces.Below(root)
 		errs = append(errs, err)
 		for _, dir := range slices.Backward(append([]string{root}, dirs...)) {
 			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -13,7 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/playlet-dev/playlet/e2e/isolate"
+	"github.com/moby/sys/mountinfo"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // Leftovers lists what pods leave behind when they are not removed cleanly: shims and processes in containers, mounts,
@@ -70,11 +71,11 @@ func (s *Stack) leftProcesses() ([]string, error) {
 }
 
 func (s *Stack) mounts() ([]string, error) {
-	mounts, err := isolate.Mounts()
+	mounts, err := mountinfo.GetMounts(nil)
 	var points []string
 	for _, m := range mounts {
-		if strings.HasPrefix(m.Point, s.Dir+"/") && m.Point != s.root() {
-			points = append(points, m.Point)
+		if strings.HasPrefix(m.Mountpoint, s.Dir+"/") && m.Mountpoint != s.root() {
+			points = append(points, m.Mountpoint)
 		}
 	}
 	return points, err
@@ -95,13 +96,13 @@ func (s *Stack) leftCgroups() ([]string, error) {
 	if !alone() {
 		return nil, nil
 	}
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return nil, err
 	}
 	in := map[string][]string{} // the hierarchies that have it, by path
 	for _, point := range points {
-		dirs, err := isolate.Below(point)
+		dirs, err := namespaces.Below(point)
 		if err != nil {
 			return nil, err
 		}
@@ -172,12 +173,12 @@ func (s *Stack) SweepByForce() error {
 
 // dropCgroups removes all cgroups that belong to pods. One whose last process has just ended is busy for a moment.
 func dropCgroups() error {
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return err
 	}
 	for _, point := range points {
-		dirs, err := isolate.Below(point)
+		dirs, err := namespaces.Below(point)
 		if err != nil {
 			return err
 		}
@@ -255,13 +256,13 @@ func (s *Stack) unmountAll() error {
 
 // removeCgroups removes every cgroup of our namespace but the one we run in.
 func removeCgroups() error {
-	points, err := isolate.Cgroups()
+	points, err := namespaces.Cgroups()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, point := range points {
-		dirs, err := isolate.Below(point)
+		dirs, err := namespaces.Below(point)
 		errs = append(errs, err)
 		for _, dir := range slices.Backward(dirs) {
 			if filepath.Base(dir) == "init" {

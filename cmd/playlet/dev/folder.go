@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // folder is a run's own; all it writes is below.
@@ -93,13 +94,8 @@ func (f folder) make(sample string) error {
 	if err := os.Mkdir(string(f), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	info, err := os.Lstat(string(f))
-	if err != nil {
-		return err
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
-		return fmt.Errorf("the folder %s belongs to another user, who could have other files removed with it: give --dir one of "+
-			"root's", f)
+	if err := namespaces.OwnFolder(string(f)); err != nil {
+		return fmt.Errorf("%w: give --dir one of root's", err)
 	}
 	for _, dir := range []string{f.manifests(), f.at(networkFolder), f.at(podLogsFolder)} {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -124,7 +120,7 @@ func (f folder) manifestsThere() (bool, error) {
 // remove removes all that a run has written. Of a folder that the user named, what the user put there stays: manifests
 // other than the sample, or the sample once it was changed.
 func (f folder) remove(r *Record) error {
-	if err := refuseMounts(string(f)); err != nil {
+	if err := namespaces.RefuseMounts(string(f)); err != nil {
 		return err
 	}
 	if r.Temporary {

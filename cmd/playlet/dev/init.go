@@ -7,6 +7,10 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // errByHand is for those who start a stage themselves.
@@ -48,8 +52,8 @@ func setUp(dir string) error {
 		what string
 		do   func() error
 	}{
-		{"own mounts", ownMounts},
-		{"own cgroups", func() error { return enterCgroups(plan.Name) }},
+		{"own mounts", func() error { return namespaces.OwnMounts(unix.MS_SLAVE) }},
+		{"own cgroups", func() error { return namespaces.EnterCgroups(plan.Name) }},
 		{"own folders", coverFolders},
 	} {
 		if err := step.do(); err != nil {
@@ -63,31 +67,22 @@ func setUp(dir string) error {
 func runNode(dir string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	node, err := os.StartProcess(self(), []string{os.Args[0], "dev", NodeStage, dir}, &os.ProcAttr{
+	node, err := os.StartProcess(namespaces.Self(), []string{os.Args[0], "dev", NodeStage, dir}, &os.ProcAttr{
 		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, asked()},
 	})
 	if err != nil {
 		return err
 	}
-	pid := node.Pid
 	go func() {
 		for range signals {
-			_ = syscall.Kill(pid, syscall.SIGTERM) // it may have ended meanwhile
+			_ = syscall.Kill(node.Pid, syscall.SIGTERM) // it may have ended meanwhile
 		}
 	}()
-	for {
-		var status syscall.WaitStatus
-		got, err := syscall.Wait4(-1, &status, 0, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if got == pid {
-			return endOfNode(status)
-		}
+	status, err := namespaces.Reap(node.Pid)
+	if err != nil {
+		return err
 	}
+	return endOfNode(status)
 }
 
 func endOfNode(status syscall.WaitStatus) error {
@@ -99,4 +94,18 @@ func endOfNode(status syscall.WaitStatus) error {
 	default:
 		return nil
 	}
+}
+
+// privateFolders are written to by containerd, its shims and CNI whatever they are told, and would be shared with a
+// containerd of the machine. Here, each is one of our own that forgets.
+var privateFolders = []string{"/run/containerd", "/var/lib/cni"}
+
+// coverFolders mounts the private folders.
+func coverFolders() error {
+	for _, dir := range privateFolders {
+		if err := namespaces.Tmpfs(dir, "711"); err != nil {
+			return err
+		}
+	}
+	return namespaces.ShareMounts()
 }

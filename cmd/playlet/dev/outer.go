@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // Options are what the command line says.
@@ -146,7 +148,7 @@ func makeAll(ctx context.Context, plan *Plan, r *Record) error {
 	if err := writeFile(f.at(planFile), text, 0o600); err != nil {
 		return err
 	}
-	if err := makeCgroups(r.Name(), r.Controllers); err != nil {
+	if err := namespaces.MakeCgroups(r.Name(), r.Controllers); err != nil {
 		return err
 	}
 	if len(r.Sysctls) > 0 {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // Plan is what the processes of the run need to know. It lies in the run's folder.
@@ -60,7 +62,7 @@ func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error
 	if err := planNetwork(ctx, plan, r); err != nil {
 		return nil, nil, err
 	}
-	if r.Controllers, r.Groups, err = cgroupsBefore(); err != nil {
+	if r.Controllers, r.Groups, err = namespaces.Before(); err != nil {
 		return nil, nil, err
 	}
 	if r.Boot, err = bootID(); err != nil {

@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -175,7 +176,7 @@ func (n *node) askRuntime() []string {
 		return []string{"crictl", "--runtime-endpoint", "unix://" + socket, "ps"}
 	}
 	ctr := filepath.Join(filepath.Dir(n.plan.Programs.Containerd), "ctr")
-	if found, err := exec.LookPath("ctr"); err == nil && sameFile(ctr, found) {
+	if found, err := exec.LookPath("ctr"); err == nil && namespaces.SameFile(ctr, found) {
 		ctr = "ctr"
 	}
 	return []string{ctr, "--address", socket, "--namespace", "k8s.io", "containers", "list"}
@@ -210,14 +211,8 @@ func calledAs() string {
 		return "playlet"
 	}
 	found, err := exec.LookPath("playlet")
-	if err == nil && sameFile(self, found) {
+	if err == nil && namespaces.SameFile(self, found) {
 		return "playlet"
 	}
 	return self
-}
-
-func sameFile(path, other string) bool {
-	a, err1 := os.Stat(path)
-	b, err2 := os.Stat(other)
-	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }

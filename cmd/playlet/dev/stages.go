@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // InitStage and NodeStage are the sub-commands of `playlet dev` that Run starts, with the run's folder as argument.
@@ -41,7 +43,7 @@ func runInit(ctx context.Context, s *store, r *Record, once bool) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self(), "dev", InitStage, r.Dir)
+	cmd := exec.Command(namespaces.Self(), "dev", InitStage, r.Dir)
 	cmd.Args[0] = os.Args[0]
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, []*os.File{read}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -71,21 +73,6 @@ func runInit(ctx context.Context, s *store, r *Record, once bool) error {
 		return err
 	}
 	return outcome(ctx, folder(r.Dir), once, ended)
-}
-
-// self is this program, under its name where that still leads to it.
-func self() string {
-	const link = "/proc/self/exe"
-	path, err := os.Executable()
-	if err != nil {
-		return link
-	}
-	a, err1 := os.Stat(path)
-	b, err2 := os.Stat(link)
-	if err1 != nil || err2 != nil || !os.SameFile(a, b) {
-		return link
-	}
-	return path
 }
 
 // pass calls ask at the first signal, or when ctx has ended, which one signal may do both, and kill at the second

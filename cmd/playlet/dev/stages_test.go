@@ -121,9 +121,3 @@ func TestHowNodeEnded(t *testing.T) {
 		}
 	}
 }
-
-func TestThisProgramFindsItself(t *testing.T) {
-	if !sameFile(self(), "/proc/self/exe") {
-		t.Errorf("it takes itself for %s", self())
-	}
-}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
 // undo removes all that a record names and is still there. It may be done again. It goes on after each failure, so that
@@ -22,7 +24,7 @@ func undo(r *Record) error {
 	var errs []error
 	folders := r.Folders
 	if boot == r.Boot {
-		errs = append(errs, r.Init.kill(procDir), removeCgroups(r), removeBridge(r.Bridge), undoRules(r),
+		errs = append(errs, r.Init.kill(procDir), namespaces.RemoveCgroups(r.Name(), r.Controllers, r.Groups), removeBridge(r.Bridge), undoRules(r),
 			restoreSysctls(sysDir, r.Sysctls), removeSocket(r.AdminSocket))
 	} else { // what lies in /run now is of this boot
 		folders = slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })

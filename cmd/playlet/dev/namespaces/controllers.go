@@ -1,4 +1,4 @@
-package dev
+package namespaces
 
 import (
 	"errors"
@@ -17,19 +17,19 @@ const (
 	handedDownFile  = "cgroup.subtree_control"
 )
 
-// cgroupsBefore gives what makeCgroups will hand down at the root of version 2, and the cgroups there are now.
-func cgroupsBefore() (controllers, groups []string, err error) {
+// Before gives what there is to hand down at the root of version 2, and the cgroups that there are now: RemoveCgroups takes
+// both.
+func Before() (controllers, groups []string, err error) {
 	all, err := mountedHierarchies()
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, m := range all {
-		if m.kind != "cgroup2" {
-			continue
+		if unified(m) {
+			controllers, err1 := notHandedDown(m.Mountpoint)
+			groups, err2 := children(m.Mountpoint)
+			return controllers, groups, errors.Join(err1, err2)
 		}
-		controllers, err1 := notHandedDown(m.point)
-		groups, err2 := children(m.point)
-		return controllers, groups, errors.Join(err1, err2)
 	}
 	return nil, nil, nil
 }

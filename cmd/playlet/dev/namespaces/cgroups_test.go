@@ -1,11 +1,15 @@
-package dev
+package namespaces
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // fakeGroup is a folder with the files of a cgroup; the kernel's answers are missing.
@@ -48,34 +52,26 @@ func TestControllersAreHandedDownAndTakenBack(t *testing.T) {
 }
 
 func TestHierarchies(t *testing.T) {
-	all, err := parseMounts(strings.Join([]string{
+	all, err := mountinfo.GetMountsFromReader(strings.NewReader(strings.Join([]string{
 		`22 1 0:20 / /sys/fs/cgroup rw shared:9 - tmpfs tmpfs rw`,
 		`23 22 0:21 / /sys/fs/cgroup/cpu,cpuacct rw shared:1 - cgroup cgroup rw,cpu,cpuacct,clone_children`,
 		`24 22 0:22 / /sys/fs/cgroup/systemd rw,nosuid - cgroup cgroup rw,xattr,name=systemd`,
 		`25 22 0:23 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate`,
 		`26 22 0:23 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate`,
 		`27 1 0:23 / /var/lib/lxc/a\040b/cgroup rw - cgroup2 cgroup2 rw`,
-	}, "\n"))
+	}, "\n")), nil)
 	must(t, err)
 	found, err := hierarchies(all)
 	must(t, err)
 	var got []string
 	for _, m := range found {
-		got = append(got, filepath.Base(m.point)+":"+hierarchyOptions(m))
+		got = append(got, filepath.Base(m.Mountpoint)+":"+hierarchyOptions(m))
 	}
 	if want := []string{"cpu,cpuacct:cpu,cpuacct", "systemd:none,name=systemd", "unified:"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if last := all[len(all)-1].point; last != "/var/lib/lxc/a b/cgroup" {
-		t.Errorf("an escaped path is %q", last)
-	}
 	if _, err := hierarchies(all[:1]); err == nil {
 		t.Error("no hierarchy is no error")
-	}
-	for _, line := range []string{"nonsense", "1 2 3 4 5 6", "1 2 3 4 5 - tmpfs"} {
-		if _, err := parseMounts(line); err == nil {
-			t.Errorf("%q is read", line)
-		}
 	}
 }
 
@@ -97,29 +93,32 @@ func TestCgroupsOfARun(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not tried: cgroups take root")
 	}
-	record := &Record{ID: "unittest"}
-	if err := makeCgroups(record.Name(), nil); err != nil {
+	const name = "playlet-dev-unittest"
+	if err := MakeCgroups(name, nil); err != nil {
 		t.Skipf("not tried: cgroups cannot be made here: %v", err)
 	}
-	t.Cleanup(func() { must(t, removeCgroups(record)) })
+	t.Cleanup(func() { must(t, RemoveCgroups(name, nil, nil)) })
 	all, err := mountedHierarchies()
 	must(t, err)
-	child := startSleep(t)
+	child := exec.Command("sleep", "1000")
+	must(t, child.Start())
 	for _, m := range all {
-		below := filepath.Join(m.point, record.Name(), "below")
+		below := filepath.Join(m.Mountpoint, name, "below")
 		must(t, os.Mkdir(below, 0o755))
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
-			if m.kind == "cgroup" {
-				must(t, copyValue(filepath.Join(m.point, record.Name(), file), filepath.Join(below, file)))
+			if !unified(m) {
+				must(t, copyValue(filepath.Join(m.Mountpoint, name, file), filepath.Join(below, file)))
 			}
 		}
-		must(t, os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(child.pid), 0))
+		must(t, os.WriteFile(filepath.Join(below, "cgroup.procs"), []byte(strconv.Itoa(child.Process.Pid)), 0))
 	}
-	must(t, removeCgroups(record))
-	child.ended(t)
+	must(t, RemoveCgroups(name, nil, nil))
+	if err := child.Wait(); err == nil {
+		t.Error("a member has ended by itself")
+	}
 	for _, m := range all {
-		if there(filepath.Join(m.point, record.Name())) {
-			t.Errorf("a cgroup is left in %s", m.point)
+		if there(filepath.Join(m.Mountpoint, name)) {
+			t.Errorf("a cgroup is left in %s", m.Mountpoint)
 		}
 	}
 }

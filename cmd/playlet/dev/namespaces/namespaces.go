@@ -1,0 +1,118 @@
+// Package namespaces is what a program does that runs containerd in namespaces of its own: it cuts off its mounts, makes
+// cgroups that it then sees as the roots of their hierarchies, and is process 1. It serves `playlet dev` and the
+// end-to-end tests, and imports nothing of the project.
+package namespaces
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+)
+
+const plainMount = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+
+// OwnMounts makes this process's new mount namespace one that no mount leaves, and /proc one of the new PID namespace.
+// With unix.MS_SLAVE what the machine mounts and unmounts comes in, with unix.MS_PRIVATE it does not.
+func OwnMounts(propagation uintptr) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
+		return fmt.Errorf("cutting off mounts: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", plainMount, ""); err != nil {
+		return fmt.Errorf("mounting /proc: %w", err)
+	}
+	return nil
+}
+
+// ShareMounts makes all mounts shared within the namespace: a pod may ask for propagation.
+func ShareMounts() error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("sharing mounts: %w", err)
+	}
+	return nil
+}
+
+// Tmpfs covers a folder with an empty file system that forgets.
+func Tmpfs(dir, mode string) error {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode="+mode); err != nil {
+		return fmt.Errorf("covering %s: %w", dir, err)
+	}
+	return nil
+}
+
+// RefuseMounts guards the removal of a folder: what is mounted there or below would be emptied too.
+func RefuseMounts(dir string) error {
+	all, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Mountpoint == dir || strings.HasPrefix(m.Mountpoint, dir+"/") {
+			return fmt.Errorf("%s is not removed: something is mounted on %s", dir, m.Mountpoint)
+		}
+	}
+	return nil
+}
+
+// OwnFolder refuses a folder that is not one of this user's: what is removed below it would be another's to choose.
+func OwnFolder(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(owner.Uid) != os.Geteuid() {
+		return fmt.Errorf("the folder %s belongs to another user, who could have other files removed with it", path)
+	}
+	return nil
+}
+
+// Self is this program, under its name where that still leads to it.
+func Self() string {
+	const link = "/proc/self/exe"
+	path, err := os.Executable()
+	if err != nil || !SameFile(path, link) {
+		return link
+	}
+	return path
+}
+
+// SameFile says whether two paths lead to one file that is there.
+func SameFile(path, other string) bool {
+	a, err1 := os.Stat(path)
+	b, err2 := os.Stat(other)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// Reap does what process 1 has to: it reaps every process that has ended, until the one with this number has.
+func Reap(pid int) (syscall.WaitStatus, error) {
+	for {
+		var status syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &status, 0, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || got == pid {
+			return status, err
+		}
+	}
+}
+
+// Below lists the folders below root, parents before children; none when there is no root.
+func Below(root string) ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // removed while walking
+		}
+		if err == nil && d.IsDir() && path != root {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	return dirs, err
+}
