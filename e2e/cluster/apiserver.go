@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/playlet-dev/playlet/e2e/isolate"
@@ -33,7 +34,7 @@ func (c *Cluster) startAPIServer() error {
 		return err
 	}
 	f := c.pki.file
-	err := c.apiServer.start(
+	err := c.apiServer.Start(c.command(c.parts.APIServer,
 		"--etcd-servers="+c.etcdURL(),
 		"--advertise-address="+isolate.NodeIP,
 		fmt.Sprint("--secure-port=", c.port(3)),
@@ -60,12 +61,12 @@ func (c *Cluster) startAPIServer() error {
 		"--audit-policy-file="+policy,
 		"--audit-log-path="+c.auditLog(),
 		"--audit-log-mode=blocking",
-	)
+	))
 	if err != nil {
 		return err
 	}
-	return c.apiServer.awaitReady(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	return c.apiServer.AwaitReady(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		_, err := c.Admin.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err
@@ -81,7 +82,7 @@ func (c *Cluster) KillAPIServer() error {
 	if err := c.own("killing the server"); err != nil {
 		return err
 	}
-	return c.apiServer.kill()
+	return c.apiServer.End(syscall.SIGKILL)
 }
 
 // RestartAPIServer is KillAPIServer and StartAPIServer.

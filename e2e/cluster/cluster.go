@@ -29,11 +29,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 	"github.com/playlet-dev/playlet/e2e/stack"
@@ -61,8 +64,8 @@ type Cluster struct {
 	number    int // from 1, within the process
 	shared    bool
 	pki       *pki
-	etcd      *process
-	apiServer *process
+	etcd      *daemon.Daemon
+	apiServer *daemon.Daemon
 }
 
 var (
@@ -88,7 +91,8 @@ func Start(t TB) *Cluster {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("last lines of kube-apiserver:\n%s\nof etcd:\n%s", c.apiServer.tail(40), c.etcd.tail(10))
+			t.Logf("last lines of kube-apiserver:\n%s\nof etcd:\n%s", daemon.Tail(c.apiServer.Text(), 40),
+				daemon.Tail(c.etcd.Text(), 10))
 		}
 		if err := c.Stop(); err != nil {
 			t.Errorf("stopping the cluster: %v", err)
@@ -126,8 +130,8 @@ func New(ctx context.Context) (*Cluster, error) {
 	n := int(numbered.Add(1))
 	c := &Cluster{Dir: filepath.Join(isolate.Dir(), fmt.Sprint("c", n)), number: n, parts: parts}
 	c.CAFile = filepath.Join(c.Dir, "ca.crt")
-	c.etcd = &process{name: "etcd", path: parts.Etcd, dir: c.Dir}
-	c.apiServer = &process{name: "kube-apiserver", path: parts.APIServer, dir: c.Dir}
+	c.etcd = &daemon.Daemon{Name: "etcd", Log: filepath.Join(c.Dir, "etcd.log")}
+	c.apiServer = &daemon.Daemon{Name: "kube-apiserver", Log: filepath.Join(c.Dir, "kube-apiserver.log")}
 	every.Lock()
 	every.list = append(every.list, c)
 	every.Unlock()
@@ -160,9 +164,16 @@ func (c *Cluster) setUp(ctx context.Context) error {
 	return c.populate(ctx, "default")
 }
 
+// command is one of the parts.
+func (c *Cluster) command(path string, args ...string) *exec.Cmd {
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Env = c.Dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.Dir}
+	return cmd
+}
+
 // Stop ends the parts and removes what they wrote. It may be called again.
 func (c *Cluster) Stop() error {
-	err := errors.Join(c.apiServer.kill(), c.etcd.kill())
+	err := errors.Join(c.apiServer.End(syscall.SIGKILL), c.etcd.End(syscall.SIGKILL))
 	if os.Getenv("PLAYLET_E2E_KEEP") != "" {
 		return err
 	}
@@ -175,8 +186,8 @@ func PIDs() []int {
 	defer every.Unlock()
 	var pids []int
 	for _, c := range every.list {
-		for _, p := range []*process{c.etcd, c.apiServer} {
-			if pid := p.pid(); pid != 0 {
+		for _, p := range []*daemon.Daemon{c.etcd, c.apiServer} {
+			if pid := p.PID(); pid != 0 {
 				pids = append(pids, pid)
 			}
 		}

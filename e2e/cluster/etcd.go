@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -22,14 +23,14 @@ func (c *Cluster) etcdDir() string { return filepath.Join(c.Dir, "etcd") }
 
 func (c *Cluster) startEtcd() error {
 	peer := fmt.Sprintf("http://127.0.0.1:%d", c.port(2))
-	err := c.etcd.start("--name=e2e", "--data-dir="+c.etcdDir(), "--unsafe-no-fsync", "--log-level=warn",
+	err := c.etcd.Start(c.command(c.parts.Etcd, "--name=e2e", "--data-dir="+c.etcdDir(), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls="+c.etcdURL(), "--advertise-client-urls="+c.etcdURL(),
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer)
+		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=e2e="+peer))
 	if err != nil {
 		return err
 	}
-	return c.etcd.awaitReady(func() error {
-		_, err := c.revision(context.Background())
+	return c.etcd.AwaitReady(func(ctx context.Context) error {
+		_, err := c.revision(ctx)
 		return err
 	})
 }
@@ -115,7 +116,7 @@ func (c *Cluster) swap(from, to string) error {
 	if err := c.KillAPIServer(); err != nil {
 		return err
 	}
-	if err := c.etcd.term(); err != nil {
+	if err := c.etcd.End(syscall.SIGTERM); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(to); err != nil {

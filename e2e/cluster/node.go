@@ -60,7 +60,7 @@ func (c *Cluster) node(t TB, url string) *Node {
 		t.Fatalf("node: %v", err)
 	}
 	t.Cleanup(func() {
-		if !c.apiServer.running() {
+		if !c.apiServer.Running() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
@@ -107,7 +107,7 @@ func (c *Cluster) Namespace(t TB) string {
 		t.Fatalf("namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		if !c.apiServer.running() {
+		if !c.apiServer.Running() {
 			return
 		}
 		now := int64(0)

@@ -12,14 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 )
 
@@ -45,11 +44,8 @@ type Agent struct {
 	Umask string
 
 	dir        string
-	log        *logbook
+	daemon     *daemon.Daemon
 	healthPort int
-
-	mu      sync.Mutex
-	process *containerd.Process // nil before the first Start
 }
 
 // firstHealthPort is the health port of a stack's first agent; nothing else listens in our network namespace.
@@ -87,7 +83,7 @@ func (s *Stack) NewAgent(args ...string) (*Agent, error) {
 		LogLinksDir: filepath.Join(dir, "loglinks"),
 		Args:        args,
 		dir:         dir,
-		log:         &logbook{path: filepath.Join(dir, "agent.log")},
+		daemon:      &daemon.Daemon{Name: "the agent", Log: filepath.Join(dir, "agent.log")},
 		healthPort:  firstHealthPort + 100*s.number + n,
 	}
 	a.Config = map[string]any{
@@ -135,32 +131,16 @@ func (a *Agent) CommandLine() []string {
 
 // Start starts the process and does not wait for more; it is an error when it runs already.
 func (a *Agent) Start() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.process.Running() {
-		return errors.New("the agent runs already")
-	}
 	if err := a.WriteConfig(); err != nil {
 		return err
 	}
-	log, err := a.log.open()
-	if err != nil {
-		return err
-	}
-	defer log.Close() //nolint:errcheck // the child has its own descriptor
 	cmd := exec.Command(a.binary(), a.CommandLine()...)
 	if a.Umask != "" {
 		cmd = exec.Command("sh", append([]string{"-c", `umask "$0" && exec "$@"`, a.Umask, a.binary()}, a.CommandLine()...)...)
 	}
 	cmd.Dir = a.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + a.dir}, a.Env...)
-	cmd.Stdout, cmd.Stderr = log, log
-	process, err := containerd.Start(cmd)
-	if err != nil {
-		return err
-	}
-	a.process = process
-	return nil
+	return a.daemon.Start(cmd)
 }
 
 // WriteConfig writes the configuration, as Start does.
@@ -173,21 +153,10 @@ func (a *Agent) WriteConfig() error {
 }
 
 // Running says whether the process is there.
-func (a *Agent) Running() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.process.Running()
-}
+func (a *Agent) Running() bool { return a.daemon.Running() }
 
-// PID is the process ID, 0 before the first Start.
-func (a *Agent) PID() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.process == nil {
-		return 0
-	}
-	return a.process.PID()
-}
+// PID is the process ID, 0 when there is none.
+func (a *Agent) PID() int { return a.daemon.PID() }
 
 // Kill9 kills the process with SIGKILL and reaps it; containers go on. No process is no error.
 func (a *Agent) Kill9() error {
@@ -199,22 +168,19 @@ func (a *Agent) Kill9() error {
 func (a *Agent) Term() (int, error) { return a.end(syscall.SIGTERM) }
 
 func (a *Agent) end(s syscall.Signal) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.process == nil {
+	process := a.daemon.Process()
+	if process == nil {
 		return 0, nil
 	}
-	if err := a.process.End(s, waitLimit); err != nil {
+	if err := a.daemon.End(s); err != nil {
 		return 0, err
 	}
-	return a.process.ExitCode(), nil
+	return process.ExitCode(), nil
 }
 
 // Wait waits until the process ended by itself and gives its exit code, -1 where a signal ended it.
 func (a *Agent) Wait(ctx context.Context) (int, error) {
-	a.mu.Lock()
-	process := a.process
-	a.mu.Unlock()
+	process := a.daemon.Process()
 	if process == nil {
 		return 0, errors.New("the agent was not started")
 	}
@@ -227,7 +193,7 @@ func (a *Agent) Wait(ctx context.Context) (int, error) {
 }
 
 // Log is all that the agent wrote to its standard output and error, over its restarts.
-func (a *Agent) Log() string { return a.log.read() }
+func (a *Agent) Log() string { return a.daemon.Text() }
 
 // Write puts a manifest into the agent's folder, as a rename, so that it is there whole.
 func (a *Agent) Write(name, manifest string) error {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
@@ -33,41 +34,52 @@ func (s *Stack) makeGroups() error {
 	return nil
 }
 
-// dropPodGroups removes the groups of pods that agents left when they were killed, and with which nothing else is left.
-func (s *Stack) dropPodGroups() error {
-	points, err := namespaces.Cgroups()
-	if err != nil {
-		return err
+// dropPodGroups removes the groups of pods that agents left when they were killed, and with which nothing else is left. One with
+// something in it is a leftover, and is told as one.
+func (s *Stack) dropPodGroups() {
+	for _, root := range []string{s.CgroupRoot(), "/kubepods"} {
+		_ = rmdirs(root, 0, func(name string) bool { return strings.HasPrefix(name, "pod") })
 	}
-	for _, point := range points {
-		for _, root := range []string{s.CgroupRoot(), "/kubepods"} {
-			dirs, err := namespaces.Below(filepath.Join(point, root))
-			if err != nil {
-				return err
-			}
-			for _, dir := range dirs {
-				if strings.HasPrefix(filepath.Base(dir), "pod") {
-					_ = syscall.Rmdir(dir) // with something in it, it is a leftover and is told as one
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // removeGroups removes the group of the stack, with all below it.
 func (s *Stack) removeGroups() error {
+	err := rmdirs(s.CgroupRoot(), 0, func(string) bool { return true })
+	return errors.Join(err, rmdirs("/", 0, func(name string) bool { return "/"+name == s.CgroupRoot() }))
+}
+
+// dropCgroups removes all cgroups that belong to pods. One whose last process has just ended is busy for a moment.
+func dropCgroups() error {
+	return rmdirs("/", waitLimit/4, func(name string) bool { return !permanent(name) })
+}
+
+// permanent says of the name of a cgroup that a runtime or an agent keeps it while there is no pod, or a stack.
+func permanent(name string) bool {
+	return slices.Contains([]string{"k8s.io", "kubepods", "besteffort", "burstable", "init", "later"}, name) ||
+		stackGroups.MatchString(name)
+}
+
+// removeCgroups removes every cgroup of our namespace but the one we run in.
+func removeCgroups() error {
+	return rmdirs("/", 0, func(name string) bool { return name != "init" })
+}
+
+// rmdirs removes the cgroups below one, in every hierarchy, whose name is as it is wanted, and tries each until a limit.
+func rmdirs(below string, limit time.Duration, wanted func(name string) bool) error {
 	points, err := namespaces.Cgroups()
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, point := range points {
-		root := filepath.Join(point, s.CgroupRoot())
-		dirs, err := namespaces.Below(root)
+		dirs, err := namespaces.Below(filepath.Join(point, below))
 		errs = append(errs, err)
-		for _, dir := range slices.Backward(append([]string{root}, dirs...)) {
-			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		for _, dir := range slices.Backward(dirs) {
+			if !wanted(filepath.Base(dir)) {
+				continue
+			}
+			err := syscall.Rmdir(dir)
+			for begun := time.Now(); errors.Is(err, syscall.EBUSY) && time.Since(begun) < limit; err = syscall.Rmdir(dir) {
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err != nil && !errors.Is(err, os.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("cgroup %s: %w", dir, err))
 			}
 		}

@@ -86,12 +86,6 @@ func (s *Stack) leftMounts() ([]string, error) {
 	return prefixed("mount ", points), err
 }
 
-// permanent says of the name of a cgroup that a runtime or an agent keeps it while there is no pod, or a stack.
-func permanent(name string) bool {
-	return slices.Contains([]string{"k8s.io", "kubepods", "besteffort", "burstable", "init", "later"}, name) ||
-		stackGroups.MatchString(name)
-}
-
 func (s *Stack) leftCgroups() ([]string, error) {
 	if !alone() {
 		return nil, nil
@@ -121,7 +115,7 @@ func (s *Stack) leftCgroups() ([]string, error) {
 }
 
 func (s *Stack) leftNetns() ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(s.state(), "*", "netns", "*"))
+	files, err := filepath.Glob(filepath.Join(s.files().State(), "*", "netns", "*"))
 	return prefixed("network namespace ", files), err
 }
 
@@ -141,7 +135,7 @@ func (s *Stack) leftLinks() ([]string, error) {
 
 // leftLeases reads host-local's data directory, which has a file per address.
 func (s *Stack) leftLeases() ([]string, error) {
-	files, err := filepath.Glob(filepath.Join(s.leases(), "*", "*"))
+	files, err := filepath.Glob(filepath.Join(s.LeaseDir(), "*", "*"))
 	var found []string
 	for _, file := range files {
 		if net.ParseIP(filepath.Base(file)) != nil {
@@ -160,44 +154,15 @@ func (s *Stack) SweepByForce() error {
 		return err
 	}
 	s.logf("left by calls that were cut off:\n  %s", strings.Join(left, "\n  "))
-	leases, err := filepath.Glob(filepath.Join(s.leases(), "*", "*.*.*.*"))
+	leases, err := filepath.Glob(filepath.Join(s.LeaseDir(), "*", "*.*.*.*"))
 	errs := []error{err, s.killOurs(), s.unmountAll()}
-	spaces, err := filepath.Glob(filepath.Join(s.state(), "*", "netns", "*"))
+	spaces, err := filepath.Glob(filepath.Join(s.files().State(), "*", "netns", "*"))
 	errs = append(errs, err)
 	for _, file := range append(leases, spaces...) {
 		errs = append(errs, os.Remove(file))
 	}
 	errs = append(errs, dropCgroups())
 	return errors.Join(append(errs, s.AwaitNoLeftovers())...)
-}
-
-// dropCgroups removes all cgroups that belong to pods. One whose last process has just ended is busy for a moment.
-func dropCgroups() error {
-	points, err := namespaces.Cgroups()
-	if err != nil {
-		return err
-	}
-	for _, point := range points {
-		dirs, err := namespaces.Below(point)
-		if err != nil {
-			return err
-		}
-		for _, dir := range slices.Backward(dirs) {
-			if permanent(filepath.Base(dir)) {
-				continue
-			}
-			for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-				err := syscall.Rmdir(dir)
-				if err == nil || errors.Is(err, os.ErrNotExist) {
-					break
-				}
-				if time.Since(begun) > waitLimit/4 {
-					return fmt.Errorf("cgroup %s: %w", dir, err)
-				}
-			}
-		}
-	}
-	return nil
 }
 
 func prefixed(prefix string, list []string) []string {
@@ -249,28 +214,6 @@ func (s *Stack) unmountAll() error {
 	for _, point := range slices.Backward(points) {
 		if err := syscall.Unmount(point, syscall.MNT_DETACH); err != nil {
 			errs = append(errs, fmt.Errorf("unmount %s: %w", point, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// removeCgroups removes every cgroup of our namespace but the one we run in.
-func removeCgroups() error {
-	points, err := namespaces.Cgroups()
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, point := range points {
-		dirs, err := namespaces.Below(point)
-		errs = append(errs, err)
-		for _, dir := range slices.Backward(dirs) {
-			if filepath.Base(dir) == "init" {
-				continue
-			}
-			if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("cgroup %s: %w", dir, err))
-			}
 		}
 	}
 	return errors.Join(errs...)

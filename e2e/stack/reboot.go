@@ -32,7 +32,7 @@ func (s *Stack) Reboot() error {
 	if left, err := s.mounts(); err != nil || len(left) > 0 {
 		return fmt.Errorf("still mounted, so the state directory is not removed: %v, %v", left, err)
 	}
-	if err := errors.Join(os.RemoveAll(s.state()), dropCgroups()); err != nil {
+	if err := errors.Join(os.RemoveAll(s.files().State()), dropCgroups()); err != nil {
 		return err
 	}
 	if _, err := net.InterfaceByName(s.Bridge()); err == nil {

@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
@@ -81,9 +81,8 @@ type Stack struct {
 	diskMiB int64
 	parts   install.Runtime
 	logf    func(format string, args ...any)
-	log     *logbook
 	client  *CRI
-	daemon  *daemon
+	daemon  *daemon.Daemon // the runtime
 	agents  []*Agent
 	agentMu sync.Mutex
 	stop    func() error
@@ -143,7 +142,7 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 		second:  o.Second,
 		diskMiB: o.DiskMiB,
 	}
-	s.log = &logbook{path: filepath.Join(s.Dir, "containerd.log")}
+	s.daemon = &daemon.Daemon{Name: "the runtime", Log: filepath.Join(s.Dir, "containerd.log")}
 	live.Add(1)
 	s.stop = sync.OnceValue(s.tearDown)
 	if err := s.setUp(ctx); err != nil {
@@ -179,7 +178,6 @@ func (s *Stack) setUp(ctx context.Context) error {
 	if s.client, err = dial(s.Socket()); err != nil {
 		return err
 	}
-	s.daemon = &daemon{stack: s}
 	return s.StartRuntime()
 }
 
@@ -198,8 +196,9 @@ func (s *Stack) tearDown() error {
 		_, err := a.Term()
 		errs = append(errs, err)
 	}
-	if s.daemon != nil {
-		errs = append(errs, s.removePods(), s.TermRuntime(), s.dropPodGroups())
+	if s.client != nil {
+		errs = append(errs, s.removePods(), s.TermRuntime())
+		s.dropPodGroups()
 	}
 	errs = append(errs, s.sweep(), s.unmountRoot())
 	if s.client != nil {
@@ -208,9 +207,9 @@ func (s *Stack) tearDown() error {
 	if s.Registry != nil {
 		errs = append(errs, s.Registry.Close())
 	}
-	s.log.keep()
+	s.daemon.Keep()
 	for _, a := range agents {
-		a.log.keep()
+		a.daemon.Keep()
 	}
 	if os.Getenv("PLAYLET_E2E_KEEP") == "" {
 		errs = append(errs, os.RemoveAll(s.Dir))
@@ -221,7 +220,7 @@ func (s *Stack) tearDown() error {
 
 // removePods removes every sandbox and container, with a runtime started for that where there is none.
 func (s *Stack) removePods() error {
-	if !s.daemon.running() {
+	if !s.daemon.Running() {
 		if err := s.StartRuntime(); err != nil {
 			return err
 		}
@@ -248,11 +247,11 @@ func (s *Stack) removeSandboxes(ctx context.Context) error {
 }
 
 func (s *Stack) tellLogs(logf func(format string, args ...any)) {
-	logf("last lines of %s:\n%s", s.kind, containerd.Tail(s.RuntimeLog(), 60))
+	logf("last lines of %s:\n%s", s.kind, daemon.Tail(s.RuntimeLog(), 60))
 	s.agentMu.Lock()
 	defer s.agentMu.Unlock()
 	for _, a := range s.agents {
-		logf("last lines of agent %s:\n%s", a.Name, containerd.Tail(a.Log(), 120))
+		logf("last lines of agent %s:\n%s", a.Name, daemon.Tail(a.Log(), 120))
 	}
 }
 

@@ -3,7 +3,6 @@ package dev
 import (
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -20,7 +19,7 @@ func kubeletYAML(f folder, healthz int, resolv string) (string, error) {
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"failCgroupV1": false, "failSwapOn": false, "cgroupDriver": "cgroupfs", "resolvConf": resolv,
 		"makeIPTablesUtilChains":   false,
-		"containerRuntimeEndpoint": "unix://" + f.at(containerdSock),
+		"containerRuntimeEndpoint": "unix://" + f.containerd().Socket(),
 		"staticPodPath":            f.manifests(), "podLogsDir": f.at(podLogsFolder),
 		"healthzBindAddress": "127.0.0.1", "healthzPort": healthz,
 	})
@@ -79,17 +78,3 @@ spec:
     ports:
     - containerPort: 8080
 `
-
-// writeAll writes files below the folder.
-func (f folder) writeAll(files map[string]string) error {
-	for name, text := range files {
-		path := f.at(name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := writeFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}

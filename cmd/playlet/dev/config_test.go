@@ -2,7 +2,6 @@ package dev
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -40,13 +39,5 @@ func TestAStubOnLoopbackIsNoNameServerForPods(t *testing.T) {
 	}
 	if _, err := os.Stat(resolvConf()); err != nil {
 		t.Logf("this machine has no name servers: %v", err)
-	}
-}
-
-func TestFilesAreWrittenWithTheirFolders(t *testing.T) {
-	f := folder(t.TempDir())
-	must(t, f.writeAll(map[string]string{"a/b/c": "1", "d": "2"}))
-	if read(t, filepath.Join(string(f), "a/b/c")) != "1" || read(t, f.at("d")) != "2" {
-		t.Error("they hold something else")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
@@ -24,14 +25,6 @@ const (
 	outcomeFile    = "outcome"
 	agentLog       = "agent.log"
 	containerdLog  = "containerd.log"
-	containerdConf = "containerd.toml"
-	containerdSock = "containerd.sock"
-	containerdRoot = "containerd"
-	containerdRun  = "run"
-	optFolder      = "opt"
-	hostsFolder    = "certs.d"
-	networkFolder  = "net.d"
-	leasesFolder   = "leases"
 	kubeletConf    = "kubelet.yaml"
 	nodeFolder     = "node"
 	podLogsFolder  = "pod-logs"
@@ -39,17 +32,19 @@ const (
 	adminSock      = "admin.sock"
 )
 
-var contents = []string{
-	planFile, outcomeFile, agentLog, containerdLog, containerdConf, containerdSock, containerdSock + ".ttrpc", containerdRoot,
-	containerdRun, optFolder, hostsFolder, networkFolder, leasesFolder, kubeletConf, nodeFolder, podLogsFolder, adminSock,
-	adminSock + ".lock", containerdSock + agent.RuntimeLockSuffix, logLinksFolder,
-}
+var contents = append([]string{
+	planFile, outcomeFile, agentLog, containerdLog, kubeletConf, nodeFolder, podLogsFolder, adminSock, adminSock + ".lock",
+	folder("").containerd().Socket() + agent.RuntimeLockSuffix, logLinksFolder,
+}, containerd.Contents...)
 
 func (f folder) manifests() string  { return f.at("manifests") }
 func (f folder) samplePath() string { return filepath.Join(f.manifests(), sampleFile) }
 
+// containerd is the same folder, for what containerd has in it.
+func (f folder) containerd() containerd.Folder { return containerd.Folder(f) }
+
 // maxFolder is what a unix socket's path leaves for the folder's (unix(7): 107 bytes).
-const maxFolder = 107 - len("/"+containerdSock+".ttrpc")
+var maxFolder = 107 - len("/"+folder("").containerd().Socket()+".ttrpc")
 
 // newFolder names the folder of a run, and refuses one that cannot be used. Nothing is made yet.
 func newFolder(wanted, name string) (path string, temporary bool, err error) {
@@ -97,7 +92,7 @@ func (f folder) make(sample string) error {
 	if err := namespaces.OwnFolder(string(f)); err != nil {
 		return fmt.Errorf("%w: give --dir one of root's", err)
 	}
-	for _, dir := range []string{f.manifests(), f.at(networkFolder), f.at(podLogsFolder)} {
+	for _, dir := range []string{f.manifests(), f.at(podLogsFolder)} {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}

@@ -14,7 +14,7 @@ func TestFoldersThatCannotBeUsedAreRefused(t *testing.T) {
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	t.Setenv("TMPDIR", dir)
 	write(t, filepath.Join(dir, "file"), "")
-	write(t, filepath.Join(dir, "used", containerdConf), "")
+	write(t, filepath.Join(dir, "used", "containerd.toml"), "")
 	write(t, filepath.Join(dir, "mine/manifests/a.yaml"), "")
 	must(t, os.Symlink(dir, filepath.Join(dir, "link")))
 	must(t, os.Mkdir(filepath.Join(dir, "playlet-dev-taken"), 0o700))
@@ -54,7 +54,9 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 		files[filepath.Join(name, "x")], files[unfinished(name)] = "", ""
 	}
 	files[unfinished("manifests/"+sampleFile)] = ""
-	must(t, f.writeAll(files))
+	for name, text := range files {
+		write(t, f.at(name), text)
+	}
 	for range 2 {
 		must(t, f.remove(record))
 		must(t, removeFolders(record.Folders))
@@ -62,7 +64,7 @@ func TestARunsFilesGoAndTheUsersStay(t *testing.T) {
 	if left := filesIn(t, dir); !slices.Equal(left, []string{"manifests", "manifests/theirs.yaml", "theirs"}) {
 		t.Errorf("left: %q", left)
 	}
-	must(t, f.writeAll(map[string]string{"manifests/hello.yaml": "changed"}))
+	write(t, f.samplePath(), "changed")
 	must(t, f.remove(record))
 	if !there(f.samplePath()) {
 		t.Error("a sample that was changed is gone")

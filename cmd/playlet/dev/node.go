@@ -16,6 +16,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -47,7 +48,7 @@ type node struct {
 	folder   folder
 	progress *Progress
 	registry *devimages.Registry
-	runtime  *daemon
+	runtime  *supervised
 	client   *cri.Client
 	agent    *Agent
 	url      string         // of the sample, once it has answered
@@ -144,20 +145,22 @@ func (n *node) startContainerd(ctx context.Context, waiting func(string)) (strin
 	if err := n.configureContainerd(); err != nil {
 		return "", err
 	}
+	f, programs := n.folder.containerd(), n.plan.Programs
 	log, err := os.OpenFile(n.folder.at(containerdLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", err
 	}
 	n.closers = append(n.closers, log.Close)
-	n.client, err = cri.Dial(cri.Options{RuntimeEndpoint: "unix://" + n.folder.at(containerdSock)})
+	n.client, err = cri.Dial(cri.Options{RuntimeEndpoint: "unix://" + f.Socket()})
 	if err != nil {
 		return "", err
 	}
 	n.closers = append(n.closers, n.client.Close)
-	n.runtime = &daemon{
-		command: containerdCommand(n.folder, n.plan.Programs, log),
-		say:     n.tell,
-	}
+	n.runtime = &supervised{say: n.tell, command: func() *exec.Cmd {
+		cmd := f.Command(programs.Containerd, os.Environ(), programs.Shim, programs.Runc, programs.IPTables) // with our proxies
+		cmd.Stdout, cmd.Stderr = log, log
+		return cmd
+	}}
 	n.runtime.start()
 	if err := awaitRuntime(ctx, n.client, n.runtime, waiting); err != nil {
 		return "", err
@@ -167,32 +170,12 @@ func (n *node) startContainerd(ctx context.Context, waiting func(string)) (strin
 
 // configureContainerd writes all that containerd reads.
 func (n *node) configureContainerd() error {
-	f := n.folder
-	snapshots, err := containerd.Snapshotter(string(f))
-	if err != nil {
-		return err
-	}
-	toml, err := containerd.Settings{
-		Major: n.plan.Version.Major, Minor: n.plan.Version.Minor, Root: f.at(containerdRoot), State: f.at(containerdRun),
-		Socket: f.at(containerdSock), Opt: f.at(optFolder), RuncRoot: f.at(containerdRun) + "/runc", Snapshotter: snapshots,
-		Runc: n.plan.Programs.Runc, Handlers: []string{"runc"},
-		CNIBins: []string{n.plan.Programs.CNIDir}, CNIConf: f.at(networkFolder), Hosts: f.at(hostsFolder),
-		Sandbox: registryHost + "/pause:1", KeepScore: !canLowerScore(),
-	}.TOML()
-	if err != nil {
-		return err
-	}
-	network, err := containerd.Network{
-		Version: "1.0.0", Name: n.plan.Name, Bridge: n.plan.Bridge, Subnet: n.plan.Subnet, Leases: f.at(leasesFolder),
-		Masquerade: true,
-	}.Conflist()
-	if err != nil {
-		return err
-	}
-	return f.writeAll(map[string]string{
-		containerdConf: toml, networkFolder + "/10-playlet.conflist": network,
-		hostsFolder + "/" + registryHost + "/hosts.toml": containerd.HostsTOML(n.registry.Addr),
-	})
+	return n.folder.containerd().Write(containerd.Settings{
+		Major: n.plan.Version.Major, Minor: n.plan.Version.Minor, Runc: n.plan.Programs.Runc, Handlers: []string{"runc"},
+		CNIBins: []string{n.plan.Programs.CNIDir}, Sandbox: registryHost + "/pause:1", KeepScore: !canLowerScore(),
+	}, containerd.Network{
+		Version: "1.0.0", Name: n.plan.Name, Bridge: n.plan.Bridge, Subnet: n.plan.Subnet, Masquerade: true,
+	}, n.registry.Addr, registryHost)
 }
 
 // canLowerScore says whether this process may lower oom_score_adj (proc_pid_oom_score_adj(5)).
@@ -214,7 +197,7 @@ func (n *node) startAgent(ctx context.Context, waiting func(string)) (string, er
 	if err != nil {
 		return "", err
 	}
-	if err := n.folder.writeAll(map[string]string{kubeletConf: config}); err != nil {
+	if err := writeFile(n.folder.at(kubeletConf), []byte(config), 0o644); err != nil {
 		return "", err
 	}
 	log, err := os.OpenFile(n.folder.at(agentLog), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -291,7 +274,7 @@ func (n *node) stop(waiting func(string)) (string, error) {
 func (n *node) tellLogs(w io.Writer) {
 	for _, name := range []string{containerdLog, agentLog} {
 		if text, err := os.ReadFile(n.folder.at(name)); err == nil && len(text) > 0 {
-			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, containerd.Tail(string(text), 8))
+			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, daemon.Tail(string(text), 8))
 		}
 	}
 }

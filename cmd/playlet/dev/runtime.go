@@ -3,7 +3,6 @@ package dev
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -11,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -24,25 +24,20 @@ const (
 )
 
 // awaitRuntime waits until containerd says that it and its network are ready, or has ended.
-func awaitRuntime(ctx context.Context, client *cri.Client, d *daemon, waiting func(string)) error {
+func awaitRuntime(ctx context.Context, client *cri.Client, s *supervised, waiting func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	for {
+	err := daemon.Await(ctx, s.failed(), func(ctx context.Context) error {
 		err := runtimeReady(ctx, client)
-		if err == nil {
-			return nil
-		}
-		if !cri.IsUnavailable(err) {
+		if err != nil && !cri.IsUnavailable(err) {
 			waiting(err.Error())
 		}
-		select {
-		case <-d.failed():
-			return d.err()
-		case <-ctx.Done():
-			return fmt.Errorf("it does not get ready: %w", err)
-		case <-time.After(20 * time.Millisecond):
-		}
+		return err
+	})
+	if errors.Is(err, daemon.ErrEnded) {
+		return s.err()
 	}
+	return err
 }
 
 func runtimeReady(ctx context.Context, client *cri.Client) error {

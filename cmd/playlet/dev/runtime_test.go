@@ -104,7 +104,7 @@ func TestGraceIsThePodsAndShort(t *testing.T) {
 func TestTheRuntimeIsAwaited(t *testing.T) {
 	runtime, client := simulated(t, sim.Options{})
 	runtime.SetNetworkReady(false, "no configuration yet")
-	d := &daemon{fail: make(chan struct{})}
+	d := &supervised{fail: make(chan struct{})}
 	heard := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
@@ -129,7 +129,7 @@ func TestTheRuntimeIsAwaited(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := awaitRuntime(ctx, client, &daemon{fail: make(chan struct{})}, func(string) {}); err == nil {
+	if err := awaitRuntime(ctx, client, &supervised{fail: make(chan struct{})}, func(string) {}); err == nil {
 		t.Error("it is ready after the end")
 	}
 }

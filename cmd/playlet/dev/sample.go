@@ -171,7 +171,7 @@ func (n *node) command(name string, args ...string) string {
 
 // askRuntime is a command that lists containers: crictl's, or else that of the program that comes with containerd.
 func (n *node) askRuntime() []string {
-	socket := n.folder.at(containerdSock)
+	socket := n.folder.containerd().Socket()
 	if _, err := exec.LookPath("crictl"); err == nil {
 		return []string{"crictl", "--runtime-endpoint", "unix://" + socket, "ps"}
 	}

@@ -1,19 +1,15 @@
-// Package containerd runs a containerd of one's own: its configuration, the pods' network, and its process. It serves
-// `playlet dev`, the end-to-end tests and the benchmarks, and imports nothing of the project.
+// Package containerd has what a containerd of one's own takes: its configuration, the pods' network, and the folder of
+// all that it reads and writes. It serves `playlet dev`, the end-to-end tests and the benchmarks, and imports nothing of the
+// project.
 package containerd
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
-
-	"golang.org/x/sys/unix"
 )
 
 // Settings are what the configuration of containerd is made of.
@@ -139,12 +135,6 @@ func (s Settings) TOML() (string, error) {
 	return out.String(), err
 }
 
-// HostsTOML sends pulls from a registry's name to where the registry listens (containerd, docs/hosts.md).
-func HostsTOML(registry string) string {
-	return fmt.Sprintf("server = \"http://%[1]s\"\n\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
-		registry)
-}
-
 // Network is the pods' network: a bridge, addresses of a subnet, and ports of the machine's.
 type Network struct {
 	// Version is CNI's: STATUS and GC came with 1.1.0.
@@ -171,41 +161,4 @@ func (n Network) Conflist() (string, error) {
 	}
 	text, err := json.Marshal(object{"cniVersion": n.Version, "name": n.Name, "plugins": []object{bridge, portmap}})
 	return string(text), err
-}
-
-// Snapshotter tries whether the file system of dir carries overlays. Where it does not (it is one itself, say),
-// containerd copies.
-func Snapshotter(dir string) (name string, err error) {
-	top, err := os.MkdirTemp(dir, "try-")
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(top)) }()
-	for _, layer := range []string{"lower", "upper", "work", "merged"} {
-		if err := os.Mkdir(filepath.Join(top, layer), 0o700); err != nil {
-			return "", err
-		}
-	}
-	data := fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", top)
-	if unix.Mount("overlay", top+"/merged", "overlay", 0, data) != nil {
-		return "native", nil
-	}
-	return "overlayfs", unix.Unmount(top+"/merged", 0)
-}
-
-// Env is the environment of containerd: env with another $PATH. containerd looks there for its shim, the shim for runc's
-// helpers, and CNI plugins for iptables; programs are the paths of these. It does not report to our service manager.
-func Env(env []string, programs ...string) []string {
-	var path []string
-	for _, program := range programs {
-		path = append(path, filepath.Dir(program))
-	}
-	path = append(path, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-	out := []string{"PATH=" + strings.Join(path, ":")}
-	for _, v := range env {
-		if !strings.HasPrefix(v, "PATH=") && !strings.HasPrefix(v, "NOTIFY_SOCKET=") {
-			out = append(out, v)
-		}
-	}
-	return out
 }

@@ -2,12 +2,10 @@ package containerd
 
 import (
 	"encoding/json"
-	"os/exec"
+	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 )
 
 func TestContainerdsConfigurationFollowsItsVersion(t *testing.T) {
@@ -72,35 +70,45 @@ func TestTheNetworksConfiguration(t *testing.T) {
 		got.Plugins[0].IPAM.Ranges[0][0].Subnet != "10.199.0.0/24" || got.Plugins[1].Type != "portmap" {
 		t.Errorf("%s", text)
 	}
-	if got := HostsTOML("127.0.0.1:5000"); !strings.Contains(got, `[host."http://127.0.0.1:5000"]`) {
+	if got := hostsTOML("127.0.0.1:5000"); !strings.Contains(got, `[host."http://127.0.0.1:5000"]`) {
 		t.Errorf("%s", got)
 	}
 }
 
-func TestContainerdsEnvironment(t *testing.T) {
-	env := Env([]string{"PATH=/mine", "HTTPS_PROXY=p", "NOTIFY_SOCKET=s"}, "/a/shim", "/b/runc", "/c/iptables")
+func TestContainerdsCommand(t *testing.T) {
+	cmd := Folder("/d").Command("/a/containerd", []string{"PATH=/mine", "HTTPS_PROXY=p", "NOTIFY_SOCKET=s"}, "/a/shim", "/b/runc",
+		"/c/iptables")
+	if cmd.Dir != "/d" || strings.Join(cmd.Args, " ") != "/a/containerd --config /d/containerd.toml" {
+		t.Errorf("%v in %s", cmd, cmd.Dir)
+	}
 	if want := []string{"PATH=/a:/b:/c:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HTTPS_PROXY=p"}; !slices.Equal(env, want) {
-		t.Errorf("%q", env)
+		"HTTPS_PROXY=p"}; !slices.Equal(cmd.Env, want) {
+		t.Errorf("%q", cmd.Env)
 	}
 }
 
-// A process that does not end on its signal is killed, and the error says so.
-func TestAProcessIsEnded(t *testing.T) {
-	p, err := Start(exec.Command("sleep", "1000"))
-	if err != nil || !p.Running() {
+func TestAllThatContainerdReadsIsWritten(t *testing.T) {
+	f := Folder(t.TempDir())
+	err := f.Write(Settings{Major: 2, Runc: "/bin/runc", Handlers: []string{"runc"}, CNIBins: []string{"/cni"}, Sandbox: "pause"},
+		Network{Version: "1.0.0", Name: "n", Bridge: "b0", Subnet: "10.199.0.0/24"}, "127.0.0.1:5000", "playlet.local")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.End(syscall.SIGCONT, time.Millisecond); err == nil || !strings.Contains(err.Error(), "does not end on") {
-		t.Errorf("%v", err)
+	for name, want := range map[string]string{
+		"containerd.toml": `address = "` + f.Socket() + `"`, "net.d/10-playlet.conflist": `"dataDir":"` + f.Leases() + `"`,
+		"certs.d/playlet.local/hosts.toml": "http://127.0.0.1:5000",
+	} {
+		if text, err := os.ReadFile(f.at(name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %s: %v\n%s", name, want, err, text)
+		}
 	}
-	if p.Running() || p.ExitCode() != -1 || p.Err() == nil {
-		t.Errorf("it runs: %v, %d, %v", p.Running(), p.ExitCode(), p.Err())
+	entries, err := os.ReadDir(string(f))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
-		t.Errorf("of one that has ended: %v", err)
-	}
-	if none := (*Process)(nil); none.Running() {
-		t.Error("no process runs")
+	for _, e := range entries {
+		if !slices.Contains(Contents, e.Name()) {
+			t.Errorf("%s is not said to be in the folder", e.Name())
+		}
 	}
 }

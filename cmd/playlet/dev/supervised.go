@@ -3,18 +3,17 @@ package dev
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 )
 
-// daemon keeps a program running: one that ends is started again, after a back-off.
-type daemon struct {
+// supervised is a program that is kept running: when it ends it is started again, after a back-off.
+type supervised struct {
 	// command makes the process that is to be started.
 	command func() *exec.Cmd
 	// say tells of an end and what follows.
@@ -34,41 +33,41 @@ type daemon struct {
 const endTime = 10 * time.Second
 
 // start starts the program and what keeps it running.
-func (d *daemon) start() {
-	if d.backOff == nil {
-		d.backOff = (&delays{}).after
+func (s *supervised) start() {
+	if s.backOff == nil {
+		s.backOff = (&delays{}).after
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	d.stop, d.done, d.fail = stop, make(chan struct{}), make(chan struct{})
-	go d.run(ctx)
+	s.stop, s.done, s.fail = stop, make(chan struct{}), make(chan struct{})
+	go s.run(ctx)
 }
 
 // close ends the program and waits for it.
-func (d *daemon) close() {
-	d.stop()
-	<-d.done
+func (s *supervised) close() {
+	s.stop()
+	<-s.done
 }
 
 // failed is closed with the first end that was not asked for; err says what it was.
-func (d *daemon) failed() <-chan struct{} { return d.fail }
+func (s *supervised) failed() <-chan struct{} { return s.fail }
 
-func (d *daemon) err() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.ended
+func (s *supervised) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
-func (d *daemon) run(ctx context.Context) {
-	defer close(d.done)
+func (s *supervised) run(ctx context.Context) {
+	defer close(s.done)
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := d.once(ctx)
+		err := s.once(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		d.note(err)
-		wait := d.backOff(time.Since(begun))
-		d.say(fmt.Sprintf("%v; starting it again in %v", err, wait))
+		s.note(err)
+		wait := s.backOff(time.Since(begun))
+		s.say(fmt.Sprintf("%v; starting it again in %v", err, wait))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -76,20 +75,20 @@ func (d *daemon) run(ctx context.Context) {
 	}
 }
 
-func (d *daemon) note(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended == nil {
-		d.ended = err
-		close(d.fail)
+func (s *supervised) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		s.ended = err
+		close(s.fail)
 	}
 }
 
 // once runs the program until it ends, or has been ended because ctx has.
-func (d *daemon) once(ctx context.Context) error {
-	cmd := d.command()
+func (s *supervised) once(ctx context.Context) error {
+	cmd := s.command()
 	name := filepath.Base(cmd.Path)
-	p, err := containerd.Start(cmd)
+	p, err := daemon.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("%s does not start: %w", name, err)
 	}
@@ -127,14 +126,4 @@ func (d *delays) after(ran time.Duration) time.Duration {
 		d.last = min(2*d.last, lastDelay)
 	}
 	return d.last
-}
-
-// containerdCommand gives what starts containerd, its output going to log.
-func containerdCommand(f folder, p Programs, log *os.File) func() *exec.Cmd {
-	env := containerd.Env(os.Environ(), p.Shim, p.Runc, p.IPTables) // with our proxies, for pulls
-	return func() *exec.Cmd {
-		cmd := exec.Command(p.Containerd, "--config", f.at(containerdConf))
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = string(f), env, log, log
-		return cmd
-	}
 }

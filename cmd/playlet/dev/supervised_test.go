@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// supervised is a daemon of a shell script that notes its numbers in a file.
-func supervised(t *testing.T, script string) (d *daemon, said *buffer, pids func() []string) {
+// script is a shell script that notes its numbers in a file.
+func script(t *testing.T, text string) (d *supervised, said *buffer, pids func() []string) {
 	t.Helper()
 	dir := t.TempDir()
-	program(t, dir+"/program", "echo $$ >>"+dir+"/pids\n"+script)
+	program(t, dir+"/program", "echo $$ >>"+dir+"/pids\n"+text)
 	said = &buffer{}
-	d = &daemon{
+	d = &supervised{
 		command: func() *exec.Cmd { return exec.Command(dir + "/program") },
 		say:     func(what string) { _, _ = said.Write([]byte(what + "\n")) },
 		backOff: func(time.Duration) time.Duration { return 0 },
@@ -34,7 +34,7 @@ func supervised(t *testing.T, script string) (d *daemon, said *buffer, pids func
 func alive(pid string) bool { return there(filepath.Join(procDir, pid)) }
 
 func TestADaemonThatIsKilledIsStartedAgain(t *testing.T) {
-	d, said, pids := supervised(t, "while :; do sleep 0.02; done")
+	d, said, pids := script(t, "while :; do sleep 0.02; done")
 	d.start()
 	await(t, "the first", func() bool { return len(pids()) == 1 })
 	first, err := identify(procDir, atoi(t, pids()[0]))
@@ -56,7 +56,7 @@ func TestADaemonThatIsKilledIsStartedAgain(t *testing.T) {
 
 func TestADaemonThatCannotStartIsReportedOf(t *testing.T) {
 	said := &buffer{}
-	d := &daemon{
+	d := &supervised{
 		command: func() *exec.Cmd { return exec.Command("/nowhere/containerd") },
 		say:     func(what string) { _, _ = said.Write([]byte(what + "\n")) },
 	}
@@ -70,7 +70,7 @@ func TestADaemonThatCannotStartIsReportedOf(t *testing.T) {
 }
 
 func TestADaemonThatEndsByItself(t *testing.T) {
-	d, _, pids := supervised(t, "exit 3")
+	d, _, pids := script(t, "exit 3")
 	d.start()
 	await(t, "the third", func() bool { return len(pids()) >= 3 })
 	d.close()
@@ -95,16 +95,9 @@ func TestBackOffDoublesUntilALongLife(t *testing.T) {
 	}
 }
 
-func TestContainerdsCommand(t *testing.T) {
-	cmd := containerdCommand("/d", Programs{Containerd: "/a/containerd"}, nil)()
-	if cmd.Dir != "/d" || strings.Join(cmd.Args, " ") != "/a/containerd --config /d/containerd.toml" {
-		t.Errorf("%v in %s", cmd, cmd.Dir)
-	}
-}
-
 // The signal that asks must be the one that lets containerd end in order.
 func TestADaemonIsAskedToEnd(t *testing.T) {
-	d, _, pids := supervised(t, `trap 'echo asked >>$(dirname $0)/pids; exit 0' TERM; while :; do sleep 0.02; done`)
+	d, _, pids := script(t, `trap 'echo asked >>$(dirname $0)/pids; exit 0' TERM; while :; do sleep 0.02; done`)
 	d.start()
 	await(t, "its start", func() bool { return len(pids()) == 1 })
 	awaitTrap(t, atoi(t, pids()[0]))

@@ -1,4 +1,6 @@
-package containerd
+// Package daemon runs programs that go on in the background. It serves `playlet dev`, the end-to-end tests and the
+// benchmarks, and imports nothing of the project.
+package daemon
 
 import (
 	"errors"
@@ -8,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // Process is a program that was started. Its methods may be called from several goroutines.
@@ -85,16 +85,6 @@ func (p *Process) End(s syscall.Signal, limit time.Duration) error {
 	err = errors.Join(err, p.Signal(syscall.SIGKILL))
 	<-p.exited
 	return err
-}
-
-// Ready says why a runtime, by its answer to Status, or its network is not ready.
-func Ready(status *runtimeapi.StatusResponse) error {
-	for _, c := range status.GetStatus().GetConditions() {
-		if (c.Type == runtimeapi.RuntimeReady || c.Type == runtimeapi.NetworkReady) && !c.Status {
-			return fmt.Errorf("%s: %s", c.Reason, c.Message)
-		}
-	}
-	return nil
 }
 
 // Tail is the last lines of a text.

@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// waitLimit bounds every wait of a Daemon; it is reached only when something is broken, however slow the machine.
+const waitLimit = 2 * time.Minute
+
+// Daemon is a program that comes and goes: its processes, one after another, append to one log. What it knows lies on disk.
+// Its methods may be called from several goroutines.
+type Daemon struct {
+	// Name is what errors call it, Log is the path of its log.
+	Name, Log string
+
+	mu      sync.Mutex
+	process *Process // nil before the first start
+	kept    *string  // the log, where its file may have gone
+}
+
+// Start starts a process, whose output goes to the log. It is an error while there is one.
+func (d *Daemon) Start(cmd *exec.Cmd) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.process.Running() {
+		return fmt.Errorf("%s runs already", d.Name)
+	}
+	log, err := os.OpenFile(d.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // the child has its own descriptor
+	cmd.Stdout, cmd.Stderr = log, log
+	process, err := Start(cmd)
+	if err == nil {
+		d.process = process
+	}
+	return err
+}
+
+// Process is the last that was started, nil before.
+func (d *Daemon) Process() *Process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.process
+}
+
+// Running says whether there is a process.
+func (d *Daemon) Running() bool { return d.Process().Running() }
+
+// PID is the number of the process, 0 when there is none.
+func (d *Daemon) PID() int {
+	if p := d.Process(); p.Running() {
+		return p.PID()
+	}
+	return 0
+}
+
+// End ends the process by a signal and reaps it; no process is no error.
+func (d *Daemon) End(s syscall.Signal) error { return d.Process().End(s, waitLimit) }
+
+// AwaitReady waits until ready has no complaint. The error has the last lines of the log.
+func (d *Daemon) AwaitReady(ready func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
+	p := d.Process()
+	if p == nil {
+		return fmt.Errorf("%s was not started", d.Name)
+	}
+	if err := Await(ctx, p.Exited(), ready); err != nil {
+		return fmt.Errorf("%s: %w\n%s", d.Name, err, Tail(d.Text(), 20))
+	}
+	return nil
+}
+
+// Text is all that was logged; where it cannot be read, the reason takes its place.
+func (d *Daemon) Text() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.kept != nil {
+		return *d.kept
+	}
+	data, err := os.ReadFile(d.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// Keep reads the log for the last time: its file may go.
+func (d *Daemon) Keep() {
+	text := d.Text()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.kept = &text
+}
+
+// ErrEnded is the error of Await where what it waits for has ended.
+var ErrEnded = errors.New("it has ended at once")
+
+// Await calls ready until it has no complaint, until ended is closed, or until ctx ends.
+func Await(ctx context.Context, ended <-chan struct{}, ready func(context.Context) error) error {
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+			return ErrEnded
+		case <-ctx.Done():
+			return fmt.Errorf("it does not get ready: %w", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

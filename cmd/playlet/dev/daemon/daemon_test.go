@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A process that does not end on its signal is killed, and the error says so.
+func TestAProcessIsEnded(t *testing.T) {
+	p, err := Start(exec.Command("sleep", "1000"))
+	if err != nil || !p.Running() {
+		t.Fatal(err)
+	}
+	if err := p.End(syscall.SIGCONT, time.Millisecond); err == nil || !strings.Contains(err.Error(), "does not end on") {
+		t.Errorf("%v", err)
+	}
+	if p.Running() || p.ExitCode() != -1 || p.Err() == nil {
+		t.Errorf("it runs: %v, %d, %v", p.Running(), p.ExitCode(), p.Err())
+	}
+	if err := p.End(syscall.SIGTERM, time.Minute); err != nil {
+		t.Errorf("of one that has ended: %v", err)
+	}
+	if none := (*Process)(nil); none.Running() {
+		t.Error("no process runs")
+	}
+}
+
+// Two processes, one after another, have one log, which can be read when its file has gone.
+func TestADaemonComesAndGoes(t *testing.T) {
+	d := &Daemon{Name: "it", Log: filepath.Join(t.TempDir(), "log")}
+	if err := d.End(syscall.SIGKILL); err != nil || d.Running() || d.PID() != 0 {
+		t.Errorf("before the first start: %v", err)
+	}
+	if err := d.AwaitReady(nil); err == nil {
+		t.Error("what was not started is ready")
+	}
+	for _, word := range []string{"one", "two"} {
+		if err := d.Start(exec.Command("sh", "-c", "echo "+word+"; exec sleep 1000")); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Start(exec.Command("true")); err == nil || err.Error() != "it runs already" {
+			t.Errorf("a second one beside: %v", err)
+		}
+		if err := d.AwaitReady(func(context.Context) error {
+			if !strings.HasSuffix(d.Text(), word+"\n") {
+				return errors.New("no word of it")
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if err := d.End(syscall.SIGTERM); err != nil || d.Running() || d.Process().ExitCode() != -1 {
+			t.Errorf("its end: %v", err)
+		}
+	}
+	d.Keep()
+	if err := os.Remove(d.Log); err != nil || d.Text() != "one\ntwo\n" {
+		t.Errorf("%v, %q", err, d.Text())
+	}
+}
+
+func TestADaemonThatEndsDoesNotGetReady(t *testing.T) {
+	d := &Daemon{Name: "it", Log: filepath.Join(t.TempDir(), "log")}
+	if err := d.Start(exec.Command("sh", "-c", "echo why; exit 3")); err != nil {
+		t.Fatal(err)
+	}
+	err := d.AwaitReady(func(context.Context) error { return errors.New("not ready") })
+	if !errors.Is(err, ErrEnded) || !strings.HasSuffix(err.Error(), "\nwhy") {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Await(ctx, nil, func(context.Context) error { return errors.New("not ready") }); err == nil ||
+		err.Error() != "it does not get ready: not ready" {
+		t.Errorf("%v", err)
+	}
+}
