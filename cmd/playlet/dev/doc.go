@@ -12,4 +12,8 @@
 // So mounts, network namespaces and processes cannot outlive a run, not even by kill -9 of all three. What can (the
 // bridge, rules of iptables, cgroups, net.ipv4.ip_forward, files) is in the record, which the next run finds. The
 // network namespace is the machine's, so that pods can be reached from it.
+//
+// Below it: programs finds containerd, runc and plugins, or downloads them; network makes and undoes what belongs to the
+// machine's network. What the end-to-end tests use, too: namespaces (mounts, cgroups, process 1), daemon (programs that go
+// on in the background) and containerd (its configuration and folder).
 package dev

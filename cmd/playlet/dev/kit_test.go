@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,16 +63,6 @@ func shortDir(t *testing.T) string {
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	return dir
-}
-
-// ownNetwork gives the rest of the test a network namespace of its own, which goes with its thread.
-func ownNetwork(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not tried: a network namespace takes root")
-	}
-	runtime.LockOSThread() // never unlocked: the thread ends with the test
-	must(t, unix.Unshare(unix.CLONE_NEWNET))
 }
 
 // buffer may be written and read by several goroutines.

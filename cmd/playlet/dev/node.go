@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -46,7 +47,7 @@ type node struct {
 	Hooks
 	plan     *Plan
 	folder   folder
-	progress *Progress
+	progress *progress.Progress
 	registry *devimages.Registry
 	runtime  *supervised
 	client   *cri.Client
@@ -75,7 +76,7 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	if err != nil {
 		return tell(dir, err)
 	}
-	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: NewProgress(os.Stdout)}
+	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: progress.New(os.Stdout)}
 	n.progress.Unread = cancel
 	err = n.start(ctx)
 	if err == nil {

@@ -8,12 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
 // Options are what the command line says.
@@ -36,7 +36,6 @@ const (
 	// storeDir holds the record of the run there is. It outlives the boot, as the run's files do.
 	storeDir = "/var/lib/playlet-dev"
 	procDir  = "/proc"
-	sysDir   = "/proc/sys"
 	// kernelTimeout bounds each wait for something that the kernel is about to do.
 	kernelTimeout = 20 * time.Second
 )
@@ -50,7 +49,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	// A terminal that is closed, and a pipe that nobody reads any more, are no reasons to leave things behind.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	defer stop()
-	p := NewProgress(o.Out)
+	p := progress.New(o.Out)
 	s, _, err := begin(storeDir, p)
 	if err != nil {
 		return err
@@ -93,7 +92,7 @@ func unlessEnded(ctx context.Context, once bool, err error) error {
 
 // Clean undoes what a run that was killed has left, and says so.
 func Clean(o Options) error {
-	p := NewProgress(o.Out)
+	p := progress.New(o.Out)
 	s, left, err := begin(storeDir, p)
 	if err != nil {
 		return err
@@ -105,7 +104,7 @@ func Clean(o Options) error {
 }
 
 // begin takes the lock, and undoes what an earlier run has left, if it has.
-func begin(dir string, p *Progress) (s *store, left bool, err error) {
+func begin(dir string, p *progress.Progress) (s *store, left bool, err error) {
 	if os.Geteuid() != 0 {
 		return nil, false,
 			errors.New("playlet dev takes root, as it starts containerd and makes a network for pods: sudo playlet dev")
@@ -151,12 +150,7 @@ func makeAll(ctx context.Context, plan *Plan, r *Record) error {
 	if err := namespaces.MakeCgroups(r.Name(), r.Controllers); err != nil {
 		return err
 	}
-	if len(r.Sysctls) > 0 {
-		if err := os.WriteFile(filepath.Join(sysDir, ipForward), []byte("1"), 0); err != nil {
-			return err
-		}
-	}
-	return iptables{path: plan.Programs.IPTables}.admit(ctx, r)
+	return r.Make(ctx, plan.Programs.IPTables, r.Name())
 }
 
 func bootID() (string, error) {

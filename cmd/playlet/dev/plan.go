@@ -10,16 +10,19 @@ import (
 	"strings"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/network"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/programs"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
 // Plan is what the processes of the run need to know. It lies in the run's folder.
 type Plan struct {
-	Name        string   `json:"name"`
-	Programs    Programs `json:"programs"`
-	Version     Version  `json:"version"`
-	Bridge      string   `json:"bridge"`
-	Subnet      string   `json:"subnet"`
-	AdminSocket string   `json:"adminSocket"`
+	Name        string            `json:"name"`
+	Programs    programs.Programs `json:"programs"`
+	Version     programs.Version  `json:"version"`
+	Bridge      string            `json:"bridge"`
+	Subnet      string            `json:"subnet"`
+	AdminSocket string            `json:"adminSocket"`
 	// NodeIP is given to the agent where it cannot find an address of the machine; empty otherwise.
 	NodeIP string `json:"nodeIP,omitempty"`
 	Once   bool   `json:"once,omitempty"`
@@ -37,19 +40,18 @@ func readPlan(dir string) (*Plan, error) {
 }
 
 // prepare finds out all that a run needs, and makes nothing.
-func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error) {
-	look := func() (Programs, error) { return usualPlaces(o.Programs).find() } // what is unpacked makes places
-	programs, err := provide(ctx, look, o.Install, p)
+func prepare(ctx context.Context, o Options, p *progress.Progress) (*Plan, *Record, error) {
+	found, err := programs.Provide(ctx, o.Programs, o.Install, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Programs: programs, Once: o.Once}
+	plan := &Plan{Programs: found, Once: o.Once}
 	err = p.Step("programs", func(func(string)) (string, error) {
-		plan.Version, err = containerdVersion(ctx, programs.Containerd)
+		plan.Version, err = programs.ContainerdVersion(ctx, found.Containerd)
 		if err == nil && plan.Version.Major == 1 && plan.Version.Minor < 6 {
-			err = fmt.Errorf("%s is containerd %s; it takes 1.6 or newer", programs.Containerd, plan.Version.Text)
+			err = fmt.Errorf("%s is containerd %s; it takes 1.6 or newer", found.Containerd, plan.Version.Text)
 		}
-		return fmt.Sprintf("containerd %s in %s", plan.Version.Text, filepath.Dir(programs.Containerd)), err
+		return fmt.Sprintf("containerd %s in %s", plan.Version.Text, filepath.Dir(found.Containerd)), err
 	})
 	if err != nil {
 		return nil, nil, err
@@ -59,9 +61,10 @@ func prepare(ctx context.Context, o Options, p *Progress) (*Plan, *Record, error
 	if err := planFolder(o, plan, r); err != nil {
 		return nil, nil, err
 	}
-	if err := planNetwork(ctx, plan, r); err != nil {
+	if r.Changes, plan.NodeIP, err = network.Plan(ctx, found.IPTables); err != nil {
 		return nil, nil, err
 	}
+	plan.Bridge, plan.Subnet = r.Bridge, r.Subnet
 	if r.Controllers, r.Groups, err = namespaces.Before(); err != nil {
 		return nil, nil, err
 	}
@@ -107,37 +110,4 @@ func chooseSocket(o Options, f folder) (string, error) {
 	default:
 		return o.DefaultSocket, nil
 	}
-}
-
-func planNetwork(ctx context.Context, plan *Plan, r *Record) (err error) {
-	if r.Bridge, err = freeBridge(); err != nil {
-		return err
-	}
-	plan.Bridge = r.Bridge
-	taken, err := takenSubnets()
-	if err != nil {
-		return err
-	}
-	subnet, err := freeSubnet(taken)
-	if err != nil {
-		return err
-	}
-	r.Subnet = subnet.String()
-	plan.Subnet = r.Subnet
-	routes, err := os.ReadFile("/proc/net/route")
-	if err != nil {
-		return err
-	}
-	if !hasDefaultRoute(string(routes)) {
-		plan.NodeIP = subnet.Addr().Next().String() // the bridge's
-	}
-	if r.Sysctls, err = forwardingBefore(sysDir); err != nil {
-		return err
-	}
-	for _, i := range bothFamilies(plan.Programs.IPTables) {
-		if *i.before(r), err = i.there(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/network"
 )
 
 // Record is all that a run makes on the machine, written before it is made, so that whoever comes after a run that was
@@ -33,28 +34,12 @@ type Record struct {
 	// AdminSocket is the agent's.
 	AdminSocket string `json:"adminSocket"`
 
-	// Bridge is the name of the pods' bridge, which did not exist before.
-	Bridge string `json:"bridge"`
-	// Sysctls are values before ours, by file below /proc/sys.
-	Sysctls map[string]string `json:"sysctls,omitempty"`
+	network.Changes
+
 	// Controllers are those of cgroups of version 2 that the machine has and had not handed down to its cgroups; Groups
 	// are the cgroups at its root that were there before.
 	Controllers []string `json:"controllers,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
-	// Subnet is where pods' addresses are from; nothing on the machine used it before.
-	Subnet string `json:"subnet"`
-	// IPv4 and IPv6 are what iptables and ip6tables had before.
-	IPv4 Rules `json:"ipv4"`
-	IPv6 Rules `json:"ipv6"`
-}
-
-// Rules are tables and chains: "nat", "nat/CNI-HOSTPORT-DNAT".
-type Rules struct {
-	Tables []string `json:"tables,omitempty"`
-	Chains []string `json:"chains,omitempty"`
-	// Absent are the tables' own chains ("filter/FORWARD") that iptables shows and nftables does not have: they are made with
-	// their first rule.
-	Absent []string `json:"absent,omitempty"`
 }
 
 // Name is what cgroups, the CNI network and rules of iptables of this run are named.
@@ -147,18 +132,7 @@ func (r *Record) check() error {
 	if r.Temporary && filepath.Base(r.Dir) != r.Name() {
 		return fmt.Errorf("a temporary folder of %q", r.Dir)
 	}
-	if r.Bridge == "" || strings.ContainsAny(r.Bridge, "/ ") || r.Bridge[0] == '.' {
-		return fmt.Errorf("a bridge of %q", r.Bridge)
-	}
-	if _, err := netip.ParsePrefix(r.Subnet); err != nil {
-		return err
-	}
-	for name := range r.Sysctls {
-		if !strings.HasPrefix(name, "net/ipv4/") || strings.Contains(name, "..") {
-			return fmt.Errorf("a sysctl of %q", name)
-		}
-	}
-	return nil
+	return r.Changes.Check()
 }
 
 func (s *store) save(r *Record) error {

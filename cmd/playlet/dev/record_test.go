@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/network"
 )
 
 func goodRecord() *Record {
 	return &Record{ID: "abc234", Dir: "/tmp/playlet-dev-abc234", Temporary: true, AdminSocket: "/run/playlet/admin.sock",
-		Bridge: "playlet0", Subnet: "10.199.0.0/24", Folders: []string{"/run/playlet"},
-		Sysctls: map[string]string{ipForward: "0"}}
+		Folders: []string{"/run/playlet"}, Changes: network.Changes{Bridge: "playlet0", Subnet: "10.199.0.0/24",
+			Sysctls: map[string]string{"net/ipv4/ip_forward": "0"}}}
 }
 
 func TestThereIsOneRunAtATime(t *testing.T) {

@@ -95,7 +95,10 @@ func TestTheAgentIsAwaited(t *testing.T) {
 }
 
 func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
-	dir := installed(t, filepath.Join(t.TempDir(), "it's a folder"), "containerd", "ctr")
+	dir := filepath.Join(t.TempDir(), "it's a folder")
+	for _, name := range []string{"containerd", "ctr"} {
+		program(t, filepath.Join(dir, name), "exit 0")
+	}
 	t.Setenv("PATH", "/nowhere")
 	t.Setenv("SUDO_UID", "")
 	n := aNode(&buffer{})
@@ -119,7 +122,7 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	}
 	t.Setenv("PATH", dir)
 	for _, command := range []string{"wget -qO- ", "curl "} { // the first one that is there
-		installed(t, dir, strings.Fields(command)[0])
+		program(t, filepath.Join(dir, strings.Fields(command)[0]), "exit 0")
 		if want := "pod:  " + command + "http://192.0.2.1:8080/\n"; !strings.Contains(n.directions(), want) {
 			t.Errorf("%q is not in\n%s", want, n.directions())
 		}
@@ -142,7 +145,7 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	if strings.Contains(text, "curl") || strings.Contains(text, "exec") {
 		t.Errorf("a sample that is not there is reached:\n%s", text)
 	}
-	installed(t, dir, "crictl")
+	program(t, filepath.Join(dir, "crictl"), "exit 0")
 	must(t, os.Symlink(self, filepath.Join(dir, "playlet")))
 	text = n.directions()
 	if !strings.Contains(text, " sudo crictl --runtime-endpoint unix:///tmp/playlet-dev-x/containerd.sock ps\n") ||

@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -24,25 +23,12 @@ func undo(r *Record) error {
 	var errs []error
 	folders := r.Folders
 	if boot == r.Boot {
-		errs = append(errs, r.Init.kill(procDir), namespaces.RemoveCgroups(r.Name(), r.Controllers, r.Groups), removeBridge(r.Bridge), undoRules(r),
-			restoreSysctls(sysDir, r.Sysctls), removeSocket(r.AdminSocket))
+		errs = append(errs, r.Init.kill(procDir), namespaces.RemoveCgroups(r.Name(), r.Controllers, r.Groups),
+			r.Changes.Undo(r.Name()), removeSocket(r.AdminSocket))
 	} else { // what lies in /run now is of this boot
 		folders = slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
 	}
 	errs = append(errs, folder(r.Dir).remove(r), removeFolders(folders))
-	return errors.Join(errs...)
-}
-
-// undoRules removes rules of iptables, with the programs there are now.
-func undoRules(r *Record) error {
-	path := findProgram("iptables", usualPlaces(nil).programs)
-	if path == "" {
-		return nil // nobody could have made any
-	}
-	var errs []error
-	for _, i := range bothFamilies(path) {
-		errs = append(errs, i.clean(context.Background(), r))
-	}
 	return errors.Join(errs...)
 }
 

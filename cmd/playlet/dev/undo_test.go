@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
 // agentsSocket is a socket as an agent leaves it, with its lock, and as it has it while it lives.
@@ -83,7 +85,7 @@ func TestWhatAKilledRunHasLeftIsUndoneFirst(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "store")
 	var out buffer
-	p := NewProgress(&out)
+	p := progress.New(&out)
 	s, left, err := begin(dir, p)
 	if err != nil || left {
 		t.Fatalf("%v, %v", left, err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
 // onePod has an address where it is ready.
@@ -59,7 +60,7 @@ func TestChangesAreApplied(t *testing.T) {
 // aNode is one whose hooks are simple.
 func aNode(out *buffer) *node {
 	return &node{
-		plan: &Plan{}, progress: NewProgress(out), agent: &Agent{NodeName: "vm", Failed: make(chan error, 1)},
+		plan: &Plan{}, progress: progress.New(out), agent: &Agent{NodeName: "vm", Failed: make(chan error, 1)},
 		Hooks: Hooks{
 			Status: func(p *api.Pod) string { return strings.TrimSpace("Running " + p.Pod.Status.PodIP) },
 			Notes: func(n *api.Node) []string {
@@ -118,7 +119,9 @@ func TestACauseIsReportedOnce(t *testing.T) {
 }
 
 func TestANewAddressOfTheSampleIsReported(t *testing.T) {
-	t.Setenv("PATH", installed(t, t.TempDir(), "curl"))
+	dir := t.TempDir()
+	program(t, filepath.Join(dir, "curl"), "exit 0")
+	t.Setenv("PATH", dir)
 	out := &buffer{}
 	n := aNode(out)
 	pods := func(ip string) *api.Pods { return &api.Pods{Pods: []api.Pod{onePod("hello-vm", "1", ip)}} }

@@ -1,4 +1,4 @@
-package dev
+package network
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/programs"
 )
 
 // iptablesTime bounds one call; waiting for another program's lock is most of it.
@@ -25,18 +27,18 @@ type iptables struct {
 // bothFamilies are iptables and, where it is beside that, ip6tables: plugins use it too, if only to look.
 func bothFamilies(path string) []iptables {
 	out := []iptables{{path: path}}
-	if v6 := findProgram("ip6tables", []string{filepath.Dir(path)}); v6 != "" {
+	if v6 := programs.Find("ip6tables", []string{filepath.Dir(path)}); v6 != "" {
 		out = append(out, iptables{v6, true})
 	}
 	return out
 }
 
 // before is what the family had before the run.
-func (i iptables) before(r *Record) *Rules {
+func (i iptables) before(c *Changes) *Rules {
 	if i.v6 {
-		return &r.IPv6
+		return &c.IPv6
 	}
-	return &r.IPv4
+	return &c.IPv4
 }
 
 // family is that of nftables(8).
@@ -104,24 +106,24 @@ func (i iptables) restore(ctx context.Context, orders string) error {
 }
 
 // admit lets the machine forward for pods, whatever the policy of its chain FORWARD is.
-func (i iptables) admit(ctx context.Context, record *Record) error {
+func (i iptables) admit(ctx context.Context, bridge, run string) error {
 	var errs []error
 	for _, side := range []string{"-i", "-o"} {
-		_, err := i.run(ctx, i.path, "", "-w", "10", "-I", "FORWARD", side, record.Bridge,
-			"-m", "comment", "--comment", record.Name(), "-j", "ACCEPT")
+		_, err := i.run(ctx, i.path, "", "-w", "10", "-I", "FORWARD", side, bridge,
+			"-m", "comment", "--comment", run, "-j", "ACCEPT")
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// clean removes what is the record's.
-func (i iptables) clean(ctx context.Context, record *Record) error {
-	before := *i.before(record)
+// clean removes what is the run's.
+func (i iptables) clean(ctx context.Context, run string, c *Changes) error {
+	before := *i.before(c)
 	now, err := i.save(ctx)
 	if err != nil {
 		return err
 	}
-	if orders := now.undo(record, before); orders != "" {
+	if orders := now.undo(run, c.Subnet, before); orders != "" {
 		if err := i.restore(ctx, orders); err != nil {
 			return err
 		}

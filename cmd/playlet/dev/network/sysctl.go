@@ -1,8 +1,10 @@
-package dev
+package network
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,15 +44,8 @@ func forwardingBefore(sys string) (map[string]string, error) {
 
 // restoreSysctls writes back what has another value now, the switch of all before those of each.
 func restoreSysctls(sys string, before map[string]string) error {
-	names := make([]string, 0, len(before))
-	for name := range before {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d := boolOrder(a != ipForward, b != ipForward); d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(before), func(a, b string) int { // that of all lies above
+		return cmp.Or(cmp.Compare(filepath.Dir(a), filepath.Dir(b)), cmp.Compare(a, b))
 	})
 	var errs []error
 	for _, name := range names {

@@ -1,6 +1,8 @@
-package dev
+// Package programs finds the programs that run pods, and downloads those that are missing.
+package programs
 
 import (
+	"cmp"
 	"context"
 	"debug/elf"
 	"fmt"
@@ -140,27 +142,16 @@ func builtParts(cache string) []string {
 		info, err := os.Stat(dir)
 		return err != nil || !info.IsDir() || strings.HasPrefix(filepath.Base(dir), "unfinished-")
 	})
-	slices.SortStableFunc(dirs, func(a, b string) int {
-		if d := boolOrder(isDebian(a), isDebian(b)); d != 0 {
-			return d
+	debian := func(dir string) int {
+		if strings.HasPrefix(filepath.Base(dir), "debian-") {
+			return 1
 		}
-		return slices.Compare(numbersIn(filepath.Base(b)), numbersIn(filepath.Base(a)))
+		return 0
+	}
+	slices.SortStableFunc(dirs, func(a, b string) int {
+		return cmp.Or(cmp.Compare(debian(a), debian(b)), slices.Compare(numbersIn(filepath.Base(b)), numbersIn(filepath.Base(a))))
 	})
 	return dirs
-}
-
-func isDebian(dir string) bool { return strings.HasPrefix(filepath.Base(dir), "debian-") }
-
-// boolOrder sorts false before true.
-func boolOrder(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	default:
-		return -1
-	}
 }
 
 // numbersIn gives the numbers in a name, by which v1.10 comes after v1.9.
@@ -181,7 +172,7 @@ func (p places) find() (Programs, error) {
 	var out Programs
 	missing := &Missing{programs: p.programs, plugins: p.plugins}
 	want := func(to *string, name, pkg string, dirs []string) {
-		if *to = findProgram(name, dirs); *to == "" {
+		if *to = Find(name, dirs); *to == "" {
 			missing.things = append(missing.things, thing{name, pkg})
 		}
 	}
@@ -196,7 +187,7 @@ func (p places) find() (Programs, error) {
 	lacking := cniPlugins
 	for _, dir := range p.plugins {
 		here := slices.DeleteFunc(slices.Clone(cniPlugins),
-			func(name string) bool { return findProgram(name, []string{dir}) != "" })
+			func(name string) bool { return Find(name, []string{dir}) != "" })
 		if len(here) == 0 {
 			out.CNIDir = dir
 			break
@@ -220,7 +211,7 @@ func (p places) find() (Programs, error) {
 // staticBusybox is the first busybox that needs no library; Debian's package busybox has one that does.
 func staticBusybox(dirs []string) string {
 	for _, dir := range dirs {
-		path := findProgram("busybox", []string{dir})
+		path := Find("busybox", []string{dir})
 		if path == "" {
 			continue
 		}
@@ -236,8 +227,8 @@ func staticBusybox(dirs []string) string {
 	return ""
 }
 
-// findProgram gives the path of an executable file, empty when it is in none of the folders.
-func findProgram(name string, dirs []string) string {
+// Find gives the path of an executable file, empty when it is in none of the folders.
+func Find(name string, dirs []string) string {
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
@@ -248,14 +239,17 @@ func findProgram(name string, dirs []string) string {
 	return ""
 }
 
+// IPTables is the path of iptables in the usual places, empty when it is in none.
+func IPTables() string { return Find("iptables", usualPlaces(nil).programs) }
+
 // Version is a program's, as far as it decides something here.
 type Version struct {
 	Major, Minor int
 	Text         string // as it says it
 }
 
-// containerdVersion asks the program.
-func containerdVersion(ctx context.Context, path string) (Version, error) {
+// ContainerdVersion asks the program.
+func ContainerdVersion(ctx context.Context, path string) (Version, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
 	if err != nil {
 		return Version{}, fmt.Errorf("%s --version: %w: %s", path, err, strings.TrimSpace(string(out)))

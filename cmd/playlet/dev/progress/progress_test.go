@@ -1,4 +1,4 @@
-package dev
+package progress
 
 import (
 	"errors"
@@ -9,9 +9,16 @@ import (
 	"testing"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStepsAreLinesWhereNoLineCanBeReplaced(t *testing.T) {
-	var out buffer
-	p := NewProgress(&out)
+	var out strings.Builder
+	p := New(&out)
 	p.Line("%d words", 2)
 	must(t, p.Step("first", func(waiting func(string)) (string, error) {
 		waiting("a moment")
@@ -29,8 +36,8 @@ func TestStepsAreLinesWhereNoLineCanBeReplaced(t *testing.T) {
 }
 
 func TestOnATerminalTheStepUnderWayShows(t *testing.T) {
-	var out buffer
-	p := NewProgress(&out)
+	var out strings.Builder
+	p := New(&out)
 	p.live, p.width = true, func() int { return 24 }
 	must(t, p.Step("step", func(waiting func(string)) (string, error) {
 		waiting("ä€ö tht is far too long")
@@ -48,7 +55,7 @@ func TestOnATerminalTheStepUnderWayShows(t *testing.T) {
 func TestAReaderThatHasGoneIsNoticed(t *testing.T) {
 	r, w, err := os.Pipe()
 	must(t, err)
-	p := NewProgress(w)
+	p := New(w)
 	if p.live {
 		t.Error("a pipe is taken for a terminal")
 	}
@@ -64,7 +71,7 @@ func TestAReaderThatHasGoneIsNoticed(t *testing.T) {
 		t.Errorf("a reader that has gone is missed %d times", unread)
 	}
 	must(t, w.Close())
-	p = NewProgress(failing{syscall.ENOSPC})
+	p = New(failing{syscall.ENOSPC})
 	p.Unread = func() { t.Error("a full disk is no reason") }
 	p.Line("unread")
 }

@@ -1,13 +1,16 @@
-package dev
+package programs
 
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
 // fakeAPT puts an apt-get before all others: it notes its arguments, and runs the script.
@@ -46,8 +49,8 @@ esac`)
 	program(t, dir+"/dpkg-deb", `test "$1" = -x && mkdir -p $3/usr/bin && cp $2 $3/usr/bin/unpacked`)
 	cache := filepath.Join(t.TempDir(), "playlet")
 	t.Setenv("PLAYLET_CACHE", cache)
-	var out buffer
-	found, err := provide(t.Context(), lacking(dir+"/iptables"), true, NewProgress(&out))
+	var out strings.Builder
+	found, err := provide(t.Context(), lacking(dir+"/iptables"), true, progress.New(&out))
 	if err != nil || found.Containerd != dir+"/iptables" {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -73,16 +76,16 @@ esac`)
 		}
 	}
 	must(t, os.Remove(dir+"/calls"))
-	if _, err := provide(t.Context(), lacking(dir+"/iptables"), true, NewProgress(&out)); err != nil || there(dir+"/calls") {
+	if _, err := provide(t.Context(), lacking(dir+"/iptables"), true, progress.New(&out)); err != nil || there(dir+"/calls") {
 		t.Errorf("what is there is downloaded: %v", err)
 	}
 }
 
 func TestWithoutInstallItIsOnlyNamed(t *testing.T) {
 	dir := fakeAPT(t, "exit 0")
-	var out buffer
+	var out strings.Builder
 	_, err := provide(t.Context(), func() (Programs, error) { return places{programs: []string{"/nowhere"}}.find() }, false,
-		NewProgress(&out))
+		progress.New(&out))
 	var missing *Missing
 	if !errors.As(err, &missing) || there(dir+"/calls") ||
 		!strings.Contains(out.String(), "looked for containerd, containerd-shim-runc-v2, runc, iptables, static busybox in /nowhere\n") {
@@ -95,8 +98,8 @@ func TestTheShellCanBeDoneWithout(t *testing.T) {
 	top := t.TempDir()
 	p := places{[]string{installed(t, top, "containerd", "containerd-shim-runc-v2", "runc", "iptables")},
 		[]string{installed(t, top+"/cni", cniPlugins...)}}
-	var out buffer
-	found, err := provide(t.Context(), p.find, false, NewProgress(&out))
+	var out strings.Builder
+	found, err := provide(t.Context(), p.find, false, progress.New(&out))
 	if err != nil || found.Containerd == "" || !strings.Contains(out.String(), "the sample pod gets no shell") {
 		t.Errorf("%+v, %v; it says %q", found, err, out.String())
 	}
@@ -105,18 +108,18 @@ func TestTheShellCanBeDoneWithout(t *testing.T) {
 func TestFailuresOfDownloadingAreReported(t *testing.T) {
 	t.Setenv("PLAYLET_CACHE", t.TempDir())
 	dir := fakeAPT(t, `echo "E: Unable to locate package" >&2; exit 100`)
-	var out buffer
-	_, err := provide(t.Context(), lacking(dir+"/containerd"), true, NewProgress(&out))
+	var out strings.Builder
+	_, err := provide(t.Context(), lacking(dir+"/containerd"), true, progress.New(&out))
 	if err == nil || !strings.Contains(err.Error(), "update: exit status 100: E: Unable to locate package") {
 		t.Errorf("%v", err)
 	}
 	fakeAPT(t, "exit 0") // without effect
-	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil ||
+	if _, err := provide(t.Context(), lacking("/nowhere"), true, progress.New(&out)); err == nil ||
 		!strings.HasPrefix(err.Error(), "apt-get has not downloaded containerd into ") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("PATH", t.TempDir())
-	if _, err := provide(t.Context(), lacking("/nowhere"), true, NewProgress(&out)); err == nil ||
+	if _, err := provide(t.Context(), lacking("/nowhere"), true, progress.New(&out)); err == nil ||
 		!strings.Contains(err.Error(), "there is no apt-get on this machine") {
 		t.Errorf("%v", err)
 	}
@@ -132,7 +135,7 @@ func TestDownloadingIsInterrupted(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}()
-	if err := supply(ctx, []string{"containerd"}, t.TempDir()+"/parts", NewProgress(&buffer{})); err == nil {
+	if err := supply(ctx, []string{"containerd"}, t.TempDir()+"/parts", progress.New(io.Discard)); err == nil {
 		t.Error("it has downloaded")
 	}
 	if got := read(t, dir+"/calls"); !strings.HasSuffix(got, "containerd\nasked\n") || strings.Contains(got, "update") {

@@ -1,4 +1,4 @@
-package dev
+package programs
 
 import (
 	"errors"
@@ -84,7 +84,7 @@ func TestWhatIsMissingIsNamedWithItsPackages(t *testing.T) {
 
 // Debian's package busybox has one that needs the C library, which is not in the sample's image.
 func TestABusyboxWithLibrariesIsNone(t *testing.T) {
-	dynamic := findProgram("sh", []string{"/bin", "/usr/bin"})
+	dynamic := Find("sh", []string{"/bin", "/usr/bin"})
 	if dynamic == "" {
 		t.Skip("there is no shell here")
 	}
@@ -146,11 +146,11 @@ func TestContainerdVersion(t *testing.T) {
 	program(t, dir+"/broken", "echo no library >&2; exit 127")
 	program(t, dir+"/good", `echo "containerd x v2.4.2"`)
 	for name, want := range map[string]string{"silent": `no version in ""`, "broken": "no library", "nowhere": "no such file"} {
-		if _, err := containerdVersion(t.Context(), dir+"/"+name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ContainerdVersion(t.Context(), dir+"/"+name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if v, err := containerdVersion(t.Context(), dir+"/good"); err != nil || v.Major != 2 {
+	if v, err := ContainerdVersion(t.Context(), dir+"/good"); err != nil || v.Major != 2 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

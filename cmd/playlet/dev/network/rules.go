@@ -1,4 +1,4 @@
-package dev
+package network
 
 import (
 	"fmt"
@@ -56,24 +56,24 @@ func (r ruleset) chains() []string {
 	return out
 }
 
-// undo gives what iptables-restore --noflush is given so that nothing of the record is left: rules that carry the
+// undo gives what iptables-restore --noflush is given so that nothing of the run is left: rules that carry the
 // run's name in a comment, the chains that those lead to or are in, and portmap's own chains where they were not there
 // before and nobody else's rules use them. Empty when there is nothing of it.
-func (r ruleset) undo(record *Record, before Rules) string {
+func (r ruleset) undo(run, subnet string, before Rules) string {
 	var out strings.Builder
 	for _, table := range r.tables {
-		if lines := r.undoTable(table, record, before); len(lines) > 0 {
+		if lines := r.undoTable(table, run, subnet, before); len(lines) > 0 {
 			fmt.Fprintf(&out, "*%s\n%s\nCOMMIT\n", table, strings.Join(lines, "\n"))
 		}
 	}
 	return out.String()
 }
 
-func (r ruleset) undoTable(table string, record *Record, before Rules) []string {
-	gone := r.gone(table, record, before)
+func (r ruleset) undoTable(table, run, subnet string, before Rules) []string {
+	gone := r.gone(table, run, subnet, before)
 	var orders, chains []string
 	for _, rule := range r.rules[table] {
-		ours := carries(rule, record.Name()) || gone[jump(rule)]
+		ours := carries(rule, run) || gone[jump(rule)]
 		if ours && !gone[chainOf(rule)] { // the others go with their chain
 			orders = append(orders, "-D "+strings.TrimPrefix(rule, "-A "))
 		}
@@ -93,16 +93,16 @@ func (r ruleset) undoTable(table string, record *Record, before Rules) []string 
 }
 
 // gone are the chains of a table that go.
-func (r ruleset) gone(table string, record *Record, before Rules) map[string]bool {
+func (r ruleset) gone(table, run, subnet string, before Rules) map[string]bool {
 	gone := map[string]bool{}
 	shared := false // a port of someone else's is mapped
 	for _, rule := range r.rules[table] {
 		chain, target := chainOf(rule), jump(rule)
 		switch {
-		case carries(rule, record.Name()):
+		case carries(rule, run):
 			gone[chain] = podChain.MatchString(chain)
 			gone[target] = podChain.MatchString(target)
-		case podChain.MatchString(chain) && strings.Contains(rule+" ", " "+record.Subnet+" "):
+		case podChain.MatchString(chain) && strings.Contains(rule+" ", " "+subnet+" "):
 			gone[chain] = true // a plugin that was killed had not made, or had removed, the way to it
 		case chain == portmapChains[0]:
 			shared = true

@@ -1,4 +1,5 @@
-package dev
+// Package progress prints what a run does, step by step.
+package progress
 
 import (
 	"errors"
@@ -27,8 +28,8 @@ type Progress struct {
 	open string // the line of the step that is under way, where it shows
 }
 
-// NewProgress prints to out.
-func NewProgress(out io.Writer) *Progress {
+// New prints to out.
+func New(out io.Writer) *Progress {
 	p := &Progress{out: out, width: func() int { return 0 }}
 	f, ok := out.(*os.File)
 	if !ok {

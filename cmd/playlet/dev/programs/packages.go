@@ -1,4 +1,4 @@
-package dev
+package programs
 
 import (
 	"context"
@@ -12,11 +12,17 @@ import (
 	"syscall"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
-// provide finds the programs. What is missing is downloaded where that was asked for, and named otherwise: the sample's shell is
-// done without.
-func provide(ctx context.Context, look func() (Programs, error), wanted bool, p *Progress) (Programs, error) {
+// Provide finds the programs, in these folders first. What is missing is downloaded where that was asked for, and named
+// otherwise: the sample's shell is done without.
+func Provide(ctx context.Context, first []string, wanted bool, p *progress.Progress) (Programs, error) {
+	look := func() (Programs, error) { return usualPlaces(first).find() } // what is unpacked makes places
+	return provide(ctx, look, wanted, p)
+}
+
+func provide(ctx context.Context, look func() (Programs, error), wanted bool, p *progress.Progress) (Programs, error) {
 	found, err := look()
 	var missing *Missing
 	switch {
@@ -42,7 +48,7 @@ var libraries = []string{"iptables"}
 
 // supply gets Debian packages. They are unpacked into the cache of parts and not installed, but for those with libraries: an
 // installed containerd would run beside ours, and begin with each boot.
-func supply(ctx context.Context, packages []string, cache string, p *Progress) error {
+func supply(ctx context.Context, packages []string, cache string, p *progress.Progress) error {
 	all := strings.Join(packages, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return fmt.Errorf("there is no apt-get on this machine: install %s by its own means, or name where they are with "+

@@ -1,4 +1,4 @@
-package dev
+package network
 
 import (
 	"os/exec"
@@ -16,7 +16,7 @@ func TestIPTablesIsAsItWas(t *testing.T) {
 	ownNetwork(t)
 	families := bothFamilies(path)
 	for _, theirs := range []bool{false, true} {
-		record := &Record{ID: "o3bvy4", Subnet: "10.199.0.0/24", Bridge: "playlet0"}
+		changes := &Changes{Subnet: subnet, Bridge: "playlet0"}
 		if theirs {
 			for _, i := range families {
 				must(t, i.restore(t.Context(), "*nat\n:THEIRS - [0:0]\n-A POSTROUTING -j THEIRS\nCOMMIT\n"))
@@ -27,11 +27,11 @@ func TestIPTablesIsAsItWas(t *testing.T) {
 		var before []string
 		for _, i := range families {
 			var err error
-			*i.before(record), err = i.there(t.Context())
+			*i.before(changes), err = i.there(t.Context())
 			must(t, err)
 			before = append(before, everything(t, i))
 		}
-		must(t, families[0].admit(t.Context(), record))
+		must(t, families[0].admit(t.Context(), changes.Bridge, run))
 		if now := everything(t, families[0]); strings.Count(now, "playlet-dev-o3bvy4") != 2 {
 			t.Errorf("admitted:\n%s", now)
 		}
@@ -42,11 +42,11 @@ func TestIPTablesIsAsItWas(t *testing.T) {
 			if i.v6 { // a plugin that only looks makes the table
 				must(t, i.restore(t.Context(), "*nat\n:CNI-HOSTPORT-DNAT - [0:0]\nCOMMIT\n"))
 			}
-			must(t, i.clean(t.Context(), record))
-			must(t, i.clean(t.Context(), record))
+			must(t, i.clean(t.Context(), run, changes))
+			must(t, i.clean(t.Context(), run, changes))
 			again, err := i.there(t.Context())
 			must(t, err)
-			if now := everything(t, i); now != before[n] || !slices.Equal(again.Absent, i.before(record).Absent) {
+			if now := everything(t, i); now != before[n] || !slices.Equal(again.Absent, i.before(changes).Absent) {
 				t.Errorf("%s: there is\n%s\nand was\n%s\n%v", i.path, now, before[n], again)
 			}
 		}

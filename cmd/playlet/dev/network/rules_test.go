@@ -1,4 +1,4 @@
-package dev
+package network
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var rulesRecord = &Record{ID: "o3bvy4", Subnet: "10.199.0.0/24"}
+const run, subnet = "playlet-dev-o3bvy4", "10.199.0.0/24"
 
 // after applies what iptables-restore --noflush would, and fails where it would.
 func after(saved ruleset, orders string) (ruleset, error) {
@@ -54,7 +54,7 @@ func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
 		"[filter nat] [PREROUTING INPUT OUTPUT POSTROUTING] [DOCKER] 12" {
 		t.Fatalf("read: %s", got)
 	}
-	left, err := after(saved, saved.undo(rulesRecord, Rules{}))
+	left, err := after(saved, saved.undo(run, subnet, Rules{}))
 	must(t, err)
 	want := []string{"-A FORWARD -o docker0 -j DOCKER",
 		"-A FORWARD -i playlet1 -m comment --comment playlet-dev-o3bvy4x -j ACCEPT"}
@@ -65,7 +65,7 @@ func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
 	if len(left.rules["nat"])+len(left.own["nat"]) > 0 {
 		t.Errorf("nat has %q and chains %q", left.rules["nat"], left.own["nat"])
 	}
-	if left.undo(rulesRecord, Rules{}) != "" {
+	if left.undo(run, subnet, Rules{}) != "" {
 		t.Error("undone twice, there is something to do")
 	}
 	if got := left.emptied(Rules{}); !slices.Equal(got, []string{"nat"}) {
@@ -79,7 +79,7 @@ func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
 func TestPortmapsChainsStayWhereTheyWereOrAreUsed(t *testing.T) {
 	text := read(t, "testdata/mapped.rules")
 	kept := func(why string, saved ruleset, before Rules) {
-		left, err := after(saved, saved.undo(rulesRecord, before))
+		left, err := after(saved, saved.undo(run, subnet, before))
 		must(t, err)
 		for _, chain := range portmapChains {
 			if !slices.Contains(left.own["nat"], chain) {
@@ -105,7 +105,7 @@ func TestWhatAKilledPluginLeavesIsFound(t *testing.T) {
 		"a mapped port": "-A CNI-DN-a5f85f184fbef1f1055f9 -s 10.199.0.0/24 -p tcp -m tcp --dport 18080 -j CNI-HOSTPORT-SETMARK",
 	} {
 		saved := parseRuleset(chains + rules + "\nCOMMIT\n")
-		left, err := after(saved, saved.undo(rulesRecord, Rules{}))
+		left, err := after(saved, saved.undo(run, subnet, Rules{}))
 		must(t, err)
 		for _, order := range left.orphans(Rules{}) {
 			left, err = after(left, order)
@@ -144,7 +144,7 @@ func TestOthersRulesAreNeverTouched(t *testing.T) {
 			saved.rules["nat"] = append(saved.rules["nat"],
 				strings.Join(strings.Fields("-A "+from+" "+match.Draw(t, "match")+" -j "+to), " "))
 		}
-		if orders := saved.undo(rulesRecord, before) + strings.Join(saved.orphans(before), ""); orders != "" {
+		if orders := saved.undo(run, subnet, before) + strings.Join(saved.orphans(before), ""); orders != "" {
 			t.Fatalf("of %q\nand chains %q this is undone:\n%s", saved.rules["nat"], saved.own["nat"], orders)
 		}
 	})
