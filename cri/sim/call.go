@@ -25,10 +25,9 @@ type Target struct {
 
 // call is one call under way.
 type call struct {
-	entry   *Entry
-	class   Class
-	fault   *fault
-	latency time.Duration
+	entry *Entry
+	fault *fault
+	delay time.Duration // the fault's
 }
 
 type callKey struct{}
@@ -38,16 +37,16 @@ func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // target is what the call is about. Only the call's own goroutine may ask.
 func (c *call) target() Target { return c.entry.Target }
 
-// pausesInside lists the calls that spend their latency in the middle of their work, where a cancellation leaves marks;
+// pausesInside lists the calls that spend a delay in the middle of their work, where a cancellation leaves marks;
 // all others spend it before they begin.
 var pausesInside = map[string]bool{
 	"RunPodSandbox": true, "CreateContainer": true, "StartContainer": true, "PullImage": true,
 }
 
-// pause spends the latency of the call ctx belongs to, or fails when ctx ends first.
-func (r *Runtime) pause(ctx context.Context) error { return r.sleep(ctx, callFrom(ctx).latency) }
+// pause spends the delay of the call ctx belongs to, or fails when ctx ends first.
+func (r *Runtime) pause(ctx context.Context) error { return r.sleep(ctx, callFrom(ctx).delay) }
 
-// interceptUnary puts every call through journal, counters, latency and faults.
+// interceptUnary puts every call through journal and faults.
 func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
 	error) {
 	c := r.begin(path.Base(info.FullMethod), req)
@@ -73,7 +72,7 @@ func (r *Runtime) carryOut(ctx context.Context, c *call, req any, handle grpc.Un
 		return nil, err
 	}
 	if !pausesInside[c.entry.Call] {
-		if err := r.sleep(ctx, c.latency); err != nil {
+		if err := r.sleep(ctx, c.delay); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +85,7 @@ func (r *Runtime) carryOut(ctx context.Context, c *call, req any, handle grpc.Un
 	return r.strikeAfter(ctx, c, resp, err)
 }
 
-// begin writes the call into the journal, counts it and finds its fault.
+// begin writes the call into the journal and finds its fault.
 func (r *Runtime) begin(name string, req any) *call {
 	now := r.now()
 	r.mu.Lock()
@@ -95,16 +94,12 @@ func (r *Runtime) begin(name string, req any) *call {
 	r.seq++
 	c := &call{
 		entry: &Entry{Seq: r.seq, Time: now, Target: target},
-		class: ClassOf(name),
 		fault: r.faultLocked(target, req),
 	}
-	c.latency = r.latencyLocked(name)
 	if c.fault != nil {
-		c.entry.Fault = c.fault.Kind
-		c.latency += c.fault.Delay
+		c.entry.Fault, c.delay = c.fault.Kind, c.fault.Delay
 	}
 	r.journal = append(r.journal, c.entry)
-	r.classLocked(c.class).begin()
 	r.recordLocked(c.entry)
 	return c
 }
@@ -122,16 +117,7 @@ func (r *Runtime) end(c *call, err error) {
 			c.entry.Err, c.entry.Code = s.Message(), s.Code()
 		}
 	}
-	r.classLocked(c.class).end()
 	r.recordLocked(c.entry)
-}
-
-func (r *Runtime) latencyLocked(name string) time.Duration {
-	l, ok := r.opts.Latency[name]
-	if !ok {
-		l = r.opts.Latency[""]
-	}
-	return l.draw(r.rng)
 }
 
 // noteID completes the journal entry of a call that made something.

@@ -11,19 +11,18 @@ import (
 )
 
 func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
-	second := sim.Latency{Base: time.Second}
-	h := start(t, sim.Options{Latency: map[string]sim.Latency{
-		"RunPodSandbox": second, "CreateContainer": second, "StartContainer": second, "PullImage": second,
-	}})
+	h := start(t, sim.Options{})
+	for _, call := range []string{"RunPodSandbox", "CreateContainer", "StartContainer", "PullImage"} {
+		h.slow(call)
+	}
 	config := pod("web")
-	// cancelled runs a call until it waits for its latency, then cancels it. The waiting is over for good when the
+	// cancelled runs a call until it waits in its middle, then cancels it. The waiting is over for good when the
 	// call has ended in the runtime too.
 	cancelled := func(call func(ctx context.Context) error) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(h.ctx)
 		done := background(func() error { return call(ctx) })
 		h.must(h.clock.WaitPending(h.ctx, 1))
-		h.ResetJournal()
 		cancel()
 		fails(t, <-done, codes.Canceled, "")
 		h.idle()
@@ -74,17 +73,15 @@ func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
 // idle waits until no call is under way.
 func (h *harness) idle() {
 	h.t.Helper()
-	quiet := func() bool {
-		for _, c := range h.Counters() {
-			if c.InFlight > 0 {
-				return false
-			}
+	for _, e := range h.Journal() {
+		if !e.Done() {
+			_, err := h.WaitCall(h.ctx, func(now sim.Entry) bool { return now.Seq == e.Seq && now.Done() })
+			h.must(err)
 		}
-		return true
 	}
-	if quiet() {
-		return
-	}
-	_, err := h.WaitCall(h.ctx, func(sim.Entry) bool { return quiet() })
-	h.must(err)
+}
+
+// slow makes every call of that name take a second; with no name, every call.
+func (h *harness) slow(call string) {
+	h.Inject(sim.Fault{Call: call, Kind: sim.Delay, Delay: time.Second, Times: -1})
 }

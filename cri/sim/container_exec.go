@@ -14,7 +14,7 @@ import (
 func (s *runtimeService) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 	r := s.r
 	r.mu.Lock()
-	c, exec := r.store.containers[req.GetContainerId()], r.script.Exec
+	c, exec := r.store.containers[req.GetContainerId()], r.opts.Script.Exec
 	var err error
 	switch {
 	case c == nil:

@@ -17,11 +17,11 @@ const (
 func (s *runtimeService) StartContainer(ctx context.Context,
 	req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	r := s.r
-	c, script, images, err := r.beginStart(req.GetContainerId())
+	c, err := r.beginStart(req.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	behaviour := script.behaviour(c.target, images)
+	behaviour := r.opts.Script.behaviour(c.target)
 	err = r.pause(ctx)
 	if err == nil && r.opts.WriteLogs && c.logPath != "" {
 		err = c.log.open(c.logPath)
@@ -45,29 +45,23 @@ func (s *runtimeService) StartContainer(ctx context.Context,
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// beginStart claims the container for one start, and fetches what its behaviour is found from.
-func (r *Runtime) beginStart(id string) (c *container, script Script, images []string, err error) {
+// beginStart claims the container for one start.
+func (r *Runtime) beginStart(id string) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c = r.store.containers[id]
+	c := r.store.containers[id]
 	switch {
 	case c == nil:
-		return nil, Script{}, nil, errNoContainer(id)
+		return nil, errNoContainer(id)
 	case c.state != runtimeapi.ContainerState_CONTAINER_CREATED:
 		r.violateLocked("started-twice", "StartContainer of %s in state %s", c.name, c.state)
-		return nil, Script{}, nil, errUnknown("failed to set starting state for container %q: container is in %s state", id,
-			c.state)
+		return nil, errUnknown("failed to set starting state for container %q: container is in %s state", id, c.state)
 	case c.starting:
 		r.violateLocked("started-twice", "StartContainer of %s while it was being started", c.name)
-		return nil, Script{}, nil,
-			errUnknown("failed to set starting state for container %q: container is already in starting state", id)
+		return nil, errUnknown("failed to set starting state for container %q: container is already in starting state", id)
 	}
 	c.starting = true
-	images = []string{c.config.GetImage().GetUserSpecifiedImage(), c.config.GetImage().GetImage()}
-	if image := r.images.byID[c.image]; image != nil {
-		images = append(images, image.tags...)
-	}
-	return c, r.script, images, nil
+	return c, nil
 }
 
 // mayRunLocked checks what can still go wrong when everything is prepared.

@@ -48,10 +48,8 @@ func (r *Runtime) stopLocked(ctx context.Context, c *container, grace time.Durat
 			return err
 		}
 	}
-	if !c.behaviour.Stuck {
-		r.exitLocked(c, killedCode, "", "")
-	}
-	return r.waitStoppedLocked(ctx, c, nil)
+	r.exitLocked(c, killedCode, "", "")
+	return nil
 }
 
 // signalLocked delivers the stop signal to the process.
@@ -60,7 +58,7 @@ func (r *Runtime) signalLocked(c *container) {
 	c.signals++
 	r.touchLocked(c)
 	term := c.behaviour.Term
-	if term.Ignore || c.behaviour.Stuck {
+	if term.Ignore {
 		return
 	}
 	end := func() { r.exitLocked(c, term.Code, "", "") }
@@ -73,13 +71,11 @@ func (r *Runtime) signalLocked(c *container) {
 }
 
 // waitStoppedLocked waits without r.mu until c is stopped, over is closed, or ctx ends, of which only the last is an
-// error. The call does not count as working meanwhile.
+// error.
 func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-chan struct{}) error {
 	if !c.running() {
 		return nil
 	}
-	class := r.classLocked(callFrom(ctx).class)
-	class.work(-1)
 	r.mu.Unlock()
 	var err error
 	select {
@@ -89,6 +85,5 @@ func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-ch
 		err = status.FromContextError(ctx.Err()).Err()
 	}
 	r.mu.Lock()
-	class.work(1)
 	return err
 }

@@ -7,9 +7,9 @@
 // with code 128, a cancelled create leaves nothing). Containers live by a Script and a Clock, outlive Down, and lose
 // everything in a Reboot. Exec, Attach and PortForward stream over SPDY, as Script.Stream says; ports send back what they get.
 //
-// A test looks at the Journal (every call, in order), the Snapshot (every sandbox and container), Counters (calls side
-// by side) and Violations (what no careful agent does, such as starting a container twice). It waits with WaitFor and
-// WaitCall, which wake on changes and never poll. It breaks things with Inject, Down, KillSandbox and the like.
+// A test looks at the Journal (every call, in order), the Snapshot (every sandbox and container) and Violations (what
+// no careful agent does, such as starting a container twice). It waits with WaitFor and WaitCall, which wake on changes and
+// never poll. It breaks things with Inject, Down, Reboot and the like.
 //
 // All methods of Runtime are safe for concurrent use unless their comment says otherwise.
 package sim

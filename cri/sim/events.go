@@ -25,9 +25,8 @@ type eventHub struct {
 
 // eventStream is one GetContainerEvents call. Its queue has no bound: a slow reader delays nobody.
 type eventStream struct {
-	queue  []*runtimeapi.ContainerEventResponse
-	wake   chan struct{} // capacity 1
-	broken chan struct{} // closed to end the stream
+	queue []*runtimeapi.ContainerEventResponse
+	wake  chan struct{} // capacity 1
 }
 
 // forget drops what was kept: the runtime has died.
@@ -96,14 +95,12 @@ func (s *runtimeService) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
 	if r.opts.Old {
 		return status.Error(codes.Unimplemented, "method GetContainerEvents not implemented")
 	}
-	own := &eventStream{wake: make(chan struct{}, 1), broken: make(chan struct{})}
+	own := &eventStream{wake: make(chan struct{}, 1)}
 	r.subscribe(own)
 	defer r.unsubscribe(own)
 	for {
 		select {
 		case <-own.wake:
-		case <-own.broken:
-			return status.Error(codes.Unavailable, "the event stream broke")
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
 		}
@@ -117,18 +114,6 @@ func (s *runtimeService) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
 			}
 		}
 	}
-}
-
-// BreakEvents ends every open GetContainerEvents stream with Unavailable. Events queued in it and not yet sent are
-// lost; what happens until somebody subscribes again is kept.
-func (r *Runtime) BreakEvents() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for s := range r.events.streams {
-		close(s.broken)
-		delete(r.events.streams, s)
-	}
-	r.changedLocked()
 }
 
 func (r *Runtime) subscribe(s *eventStream) {

@@ -94,16 +94,6 @@ func TestEventsAndTheRuntimesDeath(t *testing.T) {
 	fails(t, err, codes.Unavailable, "")
 }
 
-func TestBreakEvents(t *testing.T) {
-	h := start(t, sim.Options{})
-	s := h.listen()
-	h.BreakEvents()
-	_, err := s.Recv()
-	fails(t, err, codes.Unavailable, "broke")
-	sb := h.sandbox(pod("web"))
-	h.heard(h.listen(), created(sb), started(sb))
-}
-
 func TestLostAndLateEvents(t *testing.T) {
 	h := start(t, sim.Options{})
 	s := h.listen()

@@ -28,7 +28,8 @@ const (
 	Drop Kind = "Drop"
 	// Swallow does the work and never answers: the caller runs into its own deadline.
 	Swallow Kind = "Swallow"
-	// Wrong does the work and answers wrongly: see Fault.Spoil.
+	// Wrong does the work and answers wrongly: IDs and image references are empty, states are CONTAINER_UNKNOWN or not
+	// ready, and statuses and lists are left out.
 	Wrong Kind = "Wrong"
 	// CrashBefore takes the runtime Down instead of doing the work, until somebody calls Up.
 	CrashBefore Kind = "CrashBefore"
@@ -37,7 +38,7 @@ const (
 )
 
 // eventsCall is the one streaming call. Its faults strike before it begins, so they are Error, Delay, Hang and
-// CrashBefore alone; BreakEvents ends streams that have begun.
+// CrashBefore alone.
 const eventsCall = "GetContainerEvents"
 
 // ContainerEvent is the pseudo call for one event on its way to the GetContainerEvents streams. Its faults are Drop,
@@ -65,9 +66,6 @@ type Fault struct {
 	Err error
 	// Delay is how much longer the call takes, by the runtime's clock, whatever the kind; CrashBefore does not heed it.
 	Delay time.Duration
-	// Spoil changes the answer of a Wrong fault, a private copy. The default empties IDs and image references, turns
-	// states into CONTAINER_UNKNOWN or not ready, and leaves statuses and lists out.
-	Spoil func(answer proto.Message)
 }
 
 // fault is an injected Fault with its count. Runtime.mu guards seen.
@@ -158,15 +156,7 @@ func (f *fault) err() error {
 	return status.Error(codes.Unknown, "injected fault")
 }
 
-func (f *fault) spoil(answer proto.Message) {
-	if f.Spoil != nil {
-		f.Spoil(answer)
-		return
-	}
-	spoil(answer)
-}
-
-// spoil is the default wrong answer.
+// spoil makes an answer a wrong one.
 func spoil(answer proto.Message) {
 	switch a := answer.(type) {
 	case *runtimeapi.ContainerStatusResponse:

@@ -53,7 +53,7 @@ func (r *Runtime) strikeAfter(ctx context.Context, c *call, resp any, err error)
 	case Wrong:
 		if m, ok := resp.(proto.Message); ok && err == nil {
 			m = proto.Clone(m)
-			c.fault.spoil(m)
+			spoil(m)
 			return m, nil
 		}
 	default: // it came before the work

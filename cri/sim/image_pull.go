@@ -2,8 +2,6 @@ package sim
 
 import (
 	"context"
-	"strconv"
-	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -23,8 +21,7 @@ func (s *imageService) PullImage(ctx context.Context, req *runtimeapi.PullImageR
 	}
 	ref := normalizeRef(asked)
 	r.mu.Lock()
-	offer, n := r.images.offers[ref], r.images.pulls[ref]
-	r.images.pulls[ref]++
+	offer := r.images.offers[ref]
 	r.mu.Unlock()
 
 	if err := r.pause(ctx); err != nil {
@@ -33,7 +30,7 @@ func (s *imageService) PullImage(ctx context.Context, req *runtimeapi.PullImageR
 	if err := r.sleep(ctx, offer.Takes); err != nil {
 		return nil, err
 	}
-	if err := offer.outcome(n, ref, req.GetAuth()); err != nil {
+	if err := offer.outcome(ref, req.GetAuth()); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
@@ -43,14 +40,11 @@ func (s *imageService) PullImage(ctx context.Context, req *runtimeapi.PullImageR
 	return &runtimeapi.PullImageResponse{ImageRef: img.id}, nil
 }
 
-// outcome is how pull number n, counted from 0, ends.
-func (i Image) outcome(n int, ref string, auth *runtimeapi.AuthConfig) error {
+// outcome is how a pull ends.
+func (i Image) outcome(ref string, auth *runtimeapi.AuthConfig) error {
 	if i.Username != "" && (auth.GetUsername() != i.Username || auth.GetPassword() != i.Password) {
 		return errUnknown("failed to pull and unpack image %q: failed to resolve reference %q: "+
 			"pull access denied, repository does not exist or may require authorization: authorization failed", ref, ref)
-	}
-	if n < len(i.Errors) {
-		return i.Errors[n]
 	}
 	return i.Err
 }
@@ -94,16 +88,4 @@ func (s *imageService) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoReque
 		resp.ContainerFilesystems = []*runtimeapi.FilesystemUsage{usage}
 	}
 	return resp, nil
-}
-
-// imageUser is the user an image runs as: its number, or its name where it has one.
-func imageUser(user string) (*runtimeapi.Int64Value, string) {
-	if user == "" {
-		return nil, ""
-	}
-	user, _, _ = strings.Cut(user, ":")
-	if uid, err := strconv.ParseInt(user, 10, 64); err == nil {
-		return &runtimeapi.Int64Value{Value: uid}, ""
-	}
-	return nil, user
 }

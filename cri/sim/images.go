@@ -14,22 +14,19 @@ import (
 // imageRoot is the mount point that ImageFsInfo and stats name.
 const imageRoot = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
 
-// Image is what a registry offers under a reference. The zero value is an ordinary image of 1 MiB run by root.
+// Image is what a registry offers under a reference. The zero value is an ordinary image of 1 MiB.
 type Image struct {
 	// Content stands for the bytes: references with the same Content share one image ID. By default each reference has
 	// its own.
 	Content string
 	Size    uint64 // bytes; 1 MiB when 0
-	User    string // "1000", or a name
 	Pinned  bool
 
 	// Username and Password are asked of whoever pulls, when set.
 	Username, Password string
 	// Takes is added to the latency of PullImage.
 	Takes time.Duration
-	// Errors are the outcomes of successive pulls; nil, or beyond the end, is success.
-	Errors []error
-	// Err fails every pull that Errors does not decide.
+	// Err fails every pull.
 	Err error
 }
 
@@ -43,7 +40,6 @@ type image struct {
 // imageStore holds what is present, and what there is to pull. Runtime.mu guards it.
 type imageStore struct {
 	offers map[string]Image // by normalized reference
-	pulls  map[string]int   // begun pulls, by normalized reference
 	byID   map[string]*image
 	byRef  map[string]*image // tags and digests
 	sorted []string          // keys of byRef; nil after a change
@@ -51,21 +47,12 @@ type imageStore struct {
 
 func newImageStore(offers map[string]Image) imageStore {
 	s := imageStore{
-		offers: map[string]Image{}, pulls: map[string]int{}, byID: map[string]*image{}, byRef: map[string]*image{},
+		offers: map[string]Image{}, byID: map[string]*image{}, byRef: map[string]*image{},
 	}
 	for ref, offer := range offers {
 		s.offers[normalizeRef(ref)] = offer
 	}
 	return s
-}
-
-// SetImage changes what a registry offers under ref. It does not touch an image already present, but counts pulls for
-// Image.Errors anew.
-func (r *Runtime) SetImage(ref string, offer Image) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.images.offers[normalizeRef(ref)] = offer
-	delete(r.images.pulls, normalizeRef(ref))
 }
 
 // add makes the image of a normalized reference present.
@@ -94,13 +81,8 @@ func (s *imageStore) add(ref string) *image {
 	return img
 }
 
-// name lets ref mean img and nothing else from here on.
+// name lets ref mean img. Answers under way may refer to the old slice.
 func (s *imageStore) name(ref string, img *image, refs *[]string) {
-	if before := s.byRef[ref]; before != nil && before != img {
-		// Answers under way may refer to the old slices, here and below.
-		before.tags = without(slices.Clone(before.tags), ref)
-		before.digests = without(slices.Clone(before.digests), ref)
-	}
 	s.byRef[ref] = img
 	if !slices.Contains(*refs, ref) {
 		*refs = append(slices.Clone(*refs), ref)
@@ -174,11 +156,9 @@ func cutTag(ref string) (repo, tag string) {
 }
 
 func (i *image) toCRI() *runtimeapi.Image {
-	out := &runtimeapi.Image{
+	return &runtimeapi.Image{
 		Id: i.id, RepoTags: i.tags, RepoDigests: i.digests, Size: orDefault(i.offer.Size, 1<<20), Pinned: i.offer.Pinned,
 	}
-	out.Uid, out.Username = imageUser(i.offer.User)
-	return out
 }
 
 // ImageStatus answers with no image when it is not present.

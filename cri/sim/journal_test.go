@@ -7,7 +7,6 @@ import (
 
 	"github.com/playlet-dev/playlet/cri/sim"
 	"google.golang.org/grpc/codes"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestJournal(t *testing.T) {
@@ -48,43 +47,6 @@ func TestJournal(t *testing.T) {
 	}
 	if !got[2].Time.Equal(epoch) || !got[3].Time.Equal(epoch.Add(time.Second)) {
 		t.Errorf("times %v %v", got[2].Time, got[3].Time)
-	}
-	h.ResetJournal()
-	if len(h.Journal()) != 0 {
-		t.Error("not forgotten")
-	}
-	h.run("other")
-	if e, err := h.WaitCall(h.ctx, func(e sim.Entry) bool { return e.Call == "StartContainer" }); err != nil ||
-		e.PodName != "other" {
-		t.Errorf("after a reset: %+v %v", e, err)
-	}
-}
-
-func TestCounters(t *testing.T) {
-	h := start(t, sim.Options{Latency: map[string]sim.Latency{"": {Base: time.Second}}})
-	var done []<-chan error
-	for _, p := range []string{"a", "b", "c"} {
-		done = append(done, background(func() error {
-			_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod(p)})
-			return err
-		}))
-	}
-	h.must(h.clock.WaitPending(h.ctx, 3))
-	if got := h.Counters()[sim.ClassStart]; got.InFlight != 3 || got.Working != 3 {
-		t.Errorf("under way: %+v", got)
-	}
-	h.clock.Advance(time.Second)
-	for _, d := range done {
-		h.must(<-d)
-	}
-	h.idle()
-	want := sim.Concurrency{Calls: 3, MaxInFlight: 3, MaxWorking: 3}
-	if got := h.Counters()[sim.ClassStart]; got != want {
-		t.Errorf("in the end: %+v", got)
-	}
-	h.ResetJournal()
-	if got := h.Counters()[sim.ClassStart]; got != (sim.Concurrency{}) {
-		t.Errorf("after a reset: %+v", got)
 	}
 }
 
@@ -175,7 +137,8 @@ func TestViolations(t *testing.T) {
 			config := pod("web")
 			c, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 			h.must(err)
-			h.must(h.KillSandbox("uid-web"))
+			h.must(h.Reboot())
+			h.reconnected()
 			fails(h.t, h.start(c), codes.Unknown, "is not running")
 		}, nil},
 		"stop over running": {func(h *harness) {

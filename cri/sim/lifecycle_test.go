@@ -115,7 +115,8 @@ func TestNamesAreReservedUntilRemoved(t *testing.T) {
 }
 
 func TestANameIsReservedWhileItsCallIsUnderWay(t *testing.T) {
-	h := start(t, sim.Options{Latency: map[string]sim.Latency{"RunPodSandbox": {Base: time.Second}}})
+	h := start(t, sim.Options{})
+	h.slow("RunPodSandbox")
 	first := background(func() error {
 		_, err := h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod("web")})
 		return err
@@ -193,18 +194,6 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-func TestSandboxStatusWithContainers(t *testing.T) {
-	for _, with := range []bool{false, true} {
-		h := start(t, sim.Options{StatusWithContainers: with})
-		sb, _ := h.run("web")
-		resp, err := h.rt.PodSandboxStatus(h.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb})
-		h.must(err)
-		if (len(resp.ContainersStatuses) == 1) != with || (resp.Timestamp != 0) != with {
-			t.Errorf("StatusWithContainers %v: %v", with, resp)
-		}
-	}
-}
-
 func TestUpdateResources(t *testing.T) {
 	h := start(t, sim.Options{})
 	_, c := h.run("web")
@@ -220,7 +209,8 @@ func TestUpdateResources(t *testing.T) {
 }
 
 func TestRemovalWaitsForAStart(t *testing.T) {
-	h := start(t, sim.Options{Latency: map[string]sim.Latency{"StartContainer": {Base: time.Second}}})
+	h := start(t, sim.Options{})
+	h.slow("StartContainer")
 	config := pod("web")
 	sb := h.sandbox(config)
 	c, err := h.create(sb, config, containerOf(config, "main", 0))

@@ -58,17 +58,10 @@ func TestAnyOrderOfCalls(t *testing.T) {
 				h.clock.Advance(time.Duration(rapid.IntRange(0, 4).Draw(t,
 					"s")) * time.Second)
 			},
-			"kill sandbox": func(t *rapid.T) { ignore(h.KillSandbox("uid-a")) },
-			"kill pod":     func(t *rapid.T) { ignore(h.KillPod("uid-b")) },
-			"":             func(t *rapid.T) { h.consistent(t) },
+			"exit": func(*rapid.T) { ignore(h.Exit("uid-b", "main", 137, "")) },
+			"":     func(t *rapid.T) { h.consistent(t) },
 		})
 	})
-	h.idle()
-	for class, c := range h.Counters() {
-		if c.InFlight != 0 || c.Working != 0 {
-			t.Errorf("class %s at rest: %+v", class, c)
-		}
-	}
 }
 
 // clear removes every sandbox, and with them every container.

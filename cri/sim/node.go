@@ -33,42 +33,6 @@ func (r *Runtime) Reboot() error {
 	return r.upServing()
 }
 
-// KillSandbox ends the sandbox processes of a pod: its ready sandboxes are not ready any more. Its containers keep
-// running, as they do when a pause process dies. It fails when the pod has no ready sandbox.
-func (r *Runtime) KillSandbox(podUID string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.killSandboxLocked(podUID, false)
-}
-
-// KillPod ends everything that runs in a pod, as when its cgroup is killed: containers exit with 137, its ready
-// sandboxes are not ready any more. It fails when the pod has no ready sandbox.
-func (r *Runtime) KillPod(podUID string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.killSandboxLocked(podUID, true)
-}
-
-func (r *Runtime) killSandboxLocked(podUID string, containers bool) error {
-	killed := false
-	for sb := range r.store.sandboxesByUID[podUID] {
-		if !sb.ready {
-			continue
-		}
-		killed = true
-		if containers {
-			for _, c := range sb.inOrder() {
-				r.exitLocked(c, killedCode, "", "")
-			}
-		}
-		r.endSandboxLocked(sb)
-	}
-	if !killed {
-		return fmt.Errorf("sim: pod %q has no ready sandbox", podUID)
-	}
-	return nil
-}
-
 // Exit ends the running container of that name in a pod with a code and a reason, such as 137 and "OOMKilled"; an
 // empty reason is chosen by the code. It fails when no such container runs.
 func (r *Runtime) Exit(podUID, container string, code int32, reason string) error {

@@ -58,7 +58,8 @@ func TestDownAndUp(t *testing.T) {
 }
 
 func TestAStartCutOffByTheRuntimesDeathLeavesItCreated(t *testing.T) {
-	h := start(t, sim.Options{Latency: map[string]sim.Latency{"StartContainer": {Base: time.Second}}})
+	h := start(t, sim.Options{})
+	h.slow("StartContainer")
 	config := pod("web")
 	c, err := h.create(h.sandbox(config), config, containerOf(config, "main", 0))
 	h.must(err)
@@ -77,14 +78,13 @@ func TestAStartCutOffByTheRuntimesDeathLeavesItCreated(t *testing.T) {
 }
 
 func TestReboot(t *testing.T) {
-	h := start(t, sim.Options{})
+	h := start(t, sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{"init": {sim.ExitAfter(0, 0)}}}})
 	sb, c := h.run("web")
 	config := pod("web")
 	side, err := h.create(sb, config, containerOf(config, "side", 0))
 	h.must(err)
 	done, err := h.create(sb, config, containerOf(config, "init", 0))
 	h.must(err)
-	h.SetScript(sim.Script{Default: sim.Sequence{sim.ExitAfter(0, 0)}})
 	h.must(h.start(done))
 	h.must(h.Reboot())
 	h.reconnected()
@@ -99,18 +99,13 @@ func TestReboot(t *testing.T) {
 	h.broken()
 }
 
-func TestKillSandbox(t *testing.T) {
+// A sandbox that is lost without having been stopped is learnt of by the first call that it refuses.
+func TestALostSandboxRefusesContainers(t *testing.T) {
 	h := start(t, sim.Options{})
-	sb, c := h.run("web")
-	h.must(h.KillSandbox("uid-web"))
-	if h.ready(sb) {
-		t.Error("still ready")
-	}
-	h.running(c) // a pause process that dies takes nothing with it
-	if h.KillSandbox("uid-web") == nil || h.KillSandbox("uid-none") == nil || h.KillPod("uid-none") == nil {
-		t.Error("killed what was not there")
-	}
 	config := pod("web")
+	sb := h.sandbox(config)
+	h.must(h.Reboot())
+	h.reconnected()
 	_, err := h.create(sb, config, containerOf(config, "late", 0))
 	fails(t, err, codes.Unknown, "is not running")
 	h.broken() // nobody could have known
@@ -119,12 +114,9 @@ func TestKillSandbox(t *testing.T) {
 	h.broken("create-in-dead-sandbox")
 }
 
-func TestKillPodAndExit(t *testing.T) {
+func TestExit(t *testing.T) {
 	h := start(t, sim.Options{})
-	_, a := h.run("a")
 	_, b := h.run("b")
-	h.must(h.KillPod("uid-a"))
-	h.exited(a, 137, "Error")
 	h.must(h.Exit("uid-b", "main", 137, "OOMKilled"))
 	h.exited(b, 137, "OOMKilled")
 	if h.Exit("uid-b", "main", 0, "") == nil {
@@ -212,7 +204,8 @@ func TestStartAndClose(t *testing.T) {
 }
 
 func TestCloseCutsOffCallsUnderWay(t *testing.T) {
-	h := start(t, sim.Options{Clock: sim.RealClock{}, Latency: map[string]sim.Latency{"Version": {Base: time.Hour}}})
+	h := start(t, sim.Options{Clock: sim.RealClock{}})
+	h.Inject(sim.Fault{Call: "Version", Kind: sim.Delay, Delay: time.Hour})
 	done := background(func() error {
 		_, err := h.rt.Version(context.Background(), &runtimeapi.VersionRequest{})
 		return err

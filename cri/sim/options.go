@@ -2,8 +2,6 @@ package sim
 
 import (
 	"maps"
-	"math/rand/v2"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -15,9 +13,6 @@ type Options struct {
 	Socket string
 	// Clock is what time passes by; RealClock when nil.
 	Clock Clock
-	// Seed makes IDs and jitter reproducible.
-	Seed uint64
-
 	// Old answers as containerd 1.6 does: GetContainerEvents, RuntimeConfig and UpdatePodSandboxResources are
 	// Unimplemented, and status answers lack the fields added later (handlers, features, image ID, user, resources).
 	Old bool
@@ -29,12 +24,6 @@ type Options struct {
 	Features *runtimeapi.RuntimeFeatures
 	// CgroupDriver is reported by RuntimeConfig; its zero value is systemd.
 	CgroupDriver runtimeapi.CgroupDriver
-	// StatusWithContainers makes PodSandboxStatus carry container statuses and a timestamp, as CRI-O does. containerd,
-	// up to 2.4 at least, leaves both out.
-	StatusWithContainers bool
-
-	// Latency is how long a call takes, by call name ("RunPodSandbox"); "" stands for every call without an entry.
-	Latency map[string]Latency
 	// Script says how containers behave; by default each runs for ever and ends with 0 on its stop signal.
 	Script Script
 	// Images are the images a registry would offer with something special about them, by reference. Any other
@@ -46,18 +35,6 @@ type Options struct {
 	MaxMessage int
 	// WriteLogs makes containers write CRI log files below the sandbox's log directory.
 	WriteLogs bool
-}
-
-// Latency is the time one call takes: Base plus a uniformly random part of Jitter.
-type Latency struct {
-	Base, Jitter time.Duration
-}
-
-func (l Latency) draw(rng *rand.Rand) time.Duration {
-	if l.Jitter <= 0 {
-		return l.Base
-	}
-	return l.Base + time.Duration(rng.Int64N(int64(l.Jitter)))
 }
 
 // withDefaults fills in what was left out and copies what Start keeps.
@@ -80,7 +57,6 @@ func (o Options) withDefaults() Options {
 	if o.Handlers == nil {
 		o.Handlers = []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "runc"}}
 	}
-	o.Latency = maps.Clone(o.Latency)
-	o.Script = o.Script.normalized()
+	o.Script.ByContainer = maps.Clone(o.Script.ByContainer)
 	return o
 }

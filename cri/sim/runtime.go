@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -25,9 +24,7 @@ type Runtime struct {
 	mu      sync.Mutex // guards everything below
 	serving bool
 	lives   uint64 // how often Up has succeeded
-	script  Script
 	timers  map[*timer]struct{}
-	rng     *rand.Rand
 	ids     uint64
 
 	store     store
@@ -40,8 +37,6 @@ type Runtime struct {
 	seq        uint64
 	journal    []*Entry
 	happenings []*Entry // each call when it began and when it ended
-	forgotten  int      // how many happenings ResetJournal has dropped
-	classes    map[Class]*Concurrency
 	faults     []*fault
 	violations []string
 
@@ -56,12 +51,9 @@ func Start(opts Options) (*Runtime, error) {
 	r := &Runtime{
 		opts:    opts,
 		clock:   opts.Clock,
-		script:  opts.Script,
 		timers:  map[*timer]struct{}{},
-		rng:     rand.New(rand.NewPCG(opts.Seed, 0)),
 		store:   newStore(),
 		images:  newImageStore(opts.Images),
-		classes: map[Class]*Concurrency{},
 		network: condition{ok: true},
 		ready:   condition{ok: true},
 	}
@@ -107,13 +99,10 @@ func (r *Runtime) changedLocked() {
 	r.changed.fire()
 }
 
-// newIDLocked makes the next ID: 64 hex digits, a function of the seed alone, in no visible order.
+// newIDLocked makes the next ID: 64 hex digits, the same in each run, in no visible order.
 func (r *Runtime) newIDLocked() string {
 	r.ids++
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], r.opts.Seed)
-	binary.BigEndian.PutUint64(b[8:], r.ids)
-	sum := sha256.Sum256(b[:])
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(make([]byte, 8, 16), r.ids))
 	return hex.EncodeToString(sum[:])
 }
 

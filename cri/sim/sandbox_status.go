@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSandboxStatus answers with the sandbox alone, or with its containers too under Options.StatusWithContainers.
+// PodSandboxStatus answers with the sandbox alone, as containerd does.
 func (s *runtimeService) PodSandboxStatus(_ context.Context,
 	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r := s.r
@@ -21,10 +21,6 @@ func (s *runtimeService) PodSandboxStatus(_ context.Context,
 	resp := &runtimeapi.PodSandboxStatusResponse{Status: r.sandboxStatusLocked(sb)}
 	if req.GetVerbose() {
 		resp.Info = map[string]string{"info": "{}"}
-	}
-	if r.opts.StatusWithContainers {
-		resp.ContainersStatuses = r.statusesLocked(sb)
-		resp.Timestamp = r.now().UnixNano()
 	}
 	return resp, nil
 }

@@ -106,9 +106,6 @@ func TestAThousandPods(t *testing.T) {
 			t.Errorf("%d events %s, want %d", n, kind, pods*3)
 		}
 	}
-	if got := h.Counters()[sim.ClassStart]; got.Calls != pods*5 || got.MaxInFlight > 16 {
-		t.Errorf("counters %+v", got)
-	}
 	h.broken()
 }
 

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"io"
-	"maps"
 	"time"
 )
 
@@ -21,15 +20,13 @@ type Behaviour struct {
 
 	// Term is the reaction to the stop signal.
 	Term Term
-	// Stuck processes do not even die of SIGKILL (think of disk sleep): stopping one waits for the caller's context.
-	Stuck bool
 	// StartError makes StartContainer fail with this text and leaves the container exited with 128, "StartError".
 	StartError string
 
 	// Output is written to the log at the start, a line each, when Options.WriteLogs is set.
 	Output []string
-	// MilliCPU and Memory are what stats report: thousandths of a core (10 when 0) and bytes (1 MiB when 0).
-	MilliCPU, Memory uint64
+	// Memory is what stats report, in bytes; 1 MiB when 0.
+	Memory uint64
 }
 
 // Term is the reaction of a process to its stop signal: ignore it, or end Delay later with Code. A process without a
@@ -63,15 +60,13 @@ func (s Sequence) at(attempt uint32) (Behaviour, bool) {
 }
 
 // Script says how containers behave. The first rule that knows a container counts: Func, ByContainer "pod/container",
-// ByContainer "container", ByImage, Default, and at last the zero Behaviour. The functions are called while no lock is
+// ByContainer "container", Default, and at last the zero Behaviour. The functions are called while no lock is
 // held and must be safe for concurrent use.
 type Script struct {
 	// Func decides freely; false passes the question on.
 	Func func(Target) (Behaviour, bool)
 	// ByContainer is keyed "pod/container" or "container", with metadata names.
 	ByContainer map[string]Sequence
-	// ByImage is keyed by image reference; "nginx" and "docker.io/library/nginx:latest" are the same.
-	ByImage map[string]Sequence
 	// Default holds for containers that nothing else names.
 	Default Sequence
 
@@ -91,26 +86,8 @@ type ExecResult struct {
 	Err            error
 }
 
-// SetScript replaces the script. Running containers keep the behaviour they started with.
-func (r *Runtime) SetScript(s Script) {
-	s = s.normalized()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.script = s
-}
-
-func (s Script) normalized() Script {
-	s.ByContainer = maps.Clone(s.ByContainer)
-	byImage := make(map[string]Sequence, len(s.ByImage))
-	for ref, seq := range s.ByImage {
-		byImage[normalizeRef(ref)] = seq
-	}
-	s.ByImage = byImage
-	return s
-}
-
-// behaviour finds the rule for the target; images are the names its image goes by.
-func (s Script) behaviour(t Target, images []string) Behaviour {
+// behaviour finds the rule for the target.
+func (s Script) behaviour(t Target) Behaviour {
 	if s.Func != nil {
 		if b, ok := s.Func(t); ok {
 			return b
@@ -118,11 +95,6 @@ func (s Script) behaviour(t Target, images []string) Behaviour {
 	}
 	for _, key := range []string{t.PodName + "/" + t.Container, t.Container} {
 		if b, ok := s.ByContainer[key].at(t.Attempt); ok {
-			return b
-		}
-	}
-	for _, image := range images {
-		if b, ok := s.ByImage[normalizeRef(image)].at(t.Attempt); ok {
 			return b
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What a running container uses unless its Behaviour says otherwise.
+// What a running container uses: thousandths of a core, and bytes unless its Behaviour says otherwise.
 const (
-	defaultMilliCPU = 10
-	defaultMemory   = 1 << 20
+	milliCPU      = 10
+	defaultMemory = 1 << 20
 )
 
 // ContainerStats reports the use of a running container by its Behaviour.
@@ -74,12 +74,12 @@ func (s *runtimeService) ListPodSandboxStats(_ context.Context,
 
 func (r *Runtime) statsLocked(c *container) *runtimeapi.ContainerStats {
 	now := r.now()
-	milli, memory := orDefault(c.behaviour.MilliCPU, defaultMilliCPU), orDefault(c.behaviour.Memory, defaultMemory)
+	memory := orDefault(c.behaviour.Memory, defaultMemory)
 	return &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{
 			Id: c.id, Metadata: c.config.GetMetadata(), Labels: c.config.GetLabels(), Annotations: c.config.GetAnnotations(),
 		},
-		Cpu:    cpuUsage(now, milli, uint64(now.Sub(c.started))*milli/1000),
+		Cpu:    cpuUsage(now, milliCPU, uint64(now.Sub(c.started))*milliCPU/1000),
 		Memory: memoryUsage(now, memory),
 		WritableLayer: &runtimeapi.FilesystemUsage{
 			Timestamp: now.UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: imageRoot},

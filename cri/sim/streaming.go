@@ -63,7 +63,7 @@ func (r *Runtime) processURL(ctx context.Context, req process, command []string)
 	target := callFrom(ctx).target()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, stream := r.store.containers[req.GetContainerId()], r.script.Stream
+	c, stream := r.store.containers[req.GetContainerId()], r.opts.Script.Stream
 	switch {
 	case c == nil:
 		return "", errNotFound("failed to find container %q in store", req.GetContainerId())

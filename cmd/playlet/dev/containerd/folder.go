@@ -16,19 +16,26 @@ import (
 type Folder string
 
 // Contents are the names of what is in a Folder.
-var Contents = []string{"containerd.toml", "containerd.sock", "containerd.sock.ttrpc", "containerd", "run", "opt", "certs.d", "net.d",
-	"leases"}
+var Contents = []string{
+	"containerd.toml", "containerd.sock", "containerd.sock.ttrpc", "containerd", "run", "opt", "certs.d", "net.d", "leases",
+}
 
 func (f Folder) at(name string) string { return filepath.Join(string(f), name) }
 
-// Socket is where containerd listens, Root what it keeps on disk, and State what goes with the boot.
+// Socket is where containerd listens.
 func (f Folder) Socket() string { return f.at("containerd.sock") }
-func (f Folder) Root() string   { return f.at("containerd") }
-func (f Folder) State() string  { return f.at("run") }
 
-// CNIConf is where the pods' network is configured, Leases has its addresses that are taken.
+// Root has what containerd keeps on disk.
+func (f Folder) Root() string { return f.at("containerd") }
+
+// State has what goes with the boot.
+func (f Folder) State() string { return f.at("run") }
+
+// CNIConf is where the pods' network is configured.
 func (f Folder) CNIConf() string { return f.at("net.d") }
-func (f Folder) Leases() string  { return f.at("leases") }
+
+// Leases has the network's addresses that are taken.
+func (f Folder) Leases() string { return f.at("leases") }
 
 // Write writes all that containerd reads. The paths that lie in the folder, and the snapshotter, are filled in. Pulls from
 // the registries of these names go to the address of a registry that listens there.

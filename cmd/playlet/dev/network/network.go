@@ -97,7 +97,8 @@ func (c *Changes) Make(ctx context.Context, iptablesPath, run string) error {
 	return iptables{path: iptablesPath}.admit(ctx, c.Bridge, run)
 }
 
-// Undo undoes the changes, and removes what pods of the run have left, with the programs that there are now. It may be done again.
+// Undo undoes the changes, and removes what pods of the run have left, with the programs that there are now. It may be done
+// again.
 func (c *Changes) Undo(run string) error {
 	errs := []error{removeBridge(c.Bridge)}
 	if path := programs.IPTables(); path != "" { // without it, nobody could have made rules
