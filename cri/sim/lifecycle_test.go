@@ -79,8 +79,6 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	_, err = h.rt.PodSandboxStatus(h.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: sb})
 	fails(t, err, codes.NotFound, "an error occurred when try to find sandbox")
 	fails(t, h.start(c), codes.NotFound, c)
-	_, err = h.rt.ContainerStats(h.ctx, &runtimeapi.ContainerStatsRequest{ContainerId: c})
-	fails(t, err, codes.NotFound, "")
 }
 
 func TestNamesAreReservedUntilRemoved(t *testing.T) {

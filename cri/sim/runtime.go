@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/playlet-dev/playlet/cri/sim/streams"
 )
 
 // Runtime is one simulated runtime. Start makes it, Close ends it.
 type Runtime struct {
-	opts  Options
-	clock Clock
-	wg    sync.WaitGroup // armed timers and crashes under way
+	opts    Options
+	clock   Clock
+	streams streams.Server
+	wg      sync.WaitGroup // armed timers and crashes under way
 
 	serve  sync.Mutex // orders Down, Up, Reboot and Close; taken before mu
 	server *grpc.Server
@@ -27,12 +30,11 @@ type Runtime struct {
 	timers  map[*timer]struct{}
 	ids     uint64
 
-	store     store
-	streaming streaming
-	images    imageStore
-	events    eventHub
-	network   condition
-	ready     condition
+	store   store
+	images  imageStore
+	events  eventHub
+	network condition
+	ready   condition
 
 	seq        uint64
 	journal    []*Entry
@@ -88,7 +90,7 @@ func (r *Runtime) Close() {
 	}
 	r.mu.Unlock()
 	r.removeSocket()
-	r.closeStreams()
+	r.streams.Close()
 	r.serve.Unlock() // crashes under way take it to find that there is nothing left to do
 	r.wg.Wait()
 }

@@ -5,26 +5,12 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/streaming/pkg/httpstream"
-	"k8s.io/streaming/pkg/httpstream/spdy"
 )
-
-// streaming is the runtime's streaming server, over SPDY. It is started by the first call that needs it.
-type streaming struct {
-	server *httptest.Server
-	asked  map[string]asked // by the path of a URL that was given out, which is good once
-}
-
-// asked is what is to be streamed once the client has opened so many streams; without run, ports.
-type asked struct {
-	streams int
-	run     func(map[string]httpstream.Stream)
-}
 
 // Exec gives the URL at which Script.Stream runs a command.
 func (s *runtimeService) Exec(ctx context.Context, req *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
@@ -47,7 +33,7 @@ func (s *runtimeService) PortForward(_ context.Context,
 	if r.store.sandboxes[req.GetPodSandboxId()] == nil {
 		return nil, errNotFound("failed to find sandbox %q in store", req.GetPodSandboxId())
 	}
-	return &runtimeapi.PortForwardResponse{Url: r.urlLocked(asked{})}, nil
+	return &runtimeapi.PortForwardResponse{Url: r.streams.Echo()}, nil
 }
 
 // process is what is asked to stream with a process.
@@ -76,7 +62,7 @@ func (r *Runtime) processURL(ctx context.Context, req process, command []string)
 			want++
 		}
 	}
-	return r.urlLocked(asked{want, func(by map[string]httpstream.Stream) {
+	return r.streams.Run(want, func(by map[string]httpstream.Stream) {
 		result := ExecResult{}
 		if stream != nil {
 			in := io.Reader(http.NoBody)
@@ -94,7 +80,7 @@ func (r *Runtime) processURL(ctx context.Context, req process, command []string)
 		status, _ := json.Marshal(ended(result)) // it is plain data
 		_, _ = by["error"].Write(status)
 		_ = by["error"].Close()
-	}}), nil
+	}), nil
 }
 
 // ended is how a command's end is told on the stream of errors.
@@ -108,75 +94,4 @@ func ended(result ExecResult) *metav1.Status {
 		}}
 	}
 	return &metav1.Status{Status: metav1.StatusSuccess}
-}
-
-func (r *Runtime) urlLocked(a asked) string {
-	if r.streaming.server == nil {
-		r.streaming = streaming{httptest.NewServer(http.HandlerFunc(r.serveStreams)), map[string]asked{}}
-	}
-	path := "/" + r.newIDLocked()
-	r.streaming.asked[path] = a
-	return r.streaming.server.URL + path
-}
-
-// serveStreams opens the streams that were asked for, and ends with the connection.
-func (r *Runtime) serveStreams(w http.ResponseWriter, req *http.Request) {
-	r.mu.Lock()
-	a, found := r.streaming.asked[req.URL.Path]
-	delete(r.streaming.asked, req.URL.Path)
-	r.mu.Unlock()
-	if !found {
-		http.NotFound(w, req)
-		return
-	}
-	w.Header().Set("X-Stream-Protocol-Version", req.Header.Get("X-Stream-Protocol-Version"))
-	opened := make(chan httpstream.Stream)
-	var conn httpstream.Connection
-	ready := make(chan struct{})
-	conn = spdy.NewResponseUpgrader().UpgradeResponse(w, req, func(s httpstream.Stream, answered <-chan struct{}) error {
-		r.wg.Go(func() { // a stream is used when its opening was answered
-			<-answered
-			<-ready
-			if a.run == nil {
-				if s.Headers().Get("streamType") == "data" {
-					_, _ = io.Copy(s, s)
-				}
-				_ = s.Close()
-				return
-			}
-			select {
-			case opened <- s:
-			case <-conn.CloseChan():
-			}
-		})
-		return nil
-	})
-	close(ready)
-	if conn == nil {
-		return // the upgrader has answered
-	}
-	defer conn.Close() //nolint:errcheck // it may be closed
-	by := map[string]httpstream.Stream{}
-	for len(by) < a.streams {
-		select {
-		case s := <-opened:
-			by[s.Headers().Get("streamType")] = s
-		case <-conn.CloseChan():
-			return
-		}
-	}
-	if a.run != nil {
-		a.run(by)
-	}
-	<-conn.CloseChan() // the client has read it
-}
-
-// closeStreams ends what streams.
-func (r *Runtime) closeStreams() {
-	r.mu.Lock()
-	server := r.streaming.server
-	r.mu.Unlock()
-	if server != nil {
-		server.Close()
-	}
 }

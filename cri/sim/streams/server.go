@@ -1,0 +1,112 @@
+// Package streams is the streaming server of a simulated runtime, over SPDY.
+package streams
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// Server is started by the first URL that it gives out; its zero value is ready. It is safe for concurrent use.
+type Server struct {
+	wg sync.WaitGroup // streams that are open
+
+	mu     sync.Mutex
+	server *httptest.Server
+	given  int
+	asked  map[string]asked // by the path of a URL that was given out, which is good once
+}
+
+// asked is what is to be streamed once the client has opened so many streams; without run, ports.
+type asked struct {
+	streams int
+	run     func(map[string]httpstream.Stream)
+}
+
+// Run gives a URL for a process: run is given the streams, by kind, once the client has opened so many.
+func (s *Server) Run(streams int, run func(map[string]httpstream.Stream)) string {
+	return s.url(asked{streams, run})
+}
+
+// Echo gives a URL at which every port sends back what it gets.
+func (s *Server) Echo() string { return s.url(asked{}) }
+
+func (s *Server) url(a asked) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.server == nil {
+		s.server, s.asked = httptest.NewServer(http.HandlerFunc(s.serve)), map[string]asked{}
+	}
+	s.given++
+	path := "/" + strconv.Itoa(s.given)
+	s.asked[path] = a
+	return s.server.URL + path
+}
+
+// serve opens the streams that were asked for, and ends with the connection.
+func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
+	s.mu.Lock()
+	a, found := s.asked[req.URL.Path]
+	delete(s.asked, req.URL.Path)
+	s.mu.Unlock()
+	if !found {
+		http.NotFound(w, req)
+		return
+	}
+	w.Header().Set("X-Stream-Protocol-Version", req.Header.Get("X-Stream-Protocol-Version"))
+	opened := make(chan httpstream.Stream)
+	var conn httpstream.Connection
+	ready := make(chan struct{})
+	conn = spdy.NewResponseUpgrader().UpgradeResponse(w, req, func(one httpstream.Stream, answered <-chan struct{}) error {
+		s.wg.Go(func() { // a stream is used when its opening was answered
+			<-answered
+			<-ready
+			if a.run == nil {
+				if one.Headers().Get("streamType") == "data" {
+					_, _ = io.Copy(one, one)
+				}
+				_ = one.Close()
+				return
+			}
+			select {
+			case opened <- one:
+			case <-conn.CloseChan():
+			}
+		})
+		return nil
+	})
+	close(ready)
+	if conn == nil {
+		return // the upgrader has answered
+	}
+	defer conn.Close() //nolint:errcheck // it may be closed
+	by := map[string]httpstream.Stream{}
+	for len(by) < a.streams {
+		select {
+		case one := <-opened:
+			by[one.Headers().Get("streamType")] = one
+		case <-conn.CloseChan():
+			return
+		}
+	}
+	if a.run != nil {
+		a.run(by)
+	}
+	<-conn.CloseChan() // the client has read it
+}
+
+// Close ends what streams.
+func (s *Server) Close() {
+	s.mu.Lock()
+	server := s.server
+	s.mu.Unlock()
+	if server != nil {
+		server.Close()
+	}
+	s.wg.Wait()
+}
