@@ -6,27 +6,19 @@
 package cgroupstats
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"path"
-	"regexp"
 	"runtime"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/cadvisor/lib/container"
 	"github.com/google/cadvisor/lib/container/common"
 	"github.com/google/cadvisor/lib/container/libcontainer"
-	"github.com/google/cadvisor/lib/machine"
 	"github.com/google/cadvisor/lib/model"
 	"github.com/google/cadvisor/lib/utils/sysfs"
 	"github.com/google/cadvisor/lib/utils/sysinfo"
@@ -43,8 +35,7 @@ var Metrics = sync.OnceValue(func() container.MetricSet {
 // MetricsFor is the same for a machine that tells of pressure, or does not.
 func MetricsFor(pressure bool) container.MetricSet {
 	out := container.MetricSet{
-		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {},
-		container.DiskUsageMetrics:    {},
+		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
 		container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
 	}
 	if pressure { // version 1 has none, nor has a kernel with psi=0: its families would be zeros
@@ -96,18 +87,8 @@ type Reader struct {
 	specs  map[string]knownSpec // of the cgroups that were there then
 }
 
-// knownSpec is what a cgroup's files of limits said at a time.
-type knownSpec struct {
-	at    time.Time
-	inode uint64 // of its folder: one that is made anew under the name has another
-	spec  model.ContainerSpec
-}
-
 // disksAge is how old the names of disks may be.
 const disksAge = 5 * time.Minute
-
-// specAge is how old limits may be. They are a third of what there is to read of a cgroup, and hardly ever change.
-const specAge = time.Minute
 
 // cpuTime is the CPU time that a cgroup had used at a time.
 type cpuTime struct {
@@ -160,89 +141,6 @@ func (r *Reader) Read() (Set, error) {
 	r.rates(set)
 	maps.DeleteFunc(r.specs, func(name string, _ knownSpec) bool { return set[name] == nil })
 	return set, errors.Join(errs...)
-}
-
-const podPrefix = "pod" // of the cgroups of pods
-
-// walk calls class for the cgroup of all pods and those of the QoS classes, and pod for each pod's.
-func (r *Reader) walk(name string, depth int, class func(name string), pod func(uid, name string)) {
-	class(name)
-	for _, literal := range r.children(name) {
-		base, child := strings.TrimSuffix(literal, ".slice"), path.Join(name, literal)
-		if depth == 0 && (strings.HasSuffix(base, "burstable") || strings.HasSuffix(base, "besteffort")) {
-			r.walk(child, 1, class, pod)
-			continue
-		}
-		if at := strings.LastIndex(base, podPrefix); at >= 0 && (at == 0 || base[at-1] == '-') {
-			uid := base[at+len(podPrefix):]
-			if base != literal { // systemd.slice(5) takes dashes as separators
-				uid = strings.ReplaceAll(uid, "_", "-")
-			}
-			pod(uid, child)
-		}
-	}
-}
-
-// children are the names of the cgroups directly within, sorted.
-func (r *Reader) children(name string) []string {
-	entries, err := os.ReadDir(path.Join(dirOf(r.Mounts), name))
-	if err != nil {
-		return nil // it is gone, or its reading says why not
-	}
-	var out []string
-	for _, e := range entries {
-		if e.IsDir() {
-			out = append(out, e.Name())
-		}
-	}
-	return out
-}
-
-var idPattern = regexp.MustCompile(`^(?:[a-z-]+-)?([0-9a-f]{32,64})(?:\.scope)?$`)
-
-// containerID is the ID in the name that a runtime gave a container's cgroup: "<id>", "cri-containerd-<id>.scope",
-// "crio-<id>.scope". Others have none.
-func containerID(literal string) string {
-	if m := idPattern.FindStringSubmatch(literal); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
-// sandbox is the cgroup of a pod's sandbox among those in the pod's: the one that is of no known container. Where there are
-// several, it is the one with the eldest process: a container that the board does not know yet is younger.
-func (r *Reader) sandbox(pod string, literals []string, known map[string]bool) string {
-	unknown := slices.DeleteFunc(slices.Clone(literals), func(literal string) bool {
-		id := containerID(literal)
-		return id == "" || known[id]
-	})
-	if len(unknown) == 0 {
-		return ""
-	}
-	if len(unknown) == 1 {
-		return unknown[0]
-	}
-	return slices.MinFunc(unknown, func(a, b string) int { return cmp.Compare(r.started(pod, a), r.started(pod, b)) })
-}
-
-// started is when the first process of a cgroup began, in ticks since the machine's start; the largest number where there is
-// none.
-func (r *Reader) started(pod, literal string) uint64 {
-	pid := firstProcess(common.MakeCgroupPaths(r.Mounts, path.Join(pod, literal)))
-	text, err := os.ReadFile(path.Join(r.Root, "proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return math.MaxUint64
-	}
-	// The name, in parentheses, may have spaces. It is the second field, and the time the twenty-second; proc_pid_stat(5).
-	rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(rest) < 20 {
-		return math.MaxUint64
-	}
-	ticks, err := strconv.ParseUint(rest[19], 10, 64)
-	if err != nil {
-		return math.MaxUint64
-	}
-	return ticks
 }
 
 // one reads one cgroup. Network figures are those of a process in it; the node's are those of the agent.
@@ -335,42 +233,6 @@ func (r *Reader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpec) (*m
 	return stats, nil
 }
 
-// spec gives the limits of a cgroup. What a cgroup has of controllers, and when it was made, does not change.
-func (r *Reader) spec(g cgroupAt) (model.ContainerSpec, error) {
-	now := r.Now()
-	var folder unix.Stat_t
-	if err := unix.Fstat(g.dirs[controllerOf(g.dirs)], &folder); err != nil {
-		return model.ContainerSpec{}, err
-	}
-	k, known := r.specs[g.name]
-	known = known && k.inode == folder.Ino
-	if known && now.Sub(k.at) < specAge {
-		return k.spec, nil
-	}
-	k.at, k.inode = now, folder.Ino
-	var err error
-	if known && g.name != "/" {
-		limits := limitsV1
-		if _, unified := r.Mounts[""]; unified {
-			limits = limitsV2
-		}
-		err = readFiles(&r.kernel, limits, g.dirs, &k.spec)
-	} else {
-		k.spec, err = common.GetSpec(g.paths(), r, false, g.name == "/")
-	}
-	if err != nil {
-		return k.spec, err
-	}
-	if g.name == "/" {
-		nodeSpec(&k.spec)
-	}
-	if r.specs == nil {
-		r.specs = map[string]knownSpec{}
-	}
-	r.specs[g.name] = k
-	return k.spec, nil
-}
-
 // readMachine reads the names of disks, which may come and go. It asks no file system, since one may hang.
 func (r *Reader) readMachine() {
 	if now := r.Now(); r.machineAt.IsZero() || now.Sub(r.machineAt) >= disksAge {
@@ -387,43 +249,6 @@ func (r *Reader) GetMachineInfo() (*model.MachineInfo, error) { return &r.machin
 // GetVersionInfo implements model.MachineInfoFactory; nobody asks for it.
 func (r *Reader) GetVersionInfo() (*model.VersionInfo, error) {
 	return nil, errors.ErrUnsupported
-}
-
-// nodeSpec gives the root the machine's limits: it has no files for them.
-func nodeSpec(spec *model.ContainerSpec) {
-	if total, err := machine.GetMachineMemoryCapacity(); err == nil {
-		spec.HasMemory, spec.Memory.Limit = true, total
-	}
-	if total, err := machine.GetMachineSwapCapacity(); err == nil {
-		spec.Memory.SwapLimit = total
-	}
-}
-
-// dirOf is a folder of a cgroup that every one has.
-func dirOf(paths map[string]string) string { return paths[controllerOf(paths)] }
-
-// controllerOf is a controller that every cgroup has.
-func controllerOf[T any](of map[string]T) string {
-	for _, controller := range []string{"", "memory"} {
-		if _, ok := of[controller]; ok {
-			return controller
-		}
-	}
-	return slices.Min(slices.Collect(maps.Keys(of)))
-}
-
-// firstProcess is a process in the cgroup; 0: there is none.
-func firstProcess(paths map[string]string) int {
-	text, err := os.ReadFile(path.Join(dirOf(paths), "cgroup.procs"))
-	if err != nil {
-		return 0
-	}
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	pid, err := strconv.Atoi(string(line))
-	if err != nil {
-		return 0
-	}
-	return pid
 }
 
 // rates computes how much CPU was used since the reading before, and keeps this one for the next.
