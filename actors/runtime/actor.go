@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/runtime/readqueue"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -37,7 +38,7 @@ type actor struct {
 	link  link
 	watch watch
 	audit audits
-	queue *readQueue
+	queue *readqueue.Queue
 	known map[string]*pod // by UID: what was told last
 	bin   collector
 	cidrs cidrs
@@ -53,7 +54,7 @@ type pod struct {
 
 func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
 	return &actor{
-		opts: opts, phase: connecting, queue: newReadQueue(opts.MaxReads), known: map[string]*pod{},
+		opts: opts, phase: connecting, queue: readqueue.New(opts.MaxReads), known: map[string]*pod{},
 		link: link{snapshot: Snapshot{Endpoint: opts.Endpoint, Hints: ByPolling}},
 		bin:  collector{asked: map[string]time.Time{}}, cidrs: newCIDRs(opts.PodCIDR, nodeCIDRs),
 	}
@@ -76,7 +77,7 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 	}
 	ctx.Log().Debug("phase transition", "from", a.phase, "to", to)
 	a.phase = to
-	a.queue.open = to == connected
+	a.queue.Open = to == connected
 	switch to {
 	case connecting:
 		ctx.Become(a.connecting)
@@ -84,8 +85,8 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		ctx.Become(a.connected)
 		a.audit.everything = true // pods may have missed what happened
 		a.watchAgain(ctx)
-		a.queue.rouse()
-		a.queue.share(shareAbove, a.audit.sequence+1)
+		a.queue.Rouse()
+		a.queue.Share(shareAbove, a.audit.sequence+1)
 		a.startAudit(ctx)
 		a.planSurvey(ctx)
 		a.pump(ctx)
@@ -128,7 +129,7 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.ReadPod:
 		a.bin.asked[m.UID] = ctx.Now()
-		a.queue.ask(m.UID)
+		a.queue.Ask(m.UID)
 		a.pump(ctx)
 	case messages.KeepContainers:
 		a.keep(ctx, m)
@@ -148,10 +149,10 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 	case readDone:
 		a.readEnded(ctx, m)
 	case settled:
-		a.queue.settled(m.uid)
+		a.queue.Settled(m.uid)
 		a.pump(ctx)
 	case rested:
-		a.queue.rested(m.uid)
+		a.queue.Rested(m.uid)
 		a.pump(ctx)
 	case audited:
 		a.auditEnded(ctx, m)
@@ -226,12 +227,12 @@ const startInfix = "/start/"
 const shareAbove = 4
 
 func (a *actor) pump(ctx supervisors.Context) {
-	if !a.audit.split && a.queue.share(shareAbove, a.audit.sequence+1) {
+	if !a.audit.split && a.queue.Share(shareAbove, a.audit.sequence+1) {
 		a.startAudit(ctx)
 	}
 	readAt := ctx.Now()
 	for {
-		uid, from, ok := a.queue.next(readAt)
+		uid, from, ok := a.queue.Next(readAt)
 		if !ok {
 			return
 		}
@@ -256,7 +257,7 @@ const warnRest = 4 * time.Second
 func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	switch {
 	case m.busy:
-		a.queue.busy(m.uid)
+		a.queue.Busy(m.uid)
 		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Pod: m.uid, Timeout: settleTimeout,
 			Run: func(ctx context.Context) any {
 				// Whatever the end of the wait, the next reading looks for itself.
@@ -264,7 +265,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 				return settled{m.uid}
 			}})
 	case m.err != nil:
-		rest := a.queue.failed(m.uid)
+		rest := a.queue.Failed(m.uid)
 		level := slog.LevelDebug
 		if rest == warnRest {
 			level = slog.LevelWarn
@@ -276,7 +277,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 		if m.read.odd != nil {
 			ctx.Log().Warn("left out containers or sandboxes with malformed labels", "pod", m.uid, "error", m.read.odd)
 		}
-		a.queue.done(m.uid)
+		a.queue.Done(m.uid)
 		a.tellPod(ctx, m.read.facts, m.read.sig)
 	}
 	a.pump(ctx)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/runtime/readqueue"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
@@ -34,7 +35,7 @@ type (
 	audited  struct {
 		sequence uint64
 		readAt   time.Time
-		pods     map[string]*listed
+		pods     map[string]*readqueue.Listed
 		only     map[string]bool // the UIDs that were asked for; nil: all that there are
 		starting map[string]bool // UIDs that had start operations in flight: their part may be half of it
 		err      error
@@ -81,7 +82,7 @@ func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
 // auditAll makes the two lists. Which pods are being started is noted from before until after them, so that what the lists
 // show of the others is whole: also of one whose sandbox was made between the two.
 func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, readAt time.Time) audited {
-	m := audited{sequence: sequence, readAt: readAt, pods: map[string]*listed{}, starting: map[string]bool{}}
+	m := audited{sequence: sequence, readAt: readAt, pods: map[string]*readqueue.Listed{}, starting: map[string]bool{}}
 	startedMeanwhile := a.opts.Operations.Watch()
 	all, only, err := a.listAll(ctx, uids)
 	for _, key := range startedMeanwhile() {
@@ -95,7 +96,7 @@ func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, re
 	}
 	m.only = only
 	for uid, l := range all.ByPod() {
-		m.pods[uid] = &listed{l, signature(l), readAt}
+		m.pods[uid] = &readqueue.Listed{Listing: l, Sig: signature(l), ReadAt: readAt}
 	}
 	return m
 }
@@ -180,7 +181,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 		a.audit.next = time.Time{}
 		return
 	}
-	a.queue.shared(m.sequence, m.part)
+	a.queue.Shared(m.sequence, m.part)
 	defer a.planAudit(ctx)
 	a.audit.err = m.err
 	if m.err != nil {
@@ -220,12 +221,12 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 }
 
 // part is what the lists have of a pod; nil where that is not known, or may be half of it.
-func (m audited) part(uid string) *listed {
+func (m audited) part(uid string) *readqueue.Listed {
 	switch l := m.pods[uid]; {
 	case m.err != nil || m.starting[uid] || m.only != nil && !m.only[uid]:
 		return nil
 	case l == nil:
-		return &listed{readAt: m.readAt}
+		return &readqueue.Listed{ReadAt: m.readAt}
 	default:
 		return l
 	}
@@ -261,9 +262,9 @@ func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
 		l, p := m.pods[uid], a.known[uid]
 		switch {
 		case m.starting[uid] || a.newer(uid, m.readAt):
-		case p == nil || p.sig != l.sig:
-			a.queue.askFrom(uid, l)
-		case all && !a.queue.pending(uid):
+		case p == nil || p.sig != l.Sig:
+			a.queue.AskFrom(uid, l)
+		case all && !a.queue.Pending(uid):
 			// The lists show the same objects in the same states, so the facts hold as of now.
 			f := p.facts
 			f.ReadAt = m.readAt
@@ -279,7 +280,7 @@ func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(absent)) {
 		nothing := m.pods[uid] == nil && (m.only == nil || m.only[uid]) && !m.starting[uid]
-		if nothing && !a.newer(uid, m.readAt) && !a.queue.pending(uid) {
+		if nothing && !a.newer(uid, m.readAt) && !a.queue.Pending(uid) {
 			a.tellPod(ctx, messages.PodFacts{UID: uid, ReadAt: m.readAt}, 0)
 		}
 	}
@@ -295,7 +296,7 @@ func (a *actor) newer(uid string, readAt time.Time) bool {
 func (a *actor) tellAudited(ctx supervisors.Context, m audited, all bool) {
 	now := make(map[string]uint64, len(m.pods))
 	for uid, l := range m.pods {
-		now[uid] = l.sig
+		now[uid] = l.Sig
 	}
 	if !all && maps.Equal(now, a.audit.lastReported) {
 		return

@@ -148,7 +148,7 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 		}
 		a.bin.removing++
 		if r.gone {
-			a.queue.hold(r.uid)
+			a.queue.Hold(r.uid)
 		}
 		ctx.Do(supervisors.Work{Name: "remove the remains of pod " + r.uid, Pod: r.uid,
 			Timeout: time.Duration(len(r.containers)+2*len(r.sandboxes)+len(r.logs)+1) * removeTimeout,
@@ -178,7 +178,7 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	a.bin.removing--
 	a.bin.reclaimed.Removed += m.things
 	a.bin.reclaimed.Freed += m.freed
-	a.queue.release(m.uid)
+	a.queue.Release(m.uid)
 	if m.things > 0 {
 		level := slog.LevelDebug
 		if m.freed > 0 {

@@ -204,7 +204,7 @@ func (a *actor) wait(ctx supervisors.Context) {
 func (a *actor) hinted(ctx supervisors.Context, m happened) {
 	a.watch.waiting = false
 	for _, uid := range m.batch.Pods {
-		a.queue.ask(uid)
+		a.queue.Ask(uid)
 	}
 	a.pump(ctx)
 	if m.batch.Started && !a.audit.split { // pods that are listed one by one cost too much for that

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/find"
+	"github.com/playlet-dev/playlet/actors/runtime/readqueue"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/messages"
@@ -26,16 +27,16 @@ type podRead struct {
 // readPod reads one pod: two lists, unless an audit made them, and the status of what can have changed since was, the
 // pod's facts as they were read before. An exited container cannot change any more, a running one only its state, and
 // a ready sandbox keeps its addresses.
-func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *listed, was messages.PodFacts) (podRead, error) {
+func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.Listed, was messages.PodFacts) (podRead, error) {
 	if from == nil {
 		l, err := listPod(ctx, c, uid)
 		if err != nil {
 			return podRead{}, err
 		}
-		from = &listed{Listing: l, sig: signature(l), readAt: readAt}
+		from = &readqueue.Listed{Listing: l, Sig: signature(l), ReadAt: readAt}
 	}
-	light, odd := from.Light(uid, from.readAt)
-	out := podRead{facts: light, sig: from.sig, odd: odd}
+	light, odd := from.Light(uid, from.ReadAt)
+	out := podRead{facts: light, sig: from.Sig, odd: odd}
 	out.facts.Containers = nil
 	for _, f := range light.Containers {
 		full, err := readContainer(ctx, c, f, was.Containers)

@@ -9,6 +9,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/runtime/readqueue"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -23,7 +24,7 @@ type rig struct {
 	f     *fake
 	ops   *cri.Operations
 	state *State
-	queue func() *readQueue
+	queue func() *readqueue.Queue
 }
 
 func start(t *testing.T, f *fake, change func(*Options)) *rig {
@@ -33,7 +34,7 @@ func start(t *testing.T, f *fake, change func(*Options)) *rig {
 		change(&opts)
 	}
 	a := New(opts)("runtime").(*actor)
-	r.queue = func() *readQueue { return a.queue }
+	r.queue = func() *readqueue.Queue { return a.queue }
 	r.Kit = supervisortest.New(t, messages.Runtime, a)
 	return r
 }

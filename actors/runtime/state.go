@@ -126,8 +126,9 @@ type Inspection struct {
 
 // Inspect implements supervisors.Inspectable.
 func (a *actor) Inspect() any {
+	toRead, reading, _ := a.queue.Counts()
 	return Inspection{
 		Phase: string(a.phase), Runtime: a.link.snapshot, Pods: len(a.known),
-		ToRead: len(a.queue.pods), Reading: a.queue.running, ToRemove: len(a.bin.line) + a.bin.removing, PodCIDR: a.cidrs.actual,
+		ToRead: toRead, Reading: reading, ToRemove: len(a.bin.line) + a.bin.removing, PodCIDR: a.cidrs.actual,
 	}
 }

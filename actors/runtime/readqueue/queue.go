@@ -1,4 +1,5 @@
-package runtime
+// Package readqueue decides which pod is read when.
+package readqueue
 
 import (
 	"maps"
@@ -9,11 +10,11 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// listed is one pod's part of an audit's lists: a reading that begins with it needs no lists of its own.
-type listed struct {
+// Listed is one pod's part of an audit's lists: a reading that begins with it needs no lists of its own.
+type Listed struct {
 	facts.Listing
-	sig    uint64
-	readAt time.Time
+	Sig    uint64 // of what there is of the pod
+	ReadAt time.Time
 }
 
 // readState is where the reading of a pod is.
@@ -32,34 +33,36 @@ type wantedRead struct {
 	state    readState
 	again    bool // asked for while under way: once more after it
 	failures int
-	from     *listed   // nil: it makes its own lists
+	from     *Listed   // nil: it makes its own lists
 	alone    bool      // no audit could serve it
 	audit    uint64    // the first audit that serves it, while it is sharing
 	began    time.Time // when it began to be read
 }
 
-// readQueue decides which pod is read when. It is pure. Each pod is read by one reading at a time, and however often a
-// reading is asked for while one is under way, one follows. While it is closed, what is asked for is kept.
-type readQueue struct {
+// Queue is pure. Each pod is read by one reading at a time, and however often a reading is asked for while one is under way,
+// one follows. While it is not open, what is asked for is kept. It is not safe for concurrent use.
+type Queue struct {
+	Open bool
+
 	limit   int
 	running int
-	open    bool
 	pods    map[string]*wantedRead
 	line    []string
 	held    map[string]bool
 }
 
-func newReadQueue(limit int) *readQueue {
-	return &readQueue{limit: limit, pods: map[string]*wantedRead{}, held: map[string]bool{}}
+// New makes a queue for so many readings at once.
+func New(limit int) *Queue {
+	return &Queue{limit: limit, pods: map[string]*wantedRead{}, held: map[string]bool{}}
 }
 
-// ask wants the pod to be read from lists made from now on.
-func (q *readQueue) ask(uid string) { q.want(uid, nil) }
+// Ask wants the pod to be read from lists made from now on.
+func (q *Queue) Ask(uid string) { q.want(uid, nil) }
 
-// askFrom wants the pod to be read, from the audit's lists if nobody asks for newer ones before its turn comes.
-func (q *readQueue) askFrom(uid string, l *listed) { q.want(uid, l) }
+// AskFrom wants the pod to be read, from the audit's lists if nobody asks for newer ones before its turn comes.
+func (q *Queue) AskFrom(uid string, l *Listed) { q.want(uid, l) }
 
-func (q *readQueue) want(uid string, l *listed) {
+func (q *Queue) want(uid string, l *Listed) {
 	w := q.pods[uid]
 	if w == nil {
 		q.pods[uid] = &wantedRead{from: l}
@@ -82,19 +85,19 @@ func (q *readQueue) want(uid string, l *listed) {
 }
 
 // stale says that an audit has seen something that the reading under way may not show.
-func (w *wantedRead) stale(l *listed) bool {
+func (w *wantedRead) stale(l *Listed) bool {
 	if w.from != nil {
-		return w.from.sig != l.sig
+		return w.from.Sig != l.Sig
 	}
-	return l.readAt.After(w.began)
+	return l.ReadAt.After(w.began)
 }
 
-// pending says that a reading of the pod is to come or under way.
-func (q *readQueue) pending(uid string) bool { return q.pods[uid] != nil }
+// Pending says that a reading of the pod is to come or under way.
+func (q *Queue) Pending(uid string) bool { return q.pods[uid] != nil }
 
-// next begins the reading of the pod whose turn it is.
-func (q *readQueue) next(now time.Time) (uid string, from *listed, ok bool) {
-	if !q.open || q.running >= q.limit {
+// Next begins the reading of the pod whose turn it is.
+func (q *Queue) Next(now time.Time) (uid string, from *Listed, ok bool) {
+	if !q.Open || q.running >= q.limit {
 		return "", nil, false
 	}
 	i := slices.IndexFunc(q.line, func(uid string) bool { return !q.held[uid] })
@@ -109,9 +112,9 @@ func (q *readQueue) next(now time.Time) (uid string, from *listed, ok bool) {
 	return uid, w.from, true
 }
 
-// share has those in line that would make their own lists wait for an audit, where they are more than so many. It says
+// Share has those in line that would make their own lists wait for an audit, where they are more than so many. It says
 // whether there are any.
-func (q *readQueue) share(above int, audit uint64) bool {
+func (q *Queue) Share(above int, audit uint64) bool {
 	mayShare := func(uid string) bool { w := q.pods[uid]; return w.from == nil && !w.alone && !q.held[uid] }
 	n := 0
 	for _, uid := range q.line {
@@ -119,7 +122,7 @@ func (q *readQueue) share(above int, audit uint64) bool {
 			n++
 		}
 	}
-	if !q.open || n <= above {
+	if !q.Open || n <= above {
 		return false
 	}
 	q.line = slices.DeleteFunc(q.line, func(uid string) bool {
@@ -132,8 +135,8 @@ func (q *readQueue) share(above int, audit uint64) bool {
 	return true
 }
 
-// shared ends the wait for an audit: from gives each pod's part of its lists, and nil where it has none to rely on.
-func (q *readQueue) shared(audit uint64, from func(uid string) *listed) {
+// Shared ends the wait for an audit: from gives each pod's part of its lists, and nil where it has none to rely on.
+func (q *Queue) Shared(audit uint64, from func(uid string) *Listed) {
 	for _, uid := range slices.Sorted(maps.Keys(q.pods)) {
 		if w := q.pods[uid]; w.state == sharing && w.audit <= audit {
 			l := from(uid)
@@ -142,8 +145,8 @@ func (q *readQueue) shared(audit uint64, from func(uid string) *listed) {
 	}
 }
 
-// done ends a reading that succeeded.
-func (q *readQueue) done(uid string) {
+// Done ends a reading that succeeded.
+func (q *Queue) Done(uid string) {
 	w := q.leave(uid)
 	if w.again {
 		q.rejoin(uid, &wantedRead{})
@@ -152,14 +155,14 @@ func (q *readQueue) done(uid string) {
 	delete(q.pods, uid)
 }
 
-// busy ends a reading that must wait until the pod's own start operations are over: then comes settled.
-func (q *readQueue) busy(uid string) {
+// Busy ends a reading that must wait until the pod's own start operations are over: then comes Settled.
+func (q *Queue) Busy(uid string) {
 	q.leave(uid)
 	q.pods[uid] = &wantedRead{state: settling}
 }
 
-// failed ends a reading that failed, and says how long it is to rest: then comes rested.
-func (q *readQueue) failed(uid string) time.Duration {
+// Failed ends a reading that failed, and says how long it is to rest: then comes Rested.
+func (q *Queue) Failed(uid string) time.Duration {
 	w := q.leave(uid)
 	q.pods[uid] = &wantedRead{state: resting, failures: w.failures + 1}
 	return readRetry.After(w.failures+1, 0)
@@ -168,32 +171,47 @@ func (q *readQueue) failed(uid string) time.Duration {
 // readRetry is the rest after a reading that failed.
 var readRetry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
-func (q *readQueue) settled(uid string) { q.back(uid, settling) }
-func (q *readQueue) rested(uid string)  { q.back(uid, resting) }
+// Settled ends the wait for the pod's own start operations.
+func (q *Queue) Settled(uid string) { q.back(uid, settling) }
 
-func (q *readQueue) back(uid string, from readState) {
+// Rested ends the rest after a failure.
+func (q *Queue) Rested(uid string) { q.back(uid, resting) }
+
+func (q *Queue) back(uid string, from readState) {
 	if w := q.pods[uid]; w != nil && w.state == from {
 		q.rejoin(uid, &wantedRead{failures: w.failures})
 	}
 }
 
-// rouse ends all rests: what failed may succeed now.
-func (q *readQueue) rouse() {
+// Rouse ends all rests: what failed may succeed now.
+func (q *Queue) Rouse() {
 	for uid := range q.pods {
-		q.rested(uid)
+		q.Rested(uid)
 	}
 }
 
-// hold keeps the pod from being read until release.
-func (q *readQueue) hold(uid string)    { q.held[uid] = true }
-func (q *readQueue) release(uid string) { delete(q.held, uid) }
+// Hold keeps the pod from being read until Release.
+func (q *Queue) Hold(uid string) { q.held[uid] = true }
 
-func (q *readQueue) leave(uid string) *wantedRead {
+// Release undoes Hold.
+func (q *Queue) Release(uid string) { delete(q.held, uid) }
+
+func (q *Queue) leave(uid string) *wantedRead {
 	q.running--
 	return q.pods[uid]
 }
 
-func (q *readQueue) rejoin(uid string, w *wantedRead) {
+func (q *Queue) rejoin(uid string, w *wantedRead) {
 	q.pods[uid] = w
 	q.line = append(q.line, uid)
+}
+
+// Counts are how many pods are to be read, how many of these are being read, and how many rest after a failure.
+func (q *Queue) Counts() (all, beingRead, rest int) {
+	for _, w := range q.pods {
+		if w.state == resting {
+			rest++
+		}
+	}
+	return len(q.pods), q.running, rest
 }
