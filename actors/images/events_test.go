@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -49,7 +50,7 @@ func wants(t *testing.T, what string, got []effect, want string) {
 
 // The same word on the same pull is told as often as it is asked for, and is news once.
 func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
-	b := newMachine(newQueue(1, 0, 0))
+	b := newMachine(lanes.New(1, 0, 0))
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
 	question := req(ask("a", v1.PullAlways, 1))
 	other := req(messages.PullImage{Key: key("b", 0), Image: "other", Policy: v1.PullAlways, Priority: 2})
@@ -76,7 +77,7 @@ func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
 
 // What is there is said of each attempt, and once.
 func TestAnImageThatIsThereIsNewsOfEachAttempt(t *testing.T) {
-	b := newMachine(newQueue(1, 0, 0))
+	b := newMachine(lanes.New(1, 0, 0))
 	m := ask("a", v1.PullIfNotPresent, 1)
 	for _, want := range []string{"a: there", "a: there again"} {
 		b.ask(t0, req(m))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/actors/images/provider"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -82,7 +83,7 @@ func New(opts Options) supervisors.Constructor {
 	}
 	secret := []byte(rand.Text())
 	return func(string) supervisors.Actor {
-		machine := newMachine(newQueue(opts.MaxParallel, opts.QPS, opts.Burst))
+		machine := newMachine(lanes.New(opts.MaxParallel, opts.QPS, opts.Burst))
 		machine.policy = opts.Policy
 		return &images{
 			opts: opts, secret: secret, machine: machine,
@@ -101,7 +102,7 @@ func (o Options) Slots() int {
 	if o.Serialize {
 		return 1
 	}
-	return newQueue(o.MaxParallel, 0, 0).limit
+	return lanes.New(o.MaxParallel, 0, 0).Limit()
 }
 
 type images struct {

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	crierrors "k8s.io/cri-api/pkg/errors"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -297,7 +298,7 @@ func TestInspection(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	if in := New(Options{Service: &fake{},
-		Operations: cri.NewOperations()})("images").(*images).Inspect().(Inspection); in.Limit != atOnce {
+		Operations: cri.NewOperations()})("images").(*images).Inspect().(Inspection); in.Limit != lanes.AtOnce {
 		t.Errorf("%+v", in)
 	}
 	k.Send("pods/a", struct{}{})

@@ -43,9 +43,10 @@ type Pull struct {
 }
 
 func (b *machine) inspect() Inspection {
-	out := Inspection{Pulling: b.queue.running, Limit: b.queue.limit}
-	for _, registry := range slices.Sorted(maps.Keys(b.queue.lanes)) {
-		out.Registries = append(out.Registries, Registry{Name: registry, Pulling: b.queue.lanes[registry].running})
+	all, of := b.queue.Running()
+	out := Inspection{Pulling: all, Limit: b.queue.Limit()}
+	for _, registry := range slices.Sorted(maps.Keys(of)) {
+		out.Registries = append(out.Registries, Registry{Name: registry, Pulling: of[registry]})
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.images)) {
 		im := b.images[name]

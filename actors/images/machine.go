@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
@@ -124,7 +125,7 @@ const (
 // machine is the pure core: which images are needed by whom, and what is under way for them. Its methods take the time
 // and return what is to be done, in order.
 type machine struct {
-	queue   queue
+	queue   *lanes.Lanes
 	policy  pullrecord.Policy
 	arrived uint64
 	checks  uint64
@@ -134,8 +135,7 @@ type machine struct {
 	out     []effect
 }
 
-func newMachine(q queue) *machine {
-	q.lanes = map[string]*lane{}
+func newMachine(q *lanes.Lanes) *machine {
 	return &machine{queue: q, images: map[string]*image{}, answers: answers{}}
 }
 
@@ -210,7 +210,7 @@ func (b *machine) adopt(now time.Time, name, registry, id string) {
 	p := b.image(name, registry).pull(keys{id: id})
 	if p.phase != busy {
 		p.phase, p.since = busy, now
-		b.queue.begin(now, registry)
+		b.queue.Begin(now, registry)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -118,7 +119,7 @@ func TestTheMachineKeepsItsPromises(t *testing.T) {
 			looking: map[string]bool{}, pulling: map[string]bool{}, failed: map[string]time.Time{},
 			wants: map[messages.ImageKey]question{},
 		}
-		w.b = newMachine(newQueue(int32(w.limit), int32(w.qps), int32(w.burst)))
+		w.b = newMachine(lanes.New(int32(w.limit), int32(w.qps), int32(w.burst)))
 		t.Repeat(map[string]func(*rapid.T){
 			"ask":    w.ask,
 			"forget": w.forget,
@@ -209,8 +210,8 @@ func (w *world) pass(t *rapid.T) {
 }
 
 func (w *world) check(t *rapid.T) {
-	if w.b.queue.running != len(w.pulling) {
-		t.Fatalf("%d slots for %d pulls", w.b.queue.running, len(w.pulling))
+	if running, _ := w.b.queue.Running(); running != len(w.pulling) {
+		t.Fatalf("%d slots for %d pulls", running, len(w.pulling))
 	}
 	for k, q := range w.wants {
 		if im := w.b.images[q.image]; im == nil || im.needs[k] == nil {
@@ -225,7 +226,7 @@ func (w *world) check(t *rapid.T) {
 			if (p.phase == busy) != w.pulling[name+" "+id] {
 				t.Fatalf("%s: pull %s", name, p.phase)
 			}
-			if p.phase == queued && w.b.queue.tokenAt.IsZero() && w.b.queue.may(im.registry) {
+			if p.phase == queued && w.b.queue.TokenAt().IsZero() && w.b.queue.May(im.registry) {
 				t.Fatalf("%s waits and could be pulled", name)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -264,7 +265,7 @@ func TestTheMachine(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newMachine(newQueue(0, 0, 0))
+			b := newMachine(lanes.New(0, 0, 0))
 			for i, s := range steps {
 				if got := script(s.does(b)); got != s.want {
 					t.Fatalf("step %d: got %q, want %q", i+1, got, s.want)
@@ -284,7 +285,7 @@ func TestBackOff(t *testing.T) {
 }
 
 func TestQueue(t *testing.T) {
-	b := newMachine(newQueue(2, 0, 0))
+	b := newMachine(lanes.New(2, 0, 0))
 	var order []string
 	collect := func(effects []effect) {
 		for _, e := range effects {
@@ -314,13 +315,13 @@ func TestQueue(t *testing.T) {
 	if want := []string{"a", "b", "urgent", "late", "late-too"}; !slices.Equal(order, want) {
 		t.Errorf("got %v, want %v", order, want)
 	}
-	if b.queue.running != 0 || len(b.images) != 0 {
-		t.Errorf("left behind: %d running, %d images", b.queue.running, len(b.images))
+	if running, _ := b.queue.Running(); running != 0 || len(b.images) != 0 {
+		t.Errorf("left behind: %d running, %d images", running, len(b.images))
 	}
 }
 
 func TestAdoptedPullsTakeSlots(t *testing.T) {
-	b := newMachine(newQueue(1, 0, 0))
+	b := newMachine(lanes.New(1, 0, 0))
 	b.adopt(t0, "img", "r", "")
 	m := ask("u", v1.PullAlways, 0)
 	m.Image = "other"
@@ -333,7 +334,7 @@ func TestAdoptedPullsTakeSlots(t *testing.T) {
 }
 
 func TestAnswersAreLetGo(t *testing.T) {
-	b := newMachine(newQueue(1, 0, 0))
+	b := newMachine(lanes.New(1, 0, 0))
 	for i := range 100 {
 		b.ask(t0, req(ask(fmt.Sprint(i), v1.PullAlways, 0)))
 		b.pulledOutcome(t0.Add(time.Duration(i)*time.Minute), "img", "", outcome{result: present, ref: "id"})
@@ -346,7 +347,7 @@ func TestAnswersAreLetGo(t *testing.T) {
 // Who may use an image that is here is looked at for each need alone: those that may not are sent to a pull of their own, or are
 // told so, and hold up nobody.
 func TestTheMachineVerifiesCredentials(t *testing.T) {
-	m := newMachine(newQueue(1, 0, 0))
+	m := newMachine(lanes.New(1, 0, 0))
 	m.policy = pullrecord.Policy{Kind: kubeletconfig.NeverVerifyPreloadedImages}
 	now := time.Now()
 	ask := func(uid string, policy v1.PullPolicy) []effect {
@@ -391,7 +392,7 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 
 // A container needs the images of its volumes beside its own; only those of an earlier attempt are needed no longer.
 func TestNeedsOfVolumesStandBesideTheContainers(t *testing.T) {
-	b := newMachine(queue{})
+	b := newMachine(lanes.New(0, 0, 0))
 	needs := func() (out []string) {
 		for name, im := range b.images {
 			for k := range im.needs {

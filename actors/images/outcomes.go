@@ -104,7 +104,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 		return b.flush(now)
 	}
 	p := im.pulls[id]
-	b.queue.end(im.registry)
+	b.queue.End(im.registry)
 	p.phase = idle
 	switch o.result {
 	case present:
@@ -183,7 +183,7 @@ func (b *machine) tickPull(now time.Time, im *image, id string, p *pull) {
 
 // due is when tick has something to do; zero when it has not.
 func (b *machine) due() time.Time {
-	first := b.queue.tokenAt
+	first := b.queue.TokenAt()
 	sooner := func(t time.Time) {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
 			first = t

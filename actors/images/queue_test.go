@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,7 +21,7 @@ type line struct {
 }
 
 func newLine(limit, qps, burst int32) *line {
-	return &line{b: newMachine(newQueue(limit, qps, burst)), reported: map[string]string{}}
+	return &line{b: newMachine(lanes.New(limit, qps, burst)), reported: map[string]string{}}
 }
 
 func (l *line) do(effects []effect) {
@@ -92,9 +93,9 @@ func TestASlowRegistryDoesNotStopTheOthers(t *testing.T) {
 		l.end(name)
 	}
 	l.begun = nil
-	l.do(l.b.tick(t0.Add(laneKept)))
+	l.do(l.b.tick(t0.Add(lanes.Kept)))
 	l.want(t)
-	l.do(l.b.tick(t0.Add(laneKept + time.Second)))
+	l.do(l.b.tick(t0.Add(lanes.Kept + time.Second)))
 	l.want(t, "s/4")
 }
 
@@ -112,10 +113,10 @@ func TestTheRegistryWithFewerPullsGoesFirst(t *testing.T) {
 
 func TestNoBoundOfTheConfiguration(t *testing.T) {
 	l := newLine(0, 0, 0)
-	for i := range atOnce {
+	for i := range lanes.AtOnce {
 		l.put(fmt.Sprintf("s/%d", i))
 	}
-	if len(l.begun) != eachOf {
+	if len(l.begun) != lanes.EachOf {
 		t.Errorf("%d pulls of one registry at once", len(l.begun))
 	}
 	l.put("f/1")
@@ -195,7 +196,7 @@ func TestWhoWaitsHearsWhere(t *testing.T) {
 // Who shows a registry other credentials has a pull and a back-off of its own; one whose credentials change does not wait
 // for what the registry said to the old ones.
 func TestKeysArePulledApart(t *testing.T) {
-	b := newMachine(newQueue(0, 0, 0))
+	b := newMachine(lanes.New(0, 0, 0))
 	with := func(uid, id string) request {
 		r := req(ask(uid, v1.PullAlways, 0))
 		r.keys.id = id
@@ -226,7 +227,7 @@ func TestKeysArePulledApart(t *testing.T) {
 }
 
 func TestWordsOfTheBackOff(t *testing.T) {
-	b := newMachine(newQueue(1, 0, 0))
+	b := newMachine(lanes.New(1, 0, 0))
 	r := req(ask("u", v1.PullAlways, 0))
 	r.keys.note = "; no Secret"
 	b.ask(t0, r)
