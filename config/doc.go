@@ -11,7 +11,8 @@
 //	if err := fs.Parse(os.Args[1:]); err != nil { … one line, exit 1 … }
 //	node, warnings, err := config.Load(flags, fs)
 //
-// Package configfile reads the files, and package gates knows the feature gates.
+// Package configfile reads the files, gates knows the feature gates, flagvalue the flags with a syntax of their own, and
+// logformat the formats of the log.
 //
 // The package has no actors and starts nothing. Behaviour follows Kubernetes 1.36.
 package config

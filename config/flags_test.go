@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/playlet-dev/playlet/config/flagvalue"
 )
 
 // flagsOf136 are the flags of the kubelet of Kubernetes 1.36 on Linux, without help and version.
@@ -204,7 +206,7 @@ func TestValueFlagsShowWhatTheyHold(t *testing.T) {
 		}
 	}
 	// Help text is made from values bound to nothing.
-	for _, zero := range []pflag.Value{&taintsValue{}, &reservedMemoryValue{}} {
+	for _, zero := range []pflag.Value{&flagvalue.Taints{}, &flagvalue.ReservedMemory{}} {
 		if zero.String() != "" {
 			t.Errorf("%T: shows %q", zero, zero.String())
 		}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
+
+	"github.com/playlet-dev/playlet/config/flagvalue"
 )
 
 // userNamespaceUnit is the granularity of ID ranges (KEP-127).
@@ -68,7 +70,7 @@ func validateMemory(p *problems, n *Node) {
 			path := fmt.Sprintf("reservedMemory[%d].limits[%s]", i, name)
 			amount := reservation.Limits[name]
 			key := fmt.Sprint(reservation.NumaNode, name)
-			p.check(reservableMemory(name), path, amount.String(), "only memory and hugepages-SIZE can be reserved")
+			p.check(flagvalue.ReservableMemory(name), path, amount.String(), "only memory and hugepages-SIZE can be reserved")
 			p.check(!amount.IsZero(), path, amount.String(), "must not be zero")
 			p.check(!taken[key], path, amount.String(), "NUMA node %d has a reservation of %s already", reservation.NumaNode,
 				name)

@@ -16,6 +16,8 @@ import (
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	netutils "k8s.io/utils/net"
+
+	"github.com/playlet-dev/playlet/config/flagvalue"
 )
 
 // previousMinor is the only release whose hidden metrics can be shown.
@@ -83,7 +85,7 @@ func validateAPI(p *problems, n *Node) {
 		kubeletconfig.WatchChangeDetectionStrategy)
 	for i, taint := range c.RegisterWithTaints {
 		path := fmt.Sprintf("registerWithTaints[%d]", i)
-		if err := checkTaint(taint); err != nil {
+		if err := flagvalue.CheckTaint(taint); err != nil {
 			p.add(path, taint.ToString(), "%v", err)
 		}
 		p.check(taint.TimeAdded == nil, path+".timeAdded", taint.TimeAdded, "the control plane sets it")

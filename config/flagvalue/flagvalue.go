@@ -1,0 +1,176 @@
+// Package flagvalue has the values of flags that have a syntax of their own.
+package flagvalue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	kubeletconfig "k8s.io/kubelet/config/v1beta1"
+)
+
+// Address is an IP address. An empty one leaves what was there, as a unit whose variable is empty gives one; whether another
+// is an address is seen with that of the file.
+type Address struct{ To *string }
+
+// String implements pflag.Value.
+func (a Address) String() string { return *a.To }
+
+// Type implements pflag.Value.
+func (Address) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (a Address) Set(s string) error {
+	*a.To = cmp.Or(s, *a.To)
+	return nil
+}
+
+// Taints is a comma-separated list of key[=value]:effect. A later use replaces an earlier one.
+type Taints struct{ To *[]corev1.Taint }
+
+// String implements pflag.Value.
+func (v *Taints) String() string {
+	if v.To == nil {
+		return ""
+	}
+	said := make([]string, 0, len(*v.To))
+	for _, t := range *v.To {
+		said = append(said, fmt.Sprintf("%s=%s:%s", t.Key, t.Value, t.Effect))
+	}
+	return strings.Join(said, ",")
+}
+
+// Type implements pflag.Value.
+func (v *Taints) Type() string { return "taints" }
+
+// Set implements pflag.Value.
+func (v *Taints) Set(s string) error {
+	var taints []corev1.Taint
+	for one := range strings.SplitSeq(s, ",") {
+		if one == "" {
+			continue
+		}
+		taint, err := parseTaint(one)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(taints, func(other corev1.Taint) bool { return other.MatchTaint(taint) }) {
+			return fmt.Errorf("taint %q: key and effect appear twice", one)
+		}
+		taints = append(taints, *taint)
+	}
+	*v.To = taints
+	return nil
+}
+
+func parseTaint(s string) (*corev1.Taint, error) {
+	pair, effect, found := strings.Cut(s, ":")
+	if !found || strings.Contains(effect, ":") {
+		return nil, fmt.Errorf("taint %q is not of the form key[=value]:effect", s)
+	}
+	key, value, _ := strings.Cut(pair, "=")
+	taint := &corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
+	if err := CheckTaint(*taint); err != nil {
+		return nil, fmt.Errorf("taint %q: %w", s, err)
+	}
+	if effect == "" {
+		return nil, fmt.Errorf("taint %q has no effect", s)
+	}
+	return taint, nil
+}
+
+// CheckTaint says what is wrong with a taint that a node wants to register with.
+func CheckTaint(t corev1.Taint) error {
+	if errs := validation.IsQualifiedName(t.Key); len(errs) > 0 {
+		return fmt.Errorf("key %q: %s", t.Key, strings.Join(errs, ", "))
+	}
+	if errs := validation.IsValidLabelValue(t.Value); len(errs) > 0 {
+		return fmt.Errorf("value %q: %s", t.Value, strings.Join(errs, ", "))
+	}
+	switch t.Effect {
+	case "", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute:
+		return nil
+	}
+	return fmt.Errorf("effect %q is none of NoSchedule, PreferNoSchedule, NoExecute", t.Effect)
+}
+
+// ReservedMemory is NODE:type=quantity[,type=quantity…], several of them separated by semicolons or given by
+// repeating the flag. The first use drops what was there before.
+type ReservedMemory struct {
+	To      *[]kubeletconfig.MemoryReservation
+	started bool
+}
+
+// String implements pflag.Value.
+func (v *ReservedMemory) String() string {
+	if v.To == nil {
+		return ""
+	}
+	said := make([]string, 0, len(*v.To))
+	for _, r := range *v.To {
+		limits := make([]string, 0, len(r.Limits))
+		for name, q := range r.Limits {
+			limits = append(limits, fmt.Sprintf("%s=%s", name, q.String()))
+		}
+		slices.Sort(limits)
+		said = append(said, fmt.Sprintf("%d:%s", r.NumaNode, strings.Join(limits, ",")))
+	}
+	return strings.Join(said, ";")
+}
+
+// Type implements pflag.Value.
+func (v *ReservedMemory) Type() string { return "reserved-memory" }
+
+// Set implements pflag.Value.
+func (v *ReservedMemory) Set(s string) error {
+	if s == "" {
+		return nil
+	}
+	var parsed []kubeletconfig.MemoryReservation
+	for one := range strings.SplitSeq(s, ";") {
+		r, err := parseReservation(one)
+		if err != nil {
+			return err
+		}
+		parsed = append(parsed, *r)
+	}
+	if !v.started {
+		*v.To, v.started = nil, true
+	}
+	*v.To = append(*v.To, parsed...)
+	return nil
+}
+
+func parseReservation(s string) (*kubeletconfig.MemoryReservation, error) {
+	node, limits, found := strings.Cut(s, ":")
+	number, err := strconv.ParseInt(node, 10, 32)
+	if !found || err != nil {
+		return nil, fmt.Errorf("%q is not of the form NUMA-node:type=quantity", s)
+	}
+	r := &kubeletconfig.MemoryReservation{NumaNode: int32(number), Limits: corev1.ResourceList{}}
+	for pair := range strings.SplitSeq(limits, ",") {
+		name, amount, found := strings.Cut(pair, "=")
+		if !found {
+			return nil, fmt.Errorf("%q is not of the form type=quantity", pair)
+		}
+		if !ReservableMemory(corev1.ResourceName(name)) {
+			return nil, fmt.Errorf("%q is neither memory nor hugepages-SIZE", name)
+		}
+		q, err := resource.ParseQuantity(amount)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a quantity", amount)
+		}
+		r.Limits[corev1.ResourceName(name)] = q
+	}
+	return r, nil
+}
+
+// ReservableMemory says whether the memory manager knows this kind of memory.
+func ReservableMemory(name corev1.ResourceName) bool {
+	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
