@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/distribution/reference"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/messages"
@@ -25,41 +24,6 @@ type Limits struct {
 	// MaxAge is imageMaximumGCAge: an image that was not used for so long is removed at any use of the disk; 0: none is.
 	MaxAge time.Duration
 }
-
-// survey is what is found before a collection.
-type survey struct {
-	images []*runtimeapi.Image
-	used   users // those that containers have, and the runtime itself
-	err    error
-	// space is what is left of the file system, where spaceErr is nil: only a collection goes by it.
-	space    Space
-	spaceErr error
-}
-
-// users are who has images, or is about to have them, by the IDs and references of those.
-type users map[string][]messages.ImageUser
-
-func (u users) add(ref string, by ...messages.ImageUser) {
-	ref = fullName(ref)
-	u[ref] = append(u[ref], by...)
-}
-
-// of says who has an image of these names, each once, and whether anybody does.
-func (u users) of(names map[string]bool) (by []messages.ImageUser, some bool) {
-	for name := range names {
-		list, found := u[name]
-		some = some || found
-		by = append(by, list...)
-	}
-	slices.SortFunc(by, func(a, b messages.ImageUser) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod), strings.Compare(a.UID, b.UID),
-			strings.Compare(a.Container, b.Container))
-	})
-	return slices.Compact(by), some
-}
-
-// Space is what is left of the file system that images are on, in bytes.
-type Space struct{ Available, Capacity int64 }
 
 // sighting is what is remembered of an image: since when it is here, and when it was seen in use last. Both count from the
 // actor's start at the earliest, as the kubelet's.
@@ -89,27 +53,6 @@ type collection struct {
 	inUse, tooYoung int   // images that are kept
 	pulls           int   // under way: they take space that no collection frees
 	failed          error // the first that the runtime refused
-}
-
-// allNames are the names of an image, for comparison with what containers and pods call it.
-func allNames(img *runtimeapi.Image) map[string]bool {
-	names := map[string]bool{img.GetId(): true}
-	for _, ref := range slices.Concat(img.GetRepoTags(), img.GetRepoDigests()) {
-		names[fullName(ref)] = true
-	}
-	return names
-}
-
-// fullName spells a reference out, as runtimes do. What is none, as an ID, stays as it is.
-func fullName(ref string) string {
-	named, err := reference.ParseNormalizedNamed(ref)
-	if err != nil || strings.HasPrefix(ref, "sha256:") {
-		return ref
-	}
-	if digested, ok := named.(reference.Digested); ok { // a tag beside it counts for nothing
-		return named.Name() + "@" + digested.Digest().String()
-	}
-	return reference.TagNameOnly(named).String()
 }
 
 // keeps says why an image stays, whatever its age, and for whom; empty: nothing keeps it.

@@ -3,30 +3,18 @@ package images
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/images/pullrecord"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
-
-// Store is what a collection needs of the CRI; *cri.Client has it.
-type Store interface {
-	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
-	// ListAllContainers has those of other agents, too: their images are not ours to remove.
-	ListAllContainers(ctx context.Context) ([]*runtimeapi.Container, error)
-	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
-	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
-}
 
 // Collect is what the collection of unused images needs.
 type Collect struct {
@@ -129,57 +117,11 @@ func (a *images) survey(ctx supervisors.Context, asked *messages.RemoveImage) {
 	}})
 }
 
-// prune forgets how images were pulled that are gone. A list without any image is not believed.
-func (s survey) prune(records *pullrecord.Records, since time.Time) error {
-	if len(s.images) == 0 {
-		return nil
-	}
-	names := map[string]bool{}
-	for _, img := range s.images {
-		maps.Copy(names, allNames(img))
-	}
-	return records.Prune(func(name string) bool { return names[fullName(name)] }, since)
-}
-
 func (a *images) plan(ctx supervisors.Context, after time.Duration) {
 	if a.gc.timer != nil {
 		a.gc.timer.Cancel()
 	}
 	a.gc.timer = ctx.After(after, collectDue{})
-}
-
-func (o *Collect) survey(ctx context.Context) survey {
-	var s survey
-	// Images before containers: one of which a container was made meanwhile is then found to be in use.
-	if s.images, s.err = o.Store.ListImages(ctx, nil); s.err != nil {
-		return s
-	}
-	containers, err := o.Store.ListAllContainers(ctx)
-	if err != nil {
-		return survey{err: err}
-	}
-	s.used = users{}
-	for _, c := range containers {
-		l := c.GetLabels()
-		by := messages.ImageUser{Namespace: l[cri.LabelPodNamespace], Pod: l[cri.LabelPodName], UID: l[cri.LabelPodUID],
-			Container: c.GetMetadata().GetName()}
-		volumes := strings.Fields(c.GetAnnotations()[cri.AnnotationImageVolumes])
-		for _, ref := range append(volumes, c.GetImageId(), c.GetImageRef(), c.GetImage().GetImage()) {
-			s.used.add(ref, by)
-		}
-	}
-	status, err := o.Store.Status(ctx, true)
-	if err != nil {
-		return survey{err: err}
-	}
-	var config struct { // of containerd 1.6, which pins nothing
-		SandboxImage string `json:"sandboxImage"`
-	}
-	if json.Unmarshal([]byte(status.GetInfo()["config"]), &config) == nil && config.SandboxImage != "" {
-		s.used.add(config.SandboxImage)
-	}
-	s.space, s.spaceErr = o.Space(ctx)
-	return s
 }
 
 func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {

@@ -27,7 +27,8 @@ type podRead struct {
 // readPod reads one pod: two lists, unless an audit made them, and the status of what can have changed since was, the
 // pod's facts as they were read before. An exited container cannot change any more, a running one only its state, and
 // a ready sandbox keeps its addresses.
-func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.Listed, was messages.PodFacts) (podRead, error) {
+func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.Listed,
+	was messages.PodFacts) (podRead, error) {
 	if from == nil {
 		l, err := listPod(ctx, c, uid)
 		if err != nil {

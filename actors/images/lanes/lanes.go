@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// AtOnce bounds pulls where the configuration does not, and EachOf those of one registry then.
+	// AtOnce bounds pulls where the configuration does not.
 	AtOnce = 32
+	// EachOf bounds those of one registry then.
 	EachOf = 16
 	// Kept is how long a registry counts as one of the node's after somebody needed an image of it.
 	Kept = time.Hour

@@ -35,8 +35,8 @@ var Metrics = sync.OnceValue(func() container.MetricSet {
 // MetricsFor is the same for a machine that tells of pressure, or does not.
 func MetricsFor(pressure bool) container.MetricSet {
 	out := container.MetricSet{
-		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {}, container.DiskUsageMetrics: {},
-		container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
+		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {},
+		container.DiskUsageMetrics: {}, container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
 	}
 	if pressure { // version 1 has none, nor has a kernel with psi=0: its families would be zeros
 		out[container.PressureMetrics] = struct{}{}
