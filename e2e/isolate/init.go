@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -16,25 +14,22 @@ import (
 // initial is PID 1 of the namespaces: it sets them up, starts the body, and reaps until the body ends. Everything else
 // in the namespaces ends with it.
 func initial() (int, error) {
-	runtime.LockOSThread() // a cgroup namespace is a thread's; the body must be started by the one that has it
 	dir := os.Getenv(dirVar)
-	steps := []struct {
-		what string
-		do   func() error
-	}{
-		{"own mounts", func() error { return namespaces.OwnMounts(syscall.MS_PRIVATE) }},
-		{"cgroups", func() error { return namespaces.EnterCgroups(groupName(filepath.Base(dir))) }},
-		{"own directories", ownDirs},
-		{"shared mounts", namespaces.ShareMounts},
-		{"host name", func() error { return syscall.Sethostname([]byte(HostName)) }},
-		{"network", network},
+	if err := os.Setenv(stageVar, "body"); err != nil {
+		return codeFailed, err
 	}
-	for _, s := range steps {
-		if err := s.do(); err != nil {
-			return codeFailed, fmt.Errorf("%s: %w", s.what, err)
-		}
+	status, err := namespaces.Init([]namespaces.Step{
+		{What: "own mounts", Do: func() error { return namespaces.OwnMounts(syscall.MS_PRIVATE) }},
+		{What: "cgroups", Do: func() error { return namespaces.EnterCgroups(groupName(filepath.Base(dir))) }},
+		{What: "own directories", Do: ownDirs},
+		{What: "shared mounts", Do: namespaces.ShareMounts},
+		{What: "host name", Do: func() error { return syscall.Sethostname([]byte(HostName)) }},
+		{What: "network", Do: network},
+	}, os.Args, nil, func(s os.Signal) os.Signal { return s })
+	if err != nil {
+		return codeFailed, err
 	}
-	return runBody()
+	return exitCode(status), nil
 }
 
 // ownDirs hides what the machine's own containerd, CNI plugins and kubelet keep, and takes what ours write: /run is
@@ -89,37 +84,4 @@ func network() error {
 		}
 	}
 	return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
-}
-
-func runBody() (int, error) {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	exe, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return codeFailed, err
-	}
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, stageVar+"=") {
-			env = append(env, v)
-		}
-	}
-	body, err := os.StartProcess(exe, os.Args, &os.ProcAttr{
-		Env:   append(env, stageVar+"=body"),
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-	})
-	if err != nil {
-		return codeFailed, err
-	}
-	pid := body.Pid
-	go func() {
-		for s := range signals {
-			_ = syscall.Kill(pid, s.(syscall.Signal)) // gone already
-		}
-	}()
-	status, err := namespaces.Reap(pid)
-	if err != nil {
-		return codeFailed, err
-	}
-	return exitCode(status), nil
 }

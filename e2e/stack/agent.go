@@ -235,16 +235,12 @@ func (a *Agent) Healthz(ctx context.Context, path string) (int, string, error) {
 	if a.Binary != "" {
 		return a.PublicHealthz(ctx, path)
 	}
-	return healthz(ctx, "http://playlet/healthz"+path, func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", a.AdminSocket)
-	})
+	return get(ctx, "http://playlet/healthz"+path, a.AdminSocket)
 }
 
 // Admin reads what a path of the admin socket answers, in JSON.
 func (a *Agent) Admin(ctx context.Context, path string, into any) error {
-	status, text, err := healthz(ctx, "http://playlet"+path, func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", a.AdminSocket)
-	})
+	status, text, err := get(ctx, "http://playlet"+path, a.AdminSocket)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s: %d %s", path, status, text)
 	}
@@ -256,16 +252,22 @@ func (a *Agent) Admin(ctx context.Context, path string, into any) error {
 
 // PublicHealthz is Healthz as anybody on the loopback sees it.
 func (a *Agent) PublicHealthz(ctx context.Context, path string) (int, string, error) {
-	return healthz(ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz%s", a.healthPort, path), nil)
+	return get(ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz%s", a.healthPort, path), "")
 }
 
-func healthz(ctx context.Context, url string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (int,
-	string, error) {
+// get asks over a socket, or over TCP where that is empty.
+func get(ctx context.Context, url, socket string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: 30 * time.Second}
+	transport := &http.Transport{DisableKeepAlives: true}
+	if socket != "" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	client := http.Client{Transport: transport, Timeout: 30 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, "", err

@@ -47,9 +47,6 @@ func (s *Stack) FreezeRuntime() error {
 // ThawRuntime undoes FreezeRuntime.
 func (s *Stack) ThawRuntime() error { return s.signal(syscall.SIGCONT) }
 
-// RuntimePID is the process ID of the runtime, 0 when it does not run.
-func (s *Stack) RuntimePID() int { return s.daemon.PID() }
-
 // RuntimeLog is all that the runtime has logged, over its restarts.
 func (s *Stack) RuntimeLog() string { return s.daemon.Text() }
 

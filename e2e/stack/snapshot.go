@@ -2,12 +2,6 @@ package stack
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -63,28 +57,6 @@ func (s *Snapshot) Pod(name string) *PodState {
 
 // Snapshot asks the admin socket as `playlet pods` does, but without a process of its own, so that a test may ask often.
 func (a *Agent) Snapshot(ctx context.Context) (*Snapshot, error) {
-	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", a.AdminSocket)
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://playlet/v1/pods", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close() //nolint:errcheck // read to the end
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", resp.Status, body)
-	}
 	s := &Snapshot{}
-	return s, json.Unmarshal(body, s)
+	return s, a.Admin(ctx, "/v1/pods", s)
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,12 +20,7 @@ func Init(dir string) error {
 	if os.Getpid() != 1 {
 		return errByHand
 	}
-	runtime.LockOSThread() // a cgroup namespace is a thread's; node must be started by the one that has it
-	err := setUp(dir)
-	if err == nil {
-		err = runNode(dir)
-	}
-	return tell(dir, err)
+	return tell(dir, runNode(dir))
 }
 
 // tell leaves an error as the outcome, unless there is one already.
@@ -43,42 +36,16 @@ func tell(dir string, err error) error {
 	return writeFile(path, []byte(text), 0o600)
 }
 
-func setUp(dir string) error {
+func runNode(dir string) error {
 	plan, err := readPlan(dir)
 	if err != nil {
 		return err
 	}
-	for _, step := range []struct {
-		what string
-		do   func() error
-	}{
-		{"own mounts", func() error { return namespaces.OwnMounts(unix.MS_SLAVE) }},
-		{"own cgroups", func() error { return namespaces.EnterCgroups(plan.Name) }},
-		{"own folders", coverFolders},
-	} {
-		if err := step.do(); err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
-		}
-	}
-	return nil
-}
-
-// runNode starts node, passes signals on to it, and reaps everything until it has ended.
-func runNode(dir string) error {
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	node, err := os.StartProcess(namespaces.Self(), []string{os.Args[0], "dev", NodeStage, dir}, &os.ProcAttr{
-		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, asked()},
-	})
-	if err != nil {
-		return err
-	}
-	go func() {
-		for range signals {
-			_ = syscall.Kill(node.Pid, syscall.SIGTERM) // it may have ended meanwhile
-		}
-	}()
-	status, err := namespaces.Reap(node.Pid)
+	status, err := namespaces.Init([]namespaces.Step{
+		{What: "own mounts", Do: func() error { return namespaces.OwnMounts(unix.MS_SLAVE) }},
+		{What: "own cgroups", Do: func() error { return namespaces.EnterCgroups(plan.Name) }},
+		{What: "own folders", Do: coverFolders},
+	}, []string{os.Args[0], "dev", NodeStage, dir}, []*os.File{asked()}, func(os.Signal) os.Signal { return syscall.SIGTERM })
 	if err != nil {
 		return err
 	}

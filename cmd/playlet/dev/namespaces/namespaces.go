@@ -71,37 +71,6 @@ func OwnFolder(path string) error {
 	return nil
 }
 
-// Self is this program, under its name where that still leads to it.
-func Self() string {
-	const link = "/proc/self/exe"
-	path, err := os.Executable()
-	if err != nil || !SameFile(path, link) {
-		return link
-	}
-	return path
-}
-
-// SameFile says whether two paths lead to one file that is there.
-func SameFile(path, other string) bool {
-	a, err1 := os.Stat(path)
-	b, err2 := os.Stat(other)
-	return err1 == nil && err2 == nil && os.SameFile(a, b)
-}
-
-// Reap does what process 1 has to: it reaps every process that has ended, until the one with this number has.
-func Reap(pid int) (syscall.WaitStatus, error) {
-	for {
-		var status syscall.WaitStatus
-		got, err := syscall.Wait4(-1, &status, 0, nil)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil || got == pid {
-			return status, err
-		}
-	}
-}
-
 // Below lists the folders below root, parents before children; none when there is no root.
 func Below(root string) ([]string, error) {
 	var dirs []string

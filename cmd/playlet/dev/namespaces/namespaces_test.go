@@ -52,11 +52,11 @@ func TestReapsUntilOneHasEnded(t *testing.T) {
 	other, one := exec.Command("true"), exec.Command("sh", "-c", "exit 3")
 	must(t, other.Start())
 	must(t, one.Start())
-	status, err := Reap(one.Process.Pid)
+	status, err := reap(one.Process.Pid)
 	if err != nil || status.ExitStatus() != 3 {
 		t.Errorf("it ended with %v, %v", status, err)
 	}
-	_ = other.Wait() // Reap may have been first
+	_ = other.Wait() // reap may have been first
 }
 
 func TestFoldersBelowAreListedFromTheTop(t *testing.T) {
