@@ -4,5 +4,6 @@
 //	go test -tags e2e ./e2e/...
 //
 // Below it: stack (a containerd, a registry and agents per test), cluster (a kube-apiserver and etcd), isolate (namespaces in
-// which nothing leaks) and parts (pinned builds of what is run). The images are the product's own, of cmd/playlet/devimages.
+// which nothing leaks) and parts (pinned builds of what is run). What runs containerd and other programs is the product's own,
+// below cmd/playlet/dev, and so are the images, of cmd/playlet/devimages.
 package e2e
