@@ -104,7 +104,8 @@ func TestGraceIsThePodsAndShort(t *testing.T) {
 func TestTheRuntimeIsAwaited(t *testing.T) {
 	runtime, client := simulated(t, sim.Options{})
 	runtime.SetNetworkReady(false, "no configuration yet")
-	d := &supervised{fail: make(chan struct{})}
+	d := &supervised{}
+	d.ended, d.note = context.WithCancelCause(t.Context())
 	heard := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
@@ -129,7 +130,7 @@ func TestTheRuntimeIsAwaited(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := awaitRuntime(ctx, client, &supervised{fail: make(chan struct{})}, func(string) {}); err == nil {
+	if err := awaitRuntime(ctx, client, &supervised{ended: t.Context()}, func(string) {}); err == nil {
 		t.Error("it is ready after the end")
 	}
 }

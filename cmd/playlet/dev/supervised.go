@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
@@ -21,12 +20,10 @@ type supervised struct {
 	// backOff gives the time until the next start; nil means delays.
 	backOff func(ran time.Duration) time.Duration
 
-	stop context.CancelFunc
-	done chan struct{}
-
-	mu    sync.Mutex
-	ended error // the first unexpected end
-	fail  chan struct{}
+	stop  context.CancelFunc
+	done  chan struct{}
+	ended context.Context // ends with the first end of the program that was not asked for, which is its cause
+	note  context.CancelCauseFunc
 }
 
 // endTime is how long the program may take to end when it is asked to.
@@ -38,7 +35,8 @@ func (s *supervised) start() {
 		s.backOff = (&delays{}).after
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop, s.done, s.fail = stop, make(chan struct{}), make(chan struct{})
+	s.stop, s.done = stop, make(chan struct{})
+	s.ended, s.note = context.WithCancelCause(context.Background())
 	go s.run(ctx)
 }
 
@@ -49,13 +47,9 @@ func (s *supervised) close() {
 }
 
 // failed is closed with the first end that was not asked for; err says what it was.
-func (s *supervised) failed() <-chan struct{} { return s.fail }
+func (s *supervised) failed() <-chan struct{} { return s.ended.Done() }
 
-func (s *supervised) err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
-}
+func (s *supervised) err() error { return context.Cause(s.ended) }
 
 func (s *supervised) run(ctx context.Context) {
 	defer close(s.done)
@@ -72,15 +66,6 @@ func (s *supervised) run(ctx context.Context) {
 		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-	}
-}
-
-func (s *supervised) note(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended == nil {
-		s.ended = err
-		close(s.fail)
 	}
 }
 
