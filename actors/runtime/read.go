@@ -68,6 +68,42 @@ func listPod(ctx context.Context, c CRI, uid string) (facts.Listing, error) {
 	return facts.Listing{Sandboxes: sandboxes, Containers: containers}, nil
 }
 
+// listAll lists everything. Where a list does not fit into one message, pods are listed one by one: those of uids, and those
+// that have a log folder, which each pod of a kubelet gets before its sandbox. only are the UIDs of those pods then, and nil
+// otherwise. It runs outside the mailbox.
+func (a *actor) listAll(ctx context.Context, uids []string) (all facts.Listing, only map[string]bool, err error) {
+	all.Sandboxes, err = a.opts.CRI.ListPodSandbox(ctx, nil)
+	if err == nil {
+		all.Containers, err = a.opts.CRI.ListContainers(ctx, nil)
+	}
+	if !cri.IsTooLarge(err) {
+		return all, nil, err
+	}
+	folders, err := logFolders(a.opts.PodLogsDir)
+	if err != nil {
+		return facts.Listing{}, nil, err
+	}
+	only = map[string]bool{}
+	for _, uid := range uids {
+		only[uid] = true
+	}
+	for _, name := range folders {
+		if uid, ok := logFolderUID(name); ok {
+			only[uid] = true
+		}
+	}
+	all = facts.Listing{}
+	for uid := range only {
+		l, err := listPod(ctx, a.opts.CRI, uid)
+		if err != nil {
+			return facts.Listing{}, nil, err
+		}
+		all.Sandboxes = append(all.Sandboxes, l.Sandboxes...)
+		all.Containers = append(all.Containers, l.Containers...)
+	}
+	return all, only, nil
+}
+
 // readContainer is the whole fact of a container that a list has told of.
 func readContainer(
 	ctx context.Context, c CRI, light messages.ContainerFact, was []messages.ContainerFact,
