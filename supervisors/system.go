@@ -215,6 +215,16 @@ func (s *System) Actors() []messages.Address {
 	return out
 }
 
+// Indispensable are the services whose loss ends the process, of those that are switched on: the tree lives when they answer.
+func (s *System) Indispensable() (out []messages.Address) {
+	for _, row := range s.opts.Tree.Children {
+		if !row.Dynamic && row.Strategy.Then == Escalate && s.opts.Constructors[row.Kind] != nil {
+			out = append(out, messages.Address(row.Kind))
+		}
+	}
+	return out
+}
+
 // KindOf is the kind of the actor at the address, or "" when none is known there.
 func (s *System) KindOf(a messages.Address) Kind {
 	v, _ := s.VitalsOf(a)

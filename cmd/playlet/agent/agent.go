@@ -36,8 +36,10 @@ import (
 	"github.com/playlet-dev/playlet/actors/shutdown"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
-	"github.com/playlet-dev/playlet/cmd/playlet/agent/lockfile"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/chains"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/memory"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/notify"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/spans"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -62,7 +64,7 @@ type Agent struct {
 	node      *config.Node
 	log       *slog.Logger
 	names     *podlog.Names
-	locks     locks
+	locks     locks.Held
 	cluster   *cluster // nil on a standalone node
 	addresses *nodeAddresses
 	machine   *registration.Reader
@@ -89,7 +91,6 @@ type Agent struct {
 
 	chaos     *chaos.Engine // nil unless it is enabled
 	listeners *server.Listeners
-	wired     rows
 	system    *supervisors.System
 	failed    chan error // the root of the tree has given up
 }
@@ -100,7 +101,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 		return err
 	}
 	klog.SetSlogLogger(slog.New(podlog.Library{Handler: log.Handler()}))
-	lock, err := lockfile.Hold(ctx, node.LockFile, node.ExitOnLockContention, log)
+	lock, err := locks.Hold(ctx, node.LockFile, node.ExitOnLockContention, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil // asked to stop before it held the lock
@@ -116,7 +117,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 }
 
 // run starts the agent, lasts as long as it, and closes it.
-func (a *Agent) run(ctx context.Context, lock *lockfile.File) error {
+func (a *Agent) run(ctx context.Context, lock *locks.File) error {
 	prepareMachine(a.node, "/proc", a.log)
 	_ = a.place(ctx) // keep tells; what a process uses counts for the cgroup that it is in then
 	if err := a.start(nil); err != nil {
@@ -151,20 +152,22 @@ func keep(every time.Duration, log *slog.Logger, failed string, do func(context.
 }
 
 // live reports to the service manager until the agent is to end, and then closes it.
-func (a *Agent) live(ctx context.Context, lock *lockfile.File) error {
-	manager := newServiceManager(a)
+func (a *Agent) live(ctx context.Context, lock *locks.File) error {
+	manager := notify.New(a.board, a.system, a.log)
 	reporting, stopReporting := context.WithCancel(ctx)
 	defer stopReporting()
 	var reports sync.WaitGroup
 	start := func(what string, run func(context.Context)) {
 		reports.Go(func() { recovery.GoOn(reporting, a.log, what, run) })
 	}
-	start("reports to the service manager", manager.run)
+	start("reports to the service manager", manager.Run)
 	start("giving memory back", memory.GiveBack)
 	start("keeping processes in their cgroups", keep(keepEvery, a.log,
 		"processes are not in the cgroups of kubeletCgroups and systemCgroups", a.place))
-	start("keeping chains of iptables", keep(keepEvery, a.log,
-		"the chains of iptables that Kubernetes makes are not all there", a.keepChains))
+	if ptr.Deref(a.node.Kubelet.MakeIPTablesUtilChains, true) {
+		start("keeping chains of iptables", keep(keepEvery, a.log,
+			"the chains of iptables that Kubernetes makes are not all there", chains.Keep))
+	}
 	start("writing the flight recorder on SIGUSR1", func(ctx context.Context) {
 		dumpOnSignal(ctx, a.system.Recorder(), flightFile(a.node), a.log)
 	})
@@ -179,7 +182,7 @@ func (a *Agent) live(ctx context.Context, lock *lockfile.File) error {
 		})
 	}
 	why, err := a.untilEnd(ctx, lock, once)
-	manager.stopping(why)
+	manager.Stopping(why)
 	stopReporting()
 	reports.Wait()
 	select {
@@ -191,7 +194,7 @@ func (a *Agent) live(ctx context.Context, lock *lockfile.File) error {
 }
 
 // untilEnd waits for what ends the agent, and names it. The error makes the process fail.
-func (a *Agent) untilEnd(ctx context.Context, lock *lockfile.File, once <-chan error) (why string, err error) {
+func (a *Agent) untilEnd(ctx context.Context, lock *locks.File, once <-chan error) (why string, err error) {
 	select {
 	case <-ctx.Done():
 		signal.Reset(os.Interrupt, syscall.SIGTERM)
@@ -267,7 +270,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 		machine: registration.HostPlaces(node.RootDir).Reader(), runtime: &runtime.State{}, board: pods.NewBoard(),
 		credentials: &identity.State{}, late: &prober.Lateness{}, failed: make(chan error, 1),
 	}
-	if a.locks, err = lockAgent(node, log); err != nil { // first: the next two write certificates and kubeconfigs
+	if a.locks, err = locks.Take(node, log); err != nil { // first: the next two write certificates and kubeconfigs
 		return nil, err
 	}
 	defer func() {
@@ -300,7 +303,7 @@ func newAgent(node *config.Node, log *slog.Logger) (_ *Agent, err error) {
 		RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint, ImageEndpoint: node.ImageEndpoint(),
 		RequestTimeout: node.Kubelet.RuntimeRequestTimeout.Duration,
 		Limits:         cri.Limits{cri.ClassPull: pullOptions(node).Slots()},
-		Foreign:        foreign(node.RootDir, log),
+		Foreign:        locks.Foreign(node.RootDir, log),
 	}); err != nil {
 		return nil, err
 	}
@@ -389,13 +392,12 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	}
 	a.cluster.watch(a.node, a.host.Ops, a.log)
 	warnOfGaps(a.node, a.host.Node.CgroupV2, a.log)
-	a.wired = a.wire()
 	if interceptor == nil && a.chaos != nil {
 		a.log.Warn("chaos is enabled: playlet chaos may break any actor of this agent")
 		interceptor = a.chaos
 	}
 	system, err := supervisors.Start(supervisors.Options{
-		Constructors: a.wired, Log: a.log, Interceptor: interceptor, Fatal: func(err error) { a.failed <- err },
+		Constructors: a.wire(), Log: a.log, Interceptor: interceptor, Fatal: func(err error) { a.failed <- err },
 		WorkContext: a.tracing.WorkContext(),
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestTheLockIsTakenBeforeCertificatesAreMade(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--enable-server", "--anonymous-auth", "--authorization-mode=AlwaysAllow")
 	node := r.node()
-	lock, err := lockAgent(node, slog.New(slog.DiscardHandler))
+	lock, err := locks.Take(node, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/agent/lockfile"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
@@ -27,7 +27,7 @@ func (l *logBuffer) await(t *testing.T, words string) {
 func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 	path, log := filepath.Join(t.TempDir(), "lock"), &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	first, err := lockfile.Hold(t.Context(), path, false, logger)
+	first, err := locks.Hold(t.Context(), path, false, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +35,11 @@ func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 		t.Error("it gives way, and nobody asked for that")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	refused, held := make(chan error), make(chan *lockfile.File)
+	refused, held := make(chan error), make(chan *locks.File)
 	go func() {
-		_, err := lockfile.Hold(ctx, path, false, logger)
+		_, err := locks.Hold(ctx, path, false, logger)
 		refused <- err
-		second, err := lockfile.Hold(t.Context(), path, false, logger)
+		second, err := locks.Hold(t.Context(), path, false, logger)
 		if err != nil {
 			t.Error(err)
 		}
@@ -56,7 +56,7 @@ func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 	if err := (<-held).Release(); err != nil {
 		t.Error(err)
 	}
-	if _, err := lockfile.Hold(t.Context(), filepath.Join(path, "no", "folder"), false, logger); err == nil ||
+	if _, err := locks.Hold(t.Context(), filepath.Join(path, "no", "folder"), false, logger); err == nil ||
 		!strings.Contains(err.Error(), "--lock-file") {
 		t.Errorf("a file that cannot be made: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestAnAgentGivesWayWhenItsLockFileIsOpened(t *testing.T) {
 	defer cancel()
 	go func() { ended <- Run(ctx, node, logger) }()
 	r.log.await(t, "playlet is running")
-	next, err := lockfile.Hold(t.Context(), path, true, logger)
+	next, err := locks.Hold(t.Context(), path, true, logger)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,21 +2,15 @@ package agent
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // notifySocket is a service manager's end of the protocol: what it is told comes as lines.
@@ -100,91 +94,18 @@ func TestTheServiceManagerIsReportedOfTheAgentsLife(t *testing.T) {
 	}
 }
 
-// The watchdog is fed by answers, and by nothing else: an actor that is stuck is enough to starve it.
-func TestAnActorThatDoesNotAnswerStarvesTheWatchdog(t *testing.T) {
-	sent := make(chan string, 1000)
-	log := &logBuffer{}
-	var stuck atomic.Bool
-	unanswered := make(chan struct{})
-	s := &serviceManager{
-		log: slog.New(slog.NewTextHandler(log, nil)), board: pods.NewBoard(),
-		actors: []messages.Address{messages.Runtime, messages.Pods},
-		send:   func(state string) { sent <- state }, watchdog: 30 * time.Millisecond, listening: true,
-		ask: func(ctx context.Context, actor messages.Address) error {
-			if actor == messages.Pods && stuck.Load() {
-				unanswered <- struct{}{}
-				<-ctx.Done()
-				return ctx.Err()
-			}
-			return nil
-		},
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); s.run(ctx) }()
-	awaitLine(t, sent, "WATCHDOG=1")
-	stuck.Store(true)
-	<-unanswered // all rounds before this one are over
-	for len(sent) > 0 {
-		<-sent
-	}
-	<-unanswered
-	<-unanswered // and so are two more
-	if len(sent) > 0 {
-		t.Errorf("told while an actor is stuck: %q", <-sent)
-	}
-	if !strings.Contains(log.String(), "actors=[pods]") {
-		t.Errorf("the log does not name the actor: %s", log)
-	}
-	stuck.Store(false)
-	go func() {
-		for range unanswered { // of a round that was under way
-			continue
-		}
-	}()
-	awaitLine(t, sent, "WATCHDOG=1")
-	stop()
-	<-ended
-	close(unanswered)
-}
-
 // Actors whose loss the node survives do not starve it.
 func TestOnlyWhatANodeCannotDoWithoutFeedsTheWatchdog(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	r.start(nil)
 	got := map[messages.Address]bool{}
-	for _, a := range indispensable(&supervisors.Tree) {
+	for _, a := range r.agent.system.Indispensable() {
 		got[a] = true
 	}
 	for actor, want := range map[messages.Address]bool{"runtime": true, "images": true, "volumes": true, "pods": true,
-		"sources": true, "server": false} {
+		"sources": true, "server": false, "registration": false /* a standalone node has none */} {
 		if got[actor] != want {
 			t.Errorf("%s: %v", actor, got[actor])
-		}
-	}
-}
-
-func TestNobodyIsReportedWhereNobodyListens(t *testing.T) {
-	s := &serviceManager{send: func(state string) { t.Errorf("told %q", state) }}
-	s.run(t.Context())
-}
-
-func TestStatusLine(t *testing.T) {
-	pod := func(phase v1.PodPhase) pods.Published { return pods.Published{Status: &v1.PodStatus{Phase: phase}} }
-	ready := messages.RuntimeStateChanged{Ready: true}
-	for _, c := range []struct {
-		now  pods.Snapshot
-		want string
-	}{
-		{pods.Snapshot{}, "starting"},
-		{pods.Snapshot{Version: 1, Runtime: ready}, "0 pods"},
-		{pods.Snapshot{Version: 1, Runtime: ready, Pods: []pods.Published{pod(v1.PodPending), pod(v1.PodRunning),
-			pod(v1.PodRunning), {}}}, "4 pods, 2 running, 1 pending"},
-		{
-			pods.Snapshot{Version: 1, Unheard: []messages.Address{messages.File}, Problems: make([]messages.ManifestProblem, 2)},
-			"0 pods; the container runtime is not ready; 1 sources not heard yet; 2 problems with manifests",
-		},
-	} {
-		if got := statusLine(&c.now); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/agent"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
@@ -34,7 +34,7 @@ const (
 
 var contents = append([]string{
 	planFile, outcomeFile, agentLog, containerdLog, kubeletConf, nodeFolder, podLogsFolder, adminSock, adminSock + ".lock",
-	folder("").containerd().Socket() + agent.RuntimeLockSuffix, logLinksFolder,
+	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder,
 }, containerd.Contents...)
 
 func (f folder) manifests() string  { return f.at("manifests") }

@@ -1,4 +1,4 @@
-package agent
+package locks
 
 import (
 	"errors"
@@ -17,29 +17,29 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// locks keep a second agent away from what this one runs: from its root folder, and from its runtime, whose pods it would end.
+// Held keep a second agent away from what this one runs: from its root folder, and from its runtime, whose pods it would end.
 // The kernel lets go of them when the process ends, however it does.
-type locks []*os.File
+type Held []*os.File
 
 // Close lets go of them.
-func (l locks) Close() error {
+func (h Held) Close() error {
 	var errs []error
-	for _, f := range l {
+	for _, f := range h {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// RuntimeLockSuffix is what the lock of a runtime has after the name of its socket. The file stays: who removes it while another
+// RuntimeSuffix is what the lock of a runtime has after the name of its socket. The file stays: who removes it while another
 // opens it lets two agents in.
-const RuntimeLockSuffix = ".playlet.lock"
+const RuntimeSuffix = ".playlet.lock"
 
 // rootLock is the lock of a root folder. That it is there says that an agent of this root folder has run.
 func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
 
-// lockAgent takes the agent's locks and makes its folders; another agent's lock is an error that names its process, and then
+// Take takes the agent's locks and makes its folders; another agent's lock is an error that names its process, and then
 // nothing was made.
-func lockAgent(node *config.Node, log *slog.Logger) (held locks, err error) {
+func Take(node *config.Node, log *slog.Logger) (held Held, err error) {
 	defer func() {
 		if err != nil {
 			held, err = nil, errors.Join(unwritable(node.RootDir, err), held.Close())
@@ -98,7 +98,7 @@ func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
 		// An agent may begin before its runtime has made this folder, after a boot.
 		log.Debug("the folder of the runtime's socket is not there", "reason", err)
 	}
-	lock, err := lockAlone(socket+RuntimeLockSuffix, "runtime "+endpoint)
+	lock, err := lockAlone(socket+RuntimeSuffix, "runtime "+endpoint)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOENT) {
 		log.Warn("no lock beside the runtime's socket: start no second agent at this runtime", "reason", err)
 		return nil, nil
@@ -141,9 +141,9 @@ func holderIn(text, namespace string) string {
 	return holder
 }
 
-// foreign says of a root folder that a sandbox or container is marked with whether it is another agent's. Its pods are not
+// Foreign says of a root folder that a sandbox or container is marked with whether it is another agent's. Its pods are not
 // ended, also while that agent is down: it may be about to start again. They are this agent's once that folder is gone.
-func foreign(rootDir string, log *slog.Logger) func(string) bool {
+func Foreign(rootDir string, log *slog.Logger) func(string) bool {
 	var logged sync.Map
 	return func(other string) bool {
 		if other == rootDir {
@@ -170,7 +170,7 @@ func prepareFolders(node *config.Node) error {
 		dir  string
 		mode os.FileMode
 	}{
-		{node.RootDir, 0o750}, {filepath.Join(node.RootDir, "pods"), 0o750}, {stateDir(node), 0o700},
+		{node.RootDir, 0o750}, {filepath.Join(node.RootDir, "pods"), 0o750}, {filepath.Dir(rootLock(node.RootDir)), 0o700},
 		{node.Kubelet.PodLogsDir, 0o755},
 	} {
 		if err := makeFolder(f.dir, f.mode); err != nil {

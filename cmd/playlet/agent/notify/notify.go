@@ -1,4 +1,5 @@
-package agent
+// Package notify reports to the service manager how the agent is.
+package notify
 
 import (
 	"context"
@@ -20,12 +21,12 @@ import (
 	recovery "github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// serviceManager reports to systemd by the protocol of sd_notify(3): READY when the tree is up, STATUS in words, WATCHDOG
+// ServiceManager reports to systemd by the protocol of sd_notify(3): READY when the tree is up, STATUS in words, WATCHDOG
 // for as long as the tree answers, STOPPING. Where nobody listens (NOTIFY_SOCKET is not set), it does nothing.
 //
 // What feeds the watchdog is answers: each of the actors without which a node cannot work is asked through its mailbox.
 // An agent whose process lives and whose tree is stuck is not fed, and is started again.
-type serviceManager struct {
+type ServiceManager struct {
 	log    *slog.Logger
 	board  *pods.Board
 	ask    func(ctx context.Context, actor messages.Address) error
@@ -46,41 +47,29 @@ const (
 	statusPause = time.Second
 )
 
-// newServiceManager reads NOTIFY_SOCKET and WATCHDOG_USEC.
-func newServiceManager(a *Agent) *serviceManager {
-	s := &serviceManager{log: a.log, board: a.board, actors: indispensable(&supervisors.Tree)}
-	s.actors = slices.DeleteFunc(s.actors, func(x messages.Address) bool { return a.wired[supervisors.Kind(x)] == nil })
+// New reads NOTIFY_SOCKET and WATCHDOG_USEC. The status is the board's, and the answers are the system's.
+func New(board *pods.Board, system *supervisors.System, log *slog.Logger) *ServiceManager {
+	s := &ServiceManager{log: log, board: board, actors: system.Indispensable()}
 	s.ask = func(ctx context.Context, actor messages.Address) error {
-		_, err := a.system.Ask(ctx, actor, messages.GetInspection{})
+		_, err := system.Ask(ctx, actor, messages.GetInspection{})
 		return err
 	}
 	var broken sync.Once
 	s.send = func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
-			broken.Do(func() { a.log.Warn("reporting to the service manager failed", "error", err) })
+			broken.Do(func() { log.Warn("reporting to the service manager failed", "error", err) })
 		}
 	}
 	var err error
 	if s.watchdog, err = daemon.SdWatchdogEnabled(false); err != nil {
-		a.log.Warn("the service manager's watchdog is not fed", "error", err)
+		log.Warn("the service manager's watchdog is not fed", "error", err)
 	}
 	s.listening = os.Getenv("NOTIFY_SOCKET") != ""
 	return s
 }
 
-// indispensable are the services whose loss ends the process: the tree lives when they answer.
-func indispensable(tree *supervisors.Row) []messages.Address {
-	var out []messages.Address
-	for _, row := range tree.Children {
-		if !row.Dynamic && row.Strategy.Then == supervisors.Escalate {
-			out = append(out, messages.Address(row.Kind))
-		}
-	}
-	return out
-}
-
-// run reports until ctx ends.
-func (s *serviceManager) run(ctx context.Context) {
+// Run reports until ctx ends.
+func (s *ServiceManager) Run(ctx context.Context) {
 	if !s.listening {
 		return
 	}
@@ -107,7 +96,7 @@ func (s *serviceManager) run(ctx context.Context) {
 }
 
 // becomeReady asks until all answer.
-func (s *serviceManager) becomeReady(ctx context.Context) bool {
+func (s *ServiceManager) becomeReady(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		if silent := s.round(ctx, firstRound); len(silent) == 0 {
 			s.send(daemon.SdNotifyReady + "\nSTATUS=" + statusLine(s.board.Now()))
@@ -118,7 +107,7 @@ func (s *serviceManager) becomeReady(ctx context.Context) bool {
 }
 
 // round asks all actors side by side, and gives those that did not answer in time.
-func (s *serviceManager) round(ctx context.Context, limit time.Duration) []string {
+func (s *ServiceManager) round(ctx context.Context, limit time.Duration) []string {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	silent := make([]string, len(s.actors))
@@ -135,7 +124,7 @@ func (s *serviceManager) round(ctx context.Context, limit time.Duration) []strin
 }
 
 // status reports what the board shows, when that changes.
-func (s *serviceManager) status(ctx context.Context) {
+func (s *ServiceManager) status(ctx context.Context) {
 	last := ""
 	for version := uint64(0); ; {
 		now, err := s.board.After(ctx, version)
@@ -153,8 +142,8 @@ func (s *serviceManager) status(ctx context.Context) {
 	}
 }
 
-// stopping reports that the agent ends, and why.
-func (s *serviceManager) stopping(why string) {
+// Stopping reports that the agent ends, and why.
+func (s *ServiceManager) Stopping(why string) {
 	s.send(daemon.SdNotifyStopping + "\nSTATUS=" + why + "; containers go on running")
 }
 

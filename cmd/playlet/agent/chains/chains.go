@@ -1,4 +1,5 @@
-package agent
+// Package chains makes the chains of iptables that Kubernetes has on each node, and mends them.
+package chains
 
 import (
 	"context"
@@ -8,7 +9,6 @@ import (
 	"os/exec"
 
 	"github.com/coreos/go-iptables/iptables"
-	"k8s.io/utils/ptr"
 )
 
 // hintChain tells other programs, which bring an iptables of their own, whether this host has that of nftables or the one before
@@ -59,11 +59,8 @@ func makeChain(in packetFilter, table, chain string) error {
 	return nil
 }
 
-// keepChains makes the chains on this host, where that is wanted [makeIPTablesUtilChains].
-func (a *Agent) keepChains(context.Context) error {
-	if !ptr.Deref(a.node.Kubelet.MakeIPTablesUtilChains, true) {
-		return nil
-	}
+// Keep makes the chains that this host lacks, and what is missing in them.
+func Keep(context.Context) error {
 	err := keepFamily("IPv4", iptables.ProtocolIPv4)
 	if _, none := os.Stat("/proc/sys/net/ipv6"); none == nil {
 		err = errors.Join(err, keepFamily("IPv6", iptables.ProtocolIPv6))

@@ -1,5 +1,6 @@
-// Package lockfile is the kubelet's --lock-file.
-package lockfile
+// Package locks keeps agents apart: one of a node after another, by the kubelet's --lock-file, and one of a root folder and of a
+// runtime.
+package locks
 
 import (
 	"context"
