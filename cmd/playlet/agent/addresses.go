@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/registration"
@@ -32,6 +33,13 @@ type nodeAddresses struct {
 	log     *slog.Logger
 	cluster *cluster // nil on a standalone node
 	found   atomic.Pointer[[]netip.Addr]
+}
+
+// newAddresses has this node's addresses as they are now.
+func newAddresses(node *config.Node, c *cluster, log *slog.Logger) *nodeAddresses {
+	n, found := &nodeAddresses{node: node, log: log, cluster: c}, NodeIPs(node, log)
+	n.found.Store(&found)
+	return n
 }
 
 // last are the addresses found last. They must not be changed.
@@ -73,4 +81,16 @@ func (n *nodeAddresses) look(ctx context.Context) error {
 		n.log.Info("the node's addresses have changed", "addresses", found, "before", was)
 	}
 	return err
+}
+
+// certified are the addresses that the serving certificate is asked for; none until they are known.
+func (n *nodeAddresses) certified() []v1.NodeAddress {
+	if n.unsettled() {
+		return nil
+	}
+	out := []v1.NodeAddress{{Type: v1.NodeHostName, Address: n.node.NodeName}}
+	for _, ip := range n.hostIPs() {
+		out = append(out, v1.NodeAddress{Type: v1.NodeInternalIP, Address: ip})
+	}
+	return out
 }

@@ -108,11 +108,11 @@ func (r *clusterRig) tells(name, want string) {
 func TestAStandaloneNodeLooksForItsAddresses(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--hostname-override=203.0.113.5", "--node-ip=", "--node-status-update-frequency=5ms")
 	a := r.prepare()
-	a.addresses.found.Store(nil)
+	a.machine.addresses.found.Store(nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.run(ctx, nil) }()
-	r.eventually("the address is found", func() bool { return slices.Equal(a.addresses.hostIPs(), []string{"203.0.113.5"}) })
+	r.eventually("the address is found", func() bool { return slices.Equal(a.machine.addresses.hostIPs(), []string{"203.0.113.5"}) })
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -17,7 +17,7 @@ func (r *rig) awaitPod(name string, ok func(*pods.Published) bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	var was string
-	for s := r.agent.board.Now(); ; {
+	for s := r.agent.observatory.board.Now(); ; {
 		for i := range s.Pods {
 			if p := &s.Pods[i]; p.Pod.Name == name {
 				if ok(p) {
@@ -30,7 +30,7 @@ func (r *rig) awaitPod(name string, ok func(*pods.Published) bool) {
 			}
 		}
 		var err error
-		if s, err = r.agent.board.After(ctx, s.Version); err != nil {
+		if s, err = r.agent.observatory.board.After(ctx, s.Version); err != nil {
 			r.t.Fatalf("pod %s: %s", name, was)
 		}
 	}

@@ -124,7 +124,7 @@ func TestAPodThatAnotherAgentRuns(t *testing.T) {
 	first := r.node().RootDir
 	r.flags = []string{"--root-dir=" + filepath.Join(r.dir, "second")}
 	r.start(nil)
-	board := r.agent.board
+	board := r.agent.observatory.board
 	now := board.Now()
 	for ctx := t.Context(); len(now.Pods) == 0 || now.Pods[0].Waiting == nil || now.Pods[0].Waiting.Code != messages.ReasonCreateSandbox; {
 		next, err := board.After(ctx, now.Version)

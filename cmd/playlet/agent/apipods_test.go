@@ -43,7 +43,7 @@ func TestAPodThatAsksForTooMuchWaits(t *testing.T) {
 	}
 	r.deletes("claims", 0)
 	r.eventually("the end of it", func() bool {
-		for _, p := range r.agent.board.Now().Pods {
+		for _, p := range r.agent.observatory.board.Now().Pods {
 			if p.Pod.Name == "claims" {
 				return false
 			}

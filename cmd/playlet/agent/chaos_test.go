@@ -616,7 +616,7 @@ func TestAPodInQuarantineIsDeleted(t *testing.T) {
 		return s.Running() == 2 && len(s.Containers) == 2 && len(s.Sandboxes) == 2
 	})
 	awaitThat(t, r, "the end of the quarantine", func() bool {
-		return len(r.agent.system.Quarantined()) == 0 && len(r.agent.board.Now().Pods) == 2
+		return len(r.agent.system.Quarantined()) == 0 && len(r.agent.observatory.board.Now().Pods) == 2
 	})
 	if _, err := os.Stat(filepath.Join(r.dir, "root", "pods", uid)); !os.IsNotExist(err) {
 		t.Errorf("its folder: %v", err)

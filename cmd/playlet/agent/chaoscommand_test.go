@@ -170,7 +170,7 @@ func TestAnExperimentFails(t *testing.T) {
 	}
 	uid := r.runtime.Snapshot().Sandbox("web-node").UID
 	go func() {
-		for len(r.agent.chaos.List()) == 0 {
+		for len(r.agent.observatory.chaos.List()) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		_ = r.runtime.Exit(uid, "one", 1, "Error")
@@ -181,7 +181,7 @@ func TestAnExperimentFails(t *testing.T) {
 		!strings.Contains(notes, "violation") || !strings.Contains(notes, "aborted") || time.Since(began) > 25*time.Second {
 		t.Errorf("%d %s%s", code, out, notes)
 	}
-	if rules := r.agent.chaos.List(); !rules[len(rules)-1].Over {
+	if rules := r.agent.observatory.chaos.List(); !rules[len(rules)-1].Over {
 		t.Errorf("a rule is in force: %+v", rules)
 	}
 }
@@ -197,7 +197,7 @@ func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 			t.Errorf("%s: %d %s", args, code, notes)
 		}
 	}
-	if r.agent.system.KindOf("volumes") == "" || r.agent.chaos != nil {
+	if r.agent.system.KindOf("volumes") == "" || r.agent.observatory.chaos != nil {
 		t.Error("there is an engine")
 	}
 }

@@ -56,7 +56,7 @@ const falseReady = 10 * time.Second
 // watches says of each steady pod that was found not ready, and of any pod that is told as ready and is not, once, until it is told
 // to stop.
 func (s *soak) watches(stop <-chan struct{}, done chan<- []string) {
-	said, board := map[string]bool{}, s.agent.board // the agent goes when the test fails
+	said, board := map[string]bool{}, s.agent.observatory.board // the agent goes when the test fails
 	since := map[string]time.Time{}
 	for {
 		now := board.Now()
@@ -120,11 +120,11 @@ func (s *soak) kill() (time.Duration, bool) {
 		return 0, false
 	}
 	began := time.Now()
-	rule, err := s.agent.chaos.Add(chaos.Rule{Verb: chaos.Kill, Target: string(victim), Seed: s.rng.Uint64() | 1})
+	rule, err := s.agent.observatory.chaos.Add(chaos.Rule{Verb: chaos.Kill, Target: string(victim), Seed: s.rng.Uint64() | 1})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer s.agent.chaos.Stop(rule.ID)
+	defer s.agent.observatory.chaos.Stop(rule.ID)
 	// A question that was lost is put again after 10 s, and one in thirty is: two or three in a row are a matter of time.
 	for time.Since(began) < waitLimit {
 		v, there := s.agent.system.VitalsOf(victim)
@@ -151,11 +151,11 @@ func (s *soak) heals(victim messages.Address) bool {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()
 	_, err := s.agent.system.Ask(ctx, victim, messages.GetInspection{})
-	return err == nil && s.agent.board.Now().Complete()
+	return err == nil && s.agent.observatory.board.Now().Complete()
 }
 
 func (s *soak) spared(id uint64) bool {
-	for _, r := range s.agent.chaos.List() {
+	for _, r := range s.agent.observatory.chaos.List() {
 		if r.ID == id {
 			return r.Acted == 0
 		}
@@ -179,7 +179,7 @@ func TestChaosSoak(t *testing.T) {
 	s.await("the pods", func(n sim.Snapshot) bool { return n.Running() == 2*s.steady })
 	ready := func() bool {
 		n := 0
-		for _, p := range s.agent.board.Now().Pods {
+		for _, p := range s.agent.observatory.board.Now().Pods {
 			if strings.HasPrefix(p.Pod.Name, "steady") && readiness(&p) == v1.ConditionTrue {
 				n++
 			}
@@ -202,16 +202,16 @@ func TestChaosSoak(t *testing.T) {
 		{Verb: chaos.Reorder, Probability: 0.05, Duration: late}, {Verb: chaos.Pause, Probability: 0.02, Duration: late},
 	} {
 		r.Target, r.Count, r.For, r.Seed = "**", -1, forever, uint64(seed)
-		if _, err := s.agent.chaos.Add(r); err != nil {
+		if _, err := s.agent.observatory.chaos.Add(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var recovered []time.Duration
 	began := time.Now()
 	limit := time.Duration(actions) * 250 * time.Millisecond
-	rules := s.agent.chaos.List()
+	rules := s.agent.observatory.chaos.List()
 	count := func() (n int) {
-		for _, r := range s.agent.chaos.List() {
+		for _, r := range s.agent.observatory.chaos.List() {
 			for _, in := range rules {
 				if r.ID == in.ID {
 					n += r.Acted
@@ -237,7 +237,7 @@ func TestChaosSoak(t *testing.T) {
 	}
 	total := count()
 	byVerb := map[chaos.Verb]int{chaos.Kill: len(recovered)}
-	for _, r := range s.agent.chaos.Stop(0) {
+	for _, r := range s.agent.observatory.chaos.Stop(0) {
 		byVerb[r.Verb] += r.Acted
 	}
 	took := time.Since(began)
@@ -246,7 +246,7 @@ func TestChaosSoak(t *testing.T) {
 	}
 	s.await("what went is gone", func(n sim.Snapshot) bool { return len(n.Sandboxes) == s.steady && len(n.Containers) == 2*s.steady })
 	s.eventually("all is as it was", func() bool {
-		return ready() && len(s.agent.board.Now().Pods) == s.steady && len(s.agent.system.Quarantined()) == 0
+		return ready() && len(s.agent.observatory.board.Now().Pods) == s.steady && len(s.agent.system.Quarantined()) == 0
 	})
 	close(stop)
 	for _, text := range <-done {

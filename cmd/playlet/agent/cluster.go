@@ -1,18 +1,29 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
 	goruntime "runtime"
 	"slices"
+	"strings"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/eviction"
 	"github.com/playlet-dev/playlet/actors/identity"
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
+	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
@@ -21,6 +32,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // cluster is what a node of a cluster has and a standalone node has not; there it is nil.
@@ -112,4 +124,121 @@ func (c *cluster) close() {
 		c.ownNode.Close()
 	}
 	c.storage.Close()
+}
+
+// usage is what the volumes of a pod's claims and of CSI drivers use; nothing on a standalone node.
+func (c *cluster) usage(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
+	if c == nil || c.storage == nil {
+		return nil, nil
+	}
+	all, err := c.storage.Usage(ctx, pod)
+	out := map[string]stats.VolumeUsage{}
+	for name, u := range all {
+		out[name] = stats.VolumeUsage{Bytes: stats.VolumeAmount(u.Bytes), Inodes: stats.VolumeAmount(u.Inodes)}
+	}
+	return out, err
+}
+
+// declared are the feature gates of which the Node tells that they are on (KEP-5328): until it does, the API server refuses what
+// needs them, and the scheduler sends such pods elsewhere.
+var declared = []string{
+	"ExtendWebSocketsToKubelet", podLevelResize, "InPlacePodVerticalScalingInitContainers", restartAll,
+}
+
+const (
+	// podLevelResize is the gate of resizes of a pod's own resources (KEP-5419).
+	podLevelResize = "InPlacePodLevelResourcesVerticalScaling"
+	// restartAll is the gate of rules that restart all containers of a pod (KEP-5532).
+	restartAll = "RestartAllContainersOnContainerExits"
+)
+
+// desiredNode is the Node object as the configuration has it. The port is where the node's API is served; 0, where it is not:
+// another's would lead whoever asks for logs to something else.
+func desiredNode(node *config.Node, port int) registration.Desired {
+	k := node.Kubelet
+	w := registration.Desired{
+		Name: node.NodeName, Register: node.RegisterNode(), Labels: node.NodeLabels, Taints: k.RegisterWithTaints,
+		ProviderID:    k.ProviderID,
+		KubeletPort:   int32(port), //nolint:gosec // it was validated
+		ExternalCloud: node.CloudProvider == externalCloud, AttachDetach: ptr.Deref(k.EnableControllerAttachDetach, true),
+		KubeletVersion: kubeletVersion(version.Playlet()), MaxImages: ptr.Deref(k.NodeStatusMaxImages, 50),
+	}
+	for _, gate := range declared {
+		if node.FeatureEnabled("NodeDeclaredFeatures") && node.FeatureEnabled(gate) {
+			w.Features = append(w.Features, gate)
+		}
+	}
+	for _, ip := range node.NodeIPs {
+		if ip.IsUnspecified() {
+			w.AnyIP = true
+			continue
+		}
+		w.NodeIPs = append(w.NodeIPs, ip)
+	}
+	return w
+}
+
+// noMetadata is what build metadata of a semantic version cannot hold.
+var noMetadata = regexp.MustCompile(`[^0-9A-Za-z.-]+`)
+
+// kubeletVersion is reported as the kubelet's version: the release of Kubernetes that this is tested against, with our own
+// as build metadata, which comparisons of versions ignore.
+func kubeletVersion(own string) string {
+	own = noMetadata.ReplaceAllString(own, "-")
+	parts := slices.DeleteFunc(strings.Split(own, "."), func(s string) bool { return s == "" })
+	return "v" + version.Kubernetes + "+playlet-" + strings.Join(parts, ".")
+}
+
+// ownNode is a Node with the name, the labels and the taints that the configuration gives this node.
+func ownNode(node *config.Node) *v1.Node {
+	labels := map[string]string{
+		v1.LabelHostname: node.NodeName, v1.LabelOSStable: goruntime.GOOS, v1.LabelArchStable: goruntime.GOARCH,
+		"beta.kubernetes.io/os": goruntime.GOOS, "beta.kubernetes.io/arch": goruntime.GOARCH,
+	}
+	maps.Copy(labels, node.NodeLabels)
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.NodeName, Labels: labels},
+		Spec:       v1.NodeSpec{Taints: node.Kubelet.RegisterWithTaints},
+	}
+}
+
+// appArmor says whether the kernel enforces AppArmor profiles.
+func appArmor(sys string) bool {
+	text, err := os.ReadFile(sys + "/module/apparmor/parameters/enabled")
+	return err == nil && strings.HasPrefix(string(text), "Y")
+}
+
+// wireRegistration binds the actor of the Node; a standalone node has none. The port is where the node's API is.
+func wireRegistration(node *config.Node, host *pod.Host, c *cluster, m *machine, r *containerRuntime,
+	port int) supervisors.Constructor {
+	if c == nil {
+		return nil
+	}
+	k, devices, sizes := node.Kubelet, host.Devices, sizes(node)
+	sizes.Devices, sizes.Forgotten, sizes.Reset = devices.Capacity, devices.Forgotten, devices.Reset
+	return registration.New(registration.Options{
+		Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Sizes: sizes, Desired: desiredNode(node, port),
+		Machine: m.reader.Read, Images: r.client, Addresses: m.addresses.find,
+		Runtime: runtimeOfNode(r.state), Network: networkProblem(node, r.client),
+		UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
+		LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
+		Random:        rand.Float64,
+	})
+}
+
+// wireStatus binds the actor that writes the status of pods; a standalone node has none.
+func wireStatus(node *config.Node, c *cluster, ops *cri.Operations) supervisors.Constructor {
+	if c == nil {
+		return nil
+	}
+	return status.New(status.Options{Client: c.clients.Main, Operations: ops, NodeName: node.NodeName, State: &c.statuses})
+}
+
+// wireEvents binds the actor of Events. On a standalone node it keeps them and sends none.
+func wireEvents(node *config.Node, log *events.Log, c *cluster) supervisors.Constructor {
+	o := events.Options{NodeName: node.NodeName, Log: log}
+	if c != nil {
+		o.Client, o.State = c.clients.Events.CoreV1(), &c.events
+	}
+	return events.New(o)
 }

@@ -35,7 +35,7 @@ func benchmarkFigures(b *testing.B, pods int) {
 	r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket, "--max-pods=1000")
 	r.measured = true
 	r.start(nil)
-	for !r.agent.board.Now().Complete() {
+	for !r.agent.observatory.board.Now().Complete() {
 		time.Sleep(time.Millisecond)
 	}
 	for i := range pods {
@@ -48,9 +48,9 @@ func benchmarkFigures(b *testing.B, pods int) {
 			size := 0
 			for b.Loop() {
 				b.StopTimer()
-				options := r.agent.figureOptions()
+				options := figureOptions(r.agent.node, r.agent.observatory.board, r.agent.runtime, r.agent.cluster)
 				options.UsageAge = -1 // volumes are walked beside it
-				h := stats.Handler(stats.NewCollector(options), r.agent.metrics)
+				h := stats.Handler(stats.NewCollector(options), r.agent.observatory.metrics)
 				b.StartTimer()
 				size = answer(b, h, path)
 			}

@@ -126,10 +126,10 @@ func TestAUIDLeadsNowhereElse(t *testing.T) {
 	r.write("address.yaml", withUID("address", "good/app"))
 	r.write("later.yaml", withUID("later", "later"))
 	r.await("later", func(s sim.Snapshot) bool { return isUp(s, "later-node") })
-	now := r.agent.board.Now()
+	now := r.agent.observatory.board.Now()
 	for len(now.Problems) < 2 {
 		var err error
-		if now, err = r.agent.board.After(t.Context(), now.Version); err != nil {
+		if now, err = r.agent.observatory.board.After(t.Context(), now.Version); err != nil {
 			t.Fatal(err)
 		}
 	}

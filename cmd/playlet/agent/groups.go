@@ -1,39 +1,63 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"maps"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	library "github.com/opencontainers/cgroups"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	summary "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 // podsSlice holds all containers where systemd makes the cgroups and pods have none of their own: a path of cgroupfs, which
 // is the runtime's default, is nothing to systemd.
 const podsSlice = "kubepods.slice"
 
+// wireResources binds the actor of the cgroups.
+func wireResources(node *config.Node, host *pod.Host, groups resources.Groups) supervisors.Constructor {
+	systemd := func() bool { return host.Can().SystemdCgroups } // makes the cgroups
+	return resources.New(resources.Options{
+		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops, Devices: host.Devices,
+		Foreign: host.CRI.ForeignPod, NodeName: nameInCluster(node),
+		Parent: func() string {
+			if systemd() {
+				return podsSlice
+			}
+			return ""
+		},
+	})
+}
+
 // groupTree is the tree of cgroups as the configuration has it; nil where pods have no cgroups of their own.
-func (a *Agent) groupTree() *resources.Tree {
-	k, facts := a.node.Kubelet, a.host.Node
+func groupTree(node *config.Node, facts translate.NodeFacts, groups resources.Groups, systemd func() bool) *resources.Tree {
+	k := node.Kubelet
 	if !ptr.Deref(k.CgroupsPerQOS, true) {
 		return nil
 	}
 	return &resources.Tree{
-		Groups: a.groups, Root: resources.ParseName(k.CgroupRoot), Systemd: a.systemdGroups,
+		Groups: groups, Root: resources.ParseName(k.CgroupRoot), Systemd: systemd,
 		Settings: resources.Settings{
 			CPUCFSQuota: facts.CPUCFSQuota, CPUCFSQuotaPeriod: facts.CPUCFSQuotaPeriod,
 			PodPIDsLimit:  ptr.Deref(k.PodPidsLimit, -1),
 			HugePageSizes: facts.HugePageSizes, EnforcePods: slices.Contains(k.EnforceNodeAllocatable, "pods"),
-			Reserved: reserved(k.KubeReserved, k.SystemReserved), Reservations: reservations(k), QOSReserved: qosReserved(a.node),
+			Reserved: reserved(k.KubeReserved, k.SystemReserved), Reservations: reservations(k), QOSReserved: qosReserved(node),
 			MemoryQoS: facts.MemoryQoS, ProtectMemory: facts.ProtectMemory,
 		},
 		Capacity: func() (resources.Capacity, error) {
@@ -50,9 +74,6 @@ func CheckGroups(node *config.Node, groups resources.Groups) error {
 	return resources.Tree{Groups: groups, Root: resources.ParseName(node.Kubelet.CgroupRoot),
 		Settings: resources.Settings{Reservations: reservations(node.Kubelet)}}.CheckGroups()
 }
-
-// systemdGroups says that systemd makes the cgroups.
-func (a *Agent) systemdGroups() bool { return a.host.Can().SystemdCgroups }
 
 // reservations are the groups on which a reservation is enforced.
 func reservations(k *config.KubeletConfiguration) (out []resources.Reservation) {
@@ -105,18 +126,88 @@ func entered(name string) bool {
 
 // place moves processes to where they are to be. An agent with a cgroup of its own is no part of the system's, although it may be
 // in the root of a hierarchy that it was not moved in.
-func (a *Agent) place(context.Context) error {
+func place(node *config.Node, groups resources.Groups) error {
 	var errs []error
-	own := a.node.Kubelet.KubeletCgroups
+	own := node.Kubelet.KubeletCgroups
 	if own != "" && !entered(own) {
-		errs = append(errs, a.groups.Enter(resources.ParseName(own), os.Getpid()))
+		errs = append(errs, groups.Enter(resources.ParseName(own), os.Getpid()))
 	}
-	if system := a.node.Kubelet.SystemCgroups; system != "" {
-		ungrouped, err := a.groups.Ungrouped()
+	if system := node.Kubelet.SystemCgroups; system != "" {
+		ungrouped, err := groups.Ungrouped()
 		if own != "" {
 			ungrouped = slices.DeleteFunc(ungrouped, func(pid int) bool { return pid == os.Getpid() })
 		}
-		errs = append(errs, err, a.groups.Enter(resources.ParseName(system), ungrouped...))
+		errs = append(errs, err, groups.Enter(resources.ParseName(system), ungrouped...))
 	}
 	return errors.Join(errs...)
+}
+
+// kubepods is the path of the cgroup of all pods, as the runtime's driver of cgroups spells it; empty: they have none.
+func kubepods(k *config.KubeletConfiguration, state *runtime.State) func() string {
+	return func() string {
+		switch {
+		case !ptr.Deref(k.CgroupsPerQOS, true):
+			return ""
+		case abilities(state, k.CgroupDriver)().SystemdCgroups:
+			return resources.PodsName(k.CgroupRoot).Systemd()
+		}
+		return resources.PodsName(k.CgroupRoot).Cgroupfs()
+	}
+}
+
+// systemCgroups are the cgroups of the agent, of the runtime and of the system, as configured [kubeletCgroups, systemCgroups] or
+// as the kernel tells of their processes.
+func systemCgroups(node *config.Node) map[string]string {
+	out := map[string]string{}
+	set := func(name, configured string, pid func() int) {
+		if configured == "" && pid != nil {
+			configured = cgroupOf(pid())
+		}
+		if configured != "" {
+			out[name] = configured
+		}
+	}
+	k := node.Kubelet
+	set(summary.SystemContainerKubelet, k.KubeletCgroups, unix.Getpid)
+	set(summary.SystemContainerRuntime, node.RuntimeCgroups, func() int { return listenerOf(k.ContainerRuntimeEndpoint) })
+	set(summary.SystemContainerMisc, k.SystemCgroups, nil)
+	return out
+}
+
+// cgroupOf is the path of a process's cgroup; empty where it cannot be told.
+func cgroupOf(pid int) string {
+	if pid <= 0 {
+		return ""
+	}
+	paths, err := library.ParseCgroupFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err != nil {
+		return ""
+	}
+	if library.IsCgroup2UnifiedMode() {
+		return paths[""]
+	}
+	return paths["memory"]
+}
+
+// listenerOf is the process that listens on the socket of a CRI endpoint; 0 where it cannot be told.
+func listenerOf(endpoint string) (pid int) {
+	path, err := cri.SocketPath(endpoint)
+	if err != nil {
+		return 0
+	}
+	socket, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = socket.Close() }() // nothing was written
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { // pid stays 0
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
 }

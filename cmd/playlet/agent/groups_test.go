@@ -15,14 +15,14 @@ import (
 
 func TestProcessesArePutIntoTheConfiguredCgroups(t *testing.T) {
 	groups := resourcestest.New()
-	a := &Agent{groups: groups, node: &config.Node{Kubelet: &kubeletconfig.KubeletConfiguration{}}}
+	node := &config.Node{Kubelet: &kubeletconfig.KubeletConfiguration{}}
 	own := os.Getpid()
 	groups.Put("/", 7, own, 9)
-	if err := a.place(t.Context()); err != nil || !slices.Equal(groups.Processes("/"), []int{7, own, 9}) {
+	if err := place(node, groups); err != nil || !slices.Equal(groups.Processes("/"), []int{7, own, 9}) {
 		t.Errorf("without configuration, %v are left in no cgroup: %v", groups.Processes("/"), err)
 	}
-	a.node.Kubelet.KubeletCgroups, a.node.Kubelet.SystemCgroups = "/kubelet.slice", "/system"
-	if err := a.place(t.Context()); err != nil {
+	node.Kubelet.KubeletCgroups, node.Kubelet.SystemCgroups = "/kubelet.slice", "/system"
+	if err := place(node, groups); err != nil {
 		t.Fatal(err)
 	}
 	for at, want := range map[string][]int{"/": {}, "/kubelet.slice": {own}, "/system": {7, 9}} {
@@ -36,14 +36,14 @@ func TestProcessesArePutIntoTheConfiguredCgroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
-	a.node.Kubelet.KubeletCgroups = strings.SplitN(line, ":", 3)[2]
+	node.Kubelet.KubeletCgroups = strings.SplitN(line, ":", 3)[2]
 	groups.Put("/", 11, own)
-	if err := a.place(t.Context()); err != nil || slices.Contains(groups.Processes("/system"), own) {
+	if err := place(node, groups); err != nil || slices.Contains(groups.Processes("/system"), own) {
 		t.Errorf("the agent is taken for a part of the system, of %v: %v", groups.Processes("/system"), err)
 	}
 	broken := errors.New("broken")
 	groups.Fail(broken)
-	if err := a.place(t.Context()); !errors.Is(err, broken) {
+	if err := place(node, groups); !errors.Is(err, broken) {
 		t.Errorf("what cannot be done is told as %v", err)
 	}
 }

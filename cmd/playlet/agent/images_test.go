@@ -51,7 +51,7 @@ func TestReasonsOfImagesInTheStatus(t *testing.T) {
 	r.start(nil)
 	said := map[string][]string{}
 	seen := func() bool {
-		for _, p := range r.agent.board.Now().Pods {
+		for _, p := range r.agent.observatory.board.Now().Pods {
 			if p.Status == nil || len(p.Status.ContainerStatuses) == 0 {
 				continue
 			}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,11 +16,63 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/registration"
 	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/shutdown"
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/config"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
 )
+
+// machine is what the agent reads of this host, and changes of it, beside the runtime. Tests have another in its place.
+type machine struct {
+	reader    *registration.Reader
+	addresses *nodeAddresses
+	groups    resources.Groups   // its cgroups
+	kernelLog string             // where its kernel's log is read; empty: nowhere
+	scales    scales             // measure what eviction and images go by
+	inhibitor shutdown.Inhibitor // of its shutdown; nil where that waits for no pods
+	shutdown  shutdown.State     // why that is so although it should wait
+}
+
+// Where the kernel tells of processes and cgroups.
+const (
+	procDir   = "/proc"
+	cgroupDir = "/sys/fs/cgroup"
+)
+
+// newMachine reads this host once, and changes nothing of it. It lacks the scales, which the runtime has a part in.
+func newMachine(node *config.Node, c *cluster, log *slog.Logger) *machine {
+	m := &machine{
+		reader: registration.HostPlaces(node.RootDir).Reader(), addresses: newAddresses(node, c, log), groups: resources.Host{},
+		kernelLog: "/dev/kmsg",
+	}
+	if groups := shutdownGroups(node); len(groups) > 0 {
+		m.inhibitor = shutdown.NewLogind(groups, "/etc/systemd/logind.conf.d")
+	}
+	if _, err := m.reader.Read(context.Background()); err != nil {
+		log.Warn("not all of the machine can be read", "reason", err)
+	}
+	return m
+}
+
+// shutdownGroups are the pods, by priority, with the time that they have when the machine shuts down; none: it waits for none.
+func shutdownGroups(node *config.Node) []shutdown.Group {
+	k := node.Kubelet
+	return shutdown.Groups(k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration,
+		k.ShutdownGracePeriodByPodPriority)
+}
+
+// close lets the machine shut down.
+func (m *machine) close() error {
+	if m.inhibitor == nil {
+		return nil
+	}
+	return m.inhibitor.Close()
+}
 
 // checkMachine refuses a machine that the configuration does not allow: as the kubelet, the agent does not start on it then.
 func checkMachine(node *config.Node, unified bool, procfs, sysfs string) error {
@@ -111,21 +164,21 @@ func allocatable(node *config.Node, machine registration.Machine) v1.ResourceLis
 }
 
 // readHost reads once what the translation of pods needs to know of the machine and of the configuration.
-func readHost(node *config.Node, log *slog.Logger) (translate.NodeFacts, translate.DNSFacts, error) {
+func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, dns translate.DNSFacts, err error) {
 	k := node.Kubelet
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return translate.NodeFacts{}, translate.DNSFacts{}, fmt.Errorf("reading the machine's memory: %w", err)
+		return facts, dns, fmt.Errorf("reading the machine's memory: %w", err)
 	}
 	pages, throttle, err := translate.HostPaths("/sys")
 	if err != nil {
-		return translate.NodeFacts{}, translate.DNSFacts{}, err
+		return facts, dns, err
 	}
 	unified, err := unifiedCgroups()
 	if err != nil {
-		return translate.NodeFacts{}, translate.DNSFacts{}, err
+		return facts, dns, err
 	}
-	facts := translate.NodeFacts{
+	facts = translate.NodeFacts{
 		PodLogsDir: node.Kubelet.PodLogsDir, ClusterDomain: k.ClusterDomain, CPUCFSQuota: ptr.Deref(k.CPUCFSQuota, true),
 		SeccompDefault: ptr.Deref(k.SeccompDefault, false), SeccompProfileRoot: filepath.Join(node.RootDir, "seccomp"),
 		LimitedSwap:          k.MemorySwap.SwapBehavior == "LimitedSwap",
@@ -143,7 +196,7 @@ func readHost(node *config.Node, log *slog.Logger) (translate.NodeFacts, transla
 	if k.CPUCFSQuotaPeriod != nil {
 		facts.CPUCFSQuotaPeriod = k.CPUCFSQuotaPeriod.Duration
 	}
-	dns := translate.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain}
+	dns = translate.DNSFacts{ClusterDNS: k.ClusterDNS, ClusterDomain: k.ClusterDomain}
 	resolv := ptr.Deref(k.ResolverConfig, "")
 	dns.NoHost = resolv == ""
 	if _, err = translate.ReadResolvConf(resolv); err != nil {
@@ -151,6 +204,19 @@ func readHost(node *config.Node, log *slog.Logger) (translate.NodeFacts, transla
 			"exist", "file", resolv, "error", err)
 	}
 	return facts, dns, nil
+}
+
+// newHost is the machine as the actors of pods and containers know it.
+func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFacts, r *containerRuntime, m *machine,
+	log *slog.Logger) *pod.Host {
+	k := node.Kubelet
+	return &pod.Host{
+		CRI: r.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
+		RequestTimeout: k.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(k.ResolverConfig, ""),
+		Allocatable: allocatable(node, m.reader.Last()), Abilities: abilities(r.state, k.CgroupDriver),
+		Devices: resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
+		Objects: newObjects(node), Events: true, IPs: m.addresses.hostIPs, IPsUnsettled: m.addresses.unsettled,
+	}
 }
 
 // swapController says whether cgroups can bound swap, by a file that is there then. With version 2 the topmost cgroup has none:

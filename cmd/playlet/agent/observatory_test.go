@@ -56,7 +56,7 @@ func TestTheObservatoryOfARunningAgent(t *testing.T) {
 		}
 		return resp.StatusCode, text.String()
 	}
-	uid := string(r.agent.board.Now().Pods[0].Pod.UID)
+	uid := string(r.agent.observatory.board.Now().Pods[0].Pod.UID)
 	for path, want := range map[string]string{
 		"/":                                   "<title>Playlet observatory",
 		"/observatory/page.js":                "import",

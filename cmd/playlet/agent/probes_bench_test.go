@@ -109,7 +109,7 @@ func benchmarkProbes(b *testing.B, action string) {
 	}
 	r.start(nil)
 	ready := func() (n int) {
-		for _, p := range r.agent.board.Now().Pods {
+		for _, p := range r.agent.observatory.board.Now().Pods {
 			for i := 0; p.Status != nil && i < len(p.Status.ContainerStatuses); i++ {
 				if p.Status.ContainerStatuses[i].Ready {
 					n++

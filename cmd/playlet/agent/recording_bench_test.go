@@ -64,7 +64,7 @@ func startCost(b *testing.B, socket string, pods int, off bool) (cost, entries f
 	r.measured = true
 	r.start(nil)
 	defer r.stop()
-	for !r.agent.board.Now().Complete() {
+	for !r.agent.observatory.board.Now().Complete() {
 		time.Sleep(time.Millisecond)
 	}
 	recorder := r.agent.system.Recorder()

@@ -76,8 +76,8 @@ func TestRunOnceThatIsStopped(t *testing.T) {
 	ended := make(chan error, 1)
 	a := r.prepare()
 	go func() { ended <- a.run(ctx, nil) }()
-	for now := a.board.Now(); len(now.Pods) == 0 || now.Pods[0].Waiting == nil || !strings.Contains(now.Pods[0].Waiting.Message, "401"); {
-		next, err := a.board.After(t.Context(), now.Version)
+	for now := a.observatory.board.Now(); len(now.Pods) == 0 || now.Pods[0].Waiting == nil || !strings.Contains(now.Pods[0].Waiting.Message, "401"); {
+		next, err := a.observatory.board.After(t.Context(), now.Version)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func benchmarkScale(b *testing.B, pods int) {
 		r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket, "--max-pods=1000")
 		r.measured = true
 		r.start(nil)
-		for !r.agent.board.Now().Complete() {
+		for !r.agent.observatory.board.Now().Complete() {
 			time.Sleep(time.Millisecond)
 		}
 		empty, cpu, began := resident(b), processorTime(b), time.Now()
@@ -63,7 +63,7 @@ func benchmarkScale(b *testing.B, pods int) {
 			r.remove(fmt.Sprintf("p%04d.yaml", i))
 		}
 		ending := time.Now()
-		for len(r.agent.board.Now().Pods) > 0 {
+		for len(r.agent.observatory.board.Now().Pods) > 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
 		b.ReportMetric(time.Since(ending).Seconds(), "gone-s")
@@ -76,7 +76,7 @@ func runningPods(b *testing.B, r *rig, want int) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(10 * waitLimit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		n := 0
-		for _, p := range r.agent.board.Now().Pods {
+		for _, p := range r.agent.observatory.board.Now().Pods {
 			if p.Status != nil && p.Status.Phase == v1.PodRunning {
 				n++
 			}

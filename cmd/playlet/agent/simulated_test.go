@@ -141,11 +141,14 @@ func (r *rig) prepare() *Agent {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a.groups, a.kernelLog, a.scales = r.groups, "", r.scales
+	a.machine.groups, a.machine.kernelLog = r.groups, ""
+	if r.scales != nil {
+		a.machine.scales = r.scales
+	}
 	if r.power == nil {
 		r.power = newPower()
 	}
-	a.inhibitor = r.power
+	a.machine.inhibitor = r.power
 	if r.clients != nil {
 		a.cluster.clients = r.clients
 	}

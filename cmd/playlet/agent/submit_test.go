@@ -230,12 +230,12 @@ func TestRmWaitsThroughRestartsOfPods(t *testing.T) {
 		ended <- fmt.Sprintf("%d %s%s", code, out, notes)
 	}()
 	until := func(ok func(*pods.Snapshot) bool) *pods.Snapshot {
-		for now := r.agent.board.Now(); ; {
+		for now := r.agent.observatory.board.Now(); ; {
 			if ok(now) {
 				return now
 			}
 			var err error
-			if now, err = r.agent.board.After(t.Context(), now.Version); err != nil {
+			if now, err = r.agent.observatory.board.After(t.Context(), now.Version); err != nil {
 				t.Fatal(err)
 			}
 		}

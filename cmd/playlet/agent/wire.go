@@ -3,24 +3,16 @@ package agent
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/container"
 	"github.com/playlet-dev/playlet/actors/ender"
-	"github.com/playlet-dev/playlet/actors/events"
 	"github.com/playlet-dev/playlet/actors/eviction"
-	"github.com/playlet-dev/playlet/actors/identity"
-	"github.com/playlet-dev/playlet/actors/images"
-	"github.com/playlet-dev/playlet/actors/images/provider"
-	"github.com/playlet-dev/playlet/actors/images/pullrecord"
-	"github.com/playlet-dev/playlet/actors/logs"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
@@ -28,7 +20,6 @@ import (
 	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/prober"
 	"github.com/playlet-dev/playlet/actors/registration"
-	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/actors/server"
 	"github.com/playlet-dev/playlet/actors/shutdown"
@@ -39,12 +30,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/actors/sources/url"
 	"github.com/playlet-dev/playlet/actors/stats"
-	"github.com/playlet-dev/playlet/actors/status"
+	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 	"github.com/playlet-dev/playlet/actors/volumes"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
-	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -53,252 +43,112 @@ import (
 // rows binds rows of the tree to the constructors of their actors. A row that the configuration switches off has nil.
 type rows = map[supervisors.Kind]supervisors.Constructor
 
-// wire binds every row of the tree.
+// wire binds every row of the tree. A line says what its actor takes; the functions stand below, or in the file of their subject.
 func (a *Agent) wire() rows {
-	meter := a.scales
-	if meter == nil {
-		meter = eviction.Places{Proc: procDir, Cgroups: cgroupDir, RootDir: a.node.RootDir, Images: a.client,
-			Kubepods: a.kubepods}.Meter()
+	node, host, machine, runtime, cluster := a.node, a.host, a.machine, a.runtime, a.cluster
+	o, board := a.observatory, a.observatory.board
+	return rows{
+		"node":         newNode,
+		"identity":     wireIdentity(a.guard, cluster),
+		"runtime":      wireRuntime(node, runtime, host.Ops),
+		"images":       wireImages(node, host, runtime.providers, board, cluster, machine.scales),
+		"objects":      wireObjects(node, host.Objects, cluster),
+		"volumes":      wireVolumes(node, host, cluster, a.log),
+		"prober":       wireProber(host, o.lateness, o.metrics),
+		"resources":    wireResources(node, host, machine.groups),
+		"logs":         wireLogs(node, runtime.client, host.Ops),
+		"eviction":     wireEviction(node, machine, runtime.state, board, o.figures, cluster),
+		"shutdown":     wireShutdown(node, machine, board),
+		"stats":        stats.New(o.figures),
+		"registration": wireRegistration(node, host, cluster, machine, runtime, a.listeners.NodePort()),
+		"pods":         wirePods(node, host, machine.reader, board, o.names),
+		"pod":          wirePod(node, host, runtime.state),
+		"container":    container.New(host),
+		"ender":        ender.New(host),
+		"status":       wireStatus(node, cluster, host.Ops),
+		"sources":      sources.New(sources.Options{Sources: sourcesOf(node)}),
+		"file":         wireFile(node),
+		"url":          wireURL(node),
+		"submit":       wireSubmit(node, board),
+		"apiserver":    wireAPIServer(cluster),
+		"events":       wireEvents(node, o.events, cluster),
+		"server":       server.New(server.Options{Listeners: a.listeners}),
 	}
-	all := rows{
-		"node": newNode,
-		"pods": pods.New(pods.Options{
-			Sources: sourcesOf(a.node), Unheard: len(unheard(a.node)) > 0 || onlySubmissions(a.node), Own: submit.Source,
-			Cluster: a.cluster != nil, Board: a.board, Dir: stateDir(a.node), Named: a.names.Note, Here: a.here(),
-		}),
-		"server":    server.New(server.Options{Listeners: a.listeners}),
-		"stats":     stats.New(a.figures),
-		"images":    images.New(a.imageOptions(meter)),
-		"resources": a.wireResources(),
-		"identity":  a.wireIdentity(),
-		"events":    events.New(a.eventOptions()),
-		"eviction":  eviction.New(a.evictionOptions(meter)),
-		"shutdown":  a.wireShutdown(),
-	}
-	for _, some := range []rows{a.wirePod(), a.wireRuntime(), a.wireObjects(), a.wireSources(), a.wireCluster()} {
-		maps.Copy(all, some)
-	}
-	return all
 }
 
-// inCluster is the node's name in its cluster; empty on a standalone node.
-func (a *Agent) inCluster() string {
-	if a.cluster == nil {
+// nameInCluster is the node's name in its cluster; empty on a standalone node.
+func nameInCluster(node *config.Node) string {
+	if node.Standalone() {
 		return ""
 	}
-	return a.node.NodeName
+	return node.NodeName
 }
 
-// wirePod binds the actors of a pod and of a container, the one that ends quarantined pods, and the prober.
-func (a *Agent) wirePod() rows {
-	initial, limit := a.node.CrashLoopBackOff()
-	set := podsettings.Default(a.host, restarts.BackOff{Base: initial, Max: limit},
-		func() string { return a.runtime.Load().Name })
-	set.PodLevelResize = a.node.FeatureEnabled(podLevelResize)
-	set.RestartAll = a.node.FeatureEnabled(restartAll)
-	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
-	return rows{
-		"pod":       pod.New(pod.Options{Host: a.host, Settings: set}),
-		"container": container.New(a.host),
-		"ender":     ender.New(a.host),
-		"prober": prober.New(prober.Options{
-			CRI: a.client, RootDir: a.node.RootDir, Events: a.host.Events, Lateness: a.late, UserAgent: "kube-probe/" + release,
-			Observe: probed(a.metrics),
-		}),
-	}
-}
+// stateDir has the agent's own state.
+func stateDir(node *config.Node) string { return filepath.Join(node.RootDir, "playlet") }
 
-// wireRuntime binds what looks after the container runtime: its events and its logs.
-func (a *Agent) wireRuntime() rows {
-	node, k := a.node, a.node.Kubelet
-	return rows{
-		"runtime": runtime.New(runtime.Options{
-			CRI: a.client, Operations: a.host.Ops, Events: a.streams, State: a.runtime, Endpoint: k.ContainerRuntimeEndpoint,
-			Registered: a.cluster != nil, PodCIDR: k.PodCIDR, PodLogsDir: k.PodLogsDir,
-			Foreign: a.client.ForeignPod, Collect: &runtime.Policy{
-				MinAge: node.MinimumContainerTTL, MaxPerContainer: int(node.MaxDeadContainersPerContainer),
-				MaxTotal: int(node.MaxDeadContainers),
-			}, StartedPeriod: node.ContainerLogMonitorInterval(),
-			SandboxesFile: filepath.Join(stateDir(node), "sandboxes.json"), CNICache: cni.DefaultCacheDir,
-			Network: networkPlaces(node),
-		}),
-		"logs": logs.New(logs.Options{
-			CRI: a.client, Operations: a.host.Ops, PodLogsDir: k.PodLogsDir, LinksDir: node.LogLinksDir,
-			MaxSize: node.ContainerLogMaxSize(), MaxFiles: int(ptr.Deref(k.ContainerLogMaxFiles, 2)),
-			Workers: int(ptr.Deref(k.ContainerLogMaxWorkers, 1)), Every: node.ContainerLogMonitorInterval(),
-		}),
-	}
-}
-
-// pullOptions are what the configuration says of pulls.
-func pullOptions(node *config.Node) images.Options {
-	var verify pullrecord.Policy
-	if node.FeatureEnabled("KubeletEnsureSecretPulledImages") {
-		verify.Kind = node.Kubelet.ImagePullCredentialsVerificationPolicy
-		verify.Allowlist = node.Kubelet.PreloadedImagesVerificationAllowlist
-	}
-	return images.Options{
-		Policy:    verify,
-		Serialize: node.SerialImagePulls(), QPS: ptr.Deref(node.Kubelet.RegistryPullQPS, 5), Burst: node.Kubelet.RegistryBurst,
-		MaxParallel: int32(node.MaxParallelImagePulls()), //nolint:gosec // an int32 in the configuration
-		AuthFiles:   images.AuthFiles(node.RootDir),
-	}
-}
-
-// loadProviders reads the node's credential provider plugins. Both flags are needed for any, as with the kubelet.
-func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, error) {
-	file, dir := node.ImageCredentialProviderConfig, node.ImageCredentialProviderBinDir
-	if file == "" || dir == "" {
-		if file != dir {
-			log.Warn("without effect: --image-credential-provider-config and --image-credential-provider-bin-dir need each other")
-		}
-		return nil, nil //nolint:nilnil // there are none
-	}
-	return provider.Load(file, dir, node.FeatureEnabled(provider.TokensGate), log)
-}
-
-// imageOptions are what the actor of images needs.
-func (a *Agent) imageOptions(meter scales) images.Options {
-	o, k := pullOptions(a.node), a.node.Kubelet
-	o.Service, o.Operations, o.Objects, o.Sizes = a.client, a.host.Ops, a.host.Objects, a.host.Events
-	o.Providers, o.Board = a.providers, a.board
-	if a.cluster != nil {
-		o.Accounts = a.cluster.accounts
-	}
-	if o.Policy.Kind != "" {
-		o.Records = pullrecord.New(a.node.RootDir)
-	}
-	o.Collect = &images.Collect{
-		Limits: images.Limits{
-			High: int64(ptr.Deref(k.ImageGCHighThresholdPercent, 85)), Low: int64(ptr.Deref(k.ImageGCLowThresholdPercent, 80)),
-			MinAge: k.ImageMinimumGCAge.Duration, MaxAge: k.ImageMaximumGCAge.Duration,
-		},
-		Store: a.client, NodeName: a.inCluster(),
-		Space: func(ctx context.Context) (images.Space, error) {
-			available, capacity, err := meter.ImageSpace(ctx)
-			return images.Space{Available: available, Capacity: capacity}, err
-		},
-	}
-	return o
-}
-
-// wireResources binds the actor of the cgroups.
-func (a *Agent) wireResources() supervisors.Constructor {
-	return resources.New(resources.Options{
-		Tree: a.groupTree(), Operations: a.host.Ops, Devices: a.host.Devices, Foreign: a.client.ForeignPod,
-		NodeName: a.inCluster(),
-		Parent: func() string {
-			if a.systemdGroups() {
-				return podsSlice
-			}
-			return ""
+// wirePods gives it this node as admission sees it: before the API server has sent the Node, and always on a standalone node.
+func wirePods(node *config.Node, host *pod.Host, machine *registration.Reader, board *pods.Board,
+	names *podlog.Names) supervisors.Constructor {
+	return pods.New(pods.Options{
+		Sources: sourcesOf(node), Unheard: len(unheard(node)) > 0 || onlySubmissions(node), Own: submit.Source,
+		Cluster: !node.Standalone(), Board: board, Dir: stateDir(node), Named: names.Note,
+		Here: pods.Here{
+			Registered: !node.Standalone(),
+			Node: pods.Node{
+				Object: ownNode(node), Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
+				PodLevelResize: node.FeatureEnabled(podLevelResize),
+				NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
+				Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
+			},
+			Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },
+			GroupsPolicy: func() bool { return host.Can().SupplementalGroupsPolicy },
+			IsDevice:     host.Devices.IsDevice,
 		},
 	})
 }
 
-// wireObjects binds volumes, and the ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
-func (a *Agent) wireObjects() rows {
-	node, c, host := a.node, a.cluster, a.host
-	mounts := volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: kinds.Facts{
+func wirePod(node *config.Node, host *pod.Host, state *runtime.State) supervisors.Constructor {
+	initial, limit := node.CrashLoopBackOff()
+	set := podsettings.Default(host, restarts.BackOff{Base: initial, Max: limit}, func() string { return state.Load().Name })
+	set.PodLevelResize = node.FeatureEnabled(podLevelResize)
+	set.RestartAll = node.FeatureEnabled(restartAll)
+	return pod.New(pod.Options{Host: host, Settings: set})
+}
+
+func wireProber(host *pod.Host, lateness *prober.Lateness, metrics *agentmetrics.Metrics) supervisors.Constructor {
+	release := version.Kubernetes[:strings.LastIndexByte(version.Kubernetes, '.')]
+	return prober.New(prober.Options{
+		CRI: host.CRI, RootDir: host.RootDir, Events: host.Events, Lateness: lateness, UserAgent: "kube-probe/" + release,
+		Observe: probed(metrics),
+	})
+}
+
+func wireVolumes(node *config.Node, host *pod.Host, c *cluster, log *slog.Logger) supervisors.Constructor {
+	o := volumes.Options{RootDir: node.RootDir, Operations: host.Ops, Node: kinds.Facts{
 		Allocatable: host.Allocatable, Objects: host.Objects, StaticStay: !node.EvictStaticPods,
-		Log: a.log.With(podlog.ActorKey, messages.Volumes.String()),
+		Log: log.With(podlog.ActorKey, messages.Volumes.String()),
 	}}
-	options := objects.Options{
-		Dir: node.ObjectDir, Board: host.Objects, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration,
-		Poll: node.ObjectPoll(), NodeName: a.inCluster(),
-	}
 	if c != nil {
-		mounts.Node.Tokens, mounts.Storage, options.Client = c.accounts, c.storage, c.clients.Main
+		o.Node.Tokens, o.Storage = c.accounts, c.storage
 	}
-	out := rows{
-		"volumes": volumes.New(mounts),
-		"objects": nil,
-	}
-	if host.Objects != nil {
-		out["objects"] = objects.New(options)
-	}
-	return out
+	return volumes.New(o)
 }
 
-// wireSources binds the sources that the configuration switches on.
-func (a *Agent) wireSources() rows {
-	node, k, state := a.node, a.node.Kubelet, stateDir(a.node)
-	manifests := base.Node{NodeName: node.NodeName, Objects: node.ObjectDir != "", Cluster: a.cluster != nil}
-	out := rows{
-		"sources": sources.New(sources.Options{Sources: sourcesOf(node)}),
-		"submit": submit.New(submit.Options{
-			Dir: filepath.Join(state, "submissions"), Node: manifests, Board: a.board,
-			ObjectDir: node.ObjectDir, StaticPath: k.StaticPodPath,
-		}),
-		"file": nil, "url": nil, "apiserver": nil,
-	}
-	if k.StaticPodPath != "" {
-		out["file"] = file.New(file.Options{
-			Path: k.StaticPodPath, CheckFrequency: k.FileCheckFrequency.Duration, StateDir: filepath.Join(state, "file-source"),
-			Node: manifests,
-		})
-	}
-	if k.StaticPodURL != "" {
-		out["url"] = url.New(url.Options{
-			URL: k.StaticPodURL, Header: k.StaticPodURLHeader, CheckFrequency: k.HTTPCheckFrequency.Duration,
-			StateDir: filepath.Join(state, "http-source"), Node: manifests,
-		})
-	}
-	if c := a.cluster; c != nil {
-		out["apiserver"] = apiserver.New(apiserver.Options{Feed: c.feed, Server: c.clients.Server})
-	}
-	return out
-}
-
-// wireIdentity binds the actor of the credentials; a standalone node whose port 10250 is closed has none.
-func (a *Agent) wireIdentity() supervisors.Constructor {
-	o := identity.Options{Serving: a.guard.serving, State: a.credentials}
-	if a.cluster != nil {
-		o.Client = a.cluster.identity
-	}
-	if o.Client == nil && o.Serving == nil {
+// wireObjects binds the actor that publishes ConfigMaps, Secrets, Services and RuntimeClasses of a folder and of the API server.
+func wireObjects(node *config.Node, board *objects.Board, c *cluster) supervisors.Constructor {
+	if board == nil {
 		return nil
 	}
-	return identity.New(o)
-}
-
-// wireCluster binds the actors that write to the API server; a standalone node has none of them.
-func (a *Agent) wireCluster() rows {
-	c, k, devices := a.cluster, a.node.Kubelet, a.host.Devices
-	if c == nil {
-		return rows{"registration": nil, "status": nil}
+	o := objects.Options{
+		Dir: node.ObjectDir, Board: board, CheckFrequency: node.Kubelet.FileCheckFrequency.Duration,
+		Poll: node.ObjectPoll(), NodeName: nameInCluster(node),
 	}
-	sizes := sizes(a.node)
-	sizes.Devices, sizes.Forgotten, sizes.Reset = devices.Capacity, devices.Forgotten, devices.Reset
-	return rows{
-		"registration": registration.New(registration.Options{
-			Client: c.clients.Heartbeat, Watch: c.ownNode, State: &c.registered, Sizes: sizes,
-			Desired: desiredNode(a.node, a.listeners.NodePort()),
-			Machine: a.machine.Read, Images: a.client, Addresses: a.addresses.find,
-			Runtime: runtimeOfNode(a.runtime), Network: networkProblem(a.node, a.client),
-			UpdateFrequency: k.NodeStatusUpdateFrequency.Duration, ReportFrequency: k.NodeStatusReportFrequency.Duration,
-			LeaseDuration: time.Duration(k.NodeLeaseDurationSeconds) * time.Second,
-			Random:        rand.Float64,
-		}),
-		"status": status.New(status.Options{Client: c.clients.Main, Operations: a.host.Ops, NodeName: a.node.NodeName,
-			State: &c.statuses}),
+	if c != nil {
+		o.Client = c.clients.Main
 	}
+	return objects.New(o)
 }
-
-// eventOptions are what the actor of events needs. On a standalone node it keeps them and sends none.
-func (a *Agent) eventOptions() events.Options {
-	o := events.Options{NodeName: a.node.NodeName, Log: a.events}
-	if a.cluster != nil {
-		o.Client, o.State = a.cluster.clients.Events.CoreV1(), &a.cluster.events
-	}
-	return o
-}
-
-// Where the kernel tells of processes and cgroups.
-const (
-	procDir   = "/proc"
-	cgroupDir = "/sys/fs/cgroup"
-)
 
 // scales measure what a node may have too little of; *eviction.Meter does.
 type scales interface {
@@ -307,42 +157,38 @@ type scales interface {
 	ImageSpace(ctx context.Context) (available, capacity int64, err error)
 }
 
-// evictionOptions are what eviction needs.
-func (a *Agent) evictionOptions(meter scales) eviction.Options {
-	k := a.node.Kubelet
+// wireEviction binds the actor that takes back what this machine lacks.
+func wireEviction(node *config.Node, m *machine, state *runtime.State, board *pods.Board,
+	figures *stats.Collector, c *cluster) supervisors.Constructor {
+	k := node.Kubelet
 	o := eviction.Options{
 		Limits: eviction.Limits{
 			Hard: k.EvictionHard, Soft: k.EvictionSoft, SoftGrace: k.EvictionSoftGracePeriod,
 			MinimumReclaim: k.EvictionMinimumReclaim, PodsBounded: slices.Contains(k.EnforceNodeAllocatable, "pods"),
 		},
 		Transition: k.EvictionPressureTransitionPeriod.Duration, MaxGrace: k.EvictionMaxPodGracePeriod,
-		Static: a.node.EvictStaticPods, LocalStorage: ptr.Deref(k.LocalStorageCapacityIsolation, true),
-		Board: a.board, Figures: a.figures.PodStats, Measure: meter.Measure, Await: meter.Await, NodeName: a.inCluster(),
+		Static: node.EvictStaticPods, LocalStorage: ptr.Deref(k.LocalStorageCapacityIsolation, true),
+		Board: board, Figures: figures.PodStats, Measure: m.scales.Measure, Await: m.scales.Await, NodeName: nameInCluster(node),
 	}
-	if a.kernelLog != "" {
-		o.NextKill = eviction.KernelLog(a.kernelLog).Next
-		counts := &eviction.KillCounts{Proc: procDir, Cgroups: cgroupDir, Kubepods: a.kubepods}
+	if m.kernelLog != "" {
+		o.NextKill = eviction.KernelLog(m.kernelLog).Next
+		counts := &eviction.KillCounts{Proc: procDir, Cgroups: cgroupDir, Kubepods: kubepods(k, state)}
 		o.NextCounted = counts.Next
 	}
-	if a.cluster != nil {
-		o.State = &a.cluster.pressure
+	if c != nil {
+		o.State = &c.pressure
 	}
-	return o
+	return eviction.New(o)
 }
 
 // wireShutdown binds the actor that ends the pods when the machine shuts down, where the configuration gives them time for that.
-func (a *Agent) wireShutdown() supervisors.Constructor {
-	k := a.node.Kubelet
-	groups := shutdown.Groups(k.ShutdownGracePeriod.Duration, k.ShutdownGracePeriodCriticalPods.Duration,
-		k.ShutdownGracePeriodByPodPriority)
+func wireShutdown(node *config.Node, m *machine, board *pods.Board) supervisors.Constructor {
+	groups := shutdownGroups(node)
 	if len(groups) == 0 {
 		return nil
 	}
-	if a.inhibitor == nil {
-		a.inhibitor = shutdown.NewLogind(groups, "/etc/systemd/logind.conf.d")
-	}
 	return shutdown.New(shutdown.Options{
-		Groups: groups, Inhibitor: a.inhibitor, Board: a.board, StatePath: shutdown.StatePath(a.node.RootDir), State: &a.shutdown,
+		Groups: groups, Inhibitor: m.inhibitor, Board: board, StatePath: shutdown.StatePath(node.RootDir), State: &m.shutdown,
 	})
 }
 
@@ -374,8 +220,46 @@ func unheard(node *config.Node) []string {
 	return nil
 }
 
-// stateDir has the agent's own state.
-func stateDir(node *config.Node) string { return filepath.Join(node.RootDir, "playlet") }
+// manifestsOf is this node as sources of manifests know it.
+func manifestsOf(node *config.Node) base.Node {
+	return base.Node{NodeName: node.NodeName, Objects: node.ObjectDir != "", Cluster: !node.Standalone()}
+}
+
+func wireFile(node *config.Node) supervisors.Constructor {
+	k := node.Kubelet
+	if k.StaticPodPath == "" {
+		return nil
+	}
+	return file.New(file.Options{
+		Path: k.StaticPodPath, CheckFrequency: k.FileCheckFrequency.Duration,
+		StateDir: filepath.Join(stateDir(node), "file-source"), Node: manifestsOf(node),
+	})
+}
+
+func wireURL(node *config.Node) supervisors.Constructor {
+	k := node.Kubelet
+	if k.StaticPodURL == "" {
+		return nil
+	}
+	return url.New(url.Options{
+		URL: k.StaticPodURL, Header: k.StaticPodURLHeader, CheckFrequency: k.HTTPCheckFrequency.Duration,
+		StateDir: filepath.Join(stateDir(node), "http-source"), Node: manifestsOf(node),
+	})
+}
+
+func wireSubmit(node *config.Node, board *pods.Board) supervisors.Constructor {
+	return submit.New(submit.Options{
+		Dir: filepath.Join(stateDir(node), "submissions"), Node: manifestsOf(node), Board: board,
+		ObjectDir: node.ObjectDir, StaticPath: node.Kubelet.StaticPodPath,
+	})
+}
+
+func wireAPIServer(c *cluster) supervisors.Constructor {
+	if c == nil {
+		return nil
+	}
+	return apiserver.New(apiserver.Options{Feed: c.feed, Server: c.clients.Server})
+}
 
 // newNode is the root: it only holds the others.
 func newNode(string) supervisors.Actor { return nodeActor{} }

@@ -45,25 +45,21 @@ func Take(node *config.Node, log *slog.Logger) (held Held, err error) {
 			held, err = nil, errors.Join(unwritable(node.RootDir, err), held.Close())
 		}
 	}()
-	root := func() error {
-		f, err := lockAlone(rootLock(node.RootDir), "--root-dir "+node.RootDir)
-		if err == nil {
-			held = append(held, f)
+	add := func(lock *os.File, err error) error {
+		if lock != nil {
+			held = append(held, lock)
 		}
 		return err
 	}
+	root := func() error { return add(lockAlone(rootLock(node.RootDir), "--root-dir "+node.RootDir)) }
 	_, fresh := os.Stat(rootLock(node.RootDir))
 	if fresh == nil { // else no agent has run there, and its folder is made once the runtime is free
 		if err := root(); err != nil {
 			return held, err
 		}
 	}
-	runtime, err := lockRuntime(node.Kubelet.ContainerRuntimeEndpoint, log)
-	if err != nil {
+	if err := add(lockRuntime(node.Kubelet.ContainerRuntimeEndpoint, log)); err != nil {
 		return held, err
-	}
-	if runtime != nil {
-		held = append(held, runtime)
 	}
 	if err := prepareFolders(node); err != nil || fresh == nil {
 		return held, err
