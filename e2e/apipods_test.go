@@ -283,13 +283,17 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	asStarted(t, s, before)
 
 	awaitNode(t, c, n.Name, hasHostname)
+	before = ofPod(t, s, "web")
 	must(t, c.GoBack())
+	asStarted(t, s, before)
+	must(t, a.Kill9()) // by an operator who has restored a backup
+	must(t, a.Start())
 	awaitLeft(t, s, a, "late")
 	awaitLeft(t, s, a, "more")
 	awaitLeft(t, s, a, "next")
 	awaitHere(t, a, "web", readyHere)
 	awaitHere(t, a, "static-"+n.Name, readyHere)
-	asStarted(t, s, ofPod(t, s, "web"))
+	asStarted(t, s, before)
 	awaitNode(t, c, n.Name, hasHostname)
 	awaitNode(t, c, n.Name, nodeReady)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // A server that has forgotten what came after the agent's last word from it (410), and one that knows less than it did, as
-// after a backup was restored: what it says now is what is to run, beside the static pods that there are now; the mirror pods and the
-// Node are made to agree.
+// after a backup was restored and the agent restarted: what it says now is what is to run, beside the static pods that there
+// are now; the mirror pods and the Node are made to agree.
 func TestTheServerForgets(t *testing.T) {
 	c := cluster.Start(t)
 	p := c.Proxy(t)
@@ -52,6 +52,8 @@ func TestTheServerForgets(t *testing.T) {
 	awaitNode(t, c, n.Name, nodeReady)
 	p.Refuse()
 	must(t, c.GoBack())
+	must(t, a.Kill9())
+	must(t, a.Start())
 	back := metav1.NowMicro()
 	p.Admit()
 	// The pods 0 and 3, which were there all the time, 2, which is there again, and the static one; not 4, which never was.

@@ -2,7 +2,6 @@ package objects
 
 import (
 	"context"
-	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,34 +40,19 @@ func of[L runtime.Object](client lists[L], selector string, noted func(context.C
 	}
 }
 
-// reflect runs reflectors until ctx ends: one, and another whenever the API server was set back, as after the restoration of a
-// backup.
+// reflect runs a reflector until ctx ends.
 func (r requests) reflect(
 	ctx context.Context, client kubernetes.Interface, kind runtime.Object, to cache.ReflectorStore, o cache.ReflectorOptions,
 ) {
-	r.noted = withoutExpected(r.noted)
-	for ctx.Err() == nil {
-		one, again := context.WithCancel(ctx)
-		cache.NewReflectorWithOptions(r.listerWatcher(client, again), kind, to, o).RunWithContext(apiclient.Quiet(one))
-		again()
-	}
-}
-
-func (r requests) listerWatcher(client kubernetes.Interface, again func()) cache.ListerWatcher {
-	var fresh atomic.Bool // a list was answered just now, from where the next watch begins
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	noted := withoutExpected(r.noted)
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := r.list(ctx, o)
-			fresh.Store(err == nil)
-			return list, r.noted(ctx, err)
+			return list, noted(ctx, err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			if !fresh.Swap(false) && o.ResourceVersion != "" && apiclient.WentBack(ctx, r.list, o.ResourceVersion) {
-				again()
-				return nil, apiclient.ErrWentBack
-			}
 			w, err := r.watch(ctx, o)
-			return w, r.noted(ctx, err)
+			return w, noted(ctx, err)
 		},
-	}, client)
+	}, client), kind, to, o).RunWithContext(apiclient.Quiet(ctx))
 }

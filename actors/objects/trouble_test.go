@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
@@ -79,57 +78,4 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 	a.await("it is told, too", func() bool {
 		return strings.HasPrefix(sent(), "ConfigMap ns/settings, RuntimeClasses, Services cannot")
 	})
-}
-
-// After the restoration of a backup all is listed anew: a watch from the future would say nothing.
-func TestObjectsOfAnAPIServerThatWentBack(t *testing.T) {
-	a := newAPI(t, 0, settings("old"))
-	now := make(chan string, 1)
-	now <- "1000"
-	version := func() string { v := <-now; now <- v; return v }
-	services := func() runtime.Object {
-		v := version()
-		s := web("10.0.0." + v[:1])
-		s.ResourceVersion = v
-		return &v1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: v}, Items: []v1.Service{*s}}
-	}
-	configMaps := func() runtime.Object {
-		v := version()
-		s := settings(v)
-		s.ResourceVersion = v
-		return &v1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: v}, Items: []v1.ConfigMap{*s}}
-	}
-	watches := make(chan *apiwatch.RaceFreeFakeWatcher, 100)
-	for kind, list := range map[string]func() runtime.Object{"services": services, "configmaps": configMaps} {
-		a.client.PrependReactor("list", kind, func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, list(),
-				nil
-		})
-		a.client.PrependWatchReactor(kind, func(clienttesting.Action) (bool, apiwatch.Interface, error) {
-			w := apiwatch.NewRaceFreeFake()
-			if version() == "1000" { // what was told has it go on from there
-				if s := web("10.0.0.2"); kind == "services" {
-					s.ResourceVersion = "1001"
-					w.Modify(s)
-				} else {
-					m := settings("1001")
-					m.ResourceVersion = "1001"
-					w.Modify(m)
-				}
-			}
-			watches <- w
-			return true, w, nil
-		})
-	}
-	a.c.followServices()
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
-	a.host("10.0.0.2")
-	a.awaitHolds("1001")
-	a.await("watches", func() bool { return len(watches) == 2 })
-	<-now
-	now <- "900"
-	(<-watches).Stop()
-	(<-watches).Stop()
-	a.host("10.0.0.9")
-	a.awaitHolds("900")
 }

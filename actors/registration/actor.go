@@ -44,7 +44,6 @@ type (
 	wrote    struct {
 		write write
 		node  *v1.Node
-		lists uint64 // of the watch that had begun when the answer came
 		err   error
 	}
 )
@@ -142,9 +141,6 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	was := a.state.node
 	known := was != nil
 	if a.state.observe(s) {
-		if older(a.state.node, was) {
-			ctx.Log().Warn("the API server went back to an older Node, as after a restored backup; the older one is used")
-		}
 		a.sendNode(ctx)
 		if known {
 			a.recordEvents(ctx, was)
@@ -214,7 +210,7 @@ func (a *actor) act(ctx supervisors.Context) {
 		return
 	}
 	a.writing = true
-	client, watch, name := a.opts.Client, a.opts.Watch, a.opts.Desired.Name
+	client, name := a.opts.Client, a.opts.Desired.Name
 	ctx.Do(supervisors.Work{Name: d.name(), Timeout: writeTimeout, Run: func(ctx context.Context) any {
 		nodes := client.CoreV1().Nodes()
 		if d.create == nil {
@@ -223,14 +219,14 @@ func (a *actor) act(ctx supervisors.Context) {
 				sub = []string{"status"}
 			}
 			node, err := nodes.Patch(ctx, name, types.StrategicMergePatchType, d.patch, metav1.PatchOptions{}, sub...)
-			return wrote{d, node, watch.begun(), err}
+			return wrote{d, node, err}
 		}
 		node, err := nodes.Create(ctx, d.create, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) { // made meanwhile; what differs is patched next
 			d.create = nil
 			node, err = nodes.Get(ctx, name, metav1.GetOptions{})
 		}
-		return wrote{d, node, watch.begun(), err}
+		return wrote{d, node, err}
 	}})
 }
 
@@ -256,7 +252,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
 		was = nil // the watch may have seen it before the answer came, and no Events were recorded then
 	}
-	a.state.done(m.write, m.node, m.lists, ctx.Now())
+	a.state.done(m.write, m.node, ctx.Now())
 	if reset := a.opts.Sizes.Reset; reset != nil && (m.write.status || m.write.create != nil) {
 		reset()
 	}

@@ -497,7 +497,7 @@ func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	w := newWorld(t, nil)
 	w.api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		_, node, err := clienttesting.ObjectReaction(w.api.Tracker())(a)
-		w.feed = Seen{Version: w.feed.Version + 1, Heard: true, Node: node.(*v1.Node)}
+		w.feed = Seen{Version: w.feed.Version + 1, Heard: w.feed.Heard + 1, Node: node.(*v1.Node)}
 		w.Send(messages.Registration, seen{w.feed})
 		return true, node, err
 	})

@@ -111,7 +111,10 @@ func (w *world) sees() {
 }
 
 func (w *world) says(node *v1.Node, err error) {
-	w.feed = Seen{Version: w.feed.Version + 1, Heard: w.feed.Heard || err == nil, Node: node, List: w.feed.List, Err: err}
+	w.feed.Version, w.feed.Node, w.feed.Err = w.feed.Version+1, node, err
+	if err == nil {
+		w.feed.Heard++
+	}
 	w.Send(messages.Registration, seen{w.feed})
 	w.work()
 }

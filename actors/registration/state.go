@@ -27,7 +27,7 @@ type nodeState struct {
 
 	heard      bool     // whether there is a Node is known
 	node       *v1.Node // as it has it; nil: none
-	answered   uint64   // how many lists had begun when the last write was answered; the watch may lag behind it
+	watched    uint64   // what the watch has heard, which may lag behind the answer to a write
 	registered bool     // it was there, in this process' life
 	reconciled types.UID
 	reported   time.Time // when the status was written last; zero: not yet
@@ -125,16 +125,11 @@ func (b *nodeState) observe(s Seen) bool {
 	if s.Err != nil {
 		b.watching = s.Err.Error()
 	}
-	stale := s.Err != nil && s.Node == nil && b.node != nil // from before it was made; what comes after an error is listed anew
-	if !s.Heard || stale {
+	if s.Heard == b.watched {
 		return false
 	}
-	if older(s.Node, b.node) {
-		if s.List <= b.answered {
-			return false // the watch lags behind the answer
-		}
-		b.goBack(s.Node)
-		return true
+	if b.watched = s.Heard; older(s.Node, b.node) {
+		return false // the watch lags behind the answer
 	}
 	changed := !b.heard || b.node != s.Node
 	b.heard = true
@@ -145,21 +140,13 @@ func (b *nodeState) observe(s Seen) bool {
 	return changed
 }
 
-// older reports whether a is the same object as b at an earlier time. That has two causes. The watch is late, and the Node is
-// from before the answer to a write: it is dropped. Or the API server was set back, as by a restored backup: it is used. A
-// list that began after the answer decides, since it holds what there is now.
+// older reports whether a is the same object as b at an earlier time.
 func older(a, b *v1.Node) bool {
 	if a == nil || b == nil || a.UID != b.UID {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order < 0
-}
-
-// goBack takes an older Node than the known one. Its labels are reconciled anew, since they may be from before this agent.
-func (b *nodeState) goBack(node *v1.Node) {
-	b.reconciled = ""
-	b.take(node)
 }
 
 func (b *nodeState) take(node *v1.Node) {
@@ -169,8 +156,8 @@ func (b *nodeState) take(node *v1.Node) {
 	}
 }
 
-// done takes the answer to a write: the Node after it, and how many lists had begun when it came.
-func (b *nodeState) done(d write, node *v1.Node, lists uint64, now time.Time) {
+// done takes the answer to a write: the Node after it.
+func (b *nodeState) done(d write, node *v1.Node, now time.Time) {
 	b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
 	if d.create != nil {
 		b.reconciled = node.UID
@@ -190,15 +177,10 @@ func (b *nodeState) done(d write, node *v1.Node, lists uint64, now time.Time) {
 	case d.create == nil:
 		b.metaAt, b.metaFailed = now, ""
 	}
-	switch {
-	case !older(node, b.node):
+	// The watch may have seen a newer one. One older than what was patched is what there is, as after a restored backup.
+	if !older(node, b.node) || older(node, d.over) {
 		b.take(node)
-	case older(node, d.over): // the answer to what was asked later
-		b.goBack(node)
-	default:
-		return // the watch has seen a newer one
 	}
-	b.answered = lists
 }
 
 // retry is the rest after a failed write: the kubelet's.

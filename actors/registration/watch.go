@@ -3,17 +3,19 @@ package registration
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
-	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
@@ -28,7 +30,6 @@ type Watch struct {
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
-	lists   uint64 // that have begun
 	now     Seen
 	changed chan struct{} // closed at the next change
 }
@@ -37,11 +38,10 @@ type Watch struct {
 type Seen struct {
 	// Version grows with each change; 0 is before the first.
 	Version uint64
-	// Heard: whether there is a Node is known. Node is nil where there is none. Immutable.
-	Heard bool
+	// Heard grows with each list and change of the Node; 0: whether there is one is not known. Node is nil where there is none.
+	// Immutable.
+	Heard uint64
 	Node  *v1.Node
-	// List is the ordinal, from 1, of the list that it comes from, or that its watch began with.
-	List uint64
 	// Err is why nothing newer is known; nil while the watch stands.
 	Err error
 }
@@ -86,90 +86,72 @@ func (w *Watch) note(change func(*Seen)) {
 	w.changed = make(chan struct{})
 }
 
-// begun is how many lists have begun: one with a higher ordinal is of what there is later than this call.
-func (w *Watch) begun() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lists
-}
-
-func (w *Watch) beginList() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lists++
-	return w.lists
-}
-
-// run lists and watches until the end. A list comes before each watch: it is of one object, and after the restoration of a backup
-// a watch that goes on from where the last ended would say nothing until that is reached again.
+// run runs a reflector until the end, and another after a panic.
 func (w *Watch) run() {
-	rest := backoff.Policy{First: retry.First, Max: retry.Max, Jitter: backoff.Half}
-	failures := 0
 	for w.ctx.Err() == nil {
-		began := time.Now()
-		err := guard.Call(w.log, "the watch of the Node", w.listAndWatch)
-		if failures++; time.Since(began) > 2*rest.Max { // it stood
-			failures = 1
-		} else if err == nil {
-			failures = min(failures, 3) // a second at most
-		}
-		if err != nil && w.ctx.Err() == nil {
-			w.note(func(s *Seen) { s.Err = err })
-		}
-		select {
-		case <-time.After(rest.After(failures, rand.Float64())): //nolint:gosec // spreads the nodes' requests
-		case <-w.ctx.Done():
+		err := guard.Call(w.log, "the watch of the Node", func() error {
+			cache.NewReflectorWithOptions(w.listWatch(), &v1.Node{}, w.store(), cache.ReflectorOptions{
+				Name:    "Node",
+				Backoff: &wait.Backoff{Duration: retry.First, Factor: 2, Jitter: 0.5, Cap: retry.Max, Steps: 20},
+			}).RunWithContext(apiclient.Quiet(w.ctx))
+			return nil
+		})
+		if err != nil {
+			w.answered(err)
+			select {
+			case <-time.After(time.Second):
+			case <-w.ctx.Done():
+			}
 		}
 	}
 }
 
-// listAndWatch returns when what is known has to be listed anew; without an error where nothing failed.
-func (w *Watch) listAndWatch() error {
-	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()}
-	ordinal := w.beginList()
-	list, err := w.client.CoreV1().Nodes().List(w.ctx, o)
-	if err != nil {
-		return err
-	}
-	var found *v1.Node
-	for i := range list.Items {
-		if list.Items[i].Name == w.name {
-			found = &list.Items[i]
-		}
-	}
-	w.note(func(s *Seen) { s.Heard, s.Node, s.List, s.Err = true, found, ordinal, nil })
-	seconds := int64(300 + rand.IntN(300)) //nolint:gosec // spreads the nodes' requests
-	o.ResourceVersion, o.TimeoutSeconds = list.ResourceVersion, &seconds
-	stream, err := w.client.CoreV1().Nodes().Watch(w.ctx, o)
-	if err != nil {
-		return err
-	}
-	w.follow(stream)
-	return nil
+func (w *Watch) listWatch() cache.ListerWatcher {
+	nodes := w.client.CoreV1().Nodes()
+	own := fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String()
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if o.FieldSelector = own; o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // a cache of unknown age may not have it yet
+			}
+			list, err := nodes.List(ctx, o)
+			w.answered(err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = own
+			stream, err := nodes.Watch(ctx, o)
+			w.answered(err)
+			return stream, err
+		},
+	}, w.client)
 }
 
-// follow takes the events of the stream until it ends, also with 410 (Gone).
-func (w *Watch) follow(stream watch.Interface) {
-	defer stream.Stop()
-	for {
-		select {
-		case <-w.ctx.Done():
-			return
-		case e, open := <-stream.ResultChan():
-			if !open {
-				return
+// answered notes whether a request failed. That the API server has forgotten what came since is no failure: all is listed.
+func (w *Watch) answered(err error) {
+	if apiclient.Gone(err) {
+		err = nil
+	}
+	w.mu.Lock()
+	same := err == nil && w.now.Err == nil
+	w.mu.Unlock()
+	if !same && w.ctx.Err() == nil {
+		w.note(func(s *Seen) { s.Err = err })
+	}
+}
+
+// store is what the reflector writes to. It gives Nodes alone.
+func (w *Watch) store() apiclient.Store {
+	has := func(node *v1.Node) { w.note(func(s *Seen) { s.Heard, s.Node = s.Heard+1, node }) }
+	return apiclient.Store{
+		Put:  func(node any) { has(node.(*v1.Node)) },
+		Drop: func(any) { has(nil) },
+		All: func(nodes []any) {
+			if len(nodes) == 0 {
+				has(nil)
+			} else {
+				has(nodes[0].(*v1.Node))
 			}
-			node, isNode := e.Object.(*v1.Node)
-			if e.Type == watch.Error || !isNode {
-				return
-			}
-			if e.Type == watch.Bookmark || node.Name != w.name {
-				continue
-			}
-			if e.Type == watch.Deleted {
-				node = nil
-			}
-			w.note(func(s *Seen) { s.Heard, s.Node, s.Err = true, node, nil })
-		}
+		},
 	}
 }

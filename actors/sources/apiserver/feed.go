@@ -39,7 +39,6 @@ type Feed struct {
 	changed chan struct{} // closed at the next change, and replaced
 	asked   time.Time     // since when an answer is awaited; zero when none is
 	gone    int           // how often in a row the API server had forgotten what came since (410)
-	again   context.CancelFunc
 }
 
 // View is all that is known at one time. Immutable.
@@ -122,33 +121,22 @@ func (f *Feed) news() {
 	f.changed = make(chan struct{})
 }
 
-// watch watches until the feed is closed. Whatever becomes of one watch, there is another.
+// watch runs a reflector until the feed is closed, and another after a panic.
 func (f *Feed) watch() {
 	for f.ctx.Err() == nil {
-		ctx, cancel := context.WithCancel(f.ctx)
-		f.mu.Lock()
-		f.again = cancel
-		f.mu.Unlock()
-		f.once(ctx)
-		cancel()
-	}
-}
-
-// once runs one reflector, which lists all, and then watches, for as long as what it knows is of use.
-func (f *Feed) once(ctx context.Context) {
-	err := guard.Call(f.opts.Log, "the watch of pods", func() error {
-		r := cache.NewReflectorWithOptions(f.listWatch(), &v1.Pod{}, f.store(), cache.ReflectorOptions{
-			Name: "pods", Clock: f.opts.Clock,
+		err := guard.Call(f.opts.Log, "the watch of pods", func() error {
 			// It spares a server that has trouble, and loses little time when it is back.
-			Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20},
+			rest := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20}
+			cache.NewReflectorWithOptions(f.listWatch(), &v1.Pod{}, f.store(), cache.ReflectorOptions{
+				Name: "pods", Clock: f.opts.Clock, Backoff: &rest,
+			}).RunWithContext(apiclient.Quiet(f.ctx))
+			return nil
 		})
-		r.RunWithContext(apiclient.Quiet(ctx))
-		return nil
-	})
-	if err != nil {
-		select {
-		case <-f.opts.Clock.After(time.Second):
-		case <-ctx.Done():
+		if err != nil {
+			select {
+			case <-f.opts.Clock.After(time.Second):
+			case <-f.ctx.Done():
+			}
 		}
 	}
 }

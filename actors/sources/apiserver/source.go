@@ -5,9 +5,9 @@
 // the grace period of the object, also when that gets shorter.
 //
 // The watch is a reflector of client-go (watch-list, protobuf) and belongs to the process. The first list is never one
-// from a cache of unknown age, which could lack pods that run here. Before a watch resumes, the newest resource version is
-// read: after a restored backup it is an older one, and everything is listed anew. Until the first list, pods that are
-// found running are left as they are.
+// from a cache of unknown age, which could lack pods that run here. Until the first list, pods that are found running are left
+// as they are. After a restored backup the watch brings nothing until its resource version is reached again: the agent is
+// to be restarted then, as a kubelet is.
 package apiserver
 
 import (

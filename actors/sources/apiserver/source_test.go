@@ -296,39 +296,6 @@ func TestARelist(t *testing.T) {
 	}
 }
 
-// After the restoration of a backup the newest resource version is older than one that was seen: all is listed anew.
-func TestAnAPIServerThatWentBack(t *testing.T) {
-	version := make(chan string, 1)
-	version <- "1000"
-	r := newRig(t)
-	listed := make(chan []v1.Pod, 1)
-	listed <- []v1.Pod{*podOn("node", "one"), *podOn("node", "two")}
-	r.api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		v, pods := <-version, <-listed
-		version <- v
-		listed <- pods
-		return true, &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: v}, Items: pods}, nil
-	})
-	watches := make(chan *watch.RaceFreeFakeWatcher, 100)
-	r.api.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-		w := watch.NewRaceFreeFake()
-		watches <- w
-		return true, w, nil
-	})
-	r.start()
-	r.until("both", r.wants("one", "two"))
-	first, three := <-watches, podOn("node", "three")
-	three.ResourceVersion = "1001" // from where the next watch goes on: one that told nothing is no ground for a watch
-	first.Add(three)
-	r.until("what the watch tells", r.wants("one", "three", "two"))
-	<-version
-	<-listed
-	version <- "900"
-	listed <- []v1.Pod{*podOn("node", "one")}
-	first.Stop()
-	r.until("what the backup has", r.wants("one"))
-}
-
 // While nothing happens, all is told again now and then; to an actor that has forgotten, at once.
 func TestAllIsReportedAgain(t *testing.T) {
 	r := newRig(t, podOn("node", "web"))

@@ -18,27 +18,19 @@ import (
 func (f *Feed) listWatch() cache.ListerWatcher {
 	pods := f.opts.Clients.Main.CoreV1().Pods(metav1.NamespaceAll)
 	mine := fields.OneTermEqualSelector("spec.nodeName", f.opts.NodeName).String()
-	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		o.FieldSelector = mine
-		return pods.List(ctx, o)
-	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			if o.ResourceVersion == "0" {
+			if o.FieldSelector = mine; o.ResourceVersion == "0" {
 				o.ResourceVersion = "" // an answer from before what was seen here already would end pods
 			}
 			f.asks()
-			out, err := list(ctx, o)
+			out, err := pods.List(ctx, o)
 			f.answers(err)
 			return out, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = mine
 			f.asks()
-			if o.ResourceVersion != "" && apiclient.WentBack(ctx, list, o.ResourceVersion) {
-				f.listAnew()
-				return nil, apiclient.ErrWentBack
-			}
 			w, err := pods.Watch(ctx, o)
 			whole := o.SendInitialEvents != nil && *o.SendInitialEvents
 			if err != nil || !whole { // else the answer is there when the list is
@@ -50,15 +42,6 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 			return apiclient.Observe(w, f.opts.Log, "a look at what the watch of pods brings", f.looks), nil
 		},
 	}, f.opts.Clients.Main)
-}
-
-// listAnew has all listed by a reflector that remembers nothing.
-func (f *Feed) listAnew() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.opts.Log.Warn("the API server has an older resource version than before, as after the restoration of a backup; " +
-		"its pods are listed anew and count")
-	f.again()
 }
 
 // looks notes what comes of a watch.
