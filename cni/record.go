@@ -27,8 +27,6 @@ type record struct {
 	NetNS       string           `json:"netns"`
 	BinDirs     []string         `json:"binDirs"`
 	Networks    []recordedConfig `json:"networks"`
-	// Bridges were not there, and are made by ADD.
-	Bridges []string `json:"bridges,omitempty"`
 }
 
 // recordedConfig is a network as it was then: the file may be another by now.
@@ -52,8 +50,7 @@ func (t Trial) begin(networks []Network) (*attempt, error) {
 		return nil, err
 	}
 	id := prefix + hex.EncodeToString(random)
-	r := record{ContainerID: id, NetNS: filepath.Join(t.NetNSDir, id), BinDirs: t.Places.BinDirs,
-		Bridges: absentBridges(networks)}
+	r := record{ContainerID: id, NetNS: filepath.Join(t.NetNSDir, id), BinDirs: t.Places.BinDirs}
 	for i := range networks {
 		config, err := networks[i].inlined()
 		if err != nil {
@@ -180,7 +177,6 @@ func (t Trial) undoOne(ctx context.Context, dir string) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, removeNetNS(r.NetNS))
-	dropIdle(r.Bridges) // one that stays is no pod's
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, lock.Close())
 	}

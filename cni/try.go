@@ -75,7 +75,7 @@ type Outcome struct {
 }
 
 // Run attaches a namespace made for it to the networks, as the runtime would a pod, checks that it is, and detaches it
-// again: also when ctx ends, and when an ADD fails. What earlier trials have left that were killed is undone before. No
+// again: also when ctx ends, and when an ADD fails. A bridge that the plugin made stays, as after the last pod. What earlier trials have left that were killed is undone before. No
 // pod's namespace, address or interface is touched. The error joins a *StepError for each operation that failed; what
 // was found is reported all the same. Several trials may run at once.
 func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
@@ -89,7 +89,7 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 		return out, err
 	}
 	out.ContainerID = a.record.ContainerID
-	defer func() { err = errors.Join(err, a.end(ctx, networks, &out)) }()
+	defer func() { err = errors.Join(err, a.end(ctx, networks)) }()
 	begun := time.Now()
 	for i := range networks {
 		if err := a.add(ctx, &networks[i]); err != nil {
@@ -180,7 +180,7 @@ func (a *attempt) check(ctx context.Context, n *Network, out *Outcome) error {
 }
 
 // end undoes the attempt: DEL in reverse order, whatever has happened, and then all that is ours.
-func (a *attempt) end(ctx context.Context, networks []Network, out *Outcome) error {
+func (a *attempt) end(ctx context.Context, networks []Network) error {
 	var errs []error
 	for i := len(networks) - 1; i >= 0; i-- {
 		if n := &networks[i]; a.begun[n.Name] {
@@ -192,7 +192,6 @@ func (a *attempt) end(ctx context.Context, networks []Network, out *Outcome) err
 			errs = append(errs, a.left(&networks[i]))
 		}
 	}
-	out.Notes = append(out.Notes, dropIdle(a.record.Bridges)...)
 	if err := errors.Join(errs...); err != nil {
 		// The record stays for the next trial to try again; the namespace goes, as it holds an address and an interface.
 		return errors.Join(err, removeNetNS(a.record.NetNS), a.lock.Close())
