@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -15,11 +16,10 @@ import (
 // Trial says where a trial keeps what it needs, and how long it may take.
 type Trial struct {
 	Places Places
-	// StateDir holds a folder for each trial under way, by which the next one finds and undoes what one that was killed
-	// has left. It is best emptied by a restart of the machine, as its namespaces are.
+	// StateDir is libcni's cache of results. The runtime's own is not for us: its garbage collection reads it.
 	StateDir string
 	// NetNSDir is where the namespace's file is made: where the runtime makes those of pods, as daemons of networks look
-	// for them there.
+	// for them there. It is emptied by a restart of the machine.
 	NetNSDir string
 	// Undo bounds each DEL, also after the context of the trial has ended. 0 means 10 s.
 	Undo time.Duration
@@ -75,20 +75,20 @@ type Outcome struct {
 }
 
 // Run attaches a namespace made for it to the networks, as the runtime would a pod, checks that it is, and detaches it
-// again: also when ctx ends, and when an ADD fails. A bridge that the plugin made stays, as after the last pod. What earlier trials have left that were killed is undone before. No
-// pod's namespace, address or interface is touched. The error joins a *StepError for each operation that failed; what
-// was found is reported all the same. Several trials may run at once.
+// again: also when ctx ends, and when an ADD fails. A bridge that the plugin made stays, as after the last pod. What earlier
+// trials have left that were killed is undone before. No pod's namespace, address or interface is touched. The error joins a
+// *StepError for each operation that failed; what was found is reported all the same. Several processes may run one at once.
 func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
 	notes, err := t.Sweep(ctx, networks)
 	out.Notes = notes
 	if err != nil {
 		return out, err
 	}
-	a, err := t.begin(networks)
-	if err != nil {
+	a := t.attempt(prefix + strconv.Itoa(os.Getpid()))
+	if err := makeNetNS(a.netns); err != nil {
 		return out, err
 	}
-	out.ContainerID = a.record.ContainerID
+	out.ContainerID = a.id
 	defer func() { err = errors.Join(err, a.end(ctx, networks)) }()
 	begun := time.Now()
 	for i := range networks {
@@ -97,7 +97,7 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 		}
 	}
 	out.Took = time.Since(begun)
-	if out.Interfaces, out.Routes, err = look(a.record.NetNS); err != nil {
+	if out.Interfaces, out.Routes, err = look(a.netns); err != nil {
 		return out, err
 	}
 	var errs []error
@@ -110,18 +110,24 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 // attempt is a trial under way.
 type attempt struct {
 	trial  Trial
-	dir    string
-	lock   *os.File
-	record record
+	id     string // the container's for the plugins
+	netns  string
 	config *libcni.CNIConfig
 	given  map[string]*types100.Result // by network
 	begun  map[string]bool             // networks that ADD was called for
 }
 
+func (t Trial) attempt(id string) *attempt {
+	return &attempt{
+		trial: t, id: id, netns: filepath.Join(t.NetNSDir, id), given: map[string]*types100.Result{}, begun: map[string]bool{},
+		config: libcni.NewCNIConfigWithCacheDir(t.Places.BinDirs, t.StateDir, &runner{}),
+	}
+}
+
 // args are what the plugins are called with. Those that look a pod up get none.
 func (a *attempt) args(n *Network) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
-		ContainerID: a.record.ContainerID, NetNS: a.record.NetNS, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
+		ContainerID: a.id, NetNS: a.netns, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
 	}
 }
 
@@ -193,10 +199,9 @@ func (a *attempt) end(ctx context.Context, networks []Network) error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		// The record stays for the next trial to try again; the namespace goes, as it holds an address and an interface.
-		return errors.Join(err, removeNetNS(a.record.NetNS), a.lock.Close())
+		return err // the namespace stays for the next trial to try again
 	}
-	return errors.Join(removeNetNS(a.record.NetNS), os.RemoveAll(a.dir), a.lock.Close())
+	return removeNetNS(a.netns)
 }
 
 func (a *attempt) del(ctx context.Context, n *Network) error {
@@ -214,7 +219,7 @@ func (a *attempt) left(n *Network) error {
 	fail := func(format string, args ...any) error {
 		return &StepError{Left, n.Name, fmt.Errorf(format, args...)}
 	}
-	links, _, err := look(a.record.NetNS)
+	links, _, err := look(a.netns)
 	if err != nil {
 		return fail("%w", err)
 	}
@@ -224,7 +229,7 @@ func (a *attempt) left(n *Network) error {
 		}
 	}
 	for _, lease := range n.leases() {
-		if lease.container == a.record.ContainerID {
+		if lease.container == a.id {
 			return fail("the address is still reserved: %s", lease.file)
 		}
 	}
@@ -237,5 +242,3 @@ func (t Trial) undo() time.Duration {
 	}
 	return 10 * time.Second
 }
-
-func (t Trial) dir(id string) string { return filepath.Join(t.StateDir, id) }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,9 +40,15 @@ func calls(t *testing.T, log string) []string {
 func clean(t *testing.T, tr Trial) {
 	t.Helper()
 	for _, dir := range []string{tr.StateDir, tr.NetNSDir} {
-		if left, err := os.ReadDir(dir); err == nil && len(left) > 0 {
-			t.Errorf("%s still has %v", dir, left)
-		}
+		must(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			if err == nil && !e.IsDir() {
+				t.Errorf("%s is left", path)
+			}
+			return err
+		}))
 	}
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(tr.NetNSDir))
 	if err != nil || len(mounts) > 0 {
@@ -86,11 +94,16 @@ func TestATrialIsUndone(t *testing.T) {
 				return
 			}
 			// What could not be undone is tried again by the next one.
-			p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.1.0"}`)
-			out, _ := tr.Run(t.Context(), load(t, p))
-			if len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "could not be undone") {
-				t.Errorf("notes: %q", out.Notes)
+			notes, err := tr.Sweep(t.Context(), load(t, p))
+			if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "could not be undone") {
+				t.Errorf("%q %v", notes, err)
 			}
+			p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.1.0"}`)
+			notes, err = tr.Sweep(t.Context(), load(t, p))
+			if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "removed") {
+				t.Errorf("%q %v", notes, err)
+			}
+			clean(t, tr)
 		})
 	}
 }
@@ -121,58 +134,37 @@ func TestATrialThatIsEndedIsUndone(t *testing.T) {
 	clean(t, tr)
 }
 
-// What a trial that was killed has left is undone by the next one, with the configuration of then; one under way is not
-// touched.
+// What a trial that was killed has left is undone by the next one; one under way is not touched.
 func TestWhatAKilledTrialHasLeftIsUndone(t *testing.T) {
 	p := places(t, "one")
 	tr, log := trial(t, p), filepath.Join(t.TempDir(), "log")
 	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.1.0", "log": "`+log+`"}`)
-	a, err := tr.begin(load(t, p))
-	must(t, err)
 	networks := load(t, p)
+	process := exec.Command("sleep", "1000")
+	must(t, process.Start())
+	a := tr.attempt(prefix + strconv.Itoa(process.Process.Pid))
+	must(t, makeNetNS(a.netns))
 	must(t, a.add(t.Context(), &networks[0]))
-	must(t, os.Remove(filepath.Join(p.ConfDir, "a.conf")))
 
-	notes, err := tr.Sweep(t.Context(), nil)
+	notes, err := tr.Sweep(t.Context(), networks)
 	if err != nil || len(notes) > 0 || !slices.Equal(calls(t, log), []string{"ADD"}) {
 		t.Fatalf("one under way: %q %v %v", notes, err, calls(t, log))
 	}
-	must(t, a.lock.Close()) // as the kernel does for the dead
-	notes, err = tr.Sweep(t.Context(), nil)
+	must(t, process.Process.Kill())
+	_ = process.Wait() // it was killed
+	notes, err = tr.Sweep(t.Context(), networks)
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "removed") {
 		t.Errorf("%q %v", notes, err)
 	}
 	text, err := os.ReadFile(log)
 	must(t, err)
-	if !strings.Contains(string(text), "DEL "+a.record.ContainerID+"\n") {
+	if !strings.Contains(string(text), "DEL "+a.id+"\n") {
 		t.Errorf("calls: %s", text)
 	}
 	clean(t, tr)
 }
 
-// A record that is none of ours is left alone, and said.
-func TestAStrangersRecordIsLeftAlone(t *testing.T) {
-	tr := trial(t, places(t))
-	dir := tr.dir(prefix + "x")
-	must(t, os.MkdirAll(dir, 0o700))
-	victim := filepath.Join(t.TempDir(), "victim")
-	must(t, os.WriteFile(victim, nil, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, recordFile), []byte(`{"containerID": "`+prefix+`x", "netns": "`+victim+`"}`), 0o600))
-	notes, err := tr.Sweep(t.Context(), nil)
-	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "could not be undone") {
-		t.Errorf("%q %v", notes, err)
-	}
-	if _, err := os.Stat(victim); err != nil {
-		t.Error(err)
-	}
-	must(t, os.Truncate(filepath.Join(dir, recordFile), maxRecord+1))
-	notes, err = tr.Sweep(t.Context(), nil)
-	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], filepath.Join(dir, recordFile)+" is larger than 4194304 bytes") {
-		t.Errorf("one that is too large: %q %v", notes, err)
-	}
-}
-
-// After a restart of the machine there is no record, and the address is reserved on disk still.
+// After a restart of the machine there is no namespace, and the address is reserved on disk still.
 func TestLeasesOfTheDeadAreFreed(t *testing.T) {
 	p := places(t, "one")
 	tr, log, data := trial(t, p), filepath.Join(t.TempDir(), "log"), t.TempDir()

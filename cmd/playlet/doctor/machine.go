@@ -38,7 +38,7 @@ type Machine struct {
 	Agent func(ctx context.Context) (version string, err error)
 	// Addresses are the node's.
 	Addresses func() []netip.Addr
-	// TrialDir and NetNSDir are where a trial of the network keeps its record, and its namespace.
+	// TrialDir and NetNSDir are where a trial of the network keeps what the plugins answered, and its namespace.
 	TrialDir, NetNSDir string
 	// Built is when this program was built; zero when that is not known.
 	Built time.Time
