@@ -151,6 +151,8 @@ var tableOfReasons = map[string]struct {
 		says: "would change the host, whose Net namespace the pod has"},
 	"host's IPC": {node: allow("kernel.sem"), pod: "hostIPC: true\n" + sysctl("kernel.sem"), reason: "SysctlForbidden",
 		says: "IPC"},
+	"host's IPC by a pattern": {node: allow("kernel.shm*"), pod: "hostIPC: true\n" + sysctl("kernel.shm_next_id"),
+		reason: "SysctlForbidden"},
 	"its own IPC":       {node: allow("kernel.sem"), pod: "hostNetwork: true\n" + sysctl("kernel.sem")},
 	"sysctls of static": {pod: static + sysctl("net.core.somaxconn"), reason: "SysctlForbidden"},
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	nodesysctl "k8s.io/component-helpers/node/util/sysctl"
 )
 
 // Sysctls are kernel parameters that pods may set, each a name or, ending in *, the beginning of some (allowedUnsafeSysctls).
@@ -24,7 +25,7 @@ var safe = Sysctls{
 func (s Sysctls) has(name string) bool {
 	return slices.ContainsFunc(s, func(allowed string) bool {
 		start, pattern := strings.CutSuffix(allowed, "*")
-		start = dotted(start)
+		start = nodesysctl.NormalizeName(start)
 		return name == start || pattern && strings.HasPrefix(name, start)
 	})
 }
@@ -35,7 +36,7 @@ func sysctls(node *Node, pod *v1.Pod) Refusal {
 		return Refusal{}
 	}
 	for _, s := range pod.Spec.SecurityContext.Sysctls {
-		name := dotted(s.Name)
+		name := nodesysctl.NormalizeName(s.Name)
 		why := ""
 		switch space := namespaceOf(name); {
 		case !safe.has(name) && !node.Sysctls.has(name):
@@ -50,7 +51,8 @@ func sysctls(node *Node, pod *v1.Pod) Refusal {
 	return Refusal{}
 }
 
-// namespaceOf is the kind of namespace that has its own copy of a kernel parameter; empty where it is another.
+// namespaceOf is the kind of namespace that has its own copy of a kernel parameter; empty where it is another. Beyond those that
+// component-helpers names it has all that a pattern of them can allow, such as kernel.shm_next_id.
 func namespaceOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "net."):
@@ -60,21 +62,4 @@ func namespaceOf(name string) string {
 		return "IPC"
 	}
 	return ""
-}
-
-// dotted writes a name with dots. Where the first separator is a slash, dots and slashes change places.
-func dotted(name string) string {
-	i := strings.IndexAny(name, "./")
-	if i < 0 || name[i] == '.' {
-		return name
-	}
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '.':
-			return '/'
-		case '/':
-			return '.'
-		}
-		return r
-	}, name)
 }

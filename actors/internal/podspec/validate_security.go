@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	nodesysctl "k8s.io/component-helpers/node/util/sysctl"
 	"k8s.io/utils/ptr"
 )
 
@@ -89,30 +89,13 @@ func (v *validator) sysctls(sysctls []v1.Sysctl, at *field.Path) {
 			return nil
 		})
 		v.unique(here, seen, sysctl.Name)
-		switch namespaceOf(sysctl.Name) {
-		case "network":
-			if v.spec.HostNetwork {
-				v.invalid(here, sysctl.Name, "would change the host, by hostNetwork")
-			}
-		case "ipc":
-			if v.spec.HostIPC {
-				v.invalid(here, sysctl.Name, "would change the host, by hostIPC")
-			}
+		switch space, _, _ := nodesysctl.GetNamespace(sysctl.Name); {
+		case space == nodesysctl.NetNamespace && v.spec.HostNetwork:
+			v.invalid(here, sysctl.Name, "would change the host, by hostNetwork")
+		case space == nodesysctl.IPCNamespace && v.spec.HostIPC:
+			v.invalid(here, sysctl.Name, "would change the host, by hostIPC")
 		}
 	}
-}
-
-// namespaceOf returns which namespace of the kernel a sysctl belongs to, "" for one of the whole host.
-func namespaceOf(sysctl string) string {
-	name := strings.ReplaceAll(sysctl, "/", ".")
-	switch {
-	case strings.HasPrefix(name, "net."):
-		return "network"
-	case strings.HasPrefix(name, "kernel.shm"), strings.HasPrefix(name, "kernel.msg"), name == "kernel.sem",
-		strings.HasPrefix(name, "fs.mqueue."):
-		return "ipc"
-	}
-	return ""
 }
 
 func (v *validator) seccomp(profile *v1.SeccompProfile, at *field.Path) {
