@@ -2,10 +2,8 @@ package manifest
 
 import (
 	"bytes"
-	"cmp"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	yamlnode "go.yaml.in/yaml/v3"
 )
@@ -63,62 +61,22 @@ func splitField(field string) []string {
 	return keys
 }
 
-// child returns the place of a key, or of an item where the place is a list; nil if there is none. Aliases and merge keys are
-// followed as they are asked for, since there may be exponentially many ways through them.
-func (p *place) child(key string) *place {
-	node := p.node
-	for node.Kind == yamlnode.AliasNode {
-		node = node.Alias
-	}
-	switch node.Kind {
+// child returns the place of a key, or of an item where the place is a list; nil if there is none. What an alias or a merge key
+// stands for is not followed: the line is that of who uses it.
+func (p *place) child(key string) (found *place) {
+	switch p.node.Kind {
 	case yamlnode.SequenceNode:
-		i, err := strconv.Atoi(key)
-		if err != nil || i < 0 || i >= len(node.Content) {
-			return nil
+		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(p.node.Content) {
+			return &place{p.node.Content[i], p.node.Content[i].Line}
 		}
-		return &place{node.Content[i], node.Content[i].Line}
-	case yamlnode.MappingNode:
-		return childOf(node, key, 0)
-	}
-	return nil
-}
-
-// mergesDeep bounds how far merge keys are followed: one that merges itself has no end.
-const mergesDeep = 10
-
-// childOf is the last of this key: that is what is wrong where JSON has it twice.
-func childOf(node *yamlnode.Node, key string, depth int) (found *place) {
-	var merged *place
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		name, value := node.Content[i], node.Content[i+1]
-		if name.Value == key {
-			found = &place{value, name.Line}
-		}
-		if name.Tag == "!!merge" && merged == nil {
-			merged = childOfMerged(value, key, depth)
-		}
-	}
-	return cmp.Or(found, merged)
-}
-
-func childOfMerged(value *yamlnode.Node, key string, depth int) *place {
-	if depth >= mergesDeep {
-		return nil
-	}
-	for value.Kind == yamlnode.AliasNode {
-		value = value.Alias
-	}
-	switch value.Kind {
-	case yamlnode.MappingNode:
-		return childOf(value, key, depth+1)
-	case yamlnode.SequenceNode:
-		for _, item := range value.Content {
-			if found := childOfMerged(item, key, depth+1); found != nil {
-				return found
+	case yamlnode.MappingNode: // the last of this key: that is what is wrong where JSON has it twice
+		for i := 0; i+1 < len(p.node.Content); i += 2 {
+			if name := p.node.Content[i]; name.Value == key {
+				found = &place{p.node.Content[i+1], name.Line}
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 // lineAt returns the line of an offset, 1 for the first.
@@ -134,30 +92,5 @@ func firstLine(text []byte) int {
 	return lineAt(text, len(text)-len(bytes.TrimLeft(text, " \t\r\n")))
 }
 
-// fromYAMLLine turns a line as the YAML parser counts them into one as editors do. YAML 1.1 has more ways to end a line
-// than the line feed, and the parser may stop behind the last line.
-func fromYAMLLine(text []byte, line int) int {
-	offset := 0
-	for ; line > 1 && offset < len(text); line-- {
-		offset += lineLength(text[offset:])
-	}
-	return min(lineAt(text, offset), lastLine(text))
-}
-
-// lineLength returns how many bytes the first line of text has, with what ends it.
-func lineLength(text []byte) int {
-	for at := 0; at < len(text); {
-		r, size := utf8.DecodeRune(text[at:])
-		at += size
-		switch r {
-		case '\r':
-			if at < len(text) && text[at] == '\n' {
-				at++
-			}
-			return at
-		case '\n', '\u0085', '\u2028', '\u2029':
-			return at
-		}
-	}
-	return len(text)
-}
+// fromYAMLLine is a line as the YAML parser counts them, which may stop behind the last.
+func fromYAMLLine(text []byte, line int) int { return min(max(line, 1), lastLine(text)) }

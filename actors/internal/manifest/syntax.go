@@ -14,10 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var (
-	yamlLine   = regexp.MustCompile(`^line (\d+): `)
-	yamlAnchor = regexp.MustCompile(`^(?:unknown )?anchor '(.*)' (?:referenced|value)`)
-)
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
 // toJSON turns a document into JSON. Faults have lines within the document.
 func toJSON(text []byte) ([]byte, []fault) {
@@ -64,8 +61,7 @@ func yamlFaults(text []byte, err error) []fault {
 	message := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", "")
 	line, what := cutLine(message)
 	switch {
-	case strings.HasPrefix(what, "did not find expected"), strings.HasPrefix(what, "found incompatible"),
-		strings.HasPrefix(what, "found duplicate %"):
+	case strings.HasPrefix(what, "did not find expected"):
 		line++
 	case strings.HasPrefix(what, "could not find expected ':'"), strings.HasPrefix(what, "found unexpected end of"):
 		// Where it begins tells more than where the parser gave up; the other parser gives that.
@@ -73,7 +69,7 @@ func yamlFaults(text []byte, err error) []fault {
 			line, _ = cutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 		}
 	case line == 0:
-		return []fault{{line: lineOfCulprit(text, what), message: "is not YAML: " + what}}
+		return []fault{{line: lineOfCulprit(text), message: "is not YAML: " + what}}
 	}
 	return []fault{{line: fromYAMLLine(text, line), message: "is not YAML: " + what}}
 }
@@ -90,11 +86,9 @@ func cutLine(message string) (line int, rest string) {
 	return line, message[len(found[0]):]
 }
 
-// lineOfCulprit finds what the parser complains of without a line.
-func lineOfCulprit(text []byte, what string) int {
-	if anchor := yamlAnchor.FindStringSubmatch(what); anchor != nil {
-		return lineAt(text, bytes.Index(text, []byte("*"+anchor[1])))
-	}
+// lineOfCulprit finds bytes that the parser complains of without a line. It is the first line for all else, such as an alias of
+// what is not there.
+func lineOfCulprit(text []byte) int {
 	for offset := 0; offset < len(text); {
 		r, size := utf8.DecodeRune(text[offset:])
 		if (r == utf8.RuneError && size == 1) || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {
