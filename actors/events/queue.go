@@ -1,11 +1,9 @@
 package events
 
 import (
-	"encoding/json"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
@@ -54,10 +52,9 @@ type Counts struct {
 // still waits.
 type queue struct {
 	source     source
-	clock      *stepped
+	clock      *clock
 	correlator *record.EventCorrelator
 	sends      bool    // there is an API server
-	combined   bool    // the correlator combined the last event with similar ones
 	items      []*item // oldest first
 	waiting    map[types.NamespacedName]*item
 	busy       bool // a batch is on its way
@@ -68,12 +65,8 @@ type queue struct {
 }
 
 func newQueue(node string, sends bool) *queue {
-	q := &queue{sends: sends, source: source{node: node}, clock: &stepped{}, waiting: map[types.NamespacedName]*item{}}
-	q.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: q.clock,
-		MessageFunc: func(e *v1.Event) string {
-			q.combined = true // it is asked for of such events only
-			return record.EventAggregatorByReasonMessageFunc(e)
-		}})
+	q := &queue{sends: sends, source: source{node: node}, clock: &clock{}, waiting: map[types.NamespacedName]*item{}}
+	q.correlator = record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: q.clock})
 	return q
 }
 
@@ -82,8 +75,7 @@ func newQueue(node string, sends bool) *queue {
 func (q *queue) record(now time.Time, m messages.RecordEvent) *v1.Event {
 	q.counts.Recorded++
 	e := q.source.event(now, m)
-	q.clock.step(now)
-	q.combined = false
+	q.clock.now = now
 	result, err := q.correlator.EventCorrelate(e)
 	switch {
 	case err != nil: // the patch could not be made, which is a bug; the event is recorded all the same
@@ -91,27 +83,12 @@ func (q *queue) record(now time.Time, m messages.RecordEvent) *v1.Event {
 		q.counts.Filtered++
 		return nil
 	}
-	if q.combined {
-		q.dated(now, result)
-	}
 	// Also of what the correlator has made of several.
 	result.Event.ReportingController, result.Event.ReportingInstance = component, q.source.node
 	if q.sends {
 		q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
 	}
 	return result.Event
-}
-
-// dated gives combined events the times of the node's clock: the last is now, and the first as long ago as the correlator counts.
-// The patch of an existing Event is made anew with that time.
-func (q *queue) dated(now time.Time, r *record.EventCorrelateResult) {
-	e := r.Event
-	e.FirstTimestamp = metav1.NewTime(now.Add(-q.clock.Since(e.FirstTimestamp.Time)))
-	e.LastTimestamp = metav1.NewTime(now)
-	if r.Patch != nil {
-		// these can be encoded
-		r.Patch, _ = json.Marshal(map[string]any{"count": e.Count, "lastTimestamp": e.LastTimestamp, "message": e.Message})
-	}
 }
 
 // put has an item wait, in the place of an earlier state of the same event.

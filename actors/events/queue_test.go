@@ -1,7 +1,6 @@
 package events
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -122,8 +121,8 @@ func TestWhatWaitsIsCountedInItsPlace(t *testing.T) {
 // After the tenth message of one reason within ten minutes they are combined; the kubelet's figures.
 func TestSimilarEventsAreCombined(t *testing.T) {
 	q := newQueue("n", true)
-	for i := range 15 {
-		q.record(begin, said("web", fmt.Sprint("message ", i)))
+	for i := range 15 { // none of one moment: what is combined is named by it
+		q.record(begin.Add(time.Duration(i)), said("web", fmt.Sprint("message ", i)))
 	}
 	got := q.all(t, begin)
 	if len(got) != 10 {
@@ -304,76 +303,4 @@ func TestNoEventIsLostInTheQueue(t *testing.T) {
 			t.Errorf("told %d, and the server has %d; waiting %d", want, sum, len(q.items))
 		}
 	})
-}
-
-// A clock that jumps ahead and is set back later stops neither the combining of what is similar nor what each object may say
-// as time goes on.
-func TestAClockThatIsSet(t *testing.T) {
-	q := newQueue("node1", true)
-	now := begin
-	q.record(now, said("other", "x"))
-	q.record(now.AddDate(1, 0, 0), said("other", "y"))
-	written := 0
-	for i := range 200 { // more seldom than the limit for one object
-		now = now.Add(10 * time.Minute)
-		q.record(now, said("web", fmt.Sprint("message ", i)))
-		written += len(q.all(t, now))
-	}
-	if q.counts.Filtered > 0 {
-		t.Errorf("%d of 200 events in a day and a half are left out, %d are written", q.counts.Filtered, written)
-	}
-}
-
-// What is combined has the node's time, also when its clock is set right after the first events; it is counted on.
-func TestWhatIsCombinedHasTheNodesTime(t *testing.T) {
-	for _, before := range []int{3, 12} { // events while the clock is wrong: too few to be combined, and enough
-		q := newQueue("n", true)
-		wrong := time.Unix(60, 0)
-		n := 0
-		say := func(now time.Time) *item {
-			t.Helper()
-			n++
-			q.record(now, said("web", fmt.Sprint("message ", n)))
-			got := q.all(t, now)
-			if len(got) != 1 {
-				t.Fatalf("written are %v", got)
-			}
-			return got[0]
-		}
-		for range before {
-			say(wrong)
-		}
-		now := begin
-		q.clock.seen = begin // by the monotonic clock nothing has passed
-		for n < 9 {
-			say(now)
-		}
-		for i := range 5 {
-			now = begin.Add(time.Duration(i) * time.Minute)
-			got := say(now)
-			e := got.event
-			if !strings.HasPrefix(e.Message, "(combined from similar events)") {
-				t.Fatalf("it is not combined: %+v", e)
-			}
-			if !e.LastTimestamp.Time.Equal(now) || e.FirstTimestamp.After(now) ||
-				e.FirstTimestamp.Time.Before(begin.Add(-time.Minute)) {
-				t.Errorf("at %v it is of %v to %v", now, e.FirstTimestamp, e.LastTimestamp)
-			}
-			if got.create != (before < 9 && i == 0) {
-				t.Errorf("%d: create is %v", i, got.create)
-			}
-			var patch struct {
-				Count         int32       `json:"count"`
-				Message       string      `json:"message"`
-				LastTimestamp metav1.Time `json:"lastTimestamp"`
-			}
-			if got.create {
-				continue
-			}
-			if err := json.Unmarshal(got.patch, &patch); err != nil || patch.Count != e.Count || patch.Message != e.Message ||
-				!patch.LastTimestamp.Time.Equal(now.Truncate(time.Second)) {
-				t.Errorf("%v: the change is %s", err, got.patch)
-			}
-		}
-	}
 }

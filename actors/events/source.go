@@ -50,21 +50,10 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// stepped is the clock by which the correlator counts: it begins with the time of the first message, and goes on by what has
-// passed between one and the next. A clock of the node that is set moves it at most once and never back, so that counting,
-// combining and the limits go on; and no two messages have the same time, by which what is combined is named. The node's clock
-// may have been wrong then, and time that the machine sleeps is not in it: combined events get the node's time (see dated).
-type stepped struct{ now, seen time.Time }
+// clock is the correlator's: the time of the message that it looks at. The monotonic clock, which nobody sets, tells what has
+// passed between two.
+type clock struct{ now time.Time }
 
-func (s *stepped) step(now time.Time) {
-	if s.now.IsZero() {
-		s.now, s.seen = now.Round(0), now
-		return
-	}
-	passed := now.Sub(s.seen) // by the monotonic clock, where the times have it
-	s.now, s.seen = s.now.Add(max(passed, time.Nanosecond)), now
-}
+func (c *clock) Now() time.Time { return c.now }
 
-func (s *stepped) Now() time.Time { return s.now }
-
-func (s *stepped) Since(t time.Time) time.Duration { return s.now.Sub(t) }
+func (c *clock) Since(t time.Time) time.Duration { return c.now.Sub(t) }
