@@ -83,6 +83,10 @@ func TestPodsTellTheAddressesOfTheCloud(t *testing.T) {
 			})
 			r.start(nil)
 			r.untilPrinted([]string{"pods"}, "after", "Running")
+			r.eventually("its container runs", func() bool { // it may not have been started before the restart
+				c := r.runtime.Snapshot().Container("after", "main")
+				return c != nil && c.Running()
+			})
 			if err := r.runtime.Exit(r.runtime.Snapshot().Sandbox("after").UID, "main", 1, "Error"); err != nil {
 				t.Fatal(err)
 			}
