@@ -6,8 +6,8 @@
 // container wrote is lost by it but what there is no room for.
 //
 // The size of each log, and each link, is looked at each containerLogMonitorInterval; those of one pod soon after runtime says
-// that its containers changed. The newest rotated file stays uncompressed. A file that is not regular is neither followed nor rotated. Only links that lead
-// to our logs are removed. As with the kubelet, the folder of links does not follow podLogsDir.
+// that its containers changed. The newest rotated file stays uncompressed. A file that is not regular is neither followed nor
+// rotated. Only links that lead to our logs are removed. As with the kubelet, the folder of links does not follow podLogsDir.
 package logs
 
 import (

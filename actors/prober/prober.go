@@ -120,8 +120,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.do(ctx, a.state.ran(ctx.Now(), m.probe, m.outcome))
 	case loaded:
 		if m.err != nil {
-			ctx.Log().Warn("the last results of a pod's probes cannot be read; its containers are probed anew", "pod", m.uid, "error",
-				m.err)
+			ctx.Log().Warn("the last results of a pod's probes cannot be read; its containers are probed anew",
+				"pod", m.uid, "error", m.err)
 		}
 		a.do(ctx, a.state.read(ctx.Now(), m.uid, m.rec))
 	case saved:
