@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// pendingFields are the fields of KubeletConfiguration that are read and checked, and that nothing looks at yet; Load warns where
-// one is set. Who makes one take effect takes its name out. Of the others, some take effect in part:
+// pendingFields are the fields of KubeletConfiguration that are read, and that nothing looks at yet: they are not checked, and
+// Load warns where one is set. Who makes one take effect takes its name out. Of the others, some take effect in part:
 //
 //   - cgroupDriver: the runtime's own answer comes first.
 //   - enableControllerAttachDetach: in what the Node reports.
@@ -22,7 +22,7 @@ var pendingFields = sets.New(
 )
 
 // pendingFlags are the same of the flags that set no field.
-var pendingFlags = sets.New("housekeeping-interval", "experimental-mounter-path")
+var pendingFlags = sets.New("housekeeping-interval", "experimental-mounter-path", "reserved-memory")
 
 // effectiveGates are the feature gates that something asks for; of these alone, AllAlpha and AllBeta mean anything.
 var effectiveGates = map[string]bool{

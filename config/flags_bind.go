@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsapi "k8s.io/component-base/logs/api/v1"
-	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/playlet-dev/playlet/config/flagvalue"
 )
@@ -40,8 +39,6 @@ func register(fs *pflag.FlagSet, at any, name, usage string) {
 		fs.Var(cliflag.NewColonSeparatedMultimapStringString(at), name, usage)
 	case *[]corev1.Taint:
 		fs.Var(&flagvalue.Taints{To: at}, name, usage)
-	case *[]kubeletconfig.MemoryReservation:
-		fs.Var(&flagvalue.ReservedMemory{To: at}, name, usage)
 	case *logsapi.VerbosityLevel:
 		fs.Var(logsapi.VerbosityLevelPflag(at), name, usage)
 	case *logsapi.VModuleConfiguration:

@@ -20,7 +20,7 @@ type FlagHelp struct {
 	Usage, Default  string
 	// Field is the path of its field in the --config file, empty where there is none.
 	Field string
-	// InForce is false for a flag that is read and checked, and that nothing looks at.
+	// InForce is false for a flag that is read, and that nothing looks at.
 	InForce bool
 }
 

@@ -80,7 +80,7 @@ func sample(t *testing.T, flag *pflag.Flag) string {
 	samples := map[string]string{
 		"int32": "7", "int64": "7", "Level": "7", "duration": "77s", "string": "sample", "stringSlice": "one,two",
 		"mapStringString": "key=value", "mapStringBool": "AllAlpha=true", "taints": "k=v:NoSchedule",
-		"reserved-memory": "0:memory=1Gi", "colonSeparatedMultimapStringString": "name:value", "pattern=N,...": "file=7",
+		"colonSeparatedMultimapStringString": "name:value", "pattern=N,...": "file=7",
 		"quantity": "7",
 	}
 	if flag.Value.Type() == "bool" {
@@ -166,9 +166,6 @@ func TestBadFlagsAreNamed(t *testing.T) {
 		{[]string{"--register-with-taints=key=v:"}, []string{"register-with-taints", "no effect"}},
 		{[]string{"--register-with-taints=a=b:NoSchedule,a=c:NoSchedule"}, []string{"twice"}},
 		{[]string{"--register-with-taints=a=b:Sometimes"}, []string{"Sometimes"}},
-		{[]string{"--reserved-memory=0"}, []string{"reserved-memory", `"0"`}},
-		{[]string{"--reserved-memory=0:cpu=1"}, []string{"cpu"}},
-		{[]string{"--reserved-memory=0:memory=lots"}, []string{"lots"}},
 		{[]string{"--sync-frequency=often"}, []string{"sync-frequency", "often"}},
 		{[]string{"--vmodule=file"}, []string{"vmodule", "file"}},
 		{[]string{"-v=x"}, []string{"v", "x"}},
@@ -192,7 +189,6 @@ func TestBadFlagsAreNamed(t *testing.T) {
 func TestValueFlagsShowWhatTheyHold(t *testing.T) {
 	for _, test := range []struct{ flag, given, want string }{
 		{"register-with-taints", "a=b:NoSchedule,c:NoExecute", "a=b:NoSchedule,c=:NoExecute"},
-		{"reserved-memory", "1:memory=1Gi,hugepages-2Mi=4Mi;0:memory=2Gi", "1:hugepages-2Mi=4Mi,memory=1Gi;0:memory=2Gi"},
 		{"address", "::1", "::1"},
 		{"node-labels", "b=2,a=1", "a=1,b=2"},
 	} {
@@ -206,10 +202,8 @@ func TestValueFlagsShowWhatTheyHold(t *testing.T) {
 		}
 	}
 	// Help text is made from values bound to nothing.
-	for _, zero := range []pflag.Value{&flagvalue.Taints{}, &flagvalue.ReservedMemory{}} {
-		if zero.String() != "" {
-			t.Errorf("%T: shows %q", zero, zero.String())
-		}
+	if zero := (&flagvalue.Taints{}); zero.String() != "" {
+		t.Errorf("%T: shows %q", zero, zero.String())
 	}
 }
 

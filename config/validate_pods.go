@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -80,9 +79,6 @@ func validateContainers(p *problems, n *Node) {
 		"must be a path without ., .. and doubled slashes")
 	p.check(!strings.ContainsFunc(logs, func(r rune) bool { return r > unicode.MaxASCII }), "podLogsDir", logs,
 		"must be ASCII, because metrics show it")
-	oneOf(p, "hairpinMode", c.HairpinMode, kubeletconfig.PromiscuousBridge, kubeletconfig.HairpinVeth, kubeletconfig.HairpinNone)
-	within(p, "iptablesMasqueradeBit", orZero(c.IPTablesMasqueradeBit), 0, 31)
-	within(p, "iptablesDropBit", orZero(c.IPTablesDropBit), 0, 31)
 	for i, server := range c.ClusterDNS {
 		p.check(netutils.ParseIPSloppy(server) != nil, fmt.Sprintf("clusterDNS[%d]", i), server, "must be an IP address")
 	}
@@ -111,20 +107,12 @@ var sysctlPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*([./][a-zA-Z0-9_-]+)
 var namespacedSysctls = []string{"kernel.shm", "kernel.msg", "kernel.sem", "kernel.domainname", "fs.mqueue.", "net.", "user."}
 
 func validateSysctls(p *problems, c *KubeletConfiguration) {
-	check := func(path, name, pattern string) {
+	for i, name := range c.AllowedUnsafeSysctls {
 		dotted := strings.ReplaceAll(strings.TrimSuffix(name, "*"), "/", ".")
 		known := slices.ContainsFunc(namespacedSysctls, func(group string) bool { return strings.HasPrefix(dotted, group) })
-		p.check(sysctlPattern.MatchString(name) && known, path, name, "%s, and in a group that pods have of their own: %s",
-			pattern,
+		p.check(sysctlPattern.MatchString(name) && known, fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name,
+			"must be a sysctl, or the start of some and *, and in a group that pods have of their own: %s",
 			strings.Join(namespacedSysctls, " "))
-	}
-	for i, name := range c.AllowedUnsafeSysctls {
-		check(fmt.Sprintf("allowedUnsafeSysctls[%d]", i), name, "must be a sysctl, or the start of some and *")
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.DefaultPodSysctls)) {
-		path := fmt.Sprintf("defaultPodSysctls[%s]", name)
-		check(path, name, "must be a sysctl")
-		p.check(!strings.HasSuffix(name, "*"), path, name, "must be one sysctl, not a pattern")
 	}
 }
 

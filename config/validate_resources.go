@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,18 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/cpuset"
-
-	"github.com/playlet-dev/playlet/config/flagvalue"
 )
-
-// userNamespaceUnit is the granularity of ID ranges (KEP-127).
-const userNamespaceUnit = 65536
 
 func validateResources(p *problems, n *Node) {
 	c := n.Kubelet
 	atLeast(p, "maxPods", c.MaxPods, 0)
 	atLeast(p, "podsPerCore", c.PodsPerCore, 0)
-	p.check(c.MaxOpenFiles >= 0, "maxOpenFiles", c.MaxOpenFiles, "must be at least 0")
 	within(p, "oomScoreAdj", orZero(c.OOMScoreAdj), -1000, 1000)
 	oneOf(p, "cgroupDriver", c.CgroupDriver, "cgroupfs", "systemd")
 	p.check(c.SystemCgroups != "/", "systemCgroups", c.SystemCgroups, "is the root, in which everything is already")
@@ -34,20 +27,7 @@ func validateResources(p *problems, n *Node) {
 	if period != 100*time.Millisecond {
 		needsGate(p, n, "cpuCFSQuotaPeriod", period, "CustomCPUCFSQuotaPeriod")
 	}
-	oneOf(p, "cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
-	oneOf(p, "memoryManagerPolicy", c.MemoryManagerPolicy, kubeletconfig.NoneMemoryManagerPolicy,
-		kubeletconfig.StaticMemoryManagerPolicy)
-	oneOf(p, "topologyManagerPolicy", c.TopologyManagerPolicy, kubeletconfig.NoneTopologyManagerPolicy,
-		kubeletconfig.BestEffortTopologyManagerPolicy,
-		kubeletconfig.RestrictedTopologyManagerPolicy, kubeletconfig.SingleNumaNodeTopologyManagerPolicy)
-	oneOf(p, "topologyManagerScope", c.TopologyManagerScope, kubeletconfig.ContainerTopologyManagerScope,
-		kubeletconfig.PodTopologyManagerScope)
 	validateMemory(p, n)
-	if u := c.UserNamespaces; u != nil && u.IDsPerPod != nil {
-		ids := *u.IDsPerPod
-		p.check(ids >= userNamespaceUnit && ids%userNamespaceUnit == 0 && ids <= math.MaxUint32, "userNamespaces.idsPerPod", ids,
-			"must be a multiple of %d below %d", userNamespaceUnit, int64(math.MaxUint32))
-	}
 }
 
 func validateMemory(p *problems, n *Node) {
@@ -63,19 +43,6 @@ func validateMemory(p *problems, n *Node) {
 	oneOf(p, "memorySwap.swapBehavior", c.MemorySwap.SwapBehavior, "", "NoSwap", "LimitedSwap")
 	if c.MemorySwap.SwapBehavior != "" {
 		needsGate(p, n, "memorySwap.swapBehavior", c.MemorySwap.SwapBehavior, "NodeSwap")
-	}
-	taken := map[string]bool{}
-	for i, reservation := range c.ReservedMemory {
-		for _, name := range slices.Sorted(maps.Keys(reservation.Limits)) {
-			path := fmt.Sprintf("reservedMemory[%d].limits[%s]", i, name)
-			amount := reservation.Limits[name]
-			key := fmt.Sprint(reservation.NumaNode, name)
-			p.check(flagvalue.ReservableMemory(name), path, amount.String(), "only memory and hugepages-SIZE can be reserved")
-			p.check(!amount.IsZero(), path, amount.String(), "must not be zero")
-			p.check(!taken[key], path, amount.String(), "NUMA node %d has a reservation of %s already", reservation.NumaNode,
-				name)
-			taken[key] = true
-		}
 	}
 }
 

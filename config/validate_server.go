@@ -12,16 +12,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	cliflag "k8s.io/component-base/cli/flag"
-	logsapi "k8s.io/component-base/logs/api/v1"
 	tracingapi "k8s.io/component-base/tracing/api/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	netutils "k8s.io/utils/net"
 
 	"github.com/playlet-dev/playlet/config/flagvalue"
 )
-
-// previousMinor is the only release whose hidden metrics can be shown.
-const previousMinor = "1.35"
 
 func validateServer(p *problems, n *Node) {
 	c := n.Kubelet
@@ -40,8 +36,6 @@ func validateServer(p *problems, n *Node) {
 		needsGate(p, n, "enableSystemLogQuery", true, "NodeLogQuery")
 		p.check(orZero(c.EnableSystemLogHandler), "enableSystemLogQuery", true, "needs enableSystemLogHandler")
 	}
-	p.check(c.ShowHiddenMetricsForVersion == "" || c.ShowHiddenMetricsForVersion == previousMinor,
-		"showHiddenMetricsForVersion", c.ShowHiddenMetricsForVersion, "only %q is possible", previousMinor)
 	validateTLS(p, n)
 	if c.Tracing != nil {
 		addList(p, tracingapi.ValidateTracingConfiguration(c.Tracing, nil, field.NewPath("tracing")))
@@ -95,7 +89,6 @@ func validateAPI(p *problems, n *Node) {
 // validateSources is about where static pods come from.
 func validateSources(p *problems, n *Node) {
 	c := n.Kubelet
-	positive(p, "syncFrequency", c.SyncFrequency.Duration)
 	positive(p, "fileCheckFrequency", c.FileCheckFrequency.Duration)
 	positive(p, "httpCheckFrequency", c.HTTPCheckFrequency.Duration)
 	if c.StaticPodURL != "" {
@@ -122,17 +115,6 @@ func validateLogging(p *problems, n *Node) {
 		p.check(item.FilePattern != "" && !strings.ContainsAny(item.FilePattern, "=,"), path+".filePattern", item.FilePattern,
 			"must be a file name or pattern without = and ,")
 		p.check(item.Verbosity <= most, path+".verbosity", uint32(item.Verbosity), "must be at most %d", most)
-	}
-	validRouting(p, n, "logging.options.text", c.Options.Text.OutputRoutingOptions)
-	validRouting(p, n, "logging.options.json", c.Options.JSON.OutputRoutingOptions)
-}
-
-func validRouting(p *problems, n *Node, path string, options logsapi.OutputRoutingOptions) {
-	if options.SplitStream {
-		needsGate(p, n, path+".splitStream", true, "LoggingAlphaOptions")
-	}
-	if !options.InfoBufferSize.IsZero() {
-		needsGate(p, n, path+".infoBufferSize", options.InfoBufferSize.String(), "LoggingAlphaOptions")
 	}
 }
 

@@ -129,7 +129,7 @@ func signature(h config.FlagHelp) string {
 // printFlags prints all flags in their groups.
 func printFlags(w io.Writer, flags *config.Flags) {
 	fmt.Fprint(w, `All flags of the agent. A name in [brackets] is the field of KubeletConfiguration (the --config file) that the flag sets;
-where both are given, the flag wins. NOT IN FORCE marks what is read and checked, and has no effect in this version.
+where both are given, the flag wins. NOT IN FORCE marks what is read, and has no effect in this version.
 Flags of older kubelets are taken, too; the log says what replaces them.
 `)
 	for _, g := range flags.Help() {

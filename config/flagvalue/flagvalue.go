@@ -5,13 +5,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
-	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 )
 
 // Address is an IP address. An empty one leaves what was there, as a unit whose variable is empty gives one; whether another
@@ -97,80 +94,4 @@ func CheckTaint(t corev1.Taint) error {
 		return nil
 	}
 	return fmt.Errorf("effect %q is none of NoSchedule, PreferNoSchedule, NoExecute", t.Effect)
-}
-
-// ReservedMemory is NODE:type=quantity[,type=quantity…], several of them separated by semicolons or given by
-// repeating the flag. The first use drops what was there before.
-type ReservedMemory struct {
-	To      *[]kubeletconfig.MemoryReservation
-	started bool
-}
-
-// String implements pflag.Value.
-func (v *ReservedMemory) String() string {
-	if v.To == nil {
-		return ""
-	}
-	said := make([]string, 0, len(*v.To))
-	for _, r := range *v.To {
-		limits := make([]string, 0, len(r.Limits))
-		for name, q := range r.Limits {
-			limits = append(limits, fmt.Sprintf("%s=%s", name, q.String()))
-		}
-		slices.Sort(limits)
-		said = append(said, fmt.Sprintf("%d:%s", r.NumaNode, strings.Join(limits, ",")))
-	}
-	return strings.Join(said, ";")
-}
-
-// Type implements pflag.Value.
-func (v *ReservedMemory) Type() string { return "reserved-memory" }
-
-// Set implements pflag.Value.
-func (v *ReservedMemory) Set(s string) error {
-	if s == "" {
-		return nil
-	}
-	var parsed []kubeletconfig.MemoryReservation
-	for one := range strings.SplitSeq(s, ";") {
-		r, err := parseReservation(one)
-		if err != nil {
-			return err
-		}
-		parsed = append(parsed, *r)
-	}
-	if !v.started {
-		*v.To, v.started = nil, true
-	}
-	*v.To = append(*v.To, parsed...)
-	return nil
-}
-
-func parseReservation(s string) (*kubeletconfig.MemoryReservation, error) {
-	node, limits, found := strings.Cut(s, ":")
-	number, err := strconv.ParseInt(node, 10, 32)
-	if !found || err != nil {
-		return nil, fmt.Errorf("%q is not of the form NUMA-node:type=quantity", s)
-	}
-	r := &kubeletconfig.MemoryReservation{NumaNode: int32(number), Limits: corev1.ResourceList{}}
-	for pair := range strings.SplitSeq(limits, ",") {
-		name, amount, found := strings.Cut(pair, "=")
-		if !found {
-			return nil, fmt.Errorf("%q is not of the form type=quantity", pair)
-		}
-		if !ReservableMemory(corev1.ResourceName(name)) {
-			return nil, fmt.Errorf("%q is neither memory nor hugepages-SIZE", name)
-		}
-		q, err := resource.ParseQuantity(amount)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a quantity", amount)
-		}
-		r.Limits[corev1.ResourceName(name)] = q
-	}
-	return r, nil
-}
-
-// ReservableMemory says whether the memory manager knows this kind of memory.
-func ReservableMemory(name corev1.ResourceName) bool {
-	return name == corev1.ResourceMemory || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
