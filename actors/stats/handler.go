@@ -1,18 +1,15 @@
 package stats
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -23,12 +20,6 @@ import (
 const (
 	// answerTimeout bounds how long an answer waits for figures; it then has those that are there.
 	answerTimeout = 2 * partTimeout
-	// writeTimeout bounds the writing of one answer: who does not read is let go.
-	writeTimeout = 30 * time.Second
-	// answers is how many answers are made at once by a handler.
-	answers = 4
-	// pending is how many requests a handler has in hand at once: the answer of a crowded node takes megabytes until it is read.
-	pending = 32
 	// maxWarnings bounds the sentences in one answer's headers.
 	maxWarnings = 16
 )
@@ -37,93 +28,33 @@ const (
 var errNothing = errors.New("no cgroup could be read")
 
 // handler answers who asks for figures. Safe for concurrent use.
-type handler struct {
-	collector *Collector
-	slots     chan struct{} // one an answer that is being made
-	pending   chan struct{} // one a request
-}
+type handler struct{ collector *Collector }
 
-// Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials: that is the listener's, of which
-// each has a handler of its own, so that those whom one lets in do not hold up those of another. m may be nil.
+// Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials, and does not bound how many ask
+// at once, or how long they take to read: both are the listener's. m may be nil.
 func Handler(c *Collector, m *agentmetrics.Metrics) http.Handler {
-	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
+	h := &handler{c}
 	mux := http.NewServeMux()
-	mux.Handle("GET /stats/summary", h.bounded(h.summary))
-	mux.Handle("POST /stats/summary", h.bounded(h.summary)) // the kubelet takes both
-	mux.Handle("GET /spec/{$}", h.bounded(h.spec))
-	mux.Handle("GET /spec", h.bounded(h.spec))
-	mux.Handle("GET /metrics/cadvisor", h.bounded(h.cadvisor))
-	mux.Handle("GET /metrics/resource", h.bounded(h.resource))
+	mux.HandleFunc("GET /stats/summary", h.summary)
+	mux.HandleFunc("POST /stats/summary", h.summary) // the kubelet takes both
+	mux.HandleFunc("GET /spec/{$}", h.spec)
+	mux.HandleFunc("GET /spec", h.spec)
+	mux.HandleFunc("GET /metrics/cadvisor", h.cadvisor)
+	mux.HandleFunc("GET /metrics/resource", h.resource)
 	if m != nil {
 		usage := prometheus.NewRegistry()
 		usage.MustRegister(&usageView{c})
-		m.Handle(mux, answers+pending, usage)
+		m.Handle(mux, usage)
 	}
-	return mux
-}
-
-// CAdvisorHandler answers each request with what Handler serves at /metrics/cadvisor.
-func CAdvisorHandler(c *Collector) http.Handler {
-	h := &handler{c, make(chan struct{}, answers), make(chan struct{}, pending)}
-	return h.bounded(h.cadvisor)
-}
-
-// page is an answer in memory.
-type page struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-// Header implements http.ResponseWriter.
-func (p *page) Header() http.Header { return p.header }
-
-// WriteHeader implements http.ResponseWriter.
-func (p *page) WriteHeader(code int) { p.code = code }
-
-// Write implements http.ResponseWriter.
-func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
-
-// bounded gives the request a deadline and a slot, which it holds while the answer is made: a client that is slow to read or to
-// send keeps it from nobody.
-func (h *handler) bounded(serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case h.pending <- struct{}{}:
-			defer func() { <-h.pending }()
-		default:
-			busy(w)
-			return
-		}
-		p := &page{header: http.Header{}, code: http.StatusOK}
-		if !h.make(p, r, serve) {
-			busy(w)
-			return
-		}
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder in a test has none
-		maps.Copy(w.Header(), p.header)
-		w.WriteHeader(p.code)
-		_, _ = w.Write(p.body.Bytes()) // a failure means that nobody reads it any more
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
+		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// make makes the answer, or says that there was no slot for it in time.
-func (h *handler) make(p *page, r *http.Request, serve http.HandlerFunc) bool {
-	ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
-	defer cancel()
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	case <-ctx.Done():
-		return false
-	}
-	serve(p, r.WithContext(ctx))
-	return true
-}
-
-func busy(w http.ResponseWriter) {
-	http.Error(w, "too many requests for figures are being answered", http.StatusServiceUnavailable)
-}
+// CAdvisorHandler answers each request with what Handler serves at /metrics/cadvisor. Its caller bounds how long that may take.
+func CAdvisorHandler(c *Collector) http.Handler { return http.HandlerFunc((&handler{c}).cadvisor) }
 
 func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	only := false
@@ -142,7 +73,7 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 	}
 	warn(w, lacks)
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // to memory
+	_, _ = w.Write(body) // a failure means that nobody reads it any more
 }
 
 // spec answers with what the machine has, in cAdvisor's form, as older kubelets did.
@@ -158,7 +89,7 @@ func (h *handler) spec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // to memory
+	_, _ = w.Write(body) // a failure means that nobody reads it any more
 }
 
 func (h *handler) resource(w http.ResponseWriter, r *http.Request) {
@@ -183,7 +114,7 @@ func serve(w http.ResponseWriter, r *http.Request, gatherer prometheus.Gatherer)
 		packer := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // it is what New makes
 		packer.Reset(w)
 		defer func() {
-			_ = packer.Close() // to memory,
+			_ = packer.Close() // to who reads it, if he still does,
 			packer.Reset(io.Discard)
 			packers.Put(packer) // which it does not keep
 		}()

@@ -7,23 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 )
-
-// unread is a client that reads nothing of its answer until it is let go.
-type unread struct {
-	*httptest.ResponseRecorder
-	once    sync.Once
-	waiting chan<- struct{}
-	letGo   <-chan struct{}
-}
-
-func (u *unread) Write(b []byte) (int, error) {
-	u.once.Do(func() { u.waiting <- struct{}{} })
-	<-u.letGo
-	return len(b), nil
-}
 
 // unsent is a body that its client never sends.
 type unsent struct{ t *testing.T }
@@ -31,43 +16,6 @@ type unsent struct{ t *testing.T }
 func (u unsent) Read([]byte) (int, error) {
 	u.t.Error("the body was waited for")
 	return 0, io.EOF
-}
-
-// Clients that do not read their answers hold up nobody, until there are too many answers in memory; then those of the same port.
-func TestClientsThatDoNotReadHoldUpNobody(t *testing.T) {
-	r := newRig(t, pod("web", containerID1))
-	h, other := Handler(r.Collector, nil), Handler(r.Collector, nil)
-	get := func(h http.Handler) int {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics/resource", nil))
-		return w.Code
-	}
-	waiting, letGo := make(chan struct{}, pending), make(chan struct{})
-	var clients sync.WaitGroup
-	defer clients.Wait()
-	defer close(letGo)
-	for i := range pending {
-		if i == answers+1 {
-			if code := get(h); code != http.StatusOK {
-				t.Fatalf("%d beside %d clients that do not read", code, i)
-			}
-		}
-		clients.Go(func() {
-			h.ServeHTTP(&unread{ResponseRecorder: httptest.NewRecorder(), waiting: waiting, letGo: letGo},
-				httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics/resource", nil))
-		})
-		select {
-		case <-waiting:
-		case <-t.Context().Done():
-			t.Fatal("no answer is made")
-		}
-	}
-	if code := get(h); code != http.StatusServiceUnavailable {
-		t.Errorf("%d answers in memory, and one more: %d", pending, code)
-	}
-	if code := get(other); code != http.StatusOK {
-		t.Errorf("on the other port: %d", code)
-	}
 }
 
 // What a request says is in its URL; its body is not waited for.

@@ -36,9 +36,8 @@ type Config struct {
 	Containers *containers.Handlers
 	Runtime    Runtime
 	Healthz    http.Handler
-	// Figures makes the handler of /stats, /spec and /metrics and what is below them, once for each port; nil: nothing serves
-	// them.
-	Figures func() http.Handler
+	// Figures is the handler of /stats, /spec and /metrics and what is below them; nil: nothing serves them.
+	Figures http.Handler
 	// Manifests is the handler of /manifests and what is below it; nil: nothing is submitted here.
 	Manifests http.Handler
 	// Kubelet is the configuration: its switches say which handlers there are, and /configz shows it. Secrets
@@ -80,9 +79,9 @@ const (
 	maxSlow = 32
 	// maxShort is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have
 	// megabytes.
-	maxShort = 16
+	maxShort = 8
 	// maxSends is how many of these answers are kept for clients that are slow to read them.
-	maxSends = 64
+	maxSends = 32
 )
 
 func newAPI(conf Config) *api {
@@ -150,9 +149,8 @@ func (a *api) readOnly() {
 	a.handle("/pods", a.bounded(only(a.pods, http.MethodGet)))
 	a.handle("/pods/{$}", a.bounded(only(a.pods, http.MethodGet)))
 	if a.conf.Figures != nil {
-		figures := a.conf.Figures()
 		for _, p := range []string{"/stats", "/stats/", "/spec", "/spec/", "/metrics", "/metrics/"} {
-			a.handle(p, within(shortTimeout, figures))
+			a.handle(p, a.bounded(a.conf.Figures))
 		}
 	}
 }
@@ -234,6 +232,9 @@ func (a *api) bounded(h http.Handler) http.Handler {
 		}
 	}))
 }
+
+// Bounded is what bounds big answers on this port, for those of another port.
+func Bounded(h http.Handler) http.Handler { return newAPI(Config{}).bounded(h) }
 
 // kept is an answer that is kept in memory.
 type kept struct {

@@ -421,9 +421,7 @@ func TestSwitches(t *testing.T) {
 
 func TestReadOnly(t *testing.T) {
 	r := newRig(t, func(c *Config) {
-		c.Figures = func() http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "figures of "+r.URL.Path) })
-		}
+		c.Figures = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "figures of "+r.URL.Path) })
 	})
 	r.expect(http.MethodGet, "/metrics/cadvisor", http.StatusOK, "figures of /metrics/cadvisor")
 	server := httptest.NewServer(ReadOnly(r.conf))

@@ -64,7 +64,7 @@ func TestEveryPathOfTheKubelet(t *testing.T) {
 	served := ""
 	r := newRig(t, func(c *Config) {
 		mark := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served = r.Method + " " + r.URL.Path })
-		c.Healthz, c.Figures, c.Kubelet.EnableSystemLogQuery = mark, func() http.Handler { return mark }, ptr.To(true)
+		c.Healthz, c.Figures, c.Kubelet.EnableSystemLogQuery = mark, mark, ptr.To(true)
 	})
 	if err := os.WriteFile(filepath.Join(r.conf.SystemLogs, "syslog"), nil, 0o600); err != nil {
 		t.Fatal(err)

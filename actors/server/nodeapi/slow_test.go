@@ -157,13 +157,14 @@ func (u unread) Write(p []byte) (int, error) {
 	return u.ResponseRecorder.Write(p)
 }
 
-// Clients that do not read hold up no turn, and only so many answers are kept for them.
+// Clients that do not read hold up no turn, and only so many answers are kept for them; those of another port are not concerned.
 func TestSlowReadersHoldUpNoTurn(t *testing.T) {
-	h := newAPI(Config{}).bounded(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	conf := Config{Figures: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = w.Write([]byte("whole"))
-	}))
-	request := func() *http.Request { return httptest.NewRequest(http.MethodGet, "/pods", nil) }
+	})}
+	h, other := ReadOnly(conf), ReadOnly(conf)
+	request := func() *http.Request { return httptest.NewRequest(http.MethodGet, "/metrics/resource", nil) }
 	begun, out := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	for i := range maxSends {
@@ -179,6 +180,10 @@ func TestSlowReadersHoldUpNoTurn(t *testing.T) {
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, request()); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("one too many: %d", w.Code)
+	}
+	w = httptest.NewRecorder()
+	if other.ServeHTTP(w, request()); w.Code != http.StatusAccepted {
+		t.Errorf("on the other port: %d", w.Code)
 	}
 	close(out)
 	all.Wait()

@@ -298,9 +298,9 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 	})
 }
 
-// Handle adds the paths that tell of the agent; /metrics has what more gives, too. Each path serves so many requests at once.
-func (m *Metrics) Handle(mux *http.ServeMux, atOnce int, more prometheus.Gatherer) {
-	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: atOnce}
+// Handle adds the paths that tell of the agent; /metrics has what more gives, too.
+func (m *Metrics) Handle(mux *http.ServeMux, more prometheus.Gatherer) {
+	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
 	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, more, legacyregistry.DefaultGatherer}, opts)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		m.starts.look(m.opts.Board.Now())

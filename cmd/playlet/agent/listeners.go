@@ -63,7 +63,8 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 	if address := g.exposure.CAdvisor; address != "" {
 		out.CAdvisorAddress = net.JoinHostPort(address, strconv.Itoa(int(node.CAdvisorPort)))
 		out.CAdvisor = cadvisor.New(cadvisor.Config{
-			NodeName: node.NodeName, Figures: o.figures, Board: o.board, Metrics: stats.CAdvisorHandler(o.figures),
+			NodeName: node.NodeName, Figures: o.figures, Board: o.board,
+			Metrics: nodeapi.Bounded(stats.CAdvisorHandler(o.figures)),
 		})
 	}
 	if address := g.exposure.Observatory; address != "" {
@@ -81,7 +82,7 @@ func nodeAPI(node *config.Node, runtime nodeapi.Runtime, g *guard, o *observator
 			Runtime: runtime, Kubelet: node.Presentable(), Flags: node.Flags, Kubernetes: version.Kubernetes,
 			SystemLogs: "/var/log", CheckpointDir: filepath.Join(node.RootDir, "checkpoints"),
 			SetVerbosity: node.SetVerbosity,
-			Figures:      func() http.Handler { return stats.Handler(o.figures, o.metrics) },
+			Figures:      stats.Handler(o.figures, o.metrics),
 		},
 		Submission: node.EnableManifestSubmission,
 	}
