@@ -65,11 +65,6 @@ func (c *Collector) Machine(ctx context.Context) (*model.MachineInfo, error) {
 	return c.machine.get(ctx, machineAge)
 }
 
-// Filesystems gives the mounted file systems that are on disks; they must not be changed.
-func (c *Collector) Filesystems(ctx context.Context) ([]model.FsInfo, error) {
-	return c.places.get(ctx, fullAge)
-}
-
 // sandboxImage is the image of the sandboxes, by which dashboards tell a pod's network from its cgroup. It is a label and no
 // figure: an answer without it lacks nothing.
 func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {

@@ -82,7 +82,6 @@ type Collector struct {
 	node    *part[space]
 	images  *part[imageSpace]
 	mounted *part[[]model.FsStats]
-	places  *part[[]model.FsInfo]
 	pause   *part[string]
 	sandbox atomic.Pointer[string] // the ID of one that runs, of which the image of all is learned
 
@@ -121,9 +120,6 @@ func NewCollector(o Options) *Collector {
 	c.pause = newPart("the image of sandboxes", partTimeout, o.Now, c.askSandboxImage)
 	c.mounted = newPart("the mounted file systems", partTimeout, o.Now, func() ([]model.FsStats, error) {
 		return readMounted(o.RootDir)
-	})
-	c.places = newPart("where file systems are mounted", partTimeout, o.Now, func() ([]model.FsInfo, error) {
-		return readPlaces(o.RootDir)
 	})
 	return c
 }

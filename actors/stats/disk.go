@@ -89,19 +89,6 @@ func readMachine() (*model.MachineInfo, error) {
 	return machine.Info(sysfs.NewRealSysFs(), disks, true)
 }
 
-// nodeFilesystems are the file systems that are mounted on the node, but for those of pods.
-func nodeFilesystems(rootDir string) (fs.FsInfo, []fs.Fs, error) {
-	disks, err := fs.NewFsInfo(fs.Context{})
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := disks.GetGlobalFsInfo()
-	return disks, slices.DeleteFunc(list, func(d fs.Fs) bool {
-		at, _ := disks.GetMountpointForDevice(d.Device) // of one unmounted meanwhile there is none
-		return ofAPod(d.Device, at, rootDir)
-	}), err
-}
-
 // ofAPod says that a mount is a container's root, a sandbox's /dev/shm or a volume. It comes and goes with its pod, and is the
 // node's disk or memory once more; three hundred of them were a quarter of an answer. The kubelet has those that were mounted
 // when it began.
@@ -110,11 +97,19 @@ func ofAPod(device, at, rootDir string) bool {
 		strings.HasPrefix(at, path.Join(rootDir, "pods")+"/")
 }
 
-// readMounted reads the file systems that are mounted on the node.
+// readMounted reads the file systems that are mounted on the node, but for those of pods.
 func readMounted(rootDir string) ([]model.FsStats, error) {
-	_, list, err := nodeFilesystems(rootDir)
+	disks, err := fs.NewFsInfo(fs.Context{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := disks.GetGlobalFsInfo()
 	out := make([]model.FsStats, 0, len(list))
 	for _, d := range list {
+		at, _ := disks.GetMountpointForDevice(d.Device) // of one unmounted meanwhile there is none
+		if ofAPod(d.Device, at, rootDir) {
+			continue
+		}
 		s := model.FsStats{
 			Device: d.Device, Type: d.Type.String(), Limit: d.Capacity, Usage: d.Capacity - d.Free, Available: d.Available,
 			ReadsCompleted: d.DiskStats.ReadsCompleted, ReadsMerged: d.DiskStats.ReadsMerged,
@@ -127,21 +122,6 @@ func readMounted(rootDir string) ([]model.FsStats, error) {
 			s.HasInodes, s.Inodes, s.InodesFree = true, *d.Inodes, *d.InodesFree
 		}
 		out = append(out, s)
-	}
-	return out, err
-}
-
-// readPlaces reads the same file systems, with where they are mounted.
-func readPlaces(rootDir string) ([]model.FsInfo, error) {
-	disks, list, err := nodeFilesystems(rootDir)
-	out := make([]model.FsInfo, 0, len(list))
-	for _, d := range list {
-		at, _ := disks.GetMountpointForDevice(d.Device)
-		labels, _ := disks.GetLabelsForDevice(d.Device)
-		out = append(out, model.FsInfo{
-			Timestamp: time.Now(), Device: d.Device, Mountpoint: at, Labels: labels, Capacity: d.Capacity, Available: d.Available,
-			Usage: d.Capacity - d.Free, Inodes: d.Inodes, InodesFree: d.InodesFree,
-		})
 	}
 	return out, err
 }

@@ -19,7 +19,6 @@ type Figures interface {
 	// be read.
 	Containers(ctx context.Context, age time.Duration) (all map[string]*model.ContainerInfo, lacks []string)
 	Machine(ctx context.Context) (*model.MachineInfo, error)
-	Filesystems(ctx context.Context) ([]model.FsInfo, error)
 }
 
 const (

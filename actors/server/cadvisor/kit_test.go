@@ -91,10 +91,6 @@ func (f *fake) Machine(context.Context) (*model.MachineInfo, error) {
 	return &model.MachineInfo{NumCores: 4, MachineID: "m1", MemoryCapacity: 1 << 30}, nil
 }
 
-func (f *fake) Filesystems(context.Context) ([]model.FsInfo, error) {
-	return []model.FsInfo{{Device: "/dev/a", Mountpoint: "/", Labels: []string{"root"}}, {Device: "/dev/b", Mountpoint: "/b"}}, nil
-}
-
 // at moves the fake's clock.
 func (f *fake) at(second int) {
 	f.mu.Lock()

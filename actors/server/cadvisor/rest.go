@@ -98,9 +98,7 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 		}{model.VersionInfo{
 			KernelVersion: machine.KernelVersion(), ContainerOsVersion: machine.ContainerOsVersion(), CadvisorVersion: version(),
 		}, m})
-	case "storage":
-		return h.storage(w, r)
-	case "machinestats", "stats", "spec":
+	case "machinestats", "stats":
 		return h.stats(w, r, call)
 	case "summary":
 		return refuse(http.StatusNotImplemented, "a summary of the last minute, hour and day takes samples that are collected "+
@@ -137,26 +135,7 @@ func version() string {
 	return "unknown"
 }
 
-// storage answers which file systems there are, or the one with a label.
-func (h *handler) storage(w http.ResponseWriter, r *http.Request) error {
-	if r.URL.Query().Has("uuid") {
-		return refuse(http.StatusNotImplemented, "file systems are found by label, not by UUID")
-	}
-	all, err := h.conf.Figures.Filesystems(r.Context())
-	if err != nil {
-		return err
-	}
-	label := r.URL.Query().Get("label")
-	out := slices.DeleteFunc(slices.Clone(all), func(f model.FsInfo) bool {
-		return label != "" && !slices.Contains(f.Labels, label)
-	})
-	if label != "" && len(out) == 0 {
-		return refuse(http.StatusNotFound, "there is no file system with the label "+strconv.Quote(label))
-	}
-	return containers.JSON(w, out)
-}
-
-// stats answers stats, spec and machinestats of v2.1.
+// stats answers stats and machinestats of v2.1.
 func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) error {
 	o, err := options(r)
 	if err != nil {
@@ -188,9 +167,6 @@ func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) err
 	}
 	if len(found) == 0 {
 		return refuse(http.StatusNotFound, fmt.Sprintf("there is no container %q of type %s", at, o.IdType))
-	}
-	if call == "spec" {
-		return list(w, '{', found, func(name string) any { return specOf(t[name]) })
 	}
 	// The root's are machinestats.
 	found = slices.DeleteFunc(found, func(name string) bool { return name == "/" })
