@@ -38,16 +38,15 @@ func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
 }
 
 // cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer: those of containers are gathered here, and the
-// library gives the others. lacks are sentences on what could not be read.
-func (c *Collector) cadvisor(ctx context.Context) (gatherer prometheus.Gatherer, lacks []string) {
+// library gives the others.
+func (c *Collector) cadvisor(ctx context.Context) prometheus.Gatherer {
 	v := c.view(ctx, fullAge)
 	others := prometheus.NewRegistry()
 	none := func(*model.ContainerInfo) map[string]string { return nil }
 	others.MustRegister(metrics.NewPrometheusCollector(v, none, cgroupstats.Metrics(), clock.RealClock{}, model.RequestOptions{}),
 		metrics.NewPrometheusMachineCollector(v, cgroupstats.Metrics()))
 	pressure := cgroupstats.Metrics().Has(container.PressureMetrics)
-	gatherer = &cgroupmetrics.Gatherer{Others: others, Cgroups: v.containers(), Now: c.opts.Now(), Pressure: pressure}
-	return gatherer, v.figures.lacks
+	return &cgroupmetrics.Gatherer{Others: others, Cgroups: v.containers(), Now: c.opts.Now(), Pressure: pressure}
 }
 
 // Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a

@@ -5,8 +5,8 @@
 // Nothing is collected that nobody reads. There is no loop: a request reads what is older than it may be, requests side by
 // side share one reading, and within its age a reading costs nothing (see part). Each kind of figures is read apart from the
 // others and within a time of its own, so that a runtime or a file server that hangs costs the answer its figures and nothing
-// else: the answer has what was read last, and says what is lacking in Warning headers, in resource_scrape_error and in
-// container_scrape_error.
+// else: the answer has what was read last. That something is lacking is said by resource_scrape_error and container_scrape_error;
+// "playlet top" and the pages of cAdvisor's port say what.
 //
 // Where figures come from:
 //

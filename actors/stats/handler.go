@@ -17,12 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 )
 
-const (
-	// answerTimeout bounds how long an answer waits for figures; it then has those that are there.
-	answerTimeout = 2 * partTimeout
-	// maxWarnings bounds the sentences in one answer's headers.
-	maxWarnings = 16
-)
+// answerTimeout bounds how long an answer waits for figures; it then has those that are there.
+const answerTimeout = 2 * partTimeout
 
 // errNothing says that there are no figures at all.
 var errNothing = errors.New("no cgroup could be read")
@@ -65,13 +61,12 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s, lacks := h.collector.Summary(r.Context(), only)
+	s, _ := h.collector.Summary(r.Context(), only) // its form has no place for what is lacking
 	body, err := json.Marshal(s)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	warn(w, lacks)
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(body) // a failure means that nobody reads it any more
 }
@@ -94,16 +89,13 @@ func (h *handler) spec(w http.ResponseWriter, r *http.Request) {
 
 func (h *handler) resource(w http.ResponseWriter, r *http.Request) {
 	s, lacks := h.collector.Summary(r.Context(), true)
-	warn(w, lacks)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&resourceView{s, len(lacks) > 0})
 	serve(w, r, registry)
 }
 
 func (h *handler) cadvisor(w http.ResponseWriter, r *http.Request) {
-	gatherer, lacks := h.collector.cadvisor(r.Context())
-	warn(w, lacks)
-	serve(w, r, gatherer)
+	serve(w, r, h.collector.cadvisor(r.Context()))
 }
 
 // serve answers with what is gathered. A family that cannot be given is left out, and the others are there. It is packed as fast
@@ -150,27 +142,3 @@ type packed struct {
 
 // Write implements http.ResponseWriter.
 func (p packed) Write(b []byte) (int, error) { return p.to.Write(b) }
-
-// warn says in headers what an answer lacks (RFC 7234, section 5.5): its form has no place for it.
-func warn(w http.ResponseWriter, lacks []string) {
-	for i, text := range lacks {
-		if i == maxWarnings {
-			text = strconv.Itoa(len(lacks)-i) + " more figures are missing"
-		}
-		w.Header().Add("Warning", "199 playlet "+strconv.Quote(headerText(text)))
-		if i == maxWarnings {
-			return
-		}
-	}
-}
-
-// headerText makes a text fit for a header.
-func headerText(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' || r == '\\' || r == '"' {
-			return ' '
-		}
-		return r
-	}, text)
-	return text[:min(len(text), 500)]
-}

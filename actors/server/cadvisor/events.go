@@ -127,7 +127,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	}
 	for first, age := true, restAge; ; first, age = false, lookEvery/2 {
 		now := h.conf.Board.Now()
-		t, err := h.read(w, r, age)
+		t, _, err := h.read(r, age)
 		if err != nil {
 			return err
 		}

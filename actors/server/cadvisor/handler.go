@@ -32,8 +32,8 @@ const (
 	pending = 32
 	// maxBody bounds a request's body, which has three numbers.
 	maxBody = 4 << 10
-	// maxWarnings bounds the sentences in one answer's headers.
-	maxWarnings = 8
+	// maxLacks bounds the sentences on one page of what is lacking.
+	maxLacks = 8
 )
 
 // handler answers requests. Safe for concurrent use.
@@ -116,17 +116,14 @@ func refuse(status int, text string) error { return &containers.Error{Status: st
 // name is that of the cgroup in a request's path.
 func name(r *http.Request) string { return "/" + strings.Trim(r.PathValue("name"), "/") }
 
-// read gives all cgroups with the samples that are kept, of which the newest are not older than age. What is lacking is said in
-// headers (RFC 7234, section 5.5).
-func (h *handler) read(w http.ResponseWriter, r *http.Request, age time.Duration) (tree, error) {
+// read gives all cgroups with the samples that are kept, of which the newest are not older than age. lacks are sentences on what
+// could not be read.
+func (h *handler) read(r *http.Request, age time.Duration) (t tree, lacks []string, err error) {
 	all, lacks := h.conf.Figures.Containers(r.Context(), age)
 	if len(all) == 0 {
-		return nil, refuse(http.StatusServiceUnavailable, "there are no figures: "+strings.Join(lacks, "; "))
+		return nil, nil, refuse(http.StatusServiceUnavailable, "there are no figures: "+strings.Join(lacks, "; "))
 	}
-	for _, text := range lacks[:min(len(lacks), maxWarnings)] {
-		w.Header().Add("Warning", "199 playlet "+strconv.QuoteToASCII(text))
-	}
-	return h.history.add(all), nil
+	return h.history.add(all), lacks[:min(len(lacks), maxLacks)], nil
 }
 
 // find is the cgroup of this name.

@@ -56,7 +56,7 @@ type row struct {
 }
 
 func (h *handler) page(w http.ResponseWriter, r *http.Request) error {
-	t, err := h.read(w, r, pageAge)
+	t, lacks, err := h.read(r, pageAge)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) error {
 	}
 	v := &view{
 		Node: h.conf.NodeName, Title: title(info), Path: info.Name, Refresh: pageAge.Milliseconds(), Facts: facts(info),
-		Lacks: w.Header().Values("Warning"),
+		Lacks: lacks,
 	}
 	for at := info.Name; at != "/"; {
 		at = t.parent(at)

@@ -39,7 +39,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	if query.NumStats < -1 {
 		return refuse(http.StatusBadRequest, "num_stats is below -1")
 	}
-	t, err := h.read(w, r, restAge)
+	t, _, err := h.read(r, restAge)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) err
 	if err != nil {
 		return refuse(http.StatusBadRequest, err.Error())
 	}
-	t, err := h.read(w, r, *o.MaxAge)
+	t, _, err := h.read(r, *o.MaxAge)
 	if err != nil {
 		return err
 	}
