@@ -31,9 +31,6 @@ type fakeSystem struct {
 	wall         []time.Time // one an answer
 	monotonic    time.Duration
 	unsync       bool
-	tmpfs        error
-	noswap       bool
-	openat2      error
 	cgroupsMagic int64
 }
 
@@ -60,8 +57,6 @@ func (s *fakeSystem) Clocks() (time.Time, time.Duration) {
 }
 
 func (s *fakeSystem) Synchronised() (bool, error) { return !s.unsync, nil }
-func (s *fakeSystem) Tmpfs() (bool, error)        { return s.noswap, s.tmpfs }
-func (s *fakeSystem) Openat2(string) error        { return s.openat2 }
 
 // fakeRuntime is a runtime that answers as it is told.
 type fakeRuntime struct {
@@ -121,7 +116,7 @@ func newRig(t *testing.T, flags ...string) *rig {
 	node, _, err := config.Load(known, fs)
 	must(t, err)
 	r := &rig{t: t, system: &fakeSystem{
-		disk: Disk{Size: 100 << 30, Free: 50 << 30, Inodes: 1000, InodesFree: 900}, noswap: true,
+		disk:         Disk{Size: 100 << 30, Free: 50 << 30, Inodes: 1000, InodesFree: 900},
 		cgroupsMagic: unix.CGROUP2_SUPER_MAGIC,
 		wall:         []time.Time{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}, runtime: &fakeRuntime{images: dir,

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -92,10 +91,6 @@ type System interface {
 	Clocks() (wall time.Time, monotonic time.Duration)
 	// Synchronised says whether the clock is kept right: adjtimex(2).
 	Synchronised() (yes bool, err error)
-	// Tmpfs tries to make one that is mounted nowhere, and says whether it can be kept from swap.
-	Tmpfs() (noswap bool, err error)
-	// Openat2 tries openat2(2) as paths of pods are opened.
-	Openat2(dir string) error
 }
 
 // cgroup is where cgroups are mounted.
@@ -181,45 +176,4 @@ func (kernel) Synchronised() (bool, error) {
 		return false, err
 	}
 	return state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0, nil
-}
-
-func (kernel) Tmpfs() (noswap bool, err error) {
-	if err := detachedTmpfs("noswap"); err == nil {
-		return true, nil
-	}
-	return false, detachedTmpfs("")
-}
-
-func detachedTmpfs(option string) (err error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, unix.Close(fs)) }()
-	if option != "" {
-		if err := unix.FsconfigSetFlag(fs, option); err != nil {
-			return err
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return err
-	}
-	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID)
-	if err != nil {
-		return err
-	}
-	return unix.Close(mount)
-}
-
-func (kernel) Openat2(dir string) error {
-	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return &os.PathError{Op: "open", Path: dir, Err: err}
-	}
-	f, err := unix.Openat2(root, ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
-	if err == nil {
-		err = unix.Close(f)
-	}
-	return errors.Join(err, unix.Close(root))
 }
