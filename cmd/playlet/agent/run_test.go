@@ -106,7 +106,7 @@ func TestRunMayOnlyLook(t *testing.T) {
 	r.file("web.yaml", manifest("web", "Always", nil, []string{"main two"}))
 	want := `--- pod default/web, as it is
 +++ pod default/web, as it would be
- …
+@@ -4,7 +4,7 @@
    name: web
  spec:
    containers:
@@ -115,7 +115,6 @@ func TestRunMayOnlyLook(t *testing.T) {
      name: main
      resources: {}
    restartPolicy: Always
- …
 `
 	if out, notes, code := r.playlet("run", "-f", web, "--diff"); code != 1 || out != want || notes != "" {
 		t.Errorf("%d\n%s%s\nwant\n%s", code, out, notes, want)

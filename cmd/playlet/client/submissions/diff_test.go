@@ -1,27 +1,29 @@
 package submissions
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
-func TestLineDiff(t *testing.T) {
-	for _, c := range []struct{ a, b, want string }{
-		{"", "", ""},
-		{"a b c", "a b c", ""},
-		{"a b c", "a x c", " a -b +x c"},
-		{"a", "a b", " a +b"},
-		{"1 2 3 4 5 6 7 8 9", "1 2 3 4 5 6 7 8 x", " …  6  7  8 -9 +x"},
-	} {
-		want := strings.ReplaceAll(c.want, "  ", "\n ")
-		got := lineDiff(strings.Fields(c.a), strings.Fields(c.b))
-		want = strings.NewReplacer(" -", "\n-", " +", "\n+", " c", "\n c").Replace(want)
-		if strings.TrimSuffix(got, "\n") != want {
-			t.Errorf("%q %q:\n%q, want\n%q", c.a, c.b, got, want)
+// A pod of so many lines that their comparison would take minutes is only told to differ, if it does.
+func TestDiffOfALongPod(t *testing.T) {
+	diff := func(before, after string) string {
+		t.Helper()
+		long := `{"a": "` + before + `", "b": [` + strings.Repeat("0, ", 1<<13) + "0]}"
+		got, err := podDiff(messages.SubmittedPod{Name: "p", Namespace: "n", Before: json.RawMessage(long),
+			After: json.RawMessage(strings.Replace(long, before, after, 1))})
+		if err != nil {
+			t.Fatal(err)
 		}
+		return got
 	}
-	long := make([]string, 1<<13)
-	if got := lineDiff(long, append([]string{"x"}, long...)); !strings.Contains(got, "too long") {
-		t.Errorf("%d bytes", len(got))
+	if got := diff("x", "x"); got != "" {
+		t.Errorf("%q", got)
+	}
+	if got := diff("x", "y"); got != "pod n/p differs, and is too long to be compared line by line\n" {
+		t.Errorf("%q", got)
 	}
 }
