@@ -71,7 +71,7 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 // the server's address.
 func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, warnings []Warning, err error) {
 	own := flags.scratch.node
-	var patches []any
+	var patches [][]byte
 	if own.ConfigDir != "" {
 		if patches, err = configfile.ReadDropins(own.ConfigDir); err != nil {
 			return nil, nil, false, nil, fmt.Errorf("--config-dir: %w", err)

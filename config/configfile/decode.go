@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
@@ -23,16 +24,17 @@ const maxFileSize = 4 << 20
 
 // Read decodes the KubeletConfiguration file at path strictly, as readStrict does.
 func Read(path string) (*kubeletconfig.KubeletConfiguration, error) {
-	tree, err := readStrict(path)
+	data, err := readStrict(path)
 	if err != nil {
 		return nil, err
 	}
-	return fromTree(tree)
+	c := &kubeletconfig.KubeletConfiguration{}
+	return c, json.Unmarshal(data, c)
 }
 
-// readStrict decodes the KubeletConfiguration file at path strictly. It returns it as a tree of JSON values, in which relative
-// paths are resolved against the folder that the file lies in. Errors are one line and name the file.
-func readStrict(path string) (map[string]any, error) {
+// readStrict decodes the KubeletConfiguration file at path strictly. It returns it as JSON, in which relative paths are resolved
+// against the folder that the file lies in. Errors are one line and name the file.
+func readStrict(path string) ([]byte, error) {
 	data, err := readLimited(path)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,7 @@ func readStrict(path string) (map[string]any, error) {
 			}
 		}
 	}
-	return tree, nil
+	return json.Marshal(tree)
 }
 
 func readLimited(path string) (data []byte, err error) {
@@ -162,12 +164,12 @@ const dropinSuffix = ".conf"
 
 // ReadDropins decodes the drop-ins of folder strictly, in lexical order of their paths, sub-folders included. Other files are
 // passed over.
-func ReadDropins(folder string) ([]any, error) {
+func ReadDropins(folder string) ([][]byte, error) {
 	files, err := dropinFiles(folder)
 	if err != nil {
 		return nil, err
 	}
-	patches := make([]any, 0, len(files))
+	patches := make([][]byte, 0, len(files))
 	for _, file := range files {
 		patch, err := readStrict(file)
 		if err != nil {
@@ -180,7 +182,7 @@ func ReadDropins(folder string) ([]any, error) {
 
 // Apply lays patches over c. Each is a JSON merge patch (RFC 7386): objects and maps merge, everything else is
 // replaced, and null empties a field, which then has its default again (KEP-3983).
-func Apply(c *kubeletconfig.KubeletConfiguration, patches []any) (*kubeletconfig.KubeletConfiguration, error) {
+func Apply(c *kubeletconfig.KubeletConfiguration, patches [][]byte) (*kubeletconfig.KubeletConfiguration, error) {
 	if len(patches) == 0 {
 		return c, nil
 	}
@@ -188,24 +190,13 @@ func Apply(c *kubeletconfig.KubeletConfiguration, patches []any) (*kubeletconfig
 	if err != nil {
 		return nil, err
 	}
-	tree, err := parseTree(data)
-	if err != nil {
-		return nil, err
-	}
-	var merged any = tree
 	for _, patch := range patches {
-		merged = mergePatch(merged, patch)
+		if data, err = jsonpatch.MergePatch(data, patch); err != nil {
+			return nil, err
+		}
 	}
-	return fromTree(merged)
-}
-
-func fromTree(tree any) (*kubeletconfig.KubeletConfiguration, error) {
-	data, err := json.Marshal(tree)
-	if err != nil {
-		return nil, err
-	}
-	c := &kubeletconfig.KubeletConfiguration{}
-	return c, json.Unmarshal(data, c)
+	merged := &kubeletconfig.KubeletConfiguration{}
+	return merged, json.Unmarshal(data, merged)
 }
 
 func dropinFiles(folder string) ([]string, error) {
@@ -228,26 +219,6 @@ func parseTree(data []byte) (map[string]any, error) {
 	decoder.UseNumber()
 	var tree map[string]any
 	return tree, decoder.Decode(&tree)
-}
-
-// mergePatch is RFC 7386.
-func mergePatch(into, patch any) any {
-	changes, ok := patch.(map[string]any)
-	if !ok {
-		return patch
-	}
-	result, ok := into.(map[string]any)
-	if !ok {
-		result = map[string]any{}
-	}
-	for key, value := range changes {
-		if value == nil {
-			delete(result, key)
-			continue
-		}
-		result[key] = mergePatch(result[key], value)
-	}
-	return result
 }
 
 // inFile names the file that an error is about.
