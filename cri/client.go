@@ -13,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -164,29 +163,4 @@ func (c *Client) Close() error {
 		err = errors.Join(err, c.imgConn.Close())
 	}
 	return err
-}
-
-// WatchConnection keeps the RuntimeService connected, calls changed with the
-// state now and at every change, and returns the context's error when it ends.
-// Nothing is polled: the death of the runtime is noticed when its socket
-// closes, its return within the reconnect back-off of one second. A standing
-// connection says nothing about a runtime that hangs; Status does.
-func (c *Client) WatchConnection(ctx context.Context, changed func(connected bool)) error {
-	was, reported := false, false
-	for {
-		state := c.conn.GetState()
-		if is := state == connectivity.Ready; !reported || is != was {
-			was, reported = is, true
-			changed(is)
-		}
-		switch state {
-		case connectivity.Idle:
-			c.conn.Connect()
-		case connectivity.Shutdown:
-			return errors.New("cri: the client is closed")
-		}
-		if !c.conn.WaitForStateChange(ctx, state) {
-			return ctx.Err()
-		}
-	}
 }
