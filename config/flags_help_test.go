@@ -52,13 +52,13 @@ func TestFilesAreCorrectedInPlainWords(t *testing.T) {
 		"\nMaxPods: 1":  `unknown field "MaxPods", line 4: did you mean maxPods?`,
 		"maxPods: 1\n\nauthentication:\n  x509:\n    clientCaFile: x": `unknown field "authentication.x509.clientCaFile", line 7: did you mean authentication.x509.clientCAFile?`,
 		"reservedMemory:\n- numaNode: 0\n- numaNod: 1":                `unknown field "reservedMemory[1].numaNod", line 5: did you mean reservedMemory[1].numaNode?`,
-		"healthzPort: abc":           "healthzPort: holds text where a whole number is wanted",
+		"healthzPort: abc":           "healthzPort: must be a whole number",
 		"syncFrequency: soon":        "syncFrequency: it must be a duration, such as 90s, 10m or 1h30m",
-		"enableServer: 3":            "enableServer: holds number where true or false is wanted",
-		"evictionHard: [a]":          "evictionHard: holds a list where a map of fields is wanted",
+		"enableServer: 3":            "enableServer: must be true or false",
+		"evictionHard: [a]":          "evictionHard: must be a map",
 		"maxPods: 1\nmaxPods: 2":     `"maxPods" already set`,
-		"clusterDNS: 10.0.0.10":      "clusterDNS: holds text where a list is wanted",
-		"maxPods: 30000000000000000": "maxPods: holds number 30000000000000000 where a whole number is wanted",
+		"clusterDNS: 10.0.0.10":      "clusterDNS: must be a list",
+		"maxPods: 30000000000000000": "maxPods: must be between -2147483648 and 2147483647",
 	} {
 		_, _, err := loadArgs(t, "--config="+write(t, t.TempDir(), "f", header+text+"\n"))
 		if err == nil || !strings.HasSuffix(err.Error(), want) && !strings.Contains(want, "already") || !strings.Contains(err.Error(), want) {

@@ -106,12 +106,24 @@ func decodeStrict(data []byte) ([]byte, error) {
 	}
 	strict, err := kjson.UnmarshalStrict(asJSON, &kubeletconfig.KubeletConfiguration{})
 	if err != nil {
-		return nil, misfit(asJSON, err)
+		return nil, misfitErrors(asJSON, err)
 	}
 	if len(strict) > 0 {
 		return nil, strictErrors(data, strict)
 	}
 	return asJSON, nil
+}
+
+// misfitErrors names the fields that cannot be decoded, and says what they must be.
+func misfitErrors(asJSON []byte, failure error) error {
+	var out []string
+	for _, m := range Misfits(asJSON, &kubeletconfig.KubeletConfiguration{}, "") {
+		out = append(out, strings.TrimPrefix(m.Field+": "+m.Wanted, ": "))
+	}
+	if len(out) == 0 {
+		return errors.New(Plain(failure))
+	}
+	return errors.New(Folded(strings.Join(out, "; ")))
 }
 
 // strictErrors adds to each field that is unknown, or there twice, its line and what was probably meant.
@@ -124,7 +136,7 @@ func strictErrors(data []byte, strict []error) error {
 			continue
 		}
 		said := err.Error()
-		if line := lineOf(data, at.FieldPath()); line > 0 {
+		if line := Line(data, at.FieldPath()); line > 0 {
 			said += fmt.Sprintf(", line %d", line)
 		}
 		meant := MeantField(reflect.TypeFor[kubeletconfig.KubeletConfiguration](), at.FieldPath())

@@ -1,6 +1,7 @@
 package configfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,48 +11,116 @@ import (
 	"strconv"
 	"strings"
 
-	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	kjson "sigs.k8s.io/json"
 )
 
-// misfit makes a message out of the failure to decode asJSON. Decoders name the field of a wrong type badly and that of a
-// wrong duration or quantity not at all, so the field is looked for: it is the one that fails alone, too.
-func misfit(asJSON []byte, failure error) error {
-	tree, err := parseTree(asJSON)
-	if err != nil {
-		return errors.New(Folded(failure.Error()))
-	}
-	path, found := culprit(tree, nil)
-	if found != nil {
-		failure = found
-	}
-	said := Plain(failure)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](failure); ok {
-		held := strings.NewReplacer("string", "text", "array", "a list", "object", "a map of fields").Replace(wrong.Value)
-		said = fmt.Sprintf("holds %s where %s is wanted", held, inWords(wrong.Type))
-	}
-	if len(path) == 0 {
-		return errors.New(said)
-	}
-	return fmt.Errorf("%s: %s", strings.Join(path, "."), said)
+// Misfit is a value that does not fit the field that it is given to.
+type Misfit struct {
+	// Field is its path, as spec.containers[0].image.
+	Field string
+	Value any
+	// Wanted says what it must be.
+	Wanted string
 }
 
-// inWords is what a type of Go is to who writes the file.
-func inWords(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		return "a whole number"
-	case reflect.Float64:
-		return "a number"
-	case reflect.String:
-		return "text"
-	case reflect.Slice:
-		return "a list"
-	default:
-		return "a map of fields"
+// Misfits are the values of asJSON that do not fit into what into points to, with their paths below at. Decoders stop at the
+// first one, name the field of a wrong type badly and that of a wrong duration or quantity not at all, so the values are looked
+// for: they are the innermost ones that fail alone, too.
+func Misfits(asJSON []byte, into any, at string) []Misfit {
+	decoder := json.NewDecoder(bytes.NewReader(asJSON))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return nil
 	}
+	f := &fitter{}
+	f.fit(reflect.TypeOf(into).Elem(), value, at)
+	return f.found
+}
+
+// maxMisfits is how many are looked for: a machine wrote a file that has more.
+const maxMisfits = 20
+
+type fitter struct{ found []Misfit }
+
+// fit looks for the innermost values that cannot be decoded alone.
+func (f *fitter) fit(t reflect.Type, value any, at string) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(text, reflect.New(t).Interface())
+	}
+	if err == nil || len(f.found) == maxMisfits {
+		return
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	before := len(f.found)
+	switch value := value.(type) {
+	case map[string]any:
+		f.fitMap(t, value, at)
+	case []any:
+		for i, item := range value {
+			if t.Kind() == reflect.Slice {
+				f.fit(t.Elem(), item, fmt.Sprintf("%s[%d]", at, i))
+			}
+		}
+	}
+	if len(f.found) == before {
+		f.found = append(f.found, Misfit{at, value, wanted(t, value, err)})
+	}
+}
+
+func (f *fitter) fitMap(t reflect.Type, value map[string]any, at string) {
+	switch t.Kind() {
+	case reflect.Map:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			f.fit(t.Elem(), value[key], at+"["+key+"]")
+		}
+	case reflect.Struct:
+		for field := range t.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "" && field.Anonymous {
+				f.fitMap(field.Type, value, at)
+			} else if given, ok := value[name]; ok {
+				f.fit(field.Type, given, strings.TrimPrefix(at+"."+name, "."))
+			}
+		}
+	}
+}
+
+var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
+
+// wanted says what a value of this type has to be, which could not be decoded.
+func wanted(t reflect.Type, value any, err error) string {
+	if reflect.PointerTo(t).Implements(unmarshaler) {
+		wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+		if !ok {
+			return Plain(err)
+		}
+		t = wrong.Type
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return "must be a map of fields"
+	case reflect.Slice:
+		if _, isText := value.(string); isText && t.Elem().Kind() == reflect.Uint8 {
+			return Plain(err)
+		}
+		return "must be a list"
+	case reflect.Map:
+		return "must be a map"
+	case reflect.String:
+		return "must be text; put it in quotes"
+	case reflect.Bool:
+		return "must be true or false"
+	}
+	if number, ok := value.(json.Number); ok {
+		if _, err := number.Int64(); err == nil {
+			return fmt.Sprintf("must be between %d and %d", -1<<(t.Bits()-1), 1<<(t.Bits()-1)-1)
+		}
+	}
+	return "must be a whole number"
 }
 
 // Plain is an error's text without the words of Go's library, on one line.
@@ -73,43 +142,8 @@ func Plain(err error) string {
 	if want, ok := strings.CutPrefix(text, "malformed pair, expect string"); ok { // of Kubernetes' flags
 		return "it must be pairs, each as KEY" + want[:min(1, len(want))] + "VALUE"
 	}
-	return text
+	return strings.TrimPrefix(strings.TrimPrefix(text, "json: "), "cannot unmarshal ")
 }
 
 // Folded is a message of several lines, indented as those of parsers are, in one with single spaces.
 func Folded(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// deepestField bounds the search: nothing in a KubeletConfiguration lies deeper, whatever a hostile file holds.
-const deepestField = 6
-
-// culprit returns the path of the first innermost field below tree that cannot be decoded, and its error.
-func culprit(tree any, above []string) ([]string, error) {
-	fields, ok := tree.(map[string]any)
-	if !ok || len(above) == deepestField {
-		return nil, nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		path := append(slices.Clone(above), name)
-		err := decodeAlone(fields[name], path)
-		if err == nil {
-			continue
-		}
-		if inner, innerErr := culprit(fields[name], path); innerErr != nil {
-			return inner, innerErr
-		}
-		return path, err
-	}
-	return nil, nil
-}
-
-// decodeAlone decodes a configuration in which nothing but the value at path is set.
-func decodeAlone(value any, path []string) error {
-	for _, name := range slices.Backward(path) {
-		value = map[string]any{name: value}
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(data, &kubeletconfig.KubeletConfiguration{})
-}

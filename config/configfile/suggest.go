@@ -86,8 +86,8 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// lineOf is the line of a field in a file of YAML or JSON, or 0 where it is not found.
-func lineOf(data []byte, path string) int {
+// Line is the line of a field in a file of YAML or JSON, or of the innermost one around it that is there; 0 where there is none.
+func Line(data []byte, path string) int {
 	var document yamlnode.Node
 	if yamlnode.Unmarshal(data, &document) != nil || len(document.Content) == 0 {
 		return 0

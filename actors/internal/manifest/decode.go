@@ -115,11 +115,6 @@ func readHead(text []byte, prefix string) (head, []fault) {
 	return h, nil
 }
 
-// plain takes what only a programmer of Go understands out of an error of the JSON decoder.
-func plain(err error) string {
-	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "cannot unmarshal ")
-}
-
 func (d Document) broken(faults ...fault) Document {
 	for _, f := range faults {
 		d.Problems = append(d.Problems, d.problem(f))

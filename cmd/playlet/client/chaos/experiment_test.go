@@ -30,7 +30,7 @@ func TestAnExperimentIsRefusedWithLineAndField(t *testing.T) {
 		{"verb: kill", "name: x", `f:8: spec.steps[0].verb: "" is unknown`},
 		{"target: pods/**", "target: kind/pd", `f:9: spec.steps[0].target: there is no kind of actor "pd"`},
 		{"    count: 2", "    cuont: 2", `f:10: spec.steps[0].cuont: unknown field "cuont"`},
-		{"count: 2", "count: two", "f:10: spec.steps[0].count: cannot unmarshal !!str `two` into int"},
+		{"count: 2", "count: two", "f:10: spec.steps[0].count: must be a whole number"},
 		{"count: 2", "for: 5", "f:10: spec.steps[0].for: "},
 		{"count: 2", "duration: 5s", "f:10: spec.steps[0].duration: kill has none"},
 		{"count: 2", "probability: 3", "f:10: spec.steps[0].probability: 3 is not between 0 and 1"},

@@ -206,7 +206,7 @@ func (c *chaosRun) steps(ctx context.Context) error {
 		if c.report.Steps = append(c.report.Steps, *step); err != nil {
 			return err
 		}
-		if !cli.Pause(ctx, s.Then) {
+		if !cli.Pause(ctx, s.Then.Duration) {
 			return context.Cause(ctx)
 		}
 	}
@@ -242,8 +242,8 @@ func (c *chaosRun) settle(ctx context.Context) error {
 		if c.report.Settled = time.Since(began).Seconds(); err == nil {
 			return nil
 		}
-		if time.Since(began) > c.experiment.Spec.Steady.Settle {
-			return fmt.Errorf("the node is not steady after %s: %w", c.experiment.Spec.Steady.Settle, err)
+		if time.Since(began) > c.experiment.Spec.Steady.Settle.Duration {
+			return fmt.Errorf("the node is not steady after %s: %w", c.experiment.Spec.Steady.Settle.Duration, err)
 		}
 		if !cli.Pause(ctx, lookEvery) {
 			return ctx.Err()
