@@ -43,27 +43,6 @@ func command(c ...string) *v1.LifecycleHandler {
 	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: c}}
 }
 
-// Hooks under way have a bound: one beyond it waits until another has ended.
-func TestHooksAreBounded(t *testing.T) {
-	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
-	m := hooked(t, h, command("true"))
-	hook := m.Spec.Lifecycle.PreStop
-	if err := hookSlots.Acquire(t.Context(), maxHooks); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := callHook(ctx, h, m, hook, nil); err == nil || !strings.Contains(err.Error(), "waiting for other hooks to end") {
-		t.Errorf("beyond the bound: %v", err)
-	}
-	hookSlots.Release(maxHooks)
-	for range 2 {
-		if err := callHook(t.Context(), h, m, hook, nil); err != nil {
-			t.Errorf("within it: %v", err)
-		}
-	}
-}
-
 // A node is drained: the hooks of all its pods run in the same grace period, so none may wait for another to end.
 func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	const hooks = 80

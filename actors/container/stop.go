@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -151,20 +150,15 @@ func runHook(
 	return err
 }
 
-// maxHooks is more than the pods of a node have together, so that none waits for another to end when it is drained.
-const maxHooks = 1024
-
-// hookSlots bounds the hooks of the process that run at a time: they take no slots of the CRI client.
-var hookSlots = semaphore.NewWeighted(maxHooks)
-
 func callHook(
 	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
 ) error {
 	if hook.Sleep == nil { // which takes nothing that others need
-		if err := hookSlots.Acquire(ctx, 1); err != nil {
-			return fmt.Errorf("waiting for other hooks to end: %w", err)
+		leave, err := h.Hooks.Enter(ctx, m.UID)
+		if err != nil {
+			return err
 		}
-		defer hookSlots.Release(1)
+		defer leave()
 	}
 	switch {
 	case hook.Exec != nil:

@@ -47,6 +47,8 @@ type Host struct {
 	RequestTimeout time.Duration
 	// Events: whether Kubernetes Events are recorded.
 	Events bool
+	// Hooks bounds the hooks of containers that run at a time: they take no slots of the CRI client.
+	Hooks Places
 	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.
 	Abilities func() Abilities
 }
