@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // TestMain is a CNI plugin where it is called as one, so that plugins of tests are this program under other names.
@@ -54,6 +55,11 @@ func plugin() {
 		for {
 			time.Sleep(time.Hour) // until it is killed
 		}
+	}
+	var fs unix.Statfs_t // as the plugins of the project do, which forgive a namespace that is not there
+	if err := unix.Statfs(os.Getenv("CNI_NETNS"), &fs); command == "DEL" && err == nil && fs.Type != unix.NSFS_MAGIC {
+		fmt.Printf(`{"cniVersion": %q, "code": 3, "msg": "unknown FS magic"}`, o.CNIVersion)
+		os.Exit(1)
 	}
 	if code, fails := o.Fail[command]; fails {
 		fmt.Printf(`{"cniVersion": %q, "code": %d, "msg": "told to fail", "details": "in a test"}`, o.CNIVersion, code)

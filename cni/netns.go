@@ -59,6 +59,12 @@ func makeNetNS(path string) error {
 	return nil
 }
 
+// isNetNS says whether a namespace is mounted there, and not its file left alone.
+func isNetNS(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && fs.Type == unix.NSFS_MAGIC
+}
+
 // removeNetNS removes a namespace and its file; what is not there is no error. Interfaces in it go with it.
 func removeNetNS(path string) error {
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {

@@ -38,6 +38,9 @@ func (t Trial) Sweep(ctx context.Context, networks []Network) (notes []string, e
 		a := t.attempt(e.Name())
 		tried[a.id] = true
 		var errs []error
+		if !isNetNS(a.netns) { // plugins forgive one that is not there, and nothing else in its place
+			errs = append(errs, removeNetNS(a.netns))
+		}
 		for i := range slices.Backward(networks) {
 			errs = append(errs, a.del(ctx, &networks[i]))
 		}

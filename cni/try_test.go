@@ -134,6 +134,21 @@ func TestATrialThatIsEndedIsUndone(t *testing.T) {
 	clean(t, tr)
 }
 
+// What is left of a namespace may be its file alone: of a trial that was killed before it mounted it, or whose mounts went with it.
+func TestAFileWithoutItsNamespaceIsUndone(t *testing.T) {
+	p := places(t, "one")
+	tr, log := trial(t, p), filepath.Join(t.TempDir(), "log")
+	p.write(t, "a.conf", `{"type": "one", "name": "a", "cniVersion": "1.1.0", "log": "`+log+`"}`)
+	a := tr.attempt(prefix + strconv.Itoa(os.Getpid()))
+	must(t, os.MkdirAll(filepath.Dir(a.netns), 0o755))
+	must(t, os.WriteFile(a.netns, nil, 0o600))
+	notes, err := tr.Sweep(t.Context(), load(t, p))
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "removed") || !slices.Equal(calls(t, log), []string{"DEL"}) {
+		t.Errorf("%q %v, calls: %v", notes, err, calls(t, log))
+	}
+	clean(t, tr)
+}
+
 // What a trial that was killed has left is undone by the next one; one under way is not touched.
 func TestWhatAKilledTrialHasLeftIsUndone(t *testing.T) {
 	p := places(t, "one")

@@ -125,9 +125,10 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 
 func (a *actor) linked(ctx supervisors.Context, l looked) {
 	switch {
-	case l.links == nil && l.whole:
+	case !l.whole: // the next look at all has its problems, too
+	case l.links == nil:
 		a.linkProblem = ""
-	case l.links != nil && l.links.Error() != a.linkProblem:
+	case l.links.Error() != a.linkProblem:
 		a.linkProblem = l.links.Error()
 		ctx.Log().Warn("could not make or remove all links to logs; log shippers may miss some",
 			"folder", a.opts.LinksDir, "error", l.links)

@@ -137,9 +137,9 @@ func (b *schedule) changed(uid string, now []container) []effect {
 
 func (b *schedule) looked(found []sight, now time.Time) []effect {
 	b.phase = resting
-	next := max(b.due(now), 0)
+	next := max(b.due(now), b.gather()) // a disk so slow that a look takes as long has a rest
 	if len(b.changes) > 0 {
-		next = min(next, b.gather())
+		next = b.gather()
 	}
 	out := []effect{lookAfter{next}}
 	for _, s := range found {

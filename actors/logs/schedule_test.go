@@ -93,7 +93,7 @@ func TestChangesAreGathered(t *testing.T) {
 	is("told the same", b.changed(a.uid, []container{a}))
 	is("at rest", b.changed(a.uid, nil), lookAfter{soon})
 	is("one pod's", b.begin(now), look{links: []string{"pod-a_ns_"}, fresh: none})
-	is("soon all", b.looked(nil, now.Add(time.Hour-soon/2)), lookAfter{0 * soon})
+	is("soon all", b.looked(nil, now.Add(time.Hour-soon/2)), lookAfter{soon})
 	is("before all are looked at", b.changed(a.uid, []container{a}), lookAfter{soon})
 	is("what is new", b.begin(now),
 		look{containers: []container{a}, links: []string{"pod-a_ns_"}, fresh: map[string]bool{"a": true}})

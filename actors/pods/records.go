@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -21,6 +20,7 @@ type (
 	}
 	saveDone struct {
 		records map[string]record
+		of      uint64 // the number of the save
 		problem error
 	}
 )
@@ -80,12 +80,13 @@ func (a *actor) records() map[string]record {
 func (a *actor) save(ctx supervisors.Context) {
 	records, w := a.records(), a.checkpoints.writing
 	w.Set(records)
-	if a.checkpoints.busy {
+	if a.checkpoints.saves++; a.checkpoints.busy {
 		return
 	}
 	a.checkpoints.busy = true
+	of := a.checkpoints.saves
 	ctx.Do(supervisors.Work{Name: "write the checkpoints of pods", Timeout: saveTimeout, Run: func(context.Context) any {
-		return saveDone{records, w.Flush()}
+		return saveDone{records, of, w.Flush()}
 	}})
 }
 
@@ -94,7 +95,7 @@ func (a *actor) save(ctx supervisors.Context) {
 // themselves say so again, and it is tried again then, and with the next sweep; so is what was allocated to a pod.
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	a.checkpoints.busy = false
-	again := !maps.Equal(m.records, a.records()) // they have changed meanwhile
+	again := m.of != a.checkpoints.saves // they have changed meanwhile, be it to what they were
 	var failed *unwritten
 	some := errors.As(m.problem, &failed)
 	a.tellProblem(ctx, m.problem)

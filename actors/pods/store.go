@@ -50,6 +50,7 @@ type store struct {
 type checkpoints struct {
 	*store
 	busy    bool   // a write is under way
+	saves   uint64 // how often it was asked for
 	problem string // a sentence on why the last one failed; empty: it did not
 }
 

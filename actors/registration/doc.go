@@ -17,7 +17,7 @@
 // named in health; what was known stays.
 //
 // Addresses are looked for at each look. With --cloud-provider=external pods report those of the Node once it has any.
-// Before each watch the Node is listed; one older than the agent's own writes is believed if its list began after the last
-// answer. Whether there is a network is the runtime's answer; registration adds the cause from the folders that the
+// The watch is a reflector of client-go. After a restored backup it brings nothing until its resource version is reached again:
+// the agent is to be restarted then, as a kubelet is. Whether there is a network is the runtime's answer; registration adds the cause from the folders that the
 // runtime reads.
 package registration

@@ -11,6 +11,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -117,12 +118,14 @@ func (c *cluster) close() {
 		return
 	}
 	c.identity.Close()
+	var watches sync.WaitGroup // side by side: a reflector may sleep for seconds before it looks whether it is to end
 	if c.feed != nil {
-		c.feed.Close()
+		watches.Go(c.feed.Close)
 	}
 	if c.ownNode != nil {
-		c.ownNode.Close()
+		watches.Go(c.ownNode.Close)
 	}
+	watches.Wait()
 	c.storage.Close()
 }
 
