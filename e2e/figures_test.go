@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +24,9 @@ import (
 
 const figuresPort = 10255
 
+// incomplete is in metrics that lack figures.
+var incomplete = regexp.MustCompile(`(?m)^(resource|container)_scrape_error [^0]`)
+
 // figure reads what an agent tells on its port without credentials.
 func figure(t *testing.T, path string) []byte {
 	t.Helper()
@@ -33,8 +37,8 @@ func figure(t *testing.T, path string) []byte {
 	body, err := io.ReadAll(resp.Body)
 	must(t, err)
 	must(t, resp.Body.Close())
-	if resp.StatusCode != http.StatusOK || len(resp.Header.Values("Warning")) > 0 {
-		t.Fatalf("%s: %s, warnings %q: %s", path, resp.Status, resp.Header.Values("Warning"), body)
+	if resp.StatusCode != http.StatusOK || incomplete.Match(body) {
+		t.Fatalf("%s: %s: %s", path, resp.Status, body)
 	}
 	return body
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -93,6 +94,9 @@ var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 // wanted says what a value of this type has to be, which could not be decoded.
 func wanted(t reflect.Type, value any, err error) string {
+	if t == reflect.TypeFor[metav1.Duration]() {
+		return "it must be a duration, such as 90s, 10m or 1h30m"
+	}
 	if reflect.PointerTo(t).Implements(unmarshaler) {
 		wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 		if !ok {
@@ -114,8 +118,13 @@ func wanted(t reflect.Type, value any, err error) string {
 		return "must be text; put it in quotes"
 	case reflect.Bool:
 		return "must be true or false"
+	case reflect.Float32, reflect.Float64:
+		return "must be a number"
 	}
 	if number, ok := value.(json.Number); ok {
+		if zero := reflect.Zero(t); zero.CanUint() && strings.HasPrefix(number.String(), "-") {
+			return "must not be negative"
+		}
 		if _, err := number.Int64(); err == nil {
 			return fmt.Sprintf("must be between %d and %d", -1<<(t.Bits()-1), 1<<(t.Bits()-1)-1)
 		}

@@ -12,6 +12,7 @@ package isolate
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -94,10 +95,13 @@ func outer(prepare func(dir string) error) (code int, err error) {
 	}
 	defer lock.Close() //nolint:errcheck // the kernel gives the lock back anyway
 	if err := prepare(dir); err != nil {
-		return codeFailed, errors.Join(err, clean(dir))
+		return codeFailed, errors.Join(err, discard(dir))
 	}
 	if err := namespaces.MakeCgroups(groupName(id), nil); err != nil {
-		return codeFailed, errors.Join(err, clean(dir))
+		if !errors.Is(err, fs.ErrExist) { // else they are of another run, from a PID namespace of its own
+			err = errors.Join(err, removeCgroups(id))
+		}
+		return codeFailed, errors.Join(err, discard(dir))
 	}
 	code, err = runInit(dir)
 	if os.Getenv(keepVar) != "" {
@@ -228,6 +232,11 @@ func clean(dir string) error {
 	if err := removeCgroups(filepath.Base(dir)); err != nil {
 		return err
 	}
+	return discard(dir)
+}
+
+// discard removes a run's folder.
+func discard(dir string) error {
 	if err := namespaces.RefuseMounts(dir); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -57,6 +58,8 @@ type Config struct {
 const (
 	// shortTimeout bounds a request and its answer that only have to be read and written.
 	shortTimeout = 30 * time.Second
+	// turnTimeout is how much of it a request may wait for its turn: the rest is for the answer.
+	turnTimeout = 10 * time.Second
 	// longTimeout bounds what is measured for a time that the client names, or may be big: profiles, the system's logs, a
 	// command of /run, a checkpoint.
 	longTimeout = 5 * time.Minute
@@ -183,8 +186,8 @@ func only(h failing, methods ...string) http.Handler {
 
 func fail(w http.ResponseWriter, err error) {
 	status := containers.StatusOf(err)
-	if status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", strconv.Itoa(int(shortTimeout.Seconds())))
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", strconv.Itoa(int(turnTimeout.Seconds())))
 	}
 	http.Error(w, err.Error(), status)
 }
@@ -207,17 +210,19 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// bounded is within for what is made in memory: a request waits for its turn as long as it may take. Its client, which may be
-// slow to read, holds up no turn.
+// bounded is within for what is made in memory: a request waits for its turn. Its client, which may be slow to read, holds up no
+// turn.
 func (a *api) bounded(h http.Handler) http.Handler {
 	return within(shortTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wait, cancel := context.WithTimeout(r.Context(), turnTimeout)
+		defer cancel()
 		select {
 		case a.short <- struct{}{}:
-		case <-r.Context().Done():
+		case <-wait.Done():
 			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered"))
 			return
 		}
-		out := kept{ResponseWriter: w, status: http.StatusOK}
+		out := kept{ResponseWriter: w, header: http.Header{}, status: http.StatusOK}
 		func() {
 			defer func() { <-a.short }() // also when h panics
 			h.ServeHTTP(&out, r)
@@ -225,6 +230,7 @@ func (a *api) bounded(h http.Handler) http.Handler {
 		select {
 		case a.sends <- struct{}{}:
 			defer func() { <-a.sends }()
+			maps.Copy(w.Header(), out.header)
 			w.WriteHeader(out.status)
 			_, _ = w.Write(out.body.Bytes()) // a failure means that nobody reads it any more
 		default:
@@ -239,10 +245,12 @@ func Bounded(h http.Handler) http.Handler { return newAPI(Config{}).bounded(h) }
 // kept is an answer that is kept in memory.
 type kept struct {
 	http.ResponseWriter
+	header http.Header // of its own: that of a refusal has nothing of it
 	status int
 	body   bytes.Buffer
 }
 
+func (k *kept) Header() http.Header         { return k.header }
 func (k *kept) WriteHeader(status int)      { k.status = status }
 func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/server/containers"
@@ -145,6 +146,30 @@ func TestBigAnswersTakeTurns(t *testing.T) {
 	all.Wait()
 }
 
+// TestThereIsTimeToRefuse: who waits for a turn in vain is told so while the connection still takes it.
+func TestThereIsTimeToRefuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, out := newAPI(Config{}), make(chan struct{})
+		h := a.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-out }))
+		var all sync.WaitGroup
+		serve := func() int {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil))
+			return w.Code
+		}
+		for range maxShort {
+			all.Go(func() { serve() })
+		}
+		synctest.Wait()
+		began := time.Now()
+		if code := serve(); code != http.StatusServiceUnavailable || time.Since(began) != turnTimeout {
+			t.Errorf("%d after %s", code, time.Since(began))
+		}
+		close(out)
+		all.Wait()
+	})
+}
+
 // unread is a client that takes nothing of an answer until it is let go.
 type unread struct {
 	*httptest.ResponseRecorder
@@ -160,6 +185,7 @@ func (u unread) Write(p []byte) (int, error) {
 // Clients that do not read hold up no turn, and only so many answers are kept for them; those of another port are not concerned.
 func TestSlowReadersHoldUpNoTurn(t *testing.T) {
 	conf := Config{Figures: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = w.Write([]byte("whole"))
 	})}
@@ -178,12 +204,16 @@ func TestSlowReadersHoldUpNoTurn(t *testing.T) {
 		<-begun
 	}
 	w := httptest.NewRecorder()
-	if h.ServeHTTP(w, request()); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("one too many: %d", w.Code)
+	if h.ServeHTTP(w, request()); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
+		w.Header().Get("Content-Encoding") != "" {
+		t.Errorf("one too many: %d %v", w.Code, w.Header())
 	}
 	w = httptest.NewRecorder()
 	if other.ServeHTTP(w, request()); w.Code != http.StatusAccepted {
 		t.Errorf("on the other port: %d", w.Code)
+	}
+	if w.Header().Get("Content-Encoding") != "gzip" {
+		t.Errorf("its header is %v", w.Header())
 	}
 	close(out)
 	all.Wait()

@@ -181,6 +181,10 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"not to write": {wrong: func(r *rig) { r.system.unwritable = map[string]bool{r.Node.RootDir: true} }, check: "mounts",
 			result: Fail, says: "run as root"},
 
+		"openat2":     {check: "openat2", result: OK, says: "there"},
+		"no openat2":  {wrong: func(r *rig) { r.system.openat2 = unix.ENOSYS }, check: "openat2", result: Fail, says: "5.6"},
+		"not allowed": {wrong: func(r *rig) { r.system.openat2 = unix.EPERM }, check: "openat2", result: Fail, says: "seccomp"},
+
 		"manifests": {check: "manifests", result: OK, says: "1 file"},
 		"no folder": {wrong: func(r *rig) { must(r.t, os.RemoveAll(r.Node.Kubelet.StaticPodPath)) }, check: "manifests",
 			result: Warn, says: "mkdir -p"},
@@ -498,6 +502,9 @@ func TestKernel(t *testing.T) {
 		t.Errorf("%v %v", wall, monotonic)
 	}
 	if _, err := k.Synchronised(); err != nil {
+		t.Error(err)
+	}
+	if err := k.Openat2(t.TempDir()); err != nil && !errors.Is(err, unix.ENOSYS) {
 		t.Error(err)
 	}
 }

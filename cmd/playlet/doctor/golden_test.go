@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 )
@@ -30,6 +31,7 @@ func TestOutputs(t *testing.T) {
 			r.listens("0100007F:2808", "99", "nginx")
 			r.swapOn()
 			r.system.disk.Free = 5 << 30
+			r.system.openat2 = unix.ENOSYS
 			r.manifest("b", "nope: 1")
 			r.write(r.Proc+"/sys/net/ipv4/ip_forward", "0\n")
 			r.write(r.Sys+"/fs/cgroup/cgroup.controllers", "cpu cpuset pids hugetlb")

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,6 +93,20 @@ func checkClock(ctx context.Context, m *Machine) []Finding {
 		return warn(sync, "it is not synchronised, as the kernel knows (adjtimex)")
 	}
 	return ok("synchronised, %s", wallNow.UTC().Format(time.RFC3339))
+}
+
+// checkOpenat2 says whether paths can be opened without leaving a folder, on which the safety of volumes stands.
+func checkOpenat2(_ context.Context, m *Machine) []Finding {
+	err := m.System.Openat2(existing(m.Node.RootDir))
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return fail("use Linux 5.6 or newer", "this kernel has no openat2(2): paths within volumes cannot be opened safely")
+	case errors.Is(err, unix.EPERM):
+		return fail("allow it in the filter of system calls (seccomp) under which this runs", "openat2(2) is not permitted")
+	case err != nil:
+		return fail("see that --root-dir can be read", "%v", err)
+	}
+	return ok("there")
 }
 
 // capability is one that the agent needs.

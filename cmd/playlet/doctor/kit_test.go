@@ -31,6 +31,7 @@ type fakeSystem struct {
 	wall         []time.Time // one an answer
 	monotonic    time.Duration
 	unsync       bool
+	openat2      error
 	cgroupsMagic int64
 }
 
@@ -57,6 +58,7 @@ func (s *fakeSystem) Clocks() (time.Time, time.Duration) {
 }
 
 func (s *fakeSystem) Synchronised() (bool, error) { return !s.unsync, nil }
+func (s *fakeSystem) Openat2(string) error        { return s.openat2 }
 
 // fakeRuntime is a runtime that answers as it is told.
 type fakeRuntime struct {

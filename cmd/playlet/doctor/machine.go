@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -91,6 +92,8 @@ type System interface {
 	Clocks() (wall time.Time, monotonic time.Duration)
 	// Synchronised says whether the clock is kept right: adjtimex(2).
 	Synchronised() (yes bool, err error)
+	// Openat2 tries openat2(2) as paths of pods are opened.
+	Openat2(dir string) error
 }
 
 // cgroup is where cgroups are mounted.
@@ -176,4 +179,17 @@ func (kernel) Synchronised() (bool, error) {
 		return false, err
 	}
 	return state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0, nil
+}
+
+func (kernel) Openat2(dir string) error {
+	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	f, err := unix.Openat2(root, ".", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+	if err == nil {
+		err = unix.Close(f)
+	}
+	return errors.Join(err, unix.Close(root))
 }

@@ -96,6 +96,9 @@ func readExperiment(file string, data []byte) (*experiment, error) {
 	}
 	for i := range e.Spec.Steps {
 		rule := e.Spec.Steps[i].rule(1)
+		if rule.Force {
+			wrong(fmt.Sprintf("spec.steps[%d].force", i), "an experiment leaves alive what its supervisor would give up")
+		}
 		for _, err := range faultsOf(rule.Complete()) {
 			wrong(fmt.Sprintf("spec.steps[%d].%s", i, err.Field), "%s", err.Text)
 		}
