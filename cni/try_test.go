@@ -134,7 +134,8 @@ func TestATrialThatIsEndedIsUndone(t *testing.T) {
 	clean(t, tr)
 }
 
-// What is left of a namespace may be its file alone: of a trial that was killed before it mounted it, or whose mounts went with it.
+// What is left of a namespace may be its file alone: of a trial that was killed before it mounted it, or whose mounts went with
+// it.
 func TestAFileWithoutItsNamespaceIsUndone(t *testing.T) {
 	p := places(t, "one")
 	tr, log := trial(t, p), filepath.Join(t.TempDir(), "log")

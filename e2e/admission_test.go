@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pods that cannot run here fail with the kubelet's reasons, and go when they are deleted; a critical one takes another's place;
-// those that lack a network wait, and go on when it is back. What runs is left alone. An agent that is killed while a pod makes room goes on
-// with the same one.
+// Pods that cannot run here fail with the kubelet's reasons, and go when they are deleted; a critical one takes another's
+// place; those that lack a network wait, and go on when it is back. What runs is left alone. An agent that is killed while a
+// pod makes room goes on with the same one.
 func TestAdmission(t *testing.T) {
 	const slow = "terminationGracePeriodSeconds: 4\n"
 	c := cluster.Shared(t)

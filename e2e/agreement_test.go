@@ -33,8 +33,8 @@ func podsOf(t *testing.T, c *cluster.Cluster, node string) ([]corev1.Pod, error)
 	return list.Items, nil
 }
 
-// awaitAgreement waits until the API server has that many pods of a node, mirror pods too, all ready, and the runtime has those and no
-// others: each with one sandbox that is ready, and with the very containers that its status names.
+// awaitAgreement waits until the API server has that many pods of a node, mirror pods too, all ready, and the runtime has those
+// and no others: each with one sandbox that is ready, and with the very containers that its status names.
 func awaitAgreement(t *testing.T, c *cluster.Cluster, s *stack.Stack, node string, pods int) []corev1.Pod {
 	t.Helper()
 	var all []corev1.Pod

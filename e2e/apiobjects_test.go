@@ -15,8 +15,8 @@ import (
 )
 
 // What pods of the API server name is read from there, as the node and not as an administrator: ConfigMaps and Secrets in files
-// and environments, Services in environments, a change of them, one that is missing at first, and a token of the pod's service account that the API server
-// takes for it.
+// and environments, Services in environments, a change of them, one that is missing at first, and a token of the pod's service
+// account that the API server takes for it.
 func TestWhatPodsOfTheAPIServerName(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)

@@ -108,8 +108,8 @@ func seeded(t *testing.T) *rand.Rand {
 
 func named(i int) string { return fmt.Sprintf("p%02d", i) }
 
-// The API server may die during a roll-out, and during the deletion of what was rolled out. A static pod comes and goes with the others,
-// and somebody deletes its mirror pod.
+// The API server may die during a roll-out, and during the deletion of what was rolled out. A static pod comes and goes with
+// the others, and somebody deletes its mirror pod.
 func TestTheServerIsKilledDuringARollOut(t *testing.T) {
 	random := seeded(t)
 	c := cluster.Start(t)

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"

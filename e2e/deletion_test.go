@@ -87,8 +87,8 @@ func TestGracefulDeletion(t *testing.T) {
 	})
 }
 
-// A container that ends on no signal gets the whole grace period, and is killed then. The hook of the sidecar beside it runs from the
-// beginning (KEP-753).
+// A container that ends on no signal gets the whole grace period, and is killed then. The hook of the sidecar beside it runs
+// from the beginning (KEP-753).
 func deletionStubborn(t *testing.T, w *world, p *porter, begun time.Time) {
 	d := p.door("/stubborn?")
 	d.await(t)

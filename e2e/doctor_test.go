@@ -58,8 +58,8 @@ func prepared(t *testing.T, s *stack.Stack) *stack.Agent {
 	return a
 }
 
-// hostState is what the doctor must leave as it was: network namespaces, interfaces, mounts, addresses. The bridge is not of it: the
-// plugin makes it with the first pod and leaves it for the next.
+// hostState is what the doctor must leave as it was: network namespaces, interfaces, mounts, addresses. The bridge is not of
+// it: the plugin makes it with the first pod and leaves it for the next.
 func hostState(t *testing.T, s *stack.Stack) []string {
 	t.Helper()
 	links, err := net.Interfaces()

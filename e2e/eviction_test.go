@@ -55,7 +55,8 @@ func fillVolume(t *testing.T, a *stack.Agent, pod *corev1.Pod, mebibytes int) st
 	return dir
 }
 
-// A pod whose emptyDir exceeds its sizeLimit is evicted, also by an agent that was killed in between, and stays so; nobody else is.
+// A pod whose emptyDir exceeds its sizeLimit is evicted, also by an agent that was killed in between, and stays so; nobody else
+// is.
 func TestAnEmptyDirAboveItsLimitIsEvicted(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t, "--evict-static-pods")
@@ -154,8 +155,8 @@ func TestAPodThatFillsTheMemoryOfAllPodsIsEvicted(t *testing.T) {
 	}
 }
 
-// In a cluster everybody is told: the pod's status, its condition and an Event; the Node's condition, which comes and goes; and the
-// pods that come meanwhile and are refused. An agent that is killed while it evicts evicts nobody else.
+// In a cluster everybody is told: the pod's status, its condition and an Event; the Node's condition, which comes and goes; and
+// the pods that come meanwhile and are refused. An agent that is killed while it evicts evicts nobody else.
 func TestAnEvictionIsReportedToTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	ns, n := c.Namespace(t), c.Node(t)

@@ -111,8 +111,8 @@ func withTerminal(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// inTerminalUntil is withTerminal with other last keys and what they have the tool say; "": it ends, and the last words of what is
-// attached to may be lost. It gives the program's exit code.
+// inTerminalUntil is withTerminal with other last keys and what they have the tool say; "": it ends, and the last words of what
+// is attached to may be lost. It gives the program's exit code.
 func inTerminalUntil(t *testing.T, cmd *exec.Cmd, keys, last string) int {
 	t.Helper()
 	inside, person := terminal(t, 81)
@@ -165,8 +165,9 @@ func inTerminalUntil(t *testing.T, cmd *exec.Cmd, keys, last string) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// dropped kills clients below their commands. All of these end with containerd 2. Containerd 1.6 ends no command for a client that has
-// gone, and the CRI has no call that does: with it those end that read their input to its end. The kubelet leaves that to the runtime, too.
+// dropped kills clients below their commands. All of these end with containerd 2. Containerd 1.6 ends no command for a client
+// that has gone, and the CRI has no call that does: with it those end that read their input to its end. The kubelet leaves that
+// to the runtime, too.
 func dropped(t *testing.T, s *stack.Stack, socket string) {
 	t.Helper()
 	for i, c := range []struct{ flag, tool, says string }{ // the first hello is the terminal's own

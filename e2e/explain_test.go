@@ -12,14 +12,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// Of each broken pod "playlet pods", "playlet explain" and the last Event name the true cause, in the same sentence. All are broken at
-// once, on real containers. What needs a runtime or an API server of its own is in TestTroublesOfTheNodeNameTheirCause and
-// TestTroublesOfTheClusterNameTheirCause.
+// Of each broken pod "playlet pods", "playlet explain" and the last Event name the true cause, in the same sentence. All are
+// broken at once, on real containers. What needs a runtime or an API server of its own is in
+// TestTroublesOfTheNodeNameTheirCause and TestTroublesOfTheClusterNameTheirCause.
 func TestBrokenPodsNameTheirCause(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	dir, objects := t.TempDir(), t.TempDir()

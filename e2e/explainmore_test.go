@@ -20,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What is wrong with the node's network, its runtime and its disk is named as the cause of what pods wait for: no address is left, a
-// CNI plugin was moved away, at a start and at an end; there is no network; a process is in a volume; the runtime is away.
+// What is wrong with the node's network, its runtime and its disk is named as the cause of what pods wait for: no address is
+// left, a CNI plugin was moved away, at a start and at an end; there is no network; a process is in a volume; the runtime is
+// away.
 func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	config := filepath.Join(s.CNIConfDir(), "10-playlet.conflist")

@@ -40,7 +40,8 @@ func bothFamilies(t *testing.T, s *stack.Stack) {
 	must(t, os.WriteFile(path, both, 0o600))
 }
 
-// podsOfBothFamilies sees that pods have the node's addresses, in its order, and two of their own; on the host's network the node's.
+// podsOfBothFamilies sees that pods have the node's addresses, in its order, and two of their own; on the host's network the
+// node's.
 func podsOfBothFamilies(t *testing.T, c *cluster.Cluster, s *stack.Stack, node, ns string) {
 	t.Helper()
 	create(t, c, ns, node, manifest(s, "own", oneSecond))

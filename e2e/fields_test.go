@@ -91,7 +91,8 @@ containers:
 	})
 }
 
-// A container finds in its environment what another one of its pod has written to a file, and waits for what is not there (KEP-3721).
+// A container finds in its environment what another one of its pod has written to a file, and waits for what is not there
+// (KEP-3721).
 func TestEnvironmentFiles(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)

@@ -50,8 +50,8 @@ func awaitInHealth(t *testing.T, a *stack.Agent, words string, there bool) {
 	})
 }
 
-// A machine with nothing but a bootstrap kubeconfig runs its static pods, tells how to approve its request, and becomes a node when
-// that was done. Its next certificate replaces the one in force while it works, and no call fails by it.
+// A machine with nothing but a bootstrap kubeconfig runs its static pods, tells how to approve its request, and becomes a node
+// when that was done. Its next certificate replaces the one in force while it works, and no call fails by it.
 func TestANodeBootstrapsAndRotates(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)

@@ -71,8 +71,8 @@ func TestImagesGoBeforePods(t *testing.T) {
 	unharmed(t, s, a, "small", was)
 }
 
-// What a container writes to its own root is no image: its pod is evicted, but not before the images that nobody uses have gone, and
-// no other pod is.
+// What a container writes to its own root is no image: its pod is evicted, but not before the images that nobody uses have
+// gone, and no other pod is.
 func TestAPodThatFillsItsWritableLayerIsEvicted(t *testing.T) {
 	s := stack.Start(t, stack.Options{DiskMiB: 200})
 	a := imagesShort(t, s)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"

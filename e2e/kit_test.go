@@ -31,8 +31,8 @@ func await(t *testing.T, look func() error) {
 	t.Fatalf("it stays so: %v", last)
 }
 
-// progress is of what becomes less: it may take as long as it likes, as on a slow machine, but must not stand still. The zero value
-// begins.
+// progress is of what becomes less: it may take as long as it likes, as on a slow machine, but must not stand still. The zero
+// value begins.
 type progress struct {
 	least    int
 	deadline time.Time

@@ -399,8 +399,8 @@ func answerSwap(conn net.Conn) error {
 	return swap(conn, sizes[0], sizes[1])
 }
 
-// swap sends so many bytes that nobody can guess, while so many come. Each end tells the other the checksum of what has come to it,
-// and then whether the one that it was told is that of what it sent.
+// swap sends so many bytes that nobody can guess, while so many come. Each end tells the other the checksum of what has come to
+// it, and then whether the one that it was told is that of what it sent.
 func swap(conn net.Conn, send, receive int64) error {
 	sent, came := sha256.New(), sha256.New()
 	written := make(chan error, 1)
@@ -432,7 +432,8 @@ func swap(conn net.Conn, send, receive int64) error {
 	return nil
 }
 
-// tarTool is as much of tar as kubectl cp and playlet cp ask a container for: "tar cf - [-C FOLDER] PATH" and "tar xmf - -C FOLDER".
+// tarTool is as much of tar as kubectl cp and playlet cp ask a container for: "tar cf - [-C FOLDER] PATH" and "tar xmf - -C
+// FOLDER".
 func tarTool(args []string) error {
 	folder, path := "/", args[len(args)-1]
 	if i := slices.Index(args, "-C"); i > 0 {

@@ -78,7 +78,8 @@ type step struct {
 	test func(*testing.T, *world)
 }
 
-// steps has the pods of life begin, and takes the steps of their life, others among them before the last two, with which they end.
+// steps has the pods of life begin, and takes the steps of their life, others among them before the last two, with which they
+// end.
 func (w *world) steps(t *testing.T, others []step) {
 	for name := range life {
 		w.begin(t, name)

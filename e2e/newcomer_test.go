@@ -21,8 +21,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
-// newcomer is a machine as README asks for it: Debian with Go, git and gcc, in a mount namespace of its own in which it is the root.
-// Processes, network and cgroups are those of the test.
+// newcomer is a machine as README asks for it: Debian with Go, git and gcc, in a mount namespace of its own in which it is the
+// root. Processes, network and cgroups are those of the test.
 type newcomer struct {
 	t     *testing.T
 	root  string // of its files, as the test sees them
@@ -38,9 +38,9 @@ const (
 	newcomersPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
 )
 
-// setUp makes the newcomer's machine, within a mount namespace of which nothing is seen elsewhere. Go comes with its caches: without,
-// each run would compile for minutes. Of its arguments the first is the root; then come pairs: what to mount, and where. -n has mount
-// write nothing into /run.
+// setUp makes the newcomer's machine, within a mount namespace of which nothing is seen elsewhere. Go comes with its caches:
+// without, each run would compile for minutes. Of its arguments the first is the root; then come pairs: what to mount, and
+// where. -n has mount write nothing into /run.
 const setUp = `set -e
 root=$1; shift
 mount -n --bind "$root" "$root"

@@ -43,8 +43,8 @@ func tasksLeft(t *testing.T) int {
 	return min(number("/proc/sys/kernel/pid_max"), number("/proc/sys/kernel/threads-max")) - number("/proc/loadavg")
 }
 
-// A pod that uses up the node's process IDs is evicted; with podPidsLimit it gets no more than that, and nobody is the worse for it.
-// The threshold lies as far below what is left as the work of others on this machine may come and go.
+// A pod that uses up the node's process IDs is evicted; with podPidsLimit it gets no more than that, and nobody is the worse
+// for it. The threshold lies as far below what is left as the work of others on this machine may come and go.
 func TestForkBombs(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := short(t, s, map[string]string{}, func(a *stack.Agent) { a.Config["podPidsLimit"] = 4000 }) // whatever happens

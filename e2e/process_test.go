@@ -90,8 +90,8 @@ func TestARootFolderThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Two agents at one runtime: the second is refused for as long as the first lives, and never ends its pods, in whatever order they
-// start and are killed.
+// Two agents at one runtime: the second is refused for as long as the first lives, and never ends its pods, in whatever order
+// they start and are killed.
 func TestTwoAgentsAtOneRuntime(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	agents := [2]*stack.Agent{s.Agent(t)}

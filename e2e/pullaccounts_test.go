@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// tokenPlugin is a credential provider that reads who a token is of, as a registry's server of tokens would, and has a password for
-// one service account alone. It notes each run beside itself, and never the token.
+// tokenPlugin is a credential provider that reads who a token is of, as a registry's server of tokens would, and has a password
+// for one service account alone. It notes each run beside itself, and never the token.
 const tokenPlugin = `package main
 
 import (
@@ -113,8 +113,8 @@ providers:
 	}
 }
 
-// A credential provider is given a token of the pod's service account; the image that it pulls is for this account, over a restart
-// of the agent, and for no other.
+// A credential provider is given a token of the pod's service account; the image that it pulls is for this account, over a
+// restart of the agent, and for no other.
 func TestPullsWithTokensOfServiceAccounts(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -95,8 +95,8 @@ func TestPullSecrets(t *testing.T) {
 	})
 }
 
-// A private image that one pod pulled is run by no pod that shows no credentials for it, whether that may pull or not: not after the
-// agent was killed, and not after a collection. playlet explain says why.
+// A private image that one pod pulled is run by no pod that shows no credentials for it, whether that may pull or not: not
+// after the agent was killed, and not after a collection. playlet explain says why.
 func TestPrivateImagesStayPrivate(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		private := another(t, "team/app")

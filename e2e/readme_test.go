@@ -13,7 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 )
 
-// What README says, and the page of all commands, a newcomer can do: each of its commands, on a Debian that has what README asks for and nothing else.
+// What README says, and the page of all commands, a newcomer can do: each of its commands, on a Debian that has what README
+// asks for and nothing else.
 func TestReadmesCommands(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	must(t, err)
@@ -40,8 +41,8 @@ func TestReadmesCommands(t *testing.T) {
 	n.joinsACluster(c, said)
 }
 
-// sayings are the commands of README: those of its blocks, in their order, each with what is said of it, and those within sentences.
-// shown are its blocks that are no commands.
+// sayings are the commands of README: those of its blocks, in their order, each with what is said of it, and those within
+// sentences. shown are its blocks that are no commands.
 type sayings struct {
 	commands, within []string
 	about            map[string]string

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A node registers as itself and is ready, with what the configuration says of it; its lease belongs to it and is renewed; what is said
-// of readiness outlives the agent.
+// A node registers as itself and is ready, with what the configuration says of it; its lease belongs to it and is renewed; what
+// is said of readiness outlives the agent.
 func TestTheNodeRegisters(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)

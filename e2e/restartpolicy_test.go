@@ -104,7 +104,8 @@ func lifeNever(t *testing.T, w *world) {
 	w.onlyFirst(t, "done", "c")
 }
 
-// What a container says of its own restarts goes before what the pod says (KEP-5307), and the pod goes on as long as one is started again.
+// What a container says of its own restarts goes before what the pod says (KEP-5307), and the pod goes on as long as one is
+// started again.
 func lifeOwn(t *testing.T, w *world) {
 	pod := awaitPod(t, w.a, "own", func(p *corev1.Pod) error {
 		if statusOf(p, "rule").RestartCount < 2 || statusOf(p, "fails").RestartCount < 1 ||

@@ -87,8 +87,8 @@ func linesWith(text, words string) string {
 	return strings.Join(out, "")
 }
 
-// lastTrouble is what the last Event on a trouble of a pod says. Kubernetes tells of some without a warning; that the node has no DNS
-// for pods is another matter.
+// lastTrouble is what the last Event on a trouble of a pod says. Kubernetes tells of some without a warning; that the node has
+// no DNS for pods is another matter.
 func lastTrouble(events []corev1.Event, uid string) string {
 	var last corev1.Event
 	for _, e := range events {

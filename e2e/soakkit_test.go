@@ -114,7 +114,8 @@ func (s *soak) victim() actorNow {
 
 func one[T any](rng *rand.Rand, all []T) T { return all[rng.IntN(len(all))] }
 
-// kill kills an actor, and waits until it runs and answers again, unless its supervisor would not bear it or it went with its pod.
+// kill kills an actor, and waits until it runs and answers again, unless its supervisor would not bear it or it went with its
+// pod.
 func (s *soak) kill(before actorNow) {
 	s.Helper()
 	id := s.breaks("kill", before.Path, "--for="+letBe.String())

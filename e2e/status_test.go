@@ -27,8 +27,8 @@ func inNamespace(ns, name, manifest string) string {
 
 const oneSecond = "containers: [{name: main, image: HELLO}]\nterminationGracePeriodSeconds: 1"
 
-// A static pod has a mirror pod, which tells its status, is made again when somebody deletes or changes it, and goes with it. None
-// of that touches a container. The agent is the node, and no administrator.
+// A static pod has a mirror pod, which tells its status, is made again when somebody deletes or changes it, and goes with it.
+// None of that touches a container. The agent is the node, and no administrator.
 func TestMirrorPods(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
@@ -107,8 +107,8 @@ func TestMirrorPods(t *testing.T) {
 }
 
 // A status is written by patches that leave to others what is theirs; an agent that begins anew says nothing else than the one
-// before; and the last status is written before the object is removed. What is written of a pod is never written of another one that
-// was given its name.
+// before; and the last status is written before the object is removed. What is written of a pod is never written of another one
+// that was given its name.
 func TestStatusesInTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	p, ns := c.Proxy(t), c.Namespace(t)
@@ -211,8 +211,8 @@ func (n *namesakes) replace(ctx context.Context, name string) error {
 	return err
 }
 
-// replaceAt has each of those that are named replaced while the next request of this method about it is on its way; what it gives waits
-// until all of them were.
+// replaceAt has each of those that are named replaced while the next request of this method about it is on its way; what it
+// gives waits until all of them were.
 func (n *namesakes) replaceAt(t *testing.T, p *cluster.Proxy, methods map[string]string) func() {
 	left := len(methods)
 	done := make(chan struct{}, left)

@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// boundClaim makes a claim and the volume that it is bound to, as a provisioner and a binder do. A pod that is given owns the claim.
+// boundClaim makes a claim and the volume that it is bound to, as a provisioner and a binder do. A pod that is given owns the
+// claim.
 func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1.PersistentVolumeSource, owner *corev1.Pod) {
 	t.Helper()
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Mi")}
@@ -49,10 +50,10 @@ func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1
 	must(t, err)
 }
 
-// A pod has volumes of a CSI driver, by a claim of its own, by one that was made for it and inline, and a local one. It waits for
-// the driver with its name; what it writes is in the volumes; an agent that was killed finds all of it and, as the
-// kubelet, has the driver stage and publish it once more. A claim that was made larger before that is grown in use, and its figures
-// are among the metrics. At the end each volume is taken away once.
+// A pod has volumes of a CSI driver, by a claim of its own, by one that was made for it and inline, and a local one. It waits
+// for the driver with its name; what it writes is in the volumes; an agent that was killed finds all of it and, as the kubelet,
+// has the driver stage and publish it once more. A claim that was made larger before that is grown in use, and its figures are
+// among the metrics. At the end each volume is taken away once.
 func TestPersistentVolumes(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

@@ -146,8 +146,8 @@ func count(dir string, stopped <-chan os.Signal) int {
 	}
 }
 
-// bomb starts processes, once there is a file /data/go, until there are so many or the kernel makes no more. It says what it came to,
-// and waits.
+// bomb starts processes, once there is a file /data/go, until there are so many or the kernel makes no more. It says what it
+// came to, and waits.
 func bomb(most string, stopped <-chan os.Signal) int {
 	n, err := strconv.Atoi(most)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// point is what metrics-server keeps of a node or a container from one scrape: CPU in seconds, memory in bytes, and when its CPU was
-// read.
+// point is what metrics-server keeps of a node or a container from one scrape: CPU in seconds, memory in bytes, and when its
+// CPU was read.
 type point struct {
 	at                 time.Time
 	start, cpu, memory float64

@@ -77,8 +77,8 @@ type traced struct {
 	Took        time.Duration
 }
 
-// inOrder is a story as transcript and diagram tell it: in the order in which things were begun with, but work follows the message
-// that led to it, and a call its work.
+// inOrder is a story as transcript and diagram tell it: in the order in which things were begun with, but work follows the
+// message that led to it, and a call its work.
 func inOrder(story []traced) (out []traced) {
 	here, below, roots := map[uint64]bool{}, map[uint64][]traced{}, []traced(nil)
 	for _, e := range story {
@@ -112,8 +112,8 @@ func rounded(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// tells compares a text, by lines, with a story: each entry's line comes after the one of the entry before. What was recorded since
-// may stand between.
+// tells compares a text, by lines, with a story: each entry's line comes after the one of the entry before. What was recorded
+// since may stand between.
 func tells(t *testing.T, what, text string, story []traced, line func(traced) *regexp.Regexp) {
 	t.Helper()
 	lines := strings.Split(text, "\n")

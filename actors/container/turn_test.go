@@ -51,8 +51,8 @@ func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
 	return sent(k)
 }
 
-// The hook runs when it is asked for, and the signal waits. Whoever is asked for the end then (the same actor, one that was started
-// since, or another agent) does not run the hook again.
+// The hook runs when it is asked for, and the signal waits. Whoever is asked for the end then (the same actor, one that was
+// started since, or another agent) does not run the hook again.
 func TestAHookIsNotRunAgainWhenTheTurnComes(t *testing.T) {
 	for name, next := range map[string]func(d *draining, k *supervisortest.Kit) *supervisortest.Kit{
 		"the same actor":    func(_ *draining, k *supervisortest.Kit) *supervisortest.Kit { return k },
@@ -125,8 +125,8 @@ func TestAHookIsCutOffByAShorterGracePeriod(t *testing.T) {
 	<-hook // it would run for an hour
 }
 
-// A container whose post-start hook still runs when its pod ends waits for its turn as any other: the hook that is cut off does not
-// end it.
+// A container whose post-start hook still runs when its pod ends waits for its turn as any other: the hook that is cut off does
+// not end it.
 func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
 	r, s := hanging(t)
 	k := r.actor()

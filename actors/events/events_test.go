@@ -130,7 +130,8 @@ func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 	}
 }
 
-// That events were refused is told for a while only where no other event shows how it is now, and not by an actor that was restarted.
+// That events were refused is told for a while only where no other event shows how it is now, and not by an actor that was
+// restarted.
 func TestARefusalIsOldNewsInTheEnd(t *testing.T) {
 	r := newRig(t)
 	r.fails("create", apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "x", errors.New("no")))

@@ -173,8 +173,8 @@ func (n *node) pass(d time.Duration) {
 	}
 }
 
-// A service that does not answer is not waited for without end, and keeps no other one from being asked: images may be all that is
-// needed.
+// A service that does not answer is not waited for without end, and keeps no other one from being asked: images may be all that
+// is needed.
 func TestAReclaimThatIsLost(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
@@ -234,8 +234,8 @@ func TestAReclaimThatIsLong(t *testing.T) {
 	n.expect("when no more is left", "evict big")
 }
 
-// A hard threshold that is met does not wait for what a soft one has given a pod: that pod gets less time, and if that does not help,
-// another one goes.
+// A hard threshold that is met does not wait for what a soft one has given a pod: that pod gets less time, and if that does not
+// help, another one goes.
 func TestAHardThresholdBreaksASoftWait(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"memory.available": "50Mi"}, Soft: map[string]string{"memory.available": "100Mi"},
 		SoftGrace: map[string]string{"memory.available": "1m"}}

@@ -165,8 +165,9 @@ func (h *hour) settle() {
 	}
 }
 
-// TestAnHourUnderPressure: pods come, grow and go for an hour. Whenever something is short for more than a moment something is done;
-// nobody is evicted for nothing, nor two at a time, nor a critical pod; and once the pods have gone the pressure has, too.
+// TestAnHourUnderPressure: pods come, grow and go for an hour. Whenever something is short for more than a moment something is
+// done; nobody is evicted for nothing, nor two at a time, nor a critical pod; and once the pods have gone the pressure has,
+// too.
 func TestAnHourUnderPressure(t *testing.T) {
 	hours, evictions := 0, 0
 	rapid.Check(t, func(draw *rapid.T) {

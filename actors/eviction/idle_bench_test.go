@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkIdle is what the meter costs at rest, of processor time in a second: it waits for memory, the node's file system and tasks
-// while much is left, and measures once in the time in which the actor does.
+// BenchmarkIdle is what the meter costs at rest, of processor time in a second: it waits for memory, the node's file system and
+// tasks while much is left, and measures once in the time in which the actor does.
 func BenchmarkIdle(b *testing.B) {
 	const every = 10 * time.Second // the actor's
 	meter := Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter()

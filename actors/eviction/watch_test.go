@@ -57,8 +57,9 @@ func (a *asked) Wait(_ context.Context, limit time.Duration) {
 	a.waited()
 }
 
-// The kernel's word on usage is relied on only where the working set cannot become too large before usage crosses what the kernel was
-// asked to tell of. With more of the cache than the threshold that lies beyond what there is, and it would tell of nothing.
+// The kernel's word on usage is relied on only where the working set cannot become too large before usage crosses what the
+// kernel was asked to tell of. With more of the cache than the threshold that lies beyond what there is, and it would tell of
+// nothing.
 func TestWhenTheKernelsWordIsEnough(t *testing.T) {
 	for name, c := range map[string]struct {
 		usage, inactive, meanwhile int64 // MiB; the last is used when the kernel was asked

@@ -39,7 +39,8 @@ func (a accounts) AccountToken(_ context.Context, pod *v1.Pod, _ types.UID, _ st
 	return hiddenWord + " of " + pod.Spec.ServiceAccountName, nil
 }
 
-// accountRig has a registry that takes the user "plugin" alone, and a credential provider that gives this to the service account robot.
+// accountRig has a registry that takes the user "plugin" alone, and a credential provider that gives this to the service
+// account robot.
 type accountRig struct {
 	*fake
 	dir      string

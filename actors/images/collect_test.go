@@ -116,8 +116,8 @@ func TestFullName(t *testing.T) {
 	}
 }
 
-// Whatever there is: nothing goes that is in use, held, pinned or young; the least recently used go first; and no more go than are
-// needed, but for those beyond their age.
+// Whatever there is: nothing goes that is in use, held, pinned or young; the least recently used go first; and no more go than
+// are needed, but for those beyond their age.
 func TestDecideProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{MinAge: time.Duration(rapid.IntRange(0, 20).Draw(t, "minAge")) * time.Minute}

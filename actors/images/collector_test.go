@@ -308,8 +308,8 @@ func TestLooksAgainForYoungImages(t *testing.T) {
 	expectText(t, "old enough", s.has(t, "b:1"), "")
 }
 
-// An actor that begins knows nothing of what its predecessor told pods: while not all pods are known, nothing goes, and then no image
-// that one of them has yet to run, or runs. A person is told to wait, too.
+// An actor that begins knows nothing of what its predecessor told pods: while not all pods are known, nothing goes, and then no
+// image that one of them has yet to run, or runs. A person is told to wait, too.
 func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 	s := collecting(t, "init:1", "next:1", "debug:1", "files:1", "over:1", "done:1")
 	s.available.Store(0)

@@ -304,8 +304,8 @@ func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
 	expect(t, "after a pull that was cut off", reported(k), "pods/nobody: ErrImageNeverPull permanent=false")
 }
 
-// A credential provider has its word after all that pods and the node show; one that fails is named, and a pull without credentials
-// is tried all the same.
+// A credential provider has its word after all that pods and the node show; one that fails is named, and a pull without
+// credentials is tried all the same.
 func TestCredentialProvidersArePartOfAPull(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ -e " + dir + "/broken ] && exit 4\n" + `echo '{"kind":"CredentialProviderResponse",` +

@@ -11,10 +11,10 @@
 // All Services with an address are followed, since environments list them. Of ConfigMaps and Secrets exactly those are
 // followed that pods here name: a read of each, then a reflector of that one object, as a node may see no others; an
 // immutable one is not followed. After a restored backup a reflector brings nothing until its resource version is reached
-// again: the agent is to be restarted then, as a kubelet is. Objects of the folder and of the API server are kept apart: each pod reads those of its
-// own kind. Until an object was read, mounts, pulls and starts wait for it with a reason. RuntimeClasses name the handler
-// of a new sandbox; an existing sandbox keeps its handler. Static pods see those of the folder and, in a cluster, those of
-// the API server.
+// again: the agent is to be restarted then, as a kubelet is. Objects of the folder and of the API server are kept apart:
+// each pod reads those of its own kind. Until an object was read, mounts, pulls and starts wait for it with a reason.
+// RuntimeClasses name the handler of a new sandbox; an existing sandbox keeps its handler. Static pods see those of the
+// folder and, in a cluster, those of the API server.
 package objects
 
 import (

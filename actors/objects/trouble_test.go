@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// That objects cannot be read is told when it lasts, and no longer when they are read; that the API server has forgotten what came since
-// (410) lasts where it says so each time.
+// That objects cannot be read is told when it lasts, and no longer when they are read; that the API server has forgotten what
+// came since (410) lasts where it says so each time.
 func TestKindsThatCannotBeReadAreReported(t *testing.T) {
 	for _, c := range []struct {
 		err   error

@@ -20,8 +20,8 @@ func debugged(pod *v1.Pod, name, target string) *v1.Pod {
 	return pod
 }
 
-// A container for debugging is started in a pod that runs, told in the status, and never started again; nothing of the pod goes by
-// it, and it ends with the pod.
+// A container for debugging is started in a pod that runs, told in the status, and never started again; nothing of the pod goes
+// by it, and it ends with the pod.
 func TestAnEphemeralContainerRunsOnce(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)

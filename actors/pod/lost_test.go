@@ -107,8 +107,8 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 	}
 }
 
-// A container's actor falls, its container is removed by somebody, and another is made, of which nothing is heard: the word of the
-// first start, which comes later, is not the last one, and the pod's sandbox is not stopped under what runs.
+// A container's actor falls, its container is removed by somebody, and another is made, of which nothing is heard: the word of
+// the first start, which comes later, is not the last one, and the pod's sandbox is not stopped under what runs.
 func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -212,8 +212,8 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 	}
 }
 
-// The word that the prober has forgotten the pod may be lost. With an audit it is told again what is to be probed, unless it was heard
-// just before.
+// The word that the prober has forgotten the pod may be lost. With an audit it is told again what is to be probed, unless it
+// was heard just before.
 func TestAProberThatForgotHearsAgain(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
 	w.step(nil)
@@ -230,7 +230,8 @@ func TestAProberThatForgotHearsAgain(t *testing.T) {
 	}
 }
 
-// The word that volumes has forgotten the pod may be lost. With an audit it is asked again, once, unless it was heard just before.
+// The word that volumes has forgotten the pod may be lost. With an audit it is asked again, once, unless it was heard just
+// before.
 func TestVolumesThatForgotIsAskedAgain(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.take()
@@ -265,8 +266,8 @@ func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 	}
 }
 
-// A container that runs is to be adopted, and somebody has removed it: its actor says that there is none, and the pod is read, without
-// waiting for an audit.
+// A container that runs is to be adopted, and somebody has removed it: its actor says that there is none, and the pod is read,
+// without waiting for an audit.
 func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	image := pulled("c0", "image")

@@ -98,8 +98,8 @@ func TestRestartPolicy(t *testing.T) {
 	}
 }
 
-// What a container says of its own restarts goes before what its pod says, and the first of its rules that its exit code meets before
-// both (KEP-5307).
+// What a container says of its own restarts goes before what its pod says, and the first of its rules that its exit code meets
+// before both (KEP-5307).
 func TestRestartPolicyOfOneContainer(t *testing.T) {
 	rule := func(op v1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) v1.ContainerRestartRule {
 		return v1.ContainerRestartRule{Action: v1.ContainerRestartRuleActionRestart,

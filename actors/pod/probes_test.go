@@ -210,8 +210,8 @@ func TestASickContainerBacksOff(t *testing.T) {
 	}
 }
 
-// A container that a probe ends, or that is replaced by its next version, is started again although it ends well: its pod goes on, and is
-// told to be over at no moment, which the API server would not take back.
+// A container that a probe ends, or that is replaced by its next version, is started again although it ends well: its pod goes
+// on, and is told to be over at no moment, which the API server would not take back.
 func TestAPodThatGoesOnIsNotReportedAsOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy v1.RestartPolicy

@@ -402,8 +402,8 @@ func TestAPendingResizeIsReported(t *testing.T) {
 	}
 }
 
-// The kernel refuses a limit of CPU that is above that of the group above: a container waits for the group, as long as that can be
-// made.
+// The kernel refuses a limit of CPU that is above that of the group above: a container waits for the group, as long as that can
+// be made.
 func TestTheGroupComesFirst(t *testing.T) {
 	w := resizable(t)
 	w.allocate(8, 4)

@@ -104,7 +104,8 @@ func (w *world) goesOn(t *testing.T, until func(c *known.Container) bool) {
 	t.Fatalf("it never came to that: %+v", w.machine.Container("c0"))
 }
 
-// A container that is being stopped for a probe is started again at once, too, and not after the back-off that this would lead to.
+// A container that is being stopped for a probe is started again at once, too, and not after the back-off that this would lead
+// to.
 func TestARestartOfWhatIsBeingStopped(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Liveness))
 	w.sick = map[string]bool{"c0/liveness": true}

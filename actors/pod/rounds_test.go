@@ -34,8 +34,8 @@ func (w *world) specNamed(name string) *v1.Container {
 	return nil
 }
 
-// checkRound: a round is begun by an end that a rule is about, of the round before, and by nothing else; when all that is earlier has
-// ended; and the init containers have succeeded in it before any other is made.
+// checkRound: a round is begun by an end that a rule is about, of the round before, and by nothing else; when all that is
+// earlier has ended; and the init containers have succeeded in it before any other is made.
 func (w *world) checkRound(m messages.RunContainer) {
 	if w.specNamed(m.Container.Name) == nil || !translate.MayRestartAll(&w.pod.Spec) {
 		return

@@ -250,8 +250,8 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	}
 }
 
-// Containers can be started when there is a sandbox and the volumes are mounted, which are made side by side; one that was made proves
-// it to an actor that knows nothing of the volumes.
+// Containers can be started when there is a sandbox and the volumes are mounted, which are made side by side; one that was made
+// proves it to an actor that knows nothing of the volumes.
 func TestReadyToStartContainers(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)

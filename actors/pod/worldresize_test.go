@@ -91,9 +91,9 @@ func (w *world) checkGroup(pod *v1.Pod) {
 	w.checkLimits("after its cgroup was changed")
 }
 
-// checkLimits: the pod's cgroup is never smaller than its containers.
-// checkLimits adds up what the containers have of which the pod has heard. What one is started with whose start is not reported yet
-// may be more than the pod is allocated by now: its cgroup is made wider then.
+// checkLimits: the pod's cgroup is never smaller than its containers. checkLimits adds up what the containers have of which the
+// pod has heard. What one is started with whose start is not reported yet may be more than the pod is allocated by now: its
+// cgroup is made wider then.
 func (w *world) checkLimits(when string) {
 	sum, most := int64(0), int64(0)
 	for _, c := range w.containers {

@@ -160,16 +160,16 @@ func (w *world) run(m messages.RunContainer) {
 		}
 		c.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(m.Round), 10)
 	}
-	// Where somebody has removed this attempt, an actor that fell makes it again, and the word of the first one's start may be on its
-	// way to the pod still.
+	// Where somebody has removed this attempt, an actor that fell makes it again, and the word of the first one's start may be
+	// on its way to the pod still.
 	w.unread[c.ID] = w.removed[fmt.Sprint(c.Name, c.Attempt)]
 	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)
 	w.answer(m, c)
 }
 
-// checkPolicy: no regular container is made again that has ended for good. One that was ended for a probe, or for its next version, is
-// made again in any case.
+// checkPolicy: no regular container is made again that has ended for good. One that was ended for a probe, or for its next
+// version, is made again in any case.
 func (w *world) checkPolicy(m messages.RunContainer) {
 	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool {
 		return c.Name == m.Container.Name &&
@@ -315,8 +315,8 @@ func (w *world) stop(m messages.StopContainer) {
 	}))
 }
 
-// checkAsked: of a pod that ends, every container that runs has been asked to end, or its pre-stop hook was. When the grace period is
-// over, none waits for its turn.
+// checkAsked: of a pod that ends, every container that runs has been asked to end, or its pre-stop hook was. When the grace
+// period is over, none waits for its turn.
 func (w *world) checkAsked() {
 	for _, c := range w.machine.Containers {
 		f := c.Newest()

@@ -415,8 +415,8 @@ func TestWhatThereIsWasReadLast(t *testing.T) {
 	}
 }
 
-// While the machine shuts down no pod begins: one of the API server is refused for good, a static one waits. A static pod that was
-// ended with the machine runs again when an agent begins after that; one of the API server does not.
+// While the machine shuts down no pod begins: one of the API server is refused for good, a static one waits. A static pod that
+// was ended with the machine runs again when an agent begins after that; one of the API server does not.
 func TestNoPodBeginsWhileTheMachineShutsDown(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()

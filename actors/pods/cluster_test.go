@@ -166,8 +166,8 @@ func TestADeletedPodIsOver(t *testing.T) {
 	}
 }
 
-// An API server that was set back to before the deletion of a pod which is over has it run: it begins anew, and its final status is
-// forgotten.
+// An API server that was set back to before the deletion of a pod which is over has it run: it begins anew, and its final
+// status is forgotten.
 func TestADeletionThatWasUndone(t *testing.T) {
 	path := t.TempDir()
 	k, _ := cluster(t, path)
@@ -382,8 +382,8 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 	}
 }
 
-// The final status of a deleted pod is dropped with its object, also where another source is never heard; that of a pod which waits
-// for its removal is not.
+// The final status of a deleted pod is dropped with its object, also where another source is never heard; that of a pod which
+// waits for its removal is not.
 func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
 	path := t.TempDir()
 	k := supervisortest.New(t, messages.Pods, New(Options{

@@ -131,8 +131,8 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 }
 
-// A life of the actor goes on from what the one before it wanted written, and what that had begun to write comes to the disk neither
-// beside nor after what this one writes.
+// A life of the actor goes on from what the one before it wanted written, and what that had begun to write comes to the disk
+// neither beside nor after what this one writes.
 func TestWritesOutliveTheActor(t *testing.T) {
 	s := newStuck(t)
 	n := s.life("a", "b", "c", "d")

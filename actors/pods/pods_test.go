@@ -162,8 +162,8 @@ func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A pod of a manifest that is wanted again before all of it has ended goes on counting its containers' restarts; one that comes back
-// later begins at nothing.
+// A pod of a manifest that is wanted again before all of it has ended goes on counting its containers' restarts; one that comes
+// back later begins at nothing.
 func TestAPodThatComesBackCountsOn(t *testing.T) {
 	k := begin(t)
 	audit(k)

@@ -227,8 +227,8 @@ func TestAVictimInQuarantineIsDeleted(t *testing.T) {
 	}
 }
 
-// A second eviction gives a pod less time, never more, and for the reason of the first one; that, too, is told when it is on the disk,
-// and outlives the agent.
+// A second eviction gives a pod less time, never more, and for the reason of the first one; that, too, is told when it is on
+// the disk, and outlives the agent.
 func TestAnEvictedPodIsGivenLessTime(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()

@@ -184,8 +184,9 @@ func (s *storm) check() {
 	}
 }
 
-// Whatever comes, in whatever order: no edge outside the table is taken (which panics), a pod that has finished is not run again, no
-// two pods of one name run, and what no source has named is not ended while the sources that may want it have not been heard.
+// Whatever comes, in whatever order: no edge outside the table is taken (which panics), a pod that has finished is not run
+// again, no two pods of one name run, and what no source has named is not ended while the sources that may want it have not
+// been heard.
 func TestAnyMessages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStorm(rt, t)

@@ -16,8 +16,8 @@
 // network, images), so that readiness waits for none. A reading that hangs, as on a file server that is gone, is left alone and
 // named in health; what was known stays.
 //
-// Addresses are looked for at each look. With --cloud-provider=external pods report those of the Node once it has any.
-// The watch is a reflector of client-go. After a restored backup it brings nothing until its resource version is reached again:
-// the agent is to be restarted then, as a kubelet is. Whether there is a network is the runtime's answer; registration adds the cause from the folders that the
-// runtime reads.
+// Addresses are looked for at each look. With --cloud-provider=external pods report those of the Node once it has any. The
+// watch is a reflector of client-go. After a restored backup it brings nothing until its resource version is reached again:
+// the agent is to be restarted then, as a kubelet is. Whether there is a network is the runtime's answer; registration adds
+// the cause from the folders that the runtime reads.
 package registration

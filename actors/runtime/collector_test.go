@@ -126,8 +126,8 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// What was freed is told, in bytes of logs: of a dead container its log with what was rotated away, of a pod that is gone its whole
-// folder. What a link there points at was not freed.
+// What was freed is told, in bytes of logs: of a dead container its log with what was rotated away, of a pod that is gone its
+// whole folder. What a link there points at was not freed.
 func TestWhatAReclaimFreed(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")

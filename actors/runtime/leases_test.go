@@ -101,8 +101,8 @@ func TestLeasesOfSandboxesThatTheRuntimeHasLost(t *testing.T) {
 	}
 }
 
-// What an ADD that was cut off has reserved is given back, whether its sandbox was seen or not; that of one that the runtime has, or
-// that somebody has a record of, is not.
+// What an ADD that was cut off has reserved is given back, whether its sandbox was seen or not; that of one that the runtime
+// has, or that somebody has a record of, is not.
 func TestLeasesThatNobodyRecorded(t *testing.T) {
 	const seen, bbb, unseen, stranger, slow = aaa, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccccccccccccccc", "ssssssssssssssss", "llllllllllllllll"
 	f := newFake()

@@ -247,7 +247,8 @@ func TestRemainsAreCollected(t *testing.T) {
 	}
 }
 
-// A node whose lists do not fit into one message is audited pod by pod, the pods of an agent before this one by their log folders.
+// A node whose lists do not fit into one message is audited pod by pod, the pods of an agent before this one by their log
+// folders.
 func TestListsThatAreTooLargeAreMadePodByPod(t *testing.T) {
 	logs := t.TempDir()
 	var uids []string

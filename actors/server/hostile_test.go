@@ -23,8 +23,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc+m.StackInuse) / (1 << 20)
 }
 
-// Ten thousand clients that connect and say nothing, begin a request and do not end it, or stay after one, keep nobody out, and are
-// never more than the limit. What they cost is printed; clients and server are one process here.
+// Ten thousand clients that connect and say nothing, begin a request and do not end it, or stay after one, keep nobody out, and
+// are never more than the limit. What they cost is printed; clients and server are one process here.
 func TestTenThousandIdleConnections(t *testing.T) {
 	const many, limit, mib = 10_000, 256, 48
 	r, _, readOnly := nodeRig(t, nil)
@@ -66,8 +66,8 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}
 }
 
-// Clients that nobody knows and that all send headers as big as one may be, in as many small fields as fit, are not given the memory
-// of all that: those that sent most are closed, and one that sends what is usual is served meanwhile.
+// Clients that nobody knows and that all send headers as big as one may be, in as many small fields as fit, are not given the
+// memory of all that: those that sent most are closed, and one that sends what is usual is served meanwhile.
 func TestHeadersAreBoundedTogether(t *testing.T) {
 	const many, limit, mib = 256, 128, 64
 	r, secure, _ := nodeRig(t, nil)

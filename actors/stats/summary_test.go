@@ -88,8 +88,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What the agent keeps for a pod, and its containers can fill, counts as the pod's: its termination logs, too, of each attempt. What
-// one of them links to does not.
+// What the agent keeps for a pod, and its containers can fill, counts as the pod's: its termination logs, too, of each attempt.
+// What one of them links to does not.
 func TestTerminationLogsCount(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
@@ -228,8 +228,8 @@ func TestLaterTime(t *testing.T) {
 	}
 }
 
-// metrics-server takes a node's or a container's usage only where CPU and memory are both there; it makes rates of the times beside
-// them, and leaves out a container of which it does not know when it started.
+// metrics-server takes a node's or a container's usage only where CPU and memory are both there; it makes rates of the times
+// beside them, and leaves out a container of which it does not know when it started.
 func TestWhatMetricsServerReads(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))

@@ -226,8 +226,8 @@ func TestAFalseNotFound(t *testing.T) {
 	}
 }
 
-// The API server was set back to before the deletion of a pod that has ended here. It is to run again, and is told of nothing until what
-// runs is known; least of all is its object removed. The same where it is only not seen yet that it was deleted.
+// The API server was set back to before the deletion of a pod that has ended here. It is to run again, and is told of nothing
+// until what runs is known; least of all is its object removed. The same where it is only not seen yet that it was deleted.
 func TestADeletionThatWasUndone(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		alive, dying := object("web", "u"), object("web", "u")

@@ -45,8 +45,8 @@ func TestWhatIsNotOursStays(t *testing.T) {
 	}
 }
 
-// The condition of a pending resize is the agent's own: it goes when the resize is taken back, and not with a status of a pod that is
-// held, which has no conditions.
+// The condition of a pending resize is the agent's own: it goes when the resize is taken back, and not with a status of a pod
+// that is held, which has no conditions.
 func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
 	p := object("web", "u")
 	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodResizePending, v1.ConditionTrue, -2))
@@ -58,8 +58,8 @@ func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
 	}
 }
 
-// The resources of the pod as a whole are the agent's; of a status without them, such as that of a pod that is refused, those that
-// were told stay.
+// The resources of the pod as a whole are the agent's; of a status without them, such as that of a pod that is refused, those
+// that were told stay.
 func TestResourcesOfThePodAsAWhole(t *testing.T) {
 	list := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
 	was := &v1.Pod{Status: v1.PodStatus{AllocatedResources: list("1"), Resources: &v1.ResourceRequirements{Requests: list("1")}}}

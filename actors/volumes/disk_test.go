@@ -260,8 +260,8 @@ func TestListPods(t *testing.T) {
 	}
 }
 
-// A pod that is over keeps its folder, and what it has made of the agent's files gives its disk back: the end of a termination log,
-// which is what is read, stays.
+// A pod that is over keeps its folder, and what it has made of the agent's files gives its disk back: the end of a termination
+// log, which is what is read, stays.
 func TestTheFilesOfAPodThatIsOverAreCut(t *testing.T) {
 	d := newDisk(t)
 	d.mountPod(t.Context(), "u1", volumestest.PodWith("u1"))

@@ -76,8 +76,8 @@ func (n *node) later() (reasons []string) {
 	return reasons
 }
 
-// A volume in use is grown once its claim asks the node for it, once, and the claim says that it is done. The driver is told of it
-// as by the kubelet.
+// A volume in use is grown once its claim asks the node for it, once, and the claim says that it is done. The driver is told of
+// it as by the kubelet.
 func TestAVolumeGrowsInUse(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.Grows}})
@@ -140,8 +140,8 @@ func TestAGrowthIsReportedOnce(t *testing.T) {
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// Where it fails a pod that starts waits, with the reason in its claim; another process goes on. What cannot be helped holds up no
-// pod: a volume that never can be grown, or not in use.
+// Where it fails a pod that starts waits, with the reason in its claim; another process goes on. What cannot be helped holds up
+// no pod: a volume that never can be grown, or not in use.
 func TestAVolumeThatDoesNotGrow(t *testing.T) {
 	for _, c := range []struct {
 		code   codes.Code

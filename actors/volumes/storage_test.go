@@ -323,8 +323,8 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A name belongs to the socket that registered it: another one with another endpoint gets it when that is gone, and the end of the
-// socket that does not have it ends nothing.
+// A name belongs to the socket that registered it: another one with another endpoint gets it when that is gone, and the end of
+// the socket that does not have it ends nothing.
 func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
 	n := storageNode(t)
 	d := startDriver(t, n, &csitest.Driver{})
@@ -403,7 +403,8 @@ func TestAVolumeWaitsToBeAttached(t *testing.T) {
 	}
 }
 
-// Claims that are not fit to be used are refused or waited for, each with a reason of its own; other kinds are mounted as they are.
+// Claims that are not fit to be used are refused or waited for, each with a reason of its own; other kinds are mounted as they
+// are.
 func TestClaims(t *testing.T) {
 	local := t.TempDir()
 	unbound := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}
@@ -493,7 +494,8 @@ func TestKindsThatWereMovedToCSI(t *testing.T) {
 	}
 }
 
-// Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no others.
+// Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no
+// others.
 func TestTheLaneOfPersistentVolumes(t *testing.T) {
 	s := &Storage{pods: map[string]map[string]held{"a": {}}, onDisk: map[string]bool{"b": true}}
 	d := driver{disk{storage: s}}

@@ -96,8 +96,8 @@ func (b *clusterBench) noteSpread(figure string, sub *subject, took []time.Durat
 
 const unusedImages = "images' disk is full, an unused image is gone"
 
-// reclaimImages measures from the moment at which there is too little left where images are to the one at which an image that nobody
-// uses is gone. No pod is there.
+// reclaimImages measures from the moment at which there is too little left where images are to the one at which an image that
+// nobody uses is gone. No pod is there.
 func (b *clusterBench) reclaimImages(ctx context.Context, sub *subject) error {
 	var took []time.Duration
 	for i := range *evictions {

@@ -2,7 +2,8 @@
 // on the same runtime. It prints times, ratios, processor seconds and memory, and judges nothing.
 //
 //	go run ./e2e/bench [-pods 50] [-singles 10] [-rounds 2] [-waiters 100]
-//	go run ./e2e/bench -cluster [-kubelet] [-binary FILE] [-only NAME] [-crowds 20,90] [-idles 0,50,100] [-answered 110,500] [-scraped 20,100] [-resizes 20]
+//	go run ./e2e/bench -cluster [-kubelet] [-binary FILE] [-only NAME] [-crowds 20,90] [-idles 0,50,100]
+//	     [-answered 110,500] [-scraped 20,100] [-resizes 20]
 //	go run ./e2e/bench -cluster [-kubelet] -evictions 5 [-overuses inodes,images]
 package main
 

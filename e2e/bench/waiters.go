@@ -11,7 +11,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 )
 
 // waiters measures many pods that wait for one image beside a single one: all have their sandboxes, and the registry holds

@@ -21,9 +21,10 @@ import (
 // limit bounds each wait; it is reached only when something is stuck.
 const limit = 3 * time.Minute
 
-// TestTheObservatoryInABrowser is the page as a person uses it, with a thousand pods over the simulated runtime: by keys and clicks,
-// in light and dark. How long the first view took and how many frames a second there are while the list scrolls is printed, and
-// not judged. Screenshots are kept where PLAYLET_SCREENSHOTS says, else in the folder of artefacts (go test -artifacts).
+// TestTheObservatoryInABrowser is the page as a person uses it, with a thousand pods over the simulated runtime: by keys and
+// clicks, in light and dark. How long the first view took and how many frames a second there are while the list scrolls is
+// printed, and not judged. Screenshots are kept where PLAYLET_SCREENSHOTS says, else in the folder of artefacts (go test
+// -artifacts).
 func TestTheObservatoryInABrowser(t *testing.T) {
 	if _, err := exec.LookPath(Program); err != nil {
 		t.Fatalf("%v: `go run ./e2e/parts` installs Debian's package", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"k8s.io/client-go/util/cert"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 

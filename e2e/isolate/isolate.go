@@ -5,8 +5,8 @@
 // The program is started three times over: the outer process, which stays on the machine, makes the cgroups and cleans
 // up; the init, PID 1 of the namespaces, which sets them up and reaps; and the body, which does the work.
 //
-// Inside, `/` is mounted shared, /run is empty, changes below /var/lib and /var/log are forgotten, the host name is node0, the bridge
-// node0 has the address NodeIP, IPv4 is forwarded, and there is no way out to another network.
+// Inside, `/` is mounted shared, /run is empty, changes below /var/lib and /var/log are forgotten, the host name is node0, the
+// bridge node0 has the address NodeIP, IPv4 is forwarded, and there is no way out to another network.
 package isolate
 
 import (

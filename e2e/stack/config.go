@@ -26,8 +26,8 @@ func (s *Stack) Subnet() string { return fmt.Sprintf("10.%d.%d.0/20", 100+s.numb
 // CNIConfDir is where the runtime's network is configured.
 func (s *Stack) CNIConfDir() string { return s.files().CNIConf() }
 
-// CNITemplate is the file of which containerd 2 makes the network's configuration when it is told the pods' range of addresses. It is
-// not there unless a test writes it.
+// CNITemplate is the file of which containerd 2 makes the network's configuration when it is told the pods' range of addresses.
+// It is not there unless a test writes it.
 func (s *Stack) CNITemplate() string { return filepath.Join(s.Dir, "net.template") }
 
 // CNIBinDir is the folder of the network's plugins.

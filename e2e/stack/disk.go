@@ -19,8 +19,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// MountDisk mounts a file system of so many mebibytes that is empty at a folder. It lies in the file image, on a loop device that the
-// kernel gives back with the mount. options are mkfs.ext4's.
+// MountDisk mounts a file system of so many mebibytes that is empty at a folder. It lies in the file image, on a loop device
+// that the kernel gives back with the mount. options are mkfs.ext4's.
 func MountDisk(image, at string, mebibytes int64, options ...string) error {
 	f, err := os.Create(image)
 	if err != nil {
@@ -66,8 +66,8 @@ func UseInodes(dir string, files int) error {
 	return nil
 }
 
-// PullBig has the runtime pull an image of so many mebibytes that runs nothing, and gives its reference. The runtime keeps it twice: as
-// it was pulled, and unpacked.
+// PullBig has the runtime pull an image of so many mebibytes that runs nothing, and gives its reference. The runtime keeps it
+// twice: as it was pulled, and unpacked.
 func (s *Stack) PullBig(ctx context.Context, name string, mebibytes int) (string, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )

@@ -84,7 +84,8 @@ func TestARuleThatIsWrongIsRefusedByField(t *testing.T) {
 	}
 }
 
-// A seed makes the same choices again, another one makes others, and of many deliveries as many are chosen as the probability says.
+// A seed makes the same choices again, another one makes others, and of many deliveries as many are chosen as the probability
+// says.
 func TestASeedMakesTheSameChoices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Rule{Verb: Drop, Target: "**", Seed: rapid.Uint64Min(1).Draw(t, "seed"), Probability: rapid.Float64Range(0.05, 0.95).Draw(t, "p")}

@@ -36,8 +36,8 @@ func TestRecordsOfTheKernel(t *testing.T) {
 	}
 }
 
-// Whatever a process is called, it is told by its name, and nothing else of the record is taken for another. No record makes more of
-// itself than it has.
+// Whatever a process is called, it is told by its name, and nothing else of the record is taken for another. No record makes
+// more of itself than it has.
 func FuzzRecords(f *testing.F) {
 	f.Add(inPod)
 	f.Add(global)

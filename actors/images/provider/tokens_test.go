@@ -124,7 +124,8 @@ func TestAPluginThatDoesWithoutAToken(t *testing.T) {
 	}
 }
 
-// An answer is for the service account that it was given for, as it was then; where the configuration says so, for its token alone.
+// An answer is for the service account that it was given for, as it was then; where the configuration says so, for its token
+// alone.
 func TestAnswersAreKeptByServiceAccount(t *testing.T) {
 	for cacheType, want := range map[string]int{"ServiceAccount": 4, "Token": 6} {
 		r := newRig(t, map[string]string{"p": answer("Registry", "")})

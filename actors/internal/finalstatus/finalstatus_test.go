@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Whatever was known of a pod: in its last status nothing runs, the phase is final, no container that ended before is another now, and
-// settling it again changes nothing.
+// Whatever was known of a pod: in its last status nothing runs, the phase is final, no container that ended before is another
+// now, and settling it again changes nothing.
 func TestSettledIsFinal(t *testing.T) {
 	state := rapid.Custom(func(t *rapid.T) v1.ContainerState {
 		switch rapid.IntRange(0, 3).Draw(t, "state") {

@@ -79,7 +79,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A stream has what happens after it was asked for, each once, until its client goes; there are no more of them than there may be.
+// A stream has what happens after it was asked for, each once, until its client goes; there are no more of them than there may
+// be.
 func TestEventsAreStreamed(t *testing.T) {
 	b := board.New()
 	b.Publish(board.Snapshot{Pods: []board.Pod{eventful()}})

@@ -42,8 +42,8 @@ func FuzzQueries(f *testing.F) {
 	})
 }
 
-// Whatever a log query asks for, journalctl gets services and filters, each with its option's name before it: no word of a client's
-// is an option of its own.
+// Whatever a log query asks for, journalctl gets services and filters, each with its option's name before it: no word of a
+// client's is an option of its own.
 func FuzzLogQuery(f *testing.F) {
 	for _, q := range []string{"query=kubelet&tailLines=10&boot=-1", "query=/syslog", "query=-rf&pattern=--file=x", "query=a&query=b&sinceTime=2026-01-02T00:00:00Z",
 		"query=a%00b&pattern=%28", "query=x&untilTime=0000-01-01T00:00:00-23:59"} {

@@ -11,8 +11,8 @@ import (
 )
 
 // kubelets are the paths that the kubelet of Kubernetes 1.36 serves on port 10250, with their methods (pkg/kubelet/server, and
-// k8s.io/component-base for /metrics/slis), and a pod of the rig in place of parameters. Beside these there are /spec/, which old kubelets have and
-// their clients ask for, and, where that is enabled, /manifests.
+// k8s.io/component-base for /metrics/slis), and a pod of the rig in place of parameters. Beside these there are /spec/, which
+// old kubelets have and their clients ask for, and, where that is enabled, /manifests.
 const kubelets = `
 GET /healthz
 GET /healthz/ping

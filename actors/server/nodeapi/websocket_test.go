@@ -78,8 +78,8 @@ func TestExecByWebSocketV5(t *testing.T) {
 	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
 }
 
-// A WebSocket with v4.channel.k8s.io, which runtimes speak themselves, is passed on as it is: the protocol's name, each channel and
-// what is sent on it.
+// A WebSocket with v4.channel.k8s.io, which runtimes speak themselves, is passed on as it is: the protocol's name, each channel
+// and what is sent on it.
 func TestExecByWebSocketV4(t *testing.T) {
 	r := newRig(t, nil)
 	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {

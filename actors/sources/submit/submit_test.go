@@ -401,7 +401,8 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// What lies in the place of a submitted object is not read without a bound: it is in the way, and replaced where that is asked for.
+// What lies in the place of a submitted object is not read without a bound: it is in the way, and replaced where that is asked
+// for.
 func TestAnObjectInWhosePlaceAHugeFileLies(t *testing.T) {
 	r := newRig(t)
 	r.opts.ObjectDir = t.TempDir()

@@ -154,8 +154,8 @@ func TestDownwardAPI(t *testing.T) {
 	d.unmount(t, pod)
 }
 
-// Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an object's keys,
-// which may change, not for good.
+// Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an
+// object's keys, which may change, not for good.
 func TestPathsThatCannotBe(t *testing.T) {
 	secret := func(paths ...string) v1.Volume {
 		v := volumestest.SecretVolume("v", "password")

@@ -44,8 +44,8 @@ func TestAddressesThatComeLater(t *testing.T) {
 	}
 }
 
-// Pods tell the addresses that a cloud controller manager gave the Node, and the machine's while it gave none. Without one the machine's
-// count, which registration writes.
+// Pods tell the addresses that a cloud controller manager gave the Node, and the machine's while it gave none. Without one the
+// machine's count, which registration writes.
 func TestPodsTellTheAddressesOfTheCloud(t *testing.T) {
 	t.Parallel()
 	for provider, want := range map[string][]string{"external": {"192.0.2.7", "198.51.100.1"}, "": {"192.0.2.7", "192.0.2.7"}} {

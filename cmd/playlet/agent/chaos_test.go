@@ -230,8 +230,8 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	r.awaitsNode()
 }
 
-// apiAgrees says that the API server has what is left of the day, and nothing else: each pod that runs as ready, under the name of
-// its mirror pod where it is a static one.
+// apiAgrees says that the API server has what is left of the day, and nothing else: each pod that runs as ready, under the name
+// of its mirror pod where it is a static one.
 func apiAgrees(r *clusterRig) bool {
 	all, err := r.api.CoreV1().Pods("").List(r.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -591,8 +591,8 @@ func (p always) Before(d supervisors.Delivery) supervisors.Verdict {
 
 func (always) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
-// TestAPodInQuarantineIsDeleted: its end does not need the machine that panics, and nothing of the pod is left. Its successor of the
-// same name begins.
+// TestAPodInQuarantineIsDeleted: its end does not need the machine that panics, and nothing of the pod is left. Its successor
+// of the same name begins.
 func TestAPodInQuarantineIsDeleted(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.write("web.yaml", manifest("web", "Always", nil, []string{"one forever", "two forever"}))

@@ -202,7 +202,8 @@ func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 	}
 }
 
-// What chaos did on a standalone node is in "playlet events": of a rule that is over at once, and of one in force at the agent's end.
+// What chaos did on a standalone node is in "playlet events": of a rule that is over at once, and of one in force at the
+// agent's end.
 func TestChaosIsInTheEventsOfAStandaloneNode(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--enable-chaos")
 	r.start(nil)

@@ -53,8 +53,8 @@ const soakChurn = 4 // pods that come and go beside the steady ones
 // falseReady is for how long a pod may be told as ready although a container of it is not there: its end may have been told late.
 const falseReady = 10 * time.Second
 
-// watches says of each steady pod that was found not ready, and of any pod that is told as ready and is not, once, until it is told
-// to stop.
+// watches says of each steady pod that was found not ready, and of any pod that is told as ready and is not, once, until it is
+// told to stop.
 func (s *soak) watches(stop <-chan struct{}, done chan<- []string) {
 	said, board := map[string]bool{}, s.agent.observatory.board // the agent goes when the test fails
 	since := map[string]time.Time{}
@@ -163,9 +163,9 @@ func (s *soak) spared(id uint64) bool {
 	return true
 }
 
-// TestChaosSoak: pods come and go, and a random actor of any kind is killed, one after another, while messages are lost, late, doubled
-// and overtaken, and actors stand still. The pods that stay notice nothing, those that go are gone, and nothing is left.
-// CHAOS_ACTIONS, CHAOS_PODS and CHAOS_SEED make it a long one: see task chaos-soak.
+// TestChaosSoak: pods come and go, and a random actor of any kind is killed, one after another, while messages are lost, late,
+// doubled and overtaken, and actors stand still. The pods that stay notice nothing, those that go are gone, and nothing is
+// left. CHAOS_ACTIONS, CHAOS_PODS and CHAOS_SEED make it a long one: see task chaos-soak.
 func TestChaosSoak(t *testing.T) {
 	actions, seed := envNumber(t, "CHAOS_ACTIONS", 500), envNumber(t, "CHAOS_SEED", 1)
 	s := &soak{clusterRig: newClusterRig(t, sim.Options{}, "--enable-chaos", "--max-pods=250"), steady: envNumber(t, "CHAOS_PODS", 10),

@@ -45,8 +45,8 @@ func newClusterRig(t testing.TB, opts sim.Options, flags ...string) *clusterRig 
 	return r
 }
 
-// watched waits until the agent, if it has listed the pods, also watches them: an API server tells a watch what came since the list,
-// the fake one does not.
+// watched waits until the agent, if it has listed the pods, also watches them: an API server tells a watch what came since the
+// list, the fake one does not.
 func (r *clusterRig) watched() {
 	r.t.Helper()
 	if r.agent == nil {

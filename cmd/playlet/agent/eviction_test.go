@@ -152,8 +152,8 @@ func (r *pressed) day(chaos supervisors.Interceptor) {
 	checkViolations(r.t.(*testing.T), r.rig)
 }
 
-// Whatever of the actors concerned falls at whatever message while the node is short of disk and then of memory, and where all fall with it: what nobody
-// uses goes, no image that a pod starts with does, and one pod is evicted, not two.
+// Whatever of the actors concerned falls at whatever message while the node is short of disk and then of memory, and where all
+// fall with it: what nobody uses goes, no image that a pod starts with does, and one pod is evicted, not two.
 func TestPressureWhereActorsFall(t *testing.T) {
 	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}

@@ -27,8 +27,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata/commands")
 
 // entry is a command of a session. It is repeated until it prints what the transcript has or, when that is rewritten, until it
-// prints until, so that nothing depends on how fast the agent is. One of those that change something is given once, where there is
-// nothing to wait for: what it does not do the first time, it does not do.
+// prints until, so that nothing depends on how fast the agent is. One of those that change something is given once, where there
+// is nothing to wait for: what it does not do the first time, it does not do.
 type entry struct {
 	command, until string
 	input          string // on stdin

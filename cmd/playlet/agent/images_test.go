@@ -104,8 +104,8 @@ func TestConfigurationOfPulls(t *testing.T) {
 	}
 }
 
-// A private image that one pod pulled is not another's: not after a restart of the agent, not with Never, and not after collections,
-// of which one leaves it and one takes it away.
+// A private image that one pod pulled is not another's: not after a restart of the agent, not with Never, and not after
+// collections, of which one leaves it and one takes it away.
 func TestPrivateImagesStayPrivate(t *testing.T) {
 	r := newRig(t, sim.Options{Images: map[string]sim.Image{"r.io/app:1": {Username: "a", Password: "hunter2"}}},
 		"--minimum-image-ttl-duration=0s")

@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// A container that ends well because its image was changed runs with the new one, and the API server is told so. It would refuse that
-// where it had been told of the end.
+// A container that ends well because its image was changed runs with the new one, and the API server is told so. It would
+// refuse that where it had been told of the end.
 func TestAnImageIsChangedUnderOnFailure(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)

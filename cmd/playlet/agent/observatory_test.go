@@ -15,8 +15,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
-// TestTheObservatoryOfARunningAgent goes from the flag to what the page asks for: the command prints the address, its token lets in
-// and stays over a restart, what is asked is answered, and nothing that is told has a secret of a pod, nor the log the token.
+// TestTheObservatoryOfARunningAgent goes from the flag to what the page asks for: the command prints the address, its token
+// lets in and stays over a restart, what is asked is answered, and nothing that is told has a secret of a pod, nor the log the
+// token.
 func TestTheObservatoryOfARunningAgent(t *testing.T) {
 	const secret = "s3cr3t"
 	r := newRig(t, sim.Options{}, "--observatory-address=127.0.0.1:0")

@@ -13,9 +13,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// BenchmarkRecording sets what the flight recorder costs beside the processor time of a pod's start: by entries of a start and time
-// of an entry, and by pairs of runs with it and without: the median of their differences, and between which half of them lie. The
-// runtime is simulated; over a real one, a start takes the agent several times as much (task bench).
+// BenchmarkRecording sets what the flight recorder costs beside the processor time of a pod's start: by entries of a start and
+// time of an entry, and by pairs of runs with it and without: the median of their differences, and between which half of them
+// lie. The runtime is simulated; over a real one, a start takes the agent several times as much (task bench).
 func BenchmarkRecording(b *testing.B) {
 	const pods, rounds = 400, 21
 	dir, err := os.MkdirTemp("", "bench")

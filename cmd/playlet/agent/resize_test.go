@@ -126,8 +126,8 @@ func TestNoLimitBelowWhatIsUsed(t *testing.T) {
 	r.resized("48Mi")
 }
 
-// Whatever actor falls at whatever message of a resize, or all of the agent, and whichever message is lost: it ends as it should, and nothing but what
-// is to be made anew is restarted.
+// Whatever actor falls at whatever message of a resize, or all of the agent, and whichever message is lost: it ends as it
+// should, and nothing but what is to be made anew is restarted.
 func TestAResizeWhereActorsFall(t *testing.T) {
 	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}

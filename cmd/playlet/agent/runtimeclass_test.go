@@ -51,7 +51,8 @@ func runsBy(handler, pod string) func(sim.Snapshot) bool {
 }
 
 // A pod whose class is missing waits, says so as the kubelet does, and goes on when it is made. It keeps its handler, whatever
-// becomes of the class and of the agent, also for a container that starts anew. One whose handler the runtime lacks says what the runtime says.
+// becomes of the class and of the agent, also for a container that starts anew. One whose handler the runtime lacks says what
+// the runtime says.
 func TestAPodWaitsForItsRuntimeClass(t *testing.T) {
 	r := newClusterRig(t, secondHandler())
 	r.hasClass("odd", "third")

@@ -69,8 +69,9 @@ func (p *power) goesOn() bool {
 	return p.released > 0
 }
 
-// The machine shuts down: the Node is not ready, the pods end in the order of their priorities, also where the actor is killed in the
-// midst of it, and then the shutdown goes on. An agent of the next boot runs the static pod again, and not that of the API server.
+// The machine shuts down: the Node is not ready, the pods end in the order of their priorities, also where the actor is killed
+// in the midst of it, and then the shutdown goes on. An agent of the next boot runs the static pod again, and not that of the
+// API server.
 func TestTheMachineShutsDown(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
@@ -129,8 +130,8 @@ func TestTheMachineShutsDown(t *testing.T) {
 	}
 }
 
-// The machine ends before its pods have: the next boot finishes what the shutdown began, and does not run the pod of the API server
-// again.
+// The machine ends before its pods have: the next boot finishes what the shutdown began, and does not run the pod of the API
+// server again.
 func TestAMachineThatEndsBeforeItsPods(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)

@@ -7,7 +7,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// A node that stands alone runs a static pod that asks for more than the machine has; the log warns of it once, and so does an event.
+// A node that stands alone runs a static pod that asks for more than the machine has; the log warns of it once, and so does an
+// event.
 func TestAStaticPodThatIsTooLargeIsWarnedOf(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.write("large.yaml", strings.Replace(manifest("large", "Always", nil, []string{"c hello"}), "hello\n",

@@ -63,7 +63,8 @@ func TestTheStoryOfAStart(t *testing.T) {
 		t.Errorf("StartContainer took %s", took)
 	}
 	path, err := trace.CriticalPath(story, trace.Names{})
-	// Both a source's word and the audit lead to it, in whatever order; the path begins with the one that the pod had to wait for.
+	// Both a source's word and the audit lead to it, in whatever order; the path begins with the one that the pod had to wait
+	// for.
 	begins := func(e supervisors.Entry) bool { return e.Flow.Pod == "" && e.Message == path.Segments[0].Name }
 	if err != nil || !slices.ContainsFunc(story, begins) || path.Took > waitLimit/2 ||
 		!slices.ContainsFunc(path.Segments, func(s trace.Segment) bool {

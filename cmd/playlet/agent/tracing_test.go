@@ -54,8 +54,8 @@ func collect(t *testing.T) (*receiver, string) {
 	return r, l.Addr().String()
 }
 
-// The start of a pod is one trace, and so is each flow that is no pod's: each span is below the one that caused it, and calls of the
-// runtime below their work. With a rate of nothing, nothing is sent.
+// The start of a pod is one trace, and so is each flow that is no pod's: each span is below the one that caused it, and calls
+// of the runtime below their work. With a rate of nothing, nothing is sent.
 func TestSpansOfAStart(t *testing.T) {
 	for _, rate := range []int32{1_000_000, 0} {
 		at, endpoint := collect(t)

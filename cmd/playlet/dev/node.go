@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
 	"github.com/playlet-dev/playlet/cri"
 )
 

@@ -17,9 +17,9 @@ import (
 )
 
 // Section 4 of the CIS Kubernetes Benchmark (worker nodes, version 1.10), on what install writes: the files (4.1) and the
-// configuration that the agent has of them (4.2), with no cluster and with the flags in /etc/default/playlet that have the node join
-// one. 4.1.3 and 4.1.4 are about kube-proxy, 4.1.7 and 4.1.8 about the client CA's file, which is the administrator's; the kubeconfig
-// of 4.1.5 and 4.1.6 is written after the bootstrap (TestBootstrapFromNothing of actors/identity).
+// configuration that the agent has of them (4.2), with no cluster and with the flags in /etc/default/playlet that have the node
+// join one. 4.1.3 and 4.1.4 are about kube-proxy, 4.1.7 and 4.1.8 about the client CA's file, which is the administrator's; the
+// kubeconfig of 4.1.5 and 4.1.6 is written after the bootstrap (TestBootstrapFromNothing of actors/identity).
 func TestSectionFourOfTheCISBenchmark(t *testing.T) {
 	t.Run("standalone", func(t *testing.T) { sectionFour(t, false) })
 	t.Run("cluster", func(t *testing.T) {

@@ -1,7 +1,8 @@
-// Package install gets the parts that the end-to-end tests run: containerd, its shim, ctr, runc and the CNI plugins, in
-// a new and in an old version; and a cluster's: kube-apiserver, etcd, kubectl and, to compare with, the kubelet. The old runtime is
-// Debian 12's packages, unpacked beside and never installed; all else is built from pinned Go modules. Each part lies in a directory named after its version, which appears only when
-// it is complete, so that a stopped run leaves nothing half done and a changed pin builds that part alone.
+// Package install gets the parts that the end-to-end tests run: containerd, its shim, ctr, runc and the CNI plugins, in a new
+// and in an old version; and a cluster's: kube-apiserver, etcd, kubectl and, to compare with, the kubelet. The old runtime is
+// Debian 12's packages, unpacked beside and never installed; all else is built from pinned Go modules. Each part lies in a
+// directory named after its version, which appears only when it is complete, so that a stopped run leaves nothing half done and
+// a changed pin builds that part alone.
 package install
 
 import (

@@ -17,9 +17,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// TestMemoryIsKeptInTheFilesOfCgroupV2: what memory QoS (KEP-2570) writes for the node, the classes and the pods, into files where
-// a v2 node has them, in a process whose mounts are its own. Which these are, and that with memoryReservationPolicy None a class
-// loses what it was given before, is the kubelet's of 1.36.
+// TestMemoryIsKeptInTheFilesOfCgroupV2: what memory QoS (KEP-2570) writes for the node, the classes and the pods, into files
+// where a v2 node has them, in a process whose mounts are its own. Which these are, and that with memoryReservationPolicy None
+// a class loses what it was given before, is the kubelet's of 1.36.
 func TestMemoryIsKeptInTheFilesOfCgroupV2(t *testing.T) {
 	withOwnMounts(t, keptInFiles)
 }

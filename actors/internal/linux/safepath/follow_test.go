@@ -200,7 +200,8 @@ func TestOpenFollowing(t *testing.T) {
 	}
 }
 
-// A hostile container exchanges the file for others while it is opened: what was looked at is what is read, and no pipe is waited for.
+// A hostile container exchanges the file for others while it is opened: what was looked at is what is read, and no pipe is
+// waited for.
 func TestOpenFollowingUnderSwaps(t *testing.T) {
 	r := openTemp(t)
 	outside := t.TempDir()

@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A lease that was not renewed is a violation; goroutines that stay are a leak, which has the experiment wait, and fail in the end.
+// A lease that was not renewed is a violation; goroutines that stay are a leak, which has the experiment wait, and fail in the
+// end.
 func TestAnExperimentLooksAtTheLeaseAndForLeaks(t *testing.T) {
 	f := fake.Start(t)
 	f.Pods.Audited = true
@@ -78,8 +79,8 @@ func TestAnExperimentLooksForLostDeletions(t *testing.T) {
 	}
 }
 
-// A Node that is told not to be ready is a violation. What is left of pods that are not there, and was not before, is a leak; so is
-// a container that runs twice. What another agent has made is its own.
+// A Node that is told not to be ready is a violation. What is left of pods that are not there, and was not before, is a leak;
+// so is a container that runs twice. What another agent has made is its own.
 func TestAnExperimentLooksAtTheNodeAndPastTheAgent(t *testing.T) {
 	r, err := sim.Start(sim.Options{Socket: t.TempDir() + "/s", Preload: []string{"app:1"}})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 )
 
 // installed makes programs in a folder.
