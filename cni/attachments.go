@@ -38,7 +38,7 @@ type Attachments struct {
 // then the addresses count that are reserved for it.
 func (a Attachments) Of(container string) ([]*libcni.NetworkAttachment, error) {
 	if container == "" {
-		return nil, errors.New("a container without an ID stands for all") // to libcni
+		return nil, errors.New("the container has no ID: libcni would give the attachments of all") // to libcni
 	}
 	list, err := a.config().GetCachedAttachments(container)
 	if err != nil || len(list) > 0 {
@@ -167,7 +167,7 @@ func (a Attachments) unused(path string) error {
 func (a Attachments) noProcess(name string, uses func(file string) (bool, error)) error {
 	files, err := filepath.Glob(filepath.Join(a.Proc, "[0-9]*", name))
 	if err == nil && len(files) == 0 {
-		err = errors.New("no processes are seen at all")
+		err = errors.New("/proc shows no processes")
 	}
 	for _, file := range files {
 		used, gone := uses(file)

@@ -10,10 +10,10 @@ import (
 
 // A runtime that does not know the call is none that fails.
 func TestARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
-	var told *runtimeapi.UpdatePodSandboxResourcesRequest
+	var reported *runtimeapi.UpdatePodSandboxResourcesRequest
 	var answer error
 	c := fakeClient(t, &fakeRuntime{updateSandbox: func(r *runtimeapi.UpdatePodSandboxResourcesRequest) error {
-		told = r
+		reported = r
 		return answer
 	}}, Options{})
 	for _, e := range []struct {
@@ -29,7 +29,7 @@ func TestARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
 			t.Errorf("answered %v: %v", e.answer, err)
 		}
 	}
-	if told.GetPodSandboxId() != "s" || told.GetResources() != nil {
-		t.Errorf("told %+v", told)
+	if reported.GetPodSandboxId() != "s" || reported.GetResources() != nil {
+		t.Errorf("told %+v", reported)
 	}
 }

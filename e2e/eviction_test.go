@@ -171,7 +171,7 @@ func TestAnEvictionIsReportedToTheCluster(t *testing.T) {
 	fillVolume(t, a, awaitAPIPod(t, c, ns, "small", ready), 5)
 	fillVolume(t, a, awaitAPIPod(t, c, ns, "hog", ready), 65)
 	isPressed := pressed(corev1.NodeDiskPressure, "KubeletHasDiskPressure")
-	told := map[string]int32{"Warning EvictionThresholdMet : Attempting to reclaim ephemeral-storage": 1, "Normal NodeHasDiskPressure ": 1}
+	reported := map[string]int32{"Warning EvictionThresholdMet : Attempting to reclaim ephemeral-storage": 1, "Normal NodeHasDiskPressure ": 1}
 	if os.Getenv("PLAYLET_E2E_SUBJECT") == "" {
 		await(t, func() error {
 			if !strings.Contains(a.Log(), "evicting a pod") {
@@ -182,7 +182,7 @@ func TestAnEvictionIsReportedToTheCluster(t *testing.T) {
 		must(t, a.Kill9())
 		awaitNode(t, c, n.Name, func(n *corev1.Node) error {
 			if isPressed(n) == nil { // the Event may have died with the agent: it is sent once, after the condition
-				delete(told, "Normal NodeHasDiskPressure ")
+				delete(reported, "Normal NodeHasDiskPressure ")
 			}
 			return nil
 		})
@@ -198,7 +198,7 @@ func TestAnEvictionIsReportedToTheCluster(t *testing.T) {
 		return nil
 	})
 	awaitEvents(t, c, ns, string(hog.UID), map[string]int32{"Warning Evicted : The node was low on resource: ephemeral-storage. ": 1})
-	awaitEvents(t, c, corev1.NamespaceDefault, n.Name, told)
+	awaitEvents(t, c, corev1.NamespaceDefault, n.Name, reported)
 	awaitNode(t, c, n.Name, func(n *corev1.Node) error {
 		if isPressed(n) == nil {
 			return errors.New("the pressure stays")

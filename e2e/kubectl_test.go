@@ -414,11 +414,11 @@ func swap(conn net.Conn, send, receive int64) error {
 		return fmt.Errorf("%d bytes of %d came: %w", n, receive, err)
 	}
 	_, err = conn.Write(came.Sum(nil))
-	told, verdict := make([]byte, sha256.Size), []byte{'?'}
-	if _, failed := io.ReadFull(conn, told); err != nil || failed != nil {
+	reported, verdict := make([]byte, sha256.Size), []byte{'?'}
+	if _, failed := io.ReadFull(conn, reported); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
-	right := bytes.Equal(told, sent.Sum(nil))
+	right := bytes.Equal(reported, sent.Sum(nil))
 	if right {
 		verdict[0] = '='
 	}

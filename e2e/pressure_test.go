@@ -50,7 +50,7 @@ func (p *pressure) acts() (list []string, first time.Time) {
 	for line := range strings.Lines(p.a.Log()[p.from:]) {
 		act := ""
 		switch {
-		case strings.Contains(line, `msg="a threshold of eviction is met"`):
+		case strings.Contains(line, `msg="eviction threshold met"`):
 			act = "met " + word(logSignal, line)
 		case strings.Contains(line, `msg="removed dead containers, sandboxes and logs"`):
 			act = "containers"

@@ -172,6 +172,16 @@ func TestPullsWithTokensOfServiceAccounts(t *testing.T) {
 		waits("plain"+suffix, "credential provider tokens is not asked: the service account "+ns+"/plain has no annotation example.com/role")
 	}
 	refused("")
+	for _, name := range []string{"thief", "silent", "plain"} { // a sandbox whose start is cut off leaves the pod a cgroup until its end
+		awaitAPIPod(t, c, ns, name, func(p *corev1.Pod) error {
+			for _, is := range p.Status.Conditions {
+				if is.Type == corev1.PodReadyToStartContainers && is.Status == corev1.ConditionTrue {
+					return nil
+				}
+			}
+			return errors.New("it has no sandbox")
+		})
+	}
 	must(t, a.Kill9())
 	must(t, a.Start())
 	pod("heir", "robot", "Never")

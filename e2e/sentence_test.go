@@ -65,16 +65,16 @@ func proved(t *testing.T, a *stack.Agent, pod string, want situation, pods strin
 	if err := a.Admin(t.Context(), "/v1/explain/pod/"+name+"?namespace="+namespace, &explained); err != nil {
 		return pod + ": " + err.Error()
 	}
-	told := ""
+	reported := ""
 	for _, e := range explained.Items {
-		told = lastTrouble(events, e.UID)
+		reported = lastTrouble(events, e.UID)
 		if strings.HasPrefix(e.Cause, want.cause) && slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, e.Cause) }) &&
-			(want.quiet || strings.Contains(told, e.Cause)) {
+			(want.quiet || strings.Contains(reported, e.Cause)) {
 			t.Logf("%s: %s", pod, e.Cause)
 			return ""
 		}
 	}
-	return fmt.Sprintf("%s: pods: %q\n explain: %q\n event: %q", pod, said, explained.Items, told)
+	return fmt.Sprintf("%s: pods: %q\n explain: %q\n event: %q", pod, said, explained.Items, reported)
 }
 
 func linesWith(text, words string) string {

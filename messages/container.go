@@ -17,7 +17,8 @@ type Sandbox struct {
 	Handler string
 }
 
-// ContainerStage is where the actor of a container is in its run. The table of what leads to what is in actors/container.
+// ContainerStage is where the actor of a container is in its run, and where the pod knows it to be. What leads to what in a run
+// is a table in actors/container; what the pod may order when, one in actors/pod/known.
 type ContainerStage string
 
 // The stages.

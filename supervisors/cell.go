@@ -267,7 +267,7 @@ func (c *cell) Reply(msg any) {
 
 func (c *cell) Unhandled(msg any) {
 	c.sys.metrics.kinds[c.row.Kind].unhandled.Inc()
-	c.log.Debug("message of no use now", "message", typeName(msg), "from", c.env.from.String())
+	c.log.Debug("unhandled message", "message", typeName(msg), "from", c.env.from.String())
 }
 
 func (c *cell) inspect() messages.Inspection {

@@ -135,7 +135,7 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 	}
 	v := ch.history.judge(ch.row.Strategy, c.sys.clock.Now(), randomJitter)
 	if v.outcome == Escalate {
-		c.log.Error("a child panicked too often; this actor falls with it", "child", c.self.Child(name).String(), "reason",
+		c.log.Error("a child panicked too often; its failure is escalated", "child", c.self.Child(name).String(), "reason",
 			firstLine(ch.reason))
 		panic(fmt.Sprintf("%s panicked more than %d times within %s, the last time because of: %s",
 			c.self.Child(name), ch.row.Strategy.Panics, ch.row.Strategy.Within, ch.reason))

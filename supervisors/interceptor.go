@@ -62,8 +62,8 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 		return true
 	}
 	c.noteChaos(env, d, string(v.Effect)+": "+v.Why)
-	c.log.Warn("chaos", "effect", string(v.Effect), "for", v.For, "message", d.MessageKind(), "from", d.From.String(),
-		"why", v.Why)
+	c.log.Warn("chaos rule applied", "effect", string(v.Effect), "for", v.For, "message", d.MessageKind(),
+		"from", d.From.String(), "why", v.Why)
 	again := *env
 	again.intercepted = true
 	switch v.Effect {

@@ -126,7 +126,7 @@ func TestAFailedHookIsReported(t *testing.T) {
 	}{
 		"a command":           {command("drain", "--password=secret"), "ended with code 3\""},
 		"a request to nobody": {get("/drain?token=secret", "HTTPS", closed), "/drain: "},
-		"nothing":             {&v1.LifecycleHandler{}, "it has no action"},
+		"nothing":             {&v1.LifecycleHandler{}, "the hook has no handler"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

@@ -127,7 +127,7 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		// It stands in the way with its name only: its start was cut off, and it never ran.
 		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err != nil {
 			m := notMade(messages.ReasonCreateContainer,
-				fmt.Errorf("of an earlier start that was cut off there is left what the runtime cannot remove: %w", err))
+				fmt.Errorf("the runtime cannot remove the container of an interrupted start: %w", err))
 			m.taken = remains.Refused(err)
 			return m
 		}

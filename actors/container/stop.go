@@ -185,7 +185,7 @@ func callHook(
 			return ctx.Err()
 		}
 	default:
-		return errors.New("it has no action")
+		return errors.New("the hook has no handler")
 	}
 }
 
@@ -217,8 +217,8 @@ func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetActio
 		return err
 	}
 	if answer.Code >= http.StatusBadRequest {
-		supervisors.LogOf(ctx).Info("a hook was answered with an error code, which does not count", "container", m.Name, "at",
-			endpoint.Place(target), "code", answer.Code)
+		supervisors.LogOf(ctx).Info("the request of a hook was answered with an error status, which counts as success",
+			"container", m.Name, "at", endpoint.Place(target), "code", answer.Code)
 	}
 	return nil
 }

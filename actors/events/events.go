@@ -106,7 +106,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		return
 	case saved:
 		if a.saving = false; m.err != nil {
-			ctx.Log().Warn("the last Events cannot be written to the disk; they are in memory", "reason", m.err)
+			ctx.Log().Warn("the last Events cannot be written to the disk; they are in memory", "error", m.err)
 		}
 		return
 	case written:
@@ -187,7 +187,7 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 	}
 	if text := apiclient.Explain(r.refusal, a.opts.NodeName); text != a.refusal {
 		a.refusal = text
-		ctx.Log().Warn("the API server refused Events; they are dropped", "events", r.refused, "reason", text)
+		ctx.Log().Warn("the API server refused Events; they are dropped", "events", r.refused, "error", text)
 	}
 }
 

@@ -62,7 +62,7 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 	} else if a.acting != act.by.signal {
 		a.acting, a.helpless, a.met = act.by.signal, false, a.began
 		what := signals[a.acting].resource
-		ctx.Log().Warn("a threshold of eviction is met", "reason", act.by.describe(m.Readings[a.acting]))
+		ctx.Log().Warn("eviction threshold met", "reason", act.by.describe(m.Readings[a.acting]))
 		a.nodeEvent(ctx, fmt.Sprintf("Attempting to reclaim %s", what))
 	}
 	switch {
@@ -148,13 +148,13 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		return
 	case len(candidates) < all && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
 		a.unmeasured++
-		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", all-len(candidates), "lacks", f.lacks)
+		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", all-len(candidates), "missing", f.lacks)
 		a.measureAgain(ctx)
 		return
 	case len(candidates) == 0:
 		if !a.helpless {
-			ctx.Log().Warn("a threshold of eviction is met, and there is no pod that may be evicted", "signal", f.act.by.signal,
-				"lacks", f.lacks)
+			ctx.Log().Warn("eviction threshold met, and there is no pod that may be evicted", "signal", f.act.by.signal,
+				"missing", f.lacks)
 		}
 		a.helpless, a.reclaimed = true, false
 		return

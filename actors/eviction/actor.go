@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	api "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
+	"github.com/playlet-dev/playlet/actors/eviction/oomkill"
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -45,9 +46,9 @@ type Options struct {
 	Await func(ctx context.Context, levels map[Signal]int64) bool
 	// NextKill waits for the next process that the kernel ends for want of memory, or until ctx ends. It is called outside the
 	// mailbox; nil: nobody is told of these.
-	NextKill func(ctx context.Context) (Kill, error)
+	NextKill func(ctx context.Context) (oomkill.Kill, error)
 	// NextCounted is the same for a log that cannot be read; nil: the runtime tells what it notices.
-	NextCounted func(ctx context.Context) (Kill, error)
+	NextCounted func(ctx context.Context) (oomkill.Kill, error)
 	// Every is between measurements; 0: 10 s, the kubelet's.
 	Every time.Duration
 }
@@ -158,7 +159,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.watch(ctx)
 		}
 	case messages.ImagesReclaimed:
-		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "lack", m.Lack)
+		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "error", m.Lack)
 		a.reclaimEnded(ctx, messages.Images)
 	case messages.ContainersReclaimed:
 		a.onContainersReclaimed(ctx, m)

@@ -14,15 +14,6 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Kill is a process that the kernel has ended for want of memory.
-type Kill = oomkill.Kill
-
-// KillCounts tell of them where the log cannot be read.
-type KillCounts = oomkill.Counts
-
-// KernelLog is the kernel's log at this path, which tells of them.
-var KernelLog = oomkill.New
-
 const (
 	// killTimeout is how long one wait for a kill lasts; the next follows.
 	killTimeout = 10 * time.Minute
@@ -32,7 +23,7 @@ const (
 
 type (
 	killed struct {
-		kill Kill
+		kill oomkill.Kill
 		err  error
 		// counted says that the kernel's log could not be read.
 		counted bool
@@ -43,7 +34,7 @@ type (
 // awaitKill waits for the next process that the kernel ends.
 func (a *actor) awaitKill(ctx supervisors.Context) { a.awaitNext(ctx, a.opts.NextKill, false) }
 
-func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (Kill, error), counted bool) {
+func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (oomkill.Kill, error), counted bool) {
 	if next == nil {
 		return
 	}
@@ -66,7 +57,7 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 			logged = &a.killCounts
 		}
 		if text := m.err.Error(); text != *logged {
-			ctx.Log().Warn("the kernel's log cannot be read for OOM kills", "read instead", source, "reason", text)
+			ctx.Log().Warn("the kernel's log cannot be read for OOM kills", "readInstead", source, "error", text)
 			*logged = text
 		}
 		if counts {
@@ -97,7 +88,7 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 }
 
 // victims are the processes, in words.
-func victims(k Kill, one string) string {
+func victims(k oomkill.Kill, one string) string {
 	switch k.Times {
 	case 0:
 		return fmt.Sprintf(one, k.Process, k.PID)
@@ -144,7 +135,7 @@ func within(pod *board.Pod, group string) (at int, rest string) {
 }
 
 // whyKilled says which limit was met.
-func whyKilled(pod *board.Pod, k Kill) string {
+func whyKilled(pod *board.Pod, k oomkill.Kill) string {
 	at, below := within(pod, k.Limited)
 	switch {
 	case k.Limited == "":

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/eviction/oomkill"
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -48,7 +49,7 @@ func TestWhoseProcessWasEnded(t *testing.T) {
 		case pod == nil || pod.Pod.Name != c.pod || container != c.container:
 			t.Errorf("%s: %v, container %q", c.group, pod, container)
 		default:
-			if why := whyKilled(pod, Kill{Limited: c.limited}); why != c.why {
+			if why := whyKilled(pod, oomkill.Kill{Limited: c.limited}); why != c.why {
 				t.Errorf("%s: %s", c.group, why)
 			}
 		}
@@ -58,8 +59,8 @@ func TestWhoseProcessWasEnded(t *testing.T) {
 func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 	n := newNode(t, Limits{})
 	var next killed
-	n.opts.NextKill = func(context.Context) (Kill, error) { return next.kill, next.err }
-	n.opts.NextCounted = func(context.Context) (Kill, error) { return next.kill, next.err }
+	n.opts.NextKill = func(context.Context) (oomkill.Kill, error) { return next.kill, next.err }
+	n.opts.NextCounted = func(context.Context) (oomkill.Kill, error) { return next.kill, next.err }
 	n.board.Publish(board.Snapshot{Pods: []board.Pod{running("p", "u", "abc")}})
 	n.start()
 	comes := func(when string, k killed, want ...string) {
@@ -83,20 +84,20 @@ func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 			t.Errorf("%s: %q, want %q", when, got, want)
 		}
 	}
-	limited := Kill{Process: "hog", PID: 7, Group: "/kubepods/podu/abc", Limited: "/kubepods/podu/abc"}
+	limited := oomkill.Kill{Process: "hog", PID: 7, Group: "/kubepods/podu/abc", Limited: "/kubepods/podu/abc"}
 	comes("a container", killed{kill: limited},
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended process hog (pid 7): the container has used up its memory limit")
-	comes("the machine", killed{kill: Kill{Process: "db", PID: 8, Group: "/user.slice"}},
+	comes("the machine", killed{kill: oomkill.Kill{Process: "db", PID: 8, Group: "/user.slice"}},
 		"Node|n||SystemOOM|System OOM encountered, victim process: db, pid: 8")
-	comes("a pod of a machine that is short", killed{kill: Kill{Process: "hog", PID: 9, Group: "/kubepods/podu/abc"}},
+	comes("a pod of a machine that is short", killed{kill: oomkill.Kill{Process: "hog", PID: 9, Group: "/kubepods/podu/abc"}},
 		"Node|n||SystemOOM|System OOM encountered, victim process: hog, pid: 9",
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended process hog (pid 9): the node has no memory left")
-	comes("somebody else's limit", killed{kill: Kill{Process: "x", PID: 1, Group: "/a", Limited: "/a"}})
+	comes("somebody else's limit", killed{kill: oomkill.Kill{Process: "x", PID: 1, Group: "/a", Limited: "/a"}})
 	comes("a log that cannot be read any more", killed{err: errors.New("denied")})
-	comes("by counters", killed{kill: Kill{Group: "/kubepods/podu/abc", Limited: "/kubepods/podu", Times: 1}},
+	comes("by counters", killed{kill: oomkill.Kill{Group: "/kubepods/podu/abc", Limited: "/kubepods/podu", Times: 1}},
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended a process: the pod has used up its memory limit")
 	comes("the log is tried again", killed{err: errors.New("denied")})
-	comes("by counters of a machine that is short", killed{kill: Kill{Group: "/kubepods/podu/abc", Times: 2}},
+	comes("by counters of a machine that is short", killed{kill: oomkill.Kill{Group: "/kubepods/podu/abc", Times: 2}},
 		"Node|n||SystemOOM|System OOM encountered, 2 processes",
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended 2 processes: the node has no memory left")
 	comes("the log once more", killed{err: errors.New("denied")})

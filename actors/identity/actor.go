@@ -121,7 +121,7 @@ func (a *actor) looked(ctx supervisors.Context, m looked) {
 	}
 	for _, p := range a.last.Problems {
 		if !slices.Contains(now, p) {
-			ctx.Log().Info("a credential of this node is well again", "problem", p)
+			ctx.Log().Info("the problem of a credential of this node is resolved", "problem", p)
 		}
 	}
 	a.last = Inspection{m.certificates, now}

@@ -90,7 +90,7 @@ func (c *Client) read() (bootstraps bool, err error) {
 	if bootErr != nil {
 		return false, errors.Join(err, explained("--bootstrap-kubeconfig", o.Bootstrap, bootErr))
 	}
-	o.Log.Info("a client certificate is asked for with the credentials of --bootstrap-kubeconfig", "reason", err)
+	o.Log.Info("a client certificate is asked for with the credentials of --bootstrap-kubeconfig", "error", err)
 	c.base = rest.AnonymousClientConfig(first)
 	return true, nil
 }

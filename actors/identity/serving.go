@@ -86,7 +86,7 @@ func (s *Serving) Prepare() error {
 	case s.current != nil:
 		return nil
 	case s.ctx.Err() != nil:
-		return errors.New("the agent ends")
+		return errors.New("the agent is shutting down")
 	case s.opts.Bootstrap:
 		return s.byRequest()
 	case s.selfSigned:

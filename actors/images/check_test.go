@@ -126,10 +126,10 @@ func TestAnImageIsForTheServiceAccountThatBroughtIt(t *testing.T) {
 	static.Pod.Annotations = nil
 	r.kit.Send(messages.PodAddress("static"), static)
 	r.kit.RunWork()
-	told := reported(r.kit)
-	if !strings.Contains(told, "pods/nobody: ErrImageNeverPull") || !strings.Contains(told, "pods/static: ErrImageNeverPull") ||
-		strings.Contains(told, "id of") {
-		t.Errorf("those without an account are told %s", told)
+	heard := reported(r.kit)
+	if !strings.Contains(heard, "pods/nobody: ErrImageNeverPull") || !strings.Contains(heard, "pods/static: ErrImageNeverPull") ||
+		strings.Contains(heard, "id of") {
+		t.Errorf("those without an account are told %s", heard)
 	}
 	expect(t, "who was shown", strings.Join(r.users, " "), "plugin plugin -")
 	if said := fmt.Sprint(r.kit.Take()) + r.log.String(); strings.Contains(said, hiddenWord) {
@@ -159,8 +159,8 @@ func TestAServiceAccountThatIsRefusedToday(t *testing.T) {
 			r.kit.Take()
 			c.change(t, r)
 			r.asks("heir", "robot", v1.PullNever)
-			told := r.kit.Take()
-			if said := fmt.Sprintf("%+v", told); !strings.Contains(said, c.want) || strings.Contains(said, hiddenWord) {
+			heard := r.kit.Take()
+			if said := fmt.Sprintf("%+v", heard); !strings.Contains(said, c.want) || strings.Contains(said, hiddenWord) {
 				t.Errorf("told %s", said)
 			}
 			r.users = nil

@@ -45,8 +45,8 @@ func TestAPersonPullsAnImage(t *testing.T) {
 	if got := fetched(t, k, "3", "Not/A:Name"); got.Failed == "" {
 		t.Errorf("a name that is none: %+v", got)
 	}
-	if told := k.Take(); len(told) > 0 {
-		t.Errorf("told %+v", told)
+	if heard := k.Take(); len(heard) > 0 {
+		t.Errorf("told %+v", heard)
 	}
 }
 

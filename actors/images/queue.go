@@ -51,7 +51,7 @@ func (b *machine) dispatch(now time.Time) {
 	lines := b.lines(now)
 	b.queue.Prune(now)
 	for {
-		registry := b.queue.Turn(now, slices.Sorted(maps.Keys(lines)))
+		registry := b.queue.Next(now, slices.Sorted(maps.Keys(lines)))
 		if registry == "" {
 			break
 		}

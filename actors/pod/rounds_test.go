@@ -133,7 +133,7 @@ func TestAllAreRestarted(t *testing.T) {
 	w.pod.Spec.Containers[1].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	w.pod.Spec.Containers[1].Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
 	w.exit = once
-	var told []string
+	var reported []string
 	w.watch = func(s *v1.PodStatus) {
 		word := ""
 		for _, c := range s.Conditions {
@@ -141,8 +141,8 @@ func TestAllAreRestarted(t *testing.T) {
 				word = string(c.Status) + c.Reason
 			}
 		}
-		if len(told) == 0 || told[len(told)-1] != word {
-			told = append(told, word)
+		if len(reported) == 0 || reported[len(reported)-1] != word {
+			reported = append(reported, word)
 		}
 		initialized := !slices.ContainsFunc(s.Conditions, func(c v1.PodCondition) bool {
 			return c.Type == v1.PodInitialized && c.Status == v1.ConditionFalse
@@ -166,8 +166,8 @@ func TestAllAreRestarted(t *testing.T) {
 	if want := []Phase{Reading, Preparing, Initializing, Running, Preparing, Initializing, Running}; !slices.Equal(w.phases, want) {
 		t.Errorf("phases %v", w.phases)
 	}
-	if want := []string{"False", "TrueRestartAllContainersStarted", "False"}; !slices.Equal(told, want) {
-		t.Errorf("the condition is told as %q", told)
+	if want := []string{"False", "TrueRestartAllContainersStarted", "False"}; !slices.Equal(reported, want) {
+		t.Errorf("the condition is told as %q", reported)
 	}
 	if !slices.Equal(w.stops, []string{"c1", "init1"}) {
 		t.Errorf("stopped %v", w.stops)

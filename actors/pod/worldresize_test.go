@@ -34,8 +34,8 @@ type resizeState struct {
 // carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
 func (w *world) carry() {
 	w.carries, w.set.Resources = true, settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
-	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, told messages.ContainerResources) v1.ResourceRequirements {
-		return limitedTo(told.MemoryLimit)
+	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements {
+		return limitedTo(reported.MemoryLimit)
 	}
 	w.machine = NewMachine(string(w.pod.UID), w.set)
 }

@@ -196,7 +196,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 	}
 	if len(refusal.Lacks) > 0 && r.taken != nil && !admission.Admit(r.node, r.taken, claim).Refused() {
 		ctx.Log().Warn("a critical pod is admitted, although others that should have ended still hold what it needs",
-			"pod", fullName(w.pod), "podUID", w.pod.UID, "lacks", refusal.Message)
+			"pod", fullName(w.pod), "podUID", w.pod.UID, "missing", refusal.Message)
 		return nil, admission.Refusal{}
 	}
 	if r.later != nil && !admission.Admit(r.node, r.later, claim).Refused() {

@@ -49,8 +49,8 @@ type observed struct {
 	shutdown bool // the machine is shutting down
 }
 
-// told takes the API server's word, and reports whether it is news.
-func (o *observed) told(m messages.NodeObserved) bool {
+// observe takes the API server's word, and reports whether it is news.
+func (o *observed) observe(m messages.NodeObserved) bool {
 	same := o.heard && equality.Semantic.DeepEqual(o.object, m.Node)
 	o.heard, o.object = true, m.Node
 	return !same

@@ -17,7 +17,7 @@ func TestObserved(t *testing.T) {
 		t.Error("pods do not wait, or for ever")
 	}
 	for i, word := range []*v1.Node{nil, nil, {Spec: v1.NodeSpec{PodCIDR: "x"}}, {Spec: v1.NodeSpec{PodCIDR: "x"}}} {
-		if news := o.told(messages.NodeObserved{Node: word}); news != (i%2 == 0) || o.awaited(now) {
+		if news := o.observe(messages.NodeObserved{Node: word}); news != (i%2 == 0) || o.awaited(now) {
 			t.Errorf("word %d: news %t", i, news)
 		}
 	}

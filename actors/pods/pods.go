@@ -187,7 +187,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.EvictPod:
 		a.evict(ctx, m)
 	case messages.NodeObserved:
-		if a.node.told(m) {
+		if a.node.observe(m) {
 			a.reconsider(ctx)
 		}
 	case nodeDue:

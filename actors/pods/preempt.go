@@ -31,7 +31,7 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admiss
 		for _, v := range victims {
 			e := a.entries[string(v.Pod.UID)]
 			ctx.Log().Warn("a pod is ended to make room for a critical one", "pod", e.name, "podUID", e.uid, "for",
-				fullName(w.pod), "lacks", refusal.Message)
+				fullName(w.pod), "missing", refusal.Message)
 			a.fail(ctx, e, messages.PodFailure{
 				Reason: messages.ReasonPreempting, Message: "Preempted in order to admit critical pod",
 				Disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",

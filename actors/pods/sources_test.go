@@ -17,9 +17,9 @@ func TestSources(t *testing.T) {
 	}
 	pods := []messages.PodFacts{of("file"), of("api"), of("file", "api"), of("another's"), of()}
 	for _, c := range []struct {
-		all, told []messages.Address
-		unheard   []messages.Address
-		unwanted  []bool
+		all, reported []messages.Address
+		unheard       []messages.Address
+		unwanted      []bool
 	}{
 		{nil, nil, nil, []bool{false, false, false, false, false}},
 		{[]messages.Address{messages.File, messages.APIServer}, []messages.Address{messages.File}, []messages.Address{messages.APIServer},
@@ -27,7 +27,7 @@ func TestSources(t *testing.T) {
 		{[]messages.Address{messages.File}, []messages.Address{messages.File}, nil, []bool{true, true, true, true, true}},
 	} {
 		s := sources{all: c.all, lists: map[messages.Address]messages.SourcePodsWanted{}}
-		for _, source := range c.told {
+		for _, source := range c.reported {
 			s.lists[source] = messages.SourcePodsWanted{Source: source}
 		}
 		var unwanted []bool
@@ -35,7 +35,7 @@ func TestSources(t *testing.T) {
 			unwanted = append(unwanted, s.unwanted(&pods[i]))
 		}
 		if !slices.Equal(s.unheard(), c.unheard) || !slices.Equal(unwanted, c.unwanted) {
-			t.Errorf("of %v %v have told: %v have not, unwanted are %v", c.all, c.told, s.unheard(), unwanted)
+			t.Errorf("of %v %v have told: %v have not, unwanted are %v", c.all, c.reported, s.unheard(), unwanted)
 		}
 	}
 }

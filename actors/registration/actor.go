@@ -272,7 +272,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 func (a *actor) failed(ctx supervisors.Context, d write, why string) {
 	rest := a.state.fail(d, why, ctx.Now())
 	if why != a.lastLogged {
-		ctx.Log().Warn("writing the Node failed; it is tried again", "reason", why)
+		ctx.Log().Warn("writing the Node failed; it is tried again", "error", why)
 		a.lastLogged = why
 	}
 	if a.retry != nil {

@@ -101,7 +101,7 @@ func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
 	c.failures++
 	why := "the CSINode " + a.opts.Desired.Name + " cannot be written: " + apiclient.Explain(m.err, a.opts.Desired.Name)
 	if why != c.failed && c.failures > 1 { // one that was changed by others meanwhile is written again at once
-		ctx.Log().Warn("writing the CSINode failed; it is tried again", "reason", why)
+		ctx.Log().Warn("writing the CSINode failed; it is tried again", "error", why)
 		c.failed = why
 	}
 	c.retry = ctx.After(retry.After(c.failures, 0), csiRetryDue{})

@@ -19,9 +19,9 @@ func TestTheCSINodeSaysWhichDriversThereAre(t *testing.T) {
 		Annotations: map[string]string{annotationNodeIDs: `{"gone":"x","starting":"y"}`}}}
 	was := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
 		{Name: "gone", NodeID: "x"}, {Name: "starting", NodeID: "y"}}}}
-	told := messages.CSIDriversObserved{Gone: []string{"gone"}, Drivers: []messages.CSIDriver{
+	reported := messages.CSIDriversObserved{Gone: []string{"gone"}, Drivers: []messages.CSIDriver{
 		{Name: "disk", NodeID: "z", MaxVolumes: 7, Topology: map[string]string{"zone": "a", "rack": "1"}}}}
-	got := csiNode(was, node, told)
+	got := csiNode(was, node, reported)
 	if d := got.Spec.Drivers; len(d) != 2 || d[0].Name != "disk" || d[0].NodeID != "z" || *d[0].Allocatable.Count != 7 ||
 		len(d[0].TopologyKeys) != 2 || d[0].TopologyKeys[0] != "rack" || d[1].Name != "starting" {
 		t.Errorf("drivers %+v", d)
@@ -35,7 +35,7 @@ func TestTheCSINodeSaysWhichDriversThereAre(t *testing.T) {
 	if len(was.Spec.Drivers) != 2 || was.Spec.Drivers[0].Name != "gone" {
 		t.Error("the CSINode that was read is changed")
 	}
-	with := withDrivers(node.DeepCopy(), told)
+	with := withDrivers(node.DeepCopy(), reported)
 	if got := with.Annotations[annotationNodeIDs]; got != `{"disk":"z","starting":"y"}` {
 		t.Errorf("annotation %s", got)
 	}
@@ -51,7 +51,7 @@ func TestTheCSINodeSaysWhichDriversThereAre(t *testing.T) {
 // Volumes in use are written at once, whatever was written just now: pods wait for that.
 func TestVolumesInUseAreWrittenAtOnce(t *testing.T) {
 	a, b := &v1.Node{}, &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"x"}}}
-	if !turned(a, b) || !turned(b, a) || turned(b, b.DeepCopy()) {
+	if !conditionChanged(a, b) || !conditionChanged(b, a) || conditionChanged(b, b.DeepCopy()) {
 		t.Error("volumes in use are not among what is written at once")
 	}
 }

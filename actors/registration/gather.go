@@ -93,7 +93,7 @@ func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
 	f := &a.state.facts
 	switch was := f.machineErr; {
 	case m.err != nil && (was == nil || was.Error() != m.err.Error()):
-		ctx.Log().Warn("reading the machine failed in part; the last known values are used", "reason", m.err)
+		ctx.Log().Warn("reading the machine failed in part; the last known values are used", "error", m.err)
 	case m.err == nil && was != nil:
 		ctx.Log().Info("the machine can be read again")
 	}

@@ -108,7 +108,7 @@ func (a *actor) renewedLease(ctx supervisors.Context, m leased) {
 			why = "the node's lease cannot be made: the namespace " + v1.NamespaceNodeLease + " is not there yet"
 		}
 		if why != l.failed {
-			ctx.Log().Warn("renewing the lease failed; it is tried again", "reason", why)
+			ctx.Log().Warn("renewing the lease failed; it is tried again", "error", why)
 		}
 		l.failed = why
 	default:

@@ -30,9 +30,6 @@ type Sizes struct {
 	LocalStorage bool
 }
 
-// TurnedOff says whether a threshold is none.
-var TurnedOff = threshold.TurnedOff
-
 // Capacity is what the machine has, in the kubelet's terms.
 func (s Sizes) Capacity(m Machine) v1.ResourceList {
 	out := v1.ResourceList{

@@ -88,7 +88,7 @@ func (b *nodeState) next(now time.Time) (write, error) {
 	switch changed := differs(b.node, status); {
 	case !changed && !b.due(now):
 		return write{}, nil
-	case changed && !turned(b.node, status) && now.Before(b.statusAt.Add(writeRest)):
+	case changed && !conditionChanged(b.node, status) && now.Before(b.statusAt.Add(writeRest)):
 		return write{}, nil // a look comes before long
 	}
 	text, err := statusPatch(b.node, status)
@@ -99,8 +99,9 @@ func (b *nodeState) next(now time.Time) (write, error) {
 // writer, that takes back what is written here would otherwise be written to without end.
 const writeRest = 9 * time.Second
 
-// turned says that a condition of the agent's own is another than the API server has, or the volumes in use, for which pods wait.
-func turned(node, status *v1.Node) bool {
+// conditionChanged says that a condition of the agent's own is another than the API server has, or the volumes in use, for which
+// pods wait.
+func conditionChanged(node, status *v1.Node) bool {
 	if !slices.Equal(node.Status.VolumesInUse, status.Status.VolumesInUse) {
 		return true
 	}

@@ -204,7 +204,7 @@ func (a *actor) onReserved(ctx supervisors.Context, err error) {
 	}
 	if text := err.Error(); text != a.lacks {
 		a.lacks = text
-		ctx.Log().Warn("reservations are not enforced", "reason", text)
+		ctx.Log().Warn("reservations are not enforced", "error", text)
 		a.record(ctx, v1.EventTypeWarning, messages.EventAllocatableFailed, "Failed to enforce Node Allocatable Limits: "+text)
 	}
 	ctx.After(reserveAgain, reserveDue{})

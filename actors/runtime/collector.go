@@ -184,8 +184,8 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 		if m.freed > 0 {
 			level = slog.LevelInfo
 		}
-		ctx.Log().Log(context.Background(), level, "removed dead containers, sandboxes and logs of a pod", "pod", m.uid, "things",
-			m.things, "freedBytes", m.freed)
+		ctx.Log().Log(context.Background(), level, "removed dead containers, sandboxes and logs of a pod", "pod", m.uid,
+			"objects", m.things, "freedBytes", m.freed)
 	}
 	if m.err != nil {
 		ctx.Log().Warn("could not remove all dead containers, sandboxes and logs of a pod; will retry", "pod", m.uid, "error",

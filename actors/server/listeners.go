@@ -29,9 +29,6 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// Asker is the running tree, as the handlers see it; *supervisors.System is one.
-type Asker = admin.Tree
-
 // Config is what is served, and where.
 type Config struct {
 	// AdminSocket is the absolute path of the unix socket; its folder is made where it is missing.
@@ -105,7 +102,7 @@ type Listeners struct {
 	ofAdmin, ofNode *containers.Handlers
 
 	nodePort int
-	asker    atomic.Pointer[Asker]
+	asker    atomic.Pointer[admin.Tree]
 }
 
 // Listener is the state of one listener.
@@ -299,9 +296,9 @@ func (l *Listeners) streams() (logs, streams int) {
 }
 
 // Attach gives the handlers the running tree. Before it, what needs an actor is answered with 503.
-func (l *Listeners) Attach(a Asker) { l.asker.Store(&a) }
+func (l *Listeners) Attach(a admin.Tree) { l.asker.Store(&a) }
 
-func (l *Listeners) tree() Asker { return ptr.Deref(l.asker.Load(), nil) }
+func (l *Listeners) tree() admin.Tree { return ptr.Deref(l.asker.Load(), nil) }
 
 // Close ends every stream, closes every listener and removes the socket. Nothing opens again after it.
 func (l *Listeners) Close() error {

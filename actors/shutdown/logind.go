@@ -153,7 +153,7 @@ func (l *Logind) raise(ctx context.Context, limit time.Duration) error {
 		case now >= l.need:
 			return nil
 		case time.Now().After(until):
-			return failed(errors.New("it did not take what was written"))
+			return failed(errors.New("logind did not apply the file"))
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):

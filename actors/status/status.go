@@ -167,11 +167,11 @@ func (a *actor) logGate(ctx supervisors.Context) {
 	switch failing := a.machine.gate.failures > 0; {
 	case failing && !logged:
 		a.logged[all] = "logged"
-		ctx.Log().Warn("the API server takes nothing about pods; it is tried again, and pods run on", "reason",
+		ctx.Log().Warn("writing the statuses of pods failed; it is tried again, and pods run on", "error",
 			apiclient.Explain(a.machine.gate.err, a.opts.NodeName))
 	case !failing && logged:
 		delete(a.logged, all)
-		ctx.Log().Info("the API server takes what is written about pods again")
+		ctx.Log().Info("the statuses of pods are written again")
 	}
 }
 

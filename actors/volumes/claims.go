@@ -108,7 +108,7 @@ func (s *Storage) volumeOf(
 	}
 	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
-		return nil, nil, wait("%s is not bound to this claim, but the claim to it", called)
+		return nil, nil, wait("%s is not bound to this claim, although the claim names it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
 		return nil, nil, kinds.Permanent("%s is a block device, which is not supported yet", called)
 	}

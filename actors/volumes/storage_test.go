@@ -142,9 +142,9 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(use, want) {
 		t.Errorf("it uses %+v, %v", use, err)
 	}
-	if told := d.Contexts()[0]; told["pool"] != "fast" || told["csi.storage.k8s.io/pod.uid"] != "a" ||
-		told["csi.storage.k8s.io/ephemeral"] != "false" {
-		t.Errorf("the driver was told %v", told)
+	if reported := d.Contexts()[0]; reported["pool"] != "fast" || reported["csi.storage.k8s.io/pod.uid"] != "a" ||
+		reported["csi.storage.k8s.io/ephemeral"] != "false" {
+		t.Errorf("the driver was told %v", reported)
 	}
 	var record map[string]string
 	text, err := os.ReadFile(n.pod("a", "volumes/kubernetes.io~csi/pv-c/vol_data.json"))

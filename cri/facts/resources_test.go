@@ -27,8 +27,8 @@ func TestResources(t *testing.T) {
 	}
 	asked := &runtimeapi.LinuxContainerResources{CpuShares: 3, CpuQuota: 1000, CpuPeriod: 100000, MemoryLimitInBytes: 1 << 20}
 	for name, c := range map[string]struct {
-		told messages.ContainerResources
-		want v1.ResourceRequirements
+		reported messages.ContainerResources
+		want     v1.ResourceRequirements
 	}{
 		"as asked for": {messages.ContainerResources{CPUShares: 3, CPUQuota: 1000, CPUPeriod: 100000, MemoryLimit: 1 << 20},
 			of("3m", "5m", "1Mi")},
@@ -37,7 +37,7 @@ func TestResources(t *testing.T) {
 		"no limits":      {messages.ContainerResources{CPUShares: 3, CPUQuota: -1, CPUPeriod: 100000}, of("3m", "", "")},
 		"nothing at all": {messages.ContainerResources{}, of("3m", "", "")},
 	} {
-		if got := Resources(of("3m", "5m", "1Mi"), asked, c.told); !equality.Semantic.DeepEqual(got, c.want) {
+		if got := Resources(of("3m", "5m", "1Mi"), asked, c.reported); !equality.Semantic.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -66,7 +66,7 @@ func removeSandbox(
 			return nil
 		}
 	}
-	return fmt.Errorf("its shim was killed, and yet: %w", err)
+	return fmt.Errorf("removing it failed after its shim was killed: %w", err)
 }
 
 // endShims waits until the shim of a sandbox that is removed has ended, and kills it where it does not end by itself. It

@@ -109,8 +109,8 @@ func (l *Lanes) Prune(now time.Time) {
 	maps.DeleteFunc(l.lanes, func(_ string, of *lane) bool { return of.running == 0 && now.Sub(of.seen) > Kept })
 }
 
-// Turn takes a slot for one of the registries, sorted and needed, of which a pull waits. It gives "" where none may have one now.
-func (l *Lanes) Turn(now time.Time, waiting []string) string {
+// Next takes a slot for one of the registries, sorted and needed, of which a pull waits. It gives "" where none may have one now.
+func (l *Lanes) Next(now time.Time, waiting []string) string {
 	l.tokenAt = time.Time{}
 	registry := l.next(waiting)
 	if registry == "" {

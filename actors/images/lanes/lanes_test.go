@@ -13,7 +13,7 @@ func turns(l *Lanes, waiting ...string) (out []string) {
 	for _, registry := range waiting {
 		l.Need(epoch, registry)
 	}
-	for registry := l.Turn(epoch, waiting); registry != ""; registry = l.Turn(epoch, waiting) {
+	for registry := l.Next(epoch, waiting); registry != ""; registry = l.Next(epoch, waiting) {
 		out = append(out, registry)
 	}
 	return out
@@ -45,7 +45,7 @@ func TestATokenIsWaitedFor(t *testing.T) {
 	if got := turns(l, "a"); len(got) != 3 || !l.TokenAt().Equal(epoch.Add(time.Second/2)) {
 		t.Errorf("%q, the next at %s", got, l.TokenAt())
 	}
-	if got := l.Turn(l.TokenAt(), []string{"a"}); got != "a" || !l.TokenAt().IsZero() {
+	if got := l.Next(l.TokenAt(), []string{"a"}); got != "a" || !l.TokenAt().IsZero() {
 		t.Errorf("%q, the next at %s", got, l.TokenAt())
 	}
 }

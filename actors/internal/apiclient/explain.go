@@ -87,7 +87,7 @@ func distrusted(err error) string {
 			return "the API server's certificate has expired or is not valid yet: it has to be renewed, or this machine's " +
 				"clock is wrong"
 		}
-		return "the API server's certificate is not good: " + e.Error()
+		return "the API server's certificate is not valid: " + e.Error()
 	}
 	if e, ok := errors.AsType[tls.AlertError](err); ok {
 		return "the API server does not accept this node's certificate, which the kubeconfig names: it may have expired, or " +
@@ -122,7 +122,7 @@ func unreachable(err error) string {
 		return "the API server cannot be reached: nothing listens at its address (connection refused); it may be down, or the " +
 			"kubeconfig's server is wrong"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "the API server cannot be reached: there is no way to its address (" + bare(inner(err).Error()) + ")"
+		return "the API server cannot be reached: there is no route to its address (" + bare(inner(err).Error()) + ")"
 	case errors.Is(err, context.DeadlineExceeded), isNet && late.Timeout():
 		return "the API server does not answer in time"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),

@@ -54,7 +54,7 @@ func TestExplain(t *testing.T) {
 		"speaks no TLS": &url.Error{Err: tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}},
 		"nothing listens at its address (connection refused)": asked(1,
 			os.NewSyscallError("connect", syscall.ECONNREFUSED)),
-		"there is no way to its address (read: connect: no route to host)": asked(1,
+		"there is no route to its address (read: connect: no route to host)": asked(1,
 			os.NewSyscallError("connect", syscall.EHOSTUNREACH)),
 		"the connection was cut": &url.Error{Err: io.EOF},
 		"cannot be reached: the connection was cut": asked(1,

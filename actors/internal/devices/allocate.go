@@ -136,7 +136,7 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 	}
 	g, still := m.inventory.given[r.holder][r.resource]
 	if !still { // what the plugin said is nobody's, and more need not be asked for
-		return fmt.Errorf("pod %q went while devices of %s were allocated to it", r.uid, r.resource)
+		return fmt.Errorf("pod %q was removed while devices of %s were allocated to it", r.uid, r.resource)
 	}
 	g.answer = answer
 	m.inventory.given[r.holder][r.resource] = g

@@ -33,9 +33,9 @@ type rig struct {
 	*testing.T
 	root string
 	*Manager
-	told chan string
-	stop func()
-	log  lines
+	reported chan string
+	stop     func()
+	log      lines
 }
 
 func newRig(t *testing.T) *rig {
@@ -44,7 +44,7 @@ func newRig(t *testing.T) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, root: root, told: make(chan string, 100)}
+	r := &rig{T: t, root: root, reported: make(chan string, 100)}
 	r.start()
 	t.Cleanup(func() {
 		r.stop()
@@ -59,7 +59,7 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start() {
 	r.Helper()
 	m := New(r.root, slog.New(slog.NewTextHandler(&r.log, nil)))
-	m.Notify(func(uid string) { r.told <- uid })
+	m.Notify(func(uid string) { r.reported <- uid })
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		r.Fatal(err)
 	}
@@ -347,7 +347,7 @@ func TestHealth(t *testing.T) {
 	}
 	p.Set("!a", "b")
 	select {
-	case uid := <-r.told:
+	case uid := <-r.reported:
 		if uid != "u" {
 			t.Errorf("told %s", uid)
 		}

@@ -109,10 +109,10 @@ func (m *Manager) Handler() http.Handler {
 // Register implements pluginapi.RegistrationServer. A plugin that registers again takes the place of the one before.
 func (m *Manager) Register(_ context.Context, r *pluginapi.RegisterRequest) (*pluginapi.Empty, error) {
 	name := r.GetResourceName()
-	m.log.Info("a device plugin registers", "resource", name, "endpoint", r.GetEndpoint())
+	m.log.Info("device plugin registers", "resource", name, "endpoint", r.GetEndpoint())
 	err := m.register(r)
 	if err != nil {
-		m.log.Warn("a device plugin is refused", "resource", name, "reason", err)
+		m.log.Warn("device plugin refused", "resource", name, "error", err)
 		return nil, err
 	}
 	return &pluginapi.Empty{}, nil
@@ -181,8 +181,8 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 	defer m.mu.Unlock()
 	if k := m.inventory.resources[p.resource]; k.plugin == p && m.ctx.Err() == nil {
 		k.plugin, k.listed, k.gone = nil, false, time.Now()
-		m.log.Warn("a device plugin went; none of its devices is allocated until it registers again", "resource", p.resource,
-			"reason", err)
+		m.log.Warn("device plugin disconnected; none of its devices is allocated until it registers again",
+			"resource", p.resource, "error", err)
 	}
 }
 
@@ -205,7 +205,7 @@ func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
 	if notify == nil { // it was replaced
 		return
 	}
-	m.log.Info("a device plugin told of its devices", "resource", p.resource, "devices", len(all), "healthy", len(usable))
+	m.log.Info("device plugin reported its devices", "resource", p.resource, "devices", len(all), "healthy", len(usable))
 	for _, uid := range uids {
 		notify(uid)
 	}

@@ -52,7 +52,7 @@ func (m *Manager) load(now time.Time) {
 		m.damage = "it is not known what device plugins gave to containers; devices of pods that run may be given to others: " +
 			err.Error()
 		m.log.Warn("the checkpoint of device plugins cannot be read: devices of pods that run may be given to others",
-			"reason", err)
+			"error", err)
 	}
 }
 
@@ -78,7 +78,7 @@ func (m *Manager) Reset() {
 
 func (m *Manager) flush() {
 	if err := m.file.Flush(); err != nil {
-		m.log.Warn("the checkpoint of device plugins cannot be written", "reason", err)
+		m.log.Warn("the checkpoint of device plugins cannot be written", "error", err)
 	}
 }
 

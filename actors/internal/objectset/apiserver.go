@@ -163,10 +163,10 @@ func (b *Board) next() <-chan struct{} {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.turned == nil {
-		b.turned = make(chan struct{})
+	if b.changed == nil {
+		b.changed = make(chan struct{})
 	}
-	return b.turned
+	return b.changed
 }
 
 // Has says whether anything is known of the object.

@@ -40,7 +40,7 @@ type Board struct {
 	readings map[Ref]reading
 	services every[Key, *v1.Service]
 	classes  every[string, string] // RuntimeClasses: handlers by name
-	turned   chan struct{}         // closed at the next change; nil while nobody waits for it
+	changed  chan struct{}         // closed at the next change; nil while nobody waits for it
 }
 
 // NewBoard is a board of a node with or without a folder of objects.
@@ -60,9 +60,9 @@ func (b *Board) Publish(s *Set) uint64 {
 // change counts a change and wakes those who wait for one.
 func (b *Board) change() {
 	b.version++
-	if b.turned != nil {
-		close(b.turned)
-		b.turned = nil
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
 	}
 }
 

@@ -7,7 +7,7 @@ type Counters struct {
 	Begun     uint64 `json:"begun"`
 	Succeeded uint64 `json:"succeeded"`
 	Failed    uint64 `json:"failed"`
-	Overdue   uint64 `json:"overdue"` // operations whose end was not heard of in time
+	Overdue   uint64 `json:"overdue"` // operations that gave no result before their deadline
 	Stale     uint64 `json:"stale"`   // results of others than the operation under way
 	Orphans   uint64 `json:"orphans"` // objects that were left behind
 }

@@ -60,8 +60,8 @@ type Rules[D, A any] struct {
 	Grace int
 }
 
-// errNoResult is the failure of an operation whose end was not heard of in time.
-var errNoResult = errors.New("its end was not heard of in time")
+// errNoResult is the failure of an operation that gave no result before its deadline.
+var errNoResult = errors.New("the operation gave no result in time")
 
 // resultSlack is how much longer a result is awaited than the work that posts it runs.
 const resultSlack = 10 * time.Second

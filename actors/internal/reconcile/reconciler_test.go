@@ -271,7 +271,7 @@ func TestALostResult(t *testing.T) {
 	lost := r.Work[0]
 	r.Work = nil
 	r.Advance(testTimeout + resultSlack)
-	r.expect("a BackingOff: its end was not heard of in time in 1s, news: true")
+	r.expect("a BackingOff: the operation gave no result in time in 1s, news: true")
 	r.Advance(time.Second)
 	r.expect("a Ready")
 	r.RunOne(lost)
@@ -293,7 +293,7 @@ func TestALostResultOfWhatAReportAskedFor(t *testing.T) {
 	r.Work = nil // what the report began is lost
 	r.reports = nil
 	r.Advance(testTimeout + resultSlack)
-	r.expect("a BackingOff: its end was not heard of in time in 1s, news: true")
+	r.expect("a BackingOff: the operation gave no result in time in 1s, news: true")
 	r.Advance(time.Second)
 	r.expect("a Ready")
 }

@@ -30,8 +30,8 @@ func eventful() board.Pod {
 			State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at(6)}}}}}}
 }
 
-// told is an event in short.
-func told(e model.Event) string {
+// reported is an event in short.
+func reported(e model.Event) string {
 	text := fmt.Sprintf("%d %s %s", int(e.Timestamp.Sub(begin).Seconds()), strings.TrimPrefix(e.ContainerName, podName+"/"), e.EventType)
 	if d := e.EventData.ContainerDeletion; d != nil {
 		text += fmt.Sprint(" ", d.ExitCode)
@@ -71,7 +71,7 @@ func TestEvents(t *testing.T) {
 		}
 		var got []string
 		for _, e := range events {
-			got = append(got, told(e))
+			got = append(got, reported(e))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", query, got, want)
@@ -125,7 +125,7 @@ func TestEventsAreStreamed(t *testing.T) {
 		if !lines.Scan() {
 			t.Fatal(lines.Err())
 		}
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || told(e) != want {
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || reported(e) != want {
 			t.Errorf("%s (%v), want %s", lines.Text(), err, want)
 		}
 	}

@@ -81,7 +81,7 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Set("Referrer-Policy", "no-referrer")
 		if p, c := r.URL.Path, path.Clean(r.URL.Path); p != c && p != c+"/" || strings.ContainsRune(p, 0) {
-			http.Error(w, "the path is not a plain one", http.StatusBadRequest)
+			http.Error(w, "the path has //, . or .. in it", http.StatusBadRequest)
 			return
 		}
 		select {

@@ -82,11 +82,11 @@ func TestPaths(t *testing.T) {
 		{"GET", "/api/v2.1/storage", "", 404, "API v2.1 has no"},
 		{"POST", "/api/v2.1/machine", "", 405, ""},
 
-		{"GET", "/containers/../static/page.css", "", 400, "plain"},
-		{"GET", "/containers/%2e%2e/static/page.css", "", 400, "plain"},
-		{"GET", "/static/..%2fhandler.go", "", 400, "plain"},
-		{"GET", "/containers//kubepods", "", 400, "plain"},
-		{"GET", "/containers/a%00b", "", 400, "plain"},
+		{"GET", "/containers/../static/page.css", "", 400, "//, . or .."},
+		{"GET", "/containers/%2e%2e/static/page.css", "", 400, "//, . or .."},
+		{"GET", "/static/..%2fhandler.go", "", 400, "//, . or .."},
+		{"GET", "/containers//kubepods", "", 400, "//, . or .."},
+		{"GET", "/containers/a%00b", "", 400, "//, . or .."},
 	} {
 		w := request(t, h, c.method, c.path, c.body)
 		if w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {

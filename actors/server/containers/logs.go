@@ -72,7 +72,7 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 		o.Live = func(ctx context.Context) bool { return h.live(ctx, id) }
 	}
 	if err = crilog.Read(ctx, dir, filepath.Base(path), o.Options, out); err != nil && r.Context().Err() == nil {
-		h.conf.Log.Warn("a log broke off", "pod", who, "container", id, "error", err)
+		h.conf.Log.Warn("reading the log of a container failed", "pod", who, "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
 	out.allow(time.Now()) // for the end of the answer: the time for the last line may be over long since

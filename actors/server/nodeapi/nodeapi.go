@@ -58,8 +58,8 @@ type Config struct {
 const (
 	// shortTimeout bounds a request and its answer that only have to be read and written.
 	shortTimeout = 30 * time.Second
-	// turnTimeout is how much of it a request may wait for its turn: the rest is for the answer.
-	turnTimeout = 10 * time.Second
+	// queueTimeout is how much of it a request may wait for its turn: the rest is for the answer.
+	queueTimeout = 10 * time.Second
 	// longTimeout bounds what is measured for a time that the client names, or may be big: profiles, the system's logs, a
 	// command of /run, a checkpoint.
 	longTimeout = 5 * time.Minute
@@ -187,7 +187,7 @@ func only(h failing, methods ...string) http.Handler {
 func fail(w http.ResponseWriter, err error) {
 	status := containers.StatusOf(err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(int(turnTimeout.Seconds())))
+		w.Header().Set("Retry-After", strconv.Itoa(int(queueTimeout.Seconds())))
 	}
 	http.Error(w, err.Error(), status)
 }
@@ -214,7 +214,7 @@ func within(limit time.Duration, h http.Handler) http.Handler {
 // turn.
 func (a *api) bounded(h http.Handler) http.Handler {
 	return within(shortTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		wait, cancel := context.WithTimeout(r.Context(), turnTimeout)
+		wait, cancel := context.WithTimeout(r.Context(), queueTimeout)
 		defer cancel()
 		select {
 		case a.short <- struct{}{}:

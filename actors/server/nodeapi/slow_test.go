@@ -162,7 +162,7 @@ func TestThereIsTimeToRefuse(t *testing.T) {
 		}
 		synctest.Wait()
 		began := time.Now()
-		if code := serve(); code != http.StatusServiceUnavailable || time.Since(began) != turnTimeout {
+		if code := serve(); code != http.StatusServiceUnavailable || time.Since(began) != queueTimeout {
 			t.Errorf("%d after %s", code, time.Since(began))
 		}
 		close(out)

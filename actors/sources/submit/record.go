@@ -76,7 +76,7 @@ func loadRecord(path, node string) (r *record, damage, err error) {
 // check holds a record against its place, and makes its pod anew where the node has another name now.
 func (r *record) check(path, node string) error {
 	if r.Pod == nil || r.Name == "" || r.Namespace == "" || filepath.Base(r.key().file("")) != filepath.Base(path) {
-		return errors.New("it is not the record of the pod that its name stands for")
+		return errors.New("the pod in it is not the one of its file name")
 	}
 	if r.NodeName == node {
 		if r.Pod.Namespace != r.Namespace || r.Pod.Name != manifest.StaticName(r.Name, node) {

@@ -21,7 +21,7 @@ const externalCloud = "external"
 func NodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
 	found, err := registration.Addresses{Given: node.NodeIPs, Name: node.NodeName}.Find(context.Background())
 	if err != nil {
-		log.Warn("this node's addresses cannot be determined", "reason", err)
+		log.Warn("this node's addresses cannot be determined", "error", err)
 		found = slices.DeleteFunc(slices.Clone(node.NodeIPs), netip.Addr.IsUnspecified)
 	}
 	return found

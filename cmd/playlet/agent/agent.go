@@ -103,7 +103,7 @@ func keep(every time.Duration, log *slog.Logger, failed string, do func(context.
 				said = ""
 			case err.Error() != said && ctx.Err() == nil:
 				said = err.Error()
-				log.Warn(failed, "reason", err)
+				log.Warn(failed, "error", err)
 			}
 			if !cli.Pause(ctx, every) {
 				return

@@ -73,7 +73,7 @@ func TestChaosByHand(t *testing.T) {
 	for _, e := range r.agent.system.Recorder().Last("") {
 		noted = noted || e.Kind == supervisors.OfChaos && e.To == "volumes" && strings.HasPrefix(e.Digest, "hold: rule 2, pause volumes")
 	}
-	if !noted || !strings.Contains(r.log.String(), `msg=chaos actor=volumes effect=hold`) {
+	if !noted || !strings.Contains(r.log.String(), `msg="chaos rule applied" actor=volumes effect=hold`) {
 		t.Error("the pause is not in the recorder and the log")
 	}
 	r.eventually("an Event of the node", func() bool {

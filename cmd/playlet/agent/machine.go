@@ -54,7 +54,7 @@ func newMachine(node *config.Node, c *cluster, log *slog.Logger) *machine {
 		m.inhibitor = shutdown.NewLogind(groups, "/etc/systemd/logind.conf.d")
 	}
 	if _, err := m.reader.Read(context.Background()); err != nil {
-		log.Warn("not all of the machine can be read", "reason", err)
+		log.Warn("not all of the machine can be read", "error", err)
 	}
 	return m
 }
@@ -129,10 +129,10 @@ func prepareMachine(node *config.Node, procfs string, log *slog.Logger) {
 			"value", s.Want)
 	}
 	if err := errors.Join(errs...); err != nil {
-		log.Warn("the kernel's settings are not as Kubernetes wants them, and cannot be changed", "reason", err)
+		log.Warn("the kernel's settings are not as Kubernetes wants them, and cannot be changed", "error", err)
 	}
 	if err := setOOMScore(procfs, int(ptr.Deref(node.Kubelet.OOMScoreAdj, 0))); err != nil {
-		log.Warn("the agent may be ended for want of memory before pods are: its oomScoreAdj is refused", "reason", err)
+		log.Warn("oomScoreAdj cannot be set: the kernel may kill the agent for want of memory before pods", "error", err)
 	}
 }
 

@@ -60,7 +60,7 @@ func newObservatory(node *config.Node, names *podlog.Names, credentials *identit
 		return nil, err
 	}
 	if o.events, err = events.OpenLog(filepath.Join(stateDir(node), "events.json")); err != nil {
-		log.Warn("events of before are not shown", "reason", err)
+		log.Warn("the saved Events cannot be read; earlier ones are not shown", "error", err)
 	}
 	return o, nil
 }
@@ -79,7 +79,7 @@ func (o *observatory) attach(system *supervisors.System) {
 func (o *observatory) close(ctx context.Context, log *slog.Logger) {
 	o.tracing.Close(ctx)
 	if err := o.events.Save(); err != nil {
-		log.Warn("the last events are not kept on the disk", "reason", err)
+		log.Warn("the last events are not kept on the disk", "error", err)
 	}
 }
 
@@ -96,7 +96,7 @@ func (o *observatory) endChaos(ctx context.Context, system *supervisors.System, 
 	defer cancel()
 	// Its answer comes after what it was told before.
 	if _, err := system.Ask(ctx, messages.Events, messages.GetInspection{}); err != nil {
-		log.Warn("the last Events of what chaos did may not be kept", "reason", err)
+		log.Warn("the last Events of what chaos did may not be kept", "error", err)
 	}
 }
 

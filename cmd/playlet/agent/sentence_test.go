@@ -29,26 +29,26 @@ var notTroubles = []string{"DNSConfigForming", "MissingClusterDNS"}
 // Event on a trouble of the pod, whichever that is, has it, too.
 func (r *rig) oneSentence(name, begins string) {
 	r.t.Helper()
-	var said, explained, told string
+	var said, explained, reported string
 	limit := waitLimit
 	if r.t.Failed() { // the others are shown, too, before long
 		limit /= 30
 	}
 	for deadline := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		said, explained, told = r.sentence(name)
-		told, silent := told, slices.ContainsFunc(quiet, func(q string) bool { return strings.Contains(said, q) })
-		if strings.HasPrefix(said, begins) && explained != "" && strings.HasPrefix(said, explained) && (silent || strings.Contains(told, explained)) {
+		said, explained, reported = r.sentence(name)
+		reported, silent := reported, slices.ContainsFunc(quiet, func(q string) bool { return strings.Contains(said, q) })
+		if strings.HasPrefix(said, begins) && explained != "" && strings.HasPrefix(said, explained) && (silent || strings.Contains(reported, explained)) {
 			return
 		}
 		if time.Now().After(deadline) {
 			break
 		}
 	}
-	r.t.Errorf("%s: it should begin with %q:\npods:    %s\nexplain: %s\nevent:   %s", name, begins, said, explained, told)
+	r.t.Errorf("%s: it should begin with %q:\npods:    %s\nexplain: %s\nevent:   %s", name, begins, said, explained, reported)
 }
 
 // sentence is the cause in "playlet pods", the cause in "playlet explain", and what the last Event on a trouble says.
-func (r *rig) sentence(name string) (said, explained, told string) {
+func (r *rig) sentence(name string) (said, explained, reported string) {
 	var explanations api.Explanations
 	var events v1.EventList
 	for args, into := range map[string]any{"explain " + name: &explanations, "events " + name: &events} {

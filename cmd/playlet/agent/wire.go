@@ -13,6 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/container"
 	"github.com/playlet-dev/playlet/actors/ender"
 	"github.com/playlet-dev/playlet/actors/eviction"
+	"github.com/playlet-dev/playlet/actors/eviction/oomkill"
 	"github.com/playlet-dev/playlet/actors/objects"
 	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
@@ -171,8 +172,8 @@ func wireEviction(node *config.Node, m *machine, state *runtime.State, board *po
 		Board: board, Figures: figures.PodStats, Measure: m.scales.Measure, Await: m.scales.Await, NodeName: nameInCluster(node),
 	}
 	if m.kernelLog != "" {
-		o.NextKill = eviction.KernelLog(m.kernelLog).Next
-		counts := &eviction.KillCounts{Proc: procDir, Cgroups: cgroupDir, Kubepods: kubepods(k, state)}
+		o.NextKill = oomkill.New(m.kernelLog).Next
+		counts := &oomkill.Counts{Proc: procDir, Cgroups: cgroupDir, Kubepods: kubepods(k, state)}
 		o.NextCounted = counts.Next
 	}
 	if c != nil {

@@ -103,7 +103,7 @@ func TestACauseIsReportedOnce(t *testing.T) {
 	const absent, pulling = "image x not found", "image x is being pulled"
 	for i, c := range []struct {
 		status, cause string
-		told          bool
+		reported      bool
 	}{
 		{"Pending", "", true}, {"ErrImagePull", absent, true}, {"ImagePullBackOff", absent, false},
 		{"ImagePullBackOff", pulling, true}, {"ErrImagePull", absent, false}, {"ImagePullBackOff", pulling, false},
@@ -112,7 +112,7 @@ func TestACauseIsReportedOnce(t *testing.T) {
 		p := onePod("a", "1", "")
 		p.Phase, p.Cause = c.status, c.cause
 		got := n.news(&api.Pods{Node: api.Node{Runtime: api.Runtime{Ready: true}}, Pods: []api.Pod{p}}, seen)
-		if want := "default/a  " + c.status + " " + c.cause; (len(got) == 1 && got[0] == want) != c.told || len(got) > 1 {
+		if want := "default/a  " + c.status + " " + c.cause; (len(got) == 1 && got[0] == want) != c.reported || len(got) > 1 {
 			t.Errorf("at %d: %q", i, got)
 		}
 	}

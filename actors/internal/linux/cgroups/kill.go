@@ -66,7 +66,7 @@ func killSome(pids []int, list func() ([]int, error)) error {
 	}()
 	for _, pid := range pids {
 		if pid <= 0 { // our process namespace does not have it
-			return errors.New("it holds a process that cannot be seen from here")
+			return errors.New("it holds a process of another PID namespace")
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
 		switch {

@@ -34,7 +34,7 @@ func TestAProcessThatIsNotInTheCgroupIsNotKilled(t *testing.T) {
 	}
 	// The kernel tells of a process of another process namespace as 0, which kill(2) takes for all of one's own group.
 	if err := killEach([]int{0}, func() ([]int, error) { return []int{0}, nil }); err == nil ||
-		!strings.Contains(err.Error(), "cannot be seen") {
+		!strings.Contains(err.Error(), "another PID namespace") {
 		t.Errorf("a process of another namespace: %v", err)
 	}
 	if err := killEach([]int{pid}, func() ([]int, error) { return []int{pid}, nil }); err != nil {
