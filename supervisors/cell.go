@@ -95,6 +95,9 @@ func (c *cell) guard(f func()) {
 }
 
 func (c *cell) start() {
+	if c.self == messages.Node {
+		defer close(c.sys.up) // the root starts once
+	}
 	id := c.sys.seq.Add(1)
 	env := &envelope{id: id, cause: c.cause, flow: Flow{ID: id, Pod: c.self.PodUID()}, from: c.self.Parent(),
 		sent: c.sys.clock.Now(), msg: messages.Started{}}

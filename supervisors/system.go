@@ -49,6 +49,7 @@ type System struct {
 	metrics  *metrics
 	fatal    sync.Once
 
+	up    chan struct{} // closed when the root has spawned its children
 	ended chan struct{} // closed when the root has terminated
 
 	Counters Counters
@@ -61,7 +62,7 @@ type Counters struct{ Stale, Panics, Restarts atomic.Uint64 }
 // is set before there is any.
 var _ = func() struct{} { cmap.SHARD_COUNT = 1; return struct{}{} }()
 
-// Start spawns the tree and returns when the root is running; its children start one after another from there.
+// Start spawns the tree and returns when the root has spawned its children, so that whoever asks for one from then on finds it.
 func Start(opts Options) (*System, error) {
 	opts.Tree = cmp.Or(opts.Tree, &Tree)
 	opts.Clock = cmp.Or[clock.WithDelayedExecution](opts.Clock, clock.RealClock{})
@@ -77,7 +78,7 @@ func Start(opts Options) (*System, error) {
 	}
 	s := &System{
 		opts: opts, clock: opts.Clock, log: opts.Log, recorder: NewRecorder(), metrics: newMetrics(opts.Tree),
-		ended: make(chan struct{}),
+		up: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.as = actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
@@ -94,6 +95,7 @@ func Start(opts Options) (*System, error) {
 		return nil, fmt.Errorf("starting the tree: %w", err)
 	}
 	s.root = pid
+	<-s.up
 	return s, nil
 }
 

@@ -145,6 +145,19 @@ func ask(t *testing.T, s *System, to messages.Address) any {
 	return answer
 }
 
+// Whoever asks for a service as soon as the tree is started finds it.
+func TestServicesAreThereWhenTheTreeIsStarted(t *testing.T) {
+	s := startFamily(t, family(Escalate, 3), newInbox(), nil, func(ctx Context, msg any) bool {
+		if _, ok := msg.(messages.Started); ok && ctx.Self() == messages.Node {
+			time.Sleep(10 * time.Millisecond) // the root is slow, and spawns them then
+		}
+		return false
+	})
+	if s.KindOf("service") == "" || ask(t, s, "service") != "pong from service" {
+		t.Error("a service is not there")
+	}
+}
+
 func TestAPanicRestartsTheActorUnderItsName(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Escalate, 5), in, nil, nil)

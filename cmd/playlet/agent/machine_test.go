@@ -106,7 +106,7 @@ func TestAMachineIsPrepared(t *testing.T) {
 		}
 	}
 	prepareMachine(configured(t), proc, log)
-	if said := out.String(); strings.Count(said, "WARN") != 2 || !strings.Contains(said, "oomScoreAdj is refused") {
+	if said := out.String(); strings.Count(said, "WARN") != 2 || !strings.Contains(said, "oomScoreAdj cannot be set") {
 		t.Error(said)
 	}
 }
