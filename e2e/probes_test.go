@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -182,7 +183,12 @@ containers:
 		a, folder := agentWith(t, s, quick), t.TempDir()
 		touch(t, filepath.Join(folder, "good"))
 		must(t, a.Write("p.yaml", probedManifest(s, folder, "p", spec)))
-		was := awaitPod(t, a, "p", readies("good"))
+		was := awaitPod(t, a, "p", func(p *corev1.Pod) error {
+			if c := statusOf(p, "bad"); c.Started == nil || !*c.Started { // it starts after the other, which may be ready by then
+				return errors.New("bad has not started")
+			}
+			return readies("good")(p)
+		})
 		kept := filepath.Join(a.RootDir, "pods", string(was.UID), "probes.json")
 		await(t, func() error {
 			text, err := os.ReadFile(kept)
