@@ -159,7 +159,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.watch(ctx)
 		}
 	case messages.ImagesReclaimed:
-		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "error", m.Lack)
+		ctx.Log().Info("removed the images that nobody uses", "images", m.Removed, "freedBytes", m.Freed, "problem", m.Lack)
 		a.reclaimEnded(ctx, messages.Images)
 	case messages.ContainersReclaimed:
 		a.onContainersReclaimed(ctx, m)

@@ -33,7 +33,7 @@ type lookAgain struct{}
 
 // onContainersReclaimed notes that something was removed whose space comes later.
 func (a *actor) onContainersReclaimed(ctx supervisors.Context, m messages.ContainersReclaimed) {
-	ctx.Log().Info("removed dead containers, sandboxes and logs", "objects", m.Removed, "freedBytes", m.Freed, "error", m.Lack)
+	ctx.Log().Info("removed dead containers, sandboxes and logs", "objects", m.Removed, "freedBytes", m.Freed, "problem", m.Lack)
 	if m.Removed > 0 {
 		a.removed = ctx.Now()
 	}
