@@ -27,8 +27,8 @@ import (
 	cri "github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
@@ -62,7 +62,7 @@ func goes(t *testing.T, cmd *exec.Cmd) *endless {
 		_ = cmd.Process.Kill() // it has usually ended
 		<-e.done
 		if t.Failed() {
-			t.Logf("%v printed\n%s", cmd.Args, daemon.Tail(e.out.String(), 60))
+			t.Logf("%v printed\n%s", cmd.Args, process.Tail(e.out.String(), 60))
 		}
 	})
 	return e
@@ -93,7 +93,7 @@ func (e *endless) ends(s syscall.Signal, code int) {
 		e.t.Fatal("it does not end")
 	}
 	if got := e.cmd.ProcessState.ExitCode(); got != code {
-		e.t.Errorf("%v ended with %d, want %d:\n%s", e.cmd.Args, got, code, daemon.Tail(e.out.String(), 20))
+		e.t.Errorf("%v ended with %d, want %d:\n%s", e.cmd.Args, got, code, process.Tail(e.out.String(), 20))
 	}
 }
 

@@ -36,7 +36,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/e2e/daemon"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 	"github.com/playlet-dev/playlet/e2e/stack"
@@ -91,8 +91,8 @@ func Start(t TB) *Cluster {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("last lines of kube-apiserver:\n%s\nof etcd:\n%s", daemon.Tail(c.apiServer.Text(), 40),
-				daemon.Tail(c.etcd.Text(), 10))
+			t.Logf("last lines of kube-apiserver:\n%s\nof etcd:\n%s", c.apiServer.Last(40),
+				c.etcd.Last(10))
 		}
 		if err := c.Stop(); err != nil {
 			t.Errorf("stopping the cluster: %v", err)

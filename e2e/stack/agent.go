@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/e2e/daemon"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 )
 

@@ -17,8 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
+	"github.com/playlet-dev/playlet/e2e/daemon"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
@@ -247,11 +247,11 @@ func (s *Stack) removeSandboxes(ctx context.Context) error {
 }
 
 func (s *Stack) tellLogs(logf func(format string, args ...any)) {
-	logf("last lines of %s:\n%s", s.kind, daemon.Tail(s.RuntimeLog(), 60))
+	logf("last lines of %s:\n%s", s.kind, s.daemon.Last(60))
 	s.agentMu.Lock()
 	defer s.agentMu.Unlock()
 	for _, a := range s.agents {
-		logf("last lines of agent %s:\n%s", a.Name, daemon.Tail(a.Log(), 120))
+		logf("last lines of agent %s:\n%s", a.Name, a.daemon.Last(120))
 	}
 }
 

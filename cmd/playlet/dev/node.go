@@ -16,8 +16,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -275,7 +275,7 @@ func (n *node) stop(waiting func(string)) (string, error) {
 func (n *node) tellLogs(w io.Writer) {
 	for _, name := range []string{containerdLog, agentLog} {
 		if text, err := os.ReadFile(n.folder.at(name)); err == nil && len(text) > 0 {
-			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, daemon.Tail(string(text), 8))
+			fmt.Fprintf(w, "last lines of %s:\n%s\n", name, process.Tail(string(text), 8))
 		}
 	}
 }

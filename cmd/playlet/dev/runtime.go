@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -27,14 +27,14 @@ const (
 func awaitRuntime(ctx context.Context, client *cri.Client, s *supervised, waiting func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	err := daemon.Await(ctx, s.failed(), func(ctx context.Context) error {
+	err := process.Await(ctx, s.failed(), func(ctx context.Context) error {
 		err := runtimeReady(ctx, client)
 		if err != nil && !cri.IsUnavailable(err) {
 			waiting(err.Error())
 		}
 		return err
 	})
-	if errors.Is(err, daemon.ErrEnded) {
+	if errors.Is(err, process.ErrEnded) {
 		return s.err()
 	}
 	return err

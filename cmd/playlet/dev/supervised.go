@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 )
 
 // supervised is a program that is kept running: when it ends it is started again, after a back-off.
@@ -73,7 +73,7 @@ func (s *supervised) run(ctx context.Context) {
 func (s *supervised) once(ctx context.Context) error {
 	cmd := s.command()
 	name := filepath.Base(cmd.Path)
-	p, err := daemon.Start(cmd)
+	p, err := process.Start(cmd)
 	if err != nil {
 		return fmt.Errorf("%s does not start: %w", name, err)
 	}

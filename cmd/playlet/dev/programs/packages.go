@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/playlet-dev/playlet/cmd/playlet/dev/daemon"
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
@@ -113,7 +113,7 @@ func unpack(ctx context.Context, packages []string, cache string) error {
 		}
 		out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", file, unfinished).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("unpacking %s: %w: %s", file, err, daemon.Tail(string(out), 5))
+			return fmt.Errorf("unpacking %s: %w: %s", file, err, process.Tail(string(out), 5))
 		}
 		if err := errors.Join(os.RemoveAll(finished), os.Rename(unfinished, finished)); err != nil {
 			return err
@@ -141,7 +141,7 @@ func aptGetOnce(ctx context.Context, dir string, args ...string) error {
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, daemon.Tail(string(out), 5))
+		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, process.Tail(string(out), 5))
 	}
 	return nil
 }

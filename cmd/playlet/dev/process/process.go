@@ -1,6 +1,6 @@
-// Package daemon runs programs that go on in the background. It serves `playlet dev`, the end-to-end tests and the
+// Package process runs programs that go on in the background. It serves `playlet dev`, the end-to-end tests and the
 // benchmarks, and imports nothing of the project.
-package daemon
+package process
 
 import (
 	"errors"

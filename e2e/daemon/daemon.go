@@ -1,14 +1,16 @@
+// Package daemon runs programs that come and go during a test: containerd, the agent, etcd and kube-apiserver.
 package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
 )
 
 // waitLimit bounds every wait of a Daemon; it is reached only when something is broken, however slow the machine.
@@ -21,8 +23,8 @@ type Daemon struct {
 	Name, Log string
 
 	mu      sync.Mutex
-	process *Process // nil before the first start
-	kept    *string  // the log, where its file may have gone
+	process *process.Process // nil before the first start
+	kept    *string          // the log, where its file may have gone
 }
 
 // Start starts a process, whose output goes to the log. It is an error while there is one.
@@ -38,15 +40,15 @@ func (d *Daemon) Start(cmd *exec.Cmd) error {
 	}
 	defer log.Close() //nolint:errcheck // the child has its own descriptor
 	cmd.Stdout, cmd.Stderr = log, log
-	process, err := Start(cmd)
+	started, err := process.Start(cmd)
 	if err == nil {
-		d.process = process
+		d.process = started
 	}
 	return err
 }
 
 // Process is the last that was started, nil before.
-func (d *Daemon) Process() *Process {
+func (d *Daemon) Process() *process.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.process
@@ -74,8 +76,8 @@ func (d *Daemon) AwaitReady(ready func(context.Context) error) error {
 	if p == nil {
 		return fmt.Errorf("%s was not started", d.Name)
 	}
-	if err := Await(ctx, p.Exited(), ready); err != nil {
-		return fmt.Errorf("%s: %w\n%s", d.Name, err, Tail(d.Text(), 20))
+	if err := process.Await(ctx, p.Exited(), ready); err != nil {
+		return fmt.Errorf("%s: %w\n%s", d.Name, err, d.Last(20))
 	}
 	return nil
 }
@@ -94,30 +96,13 @@ func (d *Daemon) Text() string {
 	return string(data)
 }
 
+// Last are the last lines that were logged, so many at the most.
+func (d *Daemon) Last(lines int) string { return process.Tail(d.Text(), lines) }
+
 // Keep reads the log for the last time: its file may go.
 func (d *Daemon) Keep() {
 	text := d.Text()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.kept = &text
-}
-
-// ErrEnded is the error of Await where what it waits for has ended.
-var ErrEnded = errors.New("it has ended at once")
-
-// Await calls ready until it has no complaint, until ended is closed, or until ctx ends.
-func Await(ctx context.Context, ended <-chan struct{}, ready func(context.Context) error) error {
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ended:
-			return ErrEnded
-		case <-ctx.Done():
-			return fmt.Errorf("it does not get ready: %w", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
 }
