@@ -75,7 +75,7 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 		h.conf.Log.Warn("reading the log of a container failed", "pod", who, "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
-	out.allow(time.Now()) // for the end of the answer: the time for the last line may be over long since
+	out.end()
 	return nil
 }
 
@@ -167,7 +167,14 @@ func (s *logStream) begin() {
 	_ = s.control.Flush()
 }
 
-// allow gives the client its time anew.
+// end sends the last bytes apart from the end of the answer: for a WebSocket, the API server drops bytes that it reads together
+// with that end. The time for the last line may have passed long ago, so the client gets it again.
+func (s *logStream) end() {
+	s.allow(time.Now())
+	_ = s.control.Flush() // a client that is gone needs no end
+}
+
+// allow gives the client its time again.
 func (s *logStream) allow(now time.Time) {
 	end := now.Add(s.timeout)
 	if !s.until.IsZero() && end.After(s.until) {

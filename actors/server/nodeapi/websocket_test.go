@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
+	"golang.org/x/net/websocket"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/tools/remotecommand"
@@ -179,5 +181,42 @@ func TestPortForwardByWebSocket(t *testing.T) {
 	}()
 	if got, err := io.ReadAll(data); string(got) != long || err != nil {
 		t.Errorf("%d bytes of %d, %v", len(got), len(long), err)
+	}
+}
+
+// The API server copies a log to a WebSocket with wsstream.Reader, which drops bytes that it reads together with the end.
+func TestLogsByWebSocket_ThroughAPIServer(t *testing.T) {
+	r := newRig(t, nil)
+	node := httptest.NewTLSServer(New(r.conf))
+	t.Cleanup(node.Close)
+	apiServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		asked, err := http.NewRequestWithContext(req.Context(), http.MethodGet, node.URL+req.URL.RequestURI(), nil)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		answer, err := node.Client().Do(asked)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if err := wsstream.NewReader(answer.Body, true, wsstream.NewDefaultReaderProtocols()).Copy(w, req); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(apiServer.Close)
+	for query, want := range map[string]string{
+		"": "out\nerr\n", "?tailLines=1": "err\n", "?limitBytes=5": "out\ne", "?follow=true&previous=true": "before\n",
+	} {
+		conn, err := websocket.Dial(strings.Replace(apiServer.URL, "http", "ws", 1)+"/containerLogs/ns/web/app"+query,
+			"binary.k8s.io", apiServer.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(conn); err != nil || string(got) != want {
+			t.Errorf("log with %q: got %q (%v), want %q", query, got, err, want)
+		}
+		_ = conn.Close() // its end was read
 	}
 }
