@@ -38,7 +38,7 @@ func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p 
 	config *runtimeapi.ContainerConfig, err error) {
 	defer func() {
 		if err != nil {
-			err = &ConfigError{Object: pod.Namespace + "/" + pod.Name + "/" + container.Name, Err: err}
+			err = &ConfigError{err}
 		}
 	}()
 	if err := checkQuotaPeriod(node); err != nil {

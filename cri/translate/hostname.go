@@ -54,6 +54,15 @@ func cutHostname(hostname string) (string, error) {
 	return short, nil
 }
 
+// FQDNError says that a pod's FQDN is too long for a hostname.
+type FQDNError struct{ FQDN string }
+
+// Error implements error. Kubernetes' suites match the words before the name.
+func (e *FQDNError) Error() string {
+	return fmt.Sprintf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s has %d characters, %d are allowed",
+		e.FQDN, len(e.FQDN), maxFQDN)
+}
+
 // sandboxHostname is the name the kernel is told. A pod on the host's network
 // has no UTS namespace of its own, and a runtime given a name would set the
 // node's: it has to stay empty.
@@ -67,7 +76,7 @@ func sandboxHostname(pod *v1.Pod, clusterDomain string) (string, error) {
 	}
 	fqdn := hostname + "." + domain
 	if len(fqdn) > maxFQDN {
-		return "", fmt.Errorf("setHostnameAsFQDN: %s has %d characters, %d are allowed", fqdn, len(fqdn), maxFQDN)
+		return "", &FQDNError{fqdn}
 	}
 	return fqdn, nil
 }

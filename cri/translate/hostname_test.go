@@ -36,7 +36,7 @@ func TestHostnames(t *testing.T) {
 		{name: "bad subdomain", spec: v1.PodSpec{Subdomain: "-"}, fails: "subdomain"},
 		{name: "nothing left", podName: strings.Repeat("-", 64), fails: "no beginning"},
 		{name: "fqdn too long", podName: strings.Repeat("n", 60), spec: v1.PodSpec{Subdomain: "sub", SetHostnameAsFQDN: &yes},
-			hostname: strings.Repeat("n", 60), domain: "sub.shop.svc.cluster.local", fails: "64 are allowed"},
+			hostname: strings.Repeat("n", 60), domain: "sub.shop.svc.cluster.local", fails: "failed to construct FQDN from pod hostname and cluster domain, FQDN nnn"},
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: tc.podName, Namespace: "shop"}, Spec: tc.spec}
 		hostname, domain, _ := HostnameAndDomain(pod, "cluster.local")

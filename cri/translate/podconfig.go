@@ -1,7 +1,6 @@
 package translate
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,14 +11,11 @@ import (
 
 // ConfigError is a pod that cannot be put to the runtime as it is: nothing was
 // asked of the runtime. It becomes the reason CreateContainerConfigError or
-// FailedCreatePodSandBox. What is missing (a ConfigMap) may still come.
-type ConfigError struct {
-	Object string // default/web, or default/web/container
-	Err    error
-}
+// FailedCreatePodSandBox of the pod or container, which it does not name.
+type ConfigError struct{ Err error }
 
 // Error implements error.
-func (e *ConfigError) Error() string { return fmt.Sprintf("%s: %v", e.Object, e.Err) }
+func (e *ConfigError) Error() string { return e.Err.Error() }
 
 // Unwrap gives errors.Is the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
@@ -39,7 +35,7 @@ type SandboxParams struct {
 // *ConfigError. The log folder it names has to exist before RunPodSandbox.
 func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi.PodSandboxConfig, error) {
 	fail := func(err error) (*runtimeapi.PodSandboxConfig, error) {
-		return nil, &ConfigError{Object: pod.Namespace + "/" + pod.Name, Err: err}
+		return nil, &ConfigError{err}
 	}
 	if err := checkQuotaPeriod(node); err != nil {
 		return fail(err)

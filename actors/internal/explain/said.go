@@ -64,6 +64,8 @@ var ofSandboxes = []saying{
 		"configure the handler in the runtime, or name another RuntimeClass"),
 	says(`failed to get sandbox image "([^"]+)"`, "the sandbox image $1 cannot be had",
 		"see that its registry can be reached, or configure another sandbox image in the runtime"),
+	says(`failed to construct FQDN from pod hostname and cluster domain, FQDN \S+ has`,
+		"the pod's FQDN is too long for its hostname (setHostnameAsFQDN)", "shorten the pod's name, hostname or subdomain"),
 	says(`no space left on device`, "the pod's sandbox cannot be made: no space is left on the node's disk", roomRemedy),
 }
 

@@ -95,8 +95,7 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
 		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {
 		return nil, &translate.ConfigError{
-			Object: pod.Namespace + "/" + pod.Name,
-			Err:    errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
+			Err: errors.New("securityContext.supplementalGroupsPolicy is Strict, which this container runtime cannot do"),
 		}
 	}
 	dns, _, err := h.dns(pod)
