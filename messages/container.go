@@ -79,7 +79,7 @@ type StopContainer struct {
 	Order     int64
 	// HookOnly says that the container is not to end yet, and that its pre-stop hook runs meanwhile (KEP-753).
 	HookOnly bool
-	// NoHook says that its pre-stop hook is not run.
+	// NoHook says that its pre-stop hook is neither started nor awaited; one in progress runs until the container has ended.
 	NoHook bool
 }
 

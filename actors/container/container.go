@@ -305,6 +305,6 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 // over ends the run with the end of its container, and the actor with it.
 func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
 	a.fact = f
-	a.host.Ops.CutOff(postStartKey(a.uid, f.ID))
+	endHooks(a.host, a.uid, f.ID)
 	ctx.Exit(messages.ContainerEnded{Fact: f})
 }

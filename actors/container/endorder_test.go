@@ -1,7 +1,11 @@
 package container
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,8 +116,8 @@ func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	}
 }
 
-// A hook that was given less time since is cut off when that is over.
-func TestAHookIsCutOffByAShorterGracePeriod(t *testing.T) {
+// A hook is awaited for the shortest grace period that it was given, once, and runs on until its container has ended.
+func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = time.Hour
 	hook := make(chan bool, 1)
@@ -121,8 +125,62 @@ func TestAHookIsCutOffByAShorterGracePeriod(t *testing.T) {
 	<-d.begun
 	shorter := d.stop
 	shorter.Grace = time.Millisecond
-	runPreStop(t.Context(), d.h, shorter)
+	if !runPreStop(t.Context(), d.h, shorter) {
+		t.Error("a hook that has not ended in its time has not failed")
+	}
+	if runPreStop(t.Context(), d.h, d.stop) {
+		t.Error("a hook that has used its time up has failed again")
+	}
+	if n := d.h.Ops.Waiting(preStopKey(d.stop)); n != 1 {
+		t.Errorf("%d callers wait for the hook, want the first one", n)
+	}
+	k := d.actor(t)
+	over := d.stop.Fact
+	over.State = messages.ContainerExited
+	k.Send("pods/u1", adopting(messages.RunContainer{Pod: d.stop.Pod}, over))
 	<-hook // it would run for an hour
+}
+
+// A hook that never ends is ended by the end of its container: of one whose grace period the hook has used up, and of a sidecar
+// that waited for its turn meanwhile.
+func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
+	for _, sidecar := range []bool{false, true} {
+		t.Run(fmt.Sprint(sidecar), func(t *testing.T) {
+			var log bytes.Buffer
+			was := slog.Default()
+			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+			defer slog.SetDefault(was)
+			h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
+				Default: sim.Sequence{{Term: sim.Term{Ignore: true}}},
+				Exec: func(context.Context, sim.Target, []string) sim.ExecResult {
+					return sim.ExecResult{Takes: time.Hour}
+				},
+			}})
+			m := hooked(t, h, command("drain"))
+			m.Grace = 10 * time.Millisecond
+			waits := make(chan bool, 1)
+			if sidecar {
+				waiting := m
+				waiting.Grace, m.NoHook = time.Hour, true
+				go func() { waits <- runPreStop(context.Background(), h, waiting) }()
+				for len(h.Ops.InFlight(preStopKey(m))) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.ExitCode != 137 || done.hookFailed == sidecar {
+				t.Fatalf("got %+v", done)
+			}
+			if sidecar {
+				<-waits
+			}
+			if err := h.Ops.Settle(t.Context(), preStopKey(m)); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(log.String(), "the command ended with code 137") {
+				t.Errorf("the hook was not ended with its container: %s", log.String())
+			}
+		})
+	}
 }
 
 // A container whose post-start hook still runs when its pod ends waits for its turn as any other: the hook that is cut off does

@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// hookLimit bounds a post-start hook. The API gives it no limit of its own; what waits for so long waits for nothing.
+// hookLimit bounds a hook. The API gives it no limit of its own: it runs until it ends or its container does.
 const hookLimit = 24 * time.Hour
 
 // failedPostStart is the kubelet's word for why a container is ended whose post-start hook failed.

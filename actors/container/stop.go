@@ -107,31 +107,38 @@ func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPo
 	return m.Spec.Lifecycle.PreStop, m.Spec.Ports
 }
 
-// runPreStop runs the container's pre-stop hook within the grace period, and says whether it failed. The hook runs once: one that
-// is under way is joined, and one that has ended is noted in the container's folder, for whoever asks after a restart of the
-// agent.
+// runPreStop runs the container's pre-stop hook, waits for it within the grace period, and reports whether it failed to end well
+// in that time. The hook itself runs on until its container has ended, as with the kubelet; see endHooks. It runs once: one in
+// progress is joined. One that has ended or used its grace period up is noted in the container's folder and not awaited again,
+// not even after a restart of the agent.
 func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (failed bool) {
 	hook, ports := preStopOf(m)
-	if hook == nil || m.Fact.State != messages.ContainerRunning {
+	path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
+	if hook == nil || m.Fact.State != messages.ContainerRunning || noted(path, m.Fact.ID) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.Grace)
 	defer cancel()
-	_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace, func(ctx context.Context) (any, error) {
-		path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
-		if noted(path, m.Fact.ID) {
-			return nil, nil
+	over := func() {
+		if err := note(path, m.Fact.ID); err != nil {
+			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", err)
 		}
+	}
+	_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace+hookLimit, func(ctx context.Context) (any, error) {
 		err := runHook(ctx, h, m, hook, ports)
-		if noteErr := note(path, m.Fact.ID); noteErr != nil {
-			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", noteErr)
-		}
+		over()
 		return nil, err
 	})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		h.Ops.CutOff(preStopKey(m)) // it was begun when there was more time
+		over()
 	}
 	return err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
+}
+
+// endHooks ends the hooks of a container that has ended.
+func endHooks(h *host.Host, uid, id string) {
+	h.Ops.CutOff(postStartKey(uid, id))
+	h.Ops.CutOff(preStopKey(messages.StopContainer{UID: uid, Fact: messages.ContainerFact{ID: id}}))
 }
 
 // runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
@@ -163,7 +170,7 @@ func callHook(
 	switch {
 	case hook.Exec != nil:
 		// It spends the grace period, which runs while others have the slots: it takes none.
-		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace)
+		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace+hookLimit)
 		if err != nil {
 			return err
 		}

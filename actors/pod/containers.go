@@ -109,7 +109,7 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 	}
 	msg := messages.StopContainer{
 		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Reason: why, Order: m.Wanted.Order,
-		HookOnly: stage == messages.StageWaiting, NoHook: c.Earlier && m.live(),
+		HookOnly: stage == messages.StageWaiting, NoHook: c.Earlier && m.live() || m.graceOver(),
 	}
 	if f := c.Newest(); f != nil {
 		msg.Fact = f.ContainerFact

@@ -339,6 +339,8 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 			text := s.Name + " ends in " + s.Grace.String()
 			if s.HookOnly {
 				text = s.Name + " waits for " + s.Grace.String()
+			} else if s.NoHook {
+				text += " without hook"
 			}
 			got = append(got, text)
 		}
@@ -362,7 +364,7 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 		t.Fatalf("it wakes %+v", wakes)
 	}
 	a.passes(5 * time.Second)
-	says(a, "the grace period is over", "init0 ends in 2s", "init1 ends in 2s")
+	says(a, "the grace period is over", "init0 ends in 2s without hook", "init1 ends in 2s without hook")
 
 	a = begin()
 	a.take()

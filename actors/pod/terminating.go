@@ -110,6 +110,9 @@ func (m *Machine) stopSidecars(others bool) bool {
 	return left
 }
 
+// graceOver reports whether the pod ends and has used its grace period up: no pre-stop hook is started or awaited any more.
+func (m *Machine) graceOver() bool { return !m.ends.IsZero() && !m.now.Before(m.ends) }
+
 func (m *Machine) endReason() string {
 	switch {
 	case m.ending != nil:

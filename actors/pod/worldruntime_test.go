@@ -284,7 +284,7 @@ func (w *world) stop(m messages.StopContainer) {
 	}
 	w.stops, w.stopping = append(w.stops, m.Name), append(w.stopping, m)
 	w.checkStop(m)
-	if m.NoHook && w.sidecarNamed(m.Name) {
+	if m.NoHook && w.machine.live() && w.sidecarNamed(m.Name) {
 		for _, c := range w.containers {
 			if c.Name[0] == 'c' && lives(c) {
 				w.fault("sidecar %s is ended before %s", m.Name, c.Name)
