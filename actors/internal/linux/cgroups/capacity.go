@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	"k8s.io/utils/cpuset"
-
-	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // OnlineCPUs are the CPUs that the machine has, by number, read from "/sys". What the agent itself may run on does not matter:
@@ -30,7 +28,7 @@ func OnlineCPUs(sysfs string) cpuset.CPUSet {
 
 // ReadCapacity reads what the machine has, from "/sys" and "/proc". Memory is in bytes, as the caller knows it.
 func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
-	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000, HugePages: map[string]uint64{}}
+	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000}
 	// The kernel ends at whichever is less.
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
 		n, err := readNumber(filepath.Join(procfs, file))
@@ -40,17 +38,6 @@ func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
 		if c.PIDs == 0 || n < c.PIDs {
 			c.PIDs = n
 		}
-	}
-	pools, err := translate.HugePagePools(sysfs)
-	if err != nil {
-		return Capacity{}, err
-	}
-	for size, pool := range pools {
-		pages, err := readNumber(filepath.Join(pool, "nr_hugepages"))
-		if err != nil {
-			return Capacity{}, fmt.Errorf("the pool of huge pages: %w", err)
-		}
-		c.HugePages[translate.HugePageUnit(size)] = uint64(max(pages, 0)) * uint64(size) //nolint:gosec // it is positive
 	}
 	return c, nil
 }

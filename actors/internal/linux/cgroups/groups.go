@@ -165,7 +165,7 @@ func resources(v Values, unified, hugetlb bool) *library.Resources {
 		CpuQuota: v.CPUQuota, CpuPeriod: v.CPUPeriod, Memory: v.Memory,
 	}
 	if unified {
-		r.CpuWeight, r.Unified = library.ConvertCPUSharesToCgroupV2Value(v.CPUShares), v.Unified
+		r.CpuWeight, r.Unified = cpuWeight(v.CPUShares), v.Unified
 	} else {
 		r.CpuShares = v.CPUShares
 	}
@@ -178,6 +178,15 @@ func resources(v Values, unified, hugetlb bool) *library.Resources {
 		}
 	}
 	return r
+}
+
+// cpuWeight is cpu.weight for shares of cgroup v1, in proportion as the kubelet has it (KEP-2254); 0 leaves it as it is.
+// The library's own conversion is another one: weights by it would not be in the proportion of the pods' requests.
+func cpuWeight(shares uint64) uint64 {
+	if shares == 0 {
+		return 0
+	}
+	return 1 + (min(max(shares, 2), 262144)-2)*9999/262142
 }
 
 // Enter implements Groups.

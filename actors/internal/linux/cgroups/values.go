@@ -13,7 +13,7 @@ import (
 // None is no limit.
 const None = -1
 
-// unbounded is what the kubelet gives groups of QoS classes of huge pages: their pods have limits of their own.
+// unbounded is the kubelet's limit of huge pages for kubepods and its QoS classes: pods have limits of their own.
 const unbounded = 1 << 62
 
 // Values are what a group is given, all of them each time. The zero value of a limit leaves it as it is.
@@ -91,10 +91,9 @@ func (r Reservation) Values(s Settings) (out Values) {
 
 // Capacity is the machine.
 type Capacity struct {
-	MilliCPU  int64
-	Memory    int64             // bytes
-	PIDs      int64             // 0: not known
-	HugePages map[string]uint64 // bytes by page size
+	MilliCPU int64
+	Memory   int64 // bytes
+	PIDs     int64 // 0: not known
 }
 
 // PodValues are a pod's: the kubelet's rules for its group. Guaranteed pods are limited by the sum of their containers'
@@ -141,6 +140,15 @@ func hugePages(list v1.ResourceList, sizes []string) map[string]uint64 {
 	return out
 }
 
+// unboundedPages are the limits of groups that do not limit huge pages.
+func unboundedPages(sizes []string) map[string]uint64 {
+	out := map[string]uint64{}
+	for _, size := range sizes {
+		out[size] = unbounded
+	}
+	return out
+}
+
 // ClassValues are those of the group of a QoS class. Burstable pods weigh together what they request together; best-effort
 // ones weigh as little as can be. Memory is limited by what is kept for the pods of the classes above, where that is asked for.
 func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) Values {
@@ -149,12 +157,9 @@ func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) V
 	if class == v1.PodQOSBurstable {
 		milli = requests[class].milliCPU
 	}
-	out := Values{CPUShares: translate.CPUShares(milli), HugePages: map[string]uint64{}}
+	out := Values{CPUShares: translate.CPUShares(milli), HugePages: unboundedPages(s.HugePageSizes)}
 	if class == v1.PodQOSBurstable {
 		out.Unified = s.protected(memoryLow, requests[class].memory)
-	}
-	for _, size := range s.HugePageSizes {
-		out.HugePages[size] = unbounded
 	}
 	if s.QOSReserved != nil {
 		reserved := s.Reserved[v1.ResourceMemory]
@@ -195,15 +200,12 @@ func NodeValues(pods []*v1.Pod, c Capacity, s Settings) Values {
 	out := Values{
 		CPUShares: translate.CPUShares(less(c.MilliCPU, v1.ResourceCPU, (*resource.Quantity).MilliValue)),
 		Memory:    less(c.Memory, v1.ResourceMemory, (*resource.Quantity).Value),
-		HugePages: map[string]uint64{},
+		HugePages: unboundedPages(s.HugePageSizes),
 	}
 	requests := classRequests(pods)
 	out.Unified = s.protected(memoryMin, requests[v1.PodQOSGuaranteed].memory+requests[v1.PodQOSBurstable].memory)
 	if c.PIDs > 0 {
 		out.PIDs = less(c.PIDs, "pid", (*resource.Quantity).Value)
-	}
-	for _, size := range s.HugePageSizes {
-		out.HugePages[size] = c.HugePages[size]
 	}
 	return out
 }

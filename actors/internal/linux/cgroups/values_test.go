@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/playlet-dev/playlet/cri/translate"
 )
 
 // list is "cpu=100m memory=1Mi" as a list.
@@ -96,10 +98,10 @@ func TestClassValues(t *testing.T) {
 }
 
 func TestNodeValues(t *testing.T) {
-	machine := Capacity{MilliCPU: 4000, Memory: 8 << 30, PIDs: 1000, HugePages: map[string]uint64{"2MB": 6 << 20}}
+	machine := Capacity{MilliCPU: 4000, Memory: 8 << 30, PIDs: 1000}
 	s := Settings{EnforcePods: true, HugePageSizes: []string{"2MB"},
 		Reserved: list(t, "cpu", "500m", "memory", "1Gi", "pid", "100")}
-	pages := map[string]uint64{"2MB": 6 << 20}
+	pages := map[string]uint64{"2MB": unbounded} // as the kubelet: the pods below have limits of their own
 	if got, want := NodeValues(nil, machine, s), (Values{CPUShares: 3584, Memory: 7 << 30, PIDs: 900,
 		HugePages: pages}); !reflect.DeepEqual(got, want) {
 		t.Errorf("enforced: %+v, want %+v", got, want)
@@ -189,5 +191,21 @@ func TestMemoryIsKeptForThoseWhoAskForIt(t *testing.T) {
 		if got := all(c.s); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %v, want %v", c.s, got, c.want)
 		}
+	}
+}
+
+// Weights on cgroup v2 are in the proportion of the requests, as the kubelet's.
+func TestCPUWeight(t *testing.T) {
+	for _, c := range []struct{ shares, want uint64 }{
+		{0, 0}, {1, 1}, {2, 1}, {translate.CPUShares(50), 2}, {translate.CPUShares(200), 8}, {translate.CPUShares(1000), 39},
+		{translate.CPUShares(2000), 79}, {262144, 10000}, {1 << 40, 10000},
+	} {
+		r := resources(Values{CPUShares: c.shares}, true, false)
+		if r.CpuWeight != c.want || r.CpuShares != 0 {
+			t.Errorf("%d shares: weight %d and %d shares, want weight %d", c.shares, r.CpuWeight, r.CpuShares, c.want)
+		}
+	}
+	if r := resources(Values{CPUShares: 2048}, false, false); r.CpuShares != 2048 || r.CpuWeight != 0 {
+		t.Errorf("on cgroup v1: %d shares, weight %d", r.CpuShares, r.CpuWeight)
 	}
 }
