@@ -59,6 +59,9 @@ const (
 	EventInvalidDiskCapacity = "InvalidDiskCapacity"
 	EventThresholdMet        = "EvictionThresholdMet"
 	EventSystemOOM           = "SystemOOM"
+	EventShutdown            = "Shutdown"
+	EventResolvConf          = "CheckLimitsForResolvConf"
+	EventCgroupV1            = "CgroupV1"
 	EventAllocatableEnforced = "NodeAllocatableEnforced"
 	EventAllocatableFailed   = "FailedNodeAllocatableEnforcement"
 	EventChaos               = "Chaos" // of this agent's own: what playlet chaos did

@@ -35,7 +35,7 @@ type Logind struct {
 	awaiting sync.Mutex // held by Await, and guards the next three
 	conn     *dbus.Conn
 	signals  chan *dbus.Signal
-	under    bool // a shutdown is under way
+	under    bool // a shutdown is in progress
 
 	mu   sync.Mutex
 	lock *os.File // nil where none is held
@@ -57,8 +57,8 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 			if !ok {
 				return was, errors.Join(errors.New("the connection to the system bus ended"), l.close())
 			}
-			if under, is := signalled(s); is {
-				l.under = under
+			if err := l.observe(ctx, s); err != nil {
+				return was, errors.Join(err, l.close())
 			}
 		case <-ctx.Done():
 			return was, nil
@@ -67,12 +67,25 @@ func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 	return l.under, nil
 }
 
-func signalled(s *dbus.Signal) (under, is bool) {
-	if s.Name != manager+".PrepareForShutdown" || len(s.Body) != 1 {
-		return false, false
+// observe reads from logind whether a shutdown is in progress, when logind has sent its signal. Any local user can send a signal
+// of that name, also to this connection alone, past the match rule: only the bus's word for the sender counts, and of the signal
+// only that it came.
+func (l *Logind) observe(ctx context.Context, s *dbus.Signal) error {
+	if s.Name != manager+".PrepareForShutdown" || s.Path != loginPath {
+		return nil
 	}
-	under, is = s.Body[0].(bool)
-	return under, is
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var owner string
+	err := l.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, login1).Store(&owner)
+	if err != nil || s.Sender != owner {
+		return nil //nolint:nilerr // a name without an owner has sent nothing
+	}
+	under, err := property[bool](ctx, l.conn, "PreparingForShutdown")
+	if err == nil {
+		l.under = under
+	}
+	return err
 }
 
 // prepare connects, and takes the lock where no shutdown is under way; the caller holds awaiting.
@@ -106,8 +119,8 @@ func (l *Logind) connect(ctx context.Context) error {
 	}
 	l.conn, l.signals = conn, make(chan *dbus.Signal, 16)
 	conn.Signal(l.signals)
-	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchObjectPath(loginPath), dbus.WithMatchInterface(manager),
-		dbus.WithMatchMember("PrepareForShutdown")); err != nil {
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(login1), dbus.WithMatchObjectPath(loginPath),
+		dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown")); err != nil {
 		return fmt.Errorf("signals of systemd-logind: %w", err)
 	}
 	// After that no signal is missed.

@@ -204,3 +204,59 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 		}
 	})
 }
+
+// Any local user can send a signal of logind's name, to all or to one connection: neither counts, nor does logind's own signal
+// while it prepares no shutdown.
+func TestLogind_ForgedSignals(t *testing.T) {
+	l := startLogind(t, time.Minute)
+	in := NewLogind(thirty, l.conf)
+	t.Cleanup(func() { must(t, in.Close()) })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, in.prepare(ctx))
+	stranger, err := dbus.Connect(os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"))
+	must(t, err)
+	t.Cleanup(func() { _ = stranger.Close() })
+	// routed waits until the bus has taken all messages of a connection.
+	routed := func(conn *dbus.Conn) { must(t, conn.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err) }
+	forge := func(conn *dbus.Conn, destination string) {
+		m := &dbus.Message{Type: dbus.TypeSignal, Body: []any{true}, Headers: map[dbus.HeaderField]dbus.Variant{
+			dbus.FieldInterface: dbus.MakeVariant(manager), dbus.FieldMember: dbus.MakeVariant("PrepareForShutdown"),
+			dbus.FieldPath:      dbus.MakeVariant(loginPath),
+			dbus.FieldSignature: dbus.MakeVariant(dbus.SignatureOf(true))}}
+		if destination != "" {
+			m.Headers[dbus.FieldDestination] = dbus.MakeVariant(destination)
+		}
+		must(t, conn.Send(m, nil).Err)
+		routed(conn)
+	}
+	next := func(from *dbus.Conn, sender string) {
+		t.Helper()
+		select {
+		case s := <-in.signals:
+			if s.Sender != from.Names()[0] {
+				t.Fatalf("got a signal of %s, want one of %s", s.Sender, sender)
+			}
+			must(t, in.observe(ctx, s))
+			if in.under {
+				t.Fatalf("a signal of %s began a shutdown", sender)
+			}
+		case <-ctx.Done():
+			t.Fatalf("no signal of %s came", sender)
+		}
+	}
+	forge(stranger, "") // the match rule keeps it away
+	forge(stranger, in.conn.Names()[0])
+	next(stranger, "a stranger")
+	forge(l.conn, "")
+	next(l.conn, "logind without a shutdown")
+	l.mu.Lock()
+	l.preparing = true
+	l.mu.Unlock()
+	forge(stranger, in.conn.Names()[0])
+	next(stranger, "a stranger during a shutdown")
+	l.prepares(t, true)
+	if under, err := in.Await(ctx, false); !under || err != nil {
+		t.Error("logind's shutdown was not seen:", under, err)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 	"k8s.io/utils/ptr"
 
-	"github.com/playlet-dev/playlet/actors/internal/admission"
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -59,11 +58,10 @@ func members(groups []Group, i int, pods []board.Pod) []*v1.Pod {
 // Phases of pods of which nothing runs: no longer, and not yet.
 const finished, held = "finished", "held"
 
+// groupOf is the index of the pod's group. As with the kubelet, the spec's priority decides, 0 if there is none: a static pod is
+// critical for admission, and here an ordinary one, which keeps its grace period.
 func groupOf(groups []Group, pod *v1.Pod) int {
 	priority := int64(ptr.Deref(pod.Spec.Priority, 0))
-	if admission.Critical(pod) { // a static pod may have no priority
-		priority = max(priority, critical)
-	}
 	of := 0
 	for i, g := range groups {
 		if g.Priority <= priority {

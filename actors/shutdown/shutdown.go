@@ -33,6 +33,7 @@ type Inhibitor interface {
 
 // Options are what the actor needs.
 type Options struct {
+	NodeName  string
 	Groups    []Group
 	Inhibitor Inhibitor
 	Board     *board.Board
@@ -142,6 +143,11 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 		a.underway = m.underway
 		a.generation++
 		a.tell(ctx)
+		event := "Shutdown manager detected shutdown cancellation"
+		if a.underway {
+			event = "Shutdown manager detected shutdown event"
+		}
+		ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventShutdown, event, ctx.Now()))
 		if a.underway {
 			ctx.Log().Warn("the machine is shutting down: pods are ended", "within", total(a.opts.Groups))
 			a.keepTimes(ctx, ctx.Now(), time.Time{})

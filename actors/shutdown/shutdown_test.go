@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,8 @@ func begin(t *testing.T, pods ...board.Pod) *rig {
 	t.Helper()
 	r := &rig{login: &login{}, board: board.New()}
 	r.publish(pods...)
-	r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{Groups: twoGroups, Inhibitor: r.login, Board: r.board})("shutdown"))
+	r.Kit = supervisortest.New(t, messages.Shutdown, New(Options{NodeName: "n1", Groups: twoGroups, Inhibitor: r.login,
+		Board: r.board})("shutdown"))
 	return r
 }
 
@@ -156,4 +158,23 @@ func TestWithoutLogindAllElseGoesOn(t *testing.T) {
 	r.said()
 	r.works(await)
 	r.expect("when logind is back", "pods true; registration true; plain 20")
+}
+
+func TestShutdown_Events(t *testing.T) {
+	r := begin(t)
+	for _, under := range []bool{true, false} {
+		r.login.under = under
+		r.works(await)
+	}
+	var got []string
+	for _, m := range r.Take() {
+		if e, ok := m.Msg.(messages.RecordEvent); ok && m.To == messages.Events {
+			got = append(got, fmt.Sprintf("%s/%s %s %s: %s", e.Object.Kind, e.Object.Name, e.Type, e.Reason, e.Message))
+		}
+	}
+	want := []string{"Node/n1 Normal Shutdown: Shutdown manager detected shutdown event",
+		"Node/n1 Normal Shutdown: Shutdown manager detected shutdown cancellation"}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
 }

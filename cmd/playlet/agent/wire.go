@@ -189,7 +189,8 @@ func wireShutdown(node *config.Node, m *machine, board *pods.Board) supervisors.
 		return nil
 	}
 	return shutdown.New(shutdown.Options{
-		Groups: groups, Inhibitor: m.inhibitor, Board: board, StatePath: shutdown.StatePath(node.RootDir), State: &m.shutdown,
+		NodeName: node.NodeName, Groups: groups, Inhibitor: m.inhibitor, Board: board,
+		StatePath: shutdown.StatePath(node.RootDir), State: &m.shutdown,
 	})
 }
 
