@@ -46,27 +46,29 @@ PLAYLET_ARGS=--object-dir=/etc/playlet/objects
 `
 
 // The scripts, which both package managers run. The agent is restarted by an upgrade, and no container with it: the unit ends
-// the agent alone, and the next one takes over what runs. A removal leaves the containers, too.
+// the agent alone, and the next one takes over what runs. A removal leaves the containers, too. No step that asks systemd fails
+// or waits for an agent to be ready: a script that fails leaves the package manager stuck.
 const (
 	afterInstall = `#!/bin/sh
-set -e
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
-	systemctl try-restart playlet.service
+	systemctl daemon-reload && systemctl --no-block try-restart playlet.service ||
+		echo "playlet: the agent was not restarted; do it by: systemctl restart playlet" >&2
 fi
+exit 0
 `
 	beforeRemove = `#!/bin/sh
-set -e
 if [ -d /run/systemd/system ]; then
 	case "$1" in
-	remove | 0) systemctl disable --now playlet.service ;;
+	remove | 0) systemctl disable --now playlet.service ||
+		echo "playlet: the agent was not stopped; do it by: systemctl stop playlet" >&2 ;;
 	esac
 fi
+exit 0
 `
 	afterRemove = `#!/bin/sh
 set -e
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	systemctl daemon-reload || true
 fi
 if [ "$1" = purge ]; then
 	rm -rf /etc/playlet /etc/default/playlet

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -103,6 +104,40 @@ func TestADebIsInstalled(t *testing.T) {
 	there(map[string]fs.FileMode{"usr/bin/playlet": 0, "usr/share/man/man1/playlet.1": 0, "etc/playlet/config.yaml": 0o600})
 	dpkg("-P", "playlet")
 	there(map[string]fs.FileMode{"etc/playlet/config.yaml": 0, "etc/default/playlet": 0})
+}
+
+// A script that fails leaves apt stuck. Where systemd does nothing of what it is asked, as when the agent does not become ready,
+// the scripts end well, and none waits for the agent.
+func TestScripts_SystemdFails(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it mounts a /run of its own, and needs root")
+	}
+	bin, asked := t.TempDir(), filepath.Join(t.TempDir(), "asked")
+	fake := "#!/bin/sh\necho \"$*\" >>" + asked + "\nexit 1\n"
+	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(fake), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, script, arg, want string }{
+		{"postinst", afterInstall, "configure", "daemon-reload\n"},
+		{"prerm", beforeRemove, "remove", "disable --now playlet.service\n"},
+		{"postrm", afterRemove, "remove", "daemon-reload\n"},
+	} {
+		_ = os.Remove(asked)
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", "mount --make-rprivate / && mount -t tmpfs tmpfs /run && "+
+			"mkdir -p /run/systemd/system && exec sh -s "+c.arg)
+		cmd.Stdin, cmd.Env = strings.NewReader(c.script), append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", c.name, err, out)
+		}
+		if text, err := os.ReadFile(asked); err != nil || string(text) != c.want {
+			t.Errorf("%s asked systemd for %q, %v, want %q", c.name, text, err, c.want)
+		}
+	}
+	if !strings.Contains(afterInstall, "systemctl --no-block try-restart playlet.service") {
+		t.Error("postinst waits for the agent to become ready")
+	}
 }
 
 // The same commit gives the same bytes, and the checksums are of them.
