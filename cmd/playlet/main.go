@@ -2,6 +2,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev"
 	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
 	"github.com/playlet-dev/playlet/cmd/playlet/service"
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
 )
 
@@ -24,10 +26,12 @@ func newRoot() *cobra.Command {
 	}
 	flags := config.AddFlags(root.Flags())
 	root.Flags().SortFlags = true
-	showVersion := root.Flags().Bool("version", false, "Print the version and exit")
+	showVersion := root.Flags().Bool("version", false, "Print the kubelet's version that this stands for, and exit")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *showVersion {
-			return client.PrintVersion(cmd.OutOrStdout())
+			// The kubelet's form: kubeadm refuses a node on which it cannot read it. The command version has more.
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "Kubernetes", version.Kubelet())
+			return err
 		}
 		node, log, err := agent.Load(flags, root.Flags(), os.Stderr)
 		if err != nil {

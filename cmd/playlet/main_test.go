@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,18 @@ func TestHelpFitsOnAScreen(t *testing.T) {
 	}
 	if out, _, _ := playlet(t, "run", "--help"); !strings.Contains(out, "playlet run -f web.yaml") {
 		t.Errorf("the help of a command:\n%s", out)
+	}
+}
+
+// kubeadm reads the kubelet's version by this expression, and its preflight fails otherwise.
+func TestVersionFlag(t *testing.T) {
+	out, problems, code := playlet(t, "--version")
+	form := regexp.MustCompile(`^\s*Kubernetes v((0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)([-0-9a-zA-Z_\.+]*)?)\s*$`)
+	if !form.MatchString(out) || !strings.HasPrefix(out, "Kubernetes v1.36.3+playlet-") || problems != "" || code != 0 {
+		t.Errorf("got %q %q %d", out, problems, code)
+	}
+	if out, _, _ := playlet(t, "version", "--client"); !strings.HasPrefix(out, "Playlet: ") {
+		t.Errorf("the command version prints %q", out)
 	}
 }
 

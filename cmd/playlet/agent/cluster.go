@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -164,7 +163,7 @@ func desiredNode(node *config.Node, port int) registration.Desired {
 		ProviderID:    k.ProviderID,
 		KubeletPort:   int32(port), //nolint:gosec // it was validated
 		ExternalCloud: node.CloudProvider == externalCloud, AttachDetach: ptr.Deref(k.EnableControllerAttachDetach, true),
-		KubeletVersion: kubeletVersion(version.Playlet()), MaxImages: ptr.Deref(k.NodeStatusMaxImages, 50),
+		KubeletVersion: version.Kubelet(), MaxImages: ptr.Deref(k.NodeStatusMaxImages, 50),
 	}
 	for _, gate := range declared {
 		if node.FeatureEnabled("NodeDeclaredFeatures") && node.FeatureEnabled(gate) {
@@ -179,17 +178,6 @@ func desiredNode(node *config.Node, port int) registration.Desired {
 		w.NodeIPs = append(w.NodeIPs, ip)
 	}
 	return w
-}
-
-// noMetadata is what build metadata of a semantic version cannot hold.
-var noMetadata = regexp.MustCompile(`[^0-9A-Za-z.-]+`)
-
-// kubeletVersion is reported as the kubelet's version: the release of Kubernetes that this is tested against, with our own
-// as build metadata, which comparisons of versions ignore.
-func kubeletVersion(own string) string {
-	own = noMetadata.ReplaceAllString(own, "-")
-	parts := slices.DeleteFunc(strings.Split(own, "."), func(s string) bool { return s == "" })
-	return "v" + version.Kubernetes + "+playlet-" + strings.Join(parts, ".")
 }
 
 // ownNode is a Node with the name, the labels and the taints that the configuration gives this node.

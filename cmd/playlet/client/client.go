@@ -43,12 +43,6 @@ func thisVersion() api.Version {
 	}
 }
 
-// PrintVersion prints this program's version in a line.
-func PrintVersion(w io.Writer) error {
-	_, err := fmt.Fprintln(w, "playlet", versionLine(thisVersion()))
-	return err
-}
-
 // versions is what the command prints with -o.
 type versions struct {
 	Client api.Version  `json:"client"`

@@ -1,7 +1,12 @@
 // Package version says which version of Playlet this program is.
 package version
 
-import "runtime/debug"
+import (
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
 
 // Kubernetes is the release of Kubernetes that Playlet is tested against.
 const Kubernetes = "1.36.3"
@@ -39,4 +44,17 @@ func versionOf(info *debug.BuildInfo) string {
 		out += "-dirty"
 	}
 	return out
+}
+
+// noMetadata matches what build metadata of a semantic version cannot hold.
+var noMetadata = regexp.MustCompile(`[^0-9A-Za-z.-]+`)
+
+// Kubelet is the version that is reported as the kubelet's, in the Node and by --version: the release of Kubernetes that this is
+// tested against, with Playlet's own as build metadata, which comparisons of versions ignore.
+func Kubelet() string { return kubeletVersion(Playlet()) }
+
+func kubeletVersion(own string) string {
+	own = noMetadata.ReplaceAllString(own, "-")
+	parts := slices.DeleteFunc(strings.Split(own, "."), func(s string) bool { return s == "" })
+	return "v" + Kubernetes + "+playlet-" + strings.Join(parts, ".")
 }

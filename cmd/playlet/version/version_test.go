@@ -3,6 +3,8 @@ package version
 import (
 	"runtime/debug"
 	"testing"
+
+	semver "k8s.io/apimachinery/pkg/util/version"
 )
 
 func TestVersionOfABuild(t *testing.T) {
@@ -22,5 +24,19 @@ func TestVersionOfABuild(t *testing.T) {
 	defer func() { Build = "" }()
 	if Playlet() != "v9" {
 		t.Errorf("%s", Playlet())
+	}
+}
+
+// Others read the kubelet's version as a semantic one, whatever Playlet's is.
+func TestKubeletVersion(t *testing.T) {
+	for own, want := range map[string]string{
+		"v0.4.0": "v1.36.3+playlet-v0.4.0", "devel-1d48ce8-dirty": "v1.36.3+playlet-devel-1d48ce8-dirty",
+		"v0.4.1-0.2026+dirty": "v1.36.3+playlet-v0.4.1-0.2026-dirty",
+		"a b..c.":             "v1.36.3+playlet-a-b.c",
+	} {
+		got := kubeletVersion(own)
+		if v, err := semver.ParseSemantic(got); got != want || err != nil || v.Minor() != 36 {
+			t.Errorf("%q: %q, want %q, %v", own, got, want, err)
+		}
 	}
 }
