@@ -4,9 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // logAll writes one record of every kind and returns what arrived.
@@ -94,5 +99,64 @@ func TestAttributesKeepTheirNames(t *testing.T) {
 	n.Logger(&out).Info("m", "level", "own", "source", "own", "time", "own", slog.Group("g", "time", "own"))
 	if got := out.String(); strings.Count(got, `"own"`) != 4 {
 		t.Errorf("an attribute was lost: %s", got)
+	}
+}
+
+// Under systemd a line has its priority, by which journalctl -p finds it, and no time, which the journal has.
+func TestLogger_Journal(t *testing.T) {
+	for format, want := range map[string][]string{
+		"text": {"<3>level=ERROR msg=an-error pod=p g.time=", "<4>level=WARN msg=a-warning pod=p g.time=",
+			"<6>level=INFO msg=an-info pod=p g.time=", "<7>level=V2 msg=at-two pod=p g.time="},
+		"json": {`<3>{"ts":`, `<4>{"ts":`, `<6>{"ts":`, `<7>{"ts":`},
+	} {
+		n, _, err := loadArgs(t, "--v=2", "--logging-format="+format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := write.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			t.Fatal("no stat of a pipe")
+		}
+		t.Setenv("JOURNAL_STREAM", fmt.Sprintf("%d:%d", stat.Dev, stat.Ino))
+		logger := n.Logger(write).With("pod", "p").WithGroup("g")
+		at := slog.Time("time", time.Unix(0, 0))
+		for _, line := range []struct {
+			level slog.Level
+			text  string
+		}{{slog.LevelError, "an-error"}, {slog.LevelWarn, "a-warning"}, {slog.LevelInfo, "an-info"}, {V(2), "at-two"}} {
+			logger.LogAttrs(t.Context(), line.level, line.text, at)
+		}
+		if err := write.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(got)), "\n")
+		if len(lines) != len(want) {
+			t.Fatalf("%s: %d lines, want %d:\n%s", format, len(lines), len(want), got)
+		}
+		for i := range want {
+			if !strings.HasPrefix(lines[i], want[i]) {
+				t.Errorf("%s: got line %q, want it to begin with %q", format, lines[i], want[i])
+			}
+		}
+	}
+	var other bytes.Buffer // JOURNAL_STREAM is inherited by processes whose stderr is another
+	n, _, err := loadArgs(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Logger(&other).Warn("m"); !strings.HasPrefix(other.String(), "time=") {
+		t.Errorf("to another stream: %q", other.String())
 	}
 }

@@ -14,10 +14,20 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 )
 
-// New returns a logger that writes to w from the threshold on. A step of verbosity is a level lower than slog.LevelInfo.
+// New returns a logger that writes to w from the threshold on. A step of verbosity is a level lower than slog.LevelInfo. To the
+// journal each line goes with its priority, and as text without the time, which the journal has.
 func New(w io.Writer, logging *logsapi.LoggingConfiguration, threshold *slog.LevelVar) *slog.Logger {
+	journal := Journal(w)
+	to := func(handler func(io.Writer) slog.Handler) slog.Handler {
+		if journal {
+			return newJournalHandler(w, handler)
+		}
+		return handler(w)
+	}
 	if logging.Format == logsapi.JSONLogFormat {
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: threshold, AddSource: true, ReplaceAttr: kubeletKeys}))
+		return slog.New(to(func(w io.Writer) slog.Handler {
+			return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: threshold, AddSource: true, ReplaceAttr: kubeletKeys})
+		}))
 	}
 	lowest := slog.Level(math.MaxInt)
 	files := make([]fileLevel, 0, len(logging.VModule))
@@ -26,7 +36,13 @@ func New(w io.Writer, logging *logsapi.LoggingConfiguration, threshold *slog.Lev
 		files = append(files, fileLevel{item.FilePattern, level})
 		lowest = min(lowest, level)
 	}
-	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: leastOf{threshold, lowest}, ReplaceAttr: namedLevels})
+	keys := namedLevels
+	if journal {
+		keys = untimed
+	}
+	text := to(func(w io.Writer) slog.Handler {
+		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: leastOf{threshold, lowest}, ReplaceAttr: keys})
+	})
 	if len(files) == 0 {
 		return slog.New(text)
 	}
@@ -79,6 +95,14 @@ func namedLevels(groups []string, a slog.Attr) slog.Attr {
 		return slog.String(slog.LevelKey, "V"+strconv.Itoa(int(slog.LevelInfo-level)))
 	}
 	return a
+}
+
+// untimed is namedLevels without the record's time.
+func untimed(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		return slog.Attr{}
+	}
+	return namedLevels(groups, a)
 }
 
 // fileLevel is one pattern of --vmodule: a glob for the base name of a source file without .go.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/config/configfile"
+	"github.com/playlet-dev/playlet/config/logformat"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -41,7 +42,11 @@ func Main(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	}
 	exit, known := errors.AsType[*ExitError](err)
 	if !known || exit.Err != nil {
-		fmt.Fprintf(stderr, "playlet: %s\n", messages.OneLine(err))
+		prefix := ""
+		if logformat.Journal(stderr) { // the service did not start
+			prefix = logformat.ErrorPrefix
+		}
+		fmt.Fprintf(stderr, "%splaylet: %s\n", prefix, messages.OneLine(err))
 	}
 	if known {
 		return exit.Code
