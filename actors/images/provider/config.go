@@ -71,10 +71,15 @@ func (p *Providers) load(file, binDir string) error {
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return err
 	}
-	if want := kubeletconfig.SchemeGroupVersion.String(); c.Kind != "CredentialProviderConfig" || c.APIVersion != want {
-		return fmt.Errorf("it is a %q of %q; a CredentialProviderConfig of %s is needed", c.Kind, c.APIVersion, want)
+	if c.Kind != "CredentialProviderConfig" || !slices.Contains(versionsOf(kubeletconfig.GroupName), c.APIVersion) {
+		return fmt.Errorf("it is a %q of %q; a CredentialProviderConfig of %s is needed", c.Kind, c.APIVersion,
+			kubeletconfig.SchemeGroupVersion)
 	}
 	for i, one := range c.Providers {
+		if one.TokenAttributes != nil && c.APIVersion != kubeletconfig.SchemeGroupVersion.String() {
+			return fmt.Errorf("providers[%d] (%s): a CredentialProviderConfig of %s has no tokenAttributes; %s has", i, one.Name,
+				c.APIVersion, kubeletconfig.SchemeGroupVersion)
+		}
 		if err := p.add(one, binDir); err != nil {
 			return fmt.Errorf("providers[%d] (%s): %w", i, one.Name, err)
 		}
@@ -82,15 +87,21 @@ func (p *Providers) load(file, binDir string) error {
 	return nil
 }
 
+// versionsOf are the versions of an API group, the newest first. Those of the configuration, as those of the requests to plugins,
+// differ in the tokens of service accounts alone, which only v1 has.
+func versionsOf(group string) []string {
+	return []string{group + "/v1", group + "/v1beta1", group + "/v1alpha1"}
+}
+
 func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error {
-	version := credentialprovider.SchemeGroupVersion.String()
+	versions := versionsOf(credentialprovider.GroupName)
 	switch {
 	case c.Name == "" || c.Name == "." || c.Name == ".." || strings.ContainsAny(c.Name, "/ "):
 		return errors.New("name must be that of a program in --image-credential-provider-bin-dir, without slashes and spaces")
 	case slices.ContainsFunc(p.plugins, func(o *plugin) bool { return o.name == c.Name }):
 		return errors.New("name is there twice")
-	case c.APIVersion != version:
-		return fmt.Errorf("apiVersion is %q; %s is needed", c.APIVersion, version)
+	case !slices.Contains(versions, c.APIVersion):
+		return fmt.Errorf("apiVersion is %q; %s is needed", c.APIVersion, versions[0])
 	case len(c.MatchImages) == 0:
 		return errors.New("matchImages is empty: it would be asked for no image")
 	case c.DefaultCacheDuration == nil || c.DefaultCacheDuration.Duration < 0:
@@ -98,6 +109,9 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	case c.TokenAttributes != nil && !p.mayHaveTokens:
 		return errors.New("tokenAttributes needs the feature gate " + TokensGate + ", which is off: switch it on, or " +
 			"remove the field")
+	}
+	if c.TokenAttributes != nil && c.APIVersion != versions[0] {
+		return fmt.Errorf("tokenAttributes needs the apiVersion %s", versions[0])
 	}
 	if err := validTokens(c.TokenAttributes); err != nil {
 		return fmt.Errorf("tokenAttributes%w", err)
@@ -111,7 +125,7 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	if err != nil {
 		return fmt.Errorf("the plugin cannot be run: %w", err)
 	}
-	one := &plugin{name: c.Name, program: program, args: c.Args, env: os.Environ(), match: pullauth.Patterns(c.MatchImages),
+	one := &plugin{name: c.Name, version: c.APIVersion, program: program, args: c.Args, env: os.Environ(), match: pullauth.Patterns(c.MatchImages),
 		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cached{}, busy: map[string]chan struct{}{},
 		timeout: time.Minute, log: p.log, tokens: tokensOf(c.TokenAttributes)}
 	for _, e := range c.Env {

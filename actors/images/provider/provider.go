@@ -47,6 +47,7 @@ type Question struct {
 
 type plugin struct {
 	name, program string
+	version       string // of requests and answers
 	args, env     []string
 	match         pullauth.Patterns
 	cacheFor      time.Duration
@@ -206,9 +207,8 @@ func (p *plugin) keep(
 func (p *plugin) run(ctx context.Context, repository string, h holder) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	version := credentialprovider.SchemeGroupVersion.String()
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{Image: repository,
-		TypeMeta:            metav1.TypeMeta{APIVersion: version, Kind: "CredentialProviderRequest"},
+		TypeMeta:            metav1.TypeMeta{APIVersion: p.version, Kind: "CredentialProviderRequest"},
 		ServiceAccountToken: h.token, ServiceAccountAnnotations: h.annotations})
 	if err != nil {
 		return nil, err
@@ -233,8 +233,8 @@ func (p *plugin) run(ctx context.Context, repository string, h holder) (*credent
 		return nil, fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
 	case json.Unmarshal(out.kept.Bytes(), &answer) != nil: // the decoder's error quotes what it read
 		return nil, errors.New("its answer is not JSON of the form that is asked for")
-	case answer.Kind != "CredentialProviderResponse" || answer.APIVersion != version:
-		return nil, fmt.Errorf("its answer is no CredentialProviderResponse of %s", version)
+	case answer.Kind != "CredentialProviderResponse" || answer.APIVersion != p.version:
+		return nil, fmt.Errorf("its answer is no CredentialProviderResponse of %s", p.version)
 	}
 	return &answer, nil
 }

@@ -99,6 +99,32 @@ func TestPluginsAreAsked(t *testing.T) {
 	}
 }
 
+const tokenAttributes = ", tokenAttributes: {serviceAccountTokenAudience: a, requireServiceAccount: true, cacheType: Token}"
+
+// As with the kubelet, configurations and plugins of the beta and alpha APIs are asked in their own version.
+func TestProviders_OlderVersions(t *testing.T) {
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		old := strings.NewReplacer("k8s.io/v1", "k8s.io/"+version)
+		r := newRig(t, map[string]string{"good": old.Replace(answer("Image", "")), "newer": answer("Image", "")})
+		p, err := r.load(t, old.Replace(head+entry("good", ", env: [{name: USER_OF_IT, value: me}]")))
+		must(t, err)
+		found, problems := p.Credentials(t.Context(), Question{Repository: "r.io/team/app"})
+		if len(found) != 1 || len(problems) != 0 || found[0].Auth().Username != "me" {
+			t.Fatalf("%s: %v, %v", version, found, problems)
+		}
+		request, err := os.ReadFile(filepath.Join(r.dir, "request"))
+		must(t, err)
+		if want := `"apiVersion":"credentialprovider.kubelet.k8s.io/` + version + `"`; !strings.Contains(string(request), want) {
+			t.Errorf("%s: asked with %s", version, request)
+		}
+		p, err = r.load(t, old.Replace(head+entry("newer", "")))
+		must(t, err)
+		if found, problems = p.Credentials(t.Context(), Question{Repository: "r.io/team/app"}); len(found) != 0 || len(problems) != 1 {
+			t.Errorf("%s: an answer of v1 was taken: %v, %v", version, found, problems)
+		}
+	}
+}
+
 func TestAnswersAreKept(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind, more string
@@ -185,8 +211,11 @@ func TestPluginsThatFail(t *testing.T) {
 
 func TestConfigurationsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ config, want string }{
-		"empty":             {"", "CredentialProviderConfig of kubelet.config.k8s.io/v1 is needed"},
-		"old":               {strings.Replace(head, "/v1", "/v1beta1", 1) + entry("p", ""), "v1beta1"},
+		"empty":           {"", "CredentialProviderConfig of kubelet.config.k8s.io/v1 is needed"},
+		"unknown version": {strings.Replace(head, "/v1", "/v1beta2", 1) + entry("p", ""), "v1beta2"},
+		"tokens of old":   {strings.Replace(head, "/v1", "/v1beta1", 1) + entry("p", tokenAttributes), "v1beta1 has no tokenAttributes"},
+		"tokens for old": {head + strings.Replace(entry("p", tokenAttributes), "k8s.io/v1", "k8s.io/v1beta1", 1),
+			"tokenAttributes needs the apiVersion credentialprovider.kubelet.k8s.io/v1"},
 		"too large":         {strings.Repeat("#", maxConfig+1), "larger than 4194304 bytes"},
 		"unknown field":     {head + entry("p", ", colour: red"), "colour"},
 		"no providers":      {head, "names no providers"},
@@ -197,7 +226,7 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 		"a bad glob":        {head + strings.Replace(entry("p", ""), "*.io", "[.io", 1), "matchImages[0]: \"[.io\" is no registry"},
 		"no duration":       {head + strings.Replace(entry("p", ""), "defaultCacheDuration: 1h", "args: []", 1), "defaultCacheDuration"},
 		"negative duration": {head + strings.Replace(entry("p", ""), "1h", "-1h", 1), "defaultCacheDuration"},
-		"old answers":       {head + strings.Replace(entry("p", ""), "k8s.io/v1", "k8s.io/v1alpha1", 1), "credentialprovider.kubelet.k8s.io/v1 is needed"},
+		"unknown answers":   {head + strings.Replace(entry("p", ""), "k8s.io/v1", "k8s.io/v2", 1), "credentialprovider.kubelet.k8s.io/v1 is needed"},
 	} {
 		r := newRig(t, map[string]string{"p": "exit 1\n"})
 		if _, err := r.load(t, c.config); err == nil || !strings.Contains(err.Error(), c.want) ||
