@@ -24,18 +24,25 @@ var pendingFields = sets.New(
 // pendingFlags are the same of the flags that set no field.
 var pendingFlags = sets.New("housekeeping-interval", "experimental-mounter-path", "reserved-memory")
 
-// effectiveGates are the feature gates that something asks for; of these alone, AllAlpha and AllBeta mean anything.
+// effectiveGates are the feature gates that the program asks for, on or off; of these alone, AllAlpha and AllBeta mean anything.
 var effectiveGates = map[string]bool{
-	"ReduceDefaultCrashLoopBackOffDecay":     true,
-	"KubeletCrashLoopBackOffMax":             true,
-	"CustomCPUCFSQuotaPeriod":                true, // for cpuCFSQuotaPeriod
-	"GracefulNodeShutdown":                   true, // for shutdownGracePeriod
-	"GracefulNodeShutdownBasedOnPodPriority": true, // for shutdownGracePeriodByPodPriority
-	"KubeletEnsureSecretPulledImages":        true, // for imagePullCredentialsVerificationPolicy
-	"NodeSwap":                               true, // for memorySwap.swapBehavior
-	"QOSReserved":                            true, // for qosReserved
-	"RestartAllContainersOnContainerExits":   true,
-	"MemoryQoS":                              true, // for memoryThrottlingFactor and memoryReservationPolicy
+	"ReduceDefaultCrashLoopBackOffDecay":      true,
+	"KubeletCrashLoopBackOffMax":              true,
+	"CustomCPUCFSQuotaPeriod":                 true, // for cpuCFSQuotaPeriod
+	"GracefulNodeShutdown":                    true, // for shutdownGracePeriod
+	"GracefulNodeShutdownBasedOnPodPriority":  true, // for shutdownGracePeriodByPodPriority
+	"KubeletEnsureSecretPulledImages":         true, // for imagePullCredentialsVerificationPolicy
+	"NodeSwap":                                true, // for memorySwap.swapBehavior
+	"QOSReserved":                             true, // for qosReserved
+	"RestartAllContainersOnContainerExits":    true,
+	"MemoryQoS":                               true, // for memoryThrottlingFactor and memoryReservationPolicy
+	"InPlacePodLevelResourcesVerticalScaling": true,
+	"ImageMaximumGCAge":                       true, // for imageMaximumGCAge
+	"NodeLogQuery":                            true, // for enableSystemLogQuery
+	"RotateKubeletServerCertificate":          true, // for serverTLSBootstrap
+	"NodeDeclaredFeatures":                    true, // in what the Node declares, as the next two
+	"ExtendWebSocketsToKubelet":               true,
+	"InPlacePodVerticalScalingInitContainers": true,
 
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers
 }

@@ -165,6 +165,8 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 		"a soft threshold": {file: "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m}\n"},
 		"gates": {file: "featureGates: {PodsAPI: true, MemoryQoS: true, ReduceDefaultCrashLoopBackOffDecay: true, NodeLogQuery: true}\n",
 			want: []string{"featureGates.PodsAPI"}},
+		"gates that are obeyed when off": {file: "featureGates: {NodeDeclaredFeatures: false, ExtendWebSocketsToKubelet: false, " +
+			"InPlacePodLevelResourcesVerticalScaling: false, InPlacePodVerticalScalingInitContainers: false}\n"},
 		"no cloud": {args: []string{"--cloud-provider=aws"}}, // it is ignored, and that is said
 	} {
 		t.Run(name, func(t *testing.T) {
