@@ -8,15 +8,52 @@ import (
 	"testing"
 )
 
+// As the kubelet the agent starts with a file that has unknown, wrongly cased or doubled fields, and warns of each; the commands
+// doctor and install refuse it.
+func TestLoad_IgnoredFields(t *testing.T) {
+	for name, c := range map[string]struct {
+		content string
+		want    []string
+		maxPods int32
+	}{
+		"unknown field":        {header + "maxPod: 3", []string{`unknown field "maxPod", line 3: did you mean maxPods?`}, 110},
+		"unknown nested field": {header + "authentication: {x509: {clientCa: x}}", []string{`unknown field "authentication.x509.clientCa"`}, 110},
+		"two unknown fields":   {header + "a: 1\nb: 2\nmaxPods: 5", []string{`unknown field "a", line 3`, `unknown field "b", line 4`}, 5},
+		"wrong case":           {header + "MaxPods: 3", []string{`unknown field "MaxPods", line 3: did you mean maxPods?`}, 110},
+		"duplicate":            {header + "maxPods: 3\nmaxPods: 4", []string{`"maxPods" already set`}, 4},
+		"duplicate in JSON": {`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","maxPods":1,"maxPods":2}`,
+			[]string{`"maxPods" already set`}, 2},
+	} {
+		for _, dir := range []bool{false, true} {
+			path := write(t, t.TempDir(), "kubelet.conf", c.content)
+			flag, value := "--config", path
+			if dir {
+				flag, value = "--config-dir", filepath.Dir(path)
+			}
+			node, warnings, err := loadArgs(t, flag+"="+value)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			if node.Kubelet.MaxPods != c.maxPods {
+				t.Errorf("%s: got maxPods %d, want %d", name, node.Kubelet.MaxPods, c.maxPods)
+			}
+			if len(warnings) != len(c.want) {
+				t.Errorf("%s: %d warnings, want %d: %v", name, len(warnings), len(c.want), warnings)
+				continue
+			}
+			for i, w := range warnings {
+				if w.Flag != flag || !w.Mistake || !strings.HasPrefix(w.Message, path+": ") || !strings.Contains(w.Message, c.want[i]) {
+					t.Errorf("%s: got %+v, want %s", name, w, c.want[i])
+				}
+			}
+		}
+	}
+}
+
 func TestBadFiles(t *testing.T) {
 	for name, test := range map[string]struct{ content, want string }{
-		"unknown field":        {header + "maxPod: 3", `unknown field "maxPod"`},
-		"unknown nested field": {header + "authentication: {x509: {clientCa: x}}", `unknown field "authentication.x509.clientCa"`},
-		"two unknown fields":   {header + "a: 1\nb: 2", `unknown field "a", line 3; unknown field "b", line 4`},
-		"wrong case":           {header + "MaxPods: 3", `unknown field "MaxPods"`},
-		"duplicate":            {header + "maxPods: 3\nmaxPods: 4", `"maxPods" already set`},
-		"duplicate in JSON":    {`{"apiVersion":"kubelet.config.k8s.io/v1beta1","kind":"KubeletConfiguration","port":1,"port":2}`, `"port" already set`},
-		"wrong type":           {header + "maxPods: lots", "maxPods"},
+		"wrong type": {header + "maxPods: lots", "maxPods"},
 		"number for string": {header + "evictionHard: {memory.available: 5}",
 			"evictionHard[memory.available]: must be text; put it in quotes"},
 		"number for duration": {header + "syncFrequency: 5", "syncFrequency: it must be a duration"},
@@ -78,10 +115,10 @@ func TestUnreadableFiles(t *testing.T) {
 	_, _, err = loadArgs(t, "--config="+big)
 	oneLineWith(t, err, big)
 
-	bad := write(t, folder, "d/1.conf", header+"nonsense: 1")
+	bad := write(t, folder, "d/1.conf", header+"maxPods: nonsense")
 	_, _, err = loadArgs(t, "--config-dir="+filepath.Dir(bad))
 	oneLineWith(t, err, bad)
-	oneLineWith(t, err, `"nonsense"`)
+	oneLineWith(t, err, "maxPods")
 }
 
 func TestGoodFiles(t *testing.T) {

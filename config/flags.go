@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -167,6 +168,21 @@ func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
 		}
 	}
 	return warnings, nil
+}
+
+// Over returns the flags of f as arguments, with those of below that f does not set. They keep no order.
+func (f *Flags) Over(below *Flags) []string {
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(f.bound)) {
+		said := f.bound[name].said
+		if len(said) == 0 {
+			said = below.bound[name].said
+		}
+		for _, value := range said {
+			args = append(args, "--"+name+"="+value)
+		}
+	}
+	return args
 }
 
 // given reports whether the command line set the flag, to more than nothing.

@@ -72,15 +72,18 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, warnings []Warning, err error) {
 	own := flags.scratch.node
 	var patches [][]byte
+	var ignored []string
 	if own.ConfigDir != "" {
-		if patches, err = configfile.ReadDropins(own.ConfigDir); err != nil {
+		if patches, ignored, err = configfile.ReadDropins(own.ConfigDir); err != nil {
 			return nil, nil, false, nil, fmt.Errorf("--config-dir: %w", err)
 		}
 	}
-	file, folder, err := configFile(own.ConfigFile)
+	warnings = ignoredFields("--config-dir", ignored)
+	file, folder, ignored, err := configFile(own.ConfigFile)
 	if err != nil {
 		return nil, nil, false, nil, fmt.Errorf("--config: %w", err)
 	}
+	warnings = append(warnings, ignoredFields("--config", ignored)...)
 	if base = file; base == nil {
 		base = &KubeletConfiguration{}
 	}
@@ -111,20 +114,28 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, 
 }
 
 // configFile reads what --config names: a file, or a folder, which is returned as an absolute path.
-func configFile(path string) (file *KubeletConfiguration, folder string, err error) {
+func configFile(path string) (file *KubeletConfiguration, folder string, ignored []string, err error) {
 	if path == "" {
-		return nil, "", nil
+		return nil, "", nil, nil
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, "", err
+		return nil, "", nil, err
 	}
 	if info.IsDir() {
 		folder, err = filepath.Abs(path)
-		return nil, folder, err
+		return nil, folder, nil, err
 	}
-	file, err = configfile.Read(path)
-	return file, "", err
+	file, ignored, err = configfile.Read(path)
+	return file, "", ignored, err
+}
+
+// ignoredFields are the warnings of fields that the files of a flag have and the kubelet does not.
+func ignoredFields(flag string, ignored []string) (out []Warning) {
+	for _, text := range ignored {
+		out = append(out, Warning{Flag: flag, Message: text + " (it is ignored, as the kubelet does)", Mistake: true})
+	}
+	return out
 }
 
 // openServer warns where more than the cluster's administrators may do everything on the node, which somebody has asked for. On

@@ -64,4 +64,7 @@ type Warning struct {
 	Flag string
 	// Message says on one line what was done and what replaces the flag.
 	Message string
+	// Mistake marks a setting that an administrator surely meant otherwise. The agent starts as a kubelet does; the commands
+	// doctor and install refuse it.
+	Mistake bool
 }

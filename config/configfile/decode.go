@@ -22,44 +22,49 @@ import (
 // maxFileSize bounds what is read of one configuration file, in bytes. The largest sensible file is a few KiB.
 const maxFileSize = 4 << 20
 
-// Read decodes the KubeletConfiguration file at path strictly, as readStrict does.
-func Read(path string) (*kubeletconfig.KubeletConfiguration, error) {
-	data, err := readStrict(path)
+// Read decodes the KubeletConfiguration file at path. As the kubelet it ignores fields that are unknown or wrongly cased, and of one
+// that is there twice takes the last; ignored has a line for each, with file, line and suggestion. Errors are one line and name
+// the file.
+func Read(path string) (c *kubeletconfig.KubeletConfiguration, ignored []string, err error) {
+	data, ignored, err := readJSON(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c := &kubeletconfig.KubeletConfiguration{}
-	return c, json.Unmarshal(data, c)
+	c = &kubeletconfig.KubeletConfiguration{}
+	return c, ignored, kjson.UnmarshalCaseSensitivePreserveInts(data, c)
 }
 
-// readStrict decodes the KubeletConfiguration file at path strictly. It returns it as JSON, in which relative paths are resolved
-// against the folder that the file lies in. Errors are one line and name the file.
-func readStrict(path string) ([]byte, error) {
+// readJSON returns the file at path as JSON, in which relative paths are resolved against the folder that the file lies in.
+func readJSON(path string) (text []byte, ignored []string, err error) {
 	data, err := readLimited(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	asJSON, err := decodeStrict(data)
+	asJSON, faults, err := decode(data)
 	if err != nil {
-		return nil, inFile(path, err)
+		return nil, nil, inFile(path, err)
+	}
+	for _, fault := range faults {
+		ignored = append(ignored, path+": "+fault)
 	}
 	folder, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
-		return nil, inFile(path, err)
+		return nil, nil, inFile(path, err)
 	}
 	tree, err := parseTree(asJSON)
 	if err != nil {
-		return nil, inFile(path, err)
+		return nil, nil, inFile(path, err)
 	}
 	for _, field := range PathFields {
 		keys := strings.Split(field, ".")
 		if file, _, err := unstructured.NestedString(tree, keys...); err == nil && file != "" && !filepath.IsAbs(file) {
 			if err := unstructured.SetNestedField(tree, filepath.Join(folder, file), keys...); err != nil {
-				return nil, inFile(path, err)
+				return nil, nil, inFile(path, err)
 			}
 		}
 	}
-	return json.Marshal(tree)
+	text, err = json.Marshal(tree)
+	return text, ignored, err
 }
 
 func readLimited(path string) (data []byte, err error) {
@@ -78,40 +83,41 @@ func readLimited(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// decodeStrict turns the YAML or JSON of one KubeletConfiguration into JSON. Unknown fields, duplicate fields, fields in the
-// wrong case and values that do not fit are errors that name them with their path; apiVersion and kind are demanded.
-func decodeStrict(data []byte) ([]byte, error) {
+// decode turns the YAML or JSON of one KubeletConfiguration into JSON. Values that do not fit are errors that name their fields;
+// apiVersion and kind are demanded. ignored names the fields that are unknown, wrongly cased or there twice.
+func decode(data []byte) (asJSON []byte, ignored []string, err error) {
 	if n := documents(data); n != 1 {
-		return nil, fmt.Errorf("holds %d documents, one KubeletConfiguration is wanted", n)
+		return nil, nil, fmt.Errorf("holds %d documents, one KubeletConfiguration is wanted", n)
 	}
-	asJSON, err := yaml.YAMLToJSONStrict(data)
+	asJSON, err = yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return nil, errors.New(Folded(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
+		fault := errors.New(Folded(strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")))
+		if asJSON, err = yaml.YAMLToJSON(data); err != nil {
+			return nil, nil, fault
+		}
+		ignored = append(ignored, fault.Error()) // a field is there twice
 	}
 	var head struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
 	if err := yaml.Unmarshal(asJSON, &head); err != nil {
-		return nil, errors.New("is not a KubeletConfiguration object: " + Folded(err.Error()))
+		return nil, nil, errors.New("is not a KubeletConfiguration object: " + Folded(err.Error()))
 	}
 	wanted := kubeletconfig.SchemeGroupVersion.String()
 	switch {
 	case head.Kind == "Pod" || head.Kind == "PodList":
-		return nil, fmt.Errorf("kind %q: a pod manifest belongs to --pod-manifest-path", head.Kind)
+		return nil, nil, fmt.Errorf("kind %q: a pod manifest belongs to --pod-manifest-path", head.Kind)
 	case head.Kind != "KubeletConfiguration":
-		return nil, fmt.Errorf("kind %q: want %q", head.Kind, "KubeletConfiguration")
+		return nil, nil, fmt.Errorf("kind %q: want %q", head.Kind, "KubeletConfiguration")
 	case head.APIVersion != wanted:
-		return nil, fmt.Errorf("apiVersion %q: want %q", head.APIVersion, wanted)
+		return nil, nil, fmt.Errorf("apiVersion %q: want %q", head.APIVersion, wanted)
 	}
 	strict, err := kjson.UnmarshalStrict(asJSON, &kubeletconfig.KubeletConfiguration{})
 	if err != nil {
-		return nil, misfitErrors(asJSON, err)
+		return nil, nil, misfitErrors(asJSON, err)
 	}
-	if len(strict) > 0 {
-		return nil, strictErrors(data, strict)
-	}
-	return asJSON, nil
+	return asJSON, append(ignored, strictFaults(data, strict)...), nil
 }
 
 // misfitErrors names the fields that cannot be decoded, and says what they must be.
@@ -126,8 +132,8 @@ func misfitErrors(asJSON []byte, failure error) error {
 	return errors.New(Folded(strings.Join(out, "; ")))
 }
 
-// strictErrors adds to each field that is unknown, or there twice, its line and what was probably meant.
-func strictErrors(data []byte, strict []error) error {
+// strictFaults names each field that is unknown, or there twice, with its line and a suggestion.
+func strictFaults(data []byte, strict []error) []string {
 	out := make([]string, 0, len(strict))
 	for _, err := range strict {
 		at, ok := errors.AsType[kjson.FieldError](err)
@@ -145,7 +151,7 @@ func strictErrors(data []byte, strict []error) error {
 		}
 		out = append(out, said)
 	}
-	return errors.New(strings.Join(out, "; "))
+	return out
 }
 
 // documents counts the YAML documents in data that hold more than blanks and comments.
@@ -174,22 +180,21 @@ var PathFields = []string{
 // dropinSuffix marks the files of --config-dir that count.
 const dropinSuffix = ".conf"
 
-// ReadDropins decodes the drop-ins of folder strictly, in lexical order of their paths, sub-folders included. Other files are
+// ReadDropins decodes the drop-ins of folder as Read does, in lexical order of their paths, sub-folders included. Other files are
 // passed over.
-func ReadDropins(folder string) ([][]byte, error) {
+func ReadDropins(folder string) (patches [][]byte, ignored []string, err error) {
 	files, err := dropinFiles(folder)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	patches := make([][]byte, 0, len(files))
 	for _, file := range files {
-		patch, err := readStrict(file)
+		patch, faults, err := readJSON(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		patches = append(patches, patch)
+		patches, ignored = append(patches, patch), append(ignored, faults...)
 	}
-	return patches, nil
+	return patches, ignored, nil
 }
 
 // Apply lays patches over c. Each is a JSON merge patch (RFC 7386): objects and maps merge, everything else is
@@ -208,7 +213,7 @@ func Apply(c *kubeletconfig.KubeletConfiguration, patches [][]byte) (*kubeletcon
 		}
 	}
 	merged := &kubeletconfig.KubeletConfiguration{}
-	return merged, json.Unmarshal(data, merged)
+	return merged, kjson.UnmarshalCaseSensitivePreserveInts(data, merged)
 }
 
 func dropinFiles(folder string) ([]string, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -28,7 +29,8 @@ import (
 
 const doctorLong = `Look at this machine as the agent needs it: container runtime, cgroups, network, mounts, ports, disks, clock,
 capabilities, kernel. Each finding comes with what to do about it. It works whether the agent runs or not, takes the
-agent's flags and configuration (those not listed here too, see playlet --help), and changes nothing that lasts: the
+agent's flags and configuration (those not listed here too, see playlet --help), by default those of the installed service,
+which flags given here change (--config= looks at the defaults), and changes nothing that lasts: the
 network is tried in a namespace made for that, which is gone afterwards, after Ctrl-C too. Only what a network plugin turns on
 for a pod and leaves on, as net.ipv4.ip_forward, stays, and is named.
 
@@ -37,8 +39,8 @@ The exit code is 1 where something fails. Warnings, and what could not be looked
 const doctorExample = `  # Is this machine fit?
   playlet doctor
 
-  # For the configuration of the service
-  playlet doctor --config=/etc/playlet/config.yaml
+  # For another configuration than that of the installed service
+  playlet doctor --config=/var/lib/kubelet/config.yaml
 
   # Some checks alone; all but one
   playlet doctor runtime network
@@ -55,7 +57,10 @@ var doctorFlags = []string{
 }
 
 // NewCommand is "playlet doctor".
-func NewCommand() *cobra.Command {
+func NewCommand() *cobra.Command { return newCommand("/") }
+
+// newCommand looks for the installed service below root.
+func newCommand(root string) *cobra.Command {
 	var output string
 	var without []string
 	cmd := &cobra.Command{
@@ -74,7 +79,7 @@ func NewCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		findings := examine(cmd, flags, checks)
+		findings := examine(cmd, flags, checks, root)
 		if cmd.Context().Err() != nil {
 			return fmt.Errorf("ended before all was looked at")
 		}
@@ -121,25 +126,63 @@ func chooseChecks(named, without []string) ([]Check, error) {
 
 // examine runs the checks over the machine that the flags describe. A configuration that cannot be read is a finding, and
 // the only one: it would be guessed what to look at.
-func examine(cmd *cobra.Command, flags *config.Flags, checks []Check) []Finding {
-	node, warnings, err := config.Load(flags, cmd.Flags())
-	if err != nil {
+func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root string) []Finding {
+	given, set := flags, cmd.Flags()
+	unusable := func(err error) []Finding {
 		return []Finding{{Check: "configuration", Result: Fail, Seen: messages.OneLine(err),
 			Do: "correct it: the agent does not start with it"}}
 	}
+	service, unread := "", ""
+	if !set.Changed("config") && !set.Changed("config-dir") {
+		installed, of, file, err := overInstalled(flags, root)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			unread = file
+		case err != nil:
+			return unusable(err)
+		case file != "":
+			flags, set, service = installed, of, file
+		}
+	}
+	node, warnings, err := config.Load(flags, set)
+	if err != nil && service != "" && errors.Is(err, fs.ErrPermission) {
+		flags, set, service, unread = given, cmd.Flags(), "", service
+		node, warnings, err = config.Load(flags, set)
+	}
+	if err != nil {
+		return unusable(err)
+	}
 	m := machineOf(node, warnings)
-	if f := cmd.Flags(); f.Changed("cni-conf-dir") || f.Changed("network-plugin-dir") {
+	m.Service, m.Unread = service, unread
+	if set.Changed("cni-conf-dir") || set.Changed("network-plugin-dir") {
 		m.CNIConfDir = node.CNIConfDir
 	}
-	if cmd.Flags().Changed("cni-bin-dir") {
+	if set.Changed("cni-bin-dir") {
 		m.CNIBinDirs = node.CNIBinDirs
-	}
-	if _, err := os.Stat(systemd.ConfigPath); err == nil && node.ConfigFile == "" && node.ConfigDir == "" {
-		m.OtherConfig = systemd.ConfigPath
 	}
 	show, done := showProgress(cmd.ErrOrStderr(), len(checks))
 	defer done()
 	return Run(cmd.Context(), m, checks, show)
+}
+
+// overInstalled lays flags over those of the installed service. It returns the file that has the service's, or "" where none is
+// installed.
+func overInstalled(flags *config.Flags, root string) (*config.Flags, *pflag.FlagSet, string, error) {
+	args, file, err := systemd.Installed(root)
+	if err != nil || file == "" {
+		return nil, nil, file, err
+	}
+	parse := func(args []string) (*config.Flags, *pflag.FlagSet, error) {
+		set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+		parsed := config.AddFlags(set)
+		return parsed, set, set.Parse(args)
+	}
+	below, _, err := parse(args)
+	if err != nil {
+		return nil, nil, file, fmt.Errorf("%s: %w", file, err)
+	}
+	all, set, err := parse(flags.Over(below))
+	return all, set, file, err
 }
 
 // machineOf is this machine.
@@ -201,12 +244,12 @@ var settledChecks = []string{"configuration", "cgroups", "cgroup-driver", "kerne
 // Refuse is the error of a configuration file that an agent could not work with on this machine; it names all that is wrong, and
 // what to do.
 func Refuse(ctx context.Context, file string) error {
-	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
-	flags := config.AddFlags(fs)
-	if err := fs.Parse([]string{"--config=" + file}); err != nil {
+	set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+	flags := config.AddFlags(set)
+	if err := set.Parse([]string{"--config=" + file}); err != nil {
 		return err
 	}
-	node, warnings, err := config.Load(flags, fs)
+	node, warnings, err := config.Load(flags, set)
 	if err != nil {
 		return fmt.Errorf("the agent would not start with it: %w", err)
 	}

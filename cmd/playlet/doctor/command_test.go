@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/config/systemd"
 )
 
 func TestDoctorRefusesInOneLine(t *testing.T) {
@@ -73,6 +74,45 @@ func TestDoctorOnABadConfiguration(t *testing.T) {
 	if report.Fit || report.Fail != 1 || len(report.Findings) != 1 || !strings.Contains(report.Findings[0].Seen, "maxPods") ||
 		report.Findings[0].Do == "" {
 		t.Errorf("%+v", report)
+	}
+}
+
+// Without --config the installed service is looked at: the flags of its unit and the configuration that they name. Flags that are
+// given here change it.
+func TestDoctor_InstalledService(t *testing.T) {
+	root := t.TempDir()
+	file := filepath.Join(root, "mine.yaml")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const unit = "/etc/systemd/system/playlet.service"
+	write(filepath.Join(root, unit), systemd.Unit("/usr/bin/playlet", file))
+	const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	doctor := func(args ...string) (string, int) {
+		t.Helper()
+		var out bytes.Buffer
+		cmd := &cobra.Command{Use: "playlet"}
+		cmd.AddCommand(newCommand(root))
+		code := cli.Main(cmd, append([]string{"doctor", "configuration", "manifests"}, args...), &out, &out)
+		return out.String(), code
+	}
+	write(file, header+"staticPodPath: "+root+"/none\n")
+	if out, code := doctor("--hostname-override=given"); code != 0 || !strings.Contains(out, unit+", "+file+"; node given,") ||
+		!strings.Contains(out, root+"/none does not exist") {
+		t.Errorf("the installed service: %d\n%s", code, out)
+	}
+	if out, _ := doctor("--config="); !strings.Contains(out, "flags and defaults") || !strings.Contains(out, "no folder is configured") {
+		t.Errorf("the defaults:\n%s", out)
+	}
+	write(file, header+"staticPodPth: /etc\n")
+	if out, code := doctor(); code != 1 || !strings.Contains(out, `unknown field "staticPodPth", line 3: did you mean staticPodPath?`) {
+		t.Errorf("an unknown field: %d\n%s", code, out)
 	}
 }
 

@@ -31,10 +31,21 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	case m.Node.ConfigFile != "" || m.Node.ConfigDir != "":
 		from = m.Node.ConfigFile + m.Node.ConfigDir
 	}
-	if m.OtherConfig != "" {
-		return warn("playlet doctor --config="+m.OtherConfig,
-			"%s: the machine was looked at for these, and not for %s, which is "+
-				"there", from, m.OtherConfig)
+	if m.Service != "" && m.Service != from {
+		from = m.Service + ", " + from
+	}
+	if m.Unread != "" {
+		return warn("sudo playlet doctor", "%s: the machine was looked at for these, and not for the installed service (%s), which "+
+			"only root can read", from, m.Unread)
+	}
+	var mistakes []Finding
+	for _, w := range m.Warnings {
+		if w.Mistake {
+			mistakes = append(mistakes, fail("correct the field, or remove it", "%s: %s", w.Flag, w.Message)...)
+		}
+	}
+	if len(mistakes) > 0 {
+		return mistakes
 	}
 	if err := m.Node.CheckCPUs(resources.OnlineCPUs(m.Sys)); err != nil {
 		return fail("correct the field that is named; the agent does not start with it", "%s: %v", from, err)

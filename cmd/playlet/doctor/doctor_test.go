@@ -35,8 +35,11 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"configuration": {check: "configuration", result: OK, says: "flags and defaults"},
 		"a pending flag": {wrong: func(r *rig) { r.Warnings = []config.Warning{{Flag: "--x", Message: "does nothing"}} },
 			check: "configuration", result: Warn, says: "--x: does nothing"},
-		"a file not named": {wrong: func(r *rig) { r.OtherConfig = "/etc/x.yaml" }, check: "configuration", result: Warn,
-			says: "doctor --config=/etc/x.yaml"},
+		"a service that root can read": {wrong: func(r *rig) { r.Unread = "/etc/x.service" }, check: "configuration", result: Warn,
+			says: "(/etc/x.service)"},
+		"an unknown field": {wrong: func(r *rig) {
+			r.Warnings = []config.Warning{{Flag: "--config", Message: "unknown field", Mistake: true}}
+		}, check: "configuration", result: Fail, says: "--config: unknown field"},
 		"CPUs that are not there": {flags: []string{"--reserved-cpus=0,7"},
 			wrong: func(r *rig) { r.write(r.Sys+"/devices/system/cpu/online", "0-3\n") },
 			check: "configuration", result: Fail, says: "reservedSystemCPUs"},
