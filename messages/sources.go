@@ -9,6 +9,8 @@ type ManifestProblem struct {
 	Pod     string `json:"pod,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
+	// Warning is true when the pod runs all the same, without the named field.
+	Warning bool `json:"warning,omitempty"`
 	// KeptLast is true when the last good version of what the manifest named keeps running.
 	KeptLast bool `json:"keptLast,omitempty"`
 }

@@ -79,7 +79,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 // can be told, and of the node otherwise.
 func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestProblem) {
 	for _, p := range now {
-		if slices.Contains(a.publishing.recorded, p) {
+		if p.Warning || slices.Contains(a.publishing.recorded, p) {
 			continue
 		}
 		var node string

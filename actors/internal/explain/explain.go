@@ -108,6 +108,10 @@ func Waits(pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
 }
 
 func problem(p messages.ManifestProblem) Finding {
+	if p.Warning {
+		return Finding{Code: "ManifestWarning", Cause: "a field of a manifest is passed over: " + ProblemText(p),
+			Remedy: "correct " + p.Path + "; it is read again when it changes"}
+	}
 	return Finding{Code: "ManifestProblem", Cause: "its manifest cannot be used: " + ProblemText(p),
 		WaitsFor: "a manifest without errors", Remedy: "mend " + p.Path + "; it is read again when it changes"}
 }
@@ -126,6 +130,9 @@ func ProblemText(p messages.ManifestProblem) string {
 	b.WriteString(p.Message)
 	if p.KeptLast {
 		b.WriteString(" (the last good version keeps running)")
+	}
+	if p.Warning {
+		b.WriteString(" (a warning: the pod runs)")
 	}
 	return b.String()
 }

@@ -75,6 +75,9 @@ func Absent(namespace, name string, s *board.Snapshot) (Explanation, bool) {
 	out := Explanation{Kind: "Pod", Namespace: namespace, Name: name}
 	var all, perhaps []Finding
 	for _, p := range s.Problems {
+		if p.Warning {
+			continue
+		}
 		space, its, _ := strings.Cut(p.Pod, "/")
 		switch f := problem(p); {
 		case p.Pod == "", (namespace == "" || space == namespace) && strings.HasPrefix(its, name+"-"):

@@ -22,6 +22,8 @@ type Document struct {
 	// Problems are what is wrong with the document's form: syntax, unknown and repeated fields, values of wrong types.
 	// Their Pod is empty.
 	Problems []Problem
+	// Warnings are the fields that the API does not have, and those that are repeated. A kubelet passes over them.
+	Warnings []Problem
 	// Note says of what was no Pod which fields of it count; see LoadSubmission.
 	Note string
 
@@ -56,9 +58,9 @@ func (d *Document) problem(f fault) Problem {
 	return Problem{Path: d.path, Line: d.first - 1 + line, Field: f.field, Message: f.message}
 }
 
-// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. It is strict: a
-// field that the API does not have, or one that is there twice, is a problem. Documents that are empty but for comments
-// are left out. Nothing is defaulted. path only serves to name the file in problems.
+// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. A field that the API
+// does not have, or one that is there twice, is a warning. Documents that are empty but for comments are left out. Nothing
+// is defaulted. path only serves to name the file in problems.
 func Decode(path string, data []byte) []Document {
 	if len(data) > MaxBytes {
 		return []Document{{Problems: []Problem{{
@@ -74,13 +76,14 @@ func Decode(path string, data []byte) []Document {
 
 func decodeChunk(path string, c chunk, submitted bool) []Document {
 	document := Document{path: path, first: c.line, places: &locator{text: c.data}, submitted: submitted}
-	text, faults := toJSON(c.data)
+	text, faults, repeated := toJSON(c.data)
 	if len(faults) > 0 {
 		if lenient, err := yaml.YAMLToJSON(c.data); err == nil {
 			document.namespace, document.name = readName(lenient)
 		}
 		return []Document{document.broken(faults...)}
 	}
+	document.warn(repeated)
 	if strings.TrimSpace(string(text)) == "null" {
 		return nil
 	}
@@ -113,6 +116,16 @@ func readHead(text []byte, prefix string) (head, []fault) {
 		}
 	}
 	return h, nil
+}
+
+// warn adds warnings, of which each document has its own slice.
+func (d *Document) warn(faults []fault) {
+	d.Warnings = slices.Clone(d.Warnings)
+	for _, f := range faults {
+		p := d.problem(f)
+		p.Warning = true
+		d.Warnings = append(d.Warnings, p)
+	}
 }
 
 func (d Document) broken(faults ...fault) Document {
@@ -149,14 +162,20 @@ func (d Document) decodeList(text []byte, typed bool) []Document {
 		Metadata   map[string]any    `json:"metadata"`
 		Items      []json.RawMessage `json:"items"`
 	}
-	if faults := unmarshal(text, &list, ""); len(faults) > 0 {
+	faults, passedOver := unmarshal(text, &list, "")
+	if len(faults) > 0 {
 		return []Document{d.broken(faults...)}
 	}
+	if len(list.Items) == 0 && len(passedOver) > 0 { // "items" may be what is misspelt: its pods must not end for that
+		return []Document{d.broken(passedOver...)}
+	}
+	d.warn(passedOver)
 	documents := make([]Document, 0, len(list.Items))
 	for i, item := range list.Items {
 		one := d
 		one.prefix = fmt.Sprintf("items[%d].", i)
 		documents = append(documents, one.decodeItem(item, typed))
+		d.Warnings = nil // those of the list are on its first item
 	}
 	return documents
 }
@@ -198,9 +217,11 @@ func (d Document) decodeOne(text []byte, kind any) Document {
 func (d Document) decodePod(text []byte) Document {
 	d.namespace, d.name = readName(text)
 	pod := &v1.Pod{}
-	if faults := unmarshal(text, pod, d.prefix); len(faults) > 0 {
+	faults, passedOver := unmarshal(text, pod, d.prefix)
+	if len(faults) > 0 {
 		return d.broken(faults...)
 	}
+	d.warn(passedOver)
 	d.Pod = pod
 	return d
 }

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// names returns the names of the pods of a manifest, and its problems as lines.
+// names returns the names of the pods of a manifest, and its problems and warnings as lines.
 func names(data string) (pods []string, problems []string) {
 	for _, document := range Decode("f", []byte(data)) {
 		if document.Pod != nil {
 			pods = append(pods, document.Pod.Name)
 		}
-		for _, problem := range document.Problems {
+		for _, problem := range slices.Concat(document.Problems, document.Warnings) {
 			problems = append(problems, problem.Error())
 		}
 	}
@@ -67,17 +67,17 @@ func TestDecodeFindsAllDocuments(t *testing.T) {
 
 const podHead = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n"
 
-// reported is a manifest without a right pod, and its problems as lines.
+// reported is a manifest, and its problems as lines.
 type reported struct {
 	name, data string
 	want       []string
 }
 
-func checkReported(t *testing.T, tests []reported) {
+func checkReported(t *testing.T, hasPod bool, tests []reported) {
 	t.Helper()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if pods, problems := names(test.data); !slices.Equal(problems, test.want) || len(pods) > 0 {
+			if pods, problems := names(test.data); !slices.Equal(problems, test.want) || len(pods) > 0 != hasPod {
 				t.Errorf("got\n  %s\nwant\n  %s\nand pods %v", strings.Join(problems, "\n  "), strings.Join(test.want, "\n  "),
 					pods)
 			}
@@ -87,7 +87,7 @@ func checkReported(t *testing.T, tests []reported) {
 
 func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
 	const head = podHead
-	checkReported(t, []reported{
+	checkReported(t, false, []reported{
 		{"syntax in the first line", "}", []string{"f:1: is not YAML: did not find expected node content"}},
 		{"key", head + "spec:\n  a: 1\n b: 2\n", []string{"f:6: is not YAML: did not find expected key"}},
 		{"quote", head + "spec:\n  nodeName: \"x\n", []string{"f:5: is not YAML: found unexpected end of stream"}},
@@ -108,13 +108,7 @@ func TestDecodeTellsTheLineOfWrongSyntax(t *testing.T) {
 
 func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 	const head = podHead
-	checkReported(t, []reported{
-		{"twice", head + "spec:\n  nodeName: a\n  nodeName: b\n", []string{"f:6: spec.nodeName: is there twice"}},
-		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
-			[]string{"f:4: spec.nodeName: is there twice"}},
-		{"unknown", head + "spec:\n  containers:\n  - name: a\n    imag: b\n",
-			[]string{"f:7: spec.containers[0].imag: is not a field of the API here; did you mean image?"}},
-		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; did you mean spec?"}},
+	checkReported(t, false, []reported{
 		{"types", head +
 			"spec:\n  hostNetwork: 1\n  containers:\n  - name: 5\n    ports: {}\n    tty: 'on'\n  - x\n  hostname: [a]\n" +
 			"  nodeSelector: [b]\n  priority: 1e10\n  securityContext: {runAsUser: '0'}\n",
@@ -134,8 +128,6 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 		{"time", head + "status:\n  startTime: now\n", []string{
 			`f:5: status.startTime: Invalid value: "now": parsing time "now" as "2006-01-02T15:04:05Z07:00": ` +
 				`cannot parse "now" as "2006"`}},
-		{"a list's item", "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(head, "\n", "\n  ") + "spec: {a: b}\n",
-			[]string{"f:7: items[0].spec.a: is not a field of the API here; names are case-sensitive"}},
 		{"kinds", "kind: Deployment\n", []string{"f:1: apiVersion: Required value: must be v1",
 			`f:1: kind: Unsupported value: "Deployment": supported values: "Pod", "PodList", "List"`}},
 		{"kinds of wrong types", "apiVersion: 1\nkind: [Pod]\n", []string{"f:1: apiVersion: Invalid value: 1: must be text",
@@ -145,6 +137,21 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 			[]string{`f:4: items[0].kind: Unsupported value: "Node": supported values: "Pod"`,
 				"f:6: items[1]: must be an object with apiVersion and kind",
 				"f:7: items[2]: must be an object with apiVersion and kind"}},
+	})
+}
+
+// A field that is unknown, repeated or of the wrong case costs no pod: it is a warning with its line and the field that was meant.
+func TestDecode_PassesOverFields(t *testing.T) {
+	const head = podHead
+	checkReported(t, true, []reported{
+		{"twice", head + "spec:\n  nodeName: a\n  nodeName: b\n", []string{"f:6: spec.nodeName: is there twice"}},
+		{"twice in JSON", "{\"apiVersion\": \"v1\",\n\"kind\": \"Pod\", \"spec\": {\n\"nodeName\": \"a\",\n\"nodeName\": \"b\"}}",
+			[]string{"f:4: spec.nodeName: is there twice"}},
+		{"unknown", head + "spec:\n  containers:\n  - name: a\n    imag: b\n",
+			[]string{"f:7: spec.containers[0].imag: is not a field of the API here; did you mean image?"}},
+		{"case", head + "Spec: {}\n", []string{"f:4: Spec: is not a field of the API here; did you mean spec?"}},
+		{"a list's item", "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(head, "\n", "\n  ") + "spec: {a: b}\n",
+			[]string{"f:7: items[0].spec.a: is not a field of the API here; names are case-sensitive"}},
 		{"merged from elsewhere",
 			"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - &c\n    name: a\n    image: b\n" +
 				"    x: 1\n  - <<: *c\n    name: b\n",
@@ -154,6 +161,10 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 			"spec:\n  <<: [{nodeName: a}, {hostname: b,\n    z: c}]\n",
 			[]string{"f:7: spec.z: is not a field of the API here; names are case-sensitive",
 				"f:6: status.q: is not a field of the API here; names are case-sensitive"}},
+		{"of a list", "apiVersion: v1\nkind: List\nitms: []\nitems:\n- {apiVersion: v1, kind: Pod}\n- {apiVersion: v1, kind: Pod}\n",
+			[]string{"f:3: itms: is not a field of the API here; did you mean items?"}},
+		{"of another version", strings.Replace(head, "name: a", "name: a, clusterName: b", 1),
+			[]string{"f:3: metadata.clusterName: is not a field of the API here; names are case-sensitive"}},
 	})
 }
 

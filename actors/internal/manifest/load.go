@@ -18,7 +18,10 @@ import (
 )
 
 // Load reads the pods of a manifest as they are to run on a node without an API server: decoded, made static, defaulted
-// and validated. pods are the good ones, in the order of the file; problems is all that is wrong with the others.
+// and validated. pods are the good ones, in the order of the file. problems are the faults of the others, and warnings.
+//
+// A manifest of a file or a URL is read as a kubelet reads it: the fields that it passes over are warnings. A person who
+// submits a manifest is there to correct it, so that they are faults in a submission.
 //
 // A problem without a Pod tells that a document is too broken to say whose it is; whoever keeps the last good version
 // of the pods of a file should then keep all that the file had and has no more.
@@ -32,7 +35,7 @@ func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Pr
 	return pods, problems
 }
 
-// Loaded is what became of one document of a manifest: a pod that is good, or else what is wrong.
+// Loaded is the result of one document of a manifest: a pod, perhaps with warnings, or else problems.
 type Loaded struct {
 	Pod      *v1.Pod
 	Problems []Problem
@@ -64,13 +67,13 @@ type loading struct {
 	unreported int // problems beyond maxProblems
 }
 
-// load returns the pod, or nil if there are problems.
+// load returns the pod, or nil if there are faults.
 func (l *loading) load() *v1.Pod {
-	for _, problem := range l.document.Problems {
-		problem.Pod = l.pod()
+	for _, problem := range slices.Concat(l.document.Problems, l.document.Warnings) {
+		problem.Pod, problem.Warning = l.pod(), problem.Warning && !l.strict()
 		l.problems = append(l.problems, problem)
 	}
-	if l.document.Pod == nil {
+	if l.document.Pod == nil || l.strict() && len(l.problems) > 0 {
 		return nil
 	}
 	nameIsWrong := l.checkName()
@@ -85,13 +88,16 @@ func (l *loading) load() *v1.Pod {
 			}
 			blamed = append(blamed, err.Field)
 			if !nameIsWrong || err.Field != "metadata.name" {
-				l.report(err)
+				l.report(err, false)
 			}
 		}
 	}
 	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next. What is
 	// not supported comes first: nobody mends that.
 	report(podspec.ValidateStatic(pod, l.opts.Has))
+	if l.strict() {
+		report(podspec.StaticWarnings(pod))
+	}
 	report(podspec.Unsupported(pod))
 	report(podspec.Validate(pod))
 	if l.unreported > 0 {
@@ -100,43 +106,52 @@ func (l *loading) load() *v1.Pod {
 			Message: fmt.Sprintf("has %d more problems", l.unreported),
 		})
 	}
-	if len(l.problems) > 0 {
+	if slices.ContainsFunc(l.problems, func(p Problem) bool { return !p.Warning }) {
 		return nil
+	}
+	for _, err := range podspec.StaticWarnings(pod) {
+		l.report(err, true)
 	}
 	return pod
 }
+
+// strict reports whether the fields that a kubelet passes over are faults.
+func (l *loading) strict() bool { return l.opts.Source == SubmitSource }
 
 // checkName checks what Static would hide: the name as the author wrote it, that the file has it once, and that the pod
 // does not pass for the mirror of another.
 func (l *loading) checkName() (wrong bool) {
 	meta, at := &l.document.Pod.ObjectMeta, field.NewPath("metadata")
 	if meta.Name == "" {
-		l.report(field.Required(at.Child("name"), ""))
+		l.report(field.Required(at.Child("name"), ""), false)
 		return true
 	}
 	for _, message := range apivalidation.NameIsDNSSubdomain(meta.Name, false) {
-		l.report(field.Invalid(at.Child("name"), meta.Name, message))
+		l.report(field.Invalid(at.Child("name"), meta.Name, message), false)
 		wrong = true
 	}
 	if _, mirror := meta.Annotations[v1.MirrorPodAnnotationKey]; mirror {
-		l.report(field.Forbidden(at.Child("annotations").Key(v1.MirrorPodAnnotationKey), "only the agent may set it"))
+		l.report(field.Forbidden(at.Child("annotations").Key(v1.MirrorPodAnnotationKey), "only the agent may set it"), false)
 	}
 	if l.seen[l.pod()] {
-		l.report(field.Duplicate(at.Child("name"), meta.Name))
+		l.report(field.Duplicate(at.Child("name"), meta.Name), false)
 		wrong = true
 	}
 	l.seen[l.pod()] = true
 	return wrong
 }
 
-func (l *loading) report(err *field.Error) {
+func (l *loading) report(err *field.Error, warning bool) {
 	if len(l.problems) == maxProblems {
 		l.unreported++
 		return
 	}
-	d := l.document
+	d, message := l.document, err.ErrorBody()
+	if warning {
+		message = err.Detail
+	}
 	l.problems = append(l.problems, Problem{
-		Path: d.path, Line: d.Line(err.Field), Pod: l.pod(), Field: d.pathOf(err.Field), Message: err.ErrorBody(),
+		Path: d.path, Line: d.Line(err.Field), Pod: l.pod(), Field: d.pathOf(err.Field), Message: message, Warning: warning,
 	})
 }
 

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -149,14 +151,63 @@ func TestLoadRefusesAPodThatIsThereTwice(t *testing.T) {
 	}
 }
 
+// A field that a kubelet passes over costs no pod where nobody is there to correct it. A submission is refused for it.
+func TestLoad_PassesOverFields(t *testing.T) {
+	paths, err := filepath.Glob("testdata/passedover/*")
+	if err != nil || len(paths) == 0 {
+		t.Fatal("no manifests: ", err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for source, runs := range map[string]bool{FileSource: true, HTTPSource: true, SubmitSource: false} {
+			opts := onNode1()
+			opts.Source = source
+			pods, problems := Load(path, data, opts)
+			if len(pods) > 0 != runs || len(problems) != 1 || problems[0].Warning != runs || problems[0].Line == 0 || problems[0].Pod == "" {
+				t.Errorf("%s from %s: got %d pods and %+v, want one warning or fault with line and pod", path, source, len(pods), problems)
+			}
+		}
+	}
+}
+
+// The UID of a pod must not depend on a field that is passed over: a kubelet's pod goes on in its container.
+func TestLoad_UIDWithPassedOverField(t *testing.T) {
+	misspelt := strings.Replace(smallPod, "spec:", "sepc: {}\nspec:", 1)
+	pods, _ := Load("/m/web.yaml", []byte(smallPod), onNode1())
+	others, problems := Load("/m/web.yaml", []byte(misspelt), onNode1())
+	if len(others) != 1 || pods[0].UID != others[0].UID || len(problems) != 1 {
+		t.Errorf("got %v and %v, want the pod %s", others, problems, pods[0].UID)
+	}
+}
+
+// A static pod with readiness gates runs and is never ready, as under a kubelet.
+func TestLoad_ReadinessGates(t *testing.T) {
+	data := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  readinessGates: [{conditionType: a/b}]\n" +
+		"  containers: [{name: main, image: busybox}]\n")
+	opts := onNode1()
+	pods, problems := Load("f", data, opts)
+	want := Problem{Path: "f", Line: 5, Pod: "default/web-node-1", Field: "spec.readinessGates", Warning: true,
+		Message: "a static pod with readiness gates never becomes ready: nothing sets its conditions"}
+	if len(pods) != 1 || !slices.Equal(problems, []Problem{want}) {
+		t.Errorf("got %v and %+v, want a pod and %+v", pods, problems, want)
+	}
+	opts.Source = SubmitSource
+	if pods, problems := Load("f", data, opts); len(pods) > 0 || len(problems) != 1 || problems[0].Warning {
+		t.Errorf("submitted: got %v and %+v, want a refusal", pods, problems)
+	}
+}
+
 func TestLoadTellsNoMoreThanAPersonReads(t *testing.T) {
 	const head = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
 	for name, test := range map[string]struct {
 		data string
 		want int
 	}{
-		"keys":    {head + strings.Repeat("spec: {}\n", 5000), maxProblems},
-		"unknown": {head + "spec: {x: 1, y: 2}\n", 2},
+		"keys":    {head + strings.Repeat("spec: {}\n", 5000), maxProblems + 1},
+		"unknown": {head + "spec: {x: 1, y: 2}\n", 3},
 		"types":   {head + "spec: {containers: [" + strings.Repeat("x,", 5000) + "]}\n", maxProblems},
 		"values":  {head + "spec: {containers: [" + strings.Repeat("{name: 'A', image: a},", 5000) + "]}\n", maxProblems + 1},
 	} {

@@ -82,7 +82,8 @@ func (l *objectLoading) wrong(field, message string) {
 }
 
 func (l *objectLoading) load(data []byte) {
-	text, faults := toJSON(data)
+	text, faults, repeated := toJSON(data)
+	faults = append(faults, repeated...)
 	if len(faults) > 0 {
 		// What the parser says can quote the file, and so a Secret.
 		p := l.document.problem(faults[0])
@@ -173,7 +174,8 @@ func (l *objectLoading) runtimeClass(text []byte) {
 }
 
 func (l *objectLoading) decode(text []byte, into any, kind string) bool {
-	for _, f := range unmarshal(text, into, "") {
+	faults, passedOver := unmarshal(text, into, "")
+	for _, f := range append(faults, passedOver...) {
 		l.wrong(f.field, "is not known to a "+kind+", is there twice, or holds what does not fit it (data of a Secret is base64)")
 	}
 	return len(l.problems) == 0

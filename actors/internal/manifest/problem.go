@@ -21,6 +21,8 @@ type Problem struct {
 	Field string
 	// Message says what is wrong.
 	Message string
+	// Warning is true when the pod runs all the same, as under a kubelet.
+	Warning bool
 }
 
 // Error makes one line of the problem: path:line: field: message.

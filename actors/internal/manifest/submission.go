@@ -53,7 +53,7 @@ func LoadSubmission(path string, data []byte, opts Options) (s Submission, probl
 
 // isObject says whether a document says that it is a ConfigMap or a Secret: what is wrong with one quotes nothing of it.
 func isObject(data []byte) bool {
-	text, faults := toJSON(data)
+	text, faults, _ := toJSON(data)
 	if len(faults) > 0 {
 		return false
 	}
@@ -95,9 +95,11 @@ const templatePrefix = "spec.template."
 func (d Document) decodeTemplated(text []byte, kind string) Document {
 	d.namespace, d.name = readName(text)
 	object, meta, template := templated[kind].empty()
-	if faults := unmarshal(text, object, d.prefix); len(faults) > 0 {
+	faults, passedOver := unmarshal(text, object, d.prefix)
+	if len(faults) > 0 {
 		return d.broken(faults...)
 	}
+	d.warn(passedOver)
 	d.outer, d.prefix = d.prefix, d.prefix+templatePrefix
 	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: template.Spec}
 	pod.Name, pod.Namespace, pod.GenerateName = meta.Name, meta.Namespace, ""

@@ -16,26 +16,29 @@ import (
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// toJSON turns a document into JSON. Faults have lines within the document.
-func toJSON(text []byte) ([]byte, []fault) {
+// toJSON converts a document into JSON. repeated are the keys that their map has twice: the last one counts. Faults have
+// lines within the document.
+func toJSON(text []byte) (converted []byte, faults, repeated []fault) {
 	if looksLikeJSON(text) && json.Valid(text) {
-		return text, nil
+		return text, nil, nil
 	}
 	converted, err := yaml.YAMLToJSONStrict(text)
-	if err != nil && strings.Contains(err.Error(), "already set in map") && len(wrongKeys(text)) == 0 {
-		// A key that overrides a merged one is no repetition.
-		converted, err = yaml.YAMLToJSON(text)
+	if err != nil && strings.Contains(err.Error(), "already set in map") {
+		if unfit, twice := wrongKeys(text); len(unfit) == 0 { // a key that overrides a merged one is no repetition
+			repeated = twice
+			converted, err = yaml.YAMLToJSON(text)
+		}
 	}
 	if err != nil {
 		if syntax := jsonFault(text); syntax != nil {
-			return nil, []fault{*syntax}
+			return nil, []fault{*syntax}, nil
 		}
-		return nil, yamlFaults(text, err)
+		return nil, yamlFaults(text, err), nil
 	}
 	if line := secondDocument(text); line > 0 {
-		return nil, []fault{{line: line, message: "another document begins here without a line of --- before it"}}
+		return nil, []fault{{line: line, message: "another document begins here without a line of --- before it"}}, nil
 	}
-	return converted, nil
+	return converted, nil, repeated
 }
 
 // jsonFault finds where text stops being JSON, if it began as JSON and not as YAML in braces.
@@ -55,8 +58,8 @@ func jsonFault(text []byte) *fault {
 // expected, counted from 0 or from 1 depending on which of its layers complains, and none for the first line. Of keys
 // that are wrong it does not say where they belong.
 func yamlFaults(text []byte, err error) []fault {
-	if faults := wrongKeys(text); len(faults) > 0 {
-		return faults
+	if unfit, twice := wrongKeys(text); len(unfit) > 0 || len(twice) > 0 {
+		return append(unfit, twice...)
 	}
 	message := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", "")
 	line, what := cutLine(message)
@@ -122,16 +125,16 @@ func secondDocument(text []byte) int {
 	}
 }
 
-// wrongKeys finds the keys of a YAML document that are there twice in their map or that are no text. It goes through all that is
-// written, once; what an alias stands for is written elsewhere.
-func wrongKeys(text []byte) (faults []fault) {
+// wrongKeys finds the keys of a YAML document that are no text, and those that their map has twice. It visits each node once
+// and does not follow aliases.
+func wrongKeys(text []byte) (unfit, twice []fault) {
 	var document yamlnode.Node
 	if err := yamlnode.Unmarshal(text, &document); err != nil {
-		return nil
+		return nil, nil
 	}
-	wrong := func(key *yamlnode.Node, at, message string) {
-		if len(faults) < maxProblems {
-			faults = append(faults, fault{field: at, line: fromYAMLLine(text, key.Line), message: message})
+	wrong := func(faults *[]fault, key *yamlnode.Node, at, message string) {
+		if len(*faults) < maxProblems {
+			*faults = append(*faults, fault{field: at, line: fromYAMLLine(text, key.Line), message: message})
 		}
 	}
 	var check func(node *yamlnode.Node, at string)
@@ -140,12 +143,12 @@ func wrongKeys(text []byte) (faults []fault) {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
 			if key.Kind == yamlnode.MappingNode || key.Kind == yamlnode.SequenceNode {
-				wrong(key, at, "a key must be text, not a map or a list")
+				wrong(&unfit, key, at, "a key must be text, not a map or a list")
 				continue
 			}
 			child := strings.TrimPrefix(at+"."+key.Value, ".")
 			if seen[key.Value] && key.Tag != "!!merge" {
-				wrong(key, child, "is there twice")
+				wrong(&twice, key, child, "is there twice")
 			}
 			seen[key.Value] = true
 			check(node.Content[i+1], child)
@@ -166,5 +169,5 @@ func wrongKeys(text []byte) (faults []fault) {
 		}
 	}
 	check(&document, "")
-	return faults
+	return unfit, twice
 }

@@ -30,9 +30,6 @@ func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		s.refuse(spec.Child("resourceClaims"), "resource claims")
 	}
-	if len(pod.Spec.ReadinessGates) > 0 {
-		s.forbidden(spec.Child("readinessGates"), "a static pod cannot have any: nobody sets its conditions")
-	}
 	if len(pod.Spec.SchedulingGates) > 0 { // the API server refuses such a mirror pod: nobody there would see the pod
 		s.forbidden(spec.Child("schedulingGates"), "a static pod cannot have any: it is on its node already")
 	}
@@ -52,6 +49,15 @@ func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 		s.forbidden(spec.Child("ephemeralContainers"), "can only be added through the API server")
 	}
 	return s.errs
+}
+
+// StaticWarnings finds fields of a static pod that a kubelet accepts although they can only harm it.
+func StaticWarnings(pod *v1.Pod) field.ErrorList {
+	if len(pod.Spec.ReadinessGates) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "readinessGates"),
+		"a static pod with readiness gates never becomes ready: nothing sets its conditions")}
 }
 
 type staticChecker struct {

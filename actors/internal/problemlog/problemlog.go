@@ -2,6 +2,7 @@
 package problemlog
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 
@@ -18,7 +19,11 @@ func (l *Log) Tell(log *slog.Logger, what string, problems []messages.ManifestPr
 	now := make(map[messages.ManifestProblem]bool, len(problems))
 	for _, p := range problems {
 		if !now[p] && !l.known[p] {
-			log.Error(what, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field, "problem", p.Message,
+			level, text := slog.LevelError, what
+			if p.Warning {
+				level, text = slog.LevelWarn, "a field of a manifest is passed over"
+			}
+			log.Log(context.Background(), level, text, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field, "problem", p.Message,
 				"keptLast", p.KeptLast)
 		}
 		now[p] = true

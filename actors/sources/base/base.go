@@ -34,9 +34,22 @@ func (n Node) Manifest(source string, now time.Time) manifest.Options {
 func Problems(found []manifest.Problem) []messages.ManifestProblem {
 	var out []messages.ManifestProblem
 	for _, p := range found {
-		out = append(out, messages.ManifestProblem{Path: p.Path, Line: p.Line, Pod: p.Pod, Field: p.Field, Message: p.Message})
+		out = append(out, messages.ManifestProblem{Path: p.Path, Line: p.Line, Pod: p.Pod, Field: p.Field, Message: p.Message,
+			Warning: p.Warning})
 	}
 	return out
+}
+
+// Split returns the problems that keep a manifest from being used, and the warnings.
+func Split(all []messages.ManifestProblem) (faults, warnings []messages.ManifestProblem) {
+	for _, p := range all {
+		if p.Warning {
+			warnings = append(warnings, p)
+		} else {
+			faults = append(faults, p)
+		}
+	}
+	return faults, warnings
 }
 
 // KeepUnchanged gives the pods of a newer reading. Those that say the same as before are the objects of before, with the time at

@@ -117,6 +117,9 @@ func retain(last, now version) version {
 	stays := map[*v1.Pod]bool{}
 	out := version{problems: slices.Clone(now.problems), count: now.count}
 	for i, p := range out.problems {
+		if p.Warning {
+			continue
+		}
 		for _, d := range meant(left, p, samePlaces) {
 			stays[d.Pod] = true
 			out.problems[i].KeptLast = true

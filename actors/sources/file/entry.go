@@ -44,6 +44,11 @@ type version struct {
 	count     int // of documents, those with problems among them
 }
 
+// faulty reports whether a part of it cannot be used.
+func (v version) faulty() bool {
+	return slices.ContainsFunc(v.problems, func(p problem) bool { return !p.Warning })
+}
+
 func (v version) equal(o version) bool {
 	return slices.Equal(v.documents, o.documents) && slices.Equal(v.problems, o.problems)
 }

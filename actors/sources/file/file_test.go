@@ -296,11 +296,15 @@ func TestManifestsAsUsersWriteThem(t *testing.T) {
 	b.write("c.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
 	first := b.look()
 	b.wants(first, "c a b")
-	b.write("two.yaml", pod("a", "two")+"---\n"+strings.Replace(pod("b", "two"), "image", "imag", 1))
+	b.write("two.yaml", pod("a", "two")+"---\n"+strings.Replace(pod("b", "two"), "image: two", "image: 2", 1))
 	b.look()
 	b.wants(b.wait(waitBroken), "c a b", "two.yaml:11 default/b-node-1")
 	if got := b.last; got.pods[1].Spec.Containers[0].Image != "two" || got.pods[2] != first.pods[2] {
 		t.Fatal("want the new version of what is good, and the last good one of what is not")
+	}
+	b.write("two.yaml", pod("a", "two")+"---\n"+strings.Replace(pod("b", "two"), "image", "tyt: true, image", 1))
+	if b.wants(b.look(), "c a b", "two.yaml:11 default/b-node-1 is not a field"); !b.last.problems[0].Warning {
+		t.Fatal("a misspelt field is no warning")
 	}
 	b.write("two.yaml", pod("a", "two")+"---\n  "+pod("b", "two")) // no YAML
 	b.look()

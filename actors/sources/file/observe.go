@@ -67,7 +67,7 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o 
 		return outcome{broken, brokenBy(m.path, err)}, touched, true
 	}
 	v := r.parsed(m, data)
-	if len(v.problems) > 0 {
+	if v.faulty() {
 		return outcome{broken, *v}, touched, true
 	}
 	return outcome{good, *v}, touched, true

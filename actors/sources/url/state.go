@@ -22,6 +22,7 @@ type validators struct {
 type state struct {
 	heard      bool
 	pods       []*v1.Pod
+	warnings   []messages.ManifestProblem // of these pods
 	validators validators
 	problems   []messages.ManifestProblem
 	askedAt    time.Time
@@ -49,23 +50,24 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 	case m.failure != "":
 		problems = []messages.ManifestProblem{{Path: shown, Message: m.failure}}
 	case m.same:
-		next.problems = nil
+		next.problems = s.warnings
 		return next, false
 	default:
 		problems = append(slices.Clone(problems), rivals(m.pods, shown)...)
 	}
-	if len(problems) > 0 {
+	faults, warnings := base.Split(problems)
+	if len(faults) > 0 {
 		next.problems = slices.Clone(problems)
 		for i := range next.problems {
-			next.problems[i].KeptLast = len(s.pods) > 0
+			next.problems[i].KeptLast = len(s.pods) > 0 && !next.problems[i].Warning
 		}
 		return next, false
 	}
-	next.problems, next.heard, next.validators = nil, true, m.validators
+	next.problems, next.warnings, next.heard, next.validators = warnings, warnings, true, m.validators
 	next.pods = base.KeepUnchanged(s.pods, m.pods)
 	// Other validators of the same pods are not worth a write at each check: those on disk are of these pods too, and cost one
 	// whole answer after a restart.
-	return next, !s.heard || !slices.Equal(next.pods, s.pods)
+	return next, !s.heard || !slices.Equal(next.pods, s.pods) || !slices.Equal(next.warnings, s.warnings)
 }
 
 // rivals are problems of pods that have the UID of another; names are the manifest's own to check.
@@ -92,6 +94,8 @@ type lastGood struct {
 	NodeName   string     `json:"nodeName"`
 	Pods       []*v1.Pod  `json:"pods"`
 	Validators validators `json:"validators"`
+	// Warnings are those of the answer: a server that answers "unchanged" does not send it again.
+	Warnings []messages.ManifestProblem `json:"warnings,omitempty"`
 }
 
 // load reads what was kept for this URL and node; nil when that is nothing. An error is not a reason not to go on.

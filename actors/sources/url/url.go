@@ -109,7 +109,8 @@ func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 	}
 	s.loaded = true
 	if m.good != nil {
-		s.take(state{heard: true, pods: m.good.Pods, validators: m.good.Validators})
+		s.take(state{heard: true, pods: m.good.Pods, validators: m.good.Validators, warnings: m.good.Warnings,
+			problems: m.good.Warnings})
 		s.desired.Send(ctx)
 	}
 	s.ask(ctx)
@@ -140,7 +141,7 @@ func (s *source) onFetched(ctx supervisors.Context, m fetched) {
 	s.desired.Send(ctx)
 	if changed {
 		s.checkpoint.Set(ctx, &lastGood{URL: s.opts.URL, NodeName: s.opts.Node.NodeName, Pods: next.pods,
-			Validators: next.validators})
+			Validators: next.validators, Warnings: next.warnings})
 	}
 }
 

@@ -10,9 +10,13 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
@@ -357,4 +361,21 @@ func TestOnlyAChangedListIsWrittenToDisk(t *testing.T) {
 	}
 	r.start()
 	r.says(r.sent(), "default/web-node=two")
+}
+
+// A warning costs no pod, and stays reported when the server answers that nothing has changed.
+func TestState_Warnings(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}
+	warning := messages.ManifestProblem{Path: "u", Field: "spec.x", Message: "is not a field", Warning: true}
+	s, changed := state{}.after(fetched{pods: []*v1.Pod{pod}, problems: []messages.ManifestProblem{warning}}, "u")
+	if !changed || len(s.pods) != 1 || !slices.Equal(s.problems, []messages.ManifestProblem{warning}) {
+		t.Fatalf("got %+v, want the pod and the warning", s)
+	}
+	if s, _ = s.after(fetched{same: true}, "u"); !slices.Equal(s.problems, []messages.ManifestProblem{warning}) {
+		t.Fatalf("unchanged: got problems %v, want the warning", s.problems)
+	}
+	s, _ = s.after(fetched{problems: []messages.ManifestProblem{warning, {Path: "u", Message: "bad"}}}, "u")
+	if len(s.pods) != 1 || s.problems[0].KeptLast || !s.problems[1].KeptLast {
+		t.Fatalf("with a fault: got %+v, want the last good pod, kept for the fault alone", s)
+	}
 }

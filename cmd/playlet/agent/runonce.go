@@ -138,6 +138,9 @@ func verdictOf(now *pods.Snapshot, waiting []string) error {
 		}
 	}
 	for _, p := range now.Problems {
+		if p.Warning {
+			continue
+		}
 		errs = append(errs, errors.New(api.ProblemText(p)))
 	}
 	if len(errs) > 0 {

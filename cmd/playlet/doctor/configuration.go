@@ -92,6 +92,10 @@ func checkManifests(_ context.Context, m *Machine) []Finding {
 	}
 	var found []Finding
 	for _, p := range problems[:min(len(problems), shownManifests)] {
+		if p.Warning {
+			found = append(found, warn("correct it: the pod runs without it", "%s", cli.Plain(api.ProblemText(p)))...)
+			continue
+		}
 		found = append(found, fail("correct it: the agent does not run this pod", "%s", cli.Plain(api.ProblemText(p)))...)
 	}
 	if more := len(problems) - shownManifests; more > 0 {

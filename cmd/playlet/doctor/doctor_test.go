@@ -193,8 +193,10 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			result: Warn, says: "mkdir -p"},
 		"for all to write": {wrong: func(r *rig) { must(r.t, os.Chmod(r.Node.Kubelet.StaticPodPath, 0o777)) }, check: "manifests",
 			result: Warn, says: "chmod go-w"},
-		"a bad one": {wrong: func(r *rig) { r.manifest("b", "nope: 1") }, check: "manifests", result: Fail,
-			says: "/manifests/b.yaml:5: spec.nope: "},
+		"a bad one": {wrong: func(r *rig) { r.manifest("b", "hostname: 1") }, check: "manifests", result: Fail,
+			says: "/manifests/b.yaml:5: spec.hostname: "},
+		"a misspelt field": {wrong: func(r *rig) { r.manifest("b", "hostNetwrk: true") }, check: "manifests", result: Warn,
+			says: "spec.hostNetwrk: is not a field of the API here; did you mean hostNetwork?"},
 		"a good one": {wrong: func(r *rig) { r.manifest("b", "restartPolicy: Always") }, check: "manifests", result: OK, says: "2 files"},
 		"one name twice": {wrong: func(r *rig) {
 			r.manifest("b", "restartPolicy: Always")

@@ -32,7 +32,7 @@ func TestOutputs(t *testing.T) {
 			r.swapOn()
 			r.system.disk.Free = 5 << 30
 			r.system.openat2 = unix.ENOSYS
-			r.manifest("b", "nope: 1")
+			r.manifest("b", "hostname: 1")
 			r.write(r.Proc+"/sys/net/ipv4/ip_forward", "0\n")
 			r.write(r.Sys+"/fs/cgroup/cgroup.controllers", "cpu cpuset pids hugetlb")
 		},

@@ -13,7 +13,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 	if err := refusal(t.Context(), r.Machine); err != nil {
 		t.Errorf("a machine whose runtime is not started yet: %v", err)
 	}
-	r.manifest("b", "nope: 1")
+	r.manifest("b", "hostname: 1")
 	if err := refusal(t.Context(), r.Machine); err != nil {
 		t.Errorf("a bad manifest among others: %v", err)
 	}

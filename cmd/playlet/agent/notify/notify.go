@@ -171,8 +171,19 @@ func statusLine(now *pods.Snapshot) string {
 	if n := len(now.Unheard); n > 0 {
 		line += fmt.Sprintf("; %d sources not heard yet", n)
 	}
-	if n := len(now.Problems); n > 0 {
-		line += fmt.Sprintf("; %d problems with manifests", n)
+	faults, warnings := 0, 0
+	for _, p := range now.Problems {
+		if p.Warning {
+			warnings++
+		} else {
+			faults++
+		}
+	}
+	if faults > 0 {
+		line += fmt.Sprintf("; %d problems with manifests", faults)
+	}
+	if warnings > 0 {
+		line += fmt.Sprintf("; %d warnings about manifests", warnings)
 	}
 	return line
 }

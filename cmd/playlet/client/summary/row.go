@@ -148,7 +148,11 @@ func NodeNotes(n *api.Node, mayMean func(namespace, name string) bool, now time.
 		if named && mayMean != nil && !mayMean(namespace, name) {
 			continue
 		}
-		out = append(out, "manifest problem: "+cli.Plain(api.ProblemText(p)))
+		kind := "manifest problem: "
+		if p.Warning {
+			kind = "manifest warning: "
+		}
+		out = append(out, kind+cli.Plain(api.ProblemText(p)))
 	}
 	return out
 }
