@@ -107,8 +107,6 @@ func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env
 	}
 	return subpath.Bind(subpath.Part{
 		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
-		// Where the kubelet makes a folder in place of a key that is not there, too, its reason is told here.
-		Make:   !agents(volumeOf(w.Pod, vm.Name)),
 		PassOn: vm.MountPropagation != nil && *vm.MountPropagation == v1.MountPropagationBidirectional,
 	})
 }

@@ -24,7 +24,7 @@ func TestPartsOfVolumesGoWithThem(t *testing.T) {
 		for volume, path := range map[string]string{"data": "a/b", "memory": "c", "host": "file"} {
 			for i := range 2 {
 				place, err := subpath.Bind(subpath.Part{
-					Pod: n.pod(uid), From: paths[volume], Volume: volume, Container: "c", Index: i, Path: path, Make: true,
+					Pod: n.pod(uid), From: paths[volume], Volume: volume, Container: "c", Index: i, Path: path,
 				})
 				must(t, err)
 				if !exists(t, place) {

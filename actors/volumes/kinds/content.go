@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"context"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -49,12 +50,14 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 	if err := makeFolder(p, folder); err != nil {
 		return "", err
 	}
+	mode := fs.FileMode(0o777)
 	if c.memory {
 		if err := makeRoom(p, folder, files); err != nil {
 			return "", err
 		}
+		mode |= fs.ModeSticky // the kernel's own for a tmpfs, which the kubelet leaves
 	}
-	if err := ownFolder(p, folder, 0o777); err != nil {
+	if err := ownFolder(p, folder, mode, groupFolder); err != nil {
 		return "", err
 	}
 	if err := writeFiles(p, folder, files); err != nil {

@@ -56,7 +56,7 @@ func (e emptyDir) Mount(_ context.Context, p Folder, v *v1.Volume) (string, erro
 	if err := medium.mount(p, folder); err != nil {
 		return "", err
 	}
-	if err := ownFolder(p, folder, medium.mode); err != nil { // a crash may have come between making it and its mode
+	if err := ownFolder(p, folder, medium.mode, groupFolder); err != nil { // a crash may have come between making it and its mode
 		return "", err
 	}
 	stays := p.Node.StaticStay && translate.IsStatic(p.Pod)

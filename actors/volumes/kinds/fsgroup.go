@@ -12,11 +12,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// What fsGroup adds to the mode of folders, of files, and of files that containers only read.
+// The bits that fsGroup adds to the modes of folders and files, and of those that containers only read.
 const (
-	groupFolder = 0o770
-	groupFile   = 0o660
-	groupRead   = 0o440
+	groupFolder     = 0o770
+	groupFile       = 0o660
+	groupReadFolder = 0o550
+	groupRead       = 0o440
 )
 
 // FSGroupOf is the group that a pod gives its volumes to; nil: none.
@@ -27,13 +28,14 @@ func FSGroupOf(p *v1.Pod) *int64 {
 	return p.Spec.SecurityContext.FSGroup
 }
 
-// ownFolder gives a folder its mode, and to the pod's fsGroup: what is made in it later is the group's, too.
-func ownFolder(p Folder, folder string, mode fs.FileMode) error {
+// ownFolder sets a folder's mode and gives the folder to the pod's fsGroup, with the group's bits. Files made in it later belong
+// to the group, too.
+func ownFolder(p Folder, folder string, mode, groups fs.FileMode) error {
 	if group := FSGroupOf(p.Pod); group != nil {
 		if err := p.Chown(folder, -1, int(*group)); err != nil {
 			return err
 		}
-		mode |= groupFolder | fs.ModeSetgid
+		mode |= groups | fs.ModeSetgid
 	}
 	return p.Chmod(folder, mode)
 }

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -60,6 +61,65 @@ func TestModesOfFiles(t *testing.T) {
 			d.unmount(t, pod)
 		})
 	}
+}
+
+// The folders of content have the kubelet's modes: a tmpfs its sticky bit, and the folders that containers only read no more for
+// the group than to read them.
+func TestModesOfFolders(t *testing.T) {
+	volumestest.NeedMounts(t)
+	item := []v1.KeyToPath{{Key: "color", Path: "in/color"}}
+	configMap := volumestest.ConfigMapVolume("v", "settings", item...)
+	secret := volumestest.SecretVolume("v", "password", v1.KeyToPath{Key: "word", Path: "in/word"})
+	const group = int64(2000)
+	for _, c := range []struct {
+		name        string
+		volume      v1.Volume
+		group       bool
+		top, folder fs.FileMode
+	}{
+		{"configMap", configMap, false, 0o777, 0o755},
+		{"configMap of a group", configMap, true, 0o777 | fs.ModeSetgid, 0o755 | fs.ModeSetgid},
+		{"secret", secret, false, 0o777 | fs.ModeSticky, 0o755},
+		{"secret of a group", secret, true, 0o777 | fs.ModeSticky | fs.ModeSetgid, 0o755 | fs.ModeSetgid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDisk(t)
+			d.node.Objects = &objectset.Board{}
+			d.node.Objects.Publish(volumestest.ObjectsOf("red"))
+			pod := volumestest.InNamespace(volumestest.PodWith("u", c.volume))
+			if c.group {
+				withGroup(pod, group)
+			}
+			path := mountedAt(t, d, pod)
+			for at, want := range map[string]fs.FileMode{".": c.top, dataLink: c.folder, "in": c.folder} {
+				if got := realMode(t, filepath.Join(path, at)); got != want|fs.ModeDir {
+					t.Errorf("%s has the mode %s, want %s", at, got, want|fs.ModeDir)
+				}
+			}
+			d.unmount(t, pod)
+		})
+	}
+}
+
+// A key that a container mounted when it was absent has an empty folder in its place; the volume is written all the same.
+func TestAbsentKeyThatWasMounted(t *testing.T) {
+	volumestest.NeedMounts(t)
+	d := newDisk(t)
+	d.node.Objects = &objectset.Board{}
+	d.node.Objects.Publish(&objectset.Set{})
+	optional := volumestest.ConfigMapVolume("v", "settings")
+	optional.ConfigMap.Optional = new(true)
+	pod := volumestest.InNamespace(volumestest.PodWith("u", optional))
+	path := mountedAt(t, d, pod)
+	must(t, os.Mkdir(filepath.Join(path, "color"), 0o777)) // as for a subPath
+	d.node.Objects.Publish(volumestest.ObjectsOf("red"))
+	for range 2 {
+		if mountedAt(t, d, pod); !mode(t, filepath.Join(path, "color")).IsDir() || read(t, filepath.Join(path, "size")) == "" ||
+			read(t, filepath.Join(path, dataLink, "color")) != "red" {
+			t.Error("the volume does not hold the ConfigMap")
+		}
+	}
+	d.unmount(t, pod)
 }
 
 func realMode(t *testing.T, path string) fs.FileMode {

@@ -4,8 +4,8 @@
 //
 // Limits. An emptyDir in memory is as large as its sizeLimit. On disk the limit is for eviction to hold.
 //
-// Content (content.go). objects.go says which files a volume has, write.go writes them so that they change all at once. A key
-// that a ConfigMap or Secret does not hold is an error; the kubelet makes an empty folder.
+// Content (content.go). objects.go decides which files a volume has, write.go writes them so that they change all at once. A
+// container that mounts an absent key by subPath gets an empty folder, which stays in place of the key.
 //
 // Tokens of service accounts are requested by the mount that writes them. They are bound to the pod and kept in memory
 // until the pod's volumes are unmounted. A token is renewed when four fifths of its life, or a day, are over. If that

@@ -60,10 +60,11 @@ func TestTheModeOfAToken(t *testing.T) {
 			pod := tokenPod("u")
 			c.how(pod)
 			for range 2 { // the second time it is there
-				real, err := filepath.EvalSymlinks(filepath.Join(mountedAt(t, d, pod), "token"))
+				link := filepath.Join(mountedAt(t, d, pod), "token")
+				real, err := filepath.EvalSymlinks(link)
 				must(t, err)
-				if m, u := mode(t, real), ownerOf(t, real); m != c.mode || u != c.user {
-					t.Errorf("mode %s of user %d", m, u)
+				if m, u, l := mode(t, real), ownerOf(t, real), ownerOf(t, link); m != c.mode || u != c.user || l != c.user {
+					t.Errorf("mode %s of user %d, the link of user %d", m, u, l)
 				}
 			}
 			d.unmount(t, pod)
@@ -81,6 +82,6 @@ func TestTheModeOfAToken(t *testing.T) {
 func ownerOf(t *testing.T, path string) int {
 	t.Helper()
 	var stat unix.Stat_t
-	must(t, unix.Stat(path, &stat))
+	must(t, unix.Lstat(path, &stat))
 	return int(stat.Uid)
 }

@@ -200,7 +200,7 @@ func (w writing) makeFolder(folder string) error {
 	if err := w.root.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	return ownFolder(w.root, folder, 0o755)
+	return ownFolder(w.root, folder, 0o755, groupReadFolder)
 }
 
 func (w writing) writeFile(folder, path string, f file) error {
@@ -230,28 +230,35 @@ func top(path string) string {
 	return name
 }
 
-// link makes the names that containers see.
+// link makes the names that containers see. A link has the owner of its file.
 func (w writing) link() error {
-	for path := range w.files {
-		name := top(path)
-		want := filepath.Join(dataLink, name)
-		got, err := w.root.Readlink(name)
-		switch {
-		case err == nil && got == want:
-			continue
-		case err == nil:
-			err = w.root.Unlink(name)
-		case IsAbsent(err):
-			err = nil
-		}
-		if err == nil {
-			err = w.root.Symlink(want, name)
-		}
-		if err != nil {
+	for _, path := range slices.Sorted(maps.Keys(w.files)) {
+		if err := w.linkTo(top(path), w.files[path].owner); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (w writing) linkTo(name string, owner *int64) error {
+	want := filepath.Join(dataLink, name)
+	info, err := w.root.Lstat(name)
+	if err == nil && info.IsDir() {
+		// A container mounted the key when it was absent. The folder stays, as with the kubelet: other mounts may lie on it in
+		// containers, which rmdir would detach.
+		return nil
+	}
+	if err == nil {
+		if got, linkErr := w.root.Readlink(name); linkErr != nil || got != want {
+			err = errors.Join(w.root.Unlink(name), w.root.Symlink(want, name))
+		}
+	} else if IsAbsent(err) {
+		err = w.root.Symlink(want, name)
+	}
+	if err == nil && owner != nil {
+		err = w.root.Lchown(name, int(*owner), -1)
+	}
+	return err
 }
 
 // unlinkOld removes the names of files that are no more.

@@ -17,6 +17,13 @@ func (r *Root) Chown(name string, uid, gid int) error {
 	return errors.Join(f.Chown(uid, gid), f.Close())
 }
 
+// Lchown sets the owner and the group of a file, or of a link itself; -1 keeps one.
+func (r *Root) Lchown(name string, uid, gid int) error {
+	return r.inParent("lchown", name, func(at int, last string) error {
+		return unix.Fchownat(at, last, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
 // Symlink makes a link at name. What it says is not looked at: nothing here follows links.
 func (r *Root) Symlink(target, name string) error {
 	return r.inParent("symlink", name, func(at int, last string) error { return unix.Symlinkat(target, at, last) })

@@ -35,7 +35,7 @@ func FuzzSubPath(f *testing.F) {
 		dir, err := os.MkdirTemp(base, "")
 		must(t, err)
 		defer os.RemoveAll(dir) //nolint:errcheck // the base goes at the end
-		p := Part{From: filepath.Join(dir, "volume"), Path: path, Make: true}
+		p := Part{From: filepath.Join(dir, "volume"), Path: path}
 		must(t, os.MkdirAll(filepath.Join(p.From, "dir/sub"), 0o755))
 		must(t, os.Mkdir(filepath.Join(dir, "outside"), 0o755))
 		for _, at := range []string{"link", "dir/link"} {

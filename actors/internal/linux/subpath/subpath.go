@@ -34,10 +34,9 @@ type Part struct {
 	// Volume, Container and Index, which counts the container's mounts, name the place.
 	Volume, Container string
 	Index             int
-	// Path is what is asked for, relative, without "..". Links on the way are followed within the volume.
+	// Path is what is asked for, relative, without "..". Links on the way are followed within the volume. Missing folders are
+	// made with the mode of the volume's own.
 	Path string
-	// Make has missing folders made, with the mode of the volume's own.
-	Make bool
 	// PassOn has mounts that the container makes come through to the volume (mountPropagation: Bidirectional).
 	PassOn bool
 }
@@ -81,9 +80,6 @@ func (p Part) open() (*os.File, error) {
 		return nil, err
 	}
 	defer volume.Close() //nolint:errcheck // opened for reading
-	if !p.Make {
-		return volume.Follow(p.Path)
-	}
 	info, err := volume.Lstat(".")
 	if err != nil {
 		return nil, err

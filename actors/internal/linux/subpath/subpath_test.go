@@ -60,7 +60,7 @@ func newRig(t testing.TB) rig {
 }
 
 func (r rig) part(path string) Part {
-	return Part{Pod: r.pod, From: r.volume, Volume: "v", Container: "c", Path: path, Make: true}
+	return Part{Pod: r.pod, From: r.volume, Volume: "v", Container: "c", Path: path}
 }
 
 // mounts lists what is mounted in the pod's folder, a mount on a mount twice.
@@ -205,12 +205,7 @@ func TestBindRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", path, err, why)
 		}
 	}
-	p := r.part("missing/key")
-	p.Make = false
-	if _, err := Bind(p); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("what is missing and may not be made: %v", err)
-	}
-	p = r.part("x")
+	p := r.part("x")
 	p.From += "/file"
 	if _, err := Bind(p); err == nil || !strings.Contains(err.Error(), "the volume is a file") {
 		t.Errorf("a part of a file: %v", err)
