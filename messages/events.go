@@ -26,12 +26,14 @@ const (
 	EventErrImageNeverPull = "ErrImageNeverPull"
 	EventFailedPullSecret  = "FailedToRetrieveImagePullSecret"
 	// Of a pod.
-	EventFailedMount   = "FailedMount"
-	EventFailedUnmount = "FailedUnMount"
-	EventFailedSandbox = "FailedCreatePodSandBox"
+	EventFailedMount    = "FailedMount"
+	EventAlreadyMounted = "AlreadyMountedVolume" // a local volume, by pods of another fsGroup
+	EventFailedUnmount  = "FailedUnMount"
+	EventFailedSandbox  = "FailedCreatePodSandBox"
 	// Of a pod and of its claim: the volume was grown on the node, or could not be.
 	EventVolumeGrown        = "FileSystemResizeSuccessful"
 	EventVolumeNotGrown     = "VolumeResizeFailed"
+	EventVolumeReadOnly     = "FileSystemResizeFailed"
 	EventSandboxChanged     = "SandboxChanged"
 	EventFailedKillPod      = "FailedKillPod"
 	EventFailedPodContainer = "FailedCreatePodContainer"

@@ -21,8 +21,8 @@ type VolumesMounted struct {
 	Paths map[string]string
 }
 
-// VolumesFailed says that a volume cannot be mounted now. volumes goes on trying, with back-off, and will say
-// VolumesMounted when it succeeds.
+// VolumesFailed says that a volume is not mounted now. volumes goes on trying, with back-off or when the wait may be over, and
+// will send VolumesMounted when it succeeds.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
@@ -30,6 +30,8 @@ type VolumesFailed struct {
 	UID    string
 	Volume string
 	Reason Reason
+	// Quiet is true of a failure without an Event: nothing is wrong while others do their part, or there was one.
+	Quiet bool
 }
 
 // UnmountVolumes asks for all volumes of a pod to be undone. Remove says that the pod is gone for good: its folder is

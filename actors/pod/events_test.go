@@ -175,6 +175,10 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.hears(mount, mount)
 	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
 	mount.Reason.RetryAt = a.now
+	quiet := mount
+	quiet.Quiet, quiet.Reason.Message = true, "waits for others"
+	a.hears(quiet)
+	a.sameEvents(t, "a wait")
 	a.hears(mount)
 	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,

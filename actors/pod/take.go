@@ -23,7 +23,9 @@ func (m *Machine) take(msg any) {
 		m.volumes = volumes{mounted: true, heardAt: m.now, paths: v.Paths}
 	case messages.VolumesFailed:
 		v.Reason.Volume = v.Volume
-		m.recordMount(v)
+		if !v.Quiet {
+			m.recordMount(v)
+		}
 		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
 	case messages.VolumesUnmounted:
 		m.takeUnmounted(v)

@@ -138,11 +138,15 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
 		}
 		ctx.Tell(to, m)
-	case r.Err == nil:
-		ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths()})
 	default:
-		for _, m := range r.Actual.failed(r.Key) {
+		failed := r.Actual.failed(r.Key)
+		for _, m := range failed {
 			ctx.Tell(to, m)
+		}
+		if len(failed) == 0 {
+			ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths()})
+		} else if r.Actual.mayGoOn() { // the end of the wait came while the mount ended
+			a.volumes.Touch(ctx, r.Key)
 		}
 	}
 }

@@ -2,12 +2,12 @@ package volumes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/ephemeral"
 	storage "k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
@@ -17,25 +17,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
 // the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
 type claim struct{ persistent }
-
-// waitError is of what others have to do first, e.g. attach a volume. It is looked at again soon.
-type waitError struct{ error }
-
-func wait(format string, args ...any) error { return waitError{fmt.Errorf(format, args...)} }
-
-func isWait(err error) bool {
-	_, is := errors.AsType[waitError](err)
-	return is
-}
-
-// waitRetry is between looks at what others have to do first.
-var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
 
 func (claim) Name() string { return "kubernetes.io/persistent-claim" }
 
@@ -49,24 +35,44 @@ func (c claim) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string,
 	return c.s.orAsItIs(p, v.Name, path, err)
 }
 
-func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
-	c, pv, err := s.volumeOf(ctx, p.Pod, v)
-	if err != nil {
-		return "", err
+func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) (path string, err error) {
+	h, _ := s.of(p.Pod.UID, v.Name)
+	c, pv := h.claim, h.pv // as read when the volume began to wait
+	if pv == nil {
+		if c, pv, err = s.volumeOf(ctx, p.Pod, v); err != nil {
+			return "", err
+		}
 	}
+	defer func() { s.keep(p.Pod.UID, v.Name, c, pv, err) }()
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	switch {
 	case pv.Spec.CSI != nil:
-		return s.publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly})
+		return s.publish(ctx, p, v.Name, volumeSource{pv: pv, claim: c, readOnly: readOnly,
+			migrated: metav1.HasAnnotation(pv.ObjectMeta, migratedTo)})
 	case pv.Spec.Local != nil:
 		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
 		s.change(p.Pod.UID, v.Name, func(h *held) { h.folder = "" })
 		host := v1.VolumeSource{HostPath: pv.Spec.HostPath}
+		p.SetPlugin(kinds.HostPath{}.Name())
 		return kinds.HostPath{}.Mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: host})
 	}
 	return "", kinds.Permanent(
 		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are", pv.Name)
+}
+
+// migratedTo is Kubernetes' annotation of a volume whose kind was moved to CSI; its value is the driver.
+const migratedTo = "pv.kubernetes.io/migrated-to"
+
+// keep keeps a claim and its volume while a mount waits for nothing but others, so that they are read once.
+func (s *Storage) keep(uid types.UID, volume string, c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, err error) {
+	if _, known := s.of(uid, volume); !known {
+		return
+	}
+	if !isNormalWait(err) {
+		c, pv = nil, nil
+	}
+	s.change(uid, volume, func(h *held) { h.claim, h.pv = c, pv })
 }
 
 // placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
@@ -105,6 +111,7 @@ func (s *Storage) volumeOf(
 		if pv, err = inTree.TranslateInTreePVToCSI(klog.Logger{}, pv); err != nil {
 			return nil, nil, fmt.Errorf("%s cannot be translated to one of CSI: %w", called, err)
 		}
+		metav1.SetMetaDataAnnotation(&pv.ObjectMeta, migratedTo, pv.Spec.CSI.Driver) // it is a copy
 	}
 	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:

@@ -49,7 +49,7 @@ func (c csiVolume) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (str
 		if source.pv, err = inTree.TranslateInTreeInlineVolumeToCSI(klog.Logger{}, v, p.Pod.Namespace); err != nil {
 			return "", kinds.Permanent("%w", err)
 		}
-		source.readOnly = source.pv.Spec.CSI.ReadOnly
+		source.readOnly, source.migrated = source.pv.Spec.CSI.ReadOnly, true
 	}
 	path, err := c.s.publish(ctx, p, v.Name, source)
 	return c.s.orAsItIs(p, v.Name, path, err)
@@ -88,6 +88,7 @@ type volumeSource struct {
 	claim    *v1.PersistentVolumeClaim // that is bound to it; nil: the pod has it without a claim
 	inline   *v1.CSIVolumeSource
 	readOnly bool
+	migrated bool // it is of a kind that Kubernetes had itself
 }
 
 // job is one volume that is published, with all that is known of it.
@@ -112,6 +113,7 @@ const republishEvery = time.Minute
 func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: s, p: p, name: volume}
 	j.describe()
+	p.SetPlugin(csiName + ":" + j.record.Driver)
 	name := kinds.Escaped(j.record.Volume) // that of a translated one may have a slash
 	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
 		return "", kinds.Permanent("%w", err)
@@ -164,9 +166,12 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	}
 	return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
 		if slices.Contains(j.pv.Spec.AccessModes, v1.ReadWriteOncePod) {
+			released := j.released()
 			published, err := j.published()
 			if uids := others(published, j.record, string(j.p.Pod.UID)); len(uids) > 0 {
-				return wait("PersistentVolume %s is for one pod alone (ReadWriteOncePod), and pod %s has it", j.pv.Name, uids[0])
+				return waitError{over: released, error: fmt.Errorf( // Kubernetes' suite waits for an Event with the words before the colon
+					"volume uses the ReadWriteOncePod access mode and is already in use by another pod: pod %s has PersistentVolume %s",
+					uids[0], j.pv.Name)}
 			}
 			if err != nil {
 				return err
@@ -232,6 +237,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:
+		p.SetPlugin(csiName + ":" + r.Driver)
 		driver, err := c.s.Drivers.Get(r.Driver)
 		if err != nil {
 			return err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	authv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +24,7 @@ import (
 
 // describe fills in what the source says.
 func (j *job) describe() {
-	j.record.Node = j.NodeName
+	j.record.Node, j.volume.Migrated = j.NodeName, j.migrated
 	j.volume.ReadOnly, j.volume.AccessMode, j.volume.Attributes = j.readOnly, v1.ReadWriteOnce, map[string]string{}
 	if in := j.inline; in != nil {
 		hash := sha256.Sum256([]byte(string(j.p.Pod.UID) + j.name))
@@ -63,7 +65,8 @@ func (j *job) gather(ctx context.Context) (err error) {
 		}
 	}
 	if j.driver, err = j.Drivers.Get(j.record.Driver); err != nil {
-		return waitError{err}
+		name, drivers := j.record.Driver, j.Drivers
+		return waitError{error: err, over: func() bool { _, err := drivers.Get(name); return err == nil }}
 	}
 	var published *v1.SecretReference
 	switch {
@@ -148,30 +151,54 @@ func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
-// attached is what the attacher said of the volume. The volume has first to be on the Node as in use, so that it is not detached
-// from then on, and as attached; both are the kubelet's conditions.
+// attached returns the attacher's metadata of the volume. The Node has to list the volume as in use first, so that it is not
+// detached from then on, and as attached; both are the kubelet's conditions. A node may read VolumeAttachments and not watch
+// them: the attachment is read once the Node shows it.
 func (j *job) attached(ctx context.Context) (map[string]string, error) {
-	unique := uniqueName(j.record)
-	j.change(j.p.Pod.UID, j.name, func(h *held) { h.wants = unique })
-	node := j.node.Load()
-	name := v1.UniqueVolumeName(unique)
-	switch {
-	case node == nil || !slices.Contains(node.Status.VolumesInUse, name):
-		return nil, wait("the volume is not among volumesInUse of the Node yet")
-	case !slices.ContainsFunc(node.Status.VolumesAttached, func(a v1.AttachedVolume) bool { return a.Name == name }):
-		return nil, wait("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	unique, s := uniqueName(j.record), j.Storage
+	j.change(j.p.Pod.UID, j.name, func(h *held) {
+		if h.wants = unique; h.waits.IsZero() {
+			h.waits = time.Now()
+		}
+	})
+	h, _ := j.of(j.p.Pod.UID, j.name)
+	late := h.waits.Add(normalWait)
+	w := waitError{normal: time.Now().Before(late)}
+	if w.normal {
+		j.p.RenewAt(late)
+	}
+	unattached := fmt.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	switch node := j.node.Load(); {
+	case !inUseOn(node, unique):
+		w.error, w.over = errNotInUse, func() bool { return inUseOn(s.node.Load(), unique) }
+	case !attachedTo(node, unique):
+		w.error, w.over = unattached, func() bool { return attachedTo(s.node.Load(), unique) }
+	}
+	if w.error != nil && w.normal {
+		return nil, w
 	}
 	called := "VolumeAttachment " + j.record.Attached
 	a, err := fetch(ctx, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
+	case isWait(err):
+		if w.error == nil {
+			w.error = err
+		}
+		return nil, w
 	case err != nil:
 		return nil, err
 	case a.DeletionTimestamp != nil:
-		return nil, wait("%s is being deleted", called)
+		w.error = fmt.Errorf("%s is being deleted", called)
 	case !a.Status.Attached && a.Status.AttachError != nil:
-		return nil, wait("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message)
+		w.error, w.normal = fmt.Errorf("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message), false
 	case !a.Status.Attached:
-		return nil, wait("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+		w.error = unattached
 	}
+	if w.error != nil {
+		return nil, w
+	}
+	j.change(j.p.Pod.UID, j.name, func(h *held) { h.waits = time.Time{} })
 	return a.Status.AttachmentMetadata, nil
 }
+
+var errNotInUse = errors.New("the volume is not among volumesInUse of the Node yet")

@@ -41,9 +41,12 @@ type mountOutcome struct {
 }
 
 // stillMounted says whether all of a pod's volumes are as mountPod left them.
-func (d disk) stillMounted(uid string, pod *v1.Pod) (is bool) {
+func (d disk) stillMounted(uid string, pod *v1.Pod, s state) (is bool) {
 	err := d.inFolder(kinds.OpenPod, uid, pod, func(folder kinds.Folder) error {
 		is = !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
+			if isNormalWait(s.volumes[v.Name].err) {
+				return false
+			}
 			p, err := kinds.PluginFor(d.plugins, v)
 			return err != nil || !p.Mounted(folder, v)
 		})
@@ -122,8 +125,10 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 				errs = append(errs, kinds.StillMounted(others))
 				continue
 			}
+			name := p.Name()
+			folder.SetPlugin = func(plugin string) { name = plugin }
 			began, err := time.Now(), p.Unmount(ctx, folder, f.Volume)
-			metrics.Stored(p.Name(), "volume_unmount", began, err)
+			metrics.Stored(name, "volume_unmount", began, err)
 			errs = append(errs, err)
 		}
 	}

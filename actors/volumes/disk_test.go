@@ -50,7 +50,7 @@ func TestEmptyDirKeepsWhatItsContainersDid(t *testing.T) {
 	path := d.mountPod(t.Context(), "u1", pod).paths()["data"]
 	write(t, filepath.Join(path, "file"))
 	must(t, os.Chmod(path, 0o700))
-	if !d.stillMounted("u1", pod) {
+	if !d.stillMounted("u1", pod, state{}) {
 		t.Error("not found again")
 	}
 	d.mountPod(t.Context(), "u1", pod)
@@ -64,14 +64,14 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))
 	path := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
 	must(t, os.MkdirAll(path, 0o700)) // made, but its mode and the ready file are missing
-	if d.stillMounted("u1", pod) {
+	if d.stillMounted("u1", pod, state{}) {
 		t.Error("half a volume was taken for a whole one")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) > 0 || mode(t, path).Perm() != 0o777 {
 		t.Errorf("%v, mode %v", out.failures(), mode(t, path))
 	}
 	must(t, os.RemoveAll(path)) // ready, but gone
-	if d.stillMounted("u1", pod) {
+	if d.stillMounted("u1", pod, state{}) {
 		t.Error("a volume that is gone was found")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) > 0 || mode(t, path).Perm() != 0o777 {
@@ -104,7 +104,7 @@ func TestEmptyDirIsNoLink(t *testing.T) {
 	path := d.mountPod(t.Context(), "u1", pod).paths()["data"]
 	must(t, os.Remove(path))
 	must(t, os.Symlink(outside, path))
-	if d.stillMounted("u1", pod) {
+	if d.stillMounted("u1", pod, state{}) {
 		t.Error("a link was taken for the volume")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) != 1 || out.failures()[0].volume != "data" {

@@ -15,12 +15,14 @@
 // parts at its end, before the volumes.
 //
 // Persistent volumes. A claim (claims.go) leads to a PersistentVolume, whose kind does the work: csi.go, localpv.go, or
-// hostPath. The mount reads claims, volumes, attachments and CSIDrivers when it needs them: a node may get those of its
-// pods, and neither list nor watch them. What others have to do first (bind, attach, register a driver) is a waitError,
-// which is looked at again soon, and at once where the Node or the drivers changed. Drivers are called by the leaf
-// package csi, register by pluginwatch, and are known to Storage (storage.go), which lives as long as the process; each
-// driver has places of its own for calls, and pods with persistent volumes a lane without a bound, so that a driver that
-// hangs keeps no other pod's volumes.
+// hostPath. The mount reads claims, volumes and attachments when it needs them: a node may get those of its pods, and neither
+// list nor watch them. CSIDrivers are watched (driverobjects.go). Drivers are called by the leaf package csi, register by
+// pluginwatch, and are known to Storage (storage.go), which lives as long as the process; each driver has places of its own
+// for calls, and pods with persistent volumes a lane without a bound, so that a driver that hangs keeps no other pod's volumes.
+//
+// A mount that others have to go on with (they bind, attach, register a driver, release the volume) ends with a waitError
+// (waiting.go). It holds no place. Where the end of the wait can be observed, as attaching on the Node, the volume is mounted
+// again then and not before. Attaching is no failure and no Event for two minutes; its claim and volume are read once.
 //
 // Volumes grow by grow.go: the claim says that this is left to the node, and is read each minute while the volume is mounted, of
 // drivers that can grow volumes. Kinds that Kubernetes had itself (awsElasticBlockStore …) are translated where they are read.

@@ -1,12 +1,14 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -39,10 +41,15 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
 	if s.volumes[""].err != nil {
 		only = nil // the folder failed, and which volumes were to be mounted in it is not known any more
-	} else if s.known() && len(only) == 0 && d.stillMounted(op.Key, op.Desired) {
+	} else if s.known() && len(only) == 0 && d.stillMounted(op.Key, op.Desired, s) {
 		return s, nil
 	}
 	out := d.mountPod(ctx, op.Key, op.Desired, only...)
+	for _, o := range out.volumes {
+		if was, tried := s.volumes[o.name]; o.err == nil && (!tried || was.err != nil) {
+			metrics.Mounted(o.plugin, cmp.Or(was.since, op.Began))
+		}
+	}
 	s.last = &out
 	return s, nil
 }

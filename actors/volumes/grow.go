@@ -29,7 +29,7 @@ const growEvery = time.Minute
 // which drivers have to grow volumes in use, so that all are grown by it. It may be cut off at any point: the claim says so until
 // the end, and a driver that is asked again changes nothing. Has is up to which size it was grown by this process, 0: not known.
 func (j *job) grow(ctx context.Context, has int64) error {
-	if j.claim == nil || j.readOnly {
+	if j.claim == nil {
 		return nil
 	}
 	driver, err := j.Drivers.Get(j.record.Driver)
@@ -40,6 +40,12 @@ func (j *job) grow(ctx context.Context, has int64) error {
 	wanted := sizeFor(j.claim, j.pv, has)
 	note := func(size int64) { j.change(j.p.Pod.UID, j.name, func(h *held) { h.size = size }) }
 	switch {
+	case j.readOnly: // as the kubelet: reported, once for each size
+		if size := j.pv.Spec.Capacity.Storage().Value(); has < size && j.claim.Status.Capacity.Storage().Value() < size {
+			j.p.Record(j.events(v1.EventTypeWarning, messages.EventVolumeReadOnly,
+				"MountVolume.NodeExpandVolume failed for volume %q requested read-only file system", j.pv.Name)...)
+			note(size)
+		}
 	case err == nil && growsNow(j.claim, has, wanted.Value()):
 		over := make(chan growth, 1) // stays empty where it is not over in time: the call outlives this mount
 		err := j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {

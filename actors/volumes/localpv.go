@@ -8,11 +8,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
@@ -37,8 +40,12 @@ func (s *Storage) bindLocal(
 	if !filepath.IsAbs(path) || slices.Contains(strings.Split(path, "/"), "..") {
 		return "", kinds.Permanent("local.path %q of PersistentVolume %s is not absolute, or contains \"..\"", path, pv.Name)
 	}
+	p.SetPlugin(localName)
 	h := s.begin(p, volume, folder)
 	if !s.placed(p, volume) {
+		if err := warnOfGroup(p, folder, pv); err != nil {
+			return "", err
+		}
 		if err := bindFolder(p, folder, path, pv.Name); err != nil {
 			return "", err
 		}
@@ -65,6 +72,28 @@ func bindFolder(p kinds.Folder, folder, path, pv string) error {
 		return fmt.Errorf("local.path of PersistentVolume %s: %w", pv, err)
 	}
 	return errors.Join(p.BindFrom(source.Fd(), folder, true), source.Close())
+}
+
+// warnOfGroup records the kubelet's Event where other pods have the volume and its folder belongs to another fsGroup.
+func warnOfGroup(p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
+	group := kinds.FSGroupOf(p.Pod)
+	if group == nil {
+		return nil
+	}
+	shared, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		is := strings.HasSuffix(m.Mountpoint, "/"+folder) // no path of this pod's: nothing is mounted there
+		return !is, is
+	})
+	if err != nil || len(shared) == 0 {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(pv.Spec.Local.Path, &st); err == nil && int64(st.Gid) != *group {
+		p.Record(messages.PodEvent(p.Pod, "", v1.EventTypeWarning, messages.EventAlreadyMounted, fmt.Sprintf(
+			"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.",
+			*group, pv.Name, st.Gid), time.Now()))
+	}
+	return nil
 }
 
 // MountsAt implements kinds.Mounter.

@@ -24,6 +24,7 @@ const volumesAtATime = 8
 // volumeOutcome is what came of mounting one volume; one without a name is of the pod's folder, which could not be made.
 type volumeOutcome struct {
 	name   string
+	plugin string // as metrics name it
 	of     *v1.Volume
 	path   string
 	err    error
@@ -109,14 +110,18 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 		out.err = err
 		return out
 	}
+	out.plugin = p.Name()
 	began := time.Now()
 	out.err = d.inFolder(kinds.MakePod, uid, pod, func(folder kinds.Folder) error {
 		folder.RenewAt = out.renewAt
 		folder.Record = func(events ...messages.RecordEvent) { out.events = append(out.events, events...) }
+		folder.SetPlugin = func(plugin string) { out.plugin = plugin }
 		out.path, err = p.Mount(ctx, folder, v)
 		return err
 	})
-	metrics.Stored(p.Name(), "volume_mount", began, out.err)
+	if !isNormalWait(out.err) {
+		metrics.Stored(out.plugin, "volume_mount", began, out.err)
+	}
 	return out
 }
 

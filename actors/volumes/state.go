@@ -25,8 +25,10 @@ type state struct {
 // volumeState is what is known of one volume. Each has a back-off of its own.
 type volumeState struct {
 	path  string
-	err   error // why it could not be mounted
-	fails int   // in a row
+	err   error     // why it could not be mounted
+	fails int       // in a row
+	quiet bool      // that is normal, or was reported before
+	since time.Time // when it was mounted first since it last succeeded
 	// again is when it is to be mounted again, to be renewed or since it failed; zero: not by itself.
 	again time.Time
 }
@@ -54,25 +56,50 @@ func (s state) after(out mountOutcome, now time.Time) state {
 		}
 	}
 	for _, o := range out.volumes {
-		v := volumeState{path: o.path, err: o.err, again: o.renew}
-		if v.err != nil {
-			policy := retry
-			if isWait(v.err) {
-				policy = waitRetry
-			}
-			v.fails = s.volumes[o.name].fails + 1
-			if v.again = now.Add(policy.After(v.fails, 0)); kinds.IsPermanent(v.err) {
-				v.again = time.Time{}
-			}
-		}
-		next.volumes[o.name] = v
+		next.volumes[o.name] = s.volumes[o.name].after(o, now)
 		next.events = append(next.events, o.events...)
 	}
 	return next
 }
 
-// due lists the volumes of a pod that are to be mounted now: those whose back-off is over, those never tried, those
-// to be renewed, and those that hold ConfigMaps or Secrets where these have changed.
+// after returns the state of a volume after a mount.
+func (v volumeState) after(o volumeOutcome, now time.Time) volumeState {
+	next := volumeState{path: o.path, err: o.err, again: o.renew, since: now}
+	if o.err == nil {
+		return next
+	}
+	if next.fails = v.fails + 1; v.err != nil {
+		next.since = v.since
+	}
+	w, waits := asWait(o.err)
+	next.quiet = w.normal || waits && v.err != nil && !isNormalWait(v.err) && v.err.Error() == o.err.Error()
+	policy := retry
+	if waits && w.over == nil {
+		policy = waitRetry
+	}
+	switch at := now.Add(policy.After(next.fails, 0)); {
+	case kinds.IsPermanent(o.err):
+		next.again = time.Time{}
+	case !waits || w.over == nil && (next.again.IsZero() || at.Before(next.again)):
+		next.again = at
+	case !w.normal:
+		next.again = now.Add(retry.Max)
+	}
+	return next
+}
+
+// mayGoOn reports whether a volume waits for others and the wait may be over.
+func (s state) mayGoOn() bool {
+	for _, v := range s.volumes {
+		if mayBeOver(v.err) {
+			return true
+		}
+	}
+	return false
+}
+
+// due lists the volumes of a pod to mount now: back-off or wait is over, never tried, to be renewed, or their ConfigMaps or
+// Secrets have changed.
 func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	if !s.known() {
 		return nil // all of them
@@ -80,7 +107,7 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	var out []string
 	for _, v := range podspec.UsedVolumes(pod) {
 		is, tried := s.volumes[v.Name]
-		if !tried || !is.again.IsZero() && !is.again.After(now) || changed && kinds.Holds(v, kinds.OfObjects) {
+		if !tried || !is.again.IsZero() && !is.again.After(now) || mayBeOver(is.err) || changed && kinds.Holds(v, kinds.OfObjects) {
 			out = append(out, v.Name)
 		}
 	}
@@ -97,11 +124,13 @@ func (s state) next() (next time.Time) {
 	return next
 }
 
-// err is what is wrong with all volumes together; nil: nothing is.
+// err joins the failures of all volumes; nil: none failed, and some may wait.
 func (s state) err() error {
 	var texts []string
 	for _, m := range s.failed("") {
-		texts = append(texts, m.Reason.Message)
+		if !isNormalWait(s.volumes[m.Volume].err) {
+			texts = append(texts, m.Reason.Message)
+		}
 	}
 	if len(texts) == 0 {
 		return nil
@@ -109,9 +138,9 @@ func (s state) err() error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// failed is what the pod is told of each volume that is not mounted.
+// failed returns the message to the pod for each volume that is not mounted, failures after those that wait normally.
 func (s state) failed(uid string) []messages.VolumesFailed {
-	var out []messages.VolumesFailed
+	var waiting, out []messages.VolumesFailed
 	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
 		v := s.volumes[name]
 		if v.err == nil {
@@ -122,10 +151,16 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 		if name != "" {
 			text = "volume \"" + name + "\": " + text
 		}
-		out = append(out, messages.VolumesFailed{UID: uid, Volume: name, Reason: messages.Reason{
+		m := messages.VolumesFailed{UID: uid, Volume: name, Quiet: v.quiet, Reason: messages.Reason{
 			Code: messages.ReasonFailedMount, Message: text, Permanent: kinds.IsPermanent(v.err), RetryAt: v.again,
 			Tries: v.fails, Cause: cause,
-		}})
+		}}
+		if isNormalWait(v.err) {
+			m.Reason.RetryAt, m.Reason.Tries = time.Time{}, 0
+			waiting = append(waiting, m)
+		} else {
+			out = append(out, m)
+		}
 	}
-	return out
+	return append(waiting, out...)
 }

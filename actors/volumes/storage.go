@@ -40,7 +40,10 @@ type Storage struct {
 	attachable map[string]bool            // drivers whose volumes are attached, as far as known
 	ready      map[string]bool            // volumes that this process staged, by stagedKey
 	touched    bool                       // what is in use may have changed
-	released   bool                       // a pod's volume was taken away, and may have to be unstaged
+	freed      bool                       // a pod's volume was taken away, and may have to be unstaged
+	releases   int                        // volumes of pods that were taken away so far
+
+	objects driverObjects
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -67,21 +70,23 @@ type StorageOptions struct {
 // getTimeout bounds one read of the API server.
 const getTimeout = 10 * time.Second
 
-// NewStorage begins to watch for drivers.
+// NewStorage begins to watch for drivers and their objects.
 func NewStorage(o StorageOptions) *Storage {
 	s := &Storage{
 		StorageOptions: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]held{}, onDisk: map[string]bool{},
 		attachable: map[string]bool{}, ready: map[string]bool{}, touched: true,
+		objects: driverObjects{specs: map[string]storagev1.CSIDriverSpec{}},
 	}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	w := pluginwatch.Watcher{Dir: filepath.Join(o.RootDir, "plugins_registry"), Log: o.Log, Retry: retry,
 		Handlers: map[string]pluginwatch.Handler{registration.CSIPlugin: s.Drivers}}
 	s.running.Go(func() { w.Run(ctx) })
+	s.running.Go(func() { s.objects.watch(ctx, o.Client, o.Log) })
 	return s
 }
 
-// Close ends the watch for drivers.
+// Close ends the watches.
 func (s *Storage) Close() {
 	if s != nil {
 		s.cancel()
@@ -110,6 +115,12 @@ func fetch[T any](
 
 // driverObject is the CSIDriver. Where there is none it is without a word, which stands for the kubelet's defaults.
 func (s *Storage) driverObject(ctx context.Context, name string) (storagev1.CSIDriverSpec, error) {
+	if spec, known := s.objects.spec(name); known {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.attachable[name] = attaches(spec)
+		return spec, nil
+	}
 	object, err := fetch(ctx, "CSIDriver "+name, s.Client.StorageV1().CSIDrivers().Get, name)
 	if isWait(err) {
 		object, err = &storagev1.CSIDriver{}, nil
@@ -133,6 +144,10 @@ type held struct {
 	progress progress
 	size     int64  // up to which it has been grown here, or cannot be while it is in use, in bytes; 0: not known
 	trouble  string // why it cannot be looked at
+
+	waits time.Time // when it began to wait to be attached; zero: it does not
+	claim *v1.PersistentVolumeClaim
+	pv    *v1.PersistentVolume // that and its claim, as read when the wait began; nil: to be read
 }
 
 // progress is how far a volume is. The zero value is of one of which this process has done nothing: what is there of it was made
@@ -253,8 +268,22 @@ func (s *Storage) touch(released bool) {
 	if s != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.touched, s.released = true, s.released || released
+		s.touched, s.freed = true, s.freed || released
+		if released {
+			s.releases++
+		}
 	}
+}
+
+// released returns a condition that is true once a pod's volume has been taken away.
+func (s *Storage) released() (since func() bool) {
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.releases
+	}
+	now := count()
+	return func() bool { return count() != now }
 }
 
 // takeNews says whether what is in use may have changed since this was asked last, and whether a volume was released.
@@ -264,7 +293,7 @@ func (s *Storage) takeNews() (touched, released bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	touched, released = s.touched, s.released
-	s.touched, s.released = false, false
+	touched, released = s.touched, s.freed
+	s.touched, s.freed = false, false
 	return touched, released
 }

@@ -2,11 +2,9 @@ package volumes
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -130,6 +128,7 @@ func (a *actor) storageReported(ctx supervisors.Context) {
 	}
 	if released {
 		a.staged.Sweep(ctx, nil, true)
+		a.lookAgain(ctx)
 	}
 }
 
@@ -138,22 +137,16 @@ func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 	if a.storage == nil || node == nil {
 		return
 	}
-	was := a.storage.node.Swap(node)
-	if was == nil || !equality.Semantic.DeepEqual(was.Status.VolumesAttached, node.Status.VolumesAttached) ||
-		!slices.Equal(was.Status.VolumesInUse, node.Status.VolumesInUse) {
-		a.lookAgain(ctx)
-	}
+	a.storage.node.Store(node)
+	a.lookAgain(ctx)
 }
 
-// lookAgain has the volumes of pods mounted again that wait for others.
+// lookAgain has volumes of pods mounted whose wait for others may be over.
 func (a *actor) lookAgain(ctx supervisors.Context) {
 	var uids []string
 	a.volumes.Each(func(r report) {
-		for _, v := range r.Actual.volumes {
-			if isWait(v.err) {
-				uids = append(uids, r.Key)
-				return
-			}
+		if r.Actual.mayGoOn() {
+			uids = append(uids, r.Key)
 		}
 	})
 	a.volumes.Touch(ctx, uids...)

@@ -75,6 +75,11 @@ var (
 		"Time from a change of a pod's status until the API server had it.", syncBuckets)
 	storageTime = histogram("storage_operation_duration_seconds", "Time that operations on volumes took.", storageBuckets,
 		"volume_plugin", "operation_name", "status", "migrated")
+	mountTime = histogram("volume_operation_total_seconds",
+		"Time from when a pod needed a volume until it was mounted, all waits and retries included.", storageBuckets,
+		"plugin_name", "operation_name")
+	csiTime = histogram("csi_operations_seconds", "Time that calls of CSI drivers took.", storageBuckets, "driver_name",
+		"method_name", "grpc_status_code", "migrated")
 
 	relistTime = histogram("kubelet_pleg_relist_duration_seconds", "Time that audits of the runtime took.",
 		prometheus.DefBuckets)
@@ -158,6 +163,14 @@ func Stored(plugin, operation string, began time.Time, err error) {
 		status = "fail-unknown"
 	}
 	Since(storageTime, began, plugin, operation, status, "false")
+}
+
+// Mounted observes how long a pod has waited for one of its volumes, by the name of its plugin.
+func Mounted(plugin string, since time.Time) { Since(mountTime, since, plugin, "overall_volume_mount") }
+
+// CalledCSI observes a call of a CSI driver, by the method's name. Migrated is true of volumes whose kind was Kubernetes' own.
+func CalledCSI(driver, method, code string, migrated bool, began time.Time) {
+	Since(csiTime, began, driver, "/csi.v1.Node/"+method, code, strconv.FormatBool(migrated))
 }
 
 // Relisted observes one audit of the runtime; last is when the one before began, zero where there was none.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/plugin"
 )
 
@@ -64,11 +65,12 @@ type Volume struct {
 	Published  map[string]string // what the attacher said
 	Secrets    map[string]string
 	Group      *int64 // that owns it, for drivers with MountGroup; nil: none
+	Migrated   bool   // it is of a kind that Kubernetes had itself, which metrics tell apart
 }
 
 // Stage makes the volume ready for all pods of this node.
 func (d *Driver) Stage(ctx context.Context, v Volume) error {
-	return change(ctx, d, "NodeStageVolume", api.NodeClient.NodeStageVolume, &api.NodeStageVolumeRequest{
+	return change(ctx, d, "NodeStageVolume", v.Migrated, api.NodeClient.NodeStageVolume, &api.NodeStageVolumeRequest{
 		VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: d.capability(v), Secrets: v.Secrets,
 		VolumeContext: v.Attributes, PublishContext: v.Published,
 	})
@@ -76,7 +78,7 @@ func (d *Driver) Stage(ctx context.Context, v Volume) error {
 
 // Publish gives the volume to a pod, at the target.
 func (d *Driver) Publish(ctx context.Context, v Volume) error {
-	return change(ctx, d, "NodePublishVolume", api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
+	return change(ctx, d, "NodePublishVolume", v.Migrated, api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
 		VolumeId: v.Handle, StagingTargetPath: v.Staging, TargetPath: v.Target, VolumeCapability: d.capability(v),
 		Readonly: v.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Attributes, PublishContext: v.Published,
 	})
@@ -84,19 +86,19 @@ func (d *Driver) Publish(ctx context.Context, v Volume) error {
 
 // Unpublish takes the volume away from a pod.
 func (d *Driver) Unpublish(ctx context.Context, handle, target string) error {
-	return change(ctx, d, "NodeUnpublishVolume", api.NodeClient.NodeUnpublishVolume,
+	return change(ctx, d, "NodeUnpublishVolume", false, api.NodeClient.NodeUnpublishVolume,
 		&api.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: target})
 }
 
 // Unstage undoes Stage.
 func (d *Driver) Unstage(ctx context.Context, handle, staging string) error {
-	return change(ctx, d, "NodeUnstageVolume", api.NodeClient.NodeUnstageVolume,
+	return change(ctx, d, "NodeUnstageVolume", false, api.NodeClient.NodeUnstageVolume,
 		&api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
 }
 
 // Grow grows what is on the volume to a size in bytes. The volume is published at its target, and may be in use.
 func (d *Driver) Grow(ctx context.Context, v Volume, size int64) error {
-	return change(ctx, d, "NodeExpandVolume", api.NodeClient.NodeExpandVolume, &api.NodeExpandVolumeRequest{
+	return change(ctx, d, "NodeExpandVolume", v.Migrated, api.NodeClient.NodeExpandVolume, &api.NodeExpandVolumeRequest{
 		VolumeId: v.Handle, VolumePath: v.Target, StagingTargetPath: v.Staging, Secrets: v.Secrets,
 		CapacityRange: &api.CapacityRange{RequiredBytes: size}, VolumeCapability: d.capability(v),
 	})
@@ -112,7 +114,7 @@ type Amount struct{ Total, Used, Free uint64 }
 func (d *Driver) Stats(ctx context.Context, handle, target string) (u Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	got, err := call(ctx, d, "NodeGetVolumeStats", api.NodeClient.NodeGetVolumeStats,
+	got, err := call(ctx, d, "NodeGetVolumeStats", false, api.NodeClient.NodeGetVolumeStats,
 		&api.NodeGetVolumeStatsRequest{VolumeId: handle, VolumePath: target})
 	for _, one := range got.GetUsage() {
 		a := Amount{amount(one.GetTotal()), amount(one.GetUsed()), amount(one.GetAvailable())}
@@ -133,7 +135,7 @@ func amount(n int64) uint64 { return uint64(max(n, 0)) }
 func (d *Driver) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	can, err := call(ctx, d, "NodeGetCapabilities", api.NodeClient.NodeGetCapabilities, &api.NodeGetCapabilitiesRequest{})
+	can, err := call(ctx, d, "NodeGetCapabilities", false, api.NodeClient.NodeGetCapabilities, &api.NodeGetCapabilitiesRequest{})
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (d *Driver) learn(ctx context.Context) error {
 	for _, c := range can.GetCapabilities() {
 		d.can[c.GetRpc().GetType()] = true
 	}
-	node, err := call(ctx, d, "NodeGetInfo", api.NodeClient.NodeGetInfo, &api.NodeGetInfoRequest{})
+	node, err := call(ctx, d, "NodeGetInfo", false, api.NodeClient.NodeGetInfo, &api.NodeGetInfoRequest{})
 	if err == nil && node.GetNodeId() == "" {
 		err = errors.New("it gives this node no ID")
 	}
@@ -154,7 +156,7 @@ func (d *Driver) learn(ctx context.Context) error {
 type method[Q, A any] func(api.NodeClient, context.Context, *Q, ...grpc.CallOption) (*A, error)
 
 // change makes a call that changes something, when the driver has a place for it.
-func change[Q, A any](ctx context.Context, d *Driver, what string, m method[Q, A], q *Q) error {
+func change[Q, A any](ctx context.Context, d *Driver, what string, migrated bool, m method[Q, A], q *Q) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	select {
@@ -163,16 +165,18 @@ func change[Q, A any](ctx context.Context, d *Driver, what string, m method[Q, A
 	case <-ctx.Done():
 		return fmt.Errorf("CSI driver %s: %s: other calls to the driver do not end", d.Name, what)
 	}
-	_, err := call(ctx, d, what, m, q)
+	_, err := call(ctx, d, what, migrated, m, q)
 	return err
 }
 
-func call[Q, A any](ctx context.Context, d *Driver, what string, m method[Q, A], q *Q) (*A, error) {
+func call[Q, A any](ctx context.Context, d *Driver, what string, migrated bool, m method[Q, A], q *Q) (*A, error) {
 	conn, err := plugin.Dial(d.Endpoint)
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	a, err := m(api.NewNodeClient(conn), ctx, q)
+	metrics.CalledCSI(d.Name, what, status.Code(err).String(), migrated, began)
 	_ = conn.Close() // nothing is under way on it any more
 	if s, ok := status.FromError(err); ok && err != nil {
 		text := s.Message()

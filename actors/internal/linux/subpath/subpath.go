@@ -34,8 +34,8 @@ type Part struct {
 	// Volume, Container and Index, which counts the container's mounts, name the place.
 	Volume, Container string
 	Index             int
-	// Path is what is asked for, relative, without "..". Links on the way are followed within the volume. Missing folders are
-	// made with the mode of the volume's own.
+	// Path is relative to the volume, without "..". Links on the way are followed within the volume. Missing folders are made
+	// with the mode of the volume's own.
 	Path string
 	// PassOn has mounts that the container makes come through to the volume (mountPropagation: Bidirectional).
 	PassOn bool

@@ -1,0 +1,84 @@
+package volumes
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/supervisors/guard"
+)
+
+// driverObjects are the cluster's CSIDrivers, watched: the one kind of persistent volumes' objects that a node may list. Safe for
+// concurrent use.
+type driverObjects struct {
+	mu     sync.Mutex
+	specs  map[string]storagev1.CSIDriverSpec
+	listed bool
+}
+
+// spec is a driver's spec, zero where there is no object of that name. Without known they have not been listed yet.
+func (d *driverObjects) spec(name string) (spec storagev1.CSIDriverSpec, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.specs[name], d.listed
+}
+
+// watch runs until ctx ends. While nothing is listed, each mount reads the object that it needs.
+func (d *driverObjects) watch(ctx context.Context, client kubernetes.Interface, log *slog.Logger) {
+	drivers := client.StorageV1().CSIDrivers()
+	source := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return drivers.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return drivers.Watch(ctx, o)
+		},
+	}, client)
+	for ctx.Err() == nil {
+		_ = guard.Call(log, "the watch of CSIDrivers", func() error { // it logs a panic
+			cache.NewReflectorWithOptions(source, &storagev1.CSIDriver{}, d.store(),
+				cache.ReflectorOptions{Name: "CSIDrivers"}).RunWithContext(apiclient.Quiet(ctx))
+			return nil
+		})
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (d *driverObjects) store() apiclient.Store {
+	change := func(how func(specs map[string]storagev1.CSIDriverSpec)) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		how(d.specs)
+	}
+	put := func(specs map[string]storagev1.CSIDriverSpec, object any) {
+		driver := object.(*storagev1.CSIDriver)
+		specs[driver.Name] = driver.Spec
+	}
+	return apiclient.Store{
+		Put: func(object any) { change(func(specs map[string]storagev1.CSIDriverSpec) { put(specs, object) }) },
+		Drop: func(object any) {
+			change(func(specs map[string]storagev1.CSIDriverSpec) { delete(specs, object.(*storagev1.CSIDriver).Name) })
+		},
+		All: func(objects []any) {
+			change(func(specs map[string]storagev1.CSIDriverSpec) {
+				clear(specs)
+				for _, object := range objects {
+					put(specs, object)
+				}
+				d.listed = true
+			})
+		},
+	}
+}

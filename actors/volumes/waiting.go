@@ -1,0 +1,62 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/supervisors/backoff"
+)
+
+// waitError is the error of a mount that others have to go on with: they bind a claim, attach a volume, register a driver, or
+// release the volume.
+type waitError struct {
+	error
+	// over reports whether the wait may be over, without I/O: the volume is mounted again once it is true. nil: the end cannot be
+	// observed, and the mount is retried soon.
+	over func() bool
+	// normal is true while nothing is wrong: it is no failure, and there is no Event.
+	normal bool
+}
+
+// wait is a waitError whose end cannot be observed.
+func wait(format string, args ...any) error { return waitError{error: fmt.Errorf(format, args...)} }
+
+func asWait(err error) (w waitError, is bool) { return errors.AsType[waitError](err) }
+
+func isWait(err error) bool {
+	_, is := asWait(err)
+	return is
+}
+
+// isNormalWait reports whether a mount waits for others and nothing is wrong.
+func isNormalWait(err error) bool {
+	w, _ := asWait(err)
+	return w.normal
+}
+
+// mayBeOver reports whether a mount that failed so may go on.
+func mayBeOver(err error) bool {
+	w, _ := asWait(err)
+	return w.over != nil && w.over()
+}
+
+// waitRetry is between retries where the end of a wait cannot be observed.
+var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
+
+// normalWait is how long attaching a volume takes normally. After that the kubelet, too, records an Event.
+const normalWait = 2 * time.Minute
+
+// inUseOn reports whether the Node lists the volume as in use, so that it is not detached.
+func inUseOn(node *v1.Node, name string) bool {
+	return node != nil && slices.Contains(node.Status.VolumesInUse, v1.UniqueVolumeName(name))
+}
+
+// attachedTo reports whether the Node lists the volume as attached.
+func attachedTo(node *v1.Node, name string) bool {
+	return node != nil && slices.ContainsFunc(node.Status.VolumesAttached,
+		func(a v1.AttachedVolume) bool { return a.Name == v1.UniqueVolumeName(name) })
+}
