@@ -20,6 +20,18 @@ import (
 // noEffectYet is said of a setting that nothing looks at yet, when it asks for something other than the default.
 const noEffectYet = "without effect in this version of Playlet"
 
+// Pending lists the fields of KubeletConfiguration, and with their dashes the flags that set none, which are without effect yet.
+func Pending() []string {
+	out := sets.List(pendingFields)
+	for _, flag := range sets.List(pendingFlags) {
+		out = append(out, "--"+flag)
+	}
+	return out
+}
+
+// EffectiveGates lists the feature gates that are obeyed, sorted.
+func EffectiveGates() []string { return slices.Sorted(maps.Keys(effectiveGates)) }
+
 // pending reports whether nothing looks yet at what the flag sets.
 func (r flagRow) pending() bool {
 	return pendingFields.Has(r.field) || pendingFlags.Has(r.name)

@@ -29,6 +29,26 @@ func Unsupported(pod *v1.Pod) field.ErrorList {
 	return w.errs
 }
 
+// Refused lists the fields of a pod's spec that this agent does not honour yet, as containers[].volumeDevices, sorted. One that
+// is honoured with some of its values alone has the refused one where there are two, as "hostUsers: false". Init containers and
+// ephemeral ones have the same fields as containers, and are left out.
+func Refused() []string {
+	var out []string
+	for _, r := range fields {
+		for _, path := range spellings(r.path) {
+			switch {
+			case strings.HasPrefix(path, "initContainers[]"):
+			case r.verdict == refused:
+				out = append(out, path)
+			case slices.Equal(r.only, []string{"true"}):
+				out = append(out, path+": false")
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // rules is the table by path, with the braces taken apart.
 var rules = func() map[string]rule {
 	byPath := map[string]rule{}

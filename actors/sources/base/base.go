@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/problemlog"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -29,6 +30,9 @@ func (n Node) Manifest(source string, now time.Time) manifest.Options {
 	has := manifest.Has{Objects: n.Objects, Cluster: n.Cluster}
 	return manifest.Options{NodeName: n.NodeName, Source: source, Has: has, Now: now}
 }
+
+// RefusedFields lists the fields of pods that are refused, for the documentation.
+func RefusedFields() []string { return podspec.Refused() }
 
 // Problems are those of a manifest as pods is told of them.
 func Problems(found []manifest.Problem) []messages.ManifestProblem {
