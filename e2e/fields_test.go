@@ -123,6 +123,35 @@ volumes: [{name: files, emptyDir: {}}]`)))
 	})
 }
 
+// An environment or an argument that no program can be given fails the container, as with the kubelet, and with it a pod that is
+// not restarted.
+func TestProgramThatCannotBeStarted(t *testing.T) {
+	overBoth(t, func(t *testing.T, s *stack.Stack) {
+		a := s.Agent(t)
+		big := strings.Repeat("x", 140_000)
+		must(t, a.Write("env.yaml", manifest(s, "env", `
+restartPolicy: Never
+containers: [{name: c, image: HELLO, args: [sleep], env: [{name: BIG, value: `+big+`}]}]`)))
+		must(t, a.Write("args.yaml", manifest(s, "args", `
+restartPolicy: Never
+containers: [{name: c, image: HELLO, args: [`+big+`]}]`)))
+		for _, name := range []string{"env", "args"} {
+			pod := awaitPod(t, a, name, func(p *corev1.Pod) error {
+				if p.Status.Phase != corev1.PodFailed {
+					return fmt.Errorf("phase %s, container %+v", p.Status.Phase, statusOf(p, "c").State)
+				}
+				return nil
+			})
+			if end := statusOf(pod, "c").State.Terminated; end == nil || end.ExitCode == 0 {
+				t.Errorf("pod %s: container ended with %+v", name, end)
+			} else {
+				t.Logf("pod %s: exit code %d, reason %s, message %s", name, end.ExitCode, end.Reason, end.Message)
+			}
+			awaitLogged(t, a, "container cannot start", onNode(name), "longer than a program's can be")
+		}
+	})
+}
+
 // podIP is the address of a pod's sandbox; the status of a pod that has ended has none.
 func podIP(t *testing.T, s *stack.Stack, pod *corev1.Pod) string {
 	t.Helper()

@@ -77,6 +77,7 @@ type startDone struct {
 	hook    bool // the post-start hook is still to be run
 	// created and started are what was done, rather than found done.
 	created, started bool
+	tooLarge         string // see translate.TooLarge
 }
 
 // stopDone is the result of ending.

@@ -39,6 +39,10 @@ func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 	if d.created {
 		a.record(ctx, a.desired.Pod, a.name, v1.EventTypeNormal, messages.EventCreated, "Container created")
 	}
+	if d.tooLarge != "" {
+		ctx.Log().Warn("container cannot start", "attempt", d.attempt, "error", d.tooLarge)
+		a.record(ctx, a.desired.Pod, a.name, v1.EventTypeWarning, messages.EventFailed, "Error: "+d.tooLarge)
+	}
 	if d.started {
 		a.record(ctx, a.desired.Pod, a.name, v1.EventTypeNormal, messages.EventStarted, "Container started")
 	}

@@ -65,7 +65,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 			return done
 		}
 	}
-	done.created = !made.found
+	done.created, done.tooLarge = !made.found, made.tooLarge
 	if err := noteHook(h, w, id); err != nil {
 		return failed(messages.PostStartFailed + err.Error())
 	}
@@ -93,6 +93,8 @@ type made struct {
 	found  bool
 	failed *messages.Reason
 	taken  bool // the attempt's name cannot be had
+	// tooLarge is why its program cannot start; see translate.TooLarge.
+	tooLarge string
 }
 
 func notMade(code string, err error) made {
@@ -113,7 +115,7 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		err = errors.New("the runtime answered CreateContainer without an ID")
 	}
 	if err == nil {
-		return made{id: id}
+		return made{id: id, tooLarge: translate.TooLarge(config)}
 	}
 	if cri.IsPermanent(err) {
 		return notMade(messages.ReasonCreateContainer, err)

@@ -11,11 +11,7 @@ import (
 // execProbe runs a command in the container: exit code 0 is success. Its time is the runtime's to keep, from when it has it.
 // Only what the runtime itself says counts against the application: a runtime that gives no answer does not.
 func execProbe(ctx context.Context, opts Options, j job) outcome {
-	command, err := translate.ExpandCommand(j.spec.Exec.Command, j.container.Env)
-	if err != nil {
-		return outcome{result: unknown, message: err.Error()}
-	}
-	r, err := opts.CRI.ExecSync(ctx, j.id, command, j.timeout)
+	r, err := opts.CRI.ExecSync(ctx, j.id, translate.ExpandCommand(j.spec.Exec.Command, j.container.Env), j.timeout)
 	switch {
 	case err != nil && cri.IsTimeout(err) && cri.IsAnswered(err):
 		return outcome{result: failure, message: fmt.Sprintf("command timed out after %s", j.timeout), timedOut: true}

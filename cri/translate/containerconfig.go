@@ -67,14 +67,8 @@ func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p 
 	for _, e := range p.Env {
 		left -= envSize(e.Name, e.Value)
 	}
-	command, err := expandAll("command", container.Command, lookup, &left)
-	if err != nil {
-		return nil, err
-	}
-	args, err := expandAll("args", container.Args, lookup, &left)
-	if err != nil {
-		return nil, err
-	}
+	command := expandAll(container.Command, lookup, &left)
+	args := expandAll(container.Args, lookup, &left)
 	return &runtimeapi.ContainerConfig{
 		Metadata:    &runtimeapi.ContainerMetadata{Name: container.Name, Attempt: p.RestartCount},
 		Image:       &runtimeapi.ImageSpec{Image: p.ImageRef, UserSpecifiedImage: container.Image},

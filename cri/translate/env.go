@@ -32,8 +32,10 @@ type EnvSources struct {
 // by env in order, with $(NAME) expanded from what came before and from the
 // services; then the services' variables that nothing overrides, by name. A name
 // set twice keeps its first place and its last value. (The kubelet's order is
-// that of a Go map, so none can depend on it.) A variable that no program can be
-// given, by itself or with those before it, is an error that names it.
+// that of a Go map, so none can depend on it.) An environment that no program can
+// be given is cut to one that no program can be given either: as with the kubelet
+// the runtime makes the container, its start fails, and the restart policy counts
+// that.
 func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar, error) {
 	r := envResolver{pod: pod, container: container, src: src, values: map[string]string{}, left: maxStrings}
 	for _, from := range container.EnvFrom {
@@ -49,15 +51,11 @@ func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar,
 		if skip {
 			continue
 		}
-		if err := r.set(v.Name, value); err != nil {
-			return nil, err
-		}
+		r.set(v.Name, value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(src.Services)) {
 		if _, ok := r.values[name]; !ok {
-			if err := r.set(name, src.Services[name]); err != nil {
-				return nil, err
-			}
+			r.set(name, src.Services[name])
 		}
 	}
 	env := make([]EnvVar, 0, len(r.order))
@@ -84,22 +82,21 @@ type envResolver struct {
 	left      int // bytes that the environment can have yet
 }
 
-func (r *envResolver) set(name, value string) error {
-	size := envSize(name, value)
+// set takes a variable, as much of it as is too long for a program, and none after the one with which the environment is too large.
+func (r *envResolver) set(name, value string) {
+	value = cutString(value)
 	earlier, ok := r.values[name]
+	left := r.left
 	if ok {
-		r.left += envSize(name, earlier)
+		left += envSize(name, earlier)
 	}
-	switch r.left -= size; {
-	case size > maxString:
-		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooLong)
-	case r.left < 0:
-		return fmt.Errorf("environment variable %s: %w", shortened(name), errTooMany)
-	case !ok:
+	if left < 0 {
+		return
+	}
+	if !ok {
 		r.order = append(r.order, name)
 	}
-	r.values[name] = value
-	return nil
+	r.values[name], r.left = value, left-envSize(name, value)
 }
 
 // envSize is the size of a variable in bytes: NAME=value and a zero.
@@ -119,9 +116,7 @@ func (r *envResolver) addAll(from v1.EnvFromSource) error {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
-		if err := r.set(from.Prefix+key, data[key]); err != nil {
-			return err
-		}
+		r.set(from.Prefix+key, data[key])
 	}
 	return nil
 }
@@ -129,8 +124,7 @@ func (r *envResolver) addAll(from v1.EnvFromSource) error {
 // value resolves one variable; skip means an optional source has nothing.
 func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 	if v.Value != "" || v.ValueFrom == nil {
-		value, err = Expand(v.Value, lookupIn(r.values, r.src.Services))
-		return value, false, err
+		return Expand(v.Value, lookupIn(r.values, r.src.Services)), false, nil
 	}
 	switch from := v.ValueFrom; {
 	case from.FieldRef != nil:

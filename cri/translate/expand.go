@@ -8,23 +8,26 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxString bounds an argument or a variable, and maxStrings all of them together, in bytes: the kernel starts no program
-// with more (execve(2)), where the stack is limited to 8 MiB as usual. A few references could ask for gigabytes.
+// maxString bounds an argument or a variable, in bytes: the kernel starts no program with a longer one (execve(2)).
 var maxString = 32 * os.Getpagesize()
 
-const maxStrings = 2 << 20
+// maxStrings bounds all of them together: the kernel starts no program with more, however large its stack may be. With the usual
+// stack of 8 MiB it takes 2 MiB.
+const maxStrings = 6 << 20
 
 // Expand replaces $(NAME) by what lookup says of NAME, in the syntax the API
 // documents for command, args and env: "$$" stands for one "$" and protects what
 // follows, an unclosed "$(" and a "$" before anything else stay as they are, and
 // so does a reference lookup does not know. What is put in is not expanded again.
-// A result that no program can be given is an error, and is never built.
-func Expand(text string, lookup func(name string) (string, bool)) (string, error) {
+// A result that no program can be given is cut: no program starts with that
+// either. A few references could make gigabytes.
+func Expand(text string, lookup func(name string) (string, bool)) string {
 	var out strings.Builder
 	for text != "" {
-		piece, reference := "", ""
+		piece := ""
 		switch {
 		case strings.HasPrefix(text, "$$"):
 			piece, text = "$", text[2:]
@@ -32,7 +35,7 @@ func Expand(text string, lookup func(name string) (string, bool)) (string, error
 			name, rest, _ := strings.Cut(text[2:], ")")
 			piece, text = text[:len(name)+3], rest
 			if value, known := lookup(name); known {
-				piece, reference = value, name
+				piece = value
 			}
 		default: // up to the next dollar
 			end := strings.IndexByte(text[1:], '$') + 1
@@ -41,21 +44,36 @@ func Expand(text string, lookup func(name string) (string, bool)) (string, error
 			}
 			piece, text = text[:end], text[end:]
 		}
-		switch fits := out.Len()+len(piece) < maxString; { // one byte is the zero at its end
-		case !fits && reference != "":
-			return "", fmt.Errorf("with the value of $(%s) %w", shortened(reference), errTooLong)
-		case !fits:
-			return "", errTooLong
+		out.WriteString(cutString(piece))
+		if out.Len() >= maxString {
+			break
 		}
-		out.WriteString(piece)
 	}
-	return out.String(), nil
+	return cutString(out.String())
 }
 
-var (
-	errTooLong = fmt.Errorf("it is longer than a program's argument or variable can be (%d bytes)", maxString)
-	errTooMany = fmt.Errorf("with it the environment and the arguments are larger than a program's can be (%d bytes)", maxStrings)
-)
+// cutString is as much of a text as is too long for a program; a shorter text is whole.
+func cutString(text string) string { return text[:min(len(text), maxString)] }
+
+// TooLarge returns why no program can start with the container's environment and arguments; empty where one may.
+func TooLarge(c *runtimeapi.ContainerConfig) string {
+	total := 0
+	for _, e := range c.GetEnvs() {
+		size := envSize(e.GetKey(), string(e.GetValue()))
+		if total += size; size > maxString {
+			return fmt.Sprintf("environment variable %s is longer than a program's can be (%d bytes)", shortened(e.GetKey()), maxString)
+		}
+	}
+	for _, text := range slices.Concat(c.GetCommand(), c.GetArgs()) {
+		if total += len(text) + 1; len(text) >= maxString {
+			return fmt.Sprintf("an argument of the command is longer than a program's can be (%d bytes)", maxString)
+		}
+	}
+	if total > maxStrings {
+		return fmt.Sprintf("the environment and the arguments are larger than a program's can be (%d bytes)", maxStrings)
+	}
+	return ""
+}
 
 // shortened is a name for a message: a pod can give it any length.
 func shortened(name string) string {
@@ -72,7 +90,7 @@ func shortened(name string) string {
 func ExpandSubPath(expr string, env []EnvVar) (string, error) {
 	values := envMap(env)
 	missing := map[string]bool{}
-	path, err := Expand(expr, func(name string) (string, bool) {
+	path := Expand(expr, func(name string) (string, bool) {
 		if values[name] == "" {
 			missing[name] = true
 		}
@@ -82,24 +100,22 @@ func ExpandSubPath(expr string, env []EnvVar) (string, error) {
 		names := slices.Sorted(maps.Keys(missing))
 		return "", fmt.Errorf("the container's environment has no value for %s", strings.Join(names, ", "))
 	}
-	return path, err
+	return path, nil
 }
 
-// expandAll expands a command or its arguments; field is their name in an error. left is how many bytes the program can
-// be given yet.
-func expandAll(field string, texts []string, lookup func(string) (string, bool), left *int) ([]string, error) {
+// expandAll expands a command or its arguments. left is how many bytes the program can be given yet; the texts after the one that
+// exceeds it are left out.
+func expandAll(texts []string, lookup func(string) (string, bool), left *int) []string {
 	var out []string
-	for i, text := range texts {
-		value, err := Expand(text, lookup)
-		if *left -= len(value) + 1; err == nil && *left < 0 {
-			err = errTooMany
+	for _, text := range texts {
+		if *left < 0 {
+			break
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w", field, i, err)
-		}
+		value := Expand(text, lookup)
+		*left -= len(value) + 1
 		out = append(out, value)
 	}
-	return out, nil
+	return out
 }
 
 // lookupIn looks a name up in the maps, the first that has it.
@@ -116,7 +132,7 @@ func lookupIn(maps ...map[string]string) func(string) (string, bool) {
 
 // ExpandCommand expands a command that runs in a container that is there already: by what the container's spec says of its
 // environment word for word, since nothing else is looked up again.
-func ExpandCommand(command []string, env []v1.EnvVar) ([]string, error) {
+func ExpandCommand(command []string, env []v1.EnvVar) []string {
 	values := map[string]string{}
 	for i := range env {
 		if env[i].ValueFrom == nil {
@@ -124,5 +140,5 @@ func ExpandCommand(command []string, env []v1.EnvVar) ([]string, error) {
 		}
 	}
 	left := maxStrings
-	return expandAll("command", command, lookupIn(values), &left)
+	return expandAll(command, lookupIn(values), &left)
 }
