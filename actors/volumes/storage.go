@@ -19,6 +19,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -103,7 +104,7 @@ func fetch[T any](
 ) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
-	object, err := read(ctx, name, metav1.GetOptions{})
+	object, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*T, error) { return read(ctx, name, metav1.GetOptions{}) })
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, wait("%s does not exist", called)

@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
 // As the kubelet has it: a token is renewed when four fifths of its life, or a day, are over, and some seconds sooner, so
@@ -23,7 +25,7 @@ import (
 const (
 	maxAge    = 24 * time.Hour
 	maxJitter = 10 * time.Second
-	// requestTimeout bounds one request.
+	// requestTimeout bounds a request and its repetitions.
 	requestTimeout = 10 * time.Second
 	// retryAfter is when a renewal that failed is tried again, while the old token is good.
 	retryAfter = 10 * time.Second
@@ -136,7 +138,10 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 		ask.Spec.Audiences = []string{k.audience}
 	}
 	asked := s.now()
-	got, err := s.client.CoreV1().ServiceAccounts(k.namespace).CreateToken(ctx, k.account, ask, metav1.CreateOptions{})
+	accounts := s.client.CoreV1().ServiceAccounts(k.namespace)
+	got, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*authv1.TokenRequest, error) {
+		return accounts.CreateToken(ctx, k.account, ask, metav1.CreateOptions{})
+	})
 	switch {
 	case err != nil:
 		return Token{}, err
@@ -174,7 +179,9 @@ func (s *Source) Account(ctx context.Context, namespace, name string) (*v1.Servi
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	account, err := s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	account, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*v1.ServiceAccount, error) {
+		return s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -193,5 +194,28 @@ func TestATokenIsOfThisAccount(t *testing.T) {
 	s.Forget("u")
 	if len(s.tokens) != 0 {
 		t.Error("tokens of a pod that is over are kept")
+	}
+}
+
+// A pod that the API server does not have yet is no failure: the token is requested again soon.
+func TestTokenOfAPodThatIsNotKnownYet(t *testing.T) {
+	accounts, pods := schema.GroupResource{Resource: "serviceaccounts"}, schema.GroupResource{Resource: "pods"}
+	refusals := []error{
+		apierrors.NewForbidden(accounts, "web", errors.New("no relationship found between node 'n' and this object")),
+		apierrors.NewNotFound(pods, "web"),
+		apierrors.NewForbidden(accounts, "web", errors.New("node requested token bound to a pod scheduled on a different node")),
+	}
+	client, requests := fake.NewClientset(), 0
+	client.PrependReactor("create", "serviceaccounts", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		if requests++; requests <= len(refusals) {
+			return true, nil, refusals[requests-1]
+		}
+		got := a.(clienttesting.CreateAction).GetObject().(*authv1.TokenRequest).DeepCopy()
+		got.Status.Token = "token"
+		return true, got, nil
+	})
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u"}}
+	if got, err := New(client).Token(t.Context(), pod, "", nil); err != nil || got.Text != "token" || requests != len(refusals)+1 {
+		t.Errorf("got %q, %v after %d requests", got.Text, err, requests)
 	}
 }
