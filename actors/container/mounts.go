@@ -1,6 +1,7 @@
 package container
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/find"
 	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -24,7 +26,7 @@ const etcHosts = "/etc/hosts"
 const maxHosts = 1 << 20
 
 // mounts are all mounts of the container: its volumes, its termination log, and /etc/hosts where it brings none.
-func mounts(h *host.Host, w messages.RunContainer, env []translate.EnvVar) ([]*runtimeapi.Mount, error) {
+func mounts(ctx context.Context, h *host.Host, w messages.RunContainer, env []translate.EnvVar) ([]*runtimeapi.Mount, error) {
 	out := make([]*runtimeapi.Mount, 0, len(w.Container.VolumeMounts)+2)
 	ownHosts := false
 	for i := range w.Container.VolumeMounts {
@@ -38,7 +40,7 @@ func mounts(h *host.Host, w messages.RunContainer, env []translate.EnvVar) ([]*r
 				err = fmt.Errorf("subPath %q of volume %q leads out of the image", m.ImageSubPath, vm.Name)
 			}
 		} else {
-			m.HostPath, err = partOf(h, w, i, m.HostPath, env)
+			m.HostPath, err = partOf(ctx, h, w, i, m.HostPath, env)
 		}
 		if err != nil {
 			return nil, err
@@ -99,16 +101,29 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 }
 
 // partOf is the path of what a mount asks for of its volume: of the whole of it, or of the part that is bound first.
-func partOf(h *host.Host, w messages.RunContainer, index int, volume string, env []translate.EnvVar) (string, error) {
+// Only the container waits for a volume whose server hangs, and for a bounded time, so that its pod can end.
+func partOf(
+	ctx context.Context, h *host.Host, w messages.RunContainer, index int, volume string, env []translate.EnvVar,
+) (string, error) {
 	vm := &w.Container.VolumeMounts[index]
 	path, err := subPath(vm, env)
 	if err != nil || path == "" {
 		return volume, err
 	}
-	return subpath.Bind(subpath.Part{
+	part := subpath.Part{
 		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
 		PassOn: vm.MountPropagation != nil && *vm.MountPropagation == v1.MountPropagationBidirectional,
+	}
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
+	bound, err := safepath.Bounded(ctx, "subPath "+part.Place(), func() (subpath.Part, error) {
+		_, err := subpath.Bind(part)
+		return part, err
 	})
+	if err == nil && bound != part {
+		err = fmt.Errorf("subPath %q of volume %q: an earlier bind has only just ended", path, vm.Name)
+	}
+	return part.Place(), err
 }
 
 // subPath is the part of its volume that a mount asks for; empty: the whole.

@@ -145,7 +145,7 @@ func TestMountsOfImages(t *testing.T) {
 	} {
 		c.mount.Name, c.mount.MountPath = "v", "/m"
 		w.Container.VolumeMounts = []v1.VolumeMount{c.mount}
-		got, err := mounts(h, w, env)
+		got, err := mounts(t.Context(), h, w, env)
 		if c.fails {
 			if err == nil {
 				t.Errorf("%+v: %v", c.mount, got)

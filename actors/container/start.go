@@ -188,7 +188,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 		return nil, nil, err
 	}
 	env = append(given.Env, env...) // the pod's own count more, as with the kubelet
-	mounts, err := mounts(h, w, env)
+	mounts, err := mounts(ctx, h, w, env)
 	if err != nil {
 		return nil, nil, err
 	}

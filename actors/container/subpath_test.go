@@ -1,16 +1,19 @@
 package container
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
+	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -90,5 +93,20 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A container does not wait for a volume that hangs for longer than the call may take.
+func TestSubPath_HungServer(t *testing.T) {
+	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
+	dir := t.TempDir()
+	fusetest.Mount(t, dir).Hang()
+	w := messages.RunContainer{Pod: &v1.Pod{}, Container: &v1.Container{Name: "c", VolumeMounts: []v1.VolumeMount{{Name: "v", SubPath: "part"}}}}
+	w.Pod.UID = "u1"
+	must(t, os.MkdirAll(h.PodDir("u1"), 0o750))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := partOf(ctx, h, w, 0, dir, nil); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("got %v, want that the file system does not answer", err)
 	}
 }

@@ -131,7 +131,7 @@ func usedByVolume(ctx context.Context, root *safepath.Root, name string) (space,
 		return space{}, fmt.Errorf("the file system of %s: %w", filepath.Base(name), err)
 	}
 	all := spaceFrom(&st)
-	if mounted, _, err := root.IsMountPoint(name); err == nil && mounted {
+	if mounted, err := root.IsMountPoint(name); err == nil && mounted {
 		return all, nil
 	}
 	sum, err := used(ctx, root, name)

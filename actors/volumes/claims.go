@@ -81,7 +81,7 @@ func (s *Storage) placed(p kinds.Folder, volume string) bool {
 	if h.folder == "" {
 		return known
 	}
-	is, _, err := p.IsMountPoint(h.folder)
+	is, err := p.IsMountPoint(h.folder)
 	return err == nil && is
 }
 

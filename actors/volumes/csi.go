@@ -186,7 +186,7 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 
 func (j *job) stageVolume(ctx context.Context) error {
 	at := filepath.Join(j.csiFolder(), stagedKey(j.record))
-	if err := os.MkdirAll(filepath.Join(at, csi.GlobalMount), kinds.FolderMode); err != nil {
+	if err := os.MkdirAll(at, kinds.FolderMode); err != nil {
 		return err
 	}
 	root, err := safepath.OpenRoot(at)
@@ -194,8 +194,12 @@ func (j *job) stageVolume(ctx context.Context) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read only
-	if is, _, err := root.IsMountPoint(csi.GlobalMount); err != nil || is && j.isReady(stagedKey(j.record)) {
+	if is, err := mountedAlive(ctx, root, csi.GlobalMount); err != nil || is && j.isReady(stagedKey(j.record)) {
 		return err
+	} else if !is {
+		if err := root.MkdirAll(csi.GlobalMount, kinds.FolderMode); err != nil {
+			return err
+		}
 	}
 	if err := (csi.Record{Driver: j.record.Driver, Handle: j.record.Handle}).Write(root, "."); err != nil {
 		return err
@@ -246,7 +250,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 			return err
 		}
 	}
-	if err := checkUnmounted(p.Root, target); err != nil {
+	if err := checkUnmounted(ctx, p.Root, target); err != nil {
 		return err
 	}
 	defer c.s.touch(true)
@@ -254,10 +258,26 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 }
 
 // checkUnmounted is an error where the driver left something mounted, or where that cannot be seen.
-func checkUnmounted(root *safepath.Root, target string) error {
-	is, _, err := root.IsMountPoint(target)
-	if err == nil && is {
-		return fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), target))
+func checkUnmounted(ctx context.Context, root *safepath.Root, target string) error {
+	is, err := mountedAlive(ctx, root, target)
+	if is {
+		return errors.Join(fmt.Errorf("the driver left %s mounted", filepath.Join(root.Path(), target)), err)
 	}
-	return kinds.IgnoreAbsent(err)
+	return err
+}
+
+// mountedAlive reports whether a file system is mounted on name. One whose server is gone is detached first.
+func mountedAlive(ctx context.Context, root *safepath.Root, name string) (bool, error) {
+	for {
+		is, err := root.IsMountPoint(name)
+		if err != nil || !is {
+			return false, kinds.IgnoreAbsent(err)
+		}
+		if !safepath.IsDead(root.AskServer(ctx, name)) {
+			return true, nil
+		}
+		if err := root.Detach(name); err != nil {
+			return true, err
+		}
+	}
 }

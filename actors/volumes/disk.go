@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/moby/sys/mountinfo"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -114,7 +116,8 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	mounts, detachErr := d.detachDead(ctx, folder, mounts)
+	errs := []error{detachErr}
 	for _, f := range found {
 		for _, p := range d.plugins {
 			if kinds.Escaped(p.Name()) != f.Plugin {
@@ -133,6 +136,35 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// detachDead detaches the mounts in a pod's folder whose server is gone, and returns the others. A mount of a CSI driver stays:
+// the driver undoes it. A hung server is not known to be gone, and mounts below its own are not asked.
+func (d disk) detachDead(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) (left []*mountinfo.Info, err error) {
+	hung := []string{filepath.Join(folder.Path(), kinds.VolumeFolder(csiName, ""))}
+	below := func(m *mountinfo.Info, at string) bool { return strings.HasPrefix(m.Mountpoint, at+"/") }
+	detached := ""
+	for _, m := range mounts {
+		name, err1 := filepath.Rel(folder.Path(), m.Mountpoint)
+		switch {
+		case detached != "" && below(m, detached):
+			continue // it went with it
+		case err1 != nil || name == "." || slices.ContainsFunc(hung, func(at string) bool { return below(m, at) }):
+			left = append(left, m)
+			continue
+		}
+		err1 = folder.AskServer(ctx, name)
+		if !safepath.IsDead(err1) {
+			if left = append(left, m); err1 != nil {
+				hung = append(hung, m.Mountpoint)
+			}
+			continue
+		}
+		d.node.Log.Warn("detached a mount whose server is gone", "pod", filepath.Base(folder.Path()), "mount", m.Mountpoint,
+			"fileSystem", m.FSType, "error", err1)
+		detached, err = m.Mountpoint, errors.Join(err, folder.Detach(name))
+	}
+	return left, err
 }
 
 func (d disk) close(root *safepath.Root) {

@@ -86,13 +86,13 @@ const (
 	onDisk  = iota // whatever asks nobody
 	asking         // mounts that need a token of the API server
 	renewal        // the same, of pods that have all they need and whose tokens only become old
-	storing        // whatever a driver of persistent volumes does; the bound is each driver's own, so that none holds up others
+	storing        // whatever a driver or server of others does; the bound is each one's own, so that none holds up others
 )
 
 func (d driver) lane(op operation) int {
 	changed := op.Actual.version != d.node.Objects.VersionOf(op.Desired)
 	switch {
-	case d.storage.has(op.Key), d.storage != nil && usesStorage(op.Desired):
+	case d.storage.has(op.Key), d.storage != nil && usesStorage(op.Desired), checksHostPath(op.Desired):
 		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
 		return onDisk
@@ -114,6 +114,10 @@ func asksForTokens(pod *v1.Pod, only []string) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		return (len(only) == 0 || slices.Contains(only, v.Name)) && kinds.Holds(v, kinds.OfTokens)
 	})
+}
+
+func checksHostPath(pod *v1.Pod) bool {
+	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), kinds.HostPath{}.Checks)
 }
 
 func usesStorage(pod *v1.Pod) bool {

@@ -108,7 +108,7 @@ func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Recor
 			if readErr == nil {
 				out[key] = r
 			} else if !kinds.IsAbsent(readErr) {
-				is, _, isErr := root.IsMountPoint(filepath.Join(key, mount))
+				is, isErr := root.IsMountPoint(filepath.Join(key, mount))
 				if is || kinds.IgnoreAbsent(isErr) != nil {
 					err = errors.Join(err, readErr)
 				}

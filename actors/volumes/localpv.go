@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -43,10 +44,10 @@ func (s *Storage) bindLocal(
 	p.SetPlugin(localName)
 	h := s.begin(p, volume, folder)
 	if !s.placed(p, volume) {
-		if err := warnOfGroup(p, folder, pv); err != nil {
+		if err := warnOfGroup(ctx, p, folder, pv); err != nil {
 			return "", err
 		}
-		if err := bindFolder(p, folder, path, pv.Name); err != nil {
+		if err := bindFolder(ctx, p, folder, path, pv.Name); err != nil {
 			return "", err
 		}
 	}
@@ -60,11 +61,15 @@ func (s *Storage) bindLocal(
 }
 
 // bindFolder binds the node's folder of a PersistentVolume into the pod's.
-func bindFolder(p kinds.Folder, folder, path, pv string) error {
+func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) error {
 	if err := p.MkdirAll(folder, kinds.FolderMode); err != nil {
 		return err
 	}
-	source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
+	source, err := safepath.Bounded(ctx, "open "+path, func() (*os.File, error) {
+		return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
 		return kinds.Permanent("local.path %s of PersistentVolume %s is no folder; block devices are not supported yet", path, pv)
@@ -75,7 +80,7 @@ func bindFolder(p kinds.Folder, folder, path, pv string) error {
 }
 
 // warnOfGroup records the kubelet's Event where other pods have the volume and its folder belongs to another fsGroup.
-func warnOfGroup(p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
+func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
 	group := kinds.FSGroupOf(p.Pod)
 	if group == nil {
 		return nil
@@ -87,8 +92,13 @@ func warnOfGroup(p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
 	if err != nil || len(shared) == 0 {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Stat(pv.Spec.Local.Path, &st); err == nil && int64(st.Gid) != *group {
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
+	st, err := safepath.Bounded(ctx, "stat "+pv.Spec.Local.Path, func() (st unix.Stat_t, err error) {
+		err = unix.Stat(pv.Spec.Local.Path, &st)
+		return st, err
+	})
+	if err == nil && int64(st.Gid) != *group {
 		p.Record(messages.PodEvent(p.Pod, "", v1.EventTypeWarning, messages.EventAlreadyMounted, fmt.Sprintf(
 			"The requested fsGroup is %d, but the volume %s has GID %d. The volume may not be shareable.",
 			*group, pv.Name, st.Gid), time.Now()))
@@ -99,19 +109,22 @@ func warnOfGroup(p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
 // MountsAt implements kinds.Mounter.
 func (local) MountsAt(volume string) string { return kinds.VolumeFolder(localName, volume) }
 
-func (local) Unmount(_ context.Context, p kinds.Folder, volume string) error {
-	return removeMount(p, kinds.VolumeFolder(localName, volume))
+func (local) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
+	return removeMount(ctx, p, kinds.VolumeFolder(localName, volume))
 }
 
 // removeMount unmounts what is mounted on a folder of the pod's, and removes the folder, which must be empty then.
-func removeMount(p kinds.Folder, folder string) error {
+func removeMount(ctx context.Context, p kinds.Folder, folder string) error {
 	for {
-		is, _, err := p.IsMountPoint(folder)
+		is, err := p.IsMountPoint(folder)
 		if kinds.IsAbsent(err) {
 			return nil
 		}
 		if err == nil && is {
-			if err = p.Unmount(folder); err == nil {
+			if err = p.Unmount(folder); errors.Is(err, unix.EBUSY) && safepath.IsDead(p.AskServer(ctx, folder)) {
+				err = p.Detach(folder)
+			}
+			if err == nil {
 				continue
 			}
 		}

@@ -114,7 +114,7 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if err := checkUnmounted(root, at); err != nil {
+	if err := checkUnmounted(ctx, root, at); err != nil {
 		return err
 	}
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
@@ -35,10 +36,15 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 }
 
 func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, known bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
 	at := filepath.Join(s.RootDir, kinds.PodsFolder, uid, folder)
 	if strings.HasPrefix(folder, kinds.VolumeFolder(localName, "")+"/") { // the node's own disk
-		var st unix.Statfs_t
-		if err := unix.Statfs(at, &st); err != nil {
+		st, err := safepath.Bounded(ctx, "statfs "+at, func() (st unix.Statfs_t, err error) {
+			err = unix.Statfs(at, &st)
+			return st, err
+		})
+		if err != nil {
 			return u, false, err
 		}
 		size := uint64(st.Frsize) //nolint:gosec // the kernel's sizes are not negative

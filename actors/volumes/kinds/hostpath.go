@@ -40,7 +40,7 @@ var hostPathTypes = map[v1.HostPathType]struct {
 }
 
 // Mount implements Plugin.
-func (HostPath) Mount(_ context.Context, _ Folder, v *v1.Volume) (string, error) {
+func (HostPath) Mount(ctx context.Context, _ Folder, v *v1.Volume) (string, error) {
 	path := v.HostPath.Path
 	if !filepath.IsAbs(path) {
 		return "", Permanent("hostPath.path %q is not absolute", path)
@@ -55,13 +55,18 @@ func (HostPath) Mount(_ context.Context, _ Folder, v *v1.Volume) (string, error)
 	if !ok {
 		return "", Permanent("hostPath.type %q is not known", *v.HostPath.Type)
 	}
-	info, err := os.Stat(path)
-	if IsAbsent(err) && kind.make != nil {
-		if err := kind.make(path); err != nil {
-			return "", wrongHostPath(v.HostPath, "nothing is there and it cannot be made: "+err.Error())
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
+	info, err := safepath.Bounded(ctx, "hostPath "+path+" "+string(*v.HostPath.Type), func() (fs.FileInfo, error) {
+		info, err := os.Stat(path)
+		if IsAbsent(err) && kind.make != nil {
+			if err := kind.make(path); err != nil {
+				return nil, errors.New("nothing is there and it cannot be made: " + err.Error())
+			}
+			info, err = os.Stat(path)
 		}
-		info, err = os.Stat(path)
-	}
+		return info, err
+	})
 	switch {
 	case IsAbsent(err):
 		return "", wrongHostPath(v.HostPath, "nothing is there")
@@ -75,6 +80,11 @@ func (HostPath) Mount(_ context.Context, _ Folder, v *v1.Volume) (string, error)
 
 func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
 	return errors.New("hostPath " + source.Path + " is not what its type " + string(*source.Type) + " asks for: " + why)
+}
+
+// Checks reports whether a volume is a hostPath that is looked at before it is handed on. Its file system may be any, and hang.
+func (HostPath) Checks(v *v1.Volume) bool {
+	return v.HostPath != nil && v.HostPath.Type != nil && *v.HostPath.Type != v1.HostPathUnset
 }
 
 // Mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.

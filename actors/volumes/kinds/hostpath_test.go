@@ -1,15 +1,18 @@
 package kinds
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
@@ -114,5 +117,17 @@ func TestHostPathRefusesForGood(t *testing.T) {
 	v.HostPath.Type = nil
 	if path, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil || path != "/any/thing" {
 		t.Errorf("without a type: %q, %v", path, err)
+	}
+}
+
+func TestHostPath_HungServer(t *testing.T) {
+	dir := t.TempDir()
+	s := fusetest.Mount(t, dir)
+	s.Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	v := volumestest.HostPathVolume("v", dir, v1.HostPathDirectory)
+	if _, err := (HostPath{}).Mount(ctx, Folder{}, &v); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("got %v, want that the file system does not answer", err)
 	}
 }

@@ -157,6 +157,9 @@ func makeRoom(p Folder, folder string, files map[string]file) error {
 
 // isMemory says whether a file system of memory or of huge pages is mounted on the folder.
 func isMemory(p Folder, folder string) bool {
-	is, kind, err := p.IsMountPoint(folder)
-	return err == nil && is && (kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC)
+	if is, err := p.IsMountPoint(folder); err != nil || !is {
+		return false
+	}
+	kind, err := p.FileSystem(folder)
+	return err == nil && (kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC)
 }

@@ -1,6 +1,7 @@
 package safepath
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -57,11 +58,20 @@ func (r *Root) Unmount(name string) error {
 	})
 }
 
-// Detach undoes the topmost mount on name, with all that is mounted in it, and nothing elsewhere: what is in use goes when
-// it is used no more. Nothing mounted there is an error that wraps unix.EINVAL.
+// Detach undoes the topmost mount on name, with all that is mounted in it, and nothing elsewhere. Open files keep it alive
+// until they are closed. A dead or hung server is no obstacle. Nothing mounted there is an error that wraps unix.EINVAL.
 func (r *Root) Detach(name string) error {
 	// Otherwise the end of what is mounted in it would be passed on to where it was mounted by others.
-	if err := r.Receive(name); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), ServerTimeout)
+	defer cancel()
+	own, err := r.duplicate()
+	if err != nil {
+		return err
+	}
+	_, err = Bounded(ctx, "detaching "+filepath.Join(r.path, name), func() (none struct{}, err error) {
+		return none, errors.Join(own.Receive(name), own.Close())
+	})
+	if err != nil && !IsDead(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return r.inParent("unmount", name, func(at int, last string) error {
@@ -69,25 +79,30 @@ func (r *Root) Detach(name string) error {
 	})
 }
 
-// IsMountPoint says whether something is mounted on name, a bind mount of the same file system included, and of which
-// type it is (statfs(2)); of a dead file system, whose server has gone, the type is 0.
-func (r *Root) IsMountPoint(name string) (is bool, kind int64, err error) {
+// IsMountPoint reports whether something is mounted on name, a bind mount of the same file system included. It asks no
+// file system: the kernel refuses to cross the mount before the server is asked.
+func (r *Root) IsMountPoint(name string) (is bool, err error) {
+	err = r.inParent("look at", name, func(at int, last string) error {
+		fd, err := openat2(at, last, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW,
+			Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+		if is = errors.Is(err, unix.EXDEV); is {
+			return nil
+		}
+		closeFD(fd)
+		return err
+	})
+	return is, err
+}
+
+// FileSystem returns the type of the file system at name (statfs(2)). It asks its server, so it is for mounts of the agent.
+func (r *Root) FileSystem(name string) (kind int64, err error) {
 	f, err := r.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return false, 0, err
+		return 0, err
 	}
-	fd := int(f.Fd())
-	var stat unix.Statx_t
 	var fs unix.Statfs_t
-	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &stat)
-	if unix.Fstatfs(fd, &fs) != nil {
-		fs.Type = 0
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil && stat.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		err = fmt.Errorf("this kernel does not say what is mounted (Linux 5.8): %w", errors.ErrUnsupported)
-	}
-	return stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0, int64(fs.Type), err // an int32 elsewhere
+	err = unix.Fstatfs(int(f.Fd()), &fs)
+	return int64(fs.Type), errors.Join(err, f.Close()) // an int32 elsewhere
 }
 
 // descriptor is a path that leads to what a descriptor stands for, whatever becomes of the path it was opened by.

@@ -1,40 +1,51 @@
 package subpath
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
 )
 
-// A volume whose file system has died, as one of FUSE does with its server: the bind that an earlier start left there goes, so
-// that the container starts again when the volume is back, and the pod's end leaves nothing.
-func TestADeadFileSystem(t *testing.T) {
+// A bind of a dead file system is replaced, so that the container starts again when the volume is back.
+func TestBind_ReplacesADeadFileSystem(t *testing.T) {
 	r := newRig(t)
-	server, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("no FUSE here: %v", err)
-	}
 	place := filepath.Join(r.pod, Folder, "v", "c", "0")
+	must(t, os.MkdirAll(place, 0o750))
 	for range 2 {
-		must(t, os.MkdirAll(place, 0o750))
-		must(t, unix.Mount("dead", place, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
-		must(t, server.Close())
-		if _, err := os.Stat(place); !errors.Is(err, unix.ENOTCONN) {
-			t.Fatalf("it is not dead: %v", err)
-		}
+		fusetest.Mount(t, place).Die()
 		write(t, filepath.Join(r.volume, "part", "f"), "back")
 		if text, err := os.ReadFile(filepath.Join(r.bind(r.part("part")), "f")); err != nil || string(text) != "back" {
 			t.Errorf("bound is %q, %v", text, err)
 		}
 		must(t, unix.Unmount(place, 0))
-		server, err = os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-		must(t, err)
 	}
-	must(t, unix.Mount("dead", place, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", server.Fd())))
-	must(t, server.Close())
-	r.unbind()
+}
+
+func TestUnbindAll_DeadAndHungServers(t *testing.T) {
+	for name, end := range map[string]func(*fusetest.Server){"dead": (*fusetest.Server).Die, "hung": (*fusetest.Server).Hang} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			s := fusetest.Mount(t, r.outside)
+			for _, index := range []string{"0", "1"} {
+				place := filepath.Join(r.pod, Folder, "v", "c", index)
+				must(t, os.MkdirAll(place, 0o750))
+				must(t, unix.Mount(r.outside, place, "", unix.MS_BIND, ""))
+			}
+			end(s)
+			ended := make(chan struct{})
+			go func() { defer close(ended); r.unbind() }()
+			select {
+			case <-ended:
+			case <-time.After(time.Minute): // only a call that hangs takes so long
+				s.Die()
+				<-ended
+				t.Fatal("UnbindAll hangs with the server")
+			}
+		})
+	}
 }

@@ -115,16 +115,18 @@ func (p Part) bind(pod *safepath.Root, source *os.File) error {
 // settle says whether the place has what is asked for (nil: nothing), and otherwise leaves nothing mounted there.
 func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) {
 	for range layers {
-		is, _, err := pod.IsMountPoint(place)
+		is, err := pod.IsMountPoint(place)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !is {
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
-		// What cannot be looked at is of a file system that is dead, and goes.
-		if found, err := pod.Lstat(place); err == nil && wanted != nil && os.SameFile(found, wanted) {
-			return true, nil
+		if wanted != nil { // otherwise its server, which may hang, is not asked
+			// A bind that cannot be read belongs to a dead file system and is detached.
+			if found, err := pod.Lstat(place); err == nil && os.SameFile(found, wanted) {
+				return true, nil
+			}
 		}
 		if err := pod.Detach(place); err != nil {
 			return false, err

@@ -1,0 +1,115 @@
+// Package fusetest is a file system in user space for tests. Its server answers, hangs or dies as the test asks.
+package fusetest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Server serves one empty directory. The kernel caches none of its answers.
+type Server struct {
+	device  *os.File
+	serving sync.WaitGroup
+	hangs   atomic.Bool
+	asked   atomic.Int64
+}
+
+// Mount mounts the directory at a path until the test ends. It skips the test where FUSE cannot be mounted.
+func Mount(t testing.TB, at string) *Server {
+	t.Helper()
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skipf("FUSE is not available: %v", err)
+	}
+	if err := unix.Mount("fusetest", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+		_ = unix.Close(fd)
+		t.Skipf("FUSE cannot be mounted: %v", err)
+	}
+	// The device can be polled from now on.
+	s := &Server{device: os.NewFile(uintptr(fd), "/dev/fuse")}
+	s.serving.Go(s.serve)
+	t.Cleanup(func() {
+		s.Die() // calls that hang return
+		for unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
+		}
+	})
+	return s
+}
+
+// Hang leaves all further requests unanswered.
+func (s *Server) Hang() { s.hangs.Store(true) }
+
+// Die ends the server. The kernel fails all calls with ENOTCONN.
+func (s *Server) Die() {
+	_ = s.device.Close() // the kernel sees the end of the connection
+	s.serving.Wait()
+}
+
+// Requests returns the number of requests received so far, without those of the mount itself.
+func (s *Server) Requests() int64 { return s.asked.Load() }
+
+// The requests of fuse(4), and the sizes of their answers.
+const (
+	opForget, opGetattr, opStatfs, opInit, opOpendir, opReaddir   = 2, 3, 17, 26, 27, 28
+	opReleasedir, opAccess, opInterrupt, opDestroy, opBatchForget = 29, 34, 36, 38, 42
+
+	headerSize, initSize, attrSize, openSize, statfsSize = 16, 64, 104, 16, 80
+)
+
+func (s *Server) serve() {
+	request := make([]byte, 1<<17)
+	for {
+		n, err := s.device.Read(request)
+		if err != nil || n < 40 {
+			return
+		}
+		op := binary.NativeEndian.Uint32(request[4:])
+		if op != opInit {
+			s.asked.Add(1)
+			if s.hangs.Load() {
+				continue
+			}
+		}
+		if reply := answer(op); reply != nil {
+			binary.NativeEndian.PutUint32(reply, uint32(len(reply)))
+			copy(reply[8:headerSize], request[8:headerSize])
+			_, _ = s.device.Write(reply) // an interrupted request is no longer there
+		}
+	}
+}
+
+// answer returns the answer with an empty header; nil: the request has none.
+func answer(op uint32) []byte {
+	put, body := binary.NativeEndian.PutUint32, []byte(nil)
+	switch op {
+	case opForget, opBatchForget, opInterrupt:
+		return nil
+	case opInit:
+		body = make([]byte, initSize)
+		put(body, 7)
+		put(body[4:], 31)
+		put(body[20:], 4096)
+	case opGetattr:
+		body = make([]byte, attrSize)
+		put(body[16:], 1)
+		put(body[76:], unix.S_IFDIR|0o755)
+		put(body[80:], 2)
+	case opOpendir:
+		body = make([]byte, openSize)
+	case opStatfs:
+		body = make([]byte, statfsSize)
+	case opReaddir, opReleasedir, opAccess, opDestroy:
+	default:
+		out := make([]byte, headerSize)
+		missing := -int32(unix.ENOENT)
+		put(out[4:], uint32(missing))
+		return out
+	}
+	return append(make([]byte, headerSize), body...)
+}

@@ -1,0 +1,104 @@
+package safepath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ServerTimeout is how long a file system may take to answer one question. One that takes longer counts as hung.
+const ServerTimeout = 10 * time.Second
+
+// IsDead reports whether a call failed since the server of a file system is gone. Its mount is of no use to anybody.
+func IsDead(err error) bool {
+	for _, code := range []error{unix.ENOTCONN, unix.ESTALE, unix.EIO, unix.EACCES, unix.EHOSTDOWN, unix.ECONNABORTED} {
+		if errors.Is(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// calls are the calls in progress on file systems, by key.
+var calls = struct {
+	sync.Mutex
+	byKey map[string]*call
+}{byKey: map[string]*call{}}
+
+type call struct {
+	done     chan struct{} // closed after the others are set
+	value    any
+	err      error
+	panicked any
+}
+
+// Bounded makes a call that the server of a file system may never answer. It returns the result, or the end of ctx. The call
+// then stays blocked in a goroutine of its own. Only one call with a key is in progress at a time, and other callers join
+// it: a hung server costs one thread for each key. All callers with one key use the same type.
+func Bounded[T any](ctx context.Context, key string, do func() (T, error)) (T, error) {
+	calls.Lock()
+	c := calls.byKey[key]
+	if c == nil {
+		c = &call{done: make(chan struct{})}
+		calls.byKey[key] = c
+		go func() {
+			defer func() {
+				c.panicked = recover()
+				calls.Lock()
+				delete(calls.byKey, key)
+				calls.Unlock()
+				close(c.done)
+			}()
+			c.value, c.err = do()
+		}()
+	}
+	calls.Unlock()
+	select {
+	case <-c.done:
+		if c.panicked != nil {
+			panic(c.panicked) // where it is kept from ending the process
+		}
+		value, _ := c.value.(T) // the nil of an interface is none
+		return value, c.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("%s: the file system does not answer: %w", key, context.Cause(ctx))
+	}
+}
+
+// AskServer asks the file system at name for its attributes, within ServerTimeout. IsDead tells from the error whether its
+// server is gone; the error of a hung one wraps context.DeadlineExceeded.
+func (r *Root) AskServer(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, ServerTimeout)
+	defer cancel()
+	own, err := r.duplicate()
+	if err != nil {
+		return err
+	}
+	_, err = Bounded(ctx, filepath.Join(r.path, name), func() (none struct{}, err error) {
+		defer own.Close() //nolint:errcheck // read only
+		f, err := own.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return none, err
+		}
+		defer f.Close() //nolint:errcheck // read only
+		var stat unix.Statx_t
+		return none, unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &stat)
+	})
+	return err
+}
+
+// duplicate opens the root once more, for a call that may outlive it.
+func (r *Root) duplicate() (*Root, error) {
+	fd, err := unix.FcntlInt(r.dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{dir: os.NewFile(uintptr(fd), r.path), path: r.path}, nil
+}

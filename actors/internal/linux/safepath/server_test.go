@@ -1,0 +1,127 @@
+package safepath
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
+)
+
+// hangs is a time that only a call that hangs takes.
+const hangs = time.Minute
+
+// returns fails the test if a call hangs. The end of the server ends the call.
+func returns(t *testing.T, s *fusetest.Server, called string, do func() error) error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(hangs):
+		s.Die()
+		<-ended
+		t.Fatalf("%s hangs with the server", called)
+		return nil
+	}
+}
+
+var servers = []struct {
+	name string
+	end  func(*fusetest.Server)
+}{
+	{"dead", (*fusetest.Server).Die},
+	{"hung", (*fusetest.Server).Hang},
+}
+
+func TestMounts_ServerIsNotAsked(t *testing.T) {
+	for _, server := range servers {
+		t.Run(server.name, func(t *testing.T) {
+			r := openTemp(t)
+			must(t, r.MkdirAll("pod/vol", 0o755))
+			s := fusetest.Mount(t, filepath.Join(r.Path(), "pod/vol"))
+			server.end(s)
+			before := s.Requests()
+			must(t, returns(t, s, "IsMountPoint", func() error {
+				is, err := r.IsMountPoint("pod/vol")
+				if !is {
+					t.Error("the mount is not seen")
+				}
+				return err
+			}))
+			ctx, _ := CountFreed(t.Context())
+			err := returns(t, s, "RemoveAllOneFilesystem", func() error { return RemoveAllOneFilesystem(ctx, r, "pod") })
+			if mounted := (*MountPointError)(nil); !errors.As(err, &mounted) {
+				t.Errorf("removal returned %v, want a MountPointError", err)
+			}
+			must(t, returns(t, s, "Detach", func() error { return r.Detach("pod/vol") }))
+			if n := s.Requests() - before; n > 1 { // the kernel's own at the end of the mount
+				t.Errorf("the server got %d requests, want none", n)
+			}
+			if is, err := r.IsMountPoint("pod/vol"); err != nil || is {
+				t.Errorf("after Detach: mounted %t, error %v", is, err)
+			}
+		})
+	}
+}
+
+func TestAskServer_DistinguishesDeadFromHung(t *testing.T) {
+	r := openTemp(t)
+	must(t, r.MkdirAll("vol", 0o755))
+	s := fusetest.Mount(t, filepath.Join(r.Path(), "vol"))
+	if err := r.AskServer(t.Context(), "vol"); err != nil {
+		t.Errorf("a server that answers: %v", err)
+	}
+	s.Hang()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	for range 3 {
+		if err := returns(t, s, "AskServer", func() error { return r.AskServer(ctx, "vol") }); !errors.Is(err, context.DeadlineExceeded) || IsDead(err) {
+			t.Errorf("a hung server: %v, want the end of the wait", err)
+		}
+	}
+	if n := openCalls(); n != 1 {
+		t.Errorf("%d calls hang after three questions, want one", n)
+	}
+	s.Die()
+	if err := r.AskServer(t.Context(), "vol"); !IsDead(err) {
+		t.Errorf("a dead server: %v, want an error of IsDead", err)
+	}
+	if n := openCalls(); n != 0 {
+		t.Errorf("%d calls are in progress after the end of the server, want none", n)
+	}
+}
+
+func openCalls() int {
+	calls.Lock()
+	defer calls.Unlock()
+	return len(calls.byKey)
+}
+
+func TestBounded_PanicReachesTheCaller(t *testing.T) {
+	defer func() {
+		if p := recover(); p != "a bug" {
+			t.Errorf("recovered %v, want the panic of the call", p)
+		}
+	}()
+	_, _ = Bounded(t.Context(), "panic", func() (int, error) { panic("a bug") })
+}
+
+func TestIsDead(t *testing.T) {
+	for err, want := range map[error]bool{
+		unix.ENOTCONN: true, unix.ESTALE: true, unix.EIO: true, unix.EACCES: true, unix.EHOSTDOWN: true, unix.ECONNABORTED: true,
+		unix.ENOENT: false, unix.EBUSY: false, context.DeadlineExceeded: false,
+	} {
+		if IsDead(err) != want {
+			t.Errorf("IsDead(%v) = %t", err, !want)
+		}
+	}
+	if IsDead(nil) {
+		t.Error("IsDead(nil) = true")
+	}
+}
