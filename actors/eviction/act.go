@@ -109,15 +109,16 @@ func (a *actor) boundedPods() map[types.UID]bool {
 func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 	a.busy = true
 	urgent := a.boundedPods()
-	if act.kind == evict && act.by.signal.kind() == v1.NodeDiskPressure {
+	short := act.kind == evict && act.by.signal.kind() == v1.NodeDiskPressure
+	if short {
 		for _, p := range a.opts.Board.Now().Pods {
 			urgent[p.Pod.UID] = true
 		}
 	}
 	figures := a.opts.Figures
 	ctx.Do(supervisors.Work{Name: "figures of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
-		stats, lacks := figures(ctx, urgent)
-		return figured{act, m, stats, lacks}
+		stats, partial, lacks := figures(ctx, urgent, short)
+		return figured{act, m, stats, partial, lacks}
 	}})
 }
 
@@ -125,8 +126,8 @@ func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 // the one pod that comes first.
 func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	a.busy = false
-	candidates, leaving := a.candidates(f.stats)
-	all, over := len(candidates), 0
+	candidates, leaving := a.candidates(f)
+	over, awaited := 0, 0
 	for _, c := range candidates {
 		if limit, message := c.exceeds(); a.opts.LocalStorage && limit != "" {
 			over++
@@ -134,7 +135,13 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		}
 	}
 	if f.act.kind == evict && f.act.by.signal.kind() == v1.NodeDiskPressure {
+		awaited = len(candidates)
 		candidates = slices.DeleteFunc(candidates, candidate.unmeasured)
+		awaited -= len(candidates)
+	}
+	if f.act.kind == evict {
+		rank(f.act.by.signal, f.act.on, candidates)
+		awaited += hidden(f.act.by.signal, candidates)
 	}
 	switch {
 	case f.act.kind == nothing:
@@ -146,9 +153,9 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	case f.act.kind == reclaim:
 		a.reclaim(ctx, f.act)
 		return
-	case len(candidates) < all && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
+	case awaited > 0 && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
 		a.unmeasured++
-		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", all-len(candidates), "missing", f.lacks)
+		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", awaited, "missing", f.lacks)
 		a.measureAgain(ctx)
 		return
 	case len(candidates) == 0:
@@ -159,7 +166,7 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		a.helpless, a.reclaimed = true, false
 		return
 	default:
-		if rank(f.act.by.signal, f.act.on, candidates); a.layersDue(ctx, f, candidates) || a.newcomerDue(ctx, f) {
+		if a.layersDue(ctx, f, candidates) || a.newcomerDue(ctx, f) {
 			return
 		}
 		c := candidates[0]
@@ -171,16 +178,29 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	a.await(ctx, leaving)
 }
 
+// hidden counts ranked pods that may come before the first once their figures of a disk are whole.
+func hidden(s Signal, ranked []candidate) (n int) {
+	if s.kind() != v1.NodeDiskPressure || len(ranked) == 0 || ranked[0].partial {
+		return 0
+	}
+	for _, c := range ranked {
+		if c.partial {
+			n++
+		}
+	}
+	return n
+}
+
 // limitOfPod stands for a pod's own limits: who exceeds them is evicted at once.
 var limitOfPod = limit{field: hardField}
 
 // candidates are the pods that may be evicted and of which figures are known: of others nobody knows whether their end would
 // bring anything. leaving are those that the node ends already and whose end is to be waited for, with their grace periods.
-func (a *actor) candidates(stats []api.PodStats) (list []candidate, leaving map[types.UID]int64) {
+func (a *actor) candidates(f figured) (list []candidate, leaving map[types.UID]int64) {
 	leaving = map[types.UID]int64{}
 	figures := map[string]*api.PodStats{}
-	for i := range stats {
-		figures[stats[i].PodRef.UID] = &stats[i]
+	for i := range f.stats {
+		figures[f.stats[i].PodRef.UID] = &f.stats[i]
 	}
 	for _, p := range a.opts.Board.Now().Pods {
 		s := figures[string(p.Pod.UID)]
@@ -192,7 +212,7 @@ func (a *actor) candidates(stats []api.PodStats) (list []candidate, leaving map[
 				leaving[p.Pod.UID] = *cmp.Or(p.Failure.Grace, p.Pod.Spec.TerminationGracePeriodSeconds, ptr.To[int64](30))
 			}
 		case s != nil && p.Ending == "" && evictable(p.Pod, a.opts.Static):
-			list = append(list, candidate{p.Pod, s})
+			list = append(list, candidate{p.Pod, s, f.partial[p.Pod.UID]})
 		}
 	}
 	return list, leaving

@@ -34,9 +34,10 @@ type Options struct {
 	NodeName string
 	// Board has the pods.
 	Board *board.Board
-	// Figures are those of the pods that run, fresh of the ones in urgent, with sentences on what is missing. It is called
-	// outside the mailbox.
-	Figures func(ctx context.Context, urgent map[types.UID]bool) ([]api.PodStats, []string)
+	// Figures returns the figures of running pods, fresh ones of the pods in urgent, at any cost where the disk is short. The
+	// figures of pods in partial are lower bounds; lacks has sentences on missing figures. It is called outside the mailbox.
+	Figures func(ctx context.Context, urgent map[types.UID]bool, short bool) (
+		pods []api.PodStats, partial map[types.UID]bool, lacks []string)
 	// State says what cannot be measured; nil: not published.
 	State *State
 	// Measure measures. It is called outside the mailbox.
@@ -65,7 +66,7 @@ const (
 	soon = 2 * time.Second
 	// settleTimeout is how long nobody is evicted after a start while the node's pods are not all known.
 	settleTimeout = time.Minute
-	// maxUnmeasured is how often an eviction waits for the walks of volumes and logs that a disk's threshold is about.
+	// maxUnmeasured is how often an eviction waits for the end of walks of volumes and logs while a disk is short.
 	maxUnmeasured = 3
 )
 
@@ -111,7 +112,7 @@ type actor struct {
 	killCounts string
 	// helpless says that it was logged that no pod may be evicted for it.
 	helpless bool
-	// unmeasured is how often pods were not evicted since the volumes and logs of some were not measured, one after another.
+	// unmeasured is how often in a row no pod was evicted since the volumes and logs of some were not measured to the end.
 	unmeasured int
 }
 
@@ -124,10 +125,11 @@ type (
 	shortAwaited struct{ short bool }
 	reclaimDue   struct{ generation int }
 	figured      struct {
-		act   action
-		m     Measurement
-		stats []api.PodStats
-		lacks []string
+		act     action
+		m       Measurement
+		stats   []api.PodStats
+		partial map[types.UID]bool
+		lacks   []string
 	}
 	left struct {
 		generation int         // of the wait

@@ -41,11 +41,13 @@ func newNode(t *testing.T, limits Limits, pods ...candidate) *node {
 		fail: messages.PodFailure{Reason: messages.EventEvicted, Grace: ptr.To[int64](1)}, audited: true}
 	n.opts = Options{
 		Limits: limits, NodeName: "n", Board: n.board, LocalStorage: true, Measure: func(context.Context) Measurement { return n.m },
-		Figures: func(context.Context, map[types.UID]bool) (out []api.PodStats, _ []string) {
+		Figures: func(context.Context, map[types.UID]bool, bool) (out []api.PodStats, partial map[types.UID]bool, _ []string) {
+			partial = map[types.UID]bool{}
 			for _, p := range n.pods {
 				out = append(out, *p.stats)
+				partial[p.pod.UID] = p.partial
 			}
-			return out, nil
+			return out, partial, nil
 		},
 	}
 	return n
@@ -444,6 +446,49 @@ func TestUnmeasuredPodsAreNotEvicted(t *testing.T) {
 		n.RunOne(w)
 	}
 	n.expect("when the big one is walked", messages.EventThresholdMet, "containers", "images", "evict big")
+}
+
+// A pod whose walk has not come to its end may use more than its figures show: no other pod is evicted before the end of the walk,
+// but the pod itself is where its lower bound is the largest already.
+func TestEviction_PartialFigures(t *testing.T) {
+	for name, c := range map[string]struct {
+		bound, whole uint64 // of the pod whose walk is in progress, in MiB; the other uses 55
+		rounds       int    // until its walk ends
+		want         string
+	}{
+		"it hides the most":      {bound: 1, whole: 90, rounds: 2, want: "evict deep"},
+		"it uses little":         {bound: 1, whole: 2, rounds: 2, want: "evict other"},
+		"its bound is enough":    {bound: 60, whole: 90, rounds: 99, want: "evict deep"},
+		"its walk does not end":  {bound: 1, whole: 90, rounds: 99, want: "evict other"},
+		"it ends with less than": {bound: 4, whole: 4, rounds: 1, want: "evict other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			deep := of("deep", 0, 0, 0).on(0, 0, c.bound)
+			deep.partial = true
+			n := newNode(t, tenPercent, of("other", 0, 0, 0).on(0, 0, 55), deep)
+			n.m = full(50)
+			n.publish()
+			n.start()
+			n.work()
+			n.Send(messages.Runtime, messages.ContainersReclaimed{})
+			n.work()
+			n.Send(messages.Images, messages.ImagesReclaimed{})
+			for rounds := 0; len(n.Work) > 0; {
+				w := n.Work[0]
+				if w.Name == "await the end of evicted pods" {
+					break
+				}
+				n.Work = n.Work[1:]
+				if w.Name == "figures of pods" {
+					if rounds++; rounds == c.rounds {
+						n.pods[1] = of("deep", 0, 0, 0).on(0, 0, c.whole)
+					}
+				}
+				n.RunOne(w)
+			}
+			n.expect("with a walk in progress", messages.EventThresholdMet, "containers", "images", c.want)
+		})
+	}
 }
 
 // Memory comes before disks, and a soft threshold acts after its grace period, with the pod's own.

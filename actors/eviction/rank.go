@@ -20,6 +20,8 @@ import (
 type candidate struct {
 	pod   *v1.Pod
 	stats *api.PodStats
+	// partial reports that the walk of its volumes and logs has not come to its end: the pod uses at least as much.
+	partial bool
 }
 
 // evictable says whether a pod may be evicted at all. A critical one may not. Static pods count as critical with the kubelet,

@@ -28,7 +28,7 @@ func of(name string, priority int32, memory, request uint64) candidate {
 		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceMemory: q, v1.ResourceEphemeralStorage: q}
 	}
 	use := &api.MemoryStats{WorkingSetBytes: ptr.To(memory * mi)}
-	return candidate{pod, &api.PodStats{PodRef: api.PodReference{Name: name, Namespace: "default", UID: name}, Memory: use,
+	return candidate{pod: pod, stats: &api.PodStats{PodRef: api.PodReference{Name: name, Namespace: "default", UID: name}, Memory: use,
 		Containers: []api.ContainerStats{{Name: "c", Memory: use}}}}
 }
 

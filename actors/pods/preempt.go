@@ -82,7 +82,7 @@ func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure)
 	a.keep(ctx, e, r)
 	a.enter(ctx, e, failing)
 	a.changed(ctx)
-	text := explain.EventOf(why.Message, e.pod, messages.Reason{Code: why.Reason, Message: why.Message})
+	text := explain.Event(strings.TrimSpace(why.Message), "") // the kubelet's words explain themselves
 	event := messages.PodEvent(e.pod, "", v1.EventTypeWarning, why.Reason, text, ctx.Now())
 	event.Annotations = why.Annotations
 	ctx.Tell(messages.Events, event)

@@ -28,7 +28,7 @@ type cadvisorView struct {
 
 // view collects what is older than age for one answer.
 func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
-	f := c.collect(ctx, age, false, nil)
+	f := c.collect(ctx, age, false, urgency{})
 	mounted, err := c.mounted.get(ctx, age)
 	if err != nil {
 		f.lacks = append(f.lacks, err.Error())

@@ -233,7 +233,7 @@ type containerFigures struct {
 
 // collect reads what is older than age. all is for disks and the runtime, too; of the pods in urgent, volumes are measured that
 // were not in the last second.
-func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, urgent map[types.UID]bool) *figures {
+func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, urgent urgency) *figures {
 	snapshot := c.opts.Board.Now()
 	f := &figures{at: c.opts.Now(), system: c.opts.System()}
 	var mu sync.Mutex
@@ -269,8 +269,8 @@ func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, ur
 	for i := range f.pods {
 		p := &f.pods[i]
 		p.usage = c.usage.of(p.Pod.Pod.UID)
-		if all && p.usage != nil && p.usage.err != nil {
-			f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, p.usage.err))
+		if all && p.usage != nil && p.usage.lack() != nil {
+			f.lacks = append(f.lacks, fmt.Sprintf("pod %s/%s: %v", p.Pod.Pod.Namespace, p.Pod.Pod.Name, p.usage.lack()))
 		}
 	}
 	slices.Sort(f.lacks)
@@ -323,11 +323,17 @@ func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 	}
 }
 
+// urgency has the pods whose figures are for a decision of eviction; short: since the node's disk is short.
+type urgency struct {
+	pods  map[types.UID]bool
+	short bool
+}
+
 // errNoTree says that the actors do not run.
 var errNoTree = errors.New("the figures of volumes: the stats actor does not run")
 
 // measureUsage asks the actor to walk what has not been walked for a while, and waits a little where a pod has never been.
-func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, urgent map[types.UID]bool) error {
+func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, urgent urgency) error {
 	c.mu.Lock()
 	tell := c.tell
 	c.mu.Unlock()
@@ -339,14 +345,14 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 		pods = append(pods, p.Pod)
 	}
 	now := c.opts.Now() // before the actor's: what is awaited is measured
-	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent})
+	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent.pods, Short: urgent.short})
 	wait := firstWalk
-	if until, ok := ctx.Deadline(); ok && len(urgent) > 0 { // who decides by them needs them; the answer itself takes a little
+	if until, ok := ctx.Deadline(); ok && len(urgent.pods) > 0 { // who decides by them needs them; the answer itself takes a little
 		wait = max(wait, time.Until(until)-firstWalk)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool {
-		return u == nil || urgent[p.UID] && u.due(now, urgentAge)
+		return u == nil || u.at.IsZero() && u.partial || urgent.pods[p.UID] && u.due(now, c.ageOf(p, urgent))
 	})
 }

@@ -16,7 +16,9 @@
 //   - The families of containers are a table of what cAdvisor's collector tells (package cgroupmetrics).
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is
 //     not to be seen here, as in a virtual machine. Where its list does not fit into one message, pods are listed one by one.
-//   - Volumes, logs and /etc/hosts are walked by the actor, a few pods at a time (see walk).
+//   - Volumes, logs and /etc/hosts are walked by the actor, a few pods at a time (see walk), those first of which eviction
+//     decides. A walk has no deadline. Until its end, its figures are lower bounds, or those from before where these are
+//     larger, and are marked partial. CSI drivers are asked beside walks, within a time of their own.
 //
 // Figures of the last walks and of CPU time are kept by the process and outlive the actor, whose restart loses nothing.
 package stats

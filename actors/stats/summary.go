@@ -23,7 +23,7 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 	if onlyCPUAndMemory {
 		age = resourceAge
 	}
-	f := c.collect(ctx, age, !onlyCPUAndMemory, nil)
+	f := c.collect(ctx, age, !onlyCPUAndMemory, urgency{})
 	s = &api.Summary{Node: c.nodeStats(f, !onlyCPUAndMemory), Pods: []api.PodStats{}}
 	for i := range f.pods {
 		s.Pods = append(s.Pods, f.podStats(&f.pods[i], !onlyCPUAndMemory))
@@ -31,14 +31,22 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 	return s, f.lacks
 }
 
-// PodStats are the figures of the pods that run, for eviction: those of the pods in urgent were measured in the last
-// second, or in as much of the past as it takes to measure at no great cost.
-func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool) (pods []api.PodStats, lacks []string) {
-	f := c.collect(ctx, urgentAge, true, urgent)
+// PodStats returns the figures of running pods, for eviction. The pods in urgent are measured again unless that was done in the
+// last seconds; short: in the last second, or in the time that it takes. The figures of pods in partial are not whole: they are
+// lower bounds, or the figures from before where those are larger.
+func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, short bool) (
+	pods []api.PodStats, partial map[types.UID]bool, lacks []string,
+) {
+	f := c.collect(ctx, urgentAge, true, urgency{urgent, short})
+	partial = map[types.UID]bool{}
 	for i := range f.pods {
-		pods = append(pods, f.podStats(&f.pods[i], true))
+		p := &f.pods[i]
+		pods = append(pods, f.podStats(p, true))
+		if p.usage != nil && p.usage.partial {
+			partial[p.Pod.Pod.UID] = true
+		}
 	}
-	return pods, f.lacks
+	return pods, partial, f.lacks
 }
 
 func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
@@ -144,7 +152,7 @@ func (f *figures) storage(p *podFigures, out *api.PodStats) {
 	}
 	if u := p.usage; u != nil {
 		for _, v := range p.Pod.Pod.Spec.Volumes {
-			s, ok := u.volumes[v.Name]
+			s, ok := u.volume(v.Name)
 			if !ok {
 				continue
 			}

@@ -119,7 +119,7 @@ func TestFiguresForEvictionAreNew(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
 	uses := func() uint64 {
-		pods, lacks := r.PodStats(t.Context(), map[types.UID]bool{"uid-web": true})
+		pods, _, lacks := r.PodStats(t.Context(), map[types.UID]bool{"uid-web": true}, true)
 		if len(lacks) > 0 {
 			t.Fatalf("lacks %q", lacks)
 		}
@@ -129,7 +129,7 @@ func TestFiguresForEvictionAreNew(t *testing.T) {
 	write(t, filepath.Join(r.opts.RootDir, "pods", "uid-web", "containers", "c1", "00000000"), 3<<20)
 	quick := *r.usage.of("uid-web")
 	quick.took = 0 // a slow machine does not walk as often
-	r.usage.put("uid-web", &quick)
+	publish(r, "uid-web", quick)
 	r.clock.SetTime(begin.Add(1100 * time.Millisecond))
 	r.actor.Advance(1100 * time.Millisecond)
 	if got := uses(); got < none+3<<20 {

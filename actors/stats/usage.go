@@ -4,101 +4,194 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"slices"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
 const (
-	// usageShare bounds the time that is spent on walking a pod's volumes: one part of it in so many.
+	// usageShare bounds the time that is spent on walking a pod's volumes: one part of it in so many. Figures for a decision of
+	// eviction are measured as often as that is possible.
 	usageShare = 20
-	// walkTimeout bounds the walk of one pod. What was counted before stays in force where it is not enough.
+	// walkTimeout is how long a walk keeps its place among the few that are made at once. It goes on without it.
 	walkTimeout = time.Minute
+	// claimsTimeout bounds the questions to CSI drivers about the volumes of one pod, which no walk waits for; but a driver that
+	// answers within claimsPatience is in the same figures.
+	claimsTimeout  = 10 * time.Second
+	claimsPatience = time.Second
+	// publishEvery is the time between two publications of figures that are not whole.
+	publishEvery = time.Second
 	// firstWalk is how long an answer waits for pods that were never measured.
 	firstWalk = 2 * time.Second
+	// unbounded stands for no timeout: a walk ends when it is done, or when its pod is gone.
+	unbounded = 365 * 24 * time.Hour
 )
 
-// podUsage is what a pod's volumes and files on the node use. Immutable.
+// errInProgress explains figures that are not whole.
+var errInProgress = errors.New("volumes and logs are being measured; figures are lower bounds, or older where those are larger")
+
+// podUsage is the space that a pod's volumes and files on the node use. Immutable once published.
 type podUsage struct {
-	at      time.Time
+	at      time.Time // of the last walk's end; zero: none has ended
 	took    time.Duration
 	volumes map[string]space
 	logs    map[string]space // by container
 	podLogs space            // files of the pod's own beside its containers' folders
-	// kept is what else the agent keeps for the pod and its containers can fill: /etc/hosts and the termination logs.
+	// kept is the space of other files that the agent keeps for the pod and its containers can fill: /etc/hosts and the
+	// termination logs.
 	kept space
-	err  error // what could not be measured; the figures are older or not whole
+	// partial reports that a walk has not come to its end: each figure of the files above is a lower bound, or the figure from
+	// before where that is larger. err is the reason.
+	partial bool
+	err     error
+	// claims has the volumes of claims and of CSI drivers, which are not walked. claimsErr is the reason that some are missing.
+	claims    map[string]space
+	claimsErr error
 }
 
-// due says that the figures are to be measured anew.
+// volume returns the figures of a volume, by the pod's name for it.
+func (u *podUsage) volume(name string) (space, bool) {
+	if s, ok := u.claims[name]; ok {
+		return s, true
+	}
+	s, ok := u.volumes[name]
+	return s, ok
+}
+
+// lack returns the reason that figures are missing or partial; nil: they are whole.
+func (u *podUsage) lack() error { return errors.Join(u.err, u.claimsErr) }
+
+// due reports whether the figures are to be measured again. Those for eviction are at most as old as a walk takes.
 func (u *podUsage) due(now time.Time, age time.Duration) bool {
-	return u == nil || now.Sub(u.at) >= max(age, usageShare*u.took)
+	if u == nil {
+		return true
+	}
+	share := time.Duration(usageShare)
+	if age <= urgentAge {
+		share = 1
+	}
+	return now.Sub(u.at) >= max(age, share*u.took)
 }
 
-// usageBoard is where the actor leaves its figures, for readers that ask no actor. They outlive its restarts. Safe for concurrent
-// use.
+// unfinished returns the figures of a walk in progress, none of which is below its value from before.
+func (u podUsage) unfinished(before *podUsage) *podUsage {
+	u.partial, u.volumes, u.logs = true, maps.Clone(u.volumes), maps.Clone(u.logs)
+	if before == nil {
+		return &u
+	}
+	for name, s := range before.volumes {
+		u.volumes[name] = u.volumes[name].atLeast(s)
+	}
+	for name, s := range before.logs {
+		u.logs[name] = u.logs[name].atLeast(s)
+	}
+	u.podLogs, u.kept = u.podLogs.atLeast(before.podLogs), u.kept.atLeast(before.kept)
+	u.at, u.took, u.claims, u.claimsErr = before.at, before.took, before.claims, before.claimsErr
+	return &u
+}
+
+// atLeast returns s with the use from before where that is larger.
+func (s space) atLeast(before space) space {
+	if s == (space{}) {
+		return before // it was not walked yet
+	}
+	s.used, s.inodesUsed = max(s.used, before.used), max(s.inodesUsed, before.inodesUsed)
+	return s
+}
+
+// usageBoard is where walks leave their figures, for readers that ask no actor. They outlive the actor's restarts. Safe for
+// concurrent use.
 type usageBoard struct {
 	mu      sync.Mutex
 	pods    map[types.UID]*podUsage
-	walks   map[types.UID]*overdue.Reading[*podUsage]
+	walks   map[types.UID]*podWalk
 	changed chan struct{} // closed at the next change
 }
 
-func newUsageBoard() *usageBoard {
-	return &usageBoard{
-		pods: map[types.UID]*podUsage{}, walks: map[types.UID]*overdue.Reading[*podUsage]{}, changed: make(chan struct{}),
-	}
+// podWalk measures one pod, in one walk at a time.
+type podWalk struct {
+	ctx     context.Context // ends with the pod
+	cancel  context.CancelFunc
+	files   *overdue.Reading[struct{}]         // walks, and publishes the figures itself
+	claims  *overdue.Reading[map[string]space] // asks CSI drivers
+	batches atomic.Int64                       // counts up while a walk makes progress
+	running atomic.Bool
 }
 
-// of gives a pod's figures; nil: there are none yet.
+func newUsageBoard() *usageBoard {
+	return &usageBoard{pods: map[types.UID]*podUsage{}, walks: map[types.UID]*podWalk{}, changed: make(chan struct{})}
+}
+
+// of returns a pod's figures; nil: there are none yet.
 func (b *usageBoard) of(uid types.UID) *podUsage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pods[uid]
 }
 
-// put takes a pod's figures. Those that failed are laid over the ones before.
-func (b *usageBoard) put(uid types.UID, u *podUsage) {
+// put publishes the figures that next makes of those from before, which may be nil.
+func (b *usageBoard) put(uid types.UID, next func(before *podUsage) *podUsage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pods[uid] = u
+	b.pods[uid] = next(b.pods[uid])
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// keep forgets all other pods.
+// keep forgets all other pods, and ends their walks.
 func (b *usageBoard) keep(pods map[types.UID]*v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for uid := range b.pods {
+	maps.DeleteFunc(b.pods, func(uid types.UID, _ *podUsage) bool { return pods[uid] == nil })
+	maps.DeleteFunc(b.walks, func(uid types.UID, w *podWalk) bool {
 		if pods[uid] == nil {
-			delete(b.pods, uid)
-			delete(b.walks, uid)
+			w.cancel()
 		}
-	}
+		return pods[uid] == nil
+	})
 }
 
-// walk is the pod's one walk at a time: of a file system that hangs, no second one is begun.
-func (b *usageBoard) walk(uid types.UID, read func() (*podUsage, error)) *overdue.Reading[*podUsage] {
+// walk returns the pod's walk, which measures its files and asks for its claims; both end with their context.
+func (b *usageBoard) walk(uid types.UID, measure func(*podWalk), claims func(context.Context) (map[string]space, error)) *podWalk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	w := b.walks[uid]
-	if w == nil {
-		w = overdue.New("the volumes of the pod", walkTimeout+partTimeout, read)
-		b.walks[uid] = w
+	if w := b.walks[uid]; w != nil {
+		return w
 	}
+	w := &podWalk{}
+	w.ctx, w.cancel = context.WithCancel(context.Background()) // the request that began it may be gone; others join
+	w.files = overdue.New("the volumes of the pod", unbounded, func() (struct{}, error) {
+		w.running.Store(true)
+		defer w.running.Store(false)
+		measure(w)
+		return struct{}{}, nil
+	})
+	w.claims = overdue.New("the volumes of CSI drivers", 2*claimsTimeout, func() (map[string]space, error) {
+		ctx, cancel := context.WithTimeout(w.ctx, claimsTimeout)
+		defer cancel()
+		return claims(ctx)
+	})
+	b.walks[uid] = w
 	return w
 }
 
-// await waits until no pod lacks figures. The error says how many do when ctx ends.
+// progress returns how far the pod's walk has come, and whether one is in progress.
+func (b *usageBoard) progress(uid types.UID) (batches int64, running bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w := b.walks[uid]; w != nil {
+		return w.batches.Load(), w.running.Load()
+	}
+	return 0, false
+}
+
+// await waits until no pod lacks figures. The error has the number of those that do when ctx ends.
 func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod, lacks func(*v1.Pod, *podUsage) bool) error {
 	for {
 		b.mu.Lock()
@@ -120,117 +213,71 @@ func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod, lacks func(*v1.P
 	}
 }
 
-// measurer measures what pods use on the node's disks.
-type measurer struct {
-	rootDir, podLogsDir string
-	persistent          func(context.Context, *v1.Pod) (map[string]VolumeUsage, error)
+// measureFiles walks the pod's files and publishes the figures, those of the unfinished walk, too.
+func (c *Collector) measureFiles(p *v1.Pod, w *podWalk) {
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		c.askClaims(p.UID, w)
+	}()
+	m := measurer{rootDir: c.opts.RootDir, podLogsDir: c.opts.PodLogsDir, pod: p, batch: func() { w.batches.Add(1) },
+		report: func(u podUsage) { c.usage.put(p.UID, u.unfinished) }}
+	u := m.measure(w.ctx)
+	if w.ctx.Err() != nil {
+		return // the pod is gone
+	}
+	patience := time.NewTimer(claimsPatience)
+	defer patience.Stop()
+	select {
+	case <-answered:
+	case <-patience.C:
+	}
+	c.usage.put(p.UID, func(before *podUsage) *podUsage {
+		next := &u
+		if u.partial {
+			next = u.unfinished(before)
+		} else if before != nil {
+			next.claims, next.claimsErr = before.claims, before.claimsErr
+		}
+		next.at, next.took = c.opts.Now(), u.took
+		return next
+	})
 }
 
-// asked are the kinds of volumes that are not walked, for others say what they use: they are as large as they like, and may lie
-// on a server that hangs.
-var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume"}
-
-// pod measures one pod. An error comes with what could be measured.
-func (m measurer) pod(ctx context.Context, p *v1.Pod) (*podUsage, error) {
-	began := time.Now()
-	u := &podUsage{at: began, volumes: map[string]space{}, logs: map[string]space{}}
-	u.err = errors.Join(m.volumes(ctx, p, u), m.logs(ctx, p, u))
-	u.took = time.Since(began)
-	return u, nil
-}
-
-// volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and what is kept beside
-// them: etc-hosts, and the termination logs containers/<container>/<attempt>.
-func (m measurer) volumes(ctx context.Context, p *v1.Pod, u *podUsage) error {
-	root, err := open(filepath.Join(m.rootDir, "pods"), string(p.UID))
-	if root == nil {
-		return err
+// askClaims asks CSI drivers for the figures of the pod's volumes, and publishes them.
+func (c *Collector) askClaims(uid types.UID, w *podWalk) {
+	claims, err := w.claims.Get(w.ctx)
+	if w.ctx.Err() != nil || len(claims) == 0 && err == nil && c.usage.of(uid) == nil {
+		return // the pod is gone, or has none
 	}
-	defer func() { _ = root.Close() }() // it was only read
-	if info, err := root.Lstat("etc-hosts"); err == nil && info.Mode().IsRegular() {
-		u.kept = fileSpace(info)
-	}
-	words, err := used(ctx, root, "containers")
-	errs := []error{err}
-	u.kept.used, u.kept.inodesUsed = u.kept.used+words.used, u.kept.inodesUsed+words.inodesUsed
-	plugins, err := root.Names("volumes")
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(append(errs, err)...)
-	}
-	if m.persistent != nil {
-		all, err := m.persistent(ctx, p)
-		errs = append(errs, err)
-		for name, v := range all {
-			u.volumes[name] = space{at: time.Now(), capacity: v.Bytes.Total, available: v.Bytes.Free, used: v.Bytes.Used,
-				inodes: v.Inodes.Total, inodesFree: v.Inodes.Free, inodesUsed: v.Inodes.Used}
+	c.usage.put(uid, func(before *podUsage) *podUsage {
+		u := podUsage{partial: true, err: errInProgress}
+		if before != nil {
+			u = *before
 		}
-	}
-	for _, plugin := range plugins {
-		if slices.Contains(asked, plugin) {
-			continue
-		}
-		names, err := root.Names(filepath.Join("volumes", plugin))
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, name := range names {
-			s, err := usedByVolume(ctx, root, filepath.Join("volumes", plugin, name))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
+		if err != nil { // figures from before stay
+			merged := maps.Clone(u.claims)
+			if merged == nil {
+				merged = map[string]space{}
 			}
-			if !s.at.IsZero() {
-				u.volumes[name] = s
-			}
+			maps.Copy(merged, claims)
+			claims = merged
 		}
-	}
-	return errors.Join(errs...)
+		u.claims, u.claimsErr = claims, err
+		return &u
+	})
 }
 
-// logs measures the pod's folder of logs, which has one a container.
-func (m measurer) logs(ctx context.Context, p *v1.Pod, u *podUsage) error {
-	root, err := open(m.podLogsDir, p.Namespace+"_"+p.Name+"_"+string(p.UID))
-	if root == nil {
-		return err
+// persistentUsage asks CSI drivers and the kernel for the volumes of a pod that are not walked.
+func (c *Collector) persistentUsage(ctx context.Context, p *v1.Pod) (map[string]space, error) {
+	if c.opts.Persistent == nil {
+		return nil, nil
 	}
-	defer func() { _ = root.Close() }() // it was only read
-	names, err := root.Names(".")
-	errs := []error{err}
-	for _, name := range names {
-		info, err := root.Lstat(name)
-		switch {
-		case err != nil: // it is gone
-		case info.IsDir():
-			s, err := used(ctx, root, name)
-			u.logs[name] = s
-			errs = append(errs, err)
-		case info.Mode().IsRegular():
-			s := fileSpace(info)
-			u.podLogs.used, u.podLogs.inodesUsed = u.podLogs.used+s.used, u.podLogs.inodesUsed+1
-		}
+	all, err := c.opts.Persistent(ctx, p)
+	out := make(map[string]space, len(all))
+	for name, v := range all {
+		out[name] = space{at: time.Now(), capacity: v.Bytes.Total, available: v.Bytes.Free, used: v.Bytes.Used,
+			inodes: v.Inodes.Total, inodesFree: v.Inodes.Free, inodesUsed: v.Inodes.Used}
 	}
-	return errors.Join(errs...)
-}
-
-// open opens a folder of a pod; nil without an error: there is none.
-func open(dir, name string) (*safepath.Root, error) {
-	if dir == "" || safepath.CheckElement(name) != nil {
-		return nil, nil //nolint:nilnil // a pod with such a name has no folder
-	}
-	root, err := safepath.OpenRoot(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-		return nil, err
-	}
-	sub, err := root.Sub(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return sub, errors.Join(err, root.Close())
-}
-
-func fileSpace(info fs.FileInfo) space {
-	return space{used: uint64(info.Size()), inodesUsed: 1} //nolint:gosec // no file has less than nothing
+	return out, err
 }

@@ -64,7 +64,7 @@ func (v *usageView) Collect(out chan<- prometheus.Metric) {
 		for i := range p.Pod.Spec.Volumes {
 			volume := &p.Pod.Spec.Volumes[i]
 			claim := [2]string{p.Pod.Namespace, podspec.ClaimOf(p.Pod, volume)}
-			space, known := u.volumes[volume.Name]
+			space, known := u.volume(volume.Name)
 			if claim[1] == "" || !known || claims[claim] {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,29 +17,52 @@ import (
 )
 
 const (
-	// walkDepth bounds the descriptors that a walk holds, one a level. A pod can nest folders without end.
-	walkDepth = 128
+	// walkDepth bounds the descriptors that a walk holds, one a level. A pod can nest folders without end: a folder that lies
+	// deeper is read to its end before the next one is opened, and is reached again through "..".
+	walkDepth = 64
 	// walkBatch is how many names are read at a time: a folder may have any number.
 	walkBatch = 512
-	// walkLinks bounds how many files with several names are remembered. Beyond it each name counts.
+	// walkLinks bounds how many files with several names are remembered. Beyond it, each name counts for its share of the file.
 	walkLinks = 1 << 16
+	// walkPending bounds how many names of folders below walkDepth are remembered.
+	walkPending = 1 << 16
+	// walkUp is as many steps up as fit into one path (PATH_MAX).
+	walkUp = 1000
 )
 
-// errDeep says that a walk left something out.
-var errDeep = fmt.Errorf("folders that are nested deeper than %d are not counted", walkDepth)
+var (
+	errMoved = errors.New("a folder was moved while it was measured")
+	errWide  = fmt.Errorf("more than %d folders below a depth of %d are not counted", walkPending, walkDepth)
+)
 
-// walk adds up what the files below a folder occupy on its file system. It follows no link and goes to no other file system; a
-// file with several names counts once. It reads no file, and ends with ctx.
+// walk adds up the space that files below a folder occupy on its file system. It follows no link and enters no other file system;
+// a file with several names counts once. It reads no file, and ends with ctx. A sum that is not whole is a lower bound.
 type walk struct {
-	ctx    context.Context
-	device uint64
-	links  map[uint64]bool // inodes of files with several names
-	sum    space
-	err    error // the first that left something out
+	ctx     context.Context
+	count   func(space) // called with the sum so far, after each batch; nil: not called
+	device  uint64
+	links   map[uint64]bool // inodes of files with several names
+	sum     space
+	deep    []deepFolder // folders below walkDepth with subfolders to be visited, the deepest last
+	pending int          // names in deep
+	err     error        // the first that left something out
 }
 
-// used is what is in the folder of this name. Nothing there is nothing used.
+// deepFolder is a folder that is not held open, and the names of its subfolders.
+type deepFolder struct {
+	depth int
+	inode uint64
+	names []string
+}
+
+// used returns the space used below the folder of this name. A folder that does not exist uses none. With an error comes a lower
+// bound.
 func used(ctx context.Context, root *safepath.Root, name string) (space, error) {
+	return usedSoFar(ctx, root, name, nil)
+}
+
+// usedSoFar is used, and calls count with the sum so far after each batch of names.
+func usedSoFar(ctx context.Context, root *safepath.Root, name string, count func(space)) (space, error) {
 	f, err := root.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -50,23 +74,26 @@ func used(ctx context.Context, root *safepath.Root, name string) (space, error) 
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return space{}, errors.Join(err, f.Close())
 	}
-	w := &walk{ctx: ctx, device: st.Dev, links: map[uint64]bool{}}
-	w.count(&st)
+	w := &walk{ctx: ctx, count: count, device: st.Dev, links: map[uint64]bool{}}
+	w.add(&st)
 	w.folder(f, 0)
 	w.sum.at = time.Now()
 	return w.sum, w.err
 }
 
-func (w *walk) count(st *unix.Stat_t) {
+func (w *walk) add(st *unix.Stat_t) {
+	bytes := uint64(st.Blocks) * 512 //nolint:gosec // stat(2) counts in blocks of 512 bytes, never less than none
 	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		if w.links[st.Ino] {
 			return
 		}
-		if len(w.links) < walkLinks {
-			w.links[st.Ino] = true
+		if len(w.links) == walkLinks {
+			w.sum.used += bytes / uint64(st.Nlink) //nolint:unconvert // it has 32 bits on some architectures
+			return
 		}
+		w.links[st.Ino] = true
 	}
-	w.sum.used += uint64(st.Blocks) * 512 //nolint:gosec // stat(2) counts in blocks of 512 bytes, never less than none
+	w.sum.used += bytes
 	w.sum.inodesUsed++
 }
 
@@ -76,51 +103,147 @@ func (w *walk) fail(err error) {
 	}
 }
 
-// folder counts what is in an open folder, and closes it. What goes while it is counted counts for nothing.
-func (w *walk) folder(f *os.File, depth int) {
-	defer func() { _ = f.Close() }() // it was only read
-	at := int(f.Fd())
+// each calls visit with each name in an open folder, and reports whether it came to the end.
+func (w *walk) each(f *os.File, visit func(name string)) bool {
 	for {
 		if err := w.ctx.Err(); err != nil {
 			w.fail(err)
-			return
+			return false
 		}
 		names, err := f.Readdirnames(walkBatch)
 		for _, name := range names {
-			w.entry(at, name, depth)
+			visit(name)
 		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				w.fail(err)
-			}
+		if w.count != nil {
+			w.count(w.sum)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return true
+		case err != nil:
+			w.fail(err)
+			return false
+		}
+	}
+}
+
+// folder counts the files in an open folder, and closes it. A file that is removed meanwhile counts for nothing.
+func (w *walk) folder(f *os.File, depth int) {
+	defer func() { _ = f.Close() }() // it was only read
+	at := int(f.Fd())
+	w.each(f, func(name string) {
+		if !w.entry(at, name) || w.ctx.Err() != nil {
 			return
 		}
-	}
+		sub, err := w.open(at, name)
+		switch {
+		case err != nil: // it is gone, or is no folder any more
+		case depth+1 < walkDepth:
+			w.folder(sub, depth+1)
+		default:
+			w.below(sub)
+		}
+	})
 }
 
-func (w *walk) entry(at int, name string, depth int) {
+// entry counts one entry, and reports whether it is a folder of this file system.
+func (w *walk) entry(at int, name string) bool {
 	var st unix.Stat_t
 	if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) != nil || st.Dev != w.device {
-		return
+		return false
 	}
-	w.count(&st)
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR || w.ctx.Err() != nil {
-		return
-	}
-	if depth == walkDepth {
-		w.fail(errDeep)
-		return
-	}
-	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	w.folder(os.NewFile(uintptr(fd), name), depth+1)
+	w.add(&st)
+	return st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
-// usedByVolume is what a volume's folder uses: all of a file system that is mounted there, and otherwise the files in it, on a
-// file system that it shares.
-func usedByVolume(ctx context.Context, root *safepath.Root, name string) (space, error) {
+func (w *walk) open(at int, name string) (*os.File, error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// below counts the files in a folder at walkDepth, and closes it. It holds two descriptors at the most, however deep the tree is.
+func (w *walk) below(f *os.File) {
+	defer func() {
+		_ = f.Close() // it was only read
+		w.deep, w.pending = nil, 0
+	}()
+	depth := 0
+	w.deepFolder(f, depth)
+	for len(w.deep) > 0 && w.ctx.Err() == nil {
+		parent := &w.deep[len(w.deep)-1]
+		up, err := w.up(f, depth-parent.depth, parent.inode)
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		f, depth = up, parent.depth
+		name := parent.names[len(parent.names)-1]
+		parent.names = parent.names[:len(parent.names)-1]
+		w.pending--
+		if len(parent.names) == 0 {
+			w.deep = w.deep[:len(w.deep)-1]
+		}
+		sub, err := w.open(int(f.Fd()), name)
+		if err != nil {
+			continue // it is gone, or is no folder any more
+		}
+		_ = f.Close() // it was only read
+		f = sub
+		depth++
+		w.deepFolder(f, depth)
+	}
+}
+
+// deepFolder counts the files in an open folder, and remembers its subfolders.
+func (w *walk) deepFolder(f *os.File, depth int) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != w.device {
+		return // another file system is mounted there by now
+	}
+	d := deepFolder{depth: depth, inode: st.Ino}
+	w.each(f, func(name string) {
+		switch {
+		case !w.entry(int(f.Fd()), name):
+		case w.pending == walkPending:
+			w.fail(errWide)
+		default:
+			d.names = append(d.names, name)
+			w.pending++
+		}
+	})
+	if len(d.names) > 0 {
+		w.deep = append(w.deep, d)
+	}
+}
+
+// up opens the folder so many levels above f, and closes f. Its inode shows that no folder between them was moved.
+func (w *walk) up(f *os.File, levels int, inode uint64) (*os.File, error) {
+	for levels > 0 {
+		steps := min(levels, walkUp)
+		above, err := w.open(int(f.Fd()), strings.Repeat("../", steps))
+		if err != nil {
+			return f, err
+		}
+		_ = f.Close() // it was only read
+		f = above
+		levels -= steps
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return f, err
+	}
+	if st.Ino != inode || st.Dev != w.device {
+		return f, errMoved
+	}
+	return f, nil
+}
+
+// usedByVolume returns the space used by a volume's folder: all of a file system that is mounted there, and otherwise the files
+// in it, on a file system that it shares. count is called with the sum so far.
+func usedByVolume(ctx context.Context, root *safepath.Root, name string, count func(space)) (space, error) {
 	f, err := root.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return space{}, err
@@ -134,7 +257,10 @@ func usedByVolume(ctx context.Context, root *safepath.Root, name string) (space,
 	if mounted, err := root.IsMountPoint(name); err == nil && mounted {
 		return all, nil
 	}
-	sum, err := used(ctx, root, name)
-	all.at, all.used, all.inodesUsed = sum.at, sum.used, sum.inodesUsed
-	return all, err
+	on := func(sum space) space {
+		all.at, all.used, all.inodesUsed = time.Now(), sum.used, sum.inodesUsed
+		return all
+	}
+	sum, err := usedSoFar(ctx, root, name, func(sum space) { count(on(sum)) })
+	return on(sum), err
 }

@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,10 +51,6 @@ func TestWalk(t *testing.T) {
 	cancel()
 	if _, err := used(ended, root, "v"); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended: %v", err)
-	}
-	must(os.MkdirAll(filepath.Join(dir, "deep", strings.Repeat("d/", walkDepth+2)), 0o700))
-	if s, err := used(t.Context(), root, "deep"); !errors.Is(err, errDeep) || s.inodesUsed != walkDepth+2 {
-		t.Errorf("nested: %d, %v", s.inodesUsed, err)
 	}
 	many := filepath.Join(dir, "many")
 	must(os.Mkdir(many, 0o700))
@@ -99,18 +97,26 @@ func TestTheActor(t *testing.T) {
 	}
 }
 
+// publish puts a pod's figures onto the board.
+func publish(r *rig, uid types.UID, u podUsage) {
+	r.usage.put(uid, func(*podUsage) *podUsage { return &u })
+}
+
 // A walk that hangs is waited for by one request alone; figures from before stay, with the reason.
 func TestAWalkThatFails(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	uid := types.UID("uid-web")
-	r.usage.put(uid, &podUsage{volumes: map[string]space{"data": {used: 5}}})
-	hang := make(chan struct{})
-	r.usage.walk(uid, func() (*podUsage, error) { <-hang; return &podUsage{}, nil })
+	publish(r, uid, podUsage{volumes: map[string]space{"data": {used: 5}}})
+	hang, began := make(chan struct{}), make(chan struct{})
+	r.usage.walk(uid, func(*podWalk) { close(began); <-hang }, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.walkPod(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+	if r.walkPod(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}) {
+		t.Error("the walk is reported to have ended")
+	}
+	<-began
 	u := r.usage.of(uid)
-	if u.err == nil || u.volumes["data"].used != 5 {
+	if u.err == nil || !u.partial || u.volumes["data"].used != 5 {
 		t.Errorf("%+v", u)
 	}
 	measured, failed := r.usage.summary()
@@ -120,6 +126,237 @@ func TestAWalkThatFails(t *testing.T) {
 	_, lacks := r.Summary(t.Context(), false)
 	if len(lacks) == 0 || !strings.HasPrefix(lacks[0], "pod default/web: the volumes") {
 		t.Errorf("lacks %q", lacks)
+	}
+	close(hang)
+}
+
+// tree makes a chain of folders, each with a file; every seventh has a side branch that is deep, too. It returns the number of
+// inodes.
+func tree(t *testing.T, dir string, depth int) (inodes uint64) {
+	t.Helper()
+	at, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := func(root *os.Root, levels int, visit func(*os.Root, int)) {
+		for level := range levels {
+			if err := root.Mkdir("d", 0o700); err != nil {
+				t.Fatal(err)
+			}
+			next, err := root.OpenRoot("d")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := next.WriteFile("file", make([]byte, 4096), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			inodes += 2
+			visit(next, level)
+			_ = root.Close() // it was only read
+			root = next
+		}
+		_ = root.Close() // it was only read
+	}
+	chain(at, depth, func(root *os.Root, level int) {
+		if level%7 != 0 {
+			return
+		}
+		if err := root.Mkdir("side", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		side, err := root.OpenRoot("side")
+		if err != nil {
+			t.Fatal(err)
+		}
+		inodes++
+		chain(side, 80, func(*os.Root, int) {})
+	})
+	return inodes + 1 // and dir itself
+}
+
+func openFiles(t *testing.T) int {
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+func TestWalk_DeepFolders_AreCountedWithFewDescriptors(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "v"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want := tree(t, filepath.Join(dir, "v"), 300)
+	root, err := safepath.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	before, most := openFiles(t), 0
+	s, err := usedSoFar(t.Context(), root, "v", func(space) { most = max(most, openFiles(t)) })
+	if err != nil || s.inodesUsed != want || s.used < want/2*4096 {
+		t.Errorf("got %d inodes and %d bytes (%v), want %d inodes", s.inodesUsed, s.used, err, want)
+	}
+	if most-before > walkDepth+4 {
+		t.Errorf("%d descriptors were open, want at most %d", most-before, walkDepth+4)
+	}
+}
+
+// A folder that is moved away during the walk makes the sum a lower bound, and leads the walk nowhere else.
+func TestWalk_MovedFolder_MakesTheSumPartial(t *testing.T) {
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "v", strings.Repeat("d/", walkDepth+1))
+	for _, name := range []string{filepath.Join(inner, "a", "b"), filepath.Join(inner, "c"), filepath.Join(dir, "elsewhere")} {
+		if err := os.MkdirAll(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "elsewhere", "big"), 1<<20)
+	root, err := safepath.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	w := &walk{ctx: t.Context(), links: map[uint64]bool{}}
+	moved := false
+	w.count = func(space) {
+		if d := w.deep; len(d) > 0 && len(d[len(d)-1].names) == 1 && !moved { // one of a and c was visited, or is being visited
+			moved = true
+			for _, name := range []string{"a", "c"} {
+				_ = os.Rename(filepath.Join(inner, name), filepath.Join(dir, "elsewhere", name)) // one is enough
+			}
+		}
+	}
+	f, err := os.Open(filepath.Join(dir, "v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.device = info.Sys().(*syscall.Stat_t).Dev
+	w.folder(f, 0)
+	if !moved || !errors.Is(w.err, errMoved) || w.sum.used >= 1<<20 {
+		t.Errorf("moved %v, %d bytes, %v", moved, w.sum.used, w.err)
+	}
+}
+
+// More files with several names than are remembered count for no more than they occupy.
+func TestWalk_ManyLinks_IsALowerBound(t *testing.T) {
+	w := &walk{links: map[uint64]bool{}}
+	for i := range uint64(walkLinks + 2) {
+		for range 2 {
+			w.add(&unix.Stat_t{Ino: i, Nlink: 2, Blocks: 8, Mode: unix.S_IFREG})
+		}
+	}
+	if want := uint64(walkLinks+2) * 4096; w.sum.used != want {
+		t.Errorf("got %d bytes, want %d", w.sum.used, want)
+	}
+}
+
+// Figures of a walk in progress are never below those from before, and say that they are not whole.
+func TestPodUsage_WalkInProgress_KeepsThePreviousMaximum(t *testing.T) {
+	before := &podUsage{at: begin, took: time.Second, volumes: map[string]space{"big": {used: 90}, "later": {used: 7}},
+		logs: map[string]space{"c": {used: 3}}, podLogs: space{used: 4}, claims: map[string]space{"claim": {used: 8}}}
+	now := podUsage{volumes: map[string]space{"big": {at: begin, used: 10}, "new": {at: begin, used: 2}}, logs: map[string]space{},
+		kept: space{used: 1}, err: errInProgress}.unfinished(before)
+	got := fmt.Sprint(now.partial, now.err != nil, now.at.Equal(begin), now.volumes["big"].used, now.volumes["later"].used,
+		now.volumes["new"].used, now.logs["c"].used, now.podLogs.used, now.kept.used, now.claims["claim"].used)
+	if want := "true true true 90 7 2 3 4 1 8"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if before.volumes["new"].used != 0 || before.partial {
+		t.Error("published figures were changed")
+	}
+}
+
+// While a disk is short, figures are at most as old as a walk takes; otherwise walks take a small share of the time.
+func TestPodUsage_Due(t *testing.T) {
+	u := &podUsage{at: begin, took: walkTimeout}
+	for age, want := range map[time.Duration]bool{urgentAge: true, limitAge: false} {
+		if got := u.due(begin.Add(2*walkTimeout), age); got != want {
+			t.Errorf("age %v: due %v, want %v", age, got, want)
+		}
+	}
+}
+
+// A CSI driver that does not answer delays no figures of the node's disk, and those of the driver from before stay.
+func TestMeasure_HungCSIDriver_DelaysNoWalk(t *testing.T) {
+	p := pod("web", containerID1)
+	r := newRig(t, p)
+	answers, hang := map[string]VolumeUsage{"data": {Bytes: VolumeAmount{Used: 5}}}, make(chan struct{})
+	r.opts.Persistent = func(context.Context, *v1.Pod) (map[string]VolumeUsage, error) { return answers, nil }
+	r.walkPod(t.Context(), p.Pod)
+	r.opts.Persistent = func(context.Context, *v1.Pod) (map[string]VolumeUsage, error) {
+		<-hang
+		return nil, errors.New("the driver is gone")
+	}
+	write(t, filepath.Join(r.opts.RootDir, "pods", "uid-web", "containers", "c1", "00000000"), 1<<20)
+	if !r.walkPod(t.Context(), p.Pod) {
+		t.Fatal("the walk waits for the driver")
+	}
+	u := r.usage.of("uid-web")
+	if s, _ := u.volume("data"); u.partial || u.err != nil || u.kept.used < 1<<20 || s.used != 5 {
+		t.Errorf("got %+v", u)
+	}
+	close(hang)
+	r.usage.await(t.Context(), []*v1.Pod{p.Pod}, func(_ *v1.Pod, u *podUsage) bool { return u.claimsErr == nil }) //nolint:errcheck // the test's end
+	if s, _ := r.usage.of("uid-web").volume("data"); s.used != 5 {
+		t.Errorf("the driver's figures from before are %d, want 5", s.used)
+	}
+}
+
+// Pods of which eviction decides are walked before others, beside walks that are in progress.
+func TestActor_UrgentPods_AreWalkedFirst(t *testing.T) {
+	r := newRig(t)
+	var pods []*v1.Pod
+	for i := range walkers + 3 {
+		pods = append(pods, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("u", i)), Name: "p", Namespace: "n"}})
+	}
+	last := pods[len(pods)-1].UID
+	r.actor.Send(messages.Node, messages.MeasureUsage{Pods: pods})
+	r.actor.Send(messages.Node, messages.MeasureUsage{Pods: pods, Urgent: map[types.UID]bool{last: true}, Short: true})
+	if len(r.actor.Work) != walkers+1 {
+		t.Fatalf("%d walks at once, want %d", len(r.actor.Work), walkers+1)
+	}
+	r.actor.RunOne(r.actor.Work[walkers])
+	if r.usage.of(last) == nil {
+		t.Error("the urgent pod is not the next one")
+	}
+}
+
+// A walk that takes long gives its place to others, and goes on.
+func TestActor_LongWalk_HoldsUpNoOthers(t *testing.T) {
+	r := newRig(t)
+	pods := []*v1.Pod{{ObjectMeta: metav1.ObjectMeta{UID: "slow", Name: "slow", Namespace: "n"}}}
+	for i := range walkers {
+		pods = append(pods, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("u", i)), Name: "p", Namespace: "n"}})
+	}
+	hang := make(chan struct{})
+	began := make(chan struct{})
+	r.usage.walk("slow", func(*podWalk) { close(began); <-hang }, nil)
+	r.actor.Send(messages.Node, messages.MeasureUsage{Pods: pods})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.walkPod(ctx, pods[0])
+	}()
+	<-ended
+	<-began
+	r.actor.Work = r.actor.Work[1:]
+	r.actor.Send(messages.Stats, walked{"slow", false})
+	if len(r.actor.Work) != walkers {
+		t.Fatalf("%d walks at once, want %d", len(r.actor.Work), walkers)
+	}
+	r.actor.RunWork()
+	r.actor.Clock.SetTime(begin.Add(time.Hour))
+	r.actor.Send(messages.Node, messages.MeasureUsage{Pods: pods, Urgent: map[types.UID]bool{"slow": true}, Short: true})
+	if len(r.actor.Work) != walkers {
+		t.Errorf("%d walks at once, want %d: the long one is not begun again", len(r.actor.Work), walkers)
 	}
 	close(hang)
 }

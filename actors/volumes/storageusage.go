@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +19,8 @@ import (
 // Usage is what the persistent volumes of a pod use, by the pod's names for them. A driver is asked for those of its own that it
 // has figures of; of others there are none. With an error, what is known is there all the same.
 func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage, error) {
+	var mu sync.Mutex
+	var asked sync.WaitGroup
 	out, errs := map[string]csi.Usage{}, []error(nil)
 	for i := range pod.Spec.Volumes {
 		name := pod.Spec.Volumes[i].Name
@@ -25,13 +28,18 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 		if h.folder == "" {
 			continue
 		}
-		u, known, err := s.usage(ctx, string(pod.UID), h.folder)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
-		} else if known {
-			out[name] = u
-		}
+		asked.Go(func() { // a driver that does not answer delays no other
+			u, known, err := s.usage(ctx, string(pod.UID), h.folder)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
+			} else if known {
+				out[name] = u
+			}
+		})
 	}
+	asked.Wait()
 	return out, errors.Join(errs...)
 }
 

@@ -11,14 +11,17 @@ import (
 // maxEvent bounds what an Event says, in bytes: the API takes no longer note.
 const maxEvent = 1024
 
-// Event is what an Event says: Kubernetes' own words, by which others look for it, and the sentence that explains it, where they
-// do not have that. Of both together being too long the words are cut, for they are said elsewhere, too.
+// Event returns the message of an Event: Kubernetes' own words, by which others look for it, and the sentence that explains it.
+// Where one contains the other, it stands alone. Words that leave too little room for the sentence are cut.
 func Event(words, sentence string) string {
 	if sentence = cut(sentence, maxEvent); words == "" {
 		return sentence
 	}
 	if strings.Contains(cut(words, maxEvent), sentence) {
 		return cut(words, maxEvent)
+	}
+	if strings.Contains(sentence, strings.TrimSpace(words)) {
+		return sentence
 	}
 	const between = "; "
 	room := maxEvent - len(between) - len(sentence)

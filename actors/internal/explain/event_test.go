@@ -27,6 +27,9 @@ func TestWhatAnEventSays(t *testing.T) {
 	if got := Event("the end of it "+long+"the cause", "the cause"); !strings.HasSuffix(got, "; the cause") {
 		t.Errorf("words that are cut before the cause: %.20q", got[len(got)-20:])
 	}
+	if got := Event("it is full. ", "evicted: it is full."); got != "evicted: it is full." {
+		t.Errorf("a sentence that has the words: got %q", got)
+	}
 	if got := Event("Error", long); len(got) > maxEvent {
 		t.Errorf("a long cause: %d bytes", len(got))
 	}

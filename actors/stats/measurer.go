@@ -1,0 +1,149 @@
+package stats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+)
+
+// measurer measures the space that one pod uses on the node's disks.
+type measurer struct {
+	rootDir, podLogsDir string
+	pod                 *v1.Pod
+	batch               func()         // called while there is progress
+	report              func(podUsage) // called with figures that are not whole, now and then
+
+	u        podUsage
+	reported time.Time
+}
+
+// asked are the kinds of volumes that are not walked, for others know the space that they use: they are as large as they like,
+// and may lie on a server that hangs.
+var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume"}
+
+// measure walks the pod's files. With an error the figures are lower bounds.
+func (m *measurer) measure(ctx context.Context) podUsage {
+	began := time.Now()
+	m.u, m.reported = podUsage{volumes: map[string]space{}, logs: map[string]space{}, err: errInProgress}, began
+	err := errors.Join(m.volumes(ctx), m.logs(ctx))
+	m.u.err, m.u.partial, m.u.took = err, err != nil, time.Since(began)
+	return m.u
+}
+
+// progress is called after each batch of names.
+func (m *measurer) progress() {
+	m.batch()
+	if now := time.Now(); now.Sub(m.reported) >= publishEvery {
+		m.reported = now
+		m.report(m.u)
+	}
+}
+
+// volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and the files beside them:
+// etc-hosts, and the termination logs containers/<container>/<attempt>.
+func (m *measurer) volumes(ctx context.Context) error {
+	root, err := open(filepath.Join(m.rootDir, "pods"), string(m.pod.UID))
+	if root == nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	var hosts space
+	if info, err := root.Lstat("etc-hosts"); err == nil && info.Mode().IsRegular() {
+		hosts = fileSpace(info)
+	}
+	keep := func(s space) {
+		m.u.kept = space{used: hosts.used + s.used, inodesUsed: hosts.inodesUsed + s.inodesUsed}
+		m.progress()
+	}
+	words, err := usedSoFar(ctx, root, "containers", keep)
+	keep(words)
+	errs := []error{err}
+	plugins, err := root.Names("volumes")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, plugin := range plugins {
+		if slices.Contains(asked, plugin) {
+			continue
+		}
+		names, err := root.Names(filepath.Join("volumes", plugin))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, name := range names {
+			put := func(s space) {
+				m.u.volumes[name] = s
+				m.progress()
+			}
+			s, err := usedByVolume(ctx, root, filepath.Join("volumes", plugin, name), put)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
+			}
+			if !s.at.IsZero() {
+				put(s)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// logs measures the pod's folder of logs, which has one for each container.
+func (m *measurer) logs(ctx context.Context) error {
+	root, err := open(m.podLogsDir, m.pod.Namespace+"_"+m.pod.Name+"_"+string(m.pod.UID))
+	if root == nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	names, err := root.Names(".")
+	errs := []error{err}
+	for _, name := range names {
+		info, err := root.Lstat(name)
+		switch {
+		case err != nil: // it is gone
+		case info.IsDir():
+			put := func(s space) {
+				m.u.logs[name] = s
+				m.progress()
+			}
+			s, err := usedSoFar(ctx, root, name, put)
+			put(s)
+			errs = append(errs, err)
+		case info.Mode().IsRegular():
+			s := fileSpace(info)
+			m.u.podLogs.used, m.u.podLogs.inodesUsed = m.u.podLogs.used+s.used, m.u.podLogs.inodesUsed+1
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open opens a folder of a pod; nil without an error: there is none.
+func open(dir, name string) (*safepath.Root, error) {
+	if dir == "" || safepath.CheckElement(name) != nil {
+		return nil, nil //nolint:nilnil // a pod with such a name has no folder
+	}
+	root, err := safepath.OpenRoot(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	sub, err := root.Sub(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return sub, errors.Join(err, root.Close())
+}
+
+func fileSpace(info fs.FileInfo) space {
+	return space{used: uint64(info.Size()), inodesUsed: 1} //nolint:gosec // no file has less than nothing
+}
