@@ -63,6 +63,8 @@ func (j *job) gather(ctx context.Context) (err error) {
 		if j.volume.Published, err = j.attached(ctx); err != nil {
 			return err
 		}
+	} else { // it may have been waited for, where the CSIDriver came late
+		j.change(j.p.Pod.UID, j.name, func(h *held) { h.wants, h.waits = "", time.Time{} })
 	}
 	if j.driver, err = j.Drivers.Get(j.record.Driver); err != nil {
 		name, drivers := j.record.Driver, j.Drivers
@@ -168,11 +170,13 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 		j.p.RenewAt(late)
 	}
 	unattached := fmt.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	driver := j.record.Driver
+	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
 	switch node := j.node.Load(); {
 	case !inUseOn(node, unique):
-		w.error, w.over = errNotInUse, func() bool { return inUseOn(s.node.Load(), unique) }
+		w.error, w.over = errNotInUse, func() bool { return inUseOn(s.node.Load(), unique) || needless() }
 	case !attachedTo(node, unique):
-		w.error, w.over = unattached, func() bool { return attachedTo(s.node.Load(), unique) }
+		w.error, w.over = unattached, func() bool { return attachedTo(s.node.Load(), unique) || needless() }
 	}
 	if w.error != nil && w.normal {
 		return nil, w

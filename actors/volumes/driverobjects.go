@@ -20,6 +20,8 @@ import (
 // driverObjects are the cluster's CSIDrivers, watched: the one kind of persistent volumes' objects that a node may list. Safe for
 // concurrent use.
 type driverObjects struct {
+	changed func() // called after each change
+
 	mu     sync.Mutex
 	specs  map[string]storagev1.CSIDriverSpec
 	listed bool
@@ -58,6 +60,7 @@ func (d *driverObjects) watch(ctx context.Context, client kubernetes.Interface, 
 
 func (d *driverObjects) store() apiclient.Store {
 	change := func(how func(specs map[string]storagev1.CSIDriverSpec)) {
+		defer d.changed()
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		how(d.specs)

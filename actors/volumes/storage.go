@@ -76,8 +76,8 @@ func NewStorage(o StorageOptions) *Storage {
 	s := &Storage{
 		StorageOptions: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]held{}, onDisk: map[string]bool{},
 		attachable: map[string]bool{}, ready: map[string]bool{}, touched: true,
-		objects: driverObjects{specs: map[string]storagev1.CSIDriverSpec{}},
 	}
+	s.objects = driverObjects{specs: map[string]storagev1.CSIDriverSpec{}, changed: s.Drivers.Nudge}
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
 	w := pluginwatch.Watcher{Dir: filepath.Join(o.RootDir, "plugins_registry"), Log: o.Log, Retry: retry,

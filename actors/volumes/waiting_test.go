@@ -101,6 +101,30 @@ func TestFirstMountOfAnAttachedVolume(t *testing.T) {
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
+// A volume whose driver needs no attaching waits for no attachment, also where its CSIDriver comes late.
+func TestCSIDriverThatComesLate(t *testing.T) {
+	n := storageNode(t, bound("c", csiSource("h"))...)
+	startDriver(t, n, &csitest.Driver{})
+	eventually(t, func() bool { _, known := n.storage.objects.spec(testDriver); return known })
+	n.runWork(true) // the news until now
+	got := n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	if !quietly(got, "volumesInUse") {
+		t.Fatalf("without a CSIDriver the pod received %+v", got)
+	}
+	_, err := n.storage.Client.StorageV1().CSIDrivers().Create(t.Context(), attachRequired(false), metav1.CreateOptions{})
+	must(t, err)
+	eventually(t, func() bool { spec, _ := n.storage.objects.spec(testDriver); return spec.AttachRequired != nil })
+	n.runWork(true)
+	got = n.work("a")
+	if _, ok := got[len(got)-1].(messages.VolumesMounted); !ok {
+		t.Errorf("with it the pod received %+v", got)
+	}
+	if names, err := n.storage.inUse(t.Context()); err != nil || len(names) > 0 {
+		t.Errorf("in use are %v, %v", names, err)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
 // A Node that shows the volume while the mount ends is not overlooked.
 func TestNodeThatChangesDuringAMount(t *testing.T) {
 	n, d := attachable(t, storagev1.VolumeAttachmentStatus{Attached: true})

@@ -126,6 +126,9 @@ func (d *Drivers) change(how func()) {
 	d.changed = make(chan struct{})
 }
 
+// Nudge ends the wait for a change of drivers.
+func (d *Drivers) Nudge() { d.change(func() {}) }
+
 // All are the drivers, by name, those that were registered in this process' life and are no more, and what is closed when either
 // changes next.
 func (d *Drivers) All() (drivers []*Driver, gone []string, changed <-chan struct{}) {
