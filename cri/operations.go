@@ -10,6 +10,10 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 // GraceSlack is by how much a deadline must be earlier than another to count as earlier.
@@ -39,12 +43,14 @@ type Operations struct {
 	inFlight map[string]*operation
 	watches  map[*map[string]bool]bool // each collects the keys that something runs under
 	closed   bool
+	clock    clock.WithDelayedExecution
 }
 
 type operation struct {
 	key     string
 	waiting int           // callers of Do, guarded by Operations.mu
 	done    chan struct{} // closed after result and err are final
+	ctx     *stall.Context
 	cut     context.CancelFunc
 	result  any
 	err     error
@@ -52,12 +58,13 @@ type operation struct {
 
 // NewOperations returns an empty table.
 func NewOperations() *Operations {
-	return &Operations{inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{}}
+	return &Operations{inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{}, clock: clock.RealClock{}}
 }
 
 // Do joins the operation in flight under key or, if there is none, begins fn in
 // a goroutine of its own. fn gets the values of ctx but not its end: its context
-// ends after timeout, which must be positive. Do returns fn's result, shared by
+// ends after timeout, which must be positive, or later where fn makes progress
+// (stall.Progress). Do returns fn's result, shared by
 // all who joined (so it must not be changed), or the end of ctx, which leaves
 // the operation running. The key stays taken until fn returns. When fn panics,
 // everyone gets the same *PanicError.
@@ -95,8 +102,8 @@ func (o *Operations) joinOrBegin(
 	if o.closed {
 		return nil, fmt.Errorf("operation %s: %w", key, ErrOperationsClosed)
 	}
-	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	op := &operation{key: key, waiting: 1, done: make(chan struct{}), cut: cancel}
+	own, cancel := stall.New(context.WithoutCancel(ctx), o.clock, timeout)
+	op := &operation{key: key, waiting: 1, done: make(chan struct{}), ctx: own, cut: cancel}
 	o.inFlight[key] = op
 	for seen := range o.watches {
 		(*seen)[key] = true
@@ -168,6 +175,17 @@ func (o *Operations) Watch() (end func() []string) {
 		delete(o.watches, &seen)
 		return slices.Collect(maps.Keys(seen))
 	}
+}
+
+// Progress returns the last note on the progress of the operation in flight under
+// key (stall.Progress), nil where there is none.
+func (o *Operations) Progress(key string) any {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if op, ok := o.inFlight[key]; ok {
+		return op.ctx.Note()
+	}
+	return nil
 }
 
 // Waiting returns how many callers wait for the operation in flight under key,

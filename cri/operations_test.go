@@ -10,6 +10,10 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 func TestOperationsJoin(t *testing.T) {
@@ -55,9 +59,6 @@ func TestOperationsOutliveTheirCaller(t *testing.T) {
 	work := func(ctx context.Context) (any, error) {
 		close(entered)
 		<-leave
-		if _, ok := ctx.Deadline(); !ok {
-			t.Error("no deadline of its own")
-		}
 		return Priority(ctx), ctx.Err()
 	}
 	first := make(chan error, 1)
@@ -89,6 +90,43 @@ func TestOperationsOutliveTheirCaller(t *testing.T) {
 	}
 	if err := <-settled; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestOperations_ProgressPutsOffTheDeadline(t *testing.T) {
+	o, clock := NewOperations(), clocktesting.NewFakeClock(time.Now())
+	o.clock = clock
+	ended := make(chan error, 1)
+	report, reported := make(chan string), make(chan struct{})
+	go func() {
+		_, err := o.Do(t.Context(), "mount/a", time.Minute, func(ctx context.Context) (any, error) {
+			for {
+				select {
+				case note := <-report:
+					stall.Progress(ctx, note)
+					reported <- struct{}{}
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+		})
+		ended <- err
+	}()
+	for _, note := range []string{"1 file", "2 files", "3 files"} {
+		report <- note
+		<-reported
+		if got := o.Progress("mount/a"); got != note {
+			t.Errorf("progress is %v, want %s", got, note)
+		}
+		clock.Step(time.Minute)
+		waitFor(t, clock.HasWaiters)
+	}
+	clock.Step(time.Minute)
+	if err := <-ended; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("an operation that stalls ended with %v", err)
+	}
+	if got := o.Progress("mount/a"); got != nil {
+		t.Errorf("progress of no operation is %v", got)
 	}
 }
 

@@ -26,10 +26,12 @@ const (
 	EventErrImageNeverPull = "ErrImageNeverPull"
 	EventFailedPullSecret  = "FailedToRetrieveImagePullSecret"
 	// Of a pod.
-	EventFailedMount    = "FailedMount"
-	EventAlreadyMounted = "AlreadyMountedVolume" // a local volume, by pods of another fsGroup
-	EventFailedUnmount  = "FailedUnMount"
-	EventFailedSandbox  = "FailedCreatePodSandBox"
+	EventFailedMount = "FailedMount"
+	// EventPermissionChange is recorded while the files of a volume are given to the pod's fsGroup.
+	EventPermissionChange = "VolumePermissionChangeInProgress"
+	EventAlreadyMounted   = "AlreadyMountedVolume" // a local volume, by pods of another fsGroup
+	EventFailedUnmount    = "FailedUnMount"
+	EventFailedSandbox    = "FailedCreatePodSandBox"
 	// Of a pod and of its claim: the volume was grown on the node, or could not be.
 	EventVolumeGrown        = "FileSystemResizeSuccessful"
 	EventVolumeNotGrown     = "VolumeResizeFailed"

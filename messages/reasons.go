@@ -56,7 +56,8 @@ const (
 	ReasonUnknown             = "ContainerStatusUnknown"
 	ReasonCreateSandbox       = "FailedCreatePodSandBox"
 	ReasonFailedMount         = "FailedMount"
-	ReasonCreatePodContainer  = "FailedCreatePodContainer" // its cgroup, in the kubelet's terms
+	ReasonPermissionChange    = "VolumePermissionChangeInProgress" // a volume is being given to fsGroup
+	ReasonCreatePodContainer  = "FailedCreatePodContainer"         // its cgroup, in the kubelet's terms
 	ReasonDeadlineExceeded    = "DeadlineExceeded"
 	ReasonRuntimeUnavailable  = "RuntimeUnavailable"
 	ReasonQuarantined         = "Quarantined"

@@ -128,6 +128,10 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 	}
 	m.volumes.failed[v.Volume] = v.Reason
 	said := cmp.Or(v.Reason.Cause, v.Reason.Message)
+	if v.Reason.Code == messages.ReasonPermissionChange {
+		m.warn("", messages.EventPermissionChange, v.Reason, "%s", said)
+		return
+	}
 	if v.Volume == "" {
 		m.warn("", messages.EventFailed, v.Reason, "error making pod data directories: %s", said)
 		return

@@ -181,6 +181,10 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.sameEvents(t, "a wait")
 	a.hears(mount)
 	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
+	a.hears(messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonPermissionChange,
+		Cause: "Setting volume ownership for u1/volumes/kind/data, processed 7 files"}})
+	a.sameEvents(t, "a change of owners", "VolumePermissionChangeInProgress: Setting volume ownership for u1/volumes/kind/data, "+
+		"processed 7 files; containers wait for volume data: all its files are being given to the pod's fsGroup")
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,
 		Message: "no cgroup"}}
 	a.hears(group, group)

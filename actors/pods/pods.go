@@ -234,8 +234,9 @@ func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodS
 // logWait logs what a pod begins to wait for. Failed mounts, pulls and probes are logged where they fail; ends are no trouble.
 func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	switch was := e.waiting; {
-	case now == nil || slices.Contains([]string{messages.ReasonFailedMount, messages.ReasonPulling, messages.ReasonPullQueued,
-		messages.ReasonKilling, messages.ReasonUnmounting, messages.ReasonRemoving, messages.ReasonUnhealthy}, now.Code):
+	case now == nil || slices.Contains([]string{messages.ReasonFailedMount, messages.ReasonPermissionChange,
+		messages.ReasonPulling, messages.ReasonPullQueued, messages.ReasonKilling, messages.ReasonUnmounting,
+		messages.ReasonRemoving, messages.ReasonUnhealthy}, now.Code):
 	case was == nil || was.Code != now.Code || was.Message != now.Message:
 		ctx.Log().Warn("a pod waits", "pod", e.name, "podUID", e.uid, "reason", now.Code, "message", now.Message)
 	}

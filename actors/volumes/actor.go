@@ -32,6 +32,8 @@ type Operations interface {
 	reconcile.Operations
 	// Settle waits until nothing is under way with a key that begins so, or for the end of ctx: that error names what is.
 	Settle(ctx context.Context, prefix string) error
+	// Progress is the last note on the progress of what is under way with a key; nil: none.
+	Progress(key string) any
 }
 
 const (
@@ -39,8 +41,8 @@ const (
 	// waits for its volumes no longer than both together: a mount that hangs, and then the unmount.
 	mountTimeout   = time.Minute
 	unmountTimeout = 30 * time.Second
-	// operationTimeout ends an operation that nobody waits for any more, as far as the kernel lets it be ended. A large
-	// emptyDir on a slow disk takes minutes to remove.
+	// operationTimeout ends an operation that makes no progress, as far as the kernel lets it be ended. A change of all files'
+	// group, and the removal of a large emptyDir, take as long as they progress.
 	operationTimeout = 10 * time.Minute
 	operationsPrefix = "volumes/"
 )

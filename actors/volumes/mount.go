@@ -94,13 +94,33 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	out, err := reconcile.Join(ctx, d.ops, key, operationTimeout, fits, func(ctx context.Context) volumeOutcome {
 		return d.mountOne(ctx, uid, pod, v)
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
+	change, changes := d.ops.Progress(key).(*kinds.GroupChange)
+	switch {
+	case err != nil && changes:
+		err = waitError{error: changeError{change.Folder, change.Files()}}
+	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("it is still being mounted after %s; that goes on", d.timeouts.volume)
 	}
 	if err != nil {
 		return volumeOutcome{name: v.Name, err: err}
 	}
 	return out
+}
+
+// changeError is of a volume that is still being given to its pod's fsGroup.
+type changeError struct {
+	folder string
+	files  int64
+}
+
+func (w waitError) changes() bool {
+	_, is := w.error.(changeError)
+	return is
+}
+
+// Error is the message of the kubelet's Event.
+func (e changeError) Error() string {
+	return fmt.Sprintf("Setting volume ownership for %s, processed %d files", e.folder, e.files)
 }
 
 func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+	"github.com/playlet-dev/playlet/cri/stall"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // gate is a plugin whose mount waits to be let through.
@@ -159,5 +161,39 @@ func TestVolumesAreMountedSideBySide(t *testing.T) {
 	close(g.leave)
 	if out := <-done; len(out.failures()) > 0 || len(out.paths()) != 2 {
 		t.Errorf("got %+v", out)
+	}
+}
+
+// slow is a plugin whose mount gives a volume to a group and does not end.
+type slow struct {
+	kinds.HostPath
+	leave chan struct{}
+}
+
+func (s slow) Mount(ctx context.Context, _ kinds.Folder, _ *v1.Volume) (string, error) {
+	stall.Progress(ctx, &kinds.GroupChange{Folder: "u/volumes/kind/v"})
+	<-s.leave
+	return "/slow", nil
+}
+
+func TestMountPod_ReportsTheChangeOfOwners(t *testing.T) {
+	s := slow{leave: make(chan struct{})}
+	d := newDisk(t, s)
+	d.timeouts.volume = 100 * time.Millisecond
+	pod := volumestest.PodWith("u", volumestest.HostPathVolume("v", "/x", v1.HostPathUnset))
+	now := time.Now()
+	is := state{}.after(d.mountPod(t.Context(), "u", pod), now)
+	got := is.failed("u")
+	if len(got) != 1 || got[0].Reason.Code != messages.ReasonPermissionChange || got[0].Quiet || got[0].Reason.Permanent ||
+		got[0].Reason.Cause != "Setting volume ownership for u/volumes/kind/v, processed 0 files" {
+		t.Errorf("got %+v", got)
+	}
+	if again := is.next(); again.After(now.Add(waitRetry.Max)) {
+		t.Errorf("it is looked at again after %s, want at most %s", again.Sub(now), waitRetry.Max)
+	}
+	close(s.leave)
+	must(t, d.settle(t.Context(), "u"))
+	if out := d.mountPod(t.Context(), "u", pod); len(out.failures()) > 0 {
+		t.Errorf("after its end: %v", out.failures())
 	}
 }

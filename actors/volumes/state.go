@@ -155,6 +155,9 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 			Code: messages.ReasonFailedMount, Message: text, Permanent: kinds.IsPermanent(v.err), RetryAt: v.again,
 			Tries: v.fails, Cause: cause,
 		}}
+		if w, _ := asWait(v.err); w.changes() {
+			m.Reason.Code = messages.ReasonPermissionChange
+		}
 		if isNormalWait(v.err) {
 			m.Reason.RetryAt, m.Reason.Tries = time.Time{}, 0
 			waiting = append(waiting, m)

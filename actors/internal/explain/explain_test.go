@@ -159,6 +159,8 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"object unread", waiting(messages.Reason{Code: "FailedMount", Volume: "conf",
 			Cause: "Secret default/tls: it has not been read from the API server yet: refused"}),
 			"Secret default/tls: it has not been read from the API server yet: refused; it is needed by volume conf"},
+		{"owners", waiting(messages.Reason{Code: "VolumePermissionChangeInProgress", Volume: "data", Cause: "processed 7 files"}),
+			"containers wait for volume data: all its files are being given to the pod's fsGroup"},
 		{"hostPath", waiting(messages.Reason{Code: "FailedMount", Volume: "data",
 			Cause: "hostPath /data is not what its type Directory asks for: nothing is there"}),
 			"volume data cannot be mounted: hostPath /data is not what its type Directory asks for: nothing is there"},

@@ -25,6 +25,10 @@ func (v view) reason(r messages.Reason) Finding {
 		v.image(&f, r)
 	case messages.ReasonFailedMount:
 		f.Cause, f.Remedy = volume(r.Volume, said)
+	case messages.ReasonPermissionChange:
+		f.Cause = "containers wait for volume " + r.Volume + ": all its files are being given to the pod's fsGroup"
+		f.WaitsFor, f.NextTry, f.Tries = "the last file", time.Time{}, 0
+		f.Remedy = "set fsGroupChangePolicy: OnRootMismatch where the files have the group already"
 	case messages.ReasonCreateConfig:
 		said = strings.TrimPrefix(said, v.pod.Namespace+"/"+v.pod.Name+"/"+r.Container+": ") // it is named before
 		f.Cause, f.Remedy = needs(said, v.called(r.Container), v.called(r.Container)+" cannot be made: ")

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 // The bits that fsGroup adds to the modes of folders and files, and of those that containers only read.
@@ -40,16 +46,45 @@ func ownFolder(p Folder, folder string, mode, groups fs.FileMode) error {
 	return p.Chmod(folder, mode)
 }
 
+// GroupChange is how far the change of a volume's group is. Safe for concurrent use.
+type GroupChange struct {
+	Folder string // of the volume, beginning with the pod's UID
+	files  atomic.Int64
+}
+
+// Files returns how many files, folders and links have the group by now.
+func (c *GroupChange) Files() int64 { return c.files.Load() }
+
 // OwnVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
 // folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
 // which is done last, so that a change that was cut off is seen; nor is it where an earlier process mounted the volume, since its
-// pod may run. Links are not followed, and nothing outside is reached.
+// pod may run. Files that are as they have to be are not written, so that a change that begins again catches up. Each file is
+// progress (stall.Progress), with a GroupChange. Links are not followed, and nothing outside is reached. It returns with ctx
+// also where the file system hangs.
 func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error {
 	group := FSGroupOf(p.Pod)
 	if group == nil {
 		return nil
 	}
-	f, err := p.OpenBeneath(folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	policy := p.Pod.Spec.SecurityContext.FSGroupChangePolicy
+	mayStay := earlier || policy != nil && *policy == v1.FSGroupChangeOnRootMismatch
+	pod, err := p.Duplicate()
+	if err != nil {
+		return err
+	}
+	change := &GroupChange{Folder: filepath.Join(filepath.Base(p.Path()), folder)}
+	key := fmt.Sprintf("the change of %s to fsGroup %d", change.Folder, *group)
+	_, err = safepath.Bounded(ctx, key, func() (none struct{}, err error) {
+		return none, errors.Join(ownAll(ctx, pod, folder, *group, mayStay, change), pod.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("giving the volume to fsGroup %d: %w", *group, err)
+	}
+	return nil
+}
+
+func ownAll(ctx context.Context, pod *safepath.Root, folder string, group int64, mayStay bool, change *GroupChange) error {
+	f, err := pod.OpenBeneath(folder, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -60,39 +95,73 @@ func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error
 	}
 	defer root.Close() //nolint:errcheck // read only
 	top, err := root.Lstat(".")
-	if err != nil {
+	if err != nil || mayStay && owned(top, group) {
 		return err
 	}
-	policy := p.Pod.Spec.SecurityContext.FSGroupChangePolicy
-	if owned(top, *group) && (earlier || policy != nil && *policy == v1.FSGroupChangeOnRootMismatch) {
-		return nil
-	}
-	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err == nil && name != "." {
-			var info fs.FileInfo
-			if info, err = e.Info(); err == nil {
-				err = own(root, name, info, *group)
-			}
+	for folders := []string{"."}; len(folders) > 0; {
+		last := len(folders) - 1
+		name := folders[last]
+		below, err := ownFiles(ctx, root, name, group, change)
+		if err != nil && (!IsAbsent(err) || name == ".") { // otherwise it went meanwhile
+			return err
 		}
-		if IsAbsent(err) && name != "." {
-			return nil // it went meanwhile
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("giving the volume to fsGroup %d: %w", *group, err)
+		folders = append(folders[:last], below...)
 	}
-	return own(root, ".", top, *group)
+	return own(root, ".", top, group)
 }
 
-// own gives one file to the group; of a link only who owns it.
-func own(root *os.Root, name string, info fs.FileInfo, group int64) error {
-	if err := root.Lchown(name, -1, int(group)); err != nil || info.Mode()&fs.ModeSymlink != 0 {
-		return err
+// batch is how many files of a folder are read at a time.
+const batch = 512
+
+// ownFiles gives what is in one folder to the group, and returns the folders in it.
+func ownFiles(ctx context.Context, root *os.Root, folder string, group int64, change *GroupChange) (below []string, err error) {
+	dir, err := root.Open(folder)
+	if err != nil {
+		return nil, err
 	}
+	defer dir.Close() //nolint:errcheck // read only
+	for {
+		entries, readErr := dir.ReadDir(batch)
+		for _, e := range entries {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			name := filepath.Join(folder, e.Name())
+			info, err := e.Info()
+			if err == nil {
+				err = own(root, name, info, group)
+			}
+			if err != nil && !IsAbsent(err) { // otherwise it went meanwhile
+				return nil, err
+			}
+			if e.IsDir() {
+				below = append(below, name)
+			}
+			change.files.Add(1)
+			stall.Progress(ctx, change)
+		}
+		if errors.Is(readErr, io.EOF) {
+			return below, nil
+		}
+		if readErr != nil {
+			return nil, readErr
+		}
+	}
+}
+
+// own gives one file to the group; of a link only who owns it. One that is as it has to be is not written.
+func own(root *os.Root, name string, info fs.FileInfo, group int64) error {
+	st, known := info.Sys().(*syscall.Stat_t)
+	link := info.Mode()&fs.ModeSymlink != 0
 	mode := info.Mode() | groupFile
 	if info.IsDir() {
 		mode |= groupFolder | fs.ModeSetgid
+	}
+	if known && int64(st.Gid) == group && (link || mode == info.Mode()) {
+		return nil
+	}
+	if err := root.Lchown(name, -1, int(group)); err != nil || link {
+		return err
 	}
 	return root.Chmod(name, mode&(fs.ModePerm|fs.ModeSetgid|fs.ModeSetuid|fs.ModeSticky))
 }

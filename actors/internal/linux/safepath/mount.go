@@ -64,7 +64,7 @@ func (r *Root) Detach(name string) error {
 	// Otherwise the end of what is mounted in it would be passed on to where it was mounted by others.
 	ctx, cancel := context.WithTimeout(context.Background(), ServerTimeout)
 	defer cancel()
-	own, err := r.duplicate()
+	own, err := r.Duplicate()
 	if err != nil {
 		return err
 	}

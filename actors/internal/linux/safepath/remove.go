@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 const (
@@ -87,8 +89,9 @@ func (r *removal) mountPoint(path string) {
 	r.err, r.stop = &MountPointError{path}, true
 }
 
-// stopped is asked before each thing that is removed.
+// stopped is asked before each thing that is removed, so that a removal that goes on is not cut short.
 func (r *removal) stopped() bool {
+	stall.Progress(r.ctx, nil)
 	if !r.stop && r.ctx.Err() != nil {
 		r.err, r.stop = fmt.Errorf("removing was cut short: %w", context.Cause(r.ctx)), true
 	}

@@ -77,7 +77,7 @@ func Bounded[T any](ctx context.Context, key string, do func() (T, error)) (T, e
 func (r *Root) AskServer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, ServerTimeout)
 	defer cancel()
-	own, err := r.duplicate()
+	own, err := r.Duplicate()
 	if err != nil {
 		return err
 	}
@@ -94,8 +94,8 @@ func (r *Root) AskServer(ctx context.Context, name string) error {
 	return err
 }
 
-// duplicate opens the root once more, for a call that may outlive it.
-func (r *Root) duplicate() (*Root, error) {
+// Duplicate opens the root once more, for a call that may outlive it.
+func (r *Root) Duplicate() (*Root, error) {
 	fd, err := unix.FcntlInt(r.dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

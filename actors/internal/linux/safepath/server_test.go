@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 // hangs is a time that only a call that hangs takes.
@@ -123,5 +125,21 @@ func TestIsDead(t *testing.T) {
 	}
 	if IsDead(nil) {
 		t.Error("IsDead(nil) = true")
+	}
+}
+
+func TestRemoveAll_IsNotCutShortWhileItProgresses(t *testing.T) {
+	r := openTemp(t)
+	write(t, filepath.Join(r.Path(), "pod/file"), "")
+	clock := clocktesting.NewFakeClock(time.Now())
+	ctx, cancel := stall.New(t.Context(), clock, time.Minute)
+	defer cancel()
+	must(t, RemoveAllOneFilesystem(ctx, r, "pod"))
+	clock.Step(time.Minute)
+	for end := time.Now().Add(time.Minute); !clock.HasWaiters() && ctx.Err() == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := ctx.Err(); err != nil {
+		t.Errorf("the removal counts as stalled: %v", err)
 	}
 }
