@@ -2,11 +2,12 @@ package server
 
 import (
 	"net/http"
-	"net/netip"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
+
+	"github.com/playlet-dev/playlet/actors/server/shares"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 )
 
 // clients bounds how often each client asks, before anybody is asked who it is: reviews of tokens cost the API server work. A
-// client is its address; of IPv6 the first 64 bits, since the others are its own to choose.
+// client is its address, see shares.Address.
 type clients struct{ each *lru.Cache } // *rate.Limiter by netip.Prefix
 
 func newClients() *clients { return &clients{lru.New(maxClients)} }
@@ -38,18 +39,9 @@ func (c *clients) limit(next http.Handler, proven func(*http.Request) bool) http
 
 // allow counts a request.
 func (c *clients) allow(remote string, now time.Time) bool {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
+	key, ok := shares.Address(remote)
+	if !ok {
 		return true // a unix socket
-	}
-	address := at.Addr().Unmap().WithZone("")
-	bits := address.BitLen()
-	if address.Is6() {
-		bits = 64
-	}
-	key, err := address.Prefix(bits)
-	if err != nil {
-		return true
 	}
 	l, known := c.each.Get(key)
 	if !known {

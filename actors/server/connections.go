@@ -9,8 +9,13 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/server/shares"
 )
 
 // connLimit keeps at most so many connections of a listener open. Another one takes the place of the connection that
@@ -149,6 +154,11 @@ func knowsConns(s *http.Server) {
 		return c
 	}
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if l, ok := below(c).(*limitedConn); ok {
+			if uid, ok := peer(l.Conn); ok {
+				ctx = shares.WithClient(ctx, uid)
+			}
+		}
 		return context.WithValue(ctx, connKey{}, below(c))
 	}
 	s.ConnState = func(c net.Conn, state http.ConnState) {
@@ -158,6 +168,25 @@ func knowsConns(s *http.Server) {
 			c.of.read(c, -c.head)
 		}
 	}
+}
+
+// peer names the user of a process at the other end of a unix socket.
+func peer(c net.Conn) (name string, ok bool) {
+	socket, ok := c.(*net.UnixConn)
+	if !ok {
+		return "", false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return "", false
+	}
+	var credentials *unix.Ucred
+	if control := raw.Control(func(fd uintptr) {
+		credentials, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); control != nil || err != nil {
+		return "", false
+	}
+	return "user " + strconv.FormatUint(uint64(credentials.Uid), 10), true
 }
 
 // whileBusy has a connection counted as busy while the handler answers on it.

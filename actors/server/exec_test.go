@@ -160,7 +160,7 @@ const maxStreams = 8
 // execRig is a rig with a container that runs, "app", and others that do not.
 func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	f := newFakeRuntime(t)
-	r := newRig(t, func(c *Config) { c.CRI, c.MaxStreams = f, maxStreams })
+	r := newRig(t, func(c *Config) { c.CRI, c.MaxStreams = f, 8*maxStreams }) // of one pod, an eighth
 	publishWeb(r)
 	if err := r.listeners.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -183,7 +183,7 @@ func publishWeb(r *rig) {
 // Whoever has opened all streams that there may be on port 10250 keeps this node's administrator out of nothing.
 func TestTheSocketHasStreamsOfItsOwn(t *testing.T) {
 	f := newFakeRuntime(t)
-	r, secure, _ := nodeRig(t, nil, func(c *Config) { c.CRI, c.MaxStreams = f, 2 })
+	r, secure, _ := nodeRig(t, nil, func(c *Config) { c.CRI, c.MaxStreams = f, 16 })
 	publishWeb(r)
 	open := func(want string) net.Conn {
 		t.Helper()
@@ -344,7 +344,7 @@ func TestExecLimit(t *testing.T) {
 		<-outputs
 	}
 	_, _, _, _, err := execute(r, api.ExecOptions{Container: "app", Command: []string{"say"}}, "")
-	if err == nil || !strings.Contains(err.Error(), "8 streams are open already") {
+	if err == nil || !strings.Contains(err.Error(), "pod web has 8 open streams") {
 		t.Errorf("one too many: %v", err)
 	}
 	cancel()

@@ -54,7 +54,9 @@ type Config struct {
 	CRI containers.Runtime
 	// StreamIdleTimeout ends a stream over which nothing passed for so long; 0: never. MaxStreams is as containers.Config has it.
 	StreamIdleTimeout time.Duration
-	MaxStreams        int
+	// CountWebSocket is containers.Config's, for the node's API.
+	CountWebSocket func(subresource string)
+	MaxStreams     int
 	// WriteTimeout bounds the writing of one line of a stream, or of one piece of a log, and the reading of a body on the admin
 	// socket and the observatory's port: who does not go on is let go.
 	// 0: half a minute.
@@ -97,9 +99,9 @@ type Listeners struct {
 	cancel context.CancelFunc
 	health *healthz.Checks
 	ends   []*endpoint
-	// Of logs and streams the admin socket has as many as the node's API, and its own: whoever may open them there must not keep
-	// this node's administrator out.
-	ofAdmin, ofNode *containers.Handlers
+	// Each listener has logs and streams of its own, which is the reserve of the admin socket: clients of the node's API and of
+	// the observatory's port do not keep this node's administrator out.
+	ofAdmin, ofNode, ofPage *containers.Handlers
 
 	nodePort int
 	asker    atomic.Pointer[admin.Tree]
@@ -117,12 +119,14 @@ type Listener struct {
 const (
 	headerTimeout   = 5 * time.Second
 	idleTimeout     = time.Minute
-	maxHeaderBytes  = 16 << 10 // but port 10250's
-	adminConns      = 512
+	maxHeaderBytes  = 16 << 10         // but port 10250's
+	adminConns      = 2048             // more than the logs, streams and watches of the socket
+	pageConns       = 512              // likewise, of the observatory's port
 	probeTimeout    = 10 * time.Second // for a whole request to /healthz, and its answer
 	answerTimeout   = 30 * time.Second // for a request to cAdvisor's port, and for the client to take the answer
 	probeConns      = 64
 	shutdownTimeout = 2 * time.Second
+	pageStreams     = 128 // logs, and as many streams, on the observatory's port
 )
 
 // NewListeners prepares the listeners; none is open before Open is called, by the command or by the actor.
@@ -136,7 +140,12 @@ func NewListeners(conf Config) *Listeners {
 		Board: conf.Board, Runtime: conf.CRI, PodLogsDir: conf.PodLogsDir, IdleTimeout: conf.StreamIdleTimeout,
 		MaxStreams: conf.MaxStreams, WriteTimeout: conf.WriteTimeout, Log: l.log,
 	}
-	l.ofAdmin, l.ofNode = containers.New(of), containers.New(of)
+	l.ofAdmin = containers.New(of)
+	ofNode := of
+	ofNode.CountWebSocket = conf.CountWebSocket
+	l.ofNode = containers.New(ofNode)
+	of.MaxLogs, of.MaxStreams = pageStreams, pageStreams
+	l.ofPage = containers.New(of)
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Observe: conf.Checked, NoPlugins: l.noPlugins,
 		Notes: append([]healthz.Note{{Check: "listeners", Says: l.closed}}, conf.Notes...),
@@ -184,15 +193,15 @@ func (s serverLog) Write(p []byte) (int, error) {
 }
 
 func (l *Listeners) adminEndpoint() *endpoint {
-	handler := l.timed(observatory.OnSocket(l.adminHandler()))
+	handler := l.timed(observatory.OnSocket(l.adminHandler(l.ofAdmin)))
 	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
 	return newEndpoint("admin", l.conf.AdminSocket, adminConns, &http.Server{Handler: whileBusy(handler)}, door)
 }
 
-// adminHandler is what the admin socket answers, with slots for streams of its own.
-func (l *Listeners) adminHandler() http.Handler {
+// adminHandler answers the admin API, with limits of its own for the listener that it is made for.
+func (l *Listeners) adminHandler(streams *containers.Handlers) http.Handler {
 	return admin.New(admin.Config{
-		Board: l.conf.Board, Events: l.conf.Events, Containers: l.ofAdmin, Healthz: l.health.Handler(true),
+		Board: l.conf.Board, Events: l.conf.Events, Containers: streams, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
 		Registered: l.conf.Registered, WriteTimeout: l.conf.WriteTimeout,
 		Observatory: l.observatory,
@@ -209,10 +218,10 @@ func (l *Listeners) observatoryEndpoint() *endpoint {
 	o := l.conf.Observatory
 	host, _, _ := net.SplitHostPort(o.Address) // one that is wrong cannot be opened, either
 	handler := l.timed(observatory.OnPort(observatory.Config{
-		API: whileBusy(l.adminHandler()), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
+		API: whileBusy(l.adminHandler(l.ofPage)), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
 	}))
 	server := &http.Server{Handler: handler, WriteTimeout: answerTimeout}
-	return newEndpoint(observatoryName, o.Address, probeConns, server, readyDoor{tcpDoor(o.Address), o.Token.Load})
+	return newEndpoint(observatoryName, o.Address, pageConns, server, readyDoor{tcpDoor(o.Address), o.Token.Load})
 }
 
 const observatoryName = "observatory"
@@ -290,9 +299,11 @@ func (l *Listeners) closed() []string {
 
 // streams are how many logs are being read and how many streams are open, of all listeners.
 func (l *Listeners) streams() (logs, streams int) {
-	logs, streams = l.ofAdmin.Open()
-	moreLogs, more := l.ofNode.Open()
-	return logs + moreLogs, streams + more
+	for _, h := range []*containers.Handlers{l.ofAdmin, l.ofNode, l.ofPage} {
+		moreLogs, more := h.Open()
+		logs, streams = logs+moreLogs, streams+more
+	}
+	return logs, streams
 }
 
 // Attach gives the handlers the running tree. Before it, what needs an actor is answered with 503.

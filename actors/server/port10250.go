@@ -32,7 +32,7 @@ type NodeAPI struct {
 }
 
 // nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
-const nodeConns = 1024
+const nodeConns = 2048
 
 // maxNodeHeaderBytes is for port 10250: the command of an exec, a script at times, is in the URL. The kernel takes 128 KiB of one
 // argument. A quarter of the library's limit, as headers are read before anybody is known.

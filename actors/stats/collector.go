@@ -112,7 +112,7 @@ func NewCollector(o Options) *Collector {
 		if err != nil {
 			return nil, err
 		}
-		return reader.Read()
+		return readWithRates(reader)
 	})
 	c.runtime = newPart("the runtime's figures of containers", partTimeout, o.Now, c.askRuntime)
 	c.node = newPart("the node's file system", partTimeout, o.Now, func() (space, error) { return spaceOf(o.RootDir) })
@@ -122,6 +122,19 @@ func NewCollector(o Options) *Collector {
 		return readMounted(o.RootDir)
 	})
 	return c
+}
+
+// firstRate is the time over which the first rate of CPU use is measured.
+const firstRate = 100 * time.Millisecond
+
+// readWithRates reads twice where there is no reading before, of which rates are made.
+func readWithRates(r *cgroupstats.Reader) (cgroupstats.Set, error) {
+	set, err := r.Read()
+	if root := set["/"]; err != nil || root == nil || root.Stats() == nil || root.Cores != nil {
+		return set, err
+	}
+	time.Sleep(firstRate)
+	return r.Read()
 }
 
 // Attach makes the running tree known: its stats actor walks volumes. It may be called once the tree runs.

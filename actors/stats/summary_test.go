@@ -137,6 +137,14 @@ func TestFiguresForEvictionAreNew(t *testing.T) {
 	}
 }
 
+// The first reading of an agent has the node's use of CPU, as the kubelet's has.
+func TestSummary_FirstReading_HasARate(t *testing.T) {
+	s, _ := newRig(t).Summary(t.Context(), true)
+	if s.Node.CPU == nil || s.Node.CPU.UsageNanoCores == nil {
+		t.Errorf("got %+v", s.Node.CPU)
+	}
+}
+
 // Within its age a reading serves all who ask, and those who ask at once share one.
 func TestReadingsAreShared(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))

@@ -29,6 +29,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 )
 
 const (
@@ -173,38 +174,40 @@ func (a *Access) Proven(r *http.Request) bool {
 // asked who the client is. The request's context and 10 s bound the asking.
 func (a *Access) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if code, text := a.check(r); code != http.StatusOK {
+		code, text, client := a.check(r)
+		if code != http.StatusOK {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			w.WriteHeader(code)
 			_, _ = io.WriteString(w, text) // who does not read it has gone
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(shares.WithClient(r.Context(), client)))
 	})
 }
 
-// check is 200, or the refusal.
-func (a *Access) check(r *http.Request) (code int, text string) {
+// check returns 200 with the client's name, or the refusal.
+func (a *Access) check(r *http.Request) (code int, text, client string) {
 	if a.who == nil || a.may == nil {
-		return http.StatusUnauthorized, "Unauthorized"
+		return http.StatusUnauthorized, "Unauthorized", ""
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
 	who, ok, err := a.who.AuthenticateRequest(r.WithContext(ctx))
 	if none := unanswered(err); none != nil {
 		a.failed(r, "the API server cannot be asked whose token a client has", none)
-		return http.StatusServiceUnavailable, "Authentication error: the token cannot be reviewed"
+		return http.StatusServiceUnavailable, "Authentication error: the token cannot be reviewed", ""
 	}
 	switch {
 	case err != nil || !ok:
 		a.log.Debug("request refused: not authenticated", "client", r.RemoteAddr, "method", r.Method, "path", r.URL.Path,
 			"error", err)
-		return http.StatusUnauthorized, "Unauthorized"
+		return http.StatusUnauthorized, "Unauthorized", ""
 	case !plainPath(r.URL.Path):
-		return http.StatusBadRequest, "the path has an element that is empty, \".\" or \"..\""
+		return http.StatusBadRequest, "the path has an element that is empty, \".\" or \"..\"", ""
 	}
-	return a.authorize(ctx, r, needed(a.node, who.User, r.Method, r.URL.Path))
+	code, text = a.authorize(ctx, r, needed(a.node, who.User, r.Method, r.URL.Path))
+	return code, text, "user " + plain(who.User.GetName())
 }
 
 // authorize asks for each right until one is allowed.

@@ -19,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
@@ -67,8 +68,9 @@ type Config struct {
 
 // handlers are those of the admin socket.
 type handlers struct {
-	conf    Config
-	watches chan struct{} // a slot a stream
+	conf      Config
+	watches   *shares.Limit // streams
+	manifests *shares.Limit // in memory
 }
 
 // handler answers, or gives the error that is the answer.
@@ -83,7 +85,8 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // New is all that the admin socket answers: the API, and /healthz.
 func New(conf Config) http.Handler {
 	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
-	h := &handlers{conf: conf, watches: make(chan struct{}, maxWatches)}
+	h := &handlers{conf: conf, watches: shares.New("open watches", maxWatches),
+		manifests: newSubmissions()}
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", conf.Healthz)
 	mux.Handle("/healthz/", conf.Healthz)

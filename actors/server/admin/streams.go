@@ -13,23 +13,24 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
 const (
-	maxWatches = 32
+	// maxWatches is how many streams of one listener are open at once, shared by client.
+	maxWatches = 64
 	// coalesce is the least time between two lines of a stream: what changes within it makes one line.
 	coalesce = 50 * time.Millisecond
 )
 
 // stream answers with lines of JSON for as long as send lasts, whose line says whether somebody reads them.
-func (h *handlers) stream(w http.ResponseWriter, send func(line func(v any) bool)) error {
-	select {
-	case h.watches <- struct{}{}:
-		defer func() { <-h.watches }()
-	default:
-		return refuse(http.StatusTooManyRequests, "%d watches are open already, which is the limit", maxWatches)
+func (h *handlers) stream(w http.ResponseWriter, r *http.Request, send func(line func(v any) bool)) error {
+	release, err := h.watches.Take(shares.Client(r))
+	if err != nil {
+		return refuse(http.StatusTooManyRequests, "%v", err)
 	}
+	defer release()
 	w.Header().Set("Content-Type", "application/json")
 	out, lines := http.NewResponseController(w), json.NewEncoder(w)
 	send(func(v any) bool {
@@ -53,7 +54,7 @@ func pause(done <-chan struct{}, d time.Duration) bool {
 
 // watchPods streams one line of JSON a change, until the client goes or the process ends.
 func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter, view func(*board.Pod) api.Pod) error {
-	return h.stream(w, func(line func(any) bool) {
+	return h.stream(w, r, func(line func(any) bool) {
 		ctx, seen := r.Context(), tracker{chosen: chosen, view: view}
 		for now := h.conf.Board.Now(); ; {
 			change, news := seen.next(now, h.nodeView(now))
@@ -93,7 +94,7 @@ func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 	if !watch {
 		return answer(w, first)
 	}
-	return h.stream(w, func(line func(any) bool) {
+	return h.stream(w, r, func(line func(any) bool) {
 		for next := first; line(next); next, sequence = news(sequence) {
 			if h.conf.Events.Await(r.Context(), sequence) != nil {
 				return
@@ -106,7 +107,7 @@ func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder *supervisors.Recorder, q supervisors.Query,
 	next api.Trace,
 ) error {
-	return h.stream(w, func(line func(any) bool) {
+	return h.stream(w, r, func(line func(any) bool) {
 		for q.After = next.Recorder.Seq; line(next); {
 			for next.Entries = nil; len(next.Entries) == 0; {
 				if recorder.Wait(r.Context(), q.After) != nil || !pause(r.Context().Done(), coalesce) {

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -21,7 +23,13 @@ const (
 	submitTimeout = 12 * time.Second
 	// readTimeout bounds the reading of a manifest.
 	readTimeout = 30 * time.Second
+	// maxSubmissions is how many manifests are in memory at once, and maxWaiting how many wait for that; both shared by client.
+	maxSubmissions, maxWaiting = 16, 256
 )
+
+func newSubmissions() *shares.Limit {
+	return shares.NewQueue("submissions", maxSubmissions, maxWaiting)
+}
 
 // refusals are the HTTP statuses of refusals.
 var refusals = map[messages.Refusal]int{
@@ -37,7 +45,7 @@ var refusals = map[messages.Refusal]int{
 // handlers. There each method is a right of its own, and so does one thing: POST creates and replaces nothing, PUT replaces a
 // submission that is there, DELETE withdraws it. Of the configuration it needs the tree.
 func Manifests(conf Config) http.Handler {
-	h := &handlers{conf: conf}
+	h := &handlers{conf: conf, manifests: newSubmissions()}
 	answers := inJSON(http.NewServeMux(), "/manifests", map[string]handler{
 		"GET /manifests": h.submissions,
 		"POST /manifests": func(w http.ResponseWriter, r *http.Request) error {
@@ -101,16 +109,36 @@ func (h *handlers) submitOne(w http.ResponseWriter, r *http.Request) error {
 }
 
 // accept reads a manifest, and hands it on.
-func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) (err error) {
+func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) error {
+	release, err := h.turn(r)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if m.Manifest, err = readManifest(w, r); err != nil {
 		return err
 	}
 	return h.hand(w, r, m)
 }
 
+// turn waits until a manifest may be read into memory.
+func (h *handlers) turn(r *http.Request) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	if release, err = h.manifests.Wait(ctx, shares.Client(r)); err != nil {
+		return nil, refuse(http.StatusTooManyRequests, "%v", err)
+	}
+	return release, nil
+}
+
 // replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. The manifest is read before
 // anything is answered: a client that still sends would not see the answer.
 func (h *handlers) replace(w http.ResponseWriter, r *http.Request) error {
+	release, err := h.turn(r)
+	if err != nil {
+		return err
+	}
+	defer release()
 	text, err := readManifest(w, r)
 	if err != nil {
 		return err

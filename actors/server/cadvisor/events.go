@@ -17,6 +17,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -117,12 +118,11 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	out := http.NewResponseController(w)
 	lines, seen := json.NewEncoder(w), map[string]bool{}
 	if stream {
-		select {
-		case h.streams <- struct{}{}:
-			defer func() { <-h.streams }()
-		default:
-			return refuse(http.StatusServiceUnavailable, "events are streamed to too many clients")
+		release, err := h.streams.Take(shares.Client(r))
+		if err != nil {
+			return refuse(http.StatusServiceUnavailable, err.Error())
 		}
+		defer release()
 		_ = out.SetReadDeadline(time.Time{}) // whose end would end the stream
 	}
 	for first, age := true, restAge; ; first, age = false, lookEvery/2 {

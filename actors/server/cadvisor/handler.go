@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 )
 
 // Config is what is served.
@@ -40,8 +41,8 @@ const (
 type handler struct {
 	conf    Config
 	history history
-	pending chan struct{}
-	streams chan struct{}
+	pending *shares.Limit
+	streams *shares.Limit
 }
 
 //go:embed assets/page.css assets/page.js
@@ -49,7 +50,8 @@ var assets embed.FS
 
 // New makes the handler. It checks no credentials: its listener is on the loopback unless somebody asked for more.
 func New(conf Config) http.Handler {
-	h := &handler{conf: conf, pending: make(chan struct{}, pending), streams: make(chan struct{}, maxStreams)}
+	h := &handler{conf: conf, pending: shares.New("requests", pending),
+		streams: shares.New("streams of events", maxStreams)}
 	mux := http.NewServeMux()
 	mux.Handle("GET /{$}", http.RedirectHandler("/containers/", http.StatusTemporaryRedirect))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
@@ -84,13 +86,12 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 			http.Error(w, "the path has //, . or .. in it", http.StatusBadRequest)
 			return
 		}
-		select {
-		case h.pending <- struct{}{}:
-			defer func() { <-h.pending }()
-		default:
-			http.Error(w, "too many requests are being answered", http.StatusServiceUnavailable)
+		release, err := h.pending.Take(shares.Client(r))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
+		defer release()
 		ctx := r.Context()
 		if !streams(r) {
 			var cancel context.CancelFunc

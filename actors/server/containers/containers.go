@@ -20,6 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 )
 
 // Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.
@@ -32,8 +33,9 @@ type Runtime interface {
 }
 
 const (
-	maxLogs    = 256 // that are read at once
-	maxStreams = 256 // that are open at once
+	// maxLogs and maxStreams are how many logs are read and how many streams are open at once on one listener. They are shared by
+	// client, namespace and pod: of one client, one pod has at most an eighth.
+	maxLogs, maxStreams = 512, 512
 	// callTimeout bounds one question to the runtime.
 	callTimeout = 2 * time.Second
 	// writeTimeout bounds the writing of one piece of a log: a client that does not read is let go.
@@ -49,9 +51,12 @@ type Config struct {
 	Runtime Runtime
 	// PodLogsDir has the logs of pods; a link below it is not followed.
 	PodLogsDir string
+	// CountWebSocket counts a stream over a WebSocket that the agent itself turns into SPDY: "exec", "attach" or "portforward".
+	// nil: nothing does.
+	CountWebSocket func(subresource string)
 	// IdleTimeout ends a stream over which nothing passed for so long; 0: never.
 	IdleTimeout time.Duration
-	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once; WriteTimeout bounds the writing of
+	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once. WriteTimeout bounds the writing of
 	// one piece of a log, LogTimeout the reading of one that is not followed. A 0 stands for the package's own limit.
 	MaxLogs, MaxStreams      int
 	WriteTimeout, LogTimeout time.Duration
@@ -60,23 +65,25 @@ type Config struct {
 
 // Handlers answer requests about containers, for any listener: whoever asks has been let in by then. Safe for concurrent use.
 type Handlers struct {
-	conf    Config
-	logs    chan struct{} // a slot a log that is read
-	streams chan struct{} // a slot a stream
+	conf          Config
+	logs, streams *shares.Limit
 }
 
 // New prepares the handlers.
 func New(conf Config) *Handlers {
 	conf.WriteTimeout, conf.LogTimeout = cmp.Or(conf.WriteTimeout, writeTimeout), cmp.Or(conf.LogTimeout, logTimeout)
 	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
+	if conf.CountWebSocket == nil {
+		conf.CountWebSocket = func(string) {}
+	}
 	return &Handlers{
-		conf: conf, logs: make(chan struct{}, cmp.Or(conf.MaxLogs, maxLogs)),
-		streams: make(chan struct{}, cmp.Or(conf.MaxStreams, maxStreams)),
+		conf: conf, logs: shares.New("logs that are read", cmp.Or(conf.MaxLogs, maxLogs)),
+		streams: shares.New("open streams", cmp.Or(conf.MaxStreams, maxStreams)),
 	}
 }
 
-// Open is how many logs are being read and how many streams are open.
-func (h *Handlers) Open() (logs, streams int) { return len(h.logs), len(h.streams) }
+// Open returns how many logs are being read and how many streams are open.
+func (h *Handlers) Open() (logs, streams int) { return h.logs.Held(), h.streams.Held() }
 
 // Error is why a request is refused, with the HTTP status that says so.
 type Error struct {
@@ -112,12 +119,11 @@ func refuse(status int, format string, args ...any) error {
 
 func bad(format string, args ...any) error { return refuse(http.StatusBadRequest, format, args...) }
 
-// take takes one of the slots there are.
-func take(slots chan struct{}, what string) (release func(), err error) {
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, nil
-	default:
-		return nil, refuse(http.StatusTooManyRequests, "%d %s already, which is the limit", cap(slots), what)
+// take takes a place for a request about a pod.
+func take(limit *shares.Limit, r *http.Request, pod *board.Pod) (release func(), err error) {
+	release, err = limit.Take(shares.Client(r), "namespace "+pod.Pod.Namespace, "pod "+pod.Pod.Name)
+	if err != nil {
+		return nil, refuse(http.StatusTooManyRequests, "%v", err)
 	}
+	return release, nil
 }

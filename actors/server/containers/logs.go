@@ -25,7 +25,7 @@ type LogOptions struct {
 
 // Logs answers with the text of a container's log.
 func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogOptions) error {
-	release, err := take(h.logs, "logs are read")
+	release, err := take(h.logs, r, c.Pod)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ type StreamOptions struct {
 
 // Exec runs a command in a container, and streams with it.
 func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
-	return h.stream(w, r, &o, c.ID, func(ctx context.Context, id string) (string, error) {
+	return h.stream(w, r, &o, "exec", c.Pod, c.ID, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.Exec(ctx, &runtimeapi.ExecRequest{
 			ContainerId: id, Cmd: o.Command, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
 		})
@@ -47,7 +47,7 @@ func (h *Handlers) Exec(w http.ResponseWriter, r *http.Request, c Chosen, o Stre
 
 // Attach streams with a container's own process.
 func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o StreamOptions) error {
-	return h.stream(w, r, &o, c.ID, func(ctx context.Context, id string) (string, error) {
+	return h.stream(w, r, &o, "attach", c.Pod, c.ID, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.Attach(ctx, &runtimeapi.AttachRequest{
 			ContainerId: id, Tty: o.TTY, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr && !o.TTY,
 		})
@@ -59,16 +59,16 @@ func (h *Handlers) PortForward(w http.ResponseWriter, r *http.Request, pod *boar
 	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) { // SPDY within a WebSocket, which runtimes do not speak either
 		var failed error
 		proxy.NewTunnelingHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			failed = h.forward(w, r, pod, nil)
+			failed = h.forward(w, r, pod, nil, "portforward")
 		})).ServeHTTP(w, r)
 		return failed
 	}
-	return h.forward(w, r, pod, ports)
+	return h.forward(w, r, pod, ports, "")
 }
 
-func (h *Handlers) forward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32) error {
+func (h *Handlers) forward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32, tunneled string) error {
 	sandbox := func() (string, error) { return h.sandbox(r.Context(), pod) }
-	return h.stream(w, r, nil, sandbox, func(ctx context.Context, id string) (string, error) {
+	return h.stream(w, r, nil, tunneled, pod, sandbox, func(ctx context.Context, id string) (string, error) {
 		return h.conf.Runtime.PortForward(ctx, &runtimeapi.PortForwardRequest{PodSandboxId: id, Port: ports})
 	})
 }
@@ -98,10 +98,11 @@ func (h *Handlers) sandbox(ctx context.Context, pod *board.Pod) (string, error) 
 
 // stream joins the client with the runtime's streaming server, at the URL that the runtime gives for the object. The URL is
 // as good as the command itself, to whoever has it: so the agent alone calls it, and what it passes on are bytes of a
-// connection that both ends have upgraded. The stream lasts until either end closes it, or the agent ends.
-func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptions, object func() (string, error),
-	locate func(ctx context.Context, id string) (string, error)) error {
-	release, err := take(h.streams, "streams are open")
+// connection that both ends have upgraded. The stream lasts until either end closes it, or the agent ends. It is counted as the
+// subresource if it comes over a WebSocket that becomes SPDY here.
+func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptions, subresource string, pod *board.Pod,
+	object func() (string, error), locate func(ctx context.Context, id string) (string, error)) error {
+	release, err := take(h.streams, r, pod)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,11 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptio
 		}
 		return refuse(status, "the container runtime does not open a stream with %s: %v", id, err)
 	}
+	if o == nil && subresource != "" {
+		h.conf.CountWebSocket(subresource)
+	}
 	if o != nil && wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
+		h.conf.CountWebSocket(subresource)
 		h.translate(w, r, where, o)
 		return nil
 	}

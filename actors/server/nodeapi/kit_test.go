@@ -168,11 +168,13 @@ type rig struct {
 	conf      Config
 	verbosity chan int
 	url       string
+	// webSockets has the subresources of streams that were counted as coming over WebSockets.
+	webSockets chan string
 }
 
 func newRig(t *testing.T, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{T: t, runtime: newFakeRuntime(t), verbosity: make(chan int, 1)}
+	r := &rig{T: t, runtime: newFakeRuntime(t), verbosity: make(chan int, 1), webSockets: make(chan string, 100)}
 	b := board.New()
 	status := &v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{
 		{
@@ -188,8 +190,9 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	b.Publish(board.Snapshot{Pods: []board.Pod{{Pod: pod, Status: status}}})
 	r.conf = Config{
 		Board: b, Runtime: r.runtime, Kubelet: &config.KubeletConfiguration{}, Kubernetes: "1.36.3",
-		Healthz:    http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }),
-		Containers: containers.New(containers.Config{Board: b, Runtime: r.runtime, MaxStreams: 2, MaxLogs: 2}),
+		Healthz: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }),
+		Containers: containers.New(containers.Config{Board: b, Runtime: r.runtime, MaxStreams: 16, MaxLogs: 16,
+			CountWebSocket: func(subresource string) { r.webSockets <- subresource }}),
 		SystemLogs: t.TempDir(), CheckpointDir: filepath.Join(t.TempDir(), "checkpoints"),
 		SetVerbosity: func(v int) { r.verbosity <- v }, Flags: map[string]string{"v": "2"},
 	}

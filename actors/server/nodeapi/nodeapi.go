@@ -19,6 +19,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -72,9 +73,9 @@ type api struct {
 	conf  Config
 	mux   *http.ServeMux
 	paths []string      // as /statusz lists them
-	slow  chan struct{} // a slot a slow request
-	short chan struct{} // a slot a request whose answer is made in memory
-	sends chan struct{} // a slot such an answer while its client takes it
+	slow  *shares.Limit // slow requests
+	short *shares.Limit // requests whose answers are made in memory
+	sends *shares.Limit // such answers while their clients take them
 }
 
 const (
@@ -83,14 +84,16 @@ const (
 	// maxShort is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have
 	// megabytes.
 	maxShort = 8
+	// maxWaiting is how many requests wait for their turn.
+	maxWaiting = 256
 	// maxSends is how many of these answers are kept for clients that are slow to read them.
 	maxSends = 32
 )
 
 func newAPI(conf Config) *api {
 	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
-	return &api{conf: conf, mux: http.NewServeMux(), slow: make(chan struct{}, maxSlow), short: make(chan struct{}, maxShort),
-		sends: make(chan struct{}, maxSends)}
+	return &api{conf: conf, mux: http.NewServeMux(), slow: shares.New("slow requests", maxSlow),
+		short: shares.NewQueue("requests", maxShort, maxWaiting), sends: shares.New("answers being sent", maxSends)}
 }
 
 // ReadOnly is all that port 10255 answers: what can be read without credentials. Nothing can be changed, as by DELETE
@@ -216,26 +219,25 @@ func (a *api) bounded(h http.Handler) http.Handler {
 	return within(shortTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		wait, cancel := context.WithTimeout(r.Context(), queueTimeout)
 		defer cancel()
-		select {
-		case a.short <- struct{}{}:
-		case <-wait.Done():
-			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered"))
+		release, err := a.short.Wait(wait, shares.Client(r))
+		if err != nil {
+			fail(w, refuse(http.StatusServiceUnavailable, "too many requests are being answered: "+err.Error()))
 			return
 		}
 		out := kept{ResponseWriter: w, header: http.Header{}, status: http.StatusOK}
 		func() {
-			defer func() { <-a.short }() // also when h panics
+			defer release() // also when h panics
 			h.ServeHTTP(&out, r)
 		}()
-		select {
-		case a.sends <- struct{}{}:
-			defer func() { <-a.sends }()
-			maps.Copy(w.Header(), out.header)
-			w.WriteHeader(out.status)
-			_, _ = w.Write(out.body.Bytes()) // a failure means that nobody reads it any more
-		default:
-			fail(w, refuse(http.StatusServiceUnavailable, "too many answers wait for clients that do not read them"))
+		sent, err := a.sends.Take(shares.Client(r))
+		if err != nil {
+			fail(w, refuse(http.StatusServiceUnavailable, "too many answers wait for clients that do not read them: "+err.Error()))
+			return
 		}
+		defer sent()
+		maps.Copy(w.Header(), out.header)
+		w.WriteHeader(out.status)
+		_, _ = w.Write(out.body.Bytes()) // it fails where the client is gone
 	}))
 }
 
@@ -260,13 +262,17 @@ func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 // slowly is within for what may take minutes, of which there are not many at once.
 func (a *api) slowly(h http.Handler) http.Handler {
 	return within(longTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case a.slow <- struct{}{}:
-			defer func() { <-a.slow }()
-			h.ServeHTTP(w, r)
-		default:
-			fail(w, refuse(http.StatusTooManyRequests, "too many slow requests are being answered"))
+		keys := []string{shares.Client(r)}
+		if pod := r.PathValue("pod"); pod != "" {
+			keys = append(keys, "namespace "+r.PathValue("namespace"), "pod "+pod)
 		}
+		release, err := a.slow.Take(keys...)
+		if err != nil {
+			fail(w, refuse(http.StatusTooManyRequests, err.Error()))
+			return
+		}
+		defer release()
+		h.ServeHTTP(w, r)
 	}))
 }
 

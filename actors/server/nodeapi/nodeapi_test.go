@@ -22,7 +22,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/containers"
+	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/cri"
 )
 
@@ -452,6 +454,45 @@ func TestPathsAreNotRedirected(t *testing.T) {
 	for _, p := range []string{"//pods", "/pods/../configz", "/./pods", "/pods//", "/exec//ns/web/app", "/%2e%2e/configz", "/logs/..", "/healthz/../pods"} {
 		if code, _ := r.ask(http.MethodGet, p, ""); code != http.StatusNotFound {
 			t.Errorf("%s: %d", p, code)
+		}
+	}
+}
+
+// Clients that follow the log of one pod shut out no other pod of the same client, and no other client.
+func TestLogs_OnePodsFollowers_LeaveRoomForOthers(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		web := c.Board.Now().Pods[0]
+		db := web
+		db.Pod = web.Pod.DeepCopy()
+		db.Pod.Name, db.Pod.UID = "db", "u2"
+		c.Board.Publish(board.Snapshot{Pods: []board.Pod{web, db}})
+	})
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		New(r.conf).ServeHTTP(w, req.WithContext(shares.WithClient(req.Context(), req.Header.Get("X-Client"))))
+	}))
+	t.Cleanup(node.Close)
+	follow := func(client, pod string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, node.URL+"/containerLogs/ns/"+pod+"/app?follow=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Client", client)
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		return resp.StatusCode
+	}
+	for follow("api server", "web") == http.StatusOK {
+		if logs, _ := r.conf.Containers.Open(); logs > 8 {
+			t.Fatalf("one pod has %d followers", logs)
+		}
+	}
+	for _, c := range [][2]string{{"api server", "db"}, {"prometheus", "web"}} {
+		if got := follow(c[0], c[1]); got != http.StatusOK {
+			t.Errorf("%v: got %d, want 200", c, got)
 		}
 	}
 }

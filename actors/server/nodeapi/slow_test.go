@@ -128,7 +128,7 @@ func TestBigAnswersTakeTurns(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil).WithContext(ctx))
 		return w.Code
 	}
-	for range maxShort {
+	for range maxShort / 2 { // the share of one client
 		all.Go(func() { serve(t.Context()) })
 		<-inside
 	}
@@ -157,7 +157,7 @@ func TestThereIsTimeToRefuse(t *testing.T) {
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/pods", nil))
 			return w.Code
 		}
-		for range maxShort {
+		for range maxShort / 2 { // the share of one client
 			all.Go(func() { serve() })
 		}
 		synctest.Wait()
@@ -193,7 +193,7 @@ func TestSlowReadersHoldUpNoTurn(t *testing.T) {
 	request := func() *http.Request { return httptest.NewRequest(http.MethodGet, "/metrics/resource", nil) }
 	begun, out := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
-	for i := range maxSends {
+	for i := range maxSends / 2 { // the share of one client
 		if i == maxShort+1 {
 			w := httptest.NewRecorder()
 			if h.ServeHTTP(w, request()); w.Code != http.StatusAccepted || w.Body.String() != "whole" {

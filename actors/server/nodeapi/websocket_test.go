@@ -78,6 +78,9 @@ func TestExecByWebSocketV5(t *testing.T) {
 		t.Errorf("the runtime refuses: %v", err)
 	}
 	r.expect(http.MethodGet, "/healthz", http.StatusOK, "ok")
+	if n, got := len(r.webSockets), <-r.webSockets; n != 2 || got != "exec" {
+		t.Errorf("counted %d streams over WebSockets, want 2; the first as %s", n, got)
+	}
 }
 
 // A WebSocket with v4.channel.k8s.io, which runtimes speak themselves, is passed on as it is: the protocol's name, each channel
@@ -161,6 +164,9 @@ func TestPortForwardByWebSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn, protocol, err := dialer.Dial("portforward.k8s.io")
+	if got := <-r.webSockets; got != "portforward" {
+		t.Errorf("counted as %s", got)
+	}
 	if err != nil || protocol != "portforward.k8s.io" {
 		t.Fatal(protocol, err)
 	}

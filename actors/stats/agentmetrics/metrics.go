@@ -60,6 +60,7 @@ type Metrics struct {
 	requests              *prometheus.CounterVec
 	requestTime           *prometheus.HistogramVec
 	inFlight              *prometheus.GaugeVec
+	webSockets            *prometheus.CounterVec
 	starts                starts
 
 	mu     sync.Mutex
@@ -111,6 +112,8 @@ func New(o Options) *Metrics {
 		"method", "path", "server_type", "long_running")
 	m.requestTime = histogram(r, "kubelet_http_requests_duration_seconds", "Time that requests to the node's API took.",
 		prometheus.DefBuckets, "method", "path", "server_type", "long_running")
+	m.webSockets = counter(r, "kubelet_websocket_streaming_requests_total",
+		"Streams (exec, attach, port-forward) that clients of the node's API opened over WebSockets.", "subresource")
 	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_http_inflight_requests",
 		Help: "Requests to the node's API under way."}, []string{"method", "path", "server_type", "long_running"})
 	r.MustRegister(m.inFlight)
@@ -121,6 +124,11 @@ func New(o Options) *Metrics {
 	m.starts = newStarts(m.began)
 	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.own, m.starts.containers, m.starts.worker, &boardView{m})
 	return m
+}
+
+// WebSocketOpened counts a stream over a WebSocket, by its subresource: "exec", "attach" or "portforward".
+func (m *Metrics) WebSocketOpened(subresource string) {
+	m.webSockets.WithLabelValues(subresource).Inc()
 }
 
 // Register adds what others count to /metrics.

@@ -41,8 +41,8 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		AdminSocketGroup: node.AdminSocketGroup, HealthzAddress: k.HealthzBindAddress,
 		HealthzPort: int(ptr.Deref(k.HealthzPort, 0)), Board: o.board, Runtime: runtimeForAdmin(state), Chaos: o.chaos,
 		PodLogsDir: k.PodLogsDir, CRI: host.CRI, Events: o.events,
-		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration,
-		Node:              nodeAPI(node, host.CRI, g, o), Devices: host.Devices,
+		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration, CountWebSocket: o.metrics.WebSocketOpened,
+		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices,
 		Figures: func(ctx context.Context, all bool) api.Figures {
 			summary, lacks := o.figures.Summary(ctx, !all)
 			return api.Figures{At: time.Now(), Summary: *summary, Missing: lacks, Agent: process(),

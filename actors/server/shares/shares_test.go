@@ -1,0 +1,172 @@
+package shares
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"pgregory.net/rapid"
+)
+
+// fill takes places for the keys until there are none.
+func fill(t *testing.T, l *Limit, keys ...string) (held int) {
+	t.Helper()
+	for {
+		if _, err := l.Take(keys...); err != nil {
+			return held
+		}
+		held++
+	}
+}
+
+// However much others hold, a newcomer finds a place: another client, and in the same client another namespace or pod.
+func TestLimit_Newcomers(t *testing.T) {
+	l := New("logs", 256)
+	for _, c := range []struct {
+		keys []string
+		want int
+	}{
+		{[]string{"api", "a", "greedy"}, 32},
+		{[]string{"api", "a", "other"}, 16},
+		{[]string{"api", "b", "greedy"}, 20},
+		{[]string{"prometheus"}, 94},
+	} {
+		if got := fill(t, l, c.keys...); got != c.want {
+			t.Errorf("%v holds %d, want %d", c.keys, got, c.want)
+		}
+	}
+	_, err := l.Take("prometheus")
+	if full := (*FullError)(nil); !errors.As(err, &full) || full.Key != "prometheus" {
+		t.Errorf("got %v", err)
+	}
+	if got := fill(t, l, "root"); got == 0 {
+		t.Error("there is no place for the administrator")
+	}
+}
+
+// No key ever holds more than half of the places that others leave, and all places come back.
+func TestLimit_Property(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(1, 40).Draw(t, "most")
+		l, held := New("x", most), map[string]int{}
+		var releases []func()
+		var keys []string
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			if len(releases) > 0 && rapid.Bool().Draw(t, "release") {
+				i := rapid.IntRange(0, len(releases)-1).Draw(t, "which")
+				releases[i]()
+				releases[i]() // a second time changes nothing
+				held[keys[i]]--
+				releases, keys = append(releases[:i], releases[i+1:]...), append(keys[:i], keys[i+1:]...)
+				continue
+			}
+			key, others := fmt.Sprint(rapid.IntRange(0, 5).Draw(t, "key")), 0
+			for k, n := range held {
+				if k != key {
+					others += n
+				}
+			}
+			release, err := l.Take(key, "pod"+key)
+			if err != nil {
+				continue
+			}
+			if held[key]++; 2*held[key] > most-others+1 {
+				t.Fatalf("%s holds %d of %d beside %d", key, held[key], most, others)
+			}
+			releases, keys = append(releases, release), append(keys, key)
+		}
+		for _, release := range releases {
+			release()
+		}
+		if l.Held() != 0 || len(l.root.below) != 0 {
+			t.Fatalf("%d places and %d keys are left", l.Held(), len(l.root.below))
+		}
+	})
+}
+
+// Requests wait in their order, each for a place in its own share, and a bounded number of them.
+func TestLimit_Wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewQueue("answers", 4, 4)
+		first, err := l.Take("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l, "a")
+		got := make(chan string, 4)
+		wait := func(ctx context.Context, key, name string) {
+			release, err := l.Wait(ctx, key)
+			if err != nil {
+				name = "refused " + name
+			}
+			got <- name
+			if release != nil {
+				<-ctx.Done()
+				release()
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		gone, leave := context.WithCancel(t.Context())
+		go wait(gone, "a", "first")
+		synctest.Wait()
+		go wait(ctx, "a", "second")
+		synctest.Wait()
+		if _, err := l.Wait(t.Context(), "a"); err == nil {
+			t.Error("a client has more than its share of the queue")
+		}
+		go wait(ctx, "b", "other")
+		if name := <-got; name != "other" {
+			t.Errorf("got %s, want the other client's, which does not wait for the first one's", name)
+		}
+		leave()
+		if name := <-got; name != "refused first" {
+			t.Errorf("got %s, want refused first", name)
+		}
+		first()
+		if name := <-got; name != "second" {
+			t.Errorf("got %s, want second", name)
+		}
+		cancel()
+		synctest.Wait()
+		if l.wait.Held() != 0 || len(l.waiting) != 0 {
+			t.Errorf("%d wait", l.wait.Held())
+		}
+	})
+}
+
+// A buffered channel of nothing is a limit that one client can fill for all others.
+func TestTree_LimitsAreShares(t *testing.T) {
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(string(text), "make(chan struct{}, ") {
+			t.Errorf("%s limits requests by a channel, without shares: use package shares", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClient(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	for remote, want := range map[string]string{"192.0.2.1:77": "192.0.2.1/32", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64",
+		"@": "the socket"} {
+		if r.RemoteAddr = remote; Client(r) != want {
+			t.Errorf("got %s, want %s", Client(r), want)
+		}
+	}
+	if got := Client(r.WithContext(WithClient(t.Context(), "user kube"))); got != "user kube" {
+		t.Errorf("got %s", got)
+	}
+}
