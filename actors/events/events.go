@@ -26,7 +26,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs; all are required but Client, State and Random.
+// Options are what the actor needs; all are required but Client, AtStart, State and Random.
 type Options struct {
 	// Client writes them. eventRecordQPS and eventBurst are its limits. It is nil on a standalone node.
 	Client corev1.EventsGetter
@@ -34,6 +34,8 @@ type Options struct {
 	Log *Log
 	// NodeName is what the events say as their source.
 	NodeName string
+	// AtStart gives Events to record when the process starts; it may read files. nil: none.
+	AtStart func() []messages.RecordEvent
 	// State says whether events can be written; nil: not published.
 	State *State
 	// Random gives numbers in [0,1) for pauses; nil is math/rand's.
@@ -76,6 +78,9 @@ type (
 	old struct{}
 )
 
+// foundAtStart are the Events of AtStart.
+type foundAtStart []messages.RecordEvent
+
 // save is when the log is to be written to the disk, and saved, that it was.
 type (
 	save  struct{}
@@ -95,6 +100,15 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		if a.first {
 			a.record(ctx, messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.",
 				ctx.Now()))
+		}
+		if look := a.opts.AtStart; a.first && look != nil {
+			ctx.Do(supervisors.Work{Name: "look for Events of the start", Timeout: callTimeout, Run: func(context.Context) any {
+				return foundAtStart(look())
+			}})
+		}
+	case foundAtStart:
+		for _, e := range m {
+			a.record(ctx, e)
 		}
 	case messages.RecordEvent:
 		a.record(ctx, m)

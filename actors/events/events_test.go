@@ -256,3 +256,20 @@ func nameOf(t *testing.T, r *rig, object string) string {
 	t.Fatalf("no event of %s", object)
 	return ""
 }
+
+func TestEvents_AtStart(t *testing.T) {
+	r, looked := newRig(t), 0
+	construct := New(Options{Client: r.client.CoreV1(), NodeName: "node1", State: r.state, Random: func() float64 { return 0 },
+		AtStart: func() []messages.RecordEvent {
+			looked++
+			return []messages.RecordEvent{messages.NodeEvent("node1", v1.EventTypeWarning, "CgroupV1", "old", time.Unix(1, 0))}
+		}})
+	for range 2 { // the second actor is a restart
+		r.Kit = supervisortest.New(t, messages.Events, construct("events"))
+		r.RunWork()
+		r.RunWork()
+	}
+	if got := r.events(t); got["node1 CgroupV1"] != 1 || looked != 1 {
+		t.Errorf("there are %v after %d looks, want one of each", got, looked)
+	}
+}

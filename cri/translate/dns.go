@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -193,6 +194,29 @@ func ReadResolvConf(path string) (conf ResolvConf, err error) {
 		return ResolvConf{}, fmt.Errorf("resolver configuration %s: %w", path, err)
 	}
 	return conf, nil
+}
+
+// ResolvConfProblem returns, in the kubelet's words, the first limit of resolvers that the file exceeds together with the search
+// domains of a cluster, or why it cannot be read; empty where all is well.
+func ResolvConfProblem(path, clusterDomain string) string {
+	conf, err := ReadResolvConf(path)
+	most := maxSearchDomains
+	if clusterDomain != "" {
+		most -= 3 // those of its namespace, of services, and of the cluster
+	}
+	switch {
+	case err != nil:
+		return err.Error()
+	case len(conf.Searches) > most:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line consisting of more than %d domains!", path, most)
+	case slices.ContainsFunc(conf.Searches, func(s string) bool { return len(s) > maxSearchDomain }):
+		return fmt.Sprintf("Resolv.conf file %q contains a search path which length is more than allowed %d chars!", path,
+			maxSearchDomain)
+	case len(strings.Join(conf.Searches, " ")) > maxSearchLength:
+		return fmt.Sprintf("Resolv.conf file '%s' contains search line which length is more than allowed %d chars!", path,
+			maxSearchLength)
+	}
+	return ""
 }
 
 // ParseResolvConf reads nameserver, search and options lines and passes over the

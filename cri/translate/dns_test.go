@@ -138,3 +138,29 @@ func TestReadResolvConf(t *testing.T) {
 		}
 	}
 }
+
+func TestResolvConfProblem(t *testing.T) {
+	domains := func(n, length int) string {
+		return "search" + strings.Repeat(" "+strings.Repeat("a", length), n) + "\n"
+	}
+	for name, c := range map[string]struct{ text, domain, want string }{
+		"fine":                  {domains(29, 10), "cluster.local", ""},
+		"too many in a cluster": {domains(30, 10), "cluster.local", "Resolv.conf file 'PATH' contains search line consisting of more than 29 domains!"},
+		"none of a cluster":     {domains(32, 10), "", ""},
+		"too many":              {domains(33, 10), "", "Resolv.conf file 'PATH' contains search line consisting of more than 32 domains!"},
+		"too long a domain":     {domains(1, 254), "", `Resolv.conf file "PATH" contains a search path which length is more than allowed 253 chars!`},
+		"too long together":     {domains(20, 200), "", "Resolv.conf file 'PATH' contains search line which length is more than allowed 2048 chars!"},
+		"unreadable":            {"nameserver\n", "", "resolver configuration PATH: a nameserver line names none"},
+	} {
+		path := filepath.Join(t.TempDir(), "resolv.conf")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := ResolvConfProblem(path, c.domain), strings.ReplaceAll(c.want, "PATH", path); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	if got := ResolvConfProblem("", "cluster.local"); got != "" {
+		t.Errorf("without a file: %q", got)
+	}
+}

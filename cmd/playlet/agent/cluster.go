@@ -31,6 +31,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -226,10 +227,29 @@ func wireStatus(node *config.Node, c *cluster, ops *cri.Operations) supervisors.
 }
 
 // wireEvents binds the actor of Events. On a standalone node it keeps them and sends none.
-func wireEvents(node *config.Node, log *events.Log, c *cluster) supervisors.Constructor {
-	o := events.Options{NodeName: node.NodeName, Log: log}
+func wireEvents(node *config.Node, cgroupV2 bool, log *events.Log, c *cluster) supervisors.Constructor {
+	o := events.Options{NodeName: node.NodeName, Log: log,
+		AtStart: func() []messages.RecordEvent { return warningsOfNode(node, cgroupV2) }}
 	if c != nil {
 		o.Client, o.State = c.clients.Events.CoreV1(), &c.events
 	}
 	return events.New(o)
+}
+
+// cgroupV1Message is the kubelet's message of its Event CgroupV1.
+const cgroupV1Message = "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. Please " +
+	"migrate to cgroup v2. More information at https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"
+
+// warningsOfNode are the Events with which a kubelet warns of its node when it starts.
+func warningsOfNode(node *config.Node, cgroupV2 bool) (out []messages.RecordEvent) {
+	warn := func(reason, message string) {
+		out = append(out, messages.NodeEvent(node.NodeName, v1.EventTypeWarning, reason, message, time.Now()))
+	}
+	if !cgroupV2 {
+		warn(messages.EventCgroupV1, cgroupV1Message)
+	}
+	if why := translate.ResolvConfProblem(ptr.Deref(node.Kubelet.ResolverConfig, ""), node.Kubelet.ClusterDomain); why != "" {
+		warn(messages.EventResolvConf, why)
+	}
+	return out
 }

@@ -79,3 +79,30 @@ func TestTheNetworkIsLookedAtWhereTheRuntimeLooks(t *testing.T) {
 		}
 	}
 }
+
+// The kubelet warns once of cgroups of version 1, and of a resolver configuration that pods cannot have whole.
+func TestWarningsOfNode(t *testing.T) {
+	r := newRig(t, sim.Options{})
+	node := r.node()
+	file := filepath.Join(t.TempDir(), "resolv.conf")
+	text := "search" + strings.Repeat(" a", 33) + "\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node.Kubelet.ResolverConfig = &file
+	var got []string
+	for _, e := range warningsOfNode(node, false) {
+		got = append(got, e.Object.Kind+" "+e.Type+" "+e.Reason+": "+e.Message)
+	}
+	want := []string{"Node Warning CgroupV1: " + cgroupV1Message, "Node Warning CheckLimitsForResolvConf: Resolv.conf file '" + file +
+		"' contains search line consisting of more than 32 domains!"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := warningsOfNode(node, true); len(got) != 0 {
+		t.Errorf("of a node without faults: %v", got)
+	}
+}

@@ -72,7 +72,7 @@ func (a *Agent) wire() rows {
 		"url":          wireURL(node),
 		"submit":       wireSubmit(node, board),
 		"apiserver":    wireAPIServer(cluster),
-		"events":       wireEvents(node, o.events, cluster),
+		"events":       wireEvents(node, host.Node.CgroupV2, o.events, cluster),
 		"server":       server.New(server.Options{Listeners: a.listeners}),
 	}
 }
