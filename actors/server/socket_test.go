@@ -70,6 +70,23 @@ func TestTheSocketRefusesAnotherUser(t *testing.T) {
 }
 
 // A group is given the socket, by its name or its number, and one that is not there leaves the agent without one.
+// In a folder where every user makes files, the lock beside the socket may be another's, who could hold it for ever.
+func TestSocket_LockOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	d := socketDoor{path: filepath.Join(t.TempDir(), "s")}
+	if err := os.WriteFile(d.lockPath(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(d.lockPath(), 12345, -1); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := d.open(t.Context()); err == nil || !strings.Contains(err.Error(), "belongs to the user 12345") {
+		t.Errorf("got %v, %v", l, err)
+	}
+}
+
 func TestTheSocketOfAGroup(t *testing.T) {
 	for group, want := range map[string]uint32{"bin": 2, "4711": 4711} {
 		d := &socketDoor{path: filepath.Join(tempDir(t), "s"), group: group}

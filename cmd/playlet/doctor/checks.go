@@ -19,6 +19,7 @@ var Checks = []Check{
 	{Name: "resolver", About: "the resolver configuration that pods get", Run: checkResolver},
 	{Name: "ports", About: "the agent's ports are free, or who has them", Run: checkPorts},
 	{Name: "mounts", About: "the root folder's file system and propagation", Run: checkMounts},
+	{Name: "permissions", About: "other users cannot write the agent's files", Run: checkPermissions},
 	{Name: "openat2", About: "paths of pods can be opened safely", Run: checkOpenat2},
 	{Name: "manifests", About: "the folder of manifests", Run: checkManifests},
 	{Name: "disk", About: "room for pods, logs and images against eviction thresholds", Run: checkDisk},

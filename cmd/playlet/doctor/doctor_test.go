@@ -191,8 +191,20 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"manifests": {check: "manifests", result: OK, says: "1 file"},
 		"no folder": {wrong: func(r *rig) { must(r.t, os.RemoveAll(r.Node.Kubelet.StaticPodPath)) }, check: "manifests",
 			result: Warn, says: "mkdir -p"},
-		"for all to write": {wrong: func(r *rig) { must(r.t, os.Chmod(r.Node.Kubelet.StaticPodPath, 0o777)) }, check: "manifests",
+		"nobody else's": {check: "permissions", result: OK, says: "no other user can write"},
+		"for all to write": {wrong: func(r *rig) { must(r.t, os.Chmod(r.Node.Kubelet.StaticPodPath, 0o777)) }, check: "permissions",
 			result: Warn, says: "chmod go-w"},
+		"a folder above for all": {wrong: func(r *rig) {
+			r.Node.LockFile = filepath.Join(r.t.TempDir(), "open", "in", "lock")
+			must(r.t, os.MkdirAll(filepath.Dir(r.Node.LockFile), 0o755))
+			must(r.t, os.Chmod(filepath.Dir(filepath.Dir(r.Node.LockFile)), 0o777))
+		}, check: "permissions", result: Warn, says: "open is writable for everybody"},
+		"a lock that is not there yet in a sticky folder": {wrong: func(r *rig) {
+			r.Node.LockFile = filepath.Join(r.t.TempDir(), "lock")
+			must(r.t, os.Chmod(filepath.Dir(r.Node.LockFile), 0o777|os.ModeSticky))
+		}, check: "permissions", result: Warn, says: "--lock-file="},
+		"another user's": {wrong: func(r *rig) { must(r.t, os.Chown(r.Node.RootDir, 12345, -1)) }, check: "permissions",
+			result: Warn, says: "belongs to the user 12345"},
 		"a bad one": {wrong: func(r *rig) { r.manifest("b", "hostname: 1") }, check: "manifests", result: Fail,
 			says: "/manifests/b.yaml:5: spec.hostname: "},
 		"a misspelt field": {wrong: func(r *rig) { r.manifest("b", "hostNetwrk: true") }, check: "manifests", result: Warn,

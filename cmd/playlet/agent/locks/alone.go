@@ -104,7 +104,7 @@ func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
 
 // lockAlone takes a lock and writes into it who holds it.
 func lockAlone(path, what string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	f, err := openPrivate(path)
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}

@@ -31,7 +31,7 @@ func Hold(ctx context.Context, path string, watch bool, log *slog.Logger) (*File
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := openPrivate(path)
 	if err != nil {
 		return nil, fmt.Errorf("--lock-file: %w", err)
 	}
@@ -45,6 +45,30 @@ func Hold(ctx context.Context, path string, watch bool, log *slog.Logger) (*File
 		}
 	}
 	return l, nil
+}
+
+// openPrivate opens or makes a lock file that no other user can open: flock(2) needs no right to write, so that whoever can open
+// the file can keep the agent from its start, or have it give way. In a folder like /run/lock, where every user makes files,
+// another's may be there already.
+func openPrivate(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var stat unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &stat)
+	switch {
+	case err != nil:
+	case int(stat.Uid) != os.Geteuid():
+		err = fmt.Errorf("%s belongs to the user %d, who can keep the agent from running: remove it, and name a file in a folder "+
+			"that only root can write", path, stat.Uid)
+	case stat.Mode&0o077 != 0:
+		err = f.Chmod(0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 func flock(ctx context.Context, f *os.File, log *slog.Logger) error {
