@@ -77,6 +77,8 @@ func (c *Client) limit(req any) time.Duration {
 	switch r := req.(type) {
 	case *runtimeapi.PullImageRequest:
 		return c.opts.PullTimeout
+	case *runtimeapi.RunPodSandboxRequest: // as with the kubelet
+		return 2 * c.opts.RequestTimeout
 	case interface{ GetTimeout() int64 }: // it waits for so many seconds by itself: a grace period, a command's run
 		return c.opts.RequestTimeout + time.Duration(r.GetTimeout())*time.Second
 	}

@@ -209,3 +209,16 @@ func TestMalformedAnswersAreErrors(t *testing.T) {
 		t.Errorf("a runtime without CRI v1: %v", err)
 	}
 }
+
+// A sandbox has twice the time of other calls, as with the kubelet.
+func TestTimeLimits(t *testing.T) {
+	c := dial(t, Options{RuntimeEndpoint: "unix://" + socketPath(t), RequestTimeout: time.Minute})
+	for request, want := range map[any]time.Duration{
+		&runtimeapi.RunPodSandboxRequest{}: 2 * time.Minute, &runtimeapi.CreateContainerRequest{}: time.Minute,
+		&runtimeapi.StopContainerRequest{Timeout: 30}: 90 * time.Second, &runtimeapi.PullImageRequest{}: time.Hour,
+	} {
+		if got := c.limit(request); got != want {
+			t.Errorf("%T: %s, want %s", request, got, want)
+		}
+	}
+}

@@ -73,8 +73,10 @@ type startDone struct {
 	attempt uint32
 	fact    *messages.ContainerFact
 	reason  *messages.Reason
-	taken   bool // see messages.ContainerFailed
-	hook    bool // the post-start hook is still to be run
+	taken   bool // see messages.ContainerReported
+	// reserved: see messages.ContainerReported.
+	reserved bool
+	hook     bool // the post-start hook is still to be run
 	// created and started are what was done, rather than found done.
 	created, started bool
 	tooLarge         string // see translate.TooLarge
@@ -215,7 +217,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 		a.enter(messages.StageIdle)
 		a.failed = &messages.ContainerReported{
 			UID: a.uid, Name: a.name, Generation: a.desired.Generation, Stage: a.stage, Fact: d.fact, Failed: d.reason,
-			Taken: d.taken,
+			Taken: d.taken, Reserved: d.reserved,
 		}
 		ctx.Tell(ctx.Self().Parent(), *a.failed)
 	default:

@@ -1,9 +1,11 @@
 package container
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -43,6 +45,7 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 		{"cut off, and the sandbox lost", "failed to create containerd task: context canceled", true, true},
 		{"cut off at the shim", "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown",
 			false, true},
+		{"overdue", "failed to create containerd task: context deadline exceeded", false, true},
 		{"failed", "exec: no such file", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,4 +126,23 @@ func TestANameThatCannotBeHadIsSaid(t *testing.T) {
 			t.Errorf("%s: %+v", code, got)
 		}
 	}
+}
+
+// A name that the runtime keeps for a container which it does not list is reported, so that another attempt can be made.
+func TestANameIsReservedForAnInterruptedCall(t *testing.T) {
+	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
+	pod := podOf(v1.Container{Name: "c", Image: "image"})
+	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
+	runtime.Inject(sim.Fault{Call: "CreateContainer", Kind: sim.Delay, Delay: time.Hour})
+	interrupted := make(chan startDone, 1)
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() { interrupted <- makeAndStart(ctx, h, w) }()
+	for len(runtime.Calls("CreateContainer")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := start(t.Context(), h, w); got.reason == nil || !got.reserved || got.taken {
+		t.Errorf("got %+v", got)
+	}
+	interrupt()
+	<-interrupted
 }

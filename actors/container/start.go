@@ -44,7 +44,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	}
 	made := create(ctx, h, w)
 	if made.failed != nil {
-		done.reason, done.taken = made.failed, made.taken
+		done.reason, done.taken, done.reserved = made.failed, made.taken, made.reserved
 		return done
 	}
 	id := made.id
@@ -93,6 +93,8 @@ type made struct {
 	found  bool
 	failed *messages.Reason
 	taken  bool // the attempt's name cannot be had
+	// reserved says that the name is taken by a container that the runtime does not list; see messages.ContainerReported.
+	reserved bool
 	// tooLarge is why its program cannot start; see translate.TooLarge.
 	tooLarge string
 }
@@ -136,7 +138,9 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 		id, err = h.CRI.CreateContainer(ctx, w.Sandbox.ID, config, sandbox)
 	}
 	if err != nil {
-		return notMade(messages.ReasonCreateContainer, err)
+		m := notMade(messages.ReasonCreateContainer, err)
+		m.reserved = cri.IsNameConflict(err)
+		return m
 	}
 	return made{id: id}
 }

@@ -39,6 +39,7 @@ func (m *Machine) upkeep() Phase {
 	}
 	m.mount()
 	m.ensureCgroup()
+	m.stopSpare()
 	m.clearRemoved()
 	m.resize()
 	return ""

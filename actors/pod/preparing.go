@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -16,6 +17,7 @@ type sandboxing struct {
 	retry       restarts.Retry // of starting or stopping one
 	changed     bool           // an Event says that the present one has to be replaced
 	unconnected string         // why it has no network, as recorded
+	asked       uint32         // the attempt that was asked for last
 	settled     string         // the sandbox of no use that was read again, before it is stopped
 }
 
@@ -36,7 +38,7 @@ func (m *Machine) planPreparing() Phase {
 		m.startSandbox()
 		m.rounds.Begun = m.rounds.Now
 	}
-	if m.Sandboxes.Current() == nil || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
+	if m.Sandboxes.Current() == nil || m.newerSandbox() || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
 		return Preparing
 	}
 	if m.NextInit() != nil {
@@ -127,7 +129,26 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
+		m.sandboxing.asked = m.Sandboxes.Next
 		m.emit(work.StartSandbox{Pod: m.Pod, Attempt: m.Sandboxes.Next, Started: m.Started, CgroupParent: m.cgroup.parent})
+	}
+}
+
+// newerSandbox reports whether a sandbox is on its way that will take the place of the current one, which a call that timed out
+// made later.
+func (m *Machine) newerSandbox() bool {
+	until, asked := m.asks[ask{"sandbox", ""}]
+	return asked && m.now.Before(until) && m.Sandboxes.Current().Attempt < m.sandboxing.asked
+}
+
+// stopSpare stops sandboxes that are ready beside the current one, and empty: a call that timed out made them later. The runtime's
+// actor removes what has stopped.
+func (m *Machine) stopSpare() {
+	for _, s := range m.Sandboxes.All[1:] {
+		used := slices.ContainsFunc(m.Containers, func(c *known.Container) bool { return c.Alive() && c.Newest().SandboxID == s.ID })
+		if s.Ready && !s.Stopped && !used {
+			m.stopSandbox(s.ID)
+		}
 	}
 }
 

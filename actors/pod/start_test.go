@@ -319,3 +319,55 @@ func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
 		t.Error("it was told to run with its new image, and is over")
 	}
 }
+
+// A name that stays reserved is given up for the next attempt's. What is made under it later is stopped.
+func TestASandboxOfATimedOutCallComesLater(t *testing.T) {
+	a := newAlone(testPod(v1.RestartPolicyNever, 0, 1))
+	a.observes(nil)
+	a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod))
+	var attempts []uint32
+	for range 4 {
+		for _, e := range effects[work.StartSandbox](a.take()) {
+			attempts = append(attempts, e.Attempt)
+			a.hears(work.SandboxStarted{Attempt: e.Attempt, Reserved: true, Reason: messages.Reason{Code: messages.ReasonCreateSandbox}})
+		}
+		a.passes(time.Minute)
+	}
+	if want := []uint32{0, 0, 0, 1}; !slices.Equal(attempts, want) {
+		t.Fatalf("attempts %v, want %v", attempts, want)
+	}
+	if asked := effects[work.StartSandbox](a.take()); len(asked) != 1 || asked[0].Attempt != 2 {
+		t.Fatalf("asked for %+v", asked)
+	}
+	late := messages.SandboxFact{ID: "s0", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}
+	a.observes([]messages.SandboxFact{late})
+	if a.machine.Phase() != Preparing {
+		t.Errorf("it is %s in a sandbox that is to be replaced", a.machine.Phase())
+	}
+	next := messages.SandboxFact{ID: "s2", Attempt: 2, Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.3"}}
+	a.hears(work.SandboxStarted{Attempt: 2, Fact: &next})
+	if stops := effects[work.StopSandbox](a.take()); a.machine.Phase() != Running || len(stops) != 1 || stops[0].ID != "s0" {
+		t.Errorf("%s, stops %+v", a.machine.Phase(), stops)
+	}
+}
+
+// The same of a container: its name is given up.
+func TestAContainerNameThatStaysReserved(t *testing.T) {
+	a := newReady(testPod(v1.RestartPolicyNever, 0, 1))
+	var attempts []uint32
+	for range 8 {
+		image := pulled("c0", "image")
+		image.Key.Attempt = a.machine.Container("c0").NextAttempt()
+		a.hears(image)
+		for _, run := range sentOf[messages.RunContainer](a.take()) {
+			attempts = append(attempts, run.Attempt)
+			a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: run.Generation, Stage: messages.StageIdle,
+				Failed: &messages.Reason{Code: messages.ReasonCreateContainer}, Reserved: true})
+		}
+		a.passes(time.Minute)
+		a.observes(a.sandboxFacts())
+	}
+	if !slices.Contains(attempts, 1) || attempts[2] != 0 {
+		t.Errorf("attempts %v, want another after three", attempts)
+	}
+}

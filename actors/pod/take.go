@@ -103,6 +103,10 @@ func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 	}
 }
 
+// reservedTries is how many tries in a row fail before a name that the runtime keeps reserved is given up for the next attempt's.
+// An interrupted call may free it within seconds.
+const reservedTries = 3
+
 func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 	m.answered("sandbox", "")
 	if v.Taken {
@@ -112,7 +116,9 @@ func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {
 		if !v.Taken {
 			m.recordSandbox(v.Reason)
 		}
-		m.sandboxing.retry.Fails(m.now, v.Reason)
+		if m.sandboxing.retry.Fails(m.now, v.Reason); v.Reserved && m.sandboxing.retry.Tries >= reservedTries {
+			m.Sandboxes.Next = max(m.Sandboxes.Next, v.Attempt+1)
+		}
 		return
 	}
 	m.LearnSandbox(*v.Fact, m.now)

@@ -124,12 +124,12 @@ func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 	if v.Fact != nil {
 		c.Learn(*v.Fact, m.now)
 	}
-	if v.Taken {
-		c.Free = c.Attempt + 1
-	}
 	why := *v.Failed
 	why.Container = c.Name
 	c.Retry.Fails(m.now, why)
+	if v.Taken || v.Reserved && c.Retry.Tries >= reservedTries {
+		c.Free = c.Attempt + 1
+	}
 	c.Unread = m.now                       // without a word on it, it may run; and what it was told once more may start it yet
 	c.Image.Ref, c.Image.Volumes = "", nil // they may be gone: they are asked for anew
 	// What it needed may be gone without anyone having said so: the truth is read.

@@ -108,15 +108,15 @@ func described(c interface {
 	}, nil
 }
 
-// CutOff says that the container never ran because its start was cancelled: who asked for it died or lost the connection,
-// and runtimes then give up half-way and leave the container exited with StartError. It is nobody's failure, and its
-// attempt is to be made again. containerd either says that the context was cancelled, or, when it was waiting for the shim's
-// command, that this was killed, which is how it ends one whose caller is gone.
+// CutOff reports whether the container never ran because its start was cancelled: the caller died, lost the connection or ran
+// into its deadline. Runtimes then give up half-way and leave the container exited with StartError. That is no failure of the
+// container, and its attempt is to be made again. containerd reports the end of the context or, when it was waiting for the
+// shim's command, that the command was killed.
 func CutOff(f messages.ContainerFact) bool {
 	if f.State != messages.ContainerExited || !f.StartedAt.IsZero() {
 		return false
 	}
-	return strings.Contains(f.Message, context.Canceled.Error()) ||
+	return strings.Contains(f.Message, context.Canceled.Error()) || strings.Contains(f.Message, context.DeadlineExceeded.Error()) ||
 		strings.Contains(f.Message, "failed to start shim") && strings.Contains(f.Message, "signal: killed")
 }
 

@@ -65,7 +65,7 @@ func Default(h *host.Host, backOff restarts.BackOff, runtimeName func() string) 
 	}
 	return Settings{
 		Devices:       health,
-		AnswerTimeout: 15 * time.Second, Work: h.Reap(3) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
+		AnswerTimeout: 15 * time.Second, Work: h.Reap(4) + 10*time.Second, BackOff: backOff, HostIPs: h.NodeIPs,
 		Unsettled: h.Unsettled, RuntimeName: runtimeName,
 		Resources: madeWith, Events: h.Events,
 		Changed: func(spec *v1.Container, made messages.ContainerFact) bool {

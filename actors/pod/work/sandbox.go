@@ -31,21 +31,25 @@ type SandboxStarted struct {
 	Reason  messages.Reason
 	// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
 	Taken bool
+	// Reserved says that the attempt's name is taken by a sandbox that the runtime does not list: a call that timed out goes on
+	// there, or is being undone.
+	Reserved bool
 	// Warnings say what of the pod's resolver configuration had to be left out.
 	Warnings []translate.DNSWarning
 }
 
-func (StartSandbox) call() (name string, calls int) { return "RunPodSandbox", 3 }
+func (StartSandbox) call() (name string, calls int) { return "RunPodSandbox", 4 }
 
 // run makes the attempt's sandbox, or adopts the one that has its name. It joins an attempt that is under way.
 func (e StartSandbox) run(ctx context.Context, h *host.Host) any {
 	key := fmt.Sprintf("%s/start/sandbox/%d", e.Pod.UID, e.Attempt)
-	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (messages.SandboxFact, error) {
+	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (messages.SandboxFact, error) {
 		return e.make(ctx, h)
 	})
 	out := SandboxStarted{Attempt: e.Attempt}
 	if err = host.Joined(err); err != nil {
 		_, out.Taken = errors.AsType[*takenError](err)
+		out.Reserved = cri.IsNameConflict(err)
 		out.Reason = messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
 		return out
 	}

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -63,4 +64,32 @@ func TestASandboxCarriesTheStartTime(t *testing.T) {
 			t.Errorf("annotations %v, the pod's %v, %v", status.GetStatus().GetAnnotations(), pod.Annotations, err)
 		}
 	}
+}
+
+// A name that the runtime keeps for a sandbox which it does not list is reported, so that another attempt can be made.
+func TestASandboxNameIsReservedForAnInterruptedCall(t *testing.T) {
+	h, runtime := hosttest.Simulated(t, sim.Options{})
+	pod := testPod()
+	config, err := h.SandboxConfig(pod, 0, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.Inject(sim.Fault{Call: "RunPodSandbox", Kind: sim.Delay, Delay: time.Hour})
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupted := make(chan error, 1)
+	go func() {
+		_, err := h.CRI.RunPodSandbox(ctx, config, "")
+		interrupted <- err
+	}()
+	for len(runtime.Calls("RunPodSandbox")) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if got := of[SandboxStarted](t, h, StartSandbox{Pod: pod}); got.Fact != nil || !got.Reserved || got.Taken {
+		t.Errorf("the same attempt: %+v", got)
+	}
+	if got := of[SandboxStarted](t, h, StartSandbox{Pod: pod, Attempt: 1}); got.Fact == nil || got.Reserved {
+		t.Errorf("the next attempt: %+v", got)
+	}
+	interrupt()
+	<-interrupted
 }
