@@ -113,3 +113,13 @@ func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
 		works = len(k.Work)
 	}
 }
+
+// A runtime may answer that a container is stopped before its status shows that.
+func TestTheStatusOfAStoppedContainerComesLater(t *testing.T) {
+	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
+	m := hooked(t, h, nil)
+	runtime.Inject(sim.Fault{Call: "ContainerStatus", Kind: sim.Wrong, Times: 3})
+	if done := stop(t.Context(), h, m); done.failed != nil || done.fact.State != messages.ContainerExited {
+		t.Errorf("got %+v", done)
+	}
+}

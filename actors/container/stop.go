@@ -75,12 +75,26 @@ func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hu
 	return done
 }
 
+// endPauses are the waits for the status of a container that the runtime has stopped. containerd answers StopContainer at once for
+// a container whose process has just ended, and changes its status when it has handled that end.
+var endPauses = []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 5 * time.Second}
+
 func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, began time.Time) (messages.ContainerFact, error) {
 	grace := max(m.Grace-time.Since(began), min(minGrace, m.Grace))
 	if err := host.Ignore(h.CRI.StopContainer(ctx, m.Fact.ID, grace)); err != nil {
 		return m.Fact, err
 	}
 	fact, err := readFact(ctx, h, m.Fact.ID, m.Fact.SandboxID)
+	for _, pause := range endPauses {
+		if err != nil || fact.State == messages.ContainerExited || fact.State == messages.ContainerCreated {
+			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		fact, err = readFact(ctx, h, m.Fact.ID, m.Fact.SandboxID)
+	}
 	switch {
 	case cri.IsNotFound(err):
 		return m.Fact.Removed(time.Now()), nil
