@@ -78,6 +78,8 @@ type PodFacts struct {
 	Containers           []ContainerFact // newest first
 	// ReadAt is when the reading began: what an operation changed after that, it may not show.
 	ReadAt time.Time
+	// Away is how long the runtime has been away since its actor started: grace periods do not run meanwhile.
+	Away time.Duration
 }
 
 // Alive says that something of the pod runs, as far as is known.

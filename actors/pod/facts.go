@@ -15,6 +15,10 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	first := !m.read
 	m.answered("read", "")
 	m.read, m.readAt = true, f.ReadAt
+	if !m.ends.IsZero() {
+		m.ends = m.ends.Add(max(f.Away-m.away, 0)) // the grace period does not run while the runtime is away
+	}
+	m.away = f.Away
 	if !m.settle.IsZero() && f.ReadAt.After(m.settle) {
 		m.settle = time.Time{}
 	}

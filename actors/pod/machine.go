@@ -22,7 +22,8 @@ type Machine struct {
 	born   time.Time // of this machine; what was read before it may belong to an earlier life of the actor
 	read   bool      // the CRI's word has been heard since the start
 	readAt time.Time
-	ends   time.Time // when the grace period is over that all of the pod's containers have together
+	ends   time.Time     // when the grace period is over that all of the pod's containers have together
+	away   time.Duration // how long the runtime had been away at the last reading
 
 	volumes    volumes
 	probing    probing

@@ -364,7 +364,16 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 		t.Fatalf("it wakes %+v", wakes)
 	}
 	a.passes(5 * time.Second)
-	says(a, "the grace period is over", "init0 ends in 2s without hook", "init1 ends in 2s without hook")
+	says(a, "the grace period is over, and a regular one is left")
+	a.hears(a.ended(facts["c0"]))
+	says(a, "the regular one has ended late", "init0 ends in 2s without hook", "init1 ends in 2s without hook")
+
+	a = begin()
+	a.take()
+	a.passes(4 * time.Second)
+	away := messages.PodFacts{UID: "u1", ReadAt: a.now, Away: 3 * time.Second, Sandboxes: w.sandboxes, Containers: w.containers}
+	a.hears(messages.PodObserved{Facts: away}, a.ended(facts["c0"]))
+	says(a, "the runtime was away", "init1 ends in 4s")
 
 	a = begin()
 	a.take()

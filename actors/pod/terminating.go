@@ -89,10 +89,10 @@ func (m *Machine) stopMains() bool {
 // leastGrace is what a sidecar has when those before it have used the pod's grace period up (KEP-753).
 const leastGrace = 2 * time.Second
 
-// stopSidecars ends sidecars one after another, the last first, within what is left of the pod's grace period. Their pre-stop
-// hooks do not wait: they run from the beginning. When the grace period is used up, no sidecar waits for its turn any more
-// (KEP-753). others says that a container which ends before all sidecars is left, or may be. It reports whether any container is
-// left.
+// stopSidecars ends sidecars one after another, the last first, within the rest of the pod's grace period. Their pre-stop hooks do
+// not wait: they run from the beginning. When the grace period is used up, sidecars no longer wait for one another (KEP-753), but
+// still for the other containers: the runtime ends those at about that time, and later where it was away. others says that such
+// a container is left, or may be. It reports whether any container is left.
 func (m *Machine) stopSidecars(others bool) bool {
 	left := others
 	for _, c := range slices.Backward(m.Containers) {
@@ -100,10 +100,11 @@ func (m *Machine) stopSidecars(others bool) bool {
 			continue
 		}
 		rest, begun := m.ends.Sub(m.now), c.Stage() == messages.StageStopping
-		if left && rest > 0 && !begun {
-			m.askStop(c, messages.StageWaiting, rest, m.endReason())
-		} else {
+		switch {
+		case begun, !left, !others && rest <= 0:
 			m.stopContainer(c, max(rest, leastGrace), m.endReason())
+		case rest > 0:
+			m.askStop(c, messages.StageWaiting, rest, m.endReason())
 		}
 		left = true
 	}

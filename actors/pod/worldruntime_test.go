@@ -291,8 +291,7 @@ func (w *world) stop(m messages.StopContainer) {
 			}
 		}
 	}
-	if w.machine.Phase() == Terminating && m.Spec != nil && w.sidecarNamed(m.Name) && was != "end" &&
-		w.stepAt.Before(w.machine.ends) {
+	if w.machine.Phase() == Terminating && m.Spec != nil && w.sidecarNamed(m.Name) && was != "end" {
 		for _, c := range w.containers {
 			if lives(c) && !w.sidecarNamed(c.Name) {
 				w.fault("sidecar %s is stopped before %s", m.Name, c.Name)
@@ -316,11 +315,16 @@ func (w *world) stop(m messages.StopContainer) {
 }
 
 // checkAsked: of a pod that ends, every container that runs has been asked to end, or its pre-stop hook was. When the grace
-// period is over, none waits for its turn.
+// period is over, sidecars wait for the other containers alone.
 func (w *world) checkAsked() {
+	mains := !w.machine.settle.IsZero() || slices.ContainsFunc(w.machine.Containers,
+		func(c *known.Container) bool { return !c.Sidecar() && c.Alive() })
 	for _, c := range w.machine.Containers {
 		f := c.Newest()
 		if w.machine.Phase() != Terminating || !c.Alive() {
+			continue
+		}
+		if late := !w.stepAt.Before(w.machine.ends); late && mains && c.Sidecar() {
 			continue
 		}
 		if asked := w.asked[f.ID]; asked == "" && !w.machine.asking("stop", c.Name) || asked == "hook" &&

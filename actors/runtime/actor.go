@@ -285,6 +285,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 
 // tellPod tells a pod its facts and remembers them; a pod of which the CRI knows nothing is not remembered.
 func (a *actor) tellPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
+	f.Away = a.link.away
 	switch {
 	case len(f.Sandboxes) == 0 && len(f.Containers) == 0 && sig == 0:
 		delete(a.known, f.UID)

@@ -22,6 +22,8 @@ type link struct {
 	again      bool // something failed while a check was under way: check once more
 	timer      supervisors.Timer
 	failures   int
+	answered   time.Time     // when it was well last
+	away       time.Duration // how long it was away since this actor started
 }
 
 type (
@@ -105,6 +107,10 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	if linux := m.config.GetLinux(); linux != nil {
 		s.CgroupDriver = strings.ToLower(linux.GetCgroupDriver().String())
 	}
+	if !a.link.answered.IsZero() {
+		a.link.away += ctx.Now().Sub(a.link.answered)
+	}
+	a.link.answered = ctx.Now()
 	s.Ready, s.Reason, s.Since, s.Stale = true, messages.Reason{}, ctx.Now(), ""
 	ctx.Log().Info("the container runtime is ready",
 		"endpoint", s.Endpoint, "name", s.Name, "version", s.Version, "api", s.APIVersion)
@@ -125,6 +131,7 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 		a.away(ctx, *reason)
 		return
 	}
+	a.link.answered = ctx.Now()
 	was := a.link.snapshot
 	a.link.snapshot.describe(m.version, m.status)
 	a.logNetwork(ctx, was.NetworkReady)

@@ -131,3 +131,28 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
+
+// Pods are told how long the runtime was away.
+func TestPodsAreToldHowLongItWasAway(t *testing.T) {
+	f := newFake()
+	f.pod("u", "a0r")
+	r := settledRig(t, f, nil)
+	f.fail("", away())
+	r.Advance(statusPeriod)
+	r.work()
+	r.Advance(10 * time.Second)
+	r.work()
+	r.Take()
+	f.fail("", nil)
+	r.Advance(checkRetry.Max)
+	r.work()
+	var got time.Duration
+	for _, m := range r.Take() {
+		if told, ok := m.Msg.(messages.PodObserved); ok {
+			got = told.Facts.Away
+		}
+	}
+	if got < 11*time.Second || got > 11*time.Second+2*statusPeriod {
+		t.Errorf("away for %s, want 11s and at most two checks more", got)
+	}
+}
