@@ -16,7 +16,7 @@ import (
 
 // values are the exported structs that are carried by messages and are none themselves.
 var values = []string{
-	"ContainerEnded", "ContainerFact", "ContainerResources", "ContainerUser", "CSIDriver", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
+	"Cause", "ContainerEnded", "ContainerFact", "ContainerResources", "ContainerUser", "CSIDriver", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
 	"ImageUser", "NodeImage", "PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
 	"Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
 }

@@ -53,6 +53,8 @@ type PodFailure struct {
 	Disruption string
 	// Grace is how long its containers have at most, in seconds; nil: the pod's own.
 	Grace *int64 `json:",omitempty"`
+	// Cause is the failure, for explanations.
+	Cause Cause `json:",omitzero"`
 	// Annotations are those of the Event that tells of it. Immutable.
 	Annotations map[string]string `json:",omitempty"`
 }
@@ -93,7 +95,8 @@ type PodStatusChanged struct {
 	Generation uint64 // of the desired state that the pod has taken
 	Phase      string // of the pod's actor, e.g. "running"
 	Status     *v1.PodStatus
-	Waiting    *Reason // what the pod waits for, when it does
+	Waiting    *Reason  // what the pod waits for, when it does
+	Holds      []Reason // of each container that is kept from starting
 }
 
 // PodEnded says that nothing of the pod runs any more. Gone says that nothing of it is left either; pods stops the

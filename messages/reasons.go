@@ -22,15 +22,13 @@ type Reason struct {
 	Container, Volume string
 	// Tries counts the failures in a row, or the restarts; 0 where they are not counted.
 	Tries int
-	// Cause is what the runtime, the registry or the application said, alone, where Message says more or less than that; without
-	// credentials.
-	Cause string
+	// Cause is the failure behind the reason; zero where nothing failed.
+	Cause Cause
+	// Before is the failure before this try, of something that is being tried again.
+	Before Cause
 	// Probe is the one by whose failures it waits, or was ended; empty: none.
 	Probe ProbeKind
 }
-
-// PostStartFailed begins a Cause that is the failure of a post-start hook.
-const PostStartFailed = "post-start hook: "
 
 // Reasons that containers and pods wait for or ended with. They are the kubelet's where it has one.
 const (

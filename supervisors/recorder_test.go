@@ -144,7 +144,7 @@ func TestDigests(t *testing.T) {
 	for want, msg := range map[string]any{
 		"pod=shop/web generation=3": messages.PodWanted{Pod: pod, Generation: 3, Last: ready},
 		"generation=2 phase=running Running ready code=Backoff permanent": messages.PodStatusChanged{UID: "u", Generation: 2, Phase: "running",
-			Status: ready, Waiting: &messages.Reason{Code: "Backoff", Message: secret, Cause: secret, Permanent: true}},
+			Status: ready, Waiting: &messages.Reason{Code: "Backoff", Message: secret, Cause: messages.Cause{Text: secret}, Permanent: true}},
 		"pod=shop/web container=c attempt=1": messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], Attempt: 1, ImageRef: secret},
 		"container=c code=ErrImagePull":      messages.ImageFailed{Key: messages.ImageKey{Container: "c"}, Reason: messages.Reason{Code: "ErrImagePull", Message: secret}},
 		"":                                   messages.VolumesMounted{UID: "u", Paths: map[string]string{"v": secret}},

@@ -80,7 +80,7 @@ func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
 	a.stuck = d.id
 	said := strings.ReplaceAll(d.failed.Error(), d.id, a.name)
 	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.desired.Pod,
-		messages.Reason{Code: messages.ReasonKilling, Container: a.name, Cause: said})
+		messages.Reason{Code: messages.ReasonKilling, Container: a.name, Cause: messages.Cause{Text: said}})
 	a.record(ctx, a.desired.Pod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message)
 }
 

@@ -152,7 +152,7 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error",
 		said)
 	a.explained(ctx, a.desired.Pod, messages.EventFailedPostStartHook, "PostStartHook failed",
-		messages.Reason{Code: messages.ReasonKilling, Cause: messages.PostStartFailed + said})
+		messages.Reason{Code: messages.ReasonKilling, Cause: messages.Cause{Code: messages.CausePostStart, Text: said}})
 	grace := podspec.GracePeriod(a.desired.Pod.Spec.TerminationGracePeriodSeconds)
 	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, grace, why))
 	a.report(ctx)

@@ -38,8 +38,8 @@ func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone
 
 func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
 	done := startDone{attempt: w.Attempt}
-	failed := func(message string) startDone {
-		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: message}
+	failed := func(c messages.Cause) startDone {
+		done.reason = &messages.Reason{Code: messages.ReasonRunContainer, Message: c.Text, Cause: c}
 		return done
 	}
 	made := create(ctx, h, w)
@@ -56,10 +56,10 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 		}
 		switch {
 		case err != nil:
-			return failed(err.Error())
+			return failed(messages.CauseOf(err))
 		case facts.CutOff(fact):
 			done.fact = &fact
-			return failed(fact.Message)
+			return failed(cri.StartCause(fact.Message))
 		case fact.State != messages.ContainerCreated:
 			done.fact, done.hook = &fact, fact.State == messages.ContainerRunning && hookPending(h, w, id)
 			return done
@@ -67,22 +67,22 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	}
 	done.created, done.tooLarge = !made.found, made.tooLarge
 	if err := noteHook(h, w, id); err != nil {
-		return failed(messages.PostStartFailed + err.Error())
+		return failed(messages.Cause{Text: "its post-start hook cannot be recorded: " + err.Error()})
 	}
 	startErr := h.CRI.StartContainer(ctx, id)
 	// Whatever was answered, what is true is read: an answer that was lost is no failure.
 	fact, err := readFact(ctx, h, id, w.Sandbox.ID)
 	if err != nil {
-		return failed(errors.Join(startErr, err).Error())
+		return failed(messages.CauseOf(errors.Join(startErr, err)))
 	}
 	runs, ended := fact.State == messages.ContainerRunning, fact.State == messages.ContainerExited
 	done.fact, done.hook = &fact, runs && postStart(w.Container) != nil
 	done.started = runs || ended && !fact.StartedAt.IsZero()
 	switch {
 	case !done.started && startErr != nil:
-		return failed(cri.Message(startErr))
+		return failed(messages.CauseOf(startErr))
 	case !runs && !ended:
-		return failed("the container did not start")
+		return failed(messages.Cause{Text: "the container did not start"})
 	}
 	return done
 }
@@ -100,7 +100,7 @@ type made struct {
 }
 
 func notMade(code string, err error) made {
-	return made{failed: &messages.Reason{Code: code, Message: err.Error()}}
+	return made{failed: &messages.Reason{Code: code, Message: err.Error(), Cause: messages.CauseOf(err)}}
 }
 
 func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {

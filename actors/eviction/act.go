@@ -131,7 +131,9 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	for _, c := range candidates {
 		if limit, message := c.exceeds(); a.opts.LocalStorage && limit != "" {
 			over++
-			a.evict(ctx, c, limit, failure(message, grace(limitOfPod, c.pod, 0)), leaving)
+			why := failure(message, grace(limitOfPod, c.pod, 0))
+			why.Cause.Code = messages.CauseLimitExceeded
+			a.evict(ctx, c, limit, why, leaving)
 		}
 	}
 	if f.act.kind == evict && f.act.by.signal.kind() == v1.NodeDiskPressure {

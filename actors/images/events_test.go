@@ -29,7 +29,7 @@ func newsOf(effects []effect) string {
 				line = "there"
 			}
 		case messages.ImageFailed:
-			line, again = m.Reason.Code+" "+m.Reason.Cause, m.Again
+			line, again = m.Reason.Code+" "+m.Reason.Cause.Text, m.Again
 		case messages.ImageAwaited:
 			line, again = m.Reason.Code, m.Again
 		}

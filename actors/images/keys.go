@@ -142,6 +142,9 @@ func (a *images) tryAll(
 				return ref, c, nil
 			}
 			failed.last = err
+			if failed.cause.Code != messages.CauseUnauthorized { // another credential would do
+				failed.cause.Code = messages.CauseOf(err).Code
+			}
 			failed.add(c, pullauth.Hide(cri.Message(err), shown), len(shown) > 0)
 			if !authorizes(ctx, err) {
 				return "", nil, err
@@ -188,6 +191,7 @@ type refused struct {
 	said     []string
 	problems []error // of the node's docker configuration and of credential providers
 	last     error   // of the runtime; it may tell
+	cause    messages.Cause
 }
 
 func (r *refused) add(c *pullauth.Credential, text string, several bool) {
@@ -199,6 +203,9 @@ func (r *refused) add(c *pullauth.Credential, text string, several bool) {
 	}
 	r.said = append(r.said, text)
 }
+
+// Cause implements messages.Caused.
+func (r *refused) Cause() messages.Cause { return r.cause }
 
 func (r *refused) Error() string {
 	text := strings.Join(r.said, "; ")

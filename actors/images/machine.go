@@ -39,7 +39,7 @@ type outcome struct {
 	size   uint64            // of what was pulled, in bytes
 	code   string            // of a failure, with message
 	msg    string
-	cause  string // what was said, alone
+	cause  messages.Cause
 }
 
 type result int
@@ -96,7 +96,7 @@ func (b *machine) fail(n *need, t *try, r messages.Reason) {
 		note += "; the image is on this node, pulled with credentials that this pod does not have"
 	}
 	r.Message += note
-	r.Cause += note
+	r.Cause.Text += note
 	key := r.Code + t.until.String()
 	b.tell(n, messages.ImageFailed{Key: n.key, Image: n.image, Reason: r, Again: n.failed == key})
 	n.failed = key

@@ -31,7 +31,7 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 		}
 		b.missing(now, im)
 	case failed, unreachable:
-		o.cause = o.msg
+		o.cause.Text = o.msg
 		o.msg = fmt.Sprintf("could not find out whether the image %q is there: %s", name, o.msg)
 		im.look.fail(now, o)
 		b.tellFailure(im.looking(), &im.look)
@@ -127,7 +127,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 			b.place(now, im, n)
 		}
 	case failed, unreachable:
-		o.cause = o.msg
+		o.cause.Text = o.msg
 		o.msg = fmt.Sprintf("could not pull the image %q: %s", name, o.msg)
 		p.fail(now, o)
 		if o.result == failed {

@@ -76,6 +76,7 @@ func (b *machine) tellPlaces(lines map[string][]candidate) {
 			for _, n := range c.needs {
 				b.await(n, messages.Reason{
 					Code: messages.ReasonPullQueued, Since: c.pull.since,
+					Cause:   messages.Cause{Code: messages.CauseQueued, Name: registry, Detail: where},
 					Message: fmt.Sprintf("the image %q is %s in the queue of the registry %s", n.image, where, registry),
 				})
 			}
@@ -90,6 +91,7 @@ func (b *machine) tellPlaces(lines map[string][]candidate) {
 			for _, n := range im.pulling(id) {
 				b.await(n, messages.Reason{
 					Code: messages.ReasonPulling, Since: p.since,
+					Cause:   messages.Cause{Code: messages.CausePulling, Name: im.registry},
 					Message: fmt.Sprintf("the image %q is being pulled from the registry %s", n.image, im.registry),
 				})
 			}

@@ -93,19 +93,19 @@ func (a *images) adopt(ctx supervisors.Context) {
 
 // failure is the outcome for an error: code is the reason where the error has none of its own.
 func failure(err error, code string) outcome {
-	text := cri.Message(err)
+	text, cause := cri.Message(err), messages.CauseOf(err)
 	if r, ok := errors.AsType[*refused](err); ok {
 		err, text = r.last, r.Error()
 	}
 	switch {
 	case cri.IsUnavailable(err), cri.IsNotSent(err), errors.Is(err, cri.ErrOperationsClosed):
-		return outcome{result: unreachable, code: messages.ReasonRuntimeUnavailable, msg: text}
+		return outcome{result: unreachable, code: messages.ReasonRuntimeUnavailable, msg: text, cause: cause}
 	case errors.Is(err, crierrors.ErrRegistryUnavailable):
 		code = messages.ReasonRegistryUnavailable
 	case errors.Is(err, crierrors.ErrSignatureValidationFailed):
 		code = crierrors.ErrSignatureValidationFailed.Error()
 	}
-	return outcome{result: failed, code: code, msg: text}
+	return outcome{result: failed, code: code, msg: text, cause: cause}
 }
 
 // imageName is the name of an image, taken apart.

@@ -41,7 +41,7 @@ func (m *Machine) explained(container, kind, reason string, r messages.Reason, f
 func (m *Machine) sentence(r messages.Reason) string {
 	s := explain.Waits(m.Pod, m.status(), r)
 	if v := m.Verdict; v != nil && v.Reason != "" && r.Code == messages.ReasonKilling {
-		s = explain.Waits(m.Pod, m.status(), messages.Reason{Code: v.Reason, Message: v.Message}) + ": " + s
+		s = explain.Waits(m.Pod, m.status(), messages.Reason{Code: v.Reason, Message: v.Message, Cause: v.Cause}) + ": " + s
 	}
 	if m.ending != nil {
 		s = explain.Ending(m.ending.Reason) + ": " + s
@@ -89,9 +89,9 @@ func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) 
 	case messages.ReasonInvalidImageName:
 		warn(messages.EventInspectFailed, "Failed to apply default image tag %q: %s", v.Image, r.Message)
 	case messages.ReasonImageInspectError:
-		warn(messages.EventInspectFailed, "Failed to inspect image %q: %s", v.Image, r.Cause)
+		warn(messages.EventInspectFailed, "Failed to inspect image %q: %s", v.Image, r.Cause.Text)
 	default:
-		warn(messages.EventFailed, "Failed to pull image %q: %s", v.Image, r.Cause)
+		warn(messages.EventFailed, "Failed to pull image %q: %s", v.Image, r.Cause.Text)
 	}
 	warn(messages.EventFailed, "Error: %s", r.Code)
 }
@@ -127,7 +127,7 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 		m.volumes.failed = map[string]messages.Reason{}
 	}
 	m.volumes.failed[v.Volume] = v.Reason
-	said := cmp.Or(v.Reason.Cause, v.Reason.Message)
+	said := cmp.Or(v.Reason.Cause.Text, v.Reason.Message)
 	if v.Reason.Code == messages.ReasonPermissionChange {
 		m.warn("", messages.EventPermissionChange, v.Reason, "%s", said)
 		return
@@ -147,7 +147,7 @@ func same(a, b messages.Reason) bool {
 // recordSandbox tells that a sandbox could not be made; of a pod that is ending nobody wants one.
 func (m *Machine) recordSandbox(r messages.Reason) {
 	if m.live() {
-		m.warn("", messages.EventFailedSandbox, r, "Failed to create pod sandbox: %s", cmp.Or(r.Cause, r.Message))
+		m.warn("", messages.EventFailedSandbox, r, "Failed to create pod sandbox: %s", cmp.Or(r.Cause.Text, r.Message))
 	}
 }
 

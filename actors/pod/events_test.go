@@ -140,7 +140,7 @@ func TestTheEventsOfAnImage(t *testing.T) {
 	a.sameEvents(t, "a pull", `c0 Pulling: Pulling image "image"`)
 	failed := func(code, cause string, at time.Time) messages.ImageFailed {
 		return messages.ImageFailed{Key: key, Image: "image",
-			Reason: messages.Reason{Code: code, Message: "could not: " + cause, Cause: cause, RetryAt: at}}
+			Reason: messages.Reason{Code: code, Message: "could not: " + cause, Cause: messages.Cause{Text: cause}, RetryAt: at}}
 	}
 	at, denied := a.now.Add(time.Minute), "; container c0: image image cannot be pulled: denied"
 	a.hears(failed(messages.ReasonErrImagePull, "denied", at), failed(messages.ReasonErrImagePull, "denied", at))
@@ -171,7 +171,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now}}, grouped(pod))
 	a.take()
 	mount := messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonFailedMount, Message: `volume "data": no such thing`,
-		Cause: "no such thing"}}
+		Cause: messages.Cause{Text: "no such thing"}}}
 	a.hears(mount, mount)
 	a.sameEvents(t, "a mount", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
 	mount.Reason.RetryAt = a.now
@@ -182,7 +182,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.hears(mount)
 	a.sameEvents(t, "it failed again", `FailedMount: MountVolume.SetUp failed for volume "data" : no such thing; volume data cannot be mounted: no such thing`)
 	a.hears(messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonPermissionChange,
-		Cause: "Setting volume ownership for u1/volumes/kind/data, processed 7 files"}})
+		Cause: messages.Cause{Text: "Setting volume ownership for u1/volumes/kind/data, processed 7 files"}}})
 	a.sameEvents(t, "a change of owners", "VolumePermissionChangeInProgress: Setting volume ownership for u1/volumes/kind/data, "+
 		"processed 7 files; containers wait for volume data: all its files are being given to the pod's fsGroup")
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,

@@ -32,6 +32,12 @@ func (m *Machine) publish() {
 		msg.Waiting = new(waits)
 		waits.RetryAt = time.Time{} // a retry alone is no news
 	}
+	for _, c := range m.Containers {
+		if r := m.starts().Hold(c); r != nil {
+			msg.Holds = append(msg.Holds, *r)
+			msg.Holds[len(msg.Holds)-1].Container = c.Name
+		}
+	}
 	if was := &m.reported; was.Status != nil && was.Phase == msg.Phase && was.Generation == msg.Generation && waits == m.waited &&
 		equality.Semantic.DeepEqual(was.Status, msg.Status) {
 		if m.now.Before(m.reportedAt.Add(reportAgain)) {

@@ -30,7 +30,7 @@ func (m *Machine) waiting() *messages.Reason {
 			if a := c.Awaits(); a != nil {
 				again := *a
 				again.Message += "; before, " + r.String()
-				again.Cause, again.Tries = r.Cause, r.Tries
+				again.Before, again.Tries = r.Cause, r.Tries
 				return &again
 			}
 			return r

@@ -213,7 +213,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 	}
 	byLabels := refusal.Reason == admission.ReasonNodeAffinity || refusal.Reason == admission.ReasonTaintToleration
 	if static || byLabels && !a.node.heard {
-		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message}, admission.Refusal{}
+		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message, Cause: refusal.Cause}, admission.Refusal{}
 	}
 	return nil, refusal
 }
@@ -226,9 +226,11 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 		ObservedGeneration: pod.Generation,
 	}
 	ctx.Log().Warn("a pod is refused", "pod", fullName(pod), "podUID", e.uid, "reason", r.Reason, "message", r.Message)
-	recordWait(ctx, pod, r.Reason, r.Message)
+	recordWait(ctx, pod, messages.Reason{Code: r.Reason, Message: r.Message, Cause: r.Cause})
 	metrics.Refused(r.Reason)
-	a.keep(ctx, e, record{Final: status})
+	cause := r.Cause
+	cause.Text = cmp.Or(cause.Text, r.Message)
+	a.keep(ctx, e, record{Final: status, Cause: cause})
 	a.admit(ctx, e)
 	e.status = status
 	a.tellStatus(ctx, e)

@@ -220,7 +220,7 @@ func (a *actor) quarantined(ctx supervisors.Context, e *entry, why *messages.Chi
 func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodStatusChanged) {
 	logWait(ctx, e, m.Waiting)
 	freed := final(m.Status) && !final(e.status)
-	e.status, e.phase, e.waiting, e.taken = m.Status, m.Phase, m.Waiting, m.Generation
+	e.status, e.phase, e.waiting, e.holds, e.taken = m.Status, m.Phase, m.Waiting, m.Holds, m.Generation
 	a.changed(ctx)
 	a.tellStatus(ctx, e)
 	if freed {

@@ -174,8 +174,8 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 }
 
 // recordWait has an Event written of why a pod waits or has failed, with the sentence that "playlet pods" has.
-func recordWait(ctx supervisors.Context, pod *v1.Pod, code, message string) {
-	recordEvent(ctx, pod, code, explain.EventOf(message, pod, messages.Reason{Code: code, Message: message}))
+func recordWait(ctx supervisors.Context, pod *v1.Pod, r messages.Reason) {
+	recordEvent(ctx, pod, r.Code, explain.EventOf(r.Message, pod, r))
 }
 
 func recordEvent(ctx supervisors.Context, pod *v1.Pod, reason, message string) {

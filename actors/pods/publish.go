@@ -59,7 +59,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 				Phase: string(over), Waiting: kept(e.want.pod)})
 			if !e.keptRecorded && len(e.want.pod.Finalizers) > 0 {
 				e.keptRecorded = true
-				recordWait(ctx, e.want.pod, messages.ReasonFinalizers, kept(e.want.pod).Message)
+				recordWait(ctx, e.want.pod, *kept(e.want.pod))
 			}
 		}
 	}
@@ -117,7 +117,10 @@ func (a *actor) awaitsRuntime(e *entry) *messages.Reason {
 
 func (e *entry) published() board.Pod {
 	p := board.Pod{Pod: e.pod, Status: e.status, Source: e.source, Phase: e.phase, Waiting: e.waiting, Quarantine: e.quarantine,
-		Failure: e.record.Fail}
+		Failure: e.record.Fail, Holds: e.holds, Cause: e.record.Cause}
+	if e.record.Fail != nil {
+		p.Cause = e.record.Fail.Cause
+	}
 	if e.ending != nil {
 		p.Ending, p.EndingSince, p.EndingGrace = e.ending.Reason, e.ending.Since, e.grace()
 		if e.taken != e.generation {
@@ -171,7 +174,7 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding
 	if taken && e.nameless != why.Code {
 		e.nameless = why.Code
-		recordWait(ctx, pod, why.Code, why.Message) // of which a status would be another pod's
+		recordWait(ctx, pod, why) // of which a status would be another pod's
 	}
 	if quiet || was.pod == pod && was.why == why {
 		return
@@ -180,7 +183,7 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	if was.why != why {
 		ctx.Log().Warn("a pod is held", "pod", e.name, "podUID", e.uid, "reason", why.Code, "message", why.Message)
 		if e.found == nil && why.Code != messages.ReasonPreempting {
-			recordWait(ctx, pod, why.Code, why.Message)
+			recordWait(ctx, pod, why)
 		}
 	}
 	a.tellStatus(ctx, e)

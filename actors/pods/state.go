@@ -99,6 +99,7 @@ type life struct {
 	phase      string // of its actor
 	lingers    bool   // it ran when its actor began, with its final status; the actor has not told yet that it ended
 	waiting    *messages.Reason
+	holds      []messages.Reason
 	quarantine *messages.ChildQuarantined
 }
 

@@ -26,6 +26,8 @@ type record struct {
 	// Fail is why the node ends it. It is written before anything of the pod is ended, so that an agent that is killed meanwhile
 	// neither lets the pod run on nor chooses another.
 	Fail *messages.PodFailure `json:"fail,omitempty"`
+	// Cause is why the pod was refused.
+	Cause messages.Cause `json:"cause,omitzero"`
 	// Allocated is what the pod has of the node, once it was resized. It is written before any of it is changed, so that an agent
 	// that is killed meanwhile ends what was begun.
 	Allocated *podspec.Allocation `json:"allocated,omitempty"`

@@ -314,7 +314,7 @@ func (p *probe) news(o outcome, wasBlind bool) []effect {
 	switch o.result {
 	case failure:
 		n.message = explain.EventOf(kind+" probe failed: "+said, n.pod, messages.Reason{Code: messages.ReasonUnhealthy,
-			Container: n.container, Probe: p.kind, Cause: said})
+			Container: n.container, Probe: p.kind, Cause: messages.Cause{Text: said}})
 	case warning:
 		n.reason, n.message = messages.EventProbeWarning, kind+" probe warning: "+said
 	default:

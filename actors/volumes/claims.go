@@ -17,6 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
@@ -85,24 +86,26 @@ func (s *Storage) placed(p kinds.Folder, volume string) bool {
 	return err == nil && is
 }
 
+var pending = messages.Cause{Code: messages.CauseClaimPending}
+
 // volumeOf is the pod's claim and the volume to which it is bound, checked by the kubelet's rules.
 func (s *Storage) volumeOf(
 	ctx context.Context, pod *v1.Pod, v *v1.Volume,
 ) (*v1.PersistentVolumeClaim, *v1.PersistentVolume, error) {
 	name := podspec.ClaimOf(pod, v)
-	called := "PersistentVolumeClaim " + pod.Namespace + "/" + name
+	called := object{"PersistentVolumeClaim", pod.Namespace + "/" + name}
 	c, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil:
-		return nil, nil, fmt.Errorf("%s was not made for this pod, and is another's", called)
+		return nil, nil, pending.Errorf("%s was not made for this pod, and is another's", called)
 	case c.DeletionTimestamp != nil && !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection"):
-		return nil, nil, wait("%s is being deleted", called)
+		return nil, nil, wait(messages.CauseClaimPending, "%s is being deleted", called)
 	case c.Status.Phase != v1.ClaimBound || c.Spec.VolumeName == "":
-		return nil, nil, wait("%s is not bound to a volume yet", called)
+		return nil, nil, wait(messages.CauseClaimPending, "%s is not bound to a volume yet", called)
 	}
-	called = "PersistentVolume " + c.Spec.VolumeName
+	called = object{"PersistentVolume", c.Spec.VolumeName}
 	pv, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
 	switch {
 	case err != nil:
@@ -115,7 +118,7 @@ func (s *Storage) volumeOf(
 	}
 	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
-		return nil, nil, wait("%s is not bound to this claim, although the claim names it", called)
+		return nil, nil, wait(messages.CauseClaimPending, "%s is not bound to this claim, although the claim names it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
 		return nil, nil, kinds.Permanent("%s is a block device, which is not supported yet", called)
 	}
@@ -124,7 +127,7 @@ func (s *Storage) volumeOf(
 	}
 	if node := s.node.Load(); node != nil {
 		if err := storage.CheckNodeAffinity(pv, node.Labels); err != nil {
-			return nil, nil, fmt.Errorf("%s is not for this node: %w", called, err)
+			return nil, nil, pending.Errorf("%s is not for this node: %w", called, err)
 		}
 	}
 	return c, pv, nil

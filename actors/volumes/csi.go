@@ -19,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
@@ -169,7 +170,7 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 			released := j.released()
 			published, err := j.published()
 			if uids := others(published, j.record, string(j.p.Pod.UID)); len(uids) > 0 {
-				return waitError{over: released, error: fmt.Errorf( // Kubernetes' suite waits for an Event with the words before the colon
+				return waitError{over: released, error: messages.Cause{Code: messages.CauseVolumeInUse}.Errorf( // Kubernetes' suite waits for an Event with the words before the colon
 					"volume uses the ReadWriteOncePod access mode and is already in use by another pod: pod %s has PersistentVolume %s",
 					uids[0], j.pv.Name)}
 			}

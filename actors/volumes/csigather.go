@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // describe fills in what the source says.
@@ -137,12 +137,12 @@ func (j *job) tellOfPod(ctx context.Context) error {
 
 // secret is what a Secret holds. It is not kept.
 func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]string, error) {
-	object, err := fetch(ctx, "Secret "+ref.Namespace+"/"+ref.Name, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
+	secret, err := fetch(ctx, object{"Secret", ref.Namespace + "/" + ref.Name}, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
-	for key, value := range object.Data {
+	for key, value := range secret.Data {
 		out[key] = string(value)
 	}
 	return out, nil
@@ -169,7 +169,7 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	if w.normal {
 		j.p.RenewAt(late)
 	}
-	unattached := fmt.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
 	driver := j.record.Driver
 	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
 	switch node := j.node.Load(); {
@@ -181,7 +181,7 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	if w.error != nil && w.normal {
 		return nil, w
 	}
-	called := "VolumeAttachment " + j.record.Attached
+	called := object{"VolumeAttachment", j.record.Attached}
 	a, err := fetch(ctx, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
 	case isWait(err):
@@ -192,9 +192,9 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	case err != nil:
 		return nil, err
 	case a.DeletionTimestamp != nil:
-		w.error = fmt.Errorf("%s is being deleted", called)
+		w.error = attaching.Errorf("%s is being deleted", called)
 	case !a.Status.Attached && a.Status.AttachError != nil:
-		w.error, w.normal = fmt.Errorf("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message), false
+		w.error, w.normal = attaching.Errorf("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message), false
 	case !a.Status.Attached:
 		w.error = unattached
 	}
@@ -205,4 +205,6 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	return a.Status.AttachmentMetadata, nil
 }
 
-var errNotInUse = errors.New("the volume is not among volumesInUse of the Node yet")
+var attaching = messages.Cause{Code: messages.CauseNotAttached}
+
+var errNotInUse = attaching.Errorf("the volume is not among volumesInUse of the Node yet")

@@ -185,7 +185,7 @@ func TestMountPod_ReportsTheChangeOfOwners(t *testing.T) {
 	is := state{}.after(d.mountPod(t.Context(), "u", pod), now)
 	got := is.failed("u")
 	if len(got) != 1 || got[0].Reason.Code != messages.ReasonPermissionChange || got[0].Quiet || got[0].Reason.Permanent ||
-		got[0].Reason.Cause != "Setting volume ownership for u/volumes/kind/v, processed 0 files" {
+		got[0].Reason.Cause.Text != "Setting volume ownership for u/volumes/kind/v, processed 0 files" {
 		t.Errorf("got %+v", got)
 	}
 	if again := is.next(); again.After(now.Add(waitRetry.Max)) {

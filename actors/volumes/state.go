@@ -146,14 +146,13 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 		if v.err == nil {
 			continue
 		}
-		cause := messages.OneLine(v.err)
-		text := cause
+		text := messages.OneLine(v.err)
 		if name != "" {
 			text = "volume \"" + name + "\": " + text
 		}
 		m := messages.VolumesFailed{UID: uid, Volume: name, Quiet: v.quiet, Reason: messages.Reason{
 			Code: messages.ReasonFailedMount, Message: text, Permanent: kinds.IsPermanent(v.err), RetryAt: v.again,
-			Tries: v.fails, Cause: cause,
+			Tries: v.fails, Cause: messages.CauseOf(v.err),
 		}}
 		if w, _ := asWait(v.err); w.changes() {
 			m.Reason.Code = messages.ReasonPermissionChange

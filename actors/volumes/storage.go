@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/pluginwatch"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Storage is what persistent volumes need, and what is known of them, for as long as the process lives. Objects of the API server
@@ -98,20 +100,32 @@ func (s *Storage) Close() {
 // csiFolder is where the kubelet keeps what is staged: <driver>/<hash of the handle>/globalmount.
 func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, "plugins", csiName) }
 
-// fetch reads one object, which is called so in errors. That there is none is a waitError.
+// object is an API object as errors name it.
+type object struct{ kind, name string }
+
+func (o object) String() string { return o.kind + " " + o.name }
+
+// absent is the cause of an absent object, by its kind; of others it is CauseObjectAbsent.
+var absent = map[string]messages.CauseCode{
+	"PersistentVolumeClaim": messages.CauseClaimPending, "PersistentVolume": messages.CauseClaimPending,
+	"VolumeAttachment": messages.CauseNotAttached,
+}
+
+// fetch reads one object. Its absence is a waitError.
 func fetch[T any](
-	ctx context.Context, called string, read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
+	ctx context.Context, called object, read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
 ) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
-	object, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*T, error) { return read(ctx, name, metav1.GetOptions{}) })
+	found, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*T, error) { return read(ctx, name, metav1.GetOptions{}) })
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, wait("%s does not exist", called)
+		why := messages.Cause{Code: cmp.Or(absent[called.kind], messages.CauseObjectAbsent), Kind: called.kind, Name: called.name}
+		return nil, waitError{error: why.Errorf("%s does not exist", called)}
 	case err != nil:
 		return nil, fmt.Errorf("%s cannot be read: %w", called, err)
 	}
-	return object, nil
+	return found, nil
 }
 
 // driverObject is the CSIDriver. Where there is none it is without a word, which stands for the kubelet's defaults.
@@ -122,17 +136,17 @@ func (s *Storage) driverObject(ctx context.Context, name string) (storagev1.CSID
 		s.attachable[name] = attaches(spec)
 		return spec, nil
 	}
-	object, err := fetch(ctx, "CSIDriver "+name, s.Client.StorageV1().CSIDrivers().Get, name)
+	found, err := fetch(ctx, object{"CSIDriver", name}, s.Client.StorageV1().CSIDrivers().Get, name)
 	if isWait(err) {
-		object, err = &storagev1.CSIDriver{}, nil
+		found, err = &storagev1.CSIDriver{}, nil
 	}
 	if err != nil {
 		return storagev1.CSIDriverSpec{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attachable[name] = attaches(object.Spec)
-	return object.Spec, nil
+	s.attachable[name] = attaches(found.Spec)
+	return found.Spec, nil
 }
 
 // attaches says that the driver's volumes have to be attached.

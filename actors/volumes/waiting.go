@@ -2,12 +2,12 @@ package volumes
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
@@ -22,8 +22,12 @@ type waitError struct {
 	normal bool
 }
 
+func (e waitError) Unwrap() error { return e.error }
+
 // wait is a waitError whose end cannot be observed.
-func wait(format string, args ...any) error { return waitError{error: fmt.Errorf(format, args...)} }
+func wait(why messages.CauseCode, format string, args ...any) error {
+	return waitError{error: messages.Cause{Code: why}.Errorf(format, args...)}
+}
 
 func asWait(err error) (w waitError, is bool) { return errors.AsType[waitError](err) }
 

@@ -180,7 +180,7 @@ func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	}
 	got := n.work("b")
 	const words = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
-	if m, ok := got[len(got)-1].(messages.VolumesFailed); !ok || m.Quiet || !strings.HasPrefix(m.Reason.Cause, words) {
+	if m, ok := got[len(got)-1].(messages.VolumesFailed); !ok || m.Quiet || !strings.HasPrefix(m.Reason.Cause.Text, words) {
 		t.Fatalf("the second pod received %+v", got)
 	}
 	n.Send(messages.PodAddress("a"), messages.UnmountVolumes{UID: "a", Remove: true})

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // EnvVar is one resolved environment variable.
@@ -140,7 +142,7 @@ func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 	case from.SecretKeyRef != nil:
 		ref := from.SecretKeyRef
 		data, err := r.secret(ref.Name, ref.Optional)
-		return r.key(data, err, "the Secret", ref.Name, ref.Key, ref.Optional)
+		return r.key(data, err, "Secret", ref.Name, ref.Key, ref.Optional)
 	case from.FileKeyRef != nil:
 		ref := from.FileKeyRef
 		value, found, err := r.src.File(ref.VolumeName, ref.Path, ref.Key)
@@ -156,7 +158,7 @@ func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 func (r *envResolver) key(data map[string]string, err error, kind, name, key string, optional *bool) (string, bool, error) {
 	value, ok := data[key]
 	if err == nil && !ok && !isTrue(optional) {
-		err = fmt.Errorf("%s %s/%s has no key %s", kind, r.pod.Namespace, name, key)
+		err = r.object(kind, name).LacksKey(key)
 	}
 	return value, !ok, err
 }
@@ -173,7 +175,7 @@ func (r *envResolver) configMap(name string, optional *bool) (map[string]string,
 func (r *envResolver) secret(name string, optional *bool) (map[string]string, error) {
 	object, found, err := r.src.Secret(name)
 	if !found || err != nil {
-		return nil, r.absent("the Secret", name, optional, err)
+		return nil, r.absent("Secret", name, optional, err)
 	}
 	data := make(map[string]string, len(object.Data))
 	for key, value := range object.Data {
@@ -186,11 +188,15 @@ func (r *envResolver) secret(name string, optional *bool) (map[string]string, er
 func (r *envResolver) absent(kind, name string, optional *bool, err error) error {
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s %s/%s: %w", kind, r.pod.Namespace, name, err)
+		return r.object(kind, name).Unread(err)
 	case isTrue(optional):
 		return nil
 	}
-	return fmt.Errorf("%s %s/%s does not exist", kind, r.pod.Namespace, name)
+	return r.object(kind, name).Absent()
+}
+
+func (r *envResolver) object(kind, name string) messages.Cause {
+	return messages.Cause{Kind: kind, Name: r.pod.Namespace + "/" + name}
 }
 
 func isTrue(b *bool) bool { return b != nil && *b }

@@ -84,9 +84,9 @@ func TestEnvThatIsNotThere(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}}
 	for want, source := range map[string]*v1.EnvVarSource{
 		"ConfigMap default/none does not exist":               fromConfigMap("none", "a", false),
-		"ConfigMap default/settings has no key x":             fromConfigMap("settings", "x", false),
-		"the Secret default/none does not exist":              fromSecret("none", "a", false),
-		"the Secret default/keys has no key x":                fromSecret("keys", "x", false),
+		"ConfigMap default/settings has no key \"x\"":         fromConfigMap("settings", "x", false),
+		"Secret default/none does not exist":                  fromSecret("none", "a", false),
+		"Secret default/keys has no key \"x\"":                fromSecret("keys", "x", false),
 		"file p of volume \"v\" has no value for key missing": fromFile("missing", false),
 		`fieldPath "spec.containers" is not supported`:        {FieldRef: &v1.ObjectFieldSelector{FieldPath: "spec.containers"}},
 		`resource "limits.x" is not supported`:                {ResourceFieldRef: &v1.ResourceFieldSelector{Resource: "limits.x"}},

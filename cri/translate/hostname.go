@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 const (
@@ -61,6 +63,11 @@ type FQDNError struct{ FQDN string }
 func (e *FQDNError) Error() string {
 	return fmt.Sprintf("failed to construct FQDN from pod hostname and cluster domain, FQDN %s has %d characters, %d are allowed",
 		e.FQDN, len(e.FQDN), maxFQDN)
+}
+
+// Cause implements messages.Caused.
+func (e *FQDNError) Cause() messages.Cause {
+	return messages.Cause{Code: messages.CauseFQDNTooLong, Name: e.FQDN}
 }
 
 // sandboxHostname is the name the kernel is told. A pod on the host's network

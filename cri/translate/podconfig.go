@@ -7,6 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // ConfigError is a pod that cannot be put to the runtime as it is: nothing was
@@ -19,6 +21,9 @@ func (e *ConfigError) Error() string { return e.Err.Error() }
 
 // Unwrap gives errors.Is the cause.
 func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Cause implements messages.Caused.
+func (e *ConfigError) Cause() messages.Cause { return messages.CauseOf(e.Err) }
 
 // SandboxParams is what a sandbox needs to know besides the pod and the node.
 type SandboxParams struct {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Reasons that a pod is refused for. One for a resource is "OutOf" and the resource's name.
@@ -67,6 +68,7 @@ type Node struct {
 type Refusal struct {
 	Reason  string // CamelCase, as the kubelet has it
 	Message string // for a person
+	Cause   messages.Cause
 	// Lacks is set when nothing stands in the pod's way but resources: so much would have to be freed.
 	Lacks []Lack
 }
@@ -142,7 +144,8 @@ func pressure(node *Node, pod *v1.Pod) Refusal {
 			return Refusal{}
 		}
 	}
-	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, node.Under)}
+	return Refusal{Reason: ReasonEvicted, Message: fmt.Sprintf(conditionMessagePattern, node.Under),
+		Cause: messages.Cause{Code: messages.CausePressure, Detail: fmt.Sprint(node.Under)}}
 }
 
 // operatingSystem looks at a label of the pod, and at its field; what the agent is built for is the node's.
@@ -215,7 +218,7 @@ func appArmor(node *Node, pod *v1.Pod) Refusal {
 
 // predicate is a refusal in the form that the scheduler's rules have.
 func predicate(name, why string) Refusal {
-	return Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why)}
+	return Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why), Cause: messages.Cause{Text: why}}
 }
 
 // affinity looks at spec.nodeSelector and at what is required of the node.

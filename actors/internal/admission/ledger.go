@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Claim is a pod, and what it asks of the node, counted once. Immutable.
@@ -63,8 +64,10 @@ type shortage struct {
 }
 
 func (s shortage) refusal() Refusal {
-	return Refusal{Reason: ReasonOutOf + string(s.name), Message: fmt.Sprintf(
-		"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", s.name, s.requested, s.used, s.capacity)}
+	numbers := fmt.Sprintf("requested: %d, used: %d, capacity: %d", s.requested, s.used, s.capacity)
+	return Refusal{Reason: ReasonOutOf + string(s.name),
+		Message: fmt.Sprintf("Node didn't have enough resource: %s, %s", s.name, numbers),
+		Cause:   messages.Cause{Code: messages.CauseShortage, Name: string(s.name), Detail: numbers}}
 }
 
 // shortages are the resources that do not suffice for the pod beside the others, in the order of their report.

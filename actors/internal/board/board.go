@@ -19,6 +19,10 @@ type Pod struct {
 	Source  messages.Address
 	Phase   string // of the pod's actor
 	Waiting *messages.Reason
+	// Holds are the reasons for which containers wait, one for each that does.
+	Holds []messages.Reason
+	// Cause is why the node refused or ended the pod; zero where it did neither.
+	Cause messages.Cause
 	// Ending is why the pod is being ended, when it is.
 	Ending string
 	// EndingSince is when that began, and EndingGrace how long its containers are given.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -48,13 +49,13 @@ func (v view) logs(container string, previous bool) string {
 }
 
 func (v view) crash(f *Finding, r messages.Reason) {
-	f.WaitsFor, f.LastError = "the end of its back-off", r.Cause
+	f.WaitsFor, f.LastError = "the end of its back-off", r.Cause.Text
 	if r.Probe != "" {
 		v.unfit(f, r)
 		return
 	}
-	if strings.HasPrefix(r.Cause, messages.PostStartFailed) {
-		v.start(f, short(r.Cause))
+	if r.Cause.Code == messages.CausePostStart {
+		v.start(f, r.Cause)
 		return
 	}
 	for _, c := range v.statuses() {
@@ -69,7 +70,7 @@ func (v view) crash(f *Finding, r messages.Reason) {
 
 // unfit explains that a container is ended, or was, by a probe.
 func (v view) unfit(f *Finding, r messages.Reason) {
-	f.Cause = fmt.Sprintf("%s is ended since its %s probe fails: %s", v.called(r.Container), r.Probe, short(r.Cause))
+	f.Cause = fmt.Sprintf("%s is ended since its %s probe fails: %s", v.called(r.Container), r.Probe, short(r.Cause.Text))
 	f.Remedy = fmt.Sprintf("make the application answer the probe, or correct %sProbe; %s", r.Probe,
 		v.logs(r.Container, r.Code == messages.ReasonCrashLoopBackOff))
 }
@@ -91,11 +92,11 @@ func (v view) end(f *Finding, t *v1.ContainerStateTerminated, again bool) {
 			f.Remedy = "raise the container's memory limit, or have it use less; " + v.logs(f.Container, again)
 		}
 	case t.Reason == messages.ReasonStartError, t.Reason == "ContainerCannotRun":
-		v.start(f, short(t.Message))
+		v.start(f, cri.StartCause(t.Message))
 	case t.Reason == messages.ReasonUnknown:
 		f.Cause = who + " " + ends + ", nobody knows how: " + short(t.Message)
-	case t.ExitCode == 255 && strings.Contains(t.Message, "exec format error"): // as runc ends since it starts first
-		v.start(f, short(t.Message))
+	case cri.EndCause(t.ExitCode, t.Message).Code != "":
+		v.start(f, cri.EndCause(t.ExitCode, t.Message))
 	case t.ExitCode == 0:
 		f.Cause = who + " " + ends + " by itself, with exit code 0"
 		if again {
@@ -131,7 +132,9 @@ func (v view) status(p *board.Pod) []Finding {
 	var out, mended []Finding // what was mended is told last
 	if v.is.Phase == v1.PodFailed && v.is.Reason != "" {
 		f := Finding{Code: v.is.Reason, LastError: v.is.Message}
-		f.Cause, _, f.Remedy = v.refused(v.is.Reason, short(v.is.Message))
+		why := p.Cause
+		why.Text = cmp.Or(why.Text, v.is.Message)
+		f.Cause, _, f.Remedy = refused(v.is.Reason, why)
 		f.WaitsFor = "its deletion: it is not run again"
 		out = append(out, f)
 	}
@@ -142,8 +145,7 @@ func (v view) status(p *board.Pod) []Finding {
 		switch s, last := c.State, c.LastTerminationState.Terminated; {
 		case s.Waiting != nil && s.Waiting.Reason != messages.ReasonContainerCreating &&
 			s.Waiting.Reason != messages.ReasonPodInitializing && live:
-			out = append(out, v.reason(messages.Reason{Code: s.Waiting.Reason, Message: s.Waiting.Message, Container: c.Name,
-				Tries: int(c.RestartCount)}))
+			out = append(out, v.reason(hold(p, c)))
 		case s.Terminated != nil && (s.Terminated.ExitCode != 0 || !init && live && v.restarts(c.Name)):
 			f.Code, f.Since = cmp.Or(s.Terminated.Reason, messages.ReasonError), s.Terminated.FinishedAt.Time
 			v.end(&f, s.Terminated, false)
@@ -170,6 +172,17 @@ func (v view) status(p *board.Pod) []Finding {
 		}
 	}
 	return append(out, mended...)
+}
+
+// hold is the reason for which a container waits. Of an actor that has not reported since its restart it is the status' own.
+func hold(p *board.Pod, c v1.ContainerStatus) messages.Reason {
+	for _, r := range p.Holds {
+		if r.Container == c.Name && r.Code == c.State.Waiting.Reason {
+			return r
+		}
+	}
+	return messages.Reason{Code: c.State.Waiting.Reason, Message: c.State.Waiting.Message, Container: c.Name,
+		Tries: int(c.RestartCount)}
 }
 
 // restarted is the code of a container that runs again.

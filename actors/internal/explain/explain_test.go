@@ -53,11 +53,29 @@ func crash(t v1.ContainerStateTerminated) func(*board.Pod) {
 	}
 }
 
-func image(code, said string) func(*board.Pod) {
-	return waiting(messages.Reason{Code: code, Container: "c", Message: code + " of it: " + said, Cause: said, Tries: 2})
+func image(code string, why messages.CauseCode) func(*board.Pod) {
+	return waiting(messages.Reason{Code: code, Container: "c", Message: code + " of it",
+		Cause: messages.Cause{Code: why, Text: "the moon is\nfull"}, Tries: 2})
+}
+
+// because is the cause of a failure whose error has this text.
+func because(code messages.CauseCode, text string) messages.Cause {
+	return messages.Cause{Code: code, Text: text}
+}
+
+// of is a cause of an object or another thing.
+func of(code messages.CauseCode, kind, name, detail string) messages.Cause {
+	return messages.Cause{Code: code, Kind: kind, Name: name, Detail: detail, Text: "the error's text"}
 }
 
 func status(s v1.PodStatus) func(*board.Pod) { return func(p *board.Pod) { p.Status = &s } }
+
+// refusedFor is a pod that the node refused, or ended.
+func refusedFor(reason string, why messages.Cause) func(*board.Pod) {
+	return func(p *board.Pod) {
+		p.Status, p.Cause = &v1.PodStatus{Phase: v1.PodFailed, Reason: reason, Message: "Pod was rejected: see its cause"}, why
+	}
+}
 
 func runs(started, ready bool) v1.ContainerStatus {
 	return v1.ContainerStatus{Name: "c", Started: &started, Ready: ready,
@@ -100,77 +118,73 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"node unread", waiting(messages.Reason{Code: "NodeUnknown",
 			Message: "this node's object, whose labels and taints decide, was not read yet"}),
 			"this node's object, whose labels and taints decide, was not read yet"},
-		{"node selector", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: Predicate NodeAffinity" +
-			" failed: the pod's nodeSelector wants the label disk=ssd, which this node has not"}),
+		{"node selector", refusedFor("NodeAffinity", because("", "the pod's nodeSelector wants the label disk=ssd, which this node has not")),
 			"the pod's nodeSelector wants the label disk=ssd, which this node has not"},
-		{"taint", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "TaintToleration", Message: "Pod was rejected: Predicate " +
-			"TaintToleration failed: the pod does not tolerate the node's taint gpu=yes:NoExecute"}),
+		{"taint", refusedFor("TaintToleration", because("", "the pod does not tolerate the node's taint gpu=yes:NoExecute")),
 			"the pod does not tolerate the node's taint gpu=yes:NoExecute"},
-		{"quota of pods", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "OutOfpods", Message: "Pod was rejected: Node didn't have " +
-			"enough resource: pods, requested: 1, used: 110, capacity: 110"}),
+		{"refused by an earlier agent", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: x."}),
+			"Pod was rejected: x"},
+		{"quota of pods", refusedFor("OutOfpods", of(messages.CauseShortage, "", "pods", "requested: 1, used: 110, capacity: 110")),
 			"the node has as many pods as it may have (requested: 1, used: 110, capacity: 110)"},
 		{"too little cpu, static", waiting(messages.Reason{Code: "OutOfcpu",
-			Message: "Node didn't have enough resource: cpu, requested: 4000, used: 500, capacity: 2000"}),
+			Cause: of(messages.CauseShortage, "", "cpu", "requested: 4000, used: 500, capacity: 2000")}),
 			"the node has too little CPU left for the pod (in thousandths, requested: 4000, used: 500, capacity: 2000)"},
-		{"port conflict", waiting(messages.Reason{Code: "NodePorts", Message: "Predicate NodePorts failed: host port 80/TCP is held by pod a/b"}),
+		{"port conflict", waiting(messages.Reason{Code: "NodePorts", Message: "Predicate NodePorts failed: host port 80/TCP is held by pod a/b",
+			Cause: because("", "host port 80/TCP is held by pod a/b")}),
 			"host port 80/TCP is held by pod a/b"},
-		{"pressure", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted",
-			Message: "Pod was rejected: The node had condition: [DiskPressure]. "}),
+		{"pressure", refusedFor("Evicted", of(messages.CausePressure, "", "", "[DiskPressure]")),
 			"the node is under pressure and takes no such pod: [DiskPressure]"},
 		{"evicted", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory. " +
 			"Threshold quantity: 100Mi, available: 60Mi. "}),
-			"the node ended it to protect itself: The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi."},
+			"the node ended it to protect itself: The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi"},
 		{"preempting", waiting(messages.Reason{Code: "Preempting", Message: "it waits for the end of others"}), "it waits for the end of others"},
 
 		// image
-		{"wrong image name", image("ImagePullBackOff", `failed to resolve reference "127.0.0.1:5000/x:y": 127.0.0.1:5000/x:y: not found`),
-			"container c: image 127.0.0.1:5000/x:y not found in its registry"},
-		{"a port with the digits of a code", image("ImagePullBackOff", `failed to resolve reference "127.0.0.1:42999/x:y": not found`),
-			"container c: image 127.0.0.1:5000/x:y not found in its registry"},
-		{"registry down", image("ErrImagePull", "failed to do request: Head: dial tcp 127.0.0.1:5000: connect: connection refused"),
+		{"wrong image name", image("ImagePullBackOff", messages.CauseImageNotFound), "container c: image 127.0.0.1:5000/x:y not found in its registry"},
+		{"registry down", image("ErrImagePull", messages.CauseRegistryUnreachable),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry does not answer"},
-		{"unknown host", image("ErrImagePull", "dial tcp: lookup reg.example: no such host"),
+		{"unknown host", image("ErrImagePull", messages.CauseRegistryUnresolved),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the name of its registry cannot be resolved"},
-		{"no right", image("ErrImagePull", "unexpected status from HEAD request: 401 Unauthorized"),
+		{"no right", image("ErrImagePull", messages.CauseUnauthorized),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry refuses it to these credentials"},
-		{"certificate", image("ErrImagePull", "tls: failed to verify certificate: x509: certificate signed by unknown authority"),
+		{"certificate", image("ErrImagePull", messages.CauseUntrustedCertificate),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the runtime does not trust its registry's certificate"},
-		{"full disk", image("ErrImagePull", "failed to extract layer: write /var: no space left on device"),
+		{"full disk", image("ErrImagePull", messages.CauseDiskFull),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: no space is left on the node's disk"},
-		{"a pull that fails otherwise", image("ErrImagePull", "the moon is\nfull"),
+		{"a pull that fails otherwise", image("ErrImagePull", ""),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the moon is full"},
 		{"policy Never", image("ErrImageNeverPull", ""), "container c: image 127.0.0.1:5000/x:y is not on this node, and imagePullPolicy is Never"},
-		{"a volume's", waiting(messages.Reason{Code: "ErrImagePull", Container: "c", Volume: "model", Cause: "r/m:1: not found", Tries: 2}),
+		{"a volume's", waiting(messages.Reason{Code: "ErrImagePull", Container: "c", Volume: "model", Cause: of(messages.CauseImageNotFound, "", "", ""), Tries: 2}),
 			"container c, volume model: image r/m:1 not found in its registry"},
 		{"a volume's policy", waiting(messages.Reason{Code: "ErrImageNeverPull", Container: "c", Volume: "model"}),
 			"container c, volume model: image r/m:1 is not on this node, and the volume's pullPolicy is Never"},
-		{"no name", image("InvalidImageName", "x"), "container c: image 127.0.0.1:5000/x:y is not a valid name"},
+		{"no name", image("InvalidImageName", ""), "container c: image 127.0.0.1:5000/x:y is not a valid name"},
 		{"pulling", waiting(messages.Reason{Code: "Pulling", Container: "c",
-			Message: `the image "127.0.0.1:5000/x:y" is being pulled from the registry 127.0.0.1:5000; before, ErrImagePull: x`}),
+			Cause: of(messages.CausePulling, "", "127.0.0.1:5000", ""), Before: because("", "x")}),
 			"container c: image 127.0.0.1:5000/x:y is being pulled from the registry 127.0.0.1:5000"},
-		{"queued", waiting(messages.Reason{Code: "PullQueued", Container: "c", Message: `the image "127.0.0.1:5000/x:y" is 2nd in the queue of the registry r`}),
+		{"queued", waiting(messages.Reason{Code: "PullQueued", Container: "c", Cause: of(messages.CauseQueued, "", "r", "2nd")}),
 			"container c: image 127.0.0.1:5000/x:y is 2nd in the queue of the registry r"},
 
 		// volume
-		{"missing ConfigMap", waiting(messages.Reason{Code: "FailedMount", Volume: "conf", Cause: "ConfigMap default/settings does not exist"}),
+		{"missing ConfigMap", waiting(messages.Reason{Code: "FailedMount", Volume: "conf", Cause: of(messages.CauseObjectAbsent, "ConfigMap", "default/settings", "")}),
 			"ConfigMap default/settings does not exist; it is needed by volume conf"},
-		{"missing key", waiting(messages.Reason{Code: "FailedMount", Volume: "conf", Cause: `Secret default/tls has no key "tls.crt"`}),
+		{"missing key", waiting(messages.Reason{Code: "FailedMount", Volume: "conf", Cause: of(messages.CauseKeyAbsent, "Secret", "default/tls", "tls.crt")}),
 			`Secret default/tls has no key "tls.crt"; it is needed by volume conf`},
 		{"object unread", waiting(messages.Reason{Code: "FailedMount", Volume: "conf",
-			Cause: "Secret default/tls: it has not been read from the API server yet: refused"}),
+			Cause: of(messages.CauseObjectUnread, "Secret", "default/tls", "it has not been read from the API server yet: refused")}),
 			"Secret default/tls: it has not been read from the API server yet: refused; it is needed by volume conf"},
-		{"owners", waiting(messages.Reason{Code: "VolumePermissionChangeInProgress", Volume: "data", Cause: "processed 7 files"}),
+		{"owners", waiting(messages.Reason{Code: "VolumePermissionChangeInProgress", Volume: "data", Cause: because("", "processed 7 files")}),
 			"containers wait for volume data: all its files are being given to the pod's fsGroup"},
 		{"hostPath", waiting(messages.Reason{Code: "FailedMount", Volume: "data",
-			Cause: "hostPath /data is not what its type Directory asks for: nothing is there"}),
+			Cause: because(messages.CauseHostPath, "hostPath /data is not what its type Directory asks for: nothing is there")}),
 			"volume data cannot be mounted: hostPath /data is not what its type Directory asks for: nothing is there"},
-		{"volume busy", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "it is still being mounted after 2m0s; that goes on"}),
+		{"volume busy", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: because(messages.CauseMounting, "it is still being mounted after 2m0s; that goes on")}),
 			"volume data cannot be mounted: it is still being mounted after 2m0s; that goes on"},
-		{"no driver", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "CSI driver disk.example.org is not registered on this node"}),
+		{"no driver", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: because(messages.CauseDriverAbsent, "CSI driver disk.example.org is not registered on this node")}),
 			"containers wait for volume data: CSI driver disk.example.org is not registered on this node"},
-		{"not attached", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "volume pv of CSI driver d is not attached to this node yet"}),
+		{"not attached", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: because(messages.CauseNotAttached, "volume pv of CSI driver d is not attached to this node yet")}),
 			"containers wait for volume data: volume pv of CSI driver d is not attached to this node yet"},
-		{"not bound", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: "PersistentVolumeClaim ns/c is not bound to a volume yet"}),
+		{"not bound", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: because(messages.CauseClaimPending, "PersistentVolumeClaim ns/c is not bound to a volume yet")}),
 			"containers wait for volume data: PersistentVolumeClaim ns/c is not bound to a volume yet"},
 		{"folder", waiting(messages.Reason{Code: "FailedMount", Message: "no space left on device"}),
 			"the pod's folder cannot be made: no space left on device"},
@@ -179,12 +193,12 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"no network", waiting(messages.Reason{Code: "NetworkNotReady", Message: "network is not ready: cni plugin not initialized"}),
 			"network is not ready: cni plugin not initialized"},
 		{"CNI plugin missing", waiting(messages.Reason{Code: "FailedCreatePodSandBox",
-			Message: `failed to setup network for sandbox: plugin type="bridge" failed (add): failed to find plugin "bridge" in path [/opt/cni/bin]`}),
+			Cause: of(messages.CausePluginAbsent, "", "bridge", "/opt/cni/bin")}),
 			"the CNI plugin bridge is not installed in /opt/cni/bin"},
 		{"no address", waiting(messages.Reason{Code: "FailedCreatePodSandBox",
-			Message: "failed to allocate for range 0: no IP addresses available in range set: 10.88.0.1-10.88.0.6"}),
+			Cause: of(messages.CauseNoAddress, "", "", "")}),
 			"the pods' network has no address left for the pod"},
-		{"handler", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Message: `no runtime for "gvisor" is configured`}),
+		{"handler", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Cause: of(messages.CauseHandlerAbsent, "", "gvisor", "")}),
 			`the runtime has no handler "gvisor", which the pod's RuntimeClass asks for`},
 		{"sandbox", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Message: "RuntimeClass x does not exist"}),
 			"the pod's sandbox cannot be made: RuntimeClass x does not exist"},
@@ -201,10 +215,10 @@ func TestTheCauseOfEachState(t *testing.T) {
 
 		// start
 		{"missing ConfigMap in the environment", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c",
-			Message: "environment variable COLOR: ConfigMap default/settings does not exist"}),
+			Cause: of(messages.CauseObjectAbsent, "ConfigMap", "default/settings", "")}),
 			"ConfigMap default/settings does not exist; it is needed by container c"},
 		{"missing Secret in envFrom", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "setup",
-			Message: "the Secret default/s does not exist"}), "Secret default/s does not exist; it is needed by init container setup"},
+			Cause: of(messages.CauseObjectAbsent, "Secret", "default/s", "")}), "Secret default/s does not exist; it is needed by init container setup"},
 		{"root", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c", Message: "runAsNonRoot, and the image's user is root"}),
 			"container c cannot be made: runAsNonRoot, and the image's user is root"},
 		{"bad command", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
@@ -214,10 +228,10 @@ func TestTheCauseOfEachState(t *testing.T) {
 			`container c: its command "nope" is not in the image`},
 		{"a mount in a read-only one", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
 			Message: runc + `error mounting "/var/lib/x" to rootfs at "/data/sub": create mountpoint for /data/sub mount: mkdirat sub: read-only file system`}),
-			`container c: what is to be mounted at "/data/sub" has no place there: it lies in what is mounted read-only, or the image's root is`},
+			`container c: the mount at "/data/sub" has no mount point, and none can be made: the image's root or the volume around it is read-only`},
 		{"no right to the command", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
 			Message: runc + `exec: "/etc/passwd": permission denied`}), `container c: its command "/etc/passwd" may not be executed by its user`},
-		{"post-start hook fails", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Message: "post-start hook: code 3"}),
+		{"post-start hook fails", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Cause: because(messages.CausePostStart, "code 3")}),
 			"container c: its post-start hook fails: code 3"},
 		{"start", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Message: "device or resource busy"}),
 			"container c cannot be started: device or resource busy"},
@@ -231,7 +245,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 			"container c ends with exit code 127: a command was not found"},
 		{"it completes", crash(v1.ContainerStateTerminated{Reason: "Completed"}),
 			"container c ends by itself, with exit code 0, and is started again by its restartPolicy"},
-		{"liveness", waiting(messages.Reason{Code: "CrashLoopBackOff", Container: "c", Probe: messages.Liveness, Cause: "HTTP 500"}),
+		{"liveness", waiting(messages.Reason{Code: "CrashLoopBackOff", Container: "c", Probe: messages.Liveness, Cause: because("", "HTTP 500")}),
 			"container c is ended since its liveness probe fails: HTTP 500"},
 
 		// init and probes
@@ -244,9 +258,9 @@ func TestTheCauseOfEachState(t *testing.T) {
 			p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "setup", State: v1.ContainerState{
 				Terminated: &v1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}}}
 		}, "init container setup ended with exit code 1"},
-		{"startup probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Startup, Cause: "connection refused"}),
+		{"startup probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Startup, Cause: because("", "connection refused")}),
 			"container c: its startup probe fails: connection refused"},
-		{"readiness probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Readiness, Cause: "HTTP 503"}),
+		{"readiness probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Readiness, Cause: because("", "HTTP 503")}),
 			"container c: its readiness probe fails: HTTP 503"},
 		{"startup probe is awaited", running(runs(false, false)), "container c runs, and its startup probe has not succeeded yet"},
 		{"post-start hook runs", func(p *board.Pod) {
@@ -271,7 +285,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 			"the pod is ending because it was deleted: its volumes are being unmounted"},
 		{"removal fails", ending(waiting(messages.Reason{Code: "FailedRemove", Message: "busy"})),
 			"the pod is ending because it was deleted: what the runtime has of the ended pod cannot be removed: busy"},
-		{"liveness kill", waiting(messages.Reason{Code: "Killing", Container: "c", Probe: messages.Liveness, Cause: "HTTP 500"}),
+		{"liveness kill", waiting(messages.Reason{Code: "Killing", Container: "c", Probe: messages.Liveness, Cause: because("", "HTTP 500")}),
 			"container c is ended since its liveness probe fails: HTTP 500"},
 		{"finalizers", waiting(messages.Reason{Code: "Finalizers",
 			Message: "nothing of the pod is left here; its object is kept by its finalizers: example.com/hold"}),
@@ -330,6 +344,8 @@ func TestTheRestOfAFinding(t *testing.T) {
 	crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137})(p)
 	p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: "plain",
 		State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "manifest unknown"}}})
+	p.Holds = []messages.Reason{{Code: "ErrImagePull", Container: "plain", Message: "manifest unknown",
+		Cause: because(messages.CauseImageNotFound, "manifest unknown")}}
 	e := Pod(p)
 	if e.WaitsFor != "the end of its back-off" || e.Tries != 3 || !e.NextTry.Equal(noon.Add(time.Minute)) || !e.Since.Equal(noon) ||
 		e.Remedy != "raise the container's memory limit, or have it use less; see playlet logs -p -n default web -c c" {
@@ -370,12 +386,18 @@ func TestTheNode(t *testing.T) {
 
 // What a refused pod waits for is what would let it in.
 func TestWhatARefusedPodWaitsFor(t *testing.T) {
-	for code, want := range map[string]string{
-		"NodePorts": "the end of that pod", "OutOfpods": "the end of other pods", "TaintToleration": "the end of the taint",
-		"NodeAffinity": "other labels of the node", "Other": "the node to change",
+	for _, c := range []struct {
+		code  string
+		cause messages.CauseCode
+		want  string
+	}{
+		{"NodePorts", "", "the end of that pod"}, {"OutOfpods", messages.CauseShortage, "the end of other pods"},
+		{"TaintToleration", "", "the end of the taint"}, {"NodeAffinity", "", "other labels of the node"},
+		{"Evicted", messages.CausePressure, "the node to change"}, {"Other", "", "the node to change"},
 	} {
-		if f := (view{&v1.Pod{}, &v1.PodStatus{}}).reason(messages.Reason{Code: code, Message: "m"}); f.WaitsFor != want {
-			t.Errorf("%s waits for %s", code, f.WaitsFor)
+		r := messages.Reason{Code: c.code, Message: "m", Cause: messages.Cause{Code: c.cause}}
+		if f := (view{&v1.Pod{}, &v1.PodStatus{}}).reason(r); f.WaitsFor != c.want {
+			t.Errorf("%s waits for %s, want %s", c.code, f.WaitsFor, c.want)
 		}
 	}
 }

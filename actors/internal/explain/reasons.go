@@ -15,25 +15,26 @@ const anotherTry = "another try"
 
 // reason is the finding on a reason for which the pod waits.
 func (v view) reason(r messages.Reason) Finding {
-	f := Finding{Code: r.Code, Container: r.Container, Since: r.Since, Tries: r.Tries, LastError: cmp.Or(r.Cause, r.Message),
+	f := Finding{Code: r.Code, Container: r.Container, Since: r.Since, Tries: r.Tries, LastError: cmp.Or(r.Cause.Text, r.Message),
 		NextTry: r.RetryAt, WaitsFor: anotherTry}
-	said := short(f.LastError)
+	why := r.Cause
+	why.Text = f.LastError
+	said := short(why.Text)
 	switch r.Code {
 	case messages.ReasonErrImagePull, messages.ReasonImagePullBackOff, messages.ReasonRegistryUnavailable,
 		messages.ReasonErrImageNeverPull, messages.ReasonInvalidImageName, messages.ReasonImageInspectError,
 		messages.ReasonPulling, messages.ReasonPullQueued:
-		v.image(&f, r)
+		v.image(&f, r, why)
 	case messages.ReasonFailedMount:
-		f.Cause, f.Remedy = volume(r.Volume, said)
+		f.Cause, f.Remedy = volume(r, why)
 	case messages.ReasonPermissionChange:
 		f.Cause = "containers wait for volume " + r.Volume + ": all its files are being given to the pod's fsGroup"
 		f.WaitsFor, f.NextTry, f.Tries = "the last file", time.Time{}, 0
 		f.Remedy = "set fsGroupChangePolicy: OnRootMismatch where the files have the group already"
 	case messages.ReasonCreateConfig:
-		said = strings.TrimPrefix(said, v.pod.Namespace+"/"+v.pod.Name+"/"+r.Container+": ") // it is named before
-		f.Cause, f.Remedy = needs(said, v.called(r.Container), v.called(r.Container)+" cannot be made: ")
+		f.Cause, f.Remedy = needs(why, v.called(r.Container), v.called(r.Container)+" cannot be made: ")
 	case messages.ReasonCreateContainer, messages.ReasonRunContainer, messages.ReasonStartError:
-		v.start(&f, said)
+		v.start(&f, why)
 	case messages.ReasonCrashLoopBackOff:
 		v.crash(&f, r)
 	case messages.ReasonUnhealthy:
@@ -41,7 +42,7 @@ func (v view) reason(r messages.Reason) Finding {
 	case messages.ReasonKilling:
 		v.killing(&f, r)
 	default:
-		v.ofPod(&f, r, said)
+		v.ofPod(&f, r, why)
 	}
 	if r.Permanent {
 		f.WaitsFor = "a changed pod; trying again would not help"
@@ -67,7 +68,8 @@ var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonNetworkNotReady:    {"the runtime's network", "install a network (CNI) for the runtime; see playlet doctor"},
 }
 
-func (v view) ofPod(f *Finding, r messages.Reason, said string) {
+func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
+	said := short(why.Text)
 	if p, ok := plain[r.Code]; ok {
 		f.Cause, f.WaitsFor, f.Remedy = said, p.waitsFor, p.remedy
 		if r.Code == messages.ReasonRuntimeUnavailable {
@@ -77,11 +79,8 @@ func (v view) ofPod(f *Finding, r messages.Reason, said string) {
 	}
 	switch r.Code {
 	case messages.ReasonCreateSandbox:
-		means, remedy, known := meant(ofSandboxes, f.LastError)
-		if !known {
-			means, remedy = "the pod's sandbox cannot be made: "+said, "see the runtime's log, and playlet doctor"
-		}
-		f.Cause, f.Remedy = means, remedy
+		f.Cause, f.Remedy = put(ofSandboxes, why, sentence{"the pod's sandbox cannot be made: {text}",
+			"see the runtime's log, and playlet doctor"})
 	case messages.ReasonStopSandbox:
 		f.Cause = "the runtime cannot stop the pod's sandbox: " + said
 		f.Remedy = "see the runtime's log; often a CNI plugin is missing or fails"
@@ -90,40 +89,47 @@ func (v view) ofPod(f *Finding, r messages.Reason, said string) {
 	case messages.ReasonCreatePodContainer:
 		f.Cause, f.Remedy = "the pod's cgroup cannot be made: "+said, "see playlet doctor"
 	default:
-		f.Cause, f.WaitsFor, f.Remedy = v.refused(r.Code, said)
+		f.Cause, f.WaitsFor, f.Remedy = refused(r.Code, why)
 	}
 }
 
-// refused explains a refusal of admission, for good or for as long as it lasts.
-func (v view) refused(code, message string) (cause, waitsFor, remedy string) {
-	cause, waitsFor = plainly(message), "the node to change"
-	switch {
-	case strings.HasPrefix(code, "OutOf"):
-		waitsFor, remedy = "the end of other pods", "remove pods from this node, or ask for less"
-	case code == "NodeAffinity":
+// refused explains a refusal of admission, for good or for as long as it lasts, and a pod that the node ended.
+func refused(code string, why messages.Cause) (cause, waitsFor, remedy string) {
+	waitsFor = "the node to change"
+	if why.Code == messages.CauseShortage {
+		waitsFor = "the end of other pods"
+		switch v1.ResourceName(why.Name) {
+		case v1.ResourcePods:
+			_, remedy = ofRefusals[why.Code].about(why)
+			return "the node has as many pods as it may have (" + why.Detail + ")", waitsFor, remedy
+		case v1.ResourceCPU:
+			why.Name, why.Detail = "CPU", "in thousandths, "+why.Detail
+		}
+	}
+	cause, remedy = put(ofRefusals, why, sentence{cmp.Or(strings.TrimSuffix(short(why.Text), "."), code), ""})
+	switch code {
+	case "NodeAffinity":
 		waitsFor, remedy = "other labels of the node", "label the node, or correct the pod's nodeSelector or affinity"
-	case code == "TaintToleration":
+	case "TaintToleration":
 		waitsFor, remedy = "the end of the taint", "remove the taint from the node, or give the pod a toleration"
-	case code == "NodePorts":
+	case "NodePorts":
 		waitsFor, remedy = "the end of that pod", "choose another hostPort, or remove the pod that has it"
-	case code == "SysctlForbidden":
+	case "SysctlForbidden":
 		remedy = "allow it with --allowed-unsafe-sysctls, or take it out of the pod"
-	case code == messages.EventEvicted && !strings.Contains(message, "The node had condition: "):
-		cause = "the node ended it to protect itself: " + strings.TrimSpace(message)
-		waitsFor, remedy = "", "have it use less, or request what it uses; see playlet explain node"
-		if strings.Contains(message, "exceed") {
+	case messages.EventEvicted:
+		if why.Code == messages.CausePressure {
+			break
+		}
+		cause, waitsFor = "the node ended it to protect itself: "+cause, ""
+		remedy = "have it use less, or request what it uses; see playlet explain node"
+		if why.Code == messages.CauseLimitExceeded {
 			remedy = "have it use less, or raise the limit"
 		}
-	case code == messages.EventEvicted:
-		cause = "the node is under pressure and takes no such pod: " + strings.TrimPrefix(cause, "The node had condition: ")
-		remedy = "free the resource; see playlet explain node"
-	case message == "":
-		cause = code
 	}
 	return cause, waitsFor, remedy
 }
 
-func (v view) image(f *Finding, r messages.Reason) {
+func (v view) image(f *Finding, r messages.Reason, why messages.Cause) {
 	name := ""
 	if spec := v.spec(r.Container); spec != nil {
 		name = spec.Image
@@ -135,7 +141,6 @@ func (v view) image(f *Finding, r messages.Reason) {
 			whose, policy = v.called(r.Container)+", volume "+volume.Name+": image "+name+" ", "the volume's pullPolicy"
 		}
 	}
-	means, remedy, known := meant(ofImages, f.LastError)
 	switch r.Code {
 	case messages.ReasonErrImageNeverPull:
 		f.Cause = whose + "is not on this node, and " + policy + " is Never"
@@ -143,76 +148,49 @@ func (v view) image(f *Finding, r messages.Reason) {
 	case messages.ReasonInvalidImageName:
 		f.Cause, f.Remedy = whose+"is not a valid name", "correct the image's name"
 	case messages.ReasonImageInspectError:
-		f.Cause, f.Remedy = whose+"cannot be looked up in the runtime: "+short(f.LastError), "see the runtime's log"
-	case messages.ReasonPulling, messages.ReasonPullQueued:
-		how, _, _ := strings.Cut(strings.TrimPrefix(r.Message, fmt.Sprintf("the image %q ", name)), "; before, ")
-		f.Cause, f.WaitsFor, f.LastError = whose+short(how), "the end of the pull", r.Cause
+		f.Cause, f.Remedy = whose+"cannot be looked up in the runtime: "+short(why.Text), "see the runtime's log"
 	default:
-		if !known {
-			means, remedy = "cannot be pulled: "+short(f.LastError), "see that the registry has it and can be reached"
-		}
+		means, remedy := put(ofImages, why, sentence{"cannot be pulled: {text}",
+			"see that the registry has it and can be reached"})
 		f.Cause, f.Remedy = whose+means, remedy
+	}
+	if r.Code == messages.ReasonPulling || r.Code == messages.ReasonPullQueued {
+		f.WaitsFor, f.LastError = "the end of the pull", r.Before.Text
 	}
 }
 
-func volume(name, said string) (cause, remedy string) {
+func volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
+	name := r.Volume
 	if name == "" {
-		return "the pod's folder cannot be made: " + said, "see the node's disk"
+		return "the pod's folder cannot be made: " + short(why.Text), "see the node's disk"
 	}
-	cause, remedy = needs(said, "volume "+name, "volume "+name+" cannot be mounted: ")
-	switch {
-	case remedy != "":
-	case strings.HasPrefix(said, "CSI driver ") && strings.HasSuffix(said, "is not registered on this node"):
-		cause = "containers wait for volume " + name + ": " + said
-		remedy = "see that the driver's pod runs on this node; it registers itself by a socket in plugins_registry"
-	case strings.Contains(said, "is not attached to this node yet"), strings.Contains(said, "volumesInUse"):
-		cause = "containers wait for volume " + name + ": " + said
-		remedy = "see kubectl get volumeattachments, and the log of the driver's attacher"
-	case strings.HasPrefix(said, "PersistentVolume"):
-		cause = "containers wait for volume " + name + ": " + said
-		remedy = "see kubectl describe of the claim, and the log of what makes its volumes"
-	case strings.HasPrefix(said, "hostPath "):
-		remedy = "make what the volume asks for on the node, or correct its path or type"
-	case strings.Contains(said, "still being mounted"), strings.Contains(said, "hang"):
-		remedy = "see what the mount hangs on: a server, a disk"
-	default:
+	if s, ok := ofWaits[why.Code]; ok {
+		cause, remedy = s.about(why)
+		return "containers wait for volume " + name + ": " + cause, remedy
+	}
+	cause, remedy = needs(why, "volume "+name, "volume "+name+" cannot be mounted: ")
+	if remedy = cmp.Or(remedy, ofVolumes[why.Code]); remedy == "" && !r.Permanent {
 		remedy = "mend what the message says; the volume is tried again by itself"
 	}
 	return cause, remedy
 }
 
-// needs explains the lack of an object that something refers to; otherwise it is the words before what was said.
-func needs(said, who, otherwise string) (cause, remedy string) {
-	at := said
-	if _, rest, ok := strings.Cut(said, ": "); ok && strings.HasPrefix(said, "environment variable ") {
-		at = rest
+// needs explains the lack of an object that a container or volume refers to. Of another cause it is the text after otherwise.
+func needs(why messages.Cause, needer, otherwise string) (cause, remedy string) {
+	s, ok := ofObjects[why.Code]
+	if !ok {
+		return otherwise + short(why.Text), ""
 	}
-	at = strings.TrimPrefix(at, "the ")
-	kind, rest, _ := strings.Cut(at, " ")
-	if kind != "ConfigMap" && kind != "Secret" {
-		return otherwise + said, ""
-	}
-	name, why, _ := strings.Cut(rest, " ")
-	switch {
-	case why == "does not exist":
-		remedy = fmt.Sprintf("make the %s %s, or mark the reference optional", kind, name)
-	case strings.HasPrefix(why, "has no key"):
-		remedy = fmt.Sprintf("add the key to the %s, or correct the reference", kind)
-	default:
-		return at + "; it is needed by " + who, "see that the API server can be reached, or that --object-dir has the object"
-	}
-	return at + "; it is needed by " + who, remedy
+	cause, remedy = s.about(why)
+	return cause + "; it is needed by " + needer, remedy
 }
 
-func (v view) start(f *Finding, said string) {
-	means, remedy, known := meant(ofStarts, f.LastError)
-	if !known {
-		means, remedy, known = ofCommand(f.LastError)
+func (v view) start(f *Finding, why messages.Cause) {
+	if why.Name != "" {
+		why.Name = ` "` + why.Name + `"`
 	}
-	if !known {
-		means, remedy = " cannot be started: "+said, "see the runtime's log"
-	}
-	f.Cause, f.Remedy = v.called(f.Container)+strings.TrimRight(means, " "), remedy
+	means, remedy := put(ofStarts, why, sentence{" cannot be started: {text}", "see the runtime's log"})
+	f.Cause, f.Remedy = v.called(f.Container)+means, remedy
 }
 
 func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
@@ -232,17 +210,17 @@ func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
 }
 
 func (v view) killing(f *Finding, r messages.Reason) {
-	f.Until, f.NextTry, f.LastError, f.WaitsFor = r.RetryAt, time.Time{}, r.Cause, "the container's end"
+	f.Until, f.NextTry, f.LastError, f.WaitsFor = r.RetryAt, time.Time{}, r.Cause.Text, "the container's end"
 	if r.Probe != "" {
 		v.unfit(f, r)
 		return
 	}
 	switch {
-	case strings.HasPrefix(r.Cause, messages.PostStartFailed):
-		v.start(f, short(r.Cause))
+	case r.Cause.Code == messages.CausePostStart:
+		v.start(f, r.Cause)
 		return
-	case r.Cause != "":
-		f.Cause, f.Remedy = "the runtime cannot end "+v.called(r.Container)+": "+short(r.Cause), "see the runtime's log"
+	case r.Cause.Text != "":
+		f.Cause, f.Remedy = "the runtime cannot end "+v.called(r.Container)+": "+short(r.Cause.Text), "see the runtime's log"
 		return
 	}
 	f.Cause = v.called(r.Container) + " has been asked to end and may take its grace period for it"

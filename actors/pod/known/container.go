@@ -147,15 +147,15 @@ func (c *Container) Unhealthy() *messages.Reason {
 	switch {
 	case kind == "" && at.Hook.Failed != "":
 		return &messages.Reason{Code: messages.ReasonKilling, Container: c.Name,
-			Cause: messages.PostStartFailed + at.Hook.Failed}
+			Cause: messages.Cause{Code: messages.CausePostStart, Text: at.Hook.Failed}}
 	case kind != "" && c.Stage() == messages.StageStopping:
 		r := c.Killing()
-		r.Probe, r.Cause = kind, failing.Said
+		r.Probe, r.Cause.Text = kind, failing.Said
 		return r
 	case failing.Kind != "":
 		return &messages.Reason{
 			Code: messages.ReasonUnhealthy, Message: string(failing.Kind) + " probe failed: " + failing.Said, Container: c.Name,
-			Since: failing.Since, Probe: failing.Kind, Cause: failing.Said,
+			Since: failing.Since, Probe: failing.Kind, Cause: messages.Cause{Text: failing.Said},
 		}
 	}
 	return nil
@@ -164,5 +164,5 @@ func (c *Container) Unhealthy() *messages.Reason {
 // Killing is that a container is being ended, and until when it may take.
 func (c *Container) Killing() *messages.Reason {
 	return &messages.Reason{Code: messages.ReasonKilling, Message: c.Ends.Why, Container: c.Name,
-		Since: c.Ends.Until.Add(-c.Ends.Grace), RetryAt: c.Ends.Until, Cause: c.Ends.Failed}
+		Since: c.Ends.Until.Add(-c.Ends.Grace), RetryAt: c.Ends.Until, Cause: messages.Cause{Text: c.Ends.Failed}}
 }

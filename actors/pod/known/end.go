@@ -20,12 +20,13 @@ type Verdict struct {
 	Message string
 	// Disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
 	Disruption string
+	Cause      messages.Cause
 }
 
 // Judge is why the pod ends by itself; nil where it does not.
 func (s *State) Judge(now time.Time) *Verdict {
 	if f := s.Wanted.Fail; f != nil { // the node has to end it
-		return &Verdict{Phase: v1.PodFailed, Reason: f.Reason, Message: f.Message, Disruption: f.Disruption}
+		return &Verdict{Phase: v1.PodFailed, Reason: f.Reason, Message: f.Message, Disruption: f.Disruption, Cause: f.Cause}
 	}
 	if said := &s.Pod.Status; objectset.OfAPIServer(s.Pod) && finalstatus.Final(said.Phase) { // others have set its phase
 		return &Verdict{Phase: said.Phase, Reason: said.Reason, Message: said.Message}

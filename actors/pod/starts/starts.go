@@ -149,11 +149,11 @@ func (p *Pod) Hold(c *known.Container) *messages.Reason {
 				c.Name, p.Pod.Name, p.Pod.Namespace, p.Pod.UID),
 		}
 		if end.Hook.Failed != "" {
-			r.Cause = messages.PostStartFailed + end.Hook.Failed
+			r.Cause = messages.Cause{Code: messages.CausePostStart, Text: end.Hook.Failed}
 		}
 		for _, f := range end.Failing {
 			if f.Kind == c.Unfit() {
-				r.Probe, r.Cause = f.Kind, f.Said
+				r.Probe, r.Cause = f.Kind, messages.Cause{Text: f.Said}
 			}
 		}
 		return r

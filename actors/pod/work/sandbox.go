@@ -50,7 +50,7 @@ func (e StartSandbox) run(ctx context.Context, h *host.Host) any {
 	if err = host.Joined(err); err != nil {
 		_, out.Taken = errors.AsType[*takenError](err)
 		out.Reserved = cri.IsNameConflict(err)
-		out.Reason = messages.Reason{Code: messages.ReasonCreateSandbox, Message: err.Error()}
+		out.Reason = *failed(messages.ReasonCreateSandbox, err)
 		return out
 	}
 	out.Fact, out.Warnings = &fact, h.DNSWarnings(e.Pod)
@@ -163,7 +163,7 @@ func (e StopSandbox) run(ctx context.Context, h *host.Host) any {
 	})
 	out := SandboxStopped{ID: e.ID}
 	if err = host.Joined(err); err != nil {
-		out.Failed = &messages.Reason{Code: messages.ReasonStopSandbox, Message: err.Error()}
+		out.Failed = failed(messages.ReasonStopSandbox, err)
 	}
 	return out
 }

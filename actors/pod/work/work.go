@@ -43,7 +43,11 @@ func (RemovePod) call() (name string, calls int) { return "RemovePodSandbox", 8 
 
 func (e RemovePod) run(ctx context.Context, h *host.Host) any {
 	if err := h.RemovePod(ctx, e.Pod); err != nil {
-		return PodRemoved{Failed: &messages.Reason{Code: messages.ReasonFailedRemove, Message: err.Error()}}
+		return PodRemoved{Failed: failed(messages.ReasonFailedRemove, err)}
 	}
 	return PodRemoved{}
+}
+
+func failed(code string, err error) *messages.Reason {
+	return &messages.Reason{Code: code, Message: err.Error(), Cause: messages.CauseOf(err)}
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Drivers are the drivers that are registered on this node. It is a handler of the plugin watcher. Safe for concurrent use.
@@ -33,6 +35,11 @@ type NotRegisteredError struct{ Name string }
 // Error implements error.
 func (e NotRegisteredError) Error() string {
 	return fmt.Sprintf("CSI driver %s is not registered on this node", e.Name)
+}
+
+// Cause implements messages.Caused.
+func (e NotRegisteredError) Cause() messages.Cause {
+	return messages.Cause{Code: messages.CauseDriverAbsent, Name: e.Name}
 }
 
 // Get is the driver with this name.

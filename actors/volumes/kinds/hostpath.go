@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // HostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
@@ -79,7 +80,8 @@ func (HostPath) Mount(ctx context.Context, _ Folder, v *v1.Volume) (string, erro
 }
 
 func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
-	return errors.New("hostPath " + source.Path + " is not what its type " + string(*source.Type) + " asks for: " + why)
+	return messages.Cause{Code: messages.CauseHostPath, Name: source.Path}.Errorf(
+		"hostPath %s is not what its type %s asks for: %s", source.Path, *source.Type, why)
 }
 
 // Checks reports whether a volume is a hostPath that is looked at before it is handed on. Its file system may be any, and hang.

@@ -3,7 +3,6 @@ package kinds
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // contentOf is a volume whose files the agent writes as one that is projected of sources: its plugin's name, the sources, and the
@@ -89,7 +89,7 @@ func filesOf(ctx context.Context, p Folder, v *v1.Volume) (map[string]file, erro
 
 // keys are those of an object of the pod's namespace, or why there are none.
 type keys struct {
-	object string // for messages, e.g. "ConfigMap default/settings"
+	object messages.Cause // its kind and name
 	data   map[string][]byte
 	found  bool
 	err    error
@@ -97,7 +97,7 @@ type keys struct {
 
 func configMapKeys(p Folder, name string) keys {
 	object, found, err := p.Node.Objects.ConfigMap(p.Pod, name)
-	k := keys{"ConfigMap " + p.Pod.Namespace + "/" + name, map[string][]byte{}, found, err}
+	k := keys{messages.Cause{Kind: "ConfigMap", Name: p.Pod.Namespace + "/" + name}, map[string][]byte{}, found, err}
 	if err == nil && found {
 		for key, text := range object.Data {
 			k.data[key] = []byte(text)
@@ -109,7 +109,7 @@ func configMapKeys(p Folder, name string) keys {
 
 func secretKeys(p Folder, name string) keys {
 	object, found, err := p.Node.Objects.Secret(p.Pod, name)
-	k := keys{"Secret " + p.Pod.Namespace + "/" + name, nil, found, err}
+	k := keys{messages.Cause{Kind: "Secret", Name: p.Pod.Namespace + "/" + name}, nil, found, err}
 	if err == nil && found {
 		k.data = object.Data
 	}
@@ -120,9 +120,9 @@ func secretKeys(p Folder, name string) keys {
 func (k keys) files(out map[string]file, items []v1.KeyToPath, optional *bool, mode int32) error {
 	switch {
 	case k.err != nil:
-		return fmt.Errorf("%s: %w", k.object, k.err)
+		return k.object.Unread(k.err)
 	case !k.found && !ptr.Deref(optional, false):
-		return errors.New(k.object + " does not exist")
+		return k.object.Absent()
 	case len(items) == 0:
 		for key, data := range k.data {
 			out[key] = file{data: data, mode: mode}
@@ -132,7 +132,7 @@ func (k keys) files(out map[string]file, items []v1.KeyToPath, optional *bool, m
 		if data, ok := k.data[item.Key]; ok {
 			out[item.Path] = file{data: data, mode: ptr.Deref(item.Mode, mode)}
 		} else if !ptr.Deref(optional, false) {
-			return fmt.Errorf("%s has no key %q", k.object, item.Key)
+			return k.object.LacksKey(item.Key)
 		}
 	}
 	return nil

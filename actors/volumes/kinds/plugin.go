@@ -88,6 +88,8 @@ func All() []Plugin {
 // permanentError is a failure that trying again cannot help, until the pod changes.
 type permanentError struct{ error }
 
+func (e permanentError) Unwrap() error { return e.error }
+
 // Permanent makes one.
 func Permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
 

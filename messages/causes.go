@@ -1,0 +1,133 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Cause is why something waits or failed, as a code with the fields that its sentence names. It is attached where the failure
+// arises; the package explain makes the sentence and the remedy of it.
+type Cause struct {
+	// Code is empty where only Text is known.
+	Code CauseCode
+	// Kind is the kind of an API object, e.g. "Secret"; Name is its namespace and name, or the name of another thing.
+	Kind, Name string
+	// Detail is a second field: a key of the object, a folder.
+	Detail string
+	// Text is the error in one line, without credentials: of the runtime, the registry or the application alone where one
+	// of them failed.
+	Text string
+}
+
+// CauseCode is one kind of failure. The comment of a code names the fields that it fills.
+type CauseCode string
+
+// Failures of the machine, wherever they arise.
+const (
+	CauseDiskFull      CauseCode = "DiskFull"
+	CauseWrongPlatform CauseCode = "WrongPlatform" // an image or a program is for another architecture
+)
+
+// Failures of pulls.
+const (
+	CauseImageNotFound        CauseCode = "ImageNotFound"
+	CauseRegistryUnresolved   CauseCode = "RegistryUnresolved" // the host name of the registry has no address
+	CauseRegistryUnreachable  CauseCode = "RegistryUnreachable"
+	CausePlainHTTP            CauseCode = "PlainHTTP" // the registry has no TLS
+	CauseUntrustedCertificate CauseCode = "UntrustedCertificate"
+	CauseTooManyRequests      CauseCode = "TooManyRequests"
+	CauseUnauthorized         CauseCode = "Unauthorized"
+	CausePulling              CauseCode = "Pulling" // no failure. Name: the registry
+	CauseQueued               CauseCode = "Queued"  // no failure. Name: the registry, Detail: the place in its queue
+)
+
+// Failures of sandboxes and of the network.
+const (
+	CausePluginAbsent   CauseCode = "PluginAbsent" // Name: the CNI plugin, Detail: the folders
+	CauseNoAddress      CauseCode = "NoAddress"    // the pods' network has no free address
+	CauseNoNetwork      CauseCode = "NoNetwork"    // the runtime has no network configuration
+	CauseHandlerAbsent  CauseCode = "HandlerAbsent"
+	CauseFQDNTooLong    CauseCode = "FQDNTooLong"    // Name: the name
+	CauseNoSandboxImage CauseCode = "NoSandboxImage" // Name: the image
+)
+
+// Failures of container starts.
+const (
+	CausePostStart         CauseCode = "PostStart"       // the post-start hook failed
+	CauseCommandAbsent     CauseCode = "CommandAbsent"   // Name: the command; empty where the runtime does not name it
+	CauseCommandRefused    CauseCode = "CommandRefused"  // the command may not be executed; Name as in CauseCommandAbsent
+	CauseCommandIsFolder   CauseCode = "CommandIsFolder" // Name: the command
+	CauseMountPointAbsent  CauseCode = "MountPointAbsent"
+	CauseWorkingDirRefused CauseCode = "WorkingDirRefused" // Name: the folder
+)
+
+// Failures of API objects and volumes.
+const (
+	CauseObjectAbsent CauseCode = "ObjectAbsent" // Kind, Name
+	CauseKeyAbsent    CauseCode = "KeyAbsent"    // Kind, Name, Detail: the key
+	CauseObjectUnread CauseCode = "ObjectUnread" // Kind, Name, Detail: why it could not be read
+	CauseDriverAbsent CauseCode = "DriverAbsent" // Name: the CSI driver, which is not registered
+	CauseNotAttached  CauseCode = "NotAttached"  // Name: the PersistentVolume
+	CauseClaimPending CauseCode = "ClaimPending" // Kind, Name: a claim or PersistentVolume that cannot be used yet
+	CauseVolumeInUse  CauseCode = "VolumeInUse"  // Name: the PersistentVolume, Detail: the UID of the pod that has it
+	CauseHostPath     CauseCode = "HostPath"     // Name: the path, which is not of the type asked for
+	CauseMounting     CauseCode = "Mounting"     // the mount goes on after its question's deadline
+)
+
+// Refusals of admission, and pods that the node ends.
+const (
+	CauseShortage      CauseCode = "Shortage"      // Name: the resource, Detail: the numbers
+	CausePressure      CauseCode = "Pressure"      // Detail: the node's conditions
+	CauseLimitExceeded CauseCode = "LimitExceeded" // the pod used more than its own limit of local storage
+)
+
+// Caused is an error with its cause.
+type Caused interface {
+	error
+	Cause() Cause
+}
+
+// causedError is an error of ours with its cause.
+type causedError struct {
+	error
+	cause Cause
+}
+
+func (e causedError) Cause() Cause  { return e.cause }
+func (e causedError) Unwrap() error { return e.error }
+
+// Errorf returns an error with the cause c. Its text is for logs and the API's messages, and is made as by fmt.Errorf.
+func (c Cause) Errorf(format string, args ...any) error {
+	return causedError{fmt.Errorf(format, args...), c}
+}
+
+// Absent is the error about an API object, by Kind and Name, that does not exist.
+func (c Cause) Absent() error {
+	c.Code = CauseObjectAbsent
+	return c.Errorf("%s %s does not exist", c.Kind, c.Name)
+}
+
+// LacksKey is the error about an API object that has no such key.
+func (c Cause) LacksKey(key string) error {
+	c.Code, c.Detail = CauseKeyAbsent, key
+	return c.Errorf("%s %s has no key %q", c.Kind, c.Name, key)
+}
+
+// Unread is the error about an API object that could not be read.
+func (c Cause) Unread(err error) error {
+	c.Code, c.Detail = CauseObjectUnread, OneLine(err)
+	return c.Errorf("%s %s: %w", c.Kind, c.Name, err)
+}
+
+// CauseOf returns the cause of an error that is not nil: that of the first Caused in its chain. Text is the error's where the
+// cause has none.
+func CauseOf(err error) Cause {
+	var c Cause
+	if e, ok := errors.AsType[Caused](err); ok {
+		c = e.Cause()
+	}
+	if c.Text == "" {
+		c.Text = OneLine(err)
+	}
+	return c
+}
