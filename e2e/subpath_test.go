@@ -94,7 +94,8 @@ volumes:
 	})
 }
 
-// What cannot be a part of its volume keeps the container from being made, and the reason says what it is.
+// A path that cannot be a part of its volume keeps the container from being made, with the reason. An absent key is an empty
+// folder.
 func TestSubPathsThatCannotBe(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	dir := t.TempDir()
@@ -105,14 +106,16 @@ func TestSubPathsThatCannotBe(t *testing.T) {
 	must(t, os.Symlink("/etc", filepath.Join(host, "etc")))
 	putObject(t, objects, "objects.yaml", colors)
 	a := agentWith(t, s, func(a *stack.Agent) { quick(a); a.Args = append(a.Args, "--object-dir="+objects) })
-	cases := []struct{ name, mount, want string }{
+	type pod struct{ name, mount, want string }
+	missing := pod{"key", "name: colors, subPath: colour", ""}
+	cases := []pod{
 		{"unknown", "name: host, subPathExpr: a/$(NONE)", "no value for NONE"},
 		{"back", "name: host, subPathExpr: $(UP)", "plain relative path"},
 		{"up", "name: host, subPath: up/new", "leads out of the volume"},
 		{"etc", "name: host, subPath: etc/hostname", "leads out of the volume"},
 		{"file", "name: host, subPath: file/new", "no folder"},
 	}
-	for _, c := range cases {
+	for _, c := range append(cases, missing) {
 		must(t, a.Write(c.name+".yaml", manifest(s, c.name, fmt.Sprintf(`
 terminationGracePeriodSeconds: 5
 containers: [{name: c, image: HELLO, args: [sleep], env: [{name: UP, value: ../..}], volumeMounts: [{mountPath: /v, %s}]}]
@@ -127,9 +130,11 @@ volumes: [{name: host, hostPath: {path: %s}}, {name: colors, configMap: {name: c
 			t.Errorf("%s: there are containers: %v", c.name, all)
 		}
 	}
-	putObject(t, objects, "objects.yaml", strings.ReplaceAll(colors, "color: COLOR", "colour: blue"))
-	up(t, s, "key", "c")
-	for _, c := range cases {
+	uid := up(t, s, missing.name, "c").Labels[stack.UIDLabel]
+	if info, err := os.Stat(volumeOf(a, uid, "configmap", "colors", "colour")); err != nil || !info.IsDir() {
+		t.Errorf("in place of the absent key is %v, %v", info, err)
+	}
+	for _, c := range append(cases, missing) {
 		must(t, a.Remove(c.name+".yaml"))
 	}
 	cleared(t, s, a)

@@ -199,7 +199,8 @@ func (s *Storage) change(uid types.UID, volume string, how func(*held)) bool {
 		pod = map[string]held{}
 		s.pods[string(uid)] = pod
 	}
-	pod[volume], s.touched = is, true
+	pod[volume] = is
+	s.touched = s.touched || !known || is.wants != was.wants || is.progress != was.progress
 	return true
 }
 

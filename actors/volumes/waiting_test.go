@@ -191,6 +191,29 @@ func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	n.tell("b", messages.UnmountVolumes{UID: "b", Remove: true})
 }
 
+// The volumes in use are listed again when a pod wants one or has it, and not for what is noted besides: a driver that is called
+// each minute costs no reading of the disk.
+func TestNewsOfVolumesInUse(t *testing.T) {
+	s := &Storage{pods: map[string]map[string]held{}}
+	for _, c := range []struct {
+		name string
+		how  func(*held)
+		want bool
+	}{
+		{"new", func(*held) {}, true},
+		{"wanted", func(h *held) { h.wants = "volume" }, true},
+		{"the same", func(h *held) { h.wants = "volume" }, false},
+		{"waits", func(h *held) { h.waits = time.Now() }, false},
+		{"read", func(h *held) { h.pv = &v1.PersistentVolume{} }, false},
+		{"mounted", func(h *held) { h.progress = done }, true},
+	} {
+		s.change("a", "data", c.how)
+		if got, _ := s.takeNews(); got != c.want {
+			t.Errorf("%s: news of volumes in use: %t, want %t", c.name, got, c.want)
+		}
+	}
+}
+
 // Events that the kubelet records of volumes: a local one that pods of two groups share, and one that is to grow and is mounted
 // read-only.
 func TestEventsOfVolumes(t *testing.T) {
