@@ -45,9 +45,10 @@ const environment = `# More flags of the agent; playlet help flags lists them.
 PLAYLET_ARGS=--object-dir=/etc/playlet/objects
 `
 
-// The scripts, which both package managers run. The agent is restarted by an upgrade, and no container with it: the unit ends
-// the agent alone, and the next one takes over what runs. A removal leaves the containers, too. No step that asks systemd fails
-// or waits for an agent to be ready: a script that fails leaves the package manager stuck.
+// The scripts, which both package managers run. An upgrade restarts the agent and no container: the unit ends the agent alone,
+// and the next one adopts the containers. A removal leaves them, too. No step that asks systemd fails or waits for an agent to be
+// ready: a script that fails leaves the package manager stuck. No script removes a file: the package managers remove those of the
+// package, and leave the administrator's, e.g. objects in /etc/playlet/objects.
 const (
 	afterInstall = `#!/bin/sh
 if [ -d /run/systemd/system ]; then
@@ -69,9 +70,6 @@ exit 0
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
-fi
-if [ "$1" = purge ]; then
-	rm -rf /etc/playlet /etc/default/playlet
 fi
 `
 )
