@@ -239,6 +239,9 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	case err != nil: // a kubelet that was cut off: where something is mounted it stays, for nobody can be told to undo it
 		p.Node.Log.Warn("the record of a CSI volume cannot be read; what is mounted stays",
 			"pod", filepath.Base(p.Path()), "volume", volume, "error", err)
+		if err := errors.Join(checkUnmounted(ctx, p.Root, target), p.RemoveEmpty(target)); err != nil {
+			return err // the record stays, as it may be all that is known of the data
+		}
 	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:
@@ -251,11 +254,21 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 			return err
 		}
 	}
-	if err := checkUnmounted(ctx, p.Root, target); err != nil {
+	defer c.s.touch(true)
+	return release(ctx, p.Root, folder, csi.MountFolder)
+}
+
+// release removes the record of a volume that its driver has undone, and then its empty folders. Data that was written while
+// nothing was mounted is kept. It may be cut off at any point and done again.
+func release(ctx context.Context, root *safepath.Root, folder, mount string) error {
+	target := filepath.Join(folder, mount)
+	if err := checkUnmounted(ctx, root, target); err != nil {
 		return err
 	}
-	defer c.s.touch(true)
-	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
+	if err := csi.Remove(root, folder); err != nil {
+		return err
+	}
+	return errors.Join(root.RemoveEmpty(target), root.RemoveEmpty(folder))
 }
 
 // checkUnmounted is an error where the driver left something mounted, or where that cannot be seen.

@@ -3,6 +3,7 @@ package volumes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
@@ -83,27 +85,46 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	names, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, ""))
 	d.storage.undoing(uid, err != nil || len(names) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
-	unmountErr := errors.Join(subpath.UnbindAll(ctx, folder.Root), d.unmountFound(ctx, folder))
+	unmountErr := errors.Join(subpath.UnbindAll(folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := kinds.MountsIn(folder)
 	if err != nil {
-		return err
+		return errors.Join(unmountErr, err)
 	}
 	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
 		return errors.Join(unmountErr, kinds.StillMounted(mounts)) // first why
 	}
-	if left, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, "")); err != nil || len(left) > 0 {
-		return errors.Join(unmountErr, err) // a driver still has them, and their records say so
+	if err := heldByOthers(folder); err != nil {
+		d.storage.undoing(uid, true)
+		return errors.Join(unmountErr, err)
 	}
 	d.storage.forget(uid)
-	if remove {
-		if err := safepath.RemoveAllOneFilesystem(ctx, pods, uid); err != nil {
-			return err
+	if remove && unmountErr == nil {
+		if unmountErr = kinds.RemovePod(ctx, pods, folder, uid); unmountErr == nil {
+			d.node.Log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
+			return nil
 		}
-		d.node.Log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
-		return nil
 	}
 	return errors.Join(unmountErr, cutKept(folder.Root))
+}
+
+// heldByOthers returns an error while a driver has a volume of the pod, as a record says, or a block device that a kubelet mapped:
+// the API server may have neither detached.
+func heldByOthers(folder kinds.Folder) error {
+	devices, err := kinds.FoundDevices(folder)
+	for _, d := range devices {
+		err = errors.Join(err, fmt.Errorf("%s is a block device that a kubelet mapped, and only a kubelet can unmap it",
+			filepath.Join(folder.Path(), d.Device())))
+	}
+	volumes, listErr := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, ""))
+	err = errors.Join(err, listErr)
+	for _, v := range volumes {
+		record := filepath.Join(kinds.VolumeFolder(csiName, v), csi.RecordFile)
+		if _, statErr := folder.Lstat(record); !kinds.IsAbsent(statErr) {
+			err = errors.Join(err, statErr, fmt.Errorf("the CSI driver of volume %s has not released it", v))
+		}
+	}
+	return err
 }
 
 // unmountFound has each volume that lies on the disk undone by the plugin of its kind.
@@ -119,21 +140,17 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	mounts, detachErr := d.detachDead(ctx, folder, mounts)
 	errs := []error{detachErr}
 	for _, f := range found {
-		for _, p := range d.plugins {
-			if kinds.Escaped(p.Name()) != f.Plugin {
-				continue
-			}
-			// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
-			if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csiName {
-				errs = append(errs, kinds.StillMounted(others))
-				continue
-			}
-			name := p.Name()
-			folder.SetPlugin = func(plugin string) { name = plugin }
-			began, err := time.Now(), p.Unmount(ctx, folder, f.Volume)
-			metrics.Stored(name, "volume_unmount", began, err)
-			errs = append(errs, err)
+		p := d.pluginOf(f)
+		// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
+		if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csiName {
+			errs = append(errs, kinds.StillMounted(others))
+			continue
 		}
+		name := p.Name()
+		folder.SetPlugin = func(plugin string) { name = plugin }
+		began, err := time.Now(), p.Unmount(ctx, folder, f.Volume)
+		metrics.Stored(name, "volume_unmount", began, err)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -240,6 +240,7 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 				(err != nil || len(got) < 20) {
 				t.Errorf("of the volume %d entries are left, %v", len(got), err)
 			}
+			must(t, os.RemoveAll(d.pod("u/volumes/kubernetes.io~nfs/pvc")))
 			if err := d.unmountPod(t.Context(), "u", true); err != nil || exists(t, d.pod("u")) {
 				t.Errorf("after unmounting: left %v", err)
 			}

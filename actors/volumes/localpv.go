@@ -113,7 +113,7 @@ func (local) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
 	return removeMount(ctx, p, kinds.VolumeFolder(localName, volume))
 }
 
-// removeMount unmounts what is mounted on a folder of the pod's, and removes the folder, which must be empty then.
+// removeMount unmounts what is mounted on a folder of the pod's, and removes the folder. One that is not empty then is kept.
 func removeMount(ctx context.Context, p kinds.Folder, folder string) error {
 	for {
 		is, err := p.IsMountPoint(folder)
@@ -131,6 +131,6 @@ func removeMount(ctx context.Context, p kinds.Folder, folder string) error {
 		if err != nil {
 			return err
 		}
-		return p.Rmdir(folder)
+		return p.RemoveEmpty(folder)
 	}
 }

@@ -96,8 +96,11 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	}
 	defer root.Close() //nolint:errcheck // read only
 	r, err := csi.Read(root, key)
-	if err != nil {
-		return kinds.IgnoreAbsent(err)
+	switch {
+	case kinds.IsAbsent(err): // the driver has undone it
+		return kinds.IgnoreAbsent(release(ctx, root, key, csi.GlobalMount))
+	case err != nil:
+		return err
 	}
 	if published, err := d.published(); err != nil || has(published, r) {
 		return err
@@ -114,9 +117,9 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 			return err
 		}
 	}
-	if err := checkUnmounted(ctx, root, at); err != nil {
+	if err := release(ctx, root, key, csi.GlobalMount); err != nil {
 		return err
 	}
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
-	return safepath.RemoveAllOneFilesystem(ctx, root, key)
+	return nil
 }

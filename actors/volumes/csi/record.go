@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +36,10 @@ type Record struct {
 // Same says that two records are of the same volume of the same driver.
 func (r Record) Same(o Record) bool { return r.Driver == o.Driver && r.Handle == o.Handle }
 
-const maxRecord = 64 << 10
+const (
+	maxRecord = 64 << 10
+	newSuffix = ".new" // of a record that is being written
+)
 
 // Write writes a record into a folder, as a whole.
 func (r Record) Write(root *safepath.Root, folder string) error {
@@ -44,7 +48,7 @@ func (r Record) Write(root *safepath.Root, folder string) error {
 		return err
 	}
 	name := filepath.Join(folder, RecordFile)
-	f, err := root.OpenBeneath(name+".new", unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o644)
+	f, err := root.OpenBeneath(name+newSuffix, unix.O_CREAT|unix.O_TRUNC|unix.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -52,7 +56,17 @@ func (r Record) Write(root *safepath.Root, folder string) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return root.Rename(name+".new", name)
+	return root.Rename(name+newSuffix, name)
+}
+
+// Remove removes the record of a folder, and what a write that was cut off left. Nothing there is success.
+func Remove(root *safepath.Root, folder string) error {
+	for _, name := range []string{RecordFile, RecordFile + newSuffix} {
+		if err := root.Unlink(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Read reads the record of a folder. The error wraps fs.ErrNotExist where there is none.

@@ -21,6 +21,7 @@ import (
 // The folders are the kubelet's, so that either agent finds what the other made:
 //
 //	<root-dir>/pods/<uid>/volumes/<plugin>/<volume>
+//	<root-dir>/pods/<uid>/volumeDevices/<plugin>/...  raw block devices, a kubelet's
 //	<root-dir>/pods/<uid>/plugins/<plugin>/<volume>   what a plugin notes about a volume
 //	<root-dir>/pods/<uid>/volume-subpaths/...         parts of volumes (subPath): bound by the container actors, undone here
 //	<root-dir>/pods/<uid>/containers/<container>      the container actors'
@@ -29,6 +30,8 @@ const (
 	PodsFolder    = "pods"
 	pluginsFolder = "plugins"
 	volumesFolder = "volumes"
+	devicesFolder = "volumeDevices"
+	logsFolder    = "containers"
 )
 
 // FolderMode is the mode of a pod's folders: containers reach their volumes by mounts, and nobody else has any business
@@ -75,7 +78,7 @@ func checkUID(uid string) error {
 // MakePod makes the folders of a pod and opens the topmost.
 func MakePod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
 	err := checkUID(uid)
-	for _, below := range []string{volumesFolder, pluginsFolder, "containers"} {
+	for _, below := range []string{volumesFolder, pluginsFolder, logsFolder} {
 		if err == nil {
 			err = pods.MkdirAll(filepath.Join(uid, below), FolderMode)
 		}
@@ -108,15 +111,23 @@ type Found struct{ Plugin, Volume string } // Plugin is escaped
 
 func (f Found) path() string { return filepath.Join(volumesFolder, f.Plugin, f.Volume) }
 
+// Device is the path of a found block device in its pod's folder.
+func (f Found) Device() string { return filepath.Join(devicesFolder, f.Plugin, f.Volume) }
+
 // FoundVolumes lists the folders of volumes that a pod has, sorted.
-func FoundVolumes(p Folder) ([]Found, error) {
-	kinds, err := NamesIn(p.Root, volumesFolder)
+func FoundVolumes(p Folder) ([]Found, error) { return foundIn(p, volumesFolder) }
+
+// FoundDevices lists the raw block devices that a kubelet mapped for the pod, sorted.
+func FoundDevices(p Folder) ([]Found, error) { return foundIn(p, devicesFolder) }
+
+func foundIn(p Folder, folder string) ([]Found, error) {
+	kinds, err := NamesIn(p.Root, folder)
 	if err != nil {
 		return nil, err
 	}
 	var out []Found
 	for _, kind := range kinds {
-		volumes, err := NamesIn(p.Root, filepath.Join(volumesFolder, kind))
+		volumes, err := NamesIn(p.Root, filepath.Join(folder, kind))
 		if err != nil {
 			return nil, err
 		}

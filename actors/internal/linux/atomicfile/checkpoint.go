@@ -129,11 +129,7 @@ func keepAside(path string) (string, error) {
 	lock.Lock()
 	defer lock.Unlock()
 	kept := path + ".corrupt"
-	err := os.RemoveAll(kept)
-	if err == nil {
-		err = os.Rename(path, kept)
-	}
-	if err != nil {
+	if err := os.Rename(path, kept); err != nil {
 		return "", err
 	}
 	return kept, syncDir(filepath.Dir(path))

@@ -8,12 +8,12 @@
 package subpath
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -139,8 +139,7 @@ func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) 
 func target(pod *safepath.Root, place string, dir bool) error {
 	info, err := pod.Lstat(place)
 	if err == nil && (info.IsDir() != dir || info.Mode().Type()&^fs.ModeDir != 0) {
-		err = safepath.RemoveAllOneFilesystem(context.Background(), pod, place)
-		if err == nil {
+		if err = pod.RemoveEmpty(place); err == nil {
 			err = fs.ErrNotExist
 		}
 	}
@@ -162,28 +161,39 @@ func target(pod *safepath.Root, place string, dir bool) error {
 	return f.Close()
 }
 
-// UnbindAll undoes all binds of a pod, whose open folder it is given, and removes their places. Containers that still run keep
-// what they see. Something else that is mounted there is an error.
-func UnbindAll(ctx context.Context, pod *safepath.Root) error {
-	var errs []error
-	places, err := placesIn(pod)
+// UnbindAll undoes all binds of a pod, whose open folder it is given, and removes their empty places. Containers that still run
+// keep their view. Something else that is mounted there is an error, and so is data in a place: both stay.
+func UnbindAll(pod *safepath.Root) error {
+	levels, err := placesIn(pod)
 	if err != nil {
 		return err
 	}
-	for _, place := range places {
+	var errs []error
+	for _, place := range levels[len(levels)-1] {
 		if _, err := settle(pod, place, nil); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), err))
 		}
 	}
-	return errors.Join(append(errs, safepath.RemoveAllOneFilesystem(ctx, pod, Folder))...)
+	for _, level := range slices.Backward(levels) {
+		for _, place := range level {
+			errs = append(errs, pod.RemoveEmpty(place))
+		}
+		if err := errors.Join(errs...); err != nil {
+			return err // the folders above are not empty then
+		}
+	}
+	return nil
 }
 
-// placesIn lists all places that there are.
-func placesIn(pod *safepath.Root) ([]string, error) {
-	folders := []string{Folder}
-	for range 3 { // <volume>/<container>/<index>
+// placesIn lists the folder of all binds, those of volumes, those of containers, and the places in these.
+func placesIn(pod *safepath.Root) ([][]string, error) {
+	levels := [][]string{{Folder}}
+	for depth := range 3 { // <volume>/<container>/<index>
 		var next []string
-		for _, folder := range folders {
+		for _, folder := range levels[depth] {
+			if is, err := pod.IsMountPoint(folder); err == nil && is {
+				continue // mounted by others: RemoveEmpty returns the error
+			}
 			names, err := pod.Names(folder)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
 				return nil, err
@@ -192,9 +202,9 @@ func placesIn(pod *safepath.Root) ([]string, error) {
 				next = append(next, filepath.Join(folder, name))
 			}
 		}
-		folders = next
+		levels = append(levels, next)
 	}
-	return folders, nil
+	return levels, nil
 }
 
 // plain is the reason without the host's paths, which are not the pod's to know.

@@ -78,7 +78,7 @@ func (r rig) unbind() {
 	r.Helper()
 	pod, err := safepath.OpenRoot(r.pod)
 	must(r, err)
-	must(r, UnbindAll(r.Context(), pod))
+	must(r, UnbindAll(pod))
 	must(r, pod.Close())
 	if left := r.mounts(); len(left) > 0 {
 		r.Errorf("still mounted: %v", left)
@@ -244,7 +244,7 @@ func TestUnbindStopsAtOthersMounts(t *testing.T) {
 	pod, err := safepath.OpenRoot(r.pod)
 	must(t, err)
 	var mounted *safepath.MountPointError
-	if err := UnbindAll(t.Context(), pod); !errors.As(err, &mounted) || mounted.Path != theirs {
+	if err := UnbindAll(pod); !errors.As(err, &mounted) || mounted.Path != theirs {
 		t.Errorf("got %v", err)
 	}
 	must(t, pod.Close())
@@ -253,4 +253,30 @@ func TestUnbindStopsAtOthersMounts(t *testing.T) {
 	}
 	must(t, unix.Unmount(theirs, 0))
 	r.unbind()
+}
+
+// A bind that went behind the agent's back leaves a plain place to the container: its data stays, and so do the folders above.
+func TestUnbindKeepsData(t *testing.T) {
+	for name, data := range map[string]string{"dir": "precious", "file": ""} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			write(t, filepath.Join(r.volume, "file"), "in the volume")
+			place := r.bind(r.part(name))
+			must(t, unix.Unmount(place, unix.MNT_DETACH))
+			written := filepath.Join(place, data)
+			must(t, os.WriteFile(written, []byte("data"), 0o600))
+			pod, err := safepath.OpenRoot(r.pod)
+			must(t, err)
+			var kept *safepath.NotEmptyError
+			if err := UnbindAll(pod); !errors.As(err, &kept) || kept.Path != place {
+				t.Errorf("UnbindAll returned %v, want an error about %s", err, place)
+			}
+			must(t, pod.Close())
+			if text, err := os.ReadFile(written); string(text) != "data" {
+				t.Errorf("the data is %q, %v", text, err)
+			}
+			must(t, os.Remove(written))
+			r.unbind()
+		})
+	}
 }

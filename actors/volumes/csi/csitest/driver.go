@@ -30,6 +30,8 @@ type Driver struct {
 	Can        []api.NodeServiceCapability_RPC_Type
 	// Hang, unless nil, has staging wait until it is closed.
 	Hang chan struct{}
+	// Hidden has it mount in a mount namespace of its own, so that the agent's folders stay plain.
+	Hidden bool
 	// Fail, unless nil, says how a call ends that has mounted what it was to mount.
 	Fail func(call string) error
 
@@ -168,7 +170,7 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *api.NodePublishVolumeRe
 	from := r.GetStagingTargetPath()
 	if from == "" {
 		from = d.folder(r.GetVolumeId())
-	} else if !mounted(from) {
+	} else if !d.Hidden && !mounted(from) {
 		return nil, status.Error(codes.FailedPrecondition, "the volume is not staged")
 	}
 	return &api.NodePublishVolumeResponse{}, d.bind("Publish", from, r.GetTargetPath())
@@ -179,7 +181,14 @@ func (d *Driver) NodeUnpublishVolume(
 	_ context.Context, r *api.NodeUnpublishVolumeRequest,
 ) (*api.NodeUnpublishVolumeResponse, error) {
 	d.note("Unpublish", r.GetVolumeId())
-	return &api.NodeUnpublishVolumeResponse{}, errors.Join(unbind(r.GetTargetPath()), os.RemoveAll(r.GetTargetPath()))
+	if d.Hidden {
+		return &api.NodeUnpublishVolumeResponse{}, nil
+	}
+	err := unbind(r.GetTargetPath())
+	if err == nil {
+		_ = os.Remove(r.GetTargetPath()) // or the agent removes it
+	}
+	return &api.NodeUnpublishVolumeResponse{}, err
 }
 
 // NodeUnstageVolume implements api.NodeServer.
@@ -191,11 +200,18 @@ func (d *Driver) NodeUnstageVolume(_ context.Context, r *api.NodeUnstageVolumeRe
 func (d *Driver) folder(handle string) string { return filepath.Join(d.Data, handle) }
 
 func (d *Driver) bind(call, from, to string) error {
-	err := bind(from, to)
+	err := d.mount(from, to)
 	if err == nil && d.Fail != nil {
 		err = d.Fail(call)
 	}
 	return err
+}
+
+func (d *Driver) mount(from, to string) error {
+	if d.Hidden {
+		return os.MkdirAll(to, 0o750)
+	}
+	return bind(from, to)
 }
 
 func bind(from, to string) error {
