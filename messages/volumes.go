@@ -66,6 +66,39 @@ type VolumesUnmounted struct {
 // If lost: pods sends it again with its next sweep.
 type PodFoldersWanted struct{ UIDs map[string]bool }
 
+// EventVolumeHeld is the reason of an Event of a folder of a volume that the agent cannot undo and keeps. It is of the node where
+// the pod is not here.
+const EventVolumeHeld = "VolumeHeld"
+
+// HeldCode is the reason for which a folder of volumes is kept.
+type HeldCode string
+
+const (
+	// HeldData is of a folder that holds data although nothing is mounted on it.
+	HeldData HeldCode = "Data"
+	// HeldDevice is of a raw block device that a kubelet mapped.
+	HeldDevice HeldCode = "Device"
+	// HeldMount is of a mounted volume of CSI without a record that names its driver.
+	HeldMount HeldCode = "Mount"
+	// HeldPlugin is of a mounted volume of a kind that only a kubelet has.
+	HeldPlugin HeldCode = "Plugin"
+)
+
+// HeldFolder is a folder of a volume that the agent cannot undo and keeps.
+type HeldFolder struct {
+	Code HeldCode
+	// UID is the pod's; empty where the folder belongs to no single pod.
+	UID string
+	// Plugin is the kind of volume, as folders name it, and Path the folder's path on the host.
+	Plugin, Path string
+}
+
+// FoldersHeld is all folders of volumes that are kept because the agent cannot undo them.
+//
+// Sender: volumes. Receiver: pods, which reports them. Reply: none.
+// If lost: volumes sends it again with each sweep.
+type FoldersHeld struct{ Folders []HeldFolder } // immutable
+
 // VolumesInUse is all volumes that pods here want attached, or that may be mounted here still, by their names on the Node. None
 // of them may be detached.
 //

@@ -145,6 +145,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.publishing.objects = m.Problems
 			a.changed(ctx)
 		}
+	case messages.FoldersHeld:
+		a.takeHeld(ctx, m.Folders)
 	case messages.RuntimeAudited:
 		a.auditEnded(ctx, m)
 	case messages.RuntimeStateChanged:

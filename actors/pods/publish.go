@@ -22,6 +22,7 @@ type publishing struct {
 	pods     int                        // of the last one
 	objects  []messages.ManifestProblem // of the API server's objects: reported beside those of the sources
 	recorded []messages.ManifestProblem // of which Events have told
+	held     []messages.HeldFolder      // folders of volumes that are kept, each reported by an Event
 }
 
 // change reports whether a snapshot has to be planned, and when; a burst of changes makes one. A snapshot costs the more the more
@@ -42,7 +43,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 	a.publishing.due = false
 	s := board.Snapshot{At: ctx.Now(), Runtime: a.node.runtime, Life: a.began, Audited: a.unready() == nil, Under: a.node.under,
 		Unheard: a.sources.unheard(), Problems: append(a.sources.problems(), a.publishing.objects...),
-		Pods: make([]board.Pod, 0, len(a.entries))}
+		Pods: make([]board.Pod, 0, len(a.entries)), Held: a.publishing.held}
 	for _, e := range a.entries {
 		switch {
 		case e.hasActor():
@@ -50,6 +51,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 			if why := a.awaitsRuntime(e); why != nil {
 				p.Waiting = why
 			}
+			p.Held = heldOf(string(e.pod.UID), s.Held)
 			s.Pods = append(s.Pods, p)
 		case e.state == held:
 			s.Pods = append(s.Pods, board.Pod{Pod: e.want.pod, Status: &v1.PodStatus{Phase: v1.PodPending}, Source: e.want.source,
@@ -94,6 +96,40 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 		ctx.Tell(messages.Events, e)
 	}
 	a.publishing.recorded = now
+}
+
+// takeHeld publishes the folders of volumes that are kept, and records an Event of each new one: of its pod where that is here,
+// and of the node otherwise.
+func (a *actor) takeHeld(ctx supervisors.Context, now []messages.HeldFolder) {
+	if slices.Equal(now, a.publishing.held) {
+		return
+	}
+	for _, f := range now {
+		if slices.Contains(a.publishing.held, f) {
+			continue
+		}
+		var node string
+		if n := a.opts.Here.Node.Object; n != nil {
+			node = n.Name
+		}
+		event := messages.NodeEvent(node, v1.EventTypeWarning, messages.EventVolumeHeld, explain.Held(f).Cause, ctx.Now())
+		if e := a.entries[f.UID]; e != nil && e.pod != nil {
+			event = messages.PodEvent(e.pod, "", v1.EventTypeWarning, messages.EventVolumeHeld, explain.Held(f).Cause, ctx.Now())
+		}
+		ctx.Tell(messages.Events, event)
+	}
+	a.publishing.held = now
+	a.changed(ctx)
+}
+
+// heldOf returns the folders of one pod.
+func heldOf(uid string, all []messages.HeldFolder) (out []messages.HeldFolder) {
+	for _, f := range all {
+		if f.UID == uid {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // kept is why the object of a pod that is over is still there.

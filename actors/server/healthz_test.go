@@ -38,7 +38,7 @@ func TestHealthzOfAHealthyNode(t *testing.T) {
 	r := healthy(t)
 	for path, want := range map[string]string{
 		"/healthz": "ok", "/healthz/": "ok", "/healthz/ping": "ok", "/healthz/runtime": "ok", "/healthz/pods": "ok",
-		"/healthz?verbose": "[+]ping ok\n[+]runtime ok\n[+]supervisors ok\n[+]sources ok\n[+]pods ok\n[+]listeners ok\nhealthz check passed\n",
+		"/healthz?verbose": "[+]ping ok\n[+]runtime ok\n[+]supervisors ok\n[+]sources ok\n[+]pods ok\n[+]listeners ok\n[+]volumes ok\nhealthz check passed\n",
 	} {
 		resp := r.raw("GET", path)
 		if got := body(t, resp); got != want || resp.StatusCode != http.StatusOK {
@@ -235,7 +235,7 @@ func TestHealthzTellsNobodyNamesAndPaths(t *testing.T) {
 	r.setRuntime(api.Runtime{Endpoint: "unix:///secret.sock", Reason: &api.Reason{Message: "secret"}})
 	r.tree.quarantined[messages.File] = messages.ChildQuarantined{Reason: "secret"}
 	const want = "[+]ping ok\n[-]runtime failed: reason withheld\n[-]supervisors failed: reason withheld\n" +
-		"[+]sources ok\n[+]pods ok\n[+]listeners ok\nhealthz check failed\n"
+		"[+]sources ok\n[+]pods ok\n[+]listeners ok\n[+]volumes ok\nhealthz check failed\n"
 	if code, text := public(t, where+"/healthz"); code != http.StatusInternalServerError || text != want {
 		t.Errorf("%d %s", code, text)
 	}

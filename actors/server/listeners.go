@@ -21,6 +21,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
@@ -148,8 +149,10 @@ func NewListeners(conf Config) *Listeners {
 	l.ofPage = containers.New(of)
 	l.health = healthz.New(healthz.Config{
 		Context: l.ctx, Board: conf.Board, Runtime: l.conf.Runtime, Observe: conf.Checked, NoPlugins: l.noPlugins,
-		Notes: append([]healthz.Note{{Check: "listeners", Says: l.closed}}, conf.Notes...),
-		Tree:  func() healthz.Tree { return l.tree() },
+		Notes: append([]healthz.Note{{Check: "listeners", Says: l.closed}, {Check: "volumes", Says: func() []string {
+			return explain.HeldIn(conf.Board.Now())
+		}}}, conf.Notes...),
+		Tree: func() healthz.Tree { return l.tree() },
 	})
 
 	// Another listener is another line here, and a function that makes its endpoint.

@@ -59,7 +59,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 		timeouts: defaultTimeouts}}
 	places := []int{onDisk: opts.Parallel, asking: opts.Parallel, renewal: opts.Parallel, storing: -1}
 	return func(string) supervisors.Actor {
-		a := &actor{node: opts.Node, persistence: persistence{storage: opts.Storage}}
+		a := &actor{node: opts.Node, held: holding{rootDir: opts.RootDir}, persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
 			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,
@@ -78,6 +78,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 type actor struct {
 	node    kinds.Facts
 	volumes *reconcile.Reconciler[*v1.Pod, state]
+	held    holding
 	persistence
 }
 
@@ -101,6 +102,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.PodFoldersWanted:
 		a.volumes.Sweep(ctx, m.UIDs, true)
 		a.sweepStorage(ctx)
+		a.held.look(ctx, false)
+	case heldFound:
+		a.held.took(ctx, m)
 	case messages.ObjectsChanged:
 		a.volumes.Touch(ctx, a.stale()...)
 	default:
@@ -125,6 +129,9 @@ func (a *actor) stale() (uids []string) {
 func (a *actor) reported(ctx supervisors.Context, r report) {
 	to := messages.PodAddress(r.Key)
 	defer a.storageReported(ctx)
+	if r.Desired == nil && (r.News || r.Err == nil && len(a.held.found) > 0) {
+		a.held.look(ctx, true)
+	}
 	if r.Err == nil || r.News {
 		for _, e := range r.Actual.events {
 			ctx.Tell(messages.Events, e)

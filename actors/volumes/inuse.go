@@ -3,6 +3,7 @@ package volumes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/leftover"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // uniqueName is a volume's name on the Node.
@@ -25,14 +28,15 @@ func uniqueName(r csi.Record) string { return csiName + "/" + r.Driver + "^" + r
 func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	published, err := s.published()
 	staged, stagedErr := s.staged()
-	if err = errors.Join(err, stagedErr); err != nil && s.node.Load() == nil {
-		return nil, err
-	}
 	names, pods := map[string]bool{}, map[string]bool{}
 	for key := range published {
 		pods[podOf(key)] = true
 	}
 	maps.Copy(staged, published)
+	kept, heldErr := s.held(staged, pods)
+	if err = errors.Join(err, stagedErr, heldErr); err != nil && s.node.Load() == nil {
+		return nil, err
+	}
 	for _, r := range staged {
 		if r.Lifecycle == string(storagev1.VolumeLifecycleEphemeral) || names[uniqueName(r)] {
 			continue
@@ -58,9 +62,11 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 			}
 		}
 	}
-	if err != nil {
-		for _, name := range s.node.Load().Status.VolumesInUse {
-			names[string(name)] = true
+	if node := s.node.Load(); node != nil {
+		for _, name := range node.Status.VolumesInUse {
+			if err != nil || slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(string(name), prefix) }) {
+				names[string(name)] = true
+			}
 		}
 	}
 	out := []v1.UniqueVolumeName{}
@@ -68,6 +74,45 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		out = append(out, v1.UniqueVolumeName(name))
 	}
 	return out, err
+}
+
+// held adds the records of block devices that a kubelet mapped, and the pods that have one. It returns the first part of the names
+// of volumes whose kind only a kubelet has: they stay in use while anything of that kind is here.
+func (s *Storage) held(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
+	folders, err := leftover.Find(s.RootDir)
+	for _, f := range folders {
+		plugin := strings.ReplaceAll(f.Plugin, "~", "/")
+		switch {
+		case f.Code != messages.HeldDevice && f.Code != messages.HeldPlugin:
+			continue // data is in use by no driver, and a mount without a record is an error of its own
+		case f.Code == messages.HeldDevice && f.UID != "":
+			pods[f.UID] = true
+		}
+		if plugin != csiName {
+			kept = append(kept, plugin+"/")
+			continue
+		}
+		if f.UID != "" {
+			f.Path = filepath.Join(s.csiFolder(), "volumeDevices", filepath.Base(f.Path))
+		}
+		r, readErr := recordAt(filepath.Join(f.Path, "data"))
+		if readErr != nil {
+			err = errors.Join(err, fmt.Errorf("the block device %s: %w", f.Path, readErr))
+			continue
+		}
+		records[f.Path] = r
+	}
+	return kept, err
+}
+
+// recordAt reads the record in a folder that no pod can reach.
+func recordAt(folder string) (csi.Record, error) {
+	root, err := safepath.OpenRoot(folder)
+	if err != nil {
+		return csi.Record{}, err
+	}
+	r, err := csi.Read(root, ".")
+	return r, errors.Join(err, root.Close())
 }
 
 // published lists the records of all pods, as readRecords does; podOf says whose one is.
@@ -94,7 +139,7 @@ func (s *Storage) staged() (map[string]csi.Record, error) {
 }
 
 // readRecords lists the records <folder>/<below>/<volume> that can be read, by their paths, and closes the root. One that cannot
-// be is an error besides, as it may be of any volume, unless nothing is mounted there.
+// be read, or is lost, is an error besides, as it may be of any volume, unless nothing is mounted there.
 func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Record, error) {
 	defer root.Close() //nolint:errcheck // read only
 	folders, err := root.Names(".")
@@ -107,11 +152,11 @@ func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Recor
 			r, readErr := csi.Read(root, key)
 			if readErr == nil {
 				out[key] = r
-			} else if !kinds.IsAbsent(readErr) {
-				is, isErr := root.IsMountPoint(filepath.Join(key, mount))
-				if is || kinds.IgnoreAbsent(isErr) != nil {
-					err = errors.Join(err, readErr)
-				}
+				continue
+			}
+			is, isErr := root.IsMountPoint(filepath.Join(key, mount))
+			if is || kinds.IgnoreAbsent(isErr) != nil {
+				err = errors.Join(err, readErr, kinds.IgnoreAbsent(isErr))
 			}
 		}
 	}

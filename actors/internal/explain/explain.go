@@ -86,6 +86,9 @@ func Pod(p *board.Pod) Explanation {
 		all = append(all, v.fine(p))
 	}
 	all = append(all, cleaning...)
+	for _, f := range p.Held {
+		all = append(all, Held(f))
+	}
 	out.Finding, out.Others = all[0], all[1:]
 	out.Evidence = v.evidence(p)
 	return out

@@ -23,6 +23,7 @@ var remedies = map[string]string{
 	"pods":        "see the agent's log and the node's disk",
 	"listeners":   "free the address, or configure another",
 	"probes":      "give the node more CPU, or its pods fewer probes",
+	"volumes":     "playlet doctor says of each folder how it is released",
 	"cluster":     "see that the API server can be reached and that the node's credentials have its rights",
 }
 

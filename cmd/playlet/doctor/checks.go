@@ -23,6 +23,7 @@ var Checks = []Check{
 	{Name: "openat2", About: "paths of pods can be opened safely", Run: checkOpenat2},
 	{Name: "manifests", About: "the folder of manifests", Run: checkManifests},
 	{Name: "disk", About: "room for pods, logs and images against eviction thresholds", Run: checkDisk},
+	{Name: "volumes", About: "volumes that a kubelet left and the agent cannot manage", Run: checkVolumes},
 	{Name: "memory", About: "memory against the eviction threshold, and swap", Run: checkMemory},
 	{Name: "clock", About: "the clock is right and stays so", Run: checkClock},
 	{Name: "capabilities", About: "what this process may do", Run: checkCapabilities},

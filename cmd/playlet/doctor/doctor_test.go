@@ -49,6 +49,14 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			}
 		}, check: "configuration", result: Warn, says: "--7, --8"},
 
+		"no volumes are left": {check: "volumes", result: OK, says: "none that the agent cannot manage"},
+		"a kubelet's block device": {wrong: func(r *rig) {
+			r.write(r.Node.RootDir+"/pods/u/volumeDevices/kubernetes.io~csi/pv", "")
+		}, check: "volumes", result: Warn, says: "pods/u/volumeDevices/kubernetes.io~csi/pv is a block device of kubernetes.io/csi"},
+		"data in a plain folder": {wrong: func(r *rig) {
+			r.write(r.Node.RootDir+"/pods/u/volumes/kubernetes.io~nfs/pv/file", "")
+		}, check: "volumes", result: Warn, says: "holds data although no volume of kubernetes.io/nfs is mounted there"},
+
 		"no other agent": {check: "agent", result: OK, says: "none runs"},
 		"a kubelet": {wrong: func(r *rig) { r.process("77", "kubelet") }, check: "agent", result: Fail,
 			says: "process 77"},

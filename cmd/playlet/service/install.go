@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
 	"github.com/playlet-dev/playlet/config/systemd"
@@ -64,6 +65,7 @@ const (
 	environment  = "/etc/default/playlet"
 	systemdLives = "/run/systemd/system" // is there where systemd is the service manager; sd_booted(3)
 	kubeletUnit  = "kubelet.service"
+	rootDir      = "/var/lib/kubelet" // of the kubelet and of the service
 )
 
 // NewInstallCommand is "playlet install".
@@ -172,6 +174,9 @@ func (i *installer) install(ctx context.Context) error {
 		i.say("not started: systemctl enable --now %s does that", systemd.UnitName)
 		return nil
 	}
+	if i.replaceKubelet {
+		i.nameLeftovers()
+	}
 	steps := [][]string{{"daemon-reload"}, {"enable", systemd.UnitName}}
 	if i.replaceKubelet {
 		steps = append([][]string{{"disable", "--now", kubeletUnit}}, steps...)
@@ -189,6 +194,17 @@ func (i *installer) install(ctx context.Context) error {
 		i.say("%s runs; playlet pods shows its pods", systemd.UnitName)
 	}
 	return nil
+}
+
+// nameLeftovers names the volumes of the kubelet that the agent will keep because it cannot manage them.
+func (i *installer) nameLeftovers() {
+	found, err := leftover.Explain(i.path(rootDir))
+	for _, f := range found {
+		i.say("not managed by playlet: %s (%s)", f.Cause, f.Remedy)
+	}
+	if err != nil {
+		i.say("not all volumes of the kubelet can be read: %v", err)
+	}
 }
 
 // checkManager sees to it that there is a service manager, and that no kubelet is stopped unasked.

@@ -129,8 +129,15 @@ func TestAKubeletIsNotStoppedUnasked(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	m.replaceKubelet = true
+	device := filepath.Join(m.root, "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device)); err != nil {
+		t.Fatal(err)
+	}
 	if err := m.install(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if out := m.output.String(); !strings.Contains(out, "not managed by playlet: "+device+" is a block device") {
+		t.Errorf("the kubelet's block device is not named in\n%s", out)
 	}
 	if m.sent[0] != "disable --now kubelet.service" {
 		t.Errorf("systemctl was told %q", m.sent)

@@ -1,0 +1,41 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Held explains a folder of a volume that the agent cannot undo and keeps.
+func Held(f messages.HeldFolder) Finding {
+	kind := strings.ReplaceAll(f.Plugin, "~", "/")
+	out := Finding{Code: messages.EventVolumeHeld}
+	switch f.Code {
+	case messages.HeldData:
+		out.Cause = fmt.Sprintf("%s holds data although no volume of %s is mounted there: it is kept", f.Path, kind)
+		out.Remedy = "see why the volume is not mounted there, and move the data away: the folder of a pod that is over goes then"
+	case messages.HeldDevice:
+		out.Cause = fmt.Sprintf("%s is a block device of %s that a kubelet mapped: it is kept, and stays in use", f.Path, kind)
+		out.Remedy = "have a kubelet run here until its pod has ended, or release the device by hand"
+	case messages.HeldMount:
+		out.Cause = fmt.Sprintf("%s is mounted, and no record says by which CSI driver: it is kept, and stays in use", f.Path)
+		out.Remedy = "unmount it by hand once its pod has ended"
+	default: // HeldPlugin
+		out.Cause = fmt.Sprintf("%s is a volume of %s, which a kubelet mounted and Playlet cannot mount", f.Path, kind)
+		out.Remedy = "have a kubelet run here for pods with such volumes; at its pod's end the volume is unmounted"
+		if f.UID == "" {
+			out.Remedy = "have a kubelet run here until its pods have ended, or unmount it by hand after that"
+		}
+	}
+	return out
+}
+
+// HeldIn lists the sentences on all folders that are held.
+func HeldIn(s *board.Snapshot) (out []string) {
+	for _, f := range s.Held {
+		out = append(out, Held(f).Cause)
+	}
+	return out
+}

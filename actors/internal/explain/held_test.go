@@ -1,0 +1,33 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+func TestHeld(t *testing.T) {
+	for code, want := range map[messages.HeldCode]string{
+		messages.HeldData:   "/p holds data although no volume of kubernetes.io/nfs is mounted there: it is kept",
+		messages.HeldDevice: "/p is a block device of kubernetes.io/nfs that a kubelet mapped: it is kept, and stays in use",
+		messages.HeldMount:  "/p is mounted, and no record says by which CSI driver: it is kept, and stays in use",
+		messages.HeldPlugin: "/p is a volume of kubernetes.io/nfs, which a kubelet mounted and Playlet cannot mount",
+	} {
+		f := messages.HeldFolder{Code: code, Plugin: "kubernetes.io~nfs", Path: "/p"}
+		got := Held(f)
+		if got.Cause != want || got.Remedy == "" || got.Code != messages.EventVolumeHeld {
+			t.Errorf("%s: got %+v, want %q", code, got, want)
+		}
+		p := &board.Pod{Pod: &v1.Pod{}, Status: &v1.PodStatus{Phase: v1.PodSucceeded}, Held: []messages.HeldFolder{f}}
+		if e := Pod(p); len(e.Others) == 0 || e.Others[len(e.Others)-1].Cause != want {
+			t.Errorf("%s: the pod is explained by %+v", code, e)
+		}
+		if all := HeldIn(&board.Snapshot{Held: p.Held}); strings.Join(all, " ") != want {
+			t.Errorf("%s: all are %q", code, all)
+		}
+	}
+}

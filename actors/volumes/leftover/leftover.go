@@ -1,0 +1,177 @@
+// Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted, and what a
+// kubelet left that only a kubelet understands. It reads the disk and asks no server.
+package leftover
+
+import (
+	"cmp"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const (
+	csiPlugin   = "kubernetes.io~csi"
+	localPlugin = "kubernetes.io~local-volume"
+	devices     = "volumeDevices"
+)
+
+// Find lists the folders, sorted by path. An error is returned beside those that were found.
+func Find(rootDir string) ([]messages.HeldFolder, error) {
+	root, err := safepath.OpenRoot(rootDir)
+	if err != nil {
+		return nil, kinds.IgnoreAbsent(err)
+	}
+	f := finder{root: root}
+	f.pods()
+	f.staged()
+	f.plugins()
+	f.add(root.Close())
+	slices.SortFunc(f.found, func(a, b messages.HeldFolder) int { return cmp.Compare(a.Path, b.Path) })
+	return f.found, errors.Join(f.errs...)
+}
+
+// Explain is Find with a sentence and a remedy for each folder.
+func Explain(rootDir string) ([]explain.Finding, error) {
+	folders, err := Find(rootDir)
+	var out []explain.Finding
+	for _, f := range folders {
+		out = append(out, explain.Held(f))
+	}
+	return out, err
+}
+
+type finder struct {
+	root  *safepath.Root
+	found []messages.HeldFolder
+	errs  []error
+}
+
+func (f *finder) add(err error) {
+	if kinds.IgnoreAbsent(err) != nil {
+		f.errs = append(f.errs, err)
+	}
+}
+
+func (f *finder) hold(code messages.HeldCode, uid, plugin, folder string) {
+	f.found = append(f.found, messages.HeldFolder{
+		Code: code, UID: uid, Plugin: plugin, Path: filepath.Join(f.root.Path(), folder),
+	})
+}
+
+func (f *finder) names(elements ...string) []string {
+	names, err := kinds.NamesIn(f.root, filepath.Join(elements...))
+	f.add(err)
+	return names
+}
+
+// pods looks at the volumes of all pods.
+func (f *finder) pods() {
+	for _, uid := range f.names(kinds.PodsFolder) {
+		pod := filepath.Join(kinds.PodsFolder, uid)
+		for _, plugin := range f.names(pod, "volumes") {
+			for _, volume := range f.names(pod, "volumes", plugin) {
+				f.volume(uid, plugin, filepath.Join(pod, "volumes", plugin, volume))
+			}
+		}
+		for _, plugin := range f.names(pod, devices) {
+			for _, device := range f.names(pod, devices, plugin) {
+				f.hold(messages.HeldDevice, uid, plugin, filepath.Join(pod, devices, plugin, device))
+			}
+		}
+	}
+}
+
+func (f *finder) volume(uid, plugin, folder string) {
+	switch {
+	case kinds.IsContent(plugin):
+	case plugin == csiPlugin:
+		f.recorded(uid, folder, csi.MountFolder)
+	default:
+		is, data := f.look(folder)
+		if data {
+			f.hold(messages.HeldData, uid, plugin, folder)
+		} else if is && plugin != localPlugin {
+			f.hold(messages.HeldPlugin, uid, plugin, folder)
+		}
+	}
+}
+
+// recorded looks at a folder that has a record and a mount of CSI.
+func (f *finder) recorded(uid, folder, mount string) {
+	is, data := f.look(filepath.Join(folder, mount))
+	if data {
+		f.hold(messages.HeldData, uid, csiPlugin, filepath.Join(folder, mount))
+	}
+	if is {
+		if _, err := csi.Read(f.root, folder); err != nil {
+			f.hold(messages.HeldMount, uid, csiPlugin, filepath.Join(folder, mount))
+		}
+	}
+}
+
+// look reports whether something is mounted on a folder, and otherwise whether there is data in it.
+func (f *finder) look(folder string) (is, data bool) {
+	is, err := f.root.IsMountPoint(folder)
+	if err != nil || is {
+		f.add(err)
+		return is, false
+	}
+	names, err := f.root.Names(folder)
+	f.add(err)
+	return false, len(names) > 0
+}
+
+const pluginsFolder = "plugins/kubernetes.io"
+
+// staged looks at the volumes that CSI drivers staged, and at the block devices that a kubelet staged.
+func (f *finder) staged() {
+	at := filepath.Join(pluginsFolder, "csi")
+	for _, driver := range f.names(at) {
+		if driver == devices {
+			continue
+		}
+		for _, volume := range f.names(at, driver) {
+			f.recorded("", filepath.Join(at, driver, volume), csi.GlobalMount)
+		}
+	}
+	for _, volume := range f.names(at, devices) {
+		if volume != "staging" && volume != "publish" {
+			f.hold(messages.HeldDevice, "", csiPlugin, filepath.Join(at, devices, volume))
+		}
+	}
+}
+
+// plugins looks at the mounts of a kubelet's other plugins, and at their block devices.
+func (f *finder) plugins() {
+	path, err := filepath.EvalSymlinks(filepath.Join(f.root.Path(), pluginsFolder))
+	if err != nil {
+		f.add(err)
+		return
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	f.add(err)
+	for _, m := range mounts {
+		below := strings.TrimPrefix(m.Mountpoint, path+"/")
+		plugin, inside, _ := strings.Cut(below, "/")
+		if below != m.Mountpoint && plugin != "csi" && !strings.HasPrefix(inside, devices+"/") {
+			f.hold(messages.HeldPlugin, "", "kubernetes.io~"+plugin, filepath.Join(pluginsFolder, below))
+		}
+	}
+	for _, plugin := range f.names(pluginsFolder) {
+		if plugin == "csi" {
+			continue
+		}
+		for _, device := range f.names(pluginsFolder, plugin, devices) {
+			f.hold(messages.HeldDevice, "", "kubernetes.io~"+plugin, filepath.Join(pluginsFolder, plugin, devices, device))
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package leftover
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// TestFind lays out the folders of a kubelet with each kind of volume, on real mounts.
+func TestFind(t *testing.T) {
+	volumestest.NeedMounts(t)
+	root := t.TempDir()
+	t.Cleanup(func() { volumestest.UnmountBelow(t, root) })
+	file := func(path string) {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(`{"driverName":"d","volumeHandle":"h"}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mount := func(path string) {
+		file(path + "/below")
+		path = filepath.Join(root, path)
+		volumestest.MountOn(t, path, func() error { return unix.Mount(t.TempDir(), path, "", unix.MS_BIND, "") })
+	}
+	for _, fine := range []string{"empty-dir/v/file", "configmap/v/..data", "secret/v/file", "projected/v/file", "downward-api/v/file"} {
+		file("pods/a/volumes/kubernetes.io~" + fine)
+	}
+	file("pods/a/volumes/kubernetes.io~csi/fine/vol_data.json")
+	mount("pods/a/volumes/kubernetes.io~csi/fine/mount")
+	mount("pods/a/volumes/kubernetes.io~local-volume/fine")
+	file("plugins/kubernetes.io/csi/d/fine/vol_data.json")
+	mount("plugins/kubernetes.io/csi/d/fine/globalmount")
+	file("plugins/d/csi.sock")
+
+	mount("pods/a/volumes/kubernetes.io~csi/lost/mount")
+	file("pods/a/volumes/kubernetes.io~csi/plain/mount/data")
+	file("pods/a/volumes/kubernetes.io~local-volume/plain/data")
+	mount("pods/a/volumes/kubernetes.io~nfs/mounted")
+	file("pods/a/volumes/kubernetes.io~nfs/plain/data")
+	file("pods/b/volumeDevices/kubernetes.io~csi/block")
+	file("plugins/kubernetes.io/csi/d/plain/globalmount/data")
+	file("plugins/kubernetes.io/csi/volumeDevices/block/data/vol_data.json")
+	file("plugins/kubernetes.io/csi/volumeDevices/publish/block/b")
+	file("plugins/kubernetes.io/iscsi/volumeDevices/target/b")
+	mount("plugins/kubernetes.io/iscsi/iface-default/target")
+
+	held := func(code messages.HeldCode, uid, plugin, path string) messages.HeldFolder {
+		return messages.HeldFolder{Code: code, UID: uid, Plugin: "kubernetes.io~" + plugin, Path: filepath.Join(root, path)}
+	}
+	want := []messages.HeldFolder{
+		held(messages.HeldData, "", "csi", "plugins/kubernetes.io/csi/d/plain/globalmount"),
+		held(messages.HeldDevice, "", "csi", "plugins/kubernetes.io/csi/volumeDevices/block"),
+		held(messages.HeldPlugin, "", "iscsi", "plugins/kubernetes.io/iscsi/iface-default/target"),
+		held(messages.HeldDevice, "", "iscsi", "plugins/kubernetes.io/iscsi/volumeDevices/target"),
+		held(messages.HeldDevice, "b", "csi", "pods/b/volumeDevices/kubernetes.io~csi/block"),
+		held(messages.HeldMount, "a", "csi", "pods/a/volumes/kubernetes.io~csi/lost/mount"),
+		held(messages.HeldData, "a", "csi", "pods/a/volumes/kubernetes.io~csi/plain/mount"),
+		held(messages.HeldData, "a", "local-volume", "pods/a/volumes/kubernetes.io~local-volume/plain"),
+		held(messages.HeldPlugin, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/mounted"),
+		held(messages.HeldData, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/plain"),
+	}
+	got, err := Find(root)
+	if err != nil {
+		t.Error(err)
+	}
+	seen := map[messages.HeldFolder]bool{}
+	for _, f := range got {
+		seen[f] = true
+	}
+	for _, f := range want {
+		if !seen[f] {
+			t.Errorf("not found: %+v", f)
+		}
+		delete(seen, f)
+	}
+	for f := range seen {
+		t.Errorf("found %+v, which is no leftover", f)
+	}
+	again, err := Find(root)
+	if err != nil || !reflect.DeepEqual(got, again) {
+		t.Errorf("got %v, %v the second time, want the same order", again, err)
+	}
+	if got, err := Find(filepath.Join(root, "nowhere")); err != nil || got != nil {
+		t.Errorf("without a root folder found %v, %v", got, err)
+	}
+	sentences, err := Explain(root)
+	if err != nil || len(sentences) != len(want) {
+		t.Errorf("got %d sentences, %v, want %d", len(sentences), err, len(want))
+	}
+	for _, s := range sentences {
+		if s.Cause == "" || s.Remedy == "" {
+			t.Errorf("the finding %+v lacks a sentence", s)
+		}
+	}
+}
