@@ -110,8 +110,9 @@ func partOf(
 	if err != nil || path == "" {
 		return volume, err
 	}
+	pod := h.PodDir(string(w.Pod.UID))
 	part := subpath.Part{
-		Pod: h.PodDir(string(w.Pod.UID)), From: volume, Volume: vm.Name, Container: w.Container.Name, Index: index, Path: path,
+		Pod: pod, From: volume, Volume: placeName(pod, volume, vm.Name), Container: w.Container.Name, Index: index, Path: path,
 		PassOn: vm.MountPropagation != nil && *vm.MountPropagation == v1.MountPropagationBidirectional,
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
@@ -124,6 +125,16 @@ func partOf(
 		err = fmt.Errorf("subPath %q of volume %q: an earlier bind has only just ended", path, vm.Name)
 	}
 	return part.Place(), err
+}
+
+// placeName returns the name of a volume in the path of its parts. It is the kubelet's: that of the volume's folder, which is the
+// PersistentVolume's where the pod has a claim. A kubelet that takes over finds parts by that name alone.
+func placeName(podDir, volume, name string) string {
+	below, _ := strings.CutPrefix(volume, filepath.Join(podDir, "volumes")+"/")
+	if elements := strings.Split(below, "/"); below != volume && len(elements) > 1 {
+		return elements[1] // after the plugin's
+	}
+	return name
 }
 
 // subPath is the part of its volume that a mount asks for; empty: the whole.

@@ -110,3 +110,16 @@ func TestSubPath_HungServer(t *testing.T) {
 		t.Errorf("got %v, want that the file system does not answer", err)
 	}
 }
+
+func TestPlaceName(t *testing.T) {
+	for volume, want := range map[string]string{
+		"/root/pods/u1/volumes/kubernetes.io~csi/pv/mount":    "pv",
+		"/root/pods/u1/volumes/kubernetes.io~local-volume/pv": "pv",
+		"/root/pods/u1/volumes/kubernetes.io~empty-dir/data":  "data",
+		"/srv/data": "name",
+	} {
+		if got := placeName("/root/pods/u1", volume, "name"); got != want {
+			t.Errorf("%s: got %s, want %s", volume, got, want)
+		}
+	}
+}

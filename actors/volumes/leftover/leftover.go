@@ -1,5 +1,5 @@
-// Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted, and what a
-// kubelet left that only a kubelet understands. It reads the disk and asks no server.
+// Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted, and
+// state of a kubelet that only a kubelet can undo. It reads the disk and asks no server.
 package leftover
 
 import (
