@@ -65,7 +65,7 @@ func TestFilesAreCorrectedInPlainWords(t *testing.T) {
 		got := fmt.Sprint(err)
 		for _, w := range warnings {
 			if w.Mistake {
-				got = strings.TrimSuffix(w.Message, " (it is ignored, as the kubelet does)")
+				got = strings.TrimSuffix(w.Message, " (passed over, as by the kubelet)")
 			}
 		}
 		if !strings.HasSuffix(got, want) && !strings.Contains(want, "already") || !strings.Contains(got, want) {

@@ -133,7 +133,7 @@ func configFile(path string) (file *KubeletConfiguration, folder string, ignored
 // ignoredFields are the warnings of fields that the files of a flag have and the kubelet does not.
 func ignoredFields(flag string, ignored []string) (out []Warning) {
 	for _, text := range ignored {
-		out = append(out, Warning{Flag: flag, Message: text + " (it is ignored, as the kubelet does)", Mistake: true})
+		out = append(out, Warning{Flag: flag, Message: text + " (passed over, as by the kubelet)", Mistake: true})
 	}
 	return out
 }
