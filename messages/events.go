@@ -19,6 +19,7 @@ const (
 	EventProbeWarning        = "ProbeWarning"
 	EventFailedPostStartHook = "FailedPostStartHook"
 	EventFailedPreStopHook   = "FailedPreStopHook"
+	EventHTTPFallback        = "LifecycleHTTPFallback" // of the pod: a hook by HTTPS was answered by plain HTTP
 	// Of an image.
 	EventPulling           = "Pulling"
 	EventPulled            = "Pulled"
@@ -59,6 +60,7 @@ const (
 	// Of the node.
 	EventStarting            = "Starting"
 	EventImageGCFailed       = "ImageGCFailed"
+	EventContainerGCFailed   = "ContainerGCFailed"
 	EventFreeDiskSpaceFailed = "FreeDiskSpaceFailed"
 	EventInvalidDiskCapacity = "InvalidDiskCapacity"
 	EventThresholdMet        = "EvictionThresholdMet"

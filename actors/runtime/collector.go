@@ -10,6 +10,9 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/cri/remains"
 	"github.com/playlet-dev/playlet/messages"
@@ -96,7 +99,12 @@ func (a *actor) survey(ctx supervisors.Context) {
 		if err != nil {
 			return surveyed{err: err}
 		}
-		all, _, err := a.listAll(ctx, uids)
+		all, only, err := a.listAll(ctx, uids)
+		if err == nil && only == nil {
+			err = remains.EndForgotten(ctx, func(id string) bool {
+				return slices.ContainsFunc(all.Sandboxes, func(s *runtimeapi.PodSandbox) bool { return s.GetId() == id })
+			})
+		}
 		logs = slices.DeleteFunc(logs, func(name string) bool {
 			uid, ok := logFolderUID(name)
 			return ok && a.opts.Foreign(uid)
@@ -190,6 +198,10 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	if m.err != nil {
 		ctx.Log().Warn("could not remove all dead containers, sandboxes and logs of a pod; will retry", "pod", m.uid, "error",
 			m.err)
+		if a.opts.NodeName != "" {
+			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventContainerGCFailed,
+				m.err.Error(), ctx.Now()))
+		}
 		a.bin.reclaimed.Lack = m.err.Error()
 		a.suspect(ctx, m.err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 func TestCollector(t *testing.T) {
@@ -57,10 +59,17 @@ func TestCollectorKeepsWhatItCannotRemove(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "ns_name_gone"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod, o.NodeName = dir, time.Hour, "n" })
 	f.fail("rm", errors.New("busy"))
 	r.Send("pods", messages.KeepContainers{Heard: true})
 	r.work()
+	recorded := slices.ContainsFunc(r.Take(), func(m supervisortest.Sent) bool {
+		e, ok := m.Msg.(messages.RecordEvent)
+		return ok && e.Reason == messages.EventContainerGCFailed && e.Object.Kind == "Node" && e.Object.Name == "n" && e.Message == "busy"
+	})
+	if !recorded {
+		t.Error("the failed collection has no Event")
+	}
 	if got := f.took(); !strings.HasSuffix(got, "rm:gone/s0/b0") {
 		t.Errorf("calls %s", got)
 	}

@@ -38,6 +38,8 @@ type Options struct {
 	Events *Events
 	// State is where the actor publishes what it knows of the runtime; nil: nowhere.
 	State *State
+	// NodeName is the node that Events of failed collections are about; "": none are recorded.
+	NodeName string
 	// Registered says that there is a registration, which is told how the runtime is.
 	Registered bool
 	// PodCIDR is the pods' range of addresses, or one of each family, comma-separated, until a Node says otherwise (podCIDR).

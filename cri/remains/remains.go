@@ -13,10 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -39,7 +41,44 @@ const linger = 2 * time.Second
 // because of the state that it believes something of it to be in, the sandbox's shim is killed, and remove is called again.
 // A shim that goes on after a removal that succeeded is killed, too. That the sandbox is gone already is no error.
 func RemoveSandbox(ctx context.Context, id string, remove func(ctx context.Context, id string) error) error {
-	return removeSandbox(ctx, everywhere, linger, id, remove)
+	err := removeSandbox(ctx, everywhere, linger, id, remove)
+	everywhere.note(id, err)
+	return err
+}
+
+// EndForgotten ends the shims of sandboxes whose removal the runtime did not answer and that it does not list: it was killed
+// meanwhile, and has forgotten them. listed reports whether it lists a sandbox. Sandboxes of other agents are never among them.
+func EndForgotten(ctx context.Context, listed func(id string) bool) error {
+	return everywhere.endForgotten(ctx, linger, listed)
+}
+
+// note records whether the removal of a sandbox was left without an answer.
+func (s *scans) note(id string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && !cri.IsAnswered(err) {
+		s.unanswered[id] = true
+	} else {
+		delete(s.unanswered, id)
+	}
+}
+
+func (s *scans) endForgotten(ctx context.Context, linger time.Duration, listed func(id string) bool) error {
+	s.mu.Lock()
+	ids := slices.Sorted(maps.Keys(s.unanswered))
+	s.mu.Unlock()
+	var errs []error
+	for _, id := range ids {
+		if listed(id) {
+			continue
+		}
+		err := endShims(ctx, s, linger, id)
+		if err == nil {
+			s.note(id, nil)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func removeSandbox(
@@ -132,9 +171,14 @@ type scans struct {
 	began time.Time     // the last one
 	pids  map[string][]int
 	err   error
+
+	mu         sync.Mutex
+	unanswered map[string]bool // sandboxes whose removal was left without an answer
 }
 
-func newScans(proc string) *scans { return &scans{proc: proc, slot: make(chan struct{}, 1)} }
+func newScans(proc string) *scans {
+	return &scans{proc: proc, slot: make(chan struct{}, 1), unanswered: map[string]bool{}}
+}
 
 // shims lists the processes that are shims of the sandbox, by a scan that begins after the call. The result is shared.
 func (s *scans) shims(sandbox string) ([]int, error) {

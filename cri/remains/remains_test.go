@@ -220,3 +220,29 @@ func TestACommandLineIsNotReadWhole(t *testing.T) {
 		t.Error("it is not seen to be the shim")
 	}
 }
+
+// A runtime that is killed during a removal may forget the sandbox and leave its shim. That is ended once the runtime lists the
+// sandbox no more; one whose removal was answered is left to the runtime.
+func TestForgottenShimsAreEnded(t *testing.T) {
+	proc := t.TempDir()
+	other := strings.Repeat("0", 64)
+	shim := process(t, proc, "containerd-shim-runc-v2", "-id", sandbox)
+	spared := process(t, proc, "containerd-shim-runc-v2", "-id", other)
+	s := newScans(proc)
+	s.note(sandbox, &cri.CallError{Call: "RemovePodSandbox", Err: status.Error(codes.Unavailable, "EOF")})
+	s.note(other, answered(codes.Unknown))
+	for _, listed := range []bool{true, false} {
+		if err := s.endForgotten(t.Context(), time.Millisecond, func(string) bool { return listed }); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.unanswered); n == 0 == listed {
+			t.Errorf("listed %v: %d sandboxes are remembered", listed, n)
+		}
+	}
+	<-shim
+	select {
+	case <-spared:
+		t.Error("the shim of a sandbox whose removal was answered is gone")
+	default:
+	}
+}
