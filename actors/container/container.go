@@ -87,14 +87,15 @@ type stopDone struct {
 	id     string
 	fact   messages.ContainerFact
 	failed error
-	// hookFailed says that the pre-stop hook did.
-	hookFailed bool
+	hook   preStopDone
 }
 
-// preStopDone is the result of the pre-stop hook of a container that waits for its turn to end.
+// preStopDone is the result of a container's pre-stop hook.
 type preStopDone struct {
 	id     string
 	failed bool
+	// fallback: see callHook.
+	fallback string
 }
 
 // retryPause is how long after a failure a container is ended again whose hook failed.
@@ -115,7 +116,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case hookDone:
 		a.hookDone(ctx, m)
 	case preStopDone:
-		a.recordPreStop(ctx, m.id, m.failed)
+		a.recordPreStop(ctx, m)
 	case retryStop:
 		if a.stage == messages.StageRunning && a.hookFailed != nil && m.id == a.fact.ID {
 			a.end(ctx, *a.hookFailed)
@@ -267,7 +268,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		a.enter(messages.StageWaiting)
 		a.until = ctx.Now().Add(m.Grace)
 		ctx.Do(supervisors.Work{Name: "pre-stop hook", Timeout: m.Grace + time.Minute, Run: func(c context.Context) any {
-			return preStopDone{m.Fact.ID, runPreStop(cri.WithPriority(c, m.Order), a.host, m)}
+			return runPreStop(cri.WithPriority(c, m.Order), a.host, m)
 		}})
 		return
 	}
@@ -289,7 +290,7 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 	if a.stage != messages.StageStopping || d.id != a.fact.ID {
 		return
 	}
-	a.recordPreStop(ctx, d.id, d.hookFailed)
+	a.recordPreStop(ctx, d.hook)
 	if d.failed != nil {
 		// It may run still: the pod, which has no answer, asks again.
 		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)

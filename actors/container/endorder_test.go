@@ -101,7 +101,7 @@ func TestAContainerEndsBeforeItsTurn(t *testing.T) {
 func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	d := newDraining(t)
 	hook, end := make(chan bool, 1), make(chan stopDone, 1)
-	go func() { hook <- runPreStop(context.Background(), d.h, d.stop) }()
+	go func() { hook <- runPreStop(context.Background(), d.h, d.stop).failed }()
 	<-d.begun
 	go func() { end <- stop(context.Background(), d.h, d.stop) }()
 	for d.h.Ops.Waiting(preStopKey(d.stop)) < 2 {
@@ -111,7 +111,7 @@ func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	if <-hook {
 		t.Error("the hook failed")
 	}
-	if done := <-end; done.failed != nil || done.hookFailed || len(d.begun) != 0 || len(d.r.Calls("StopContainer")) != 1 {
+	if done := <-end; done.failed != nil || done.hook.failed || len(d.begun) != 0 || len(d.r.Calls("StopContainer")) != 1 {
 		t.Errorf("%+v, %d more hooks, %d stops", done, len(d.begun), len(d.r.Calls("StopContainer")))
 	}
 }
@@ -121,14 +121,14 @@ func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = time.Hour
 	hook := make(chan bool, 1)
-	go func() { hook <- runPreStop(context.Background(), d.h, d.stop) }()
+	go func() { hook <- runPreStop(context.Background(), d.h, d.stop).failed }()
 	<-d.begun
 	shorter := d.stop
 	shorter.Grace = time.Millisecond
-	if !runPreStop(t.Context(), d.h, shorter) {
+	if !runPreStop(t.Context(), d.h, shorter).failed {
 		t.Error("a hook that has not ended in its time has not failed")
 	}
-	if runPreStop(t.Context(), d.h, d.stop) {
+	if runPreStop(t.Context(), d.h, d.stop).failed {
 		t.Error("a hook that has used its time up has failed again")
 	}
 	if n := d.h.Ops.Waiting(preStopKey(d.stop)); n != 1 {
@@ -162,12 +162,12 @@ func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
 			if sidecar {
 				waiting := m
 				waiting.Grace, m.NoHook = time.Hour, true
-				go func() { waits <- runPreStop(context.Background(), h, waiting) }()
+				go func() { waits <- runPreStop(context.Background(), h, waiting).failed }()
 				for len(h.Ops.InFlight(preStopKey(m))) == 0 {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.ExitCode != 137 || done.hookFailed == sidecar {
+			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.ExitCode != 137 || done.hook.failed == sidecar {
 				t.Fatalf("got %+v", done)
 			}
 			if sidecar {

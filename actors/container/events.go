@@ -63,12 +63,24 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 }
 
-// recordPreStop tells, once for each container, that its pre-stop hook failed.
-func (a *actor) recordPreStop(ctx supervisors.Context, id string, failed bool) {
-	if !failed || a.preStop == id || id != a.fact.ID {
+// recordFallback records that a hook by HTTPS was answered by plain HTTP, as the kubelet does: an Event of the pod.
+func (a *actor) recordFallback(ctx supervisors.Context, server string) {
+	if server != "" {
+		a.record(ctx, a.desired.Pod, "", v1.EventTypeWarning, messages.EventHTTPFallback,
+			"request to HTTPS lifecycle hook "+server+" got HTTP response, retry with HTTP succeeded")
+	}
+}
+
+// recordPreStop records, once for each container, that its pre-stop hook failed, or was answered by plain HTTP.
+func (a *actor) recordPreStop(ctx supervisors.Context, d preStopDone) {
+	if !d.failed && d.fallback == "" || a.preStop == d.id || d.id != a.fact.ID {
 		return
 	}
-	a.preStop = id
+	a.preStop = d.id
+	a.recordFallback(ctx, d.fallback)
+	if !d.failed {
+		return
+	}
 	a.record(ctx, a.desired.Pod, a.name, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
 }
 

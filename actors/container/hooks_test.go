@@ -65,7 +65,10 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, hooks)
 	for range hooks {
-		go func() { ended <- runHook(ctx, h, m, m.Spec.Lifecycle.PreStop, m.Spec.Ports) }()
+		go func() {
+			_, err := runHook(ctx, h, m, m.Spec.Lifecycle.PreStop, m.Spec.Ports)
+			ended <- err
+		}()
 	}
 	for range hooks {
 		if err := <-ended; err != nil {
@@ -101,8 +104,9 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 	for _, path := range []string{"/", "/teapot", "/broken"} {
 		for scheme, sent := range map[v1.URIScheme]string{"HTTP": "secret", "HTTPS": ""} {
 			credentials.Store("nobody asked")
-			if err := runHook(t.Context(), h, m, get(path, scheme, s), m.Spec.Ports); err != nil || credentials.Load() != sent {
-				t.Errorf("%s %s: %v, with the credentials %q", scheme, path, err, credentials.Load())
+			fallback, err := runHook(t.Context(), h, m, get(path, scheme, s), m.Spec.Ports)
+			if err != nil || credentials.Load() != sent || (fallback == s.Listener.Addr().String()) != (scheme == "HTTPS") {
+				t.Errorf("%s %s: %v, with the credentials %q, fallback %q", scheme, path, err, credentials.Load(), fallback)
 			}
 		}
 	}
@@ -133,7 +137,7 @@ func TestAFailedHookIsReported(t *testing.T) {
 			was := slog.Default()
 			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			defer slog.SetDefault(was)
-			if err := runHook(t.Context(), h, m, c.hook, nil); err == nil {
+			if _, err := runHook(t.Context(), h, m, c.hook, nil); err == nil {
 				t.Error("it did not fail")
 			}
 			got := log.String()
@@ -146,5 +150,36 @@ func TestAFailedHookIsReported(t *testing.T) {
 				t.Errorf("it says too much: %s", got)
 			}
 		})
+	}
+}
+
+// That a hook by HTTPS was answered by plain HTTP is an Event of the pod, of each kind of hook.
+func TestAnHTTPFallbackIsRecorded(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	r := plain(t)
+	r.desired.Container.Lifecycle = &v1.Lifecycle{PostStart: get("/", "HTTPS", s), PreStop: get("/", "HTTPS", s)}
+	r.desired.Sandbox.IPs = []string{"127.0.0.1"}
+	k := r.actor()
+	fallbacks := func() (n int) {
+		for _, m := range k.Take() {
+			if e, ok := m.Msg.(messages.RecordEvent); ok && e.Reason == messages.EventHTTPFallback && e.Object.FieldPath == "" &&
+				e.Message == "request to HTTPS lifecycle hook "+s.Listener.Addr().String()+" got HTTP response, retry with HTTP succeeded" {
+				n++
+			}
+		}
+		return n
+	}
+	k.Send("pods/u1", r.desired)
+	k.RunWork()
+	if n := fallbacks(); n != 1 {
+		t.Errorf("post-start: %d Events", n)
+	}
+	stop := r.stopOf(r.fact(messages.ContainerRunning), "its pod is ending")
+	stop.IPs = r.desired.Sandbox.IPs
+	k.Send("pods/u1", stop)
+	k.RunWork()
+	if n := fallbacks(); n != 1 {
+		t.Errorf("pre-stop: %d Events", n)
 	}
 }

@@ -80,6 +80,8 @@ func hookPending(h *host.Host, w messages.RunContainer, id string) bool {
 type hookDone struct {
 	id     string
 	failed error
+	// fallback: see callHook.
+	fallback string
 }
 
 // retryStop is the timer after which a container is ended again whose hook failed.
@@ -90,28 +92,29 @@ func postStartKey(uid, id string) string { return fmt.Sprintf("%s/poststart/%s",
 
 // runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
-	_, err := h.Ops.Do(ctx, postStartKey(string(w.Pod.UID), id), hookLimit, func(ctx context.Context) (any, error) {
+	fallback, err := cri.Run(ctx, h.Ops, postStartKey(string(w.Pod.UID), id), hookLimit, func(ctx context.Context) (string, error) {
 		path, before := pendingPath(h, w), hookNote{}
 		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {
-			return nil, errors.New(before.Failed) // an agent before this one saw its end
+			return "", errors.New(before.Failed) // an agent before this one saw its end
 		}
 		m := stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, "")
-		if err := callHook(ctx, h, m, postStart(w.Container), w.Container.Ports); err != nil {
+		fallback, err := callHook(ctx, h, m, postStart(w.Container), w.Container.Ports)
+		if err != nil {
 			if ctx.Err() != nil {
-				return nil, err // it was cut off
+				return "", err // it was cut off
 			}
 			failed := hookNote{ID: id, Failed: firstBytes(err)}
 			if err := atomicfile.Save(path, hookNoteVersion, failed); err != nil {
 				supervisors.LogOf(ctx).Warn("the end of a post-start hook cannot be noted; it may run again", "error", err)
 			}
-			return nil, err
+			return "", err
 		}
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			supervisors.LogOf(ctx).Warn("the note of a post-start hook cannot be removed; it may run again", "error", err)
 		}
-		return nil, nil
+		return fallback, nil
 	})
-	return hookDone{id: id, failed: host.Joined(err)}
+	return hookDone{id: id, failed: host.Joined(err), fallback: fallback}
 }
 
 // stopOf is the request to end the container that was to run.
@@ -143,6 +146,7 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 		return
 	}
 	a.enter(messages.StageRunning)
+	a.recordFallback(ctx, d.fallback)
 	if d.failed == nil {
 		a.report(ctx)
 		return

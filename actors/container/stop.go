@@ -69,7 +69,7 @@ func preStopKey(m messages.StopContainer) string {
 func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
 	began, done := time.Now(), stopDone{id: m.Fact.ID}
 	if !hurried && !m.NoHook {
-		done.hookFailed = runPreStop(ctx, h, m) // which does not keep the container from being stopped
+		done.hook = runPreStop(ctx, h, m) // which does not keep the container from being stopped
 	}
 	done.fact, done.failed = stopAndRead(ctx, h, m, began)
 	return done
@@ -125,11 +125,12 @@ func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPo
 // in that time. The hook itself runs on until its container has ended, as with the kubelet; see endHooks. It runs once: one in
 // progress is joined. One that has ended or used its grace period up is noted in the container's folder and not awaited again,
 // not even after a restart of the agent.
-func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (failed bool) {
+func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) preStopDone {
+	done := preStopDone{id: m.Fact.ID}
 	hook, ports := preStopOf(m)
 	path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
 	if hook == nil || m.Fact.State != messages.ContainerRunning || noted(path, m.Fact.ID) {
-		return false
+		return done
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.Grace)
 	defer cancel()
@@ -138,15 +139,16 @@ func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) (fa
 			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", err)
 		}
 	}
-	_, err := h.Ops.Do(ctx, preStopKey(m), m.Grace+hookLimit, func(ctx context.Context) (any, error) {
-		err := runHook(ctx, h, m, hook, ports)
-		over()
-		return nil, err
+	var err error
+	done.fallback, err = cri.Run(ctx, h.Ops, preStopKey(m), m.Grace+hookLimit, func(ctx context.Context) (string, error) {
+		defer over()
+		return runHook(ctx, h, m, hook, ports)
 	})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		over()
 	}
-	return err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
+	done.failed = err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
+	return done
 }
 
 // endHooks ends the hooks of a container that has ended.
@@ -158,8 +160,8 @@ func endHooks(h *host.Host, uid, id string) {
 // runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
 func runHook(
 	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
-) error {
-	err := callHook(ctx, h, m, hook, ports)
+) (fallback string, err error) {
+	fallback, err = callHook(ctx, h, m, hook, ports)
 	if err != nil {
 		log := supervisors.LogOf(ctx)
 		if m.Pod != nil {
@@ -168,16 +170,17 @@ func runHook(
 		log.Warn("pre-stop hook failed; the container is stopped all the same",
 			"container", m.Name, "id", m.Fact.ID, "error", firstBytes(err))
 	}
-	return err
+	return fallback, err
 }
 
+// callHook runs a hook. fallback is the server that answered one by HTTPS with plain HTTP; empty: none did.
 func callHook(
 	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
-) error {
+) (fallback string, err error) {
 	if hook.Sleep == nil { // which takes nothing that others need
 		leave, err := h.Hooks.Enter(ctx, m.UID)
 		if err != nil {
-			return err
+			return "", err
 		}
 		defer leave()
 	}
@@ -186,13 +189,13 @@ func callHook(
 		// It spends the grace period, which runs while others have the slots: it takes none.
 		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace+hookLimit)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if result.ExitCode != 0 {
 			// What it printed may be a secret, and who reads Events, logs and statuses need not be who may read that.
-			return fmt.Errorf("the command ended with code %d", result.ExitCode)
+			return "", fmt.Errorf("the command ended with code %d", result.ExitCode)
 		}
-		return nil
+		return "", nil
 	case hook.HTTPGet != nil:
 		return runHTTP(ctx, m, hook.HTTPGet, ports)
 	case hook.Sleep != nil:
@@ -200,13 +203,13 @@ func callHook(
 		defer t.Stop()
 		select {
 		case <-t.C:
-			return nil
+			return "", nil
 		case <-ctx.Done():
 			metrics.CutSleeps.WithLabelValues().Inc()
-			return ctx.Err()
+			return "", ctx.Err()
 		}
 	default:
-		return errors.New("the hook has no handler")
+		return "", errors.New("the hook has no handler")
 	}
 }
 
@@ -220,26 +223,27 @@ func firstBytes(said error) string {
 const userAgent = "kube-lifecycle/playlet"
 
 // runHTTP makes the hook's request. As with the kubelet, whatever is answered is success, and a server that speaks plain HTTP
-// where the hook says HTTPS is asked that way, without what the hook would only tell it in private.
-func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction, ports []v1.ContainerPort) error {
+// where the hook says HTTPS is asked that way, without what the hook would only tell it in private. fallback is such a server.
+func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction, ports []v1.ContainerPort) (
+	fallback string, err error) {
 	target, err := endpoint.URL(get, m.IPs, ports)
 	if err != nil {
-		return err
+		return "", err
 	}
 	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, userAgent)
 	if errors.Is(err, http.ErrSchemeMismatch) {
 		metrics.HTTPFallbacks.WithLabelValues().Inc()
-		target.Scheme = "http"
+		fallback, target.Scheme = target.Host, "http"
 		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders),
 			func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })
 		answer, err = endpoint.Get(ctx, target, public, userAgent)
 	}
 	if answer.Code == 0 {
-		return err
+		return "", err
 	}
 	if answer.Code >= http.StatusBadRequest {
 		supervisors.LogOf(ctx).Info("the request of a hook was answered with an error status, which counts as success",
 			"container", m.Name, "at", endpoint.Place(target), "code", answer.Code)
 	}
-	return nil
+	return fallback, nil
 }
