@@ -138,17 +138,21 @@ func ignoredFields(flag string, ignored []string) (out []Warning) {
 	return out
 }
 
-// openServer warns where more than the cluster's administrators may do everything on the node, which somebody has asked for. On
-// the loopback it is their own affair.
+// openServer warns where more than the administrators may do everything on the node, which the configuration asks for. On the
+// loopback these are the users of the machine.
 func openServer(n *Node) []Warning {
 	c := n.Kubelet
 	address, err := netip.ParseAddr(c.Address)
-	if !*c.EnableServer || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow ||
-		err == nil && address.IsLoopback() || n.standalone() && !n.AddressGiven {
+	if !*c.EnableServer || c.Authorization.Mode != kubeletconfig.KubeletAuthorizationModeAlwaysAllow {
 		return nil
 	}
+	local := err == nil && address.IsLoopback() || n.standalone() && !n.AddressGiven
 	var who string
 	switch {
+	case local && *c.Authentication.Anonymous.Enabled:
+		who = "every user of this machine (authentication.anonymous)"
+	case local:
+		return nil
 	case *c.Authentication.Anonymous.Enabled:
 		who = "everyone (authentication.anonymous)"
 	case *c.Authentication.Webhook.Enabled && !n.standalone():

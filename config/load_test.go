@@ -261,9 +261,10 @@ func TestAnOpenServerIsWarnedAbout(t *testing.T) {
 		"--bootstrap-kubeconfig=/b " + all: "lets every holder of a token",
 		"--kubeconfig=/k --authentication-token-webhook=false " + all:     "",
 		"--kubeconfig=/k " + anonymous + " " + all:                        "lets everyone",
-		"--kubeconfig=/k --address=127.0.0.1 " + anonymous + " " + all:    "",
+		"--kubeconfig=/k --address=127.0.0.1 " + anonymous + " " + all:    "lets every user of this machine",
+		"--kubeconfig=/k --address=127.0.0.1 " + all:                      "",
 		"--kubeconfig=/k --enable-server=false " + anonymous + " " + all:  "",
-		"--client-ca-file=/ca " + anonymous + " " + all:                   "", // on the loopback
+		"--client-ca-file=/ca " + anonymous + " " + all:                   "lets every user of this machine",
 		"--client-ca-file=/ca --address=0.0.0.0 " + anonymous + " " + all: "lets everyone",
 		"--client-ca-file=/ca --address=0.0.0.0 " + all:                   "",
 	} {
