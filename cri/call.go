@@ -26,8 +26,11 @@ func (c *Client) intercept(
 		}
 		defer queue.release()
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.limit(req))
-	defer cancel()
+	if limit := c.limit(req); limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
 	// gRPC makes up a status when the connection or the deadline fails. Only one
 	// that came over the wire brings headers or trailers.
 	var header, trailer metadata.MD
@@ -72,11 +75,11 @@ func sandboxName(config *runtimeapi.PodSandboxConfig) string {
 // shortID is what people know of an ID: its first 13 characters, as crictl.
 func shortID(id string) string { return id[:min(len(id), 13)] }
 
-// limit is how long a call may take.
+// limit returns how long a call may take; 0: it has no limit of its own.
 func (c *Client) limit(req any) time.Duration {
 	switch r := req.(type) {
 	case *runtimeapi.PullImageRequest:
-		return c.opts.PullTimeout
+		return 0
 	case *runtimeapi.RunPodSandboxRequest: // as with the kubelet
 		return 2 * c.opts.RequestTimeout
 	case interface{ GetTimeout() int64 }: // it waits for so many seconds by itself: a grace period, a command's run

@@ -39,10 +39,8 @@ type Options struct {
 	ImageEndpoint string
 	// RequestTimeout bounds every call from the moment it has its slot, on top of
 	// what the call itself waits for (a grace period, a command). 0 means 2 min.
+	// PullImage alone has no bound: a pull that is cut off begins again from zero.
 	RequestTimeout time.Duration
-	// PullTimeout bounds one PullImage. 0 means 1 h: runtimes end a pull that
-	// makes no progress themselves.
-	PullTimeout time.Duration
 	// Limits is the budget.
 	Limits Limits
 	// Observe is told of each call that was made. It is called by many goroutines and must not wait; nil: nobody is told.
@@ -84,7 +82,6 @@ type Client struct {
 func Dial(opts Options) (*Client, error) {
 	opts.ImageEndpoint = cmp.Or(opts.ImageEndpoint, opts.RuntimeEndpoint)
 	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, 2*time.Minute)
-	opts.PullTimeout = cmp.Or(opts.PullTimeout, time.Hour)
 	c := &Client{opts: opts}
 	for class, limit := range opts.Limits.withDefaults() {
 		c.budget[class] = &slotQueue{limit: limit}

@@ -20,7 +20,7 @@ func (c *Client) ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, v
 }
 
 // PullImage pulls and returns the reference by which the runtime knows the
-// image. Its time limit is PullTimeout. errors.Is finds ErrRegistryUnavailable
+// image. It ends with ctx alone. errors.Is finds ErrRegistryUnavailable
 // and ErrSignatureValidationFailed of k8s.io/cri-api/pkg/errors in the error.
 func (c *Client) PullImage(
 	ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig, sandbox *runtimeapi.PodSandboxConfig,

@@ -62,7 +62,8 @@ type Options struct {
 	Board *board.Board
 	// Collect is for the collection of unused images; nil: none are removed.
 	Collect *Collect
-	// PullTimeout bounds one pull; 0 means 1 h. A runtime ends a pull that makes no progress by itself.
+	// PullTimeout ends a pull while the runtime has answered nothing for so long; 0 means 1 h. The CRI reports no progress of a
+	// pull, and runtimes end one that stalls.
 	PullTimeout time.Duration
 }
 
@@ -129,6 +130,11 @@ type (
 		key     pullKey
 		outcome outcome
 	}
+	// pullGoesOn ends the wait for a pull, which begins again.
+	pullGoesOn struct {
+		key      pullKey
+		priority int64
+	}
 	due struct{}
 )
 
@@ -176,6 +182,8 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.carryOut(ctx, a.machine.looked(ctx.Now(), m.name, m.outcome))
 	case checked:
 		a.carryOut(ctx, a.machine.checked(ctx.Now(), m))
+	case pullGoesOn:
+		a.pull(ctx, m.key, m.priority, joinOnly)
 	case pulled:
 		took := ctx.Now().Sub(a.began[m.key])
 		logPull(a.log(ctx, m.key), m, took)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/stall"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -137,7 +139,7 @@ func (a *images) tryAll(
 				}
 				auth, shown = c.Auth(), append(shown, c)
 			}
-			ref, err = a.opts.Service.PullImage(ctx, &runtimeapi.ImageSpec{Image: name.runtime}, auth, nil)
+			ref, err = a.pullImage(ctx, &runtimeapi.ImageSpec{Image: name.runtime}, auth)
 			if err == nil {
 				return ref, c, nil
 			}
@@ -152,6 +154,29 @@ func (a *images) tryAll(
 		}
 	}
 	return "", nil, err
+}
+
+// pullImage pulls an image. The CRI reports no progress of a pull, so each answer of the runtime meanwhile counts as progress.
+func (a *images) pullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig) (string, error) {
+	asking, end := context.WithCancel(cri.WithoutSlot(ctx))
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(a.opts.PullTimeout / 60)
+		defer tick.Stop()
+		for {
+			select {
+			case <-asking.Done():
+				return
+			case <-tick.C:
+				if _, _, err := a.opts.Service.ImageStatus(asking, image, false); err == nil {
+					stall.Progress(ctx, nil)
+				}
+			}
+		}
+	})
+	defer running.Wait()
+	defer end()
+	return a.opts.Service.PullImage(ctx, image, auth, nil)
 }
 
 // recordPull keeps with which credential the image was pulled, before any pod is told of it. Where that fails the image counts as

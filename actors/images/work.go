@@ -6,7 +6,6 @@ import (
 	_ "crypto/sha512"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/distribution/reference"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -46,15 +45,22 @@ func parseKey(text string) pullKey {
 	return pullKey{id, name}
 }
 
-// pull joins the pull in the table of operations, or begins it there by doing fn.
+// joinOnly is for a pull that is joined where it is in progress, and not begun.
+func joinOnly(context.Context) (string, error) { return "", errOver }
+
+// pull joins the pull in the table of operations, or begins it there by doing fn. A pull has no deadline while it progresses.
 func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn func(context.Context) (string, error)) {
-	a.began[key] = ctx.Now()
+	if a.began[key].IsZero() {
+		a.began[key] = ctx.Now()
+	}
 	limit := a.opts.PullTimeout
-	ctx.Do(supervisors.Work{Name: "PullImage " + key.name, Timeout: limit + time.Minute, Run: func(ctx context.Context) any {
+	ctx.Do(supervisors.Work{Name: "PullImage " + key.name, Timeout: limit, Run: func(ctx context.Context) any {
 		ctx = cri.WithPriority(ctx, priority)
 		ref, err := cri.Run(ctx, a.opts.Operations, key.String(), limit, fn)
 		m := pulled{key: key}
 		switch {
+		case err != nil && ctx.Err() != nil:
+			return pullGoesOn{key, priority}
 		case err == nil:
 			m.outcome = outcome{result: present, ref: ref, size: a.size(ctx, ref)}
 		case errors.Is(err, errOver):
@@ -87,7 +93,7 @@ func (a *images) adopt(ctx supervisors.Context) {
 			continue // nobody can ask for it
 		}
 		a.machine.adopt(ctx.Now(), key.name, name.registry, key.id)
-		a.pull(ctx, key, cri.NodePriority, func(context.Context) (string, error) { return "", errOver })
+		a.pull(ctx, key, cri.NodePriority, joinOnly)
 	}
 }
 
