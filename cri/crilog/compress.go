@@ -10,6 +10,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 // block is how much is read at a time, in bytes.
@@ -76,7 +78,7 @@ func Compress(ctx context.Context, dir Dir, name string) (err error) {
 	return dir.Unlink(name)
 }
 
-// contextReader reads until its context ends.
+// contextReader reads until its context ends. What it has read is progress.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -87,5 +89,6 @@ func (p *contextReader) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err
 	}
+	stall.Progress(p.ctx, nil)
 	return p.r.Read(b)
 }

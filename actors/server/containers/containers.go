@@ -40,9 +40,6 @@ const (
 	callTimeout = 2 * time.Second
 	// writeTimeout bounds the writing of one piece of a log: a client that does not read is let go.
 	writeTimeout = 30 * time.Second
-	// logTimeout bounds the reading of a log to its end: the five files of 10 MiB that are kept of one by default take a client
-	// of 15 KiB/s so long.
-	logTimeout = time.Hour
 )
 
 // Config is what the handlers need.
@@ -57,10 +54,10 @@ type Config struct {
 	// IdleTimeout ends a stream over which nothing passed for so long; 0: never.
 	IdleTimeout time.Duration
 	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once. WriteTimeout bounds the writing of
-	// one piece of a log, LogTimeout the reading of one that is not followed. A 0 stands for the package's own limit.
-	MaxLogs, MaxStreams      int
-	WriteTimeout, LogTimeout time.Duration
-	Log                      *slog.Logger // nil: discards
+	// one piece of a log; a client that takes one piece after another has no deadline. A 0 stands for the package's own limit.
+	MaxLogs, MaxStreams int
+	WriteTimeout        time.Duration
+	Log                 *slog.Logger // nil: discards
 }
 
 // Handlers answer requests about containers, for any listener: whoever asks has been let in by then. Safe for concurrent use.
@@ -71,7 +68,7 @@ type Handlers struct {
 
 // New prepares the handlers.
 func New(conf Config) *Handlers {
-	conf.WriteTimeout, conf.LogTimeout = cmp.Or(conf.WriteTimeout, writeTimeout), cmp.Or(conf.LogTimeout, logTimeout)
+	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
 	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
 	if conf.CountWebSocket == nil {
 		conf.CountWebSocket = func(string) {}

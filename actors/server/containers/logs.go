@@ -55,13 +55,6 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	out := &logStream{w: w, control: http.NewResponseController(w), live: o.Follow, timeout: h.conf.WriteTimeout}
-	ctx := r.Context()
-	if !o.Follow { // one that is followed has its end when the container has, or the client goes
-		out.until = time.Now().Add(h.conf.LogTimeout)
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, out.until)
-		defer cancel()
-	}
 	out.begin() // before the first line, which may be far into a big log, or be written tomorrow
 	who := c.Pod.Pod.Namespace + "/" + c.Pod.Pod.Name
 	o.PassedOver = func(name string, why error) {
@@ -71,7 +64,7 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	if o.Follow {
 		o.Live = func(ctx context.Context) bool { return h.live(ctx, id) }
 	}
-	if err = crilog.Read(ctx, dir, filepath.Base(path), o.Options, out); err != nil && r.Context().Err() == nil {
+	if err = crilog.Read(r.Context(), dir, filepath.Base(path), o.Options, out); err != nil && r.Context().Err() == nil {
 		h.conf.Log.Warn("reading the log of a container failed", "pod", who, "container", id, "error", err)
 		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
 	}
@@ -157,7 +150,6 @@ type logStream struct {
 	control *http.ResponseController
 	live    bool // each piece is sent at once
 	timeout time.Duration
-	until   time.Time // of all of it; zero: it has no end
 	next    time.Time
 }
 
@@ -176,11 +168,7 @@ func (s *logStream) end() {
 
 // allow gives the client its time again.
 func (s *logStream) allow(now time.Time) {
-	end := now.Add(s.timeout)
-	if !s.until.IsZero() && end.After(s.until) {
-		end = s.until
-	}
-	_ = s.control.SetWriteDeadline(end) // a recorder in a test has none
+	_ = s.control.SetWriteDeadline(now.Add(s.timeout)) // a recorder in a test has none
 }
 
 // Write implements io.Writer.

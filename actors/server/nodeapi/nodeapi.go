@@ -15,6 +15,7 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -22,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 // Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.
@@ -61,8 +63,8 @@ const (
 	shortTimeout = 30 * time.Second
 	// queueTimeout is how much of it a request may wait for its turn: the rest is for the answer.
 	queueTimeout = 10 * time.Second
-	// longTimeout bounds what is measured for a time that the client names, or may be big: profiles, the system's logs, a
-	// command of /run, a checkpoint.
+	// longTimeout bounds what is measured for a time that the client names, or may be big: profiles, a command of /run, a
+	// checkpoint. It also ends the reading of the system's logs where nothing is found for so long.
 	longTimeout = 5 * time.Minute
 	// maxBody is what a request may bring, in bytes.
 	maxBody = 1 << 20
@@ -260,8 +262,10 @@ func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
 func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 // slowly is within for what may take minutes, of which there are not many at once.
-func (a *api) slowly(h http.Handler) http.Handler {
-	return within(longTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func (a *api) slowly(h http.Handler) http.Handler { return within(longTimeout, a.inSlowSlot(h)) }
+
+func (a *api) inSlowSlot(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		keys := []string{shares.Client(r)}
 		if pod := r.PathValue("pod"); pod != "" {
 			keys = append(keys, "namespace "+r.PathValue("namespace"), "pod "+pod)
@@ -273,8 +277,39 @@ func (a *api) slowly(h http.Handler) http.Handler {
 		}
 		defer release()
 		h.ServeHTTP(w, r)
+	})
+}
+
+// streaming is slowly for an answer of any size. It has no deadline while the client takes one piece after another.
+func (a *api) streaming(h http.Handler) http.Handler {
+	return a.inSlowSlot(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := stall.New(r.Context(), clock.RealClock{}, longTimeout)
+		defer cancel()
+		control := http.NewResponseController(w)
+		h.ServeHTTP(pieces{w, control, ctx}, r.WithContext(ctx))
+		end := time.Now().Add(shortTimeout) // of the answer, and of a body that nobody reads
+		_ = errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end))
 	}))
 }
+
+// pieces is an answer of which each piece has its own deadline.
+type pieces struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	ctx     context.Context // of the request; each piece is its progress
+}
+
+func (p pieces) Write(data []byte) (int, error) {
+	_ = p.control.SetWriteDeadline(time.Now().Add(shortTimeout))
+	n, err := p.ResponseWriter.Write(data)
+	if err == nil {
+		stall.Progress(p.ctx, nil)
+	}
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (p pieces) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // plainPaths refuses paths that would be redirected to another.
 func plainPaths(h http.Handler) http.Handler {

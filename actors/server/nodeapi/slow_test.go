@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,31 +64,63 @@ func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
 	}
 }
 
-// A client that reads a log slowly, but reads, has so much time for all of it, and is told that it has not all.
-func TestAClientThatReadsSlowlyIsLetGo(t *testing.T) {
-	r := newRig(t, limits(func(c *containers.Config) { c.LogTimeout = 200 * time.Millisecond }))
-	line := "2026-11-21T12:00:01.5Z stdout F " + strings.Repeat("x", 1<<10) + "\n"
-	if err := os.WriteFile(filepath.Join(r.runtime.dir, "run2"), []byte(strings.Repeat(line, 64<<10)), 0o600); err != nil {
-		t.Fatal(err)
+// slowClient takes each piece of an answer after a pause, and none after its deadline.
+type slowClient struct {
+	*httptest.ResponseRecorder
+	pause time.Duration
+	until time.Time
+}
+
+// SetWriteDeadline is for http.ResponseController.
+func (s *slowClient) SetWriteDeadline(at time.Time) error {
+	s.until = at
+	return nil
+}
+
+func (s *slowClient) Write(p []byte) (int, error) {
+	if time.Sleep(s.pause); time.Now().After(s.until) {
+		return 0, os.ErrDeadlineExceeded
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/containerLogs/ns/web/app", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close() //nolint:errcheck // whoever ended it
-	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() {
-		if _, err := resp.Body.Read(make([]byte, 16<<10)); err != nil {
-			break
+	return s.ResponseRecorder.Write(p)
+}
+
+// A client that reads slowly, but reads, gets all of it: what was cut off would be begun again from zero.
+func TestLogs_AreReadForAsLongAsTheClientReads(t *testing.T) {
+	r := newRig(t, nil)
+	const lines = 20_000
+	line := strings.Repeat("x", 1<<10) + "\n"
+	text := strings.Repeat("2026-11-21T12:00:01.5Z stdout F "+line, lines)
+	for _, file := range []string{filepath.Join(r.runtime.dir, "run2"), filepath.Join(r.conf.SystemLogs, "big.log")} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
 	}
-	if rest, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("%d more bytes, %v", len(rest), err)
+	for path, size := range map[string]int{"/containerLogs/ns/web/app": lines * len(line), "/logs/big.log": len(text)} {
+		synctest.Test(t, func(t *testing.T) {
+			w, began := &slowClient{ResponseRecorder: httptest.NewRecorder(), pause: shortTimeout - time.Second}, time.Now()
+			New(r.conf).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if w.Body.Len() != size {
+				t.Errorf("%s: the client got %d bytes after %s, want %d", path, w.Body.Len(), time.Since(began), size)
+			}
+			if took := time.Since(began); took <= time.Hour {
+				t.Errorf("%s took %s, which shows nothing", path, took)
+			}
+		})
 	}
+}
+
+func TestStreaming_EndsWhereNothingIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		newAPI(Config{}).streaming(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for range 10 {
+				time.Sleep(longTimeout - time.Second)
+				if _, err := w.Write([]byte("found")); err != nil || r.Context().Err() != nil {
+					t.Fatalf("ended while it progressed: %v, %v", err, r.Context().Err())
+				}
+			}
+			<-r.Context().Done()
+		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/logs/", nil))
+	})
 }
 
 // A request whose body does not come, or whose header has no end, holds nothing for ever: the deadline is that of the request.
