@@ -93,11 +93,13 @@ func TestThePackageWhilePodsRun(t *testing.T) {
 		t.Errorf("the upgrade has made of the configuration %q, %v", text, err)
 	}
 
+	const object = "/etc/playlet/objects/mine.yaml"
+	m.write(object, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine}\n")
 	m.runs("dpkg -r playlet", 0)
 	m.runs("test ! -e /usr/bin/playlet && test -e /etc/playlet/config.yaml && ! readlink /proc/$(cat /run/playlet.pid)/exe", 0)
 	undisturbed("the removal")
 	m.runs("dpkg -P playlet", 0)
-	m.runs("test ! -e /etc/playlet && test ! -e /etc/default/playlet", 0)
+	m.runs("test -e "+object+" && test ! -e /etc/playlet/config.yaml && test ! -e /etc/default/playlet", 0)
 	undisturbed("the purge")
 
 	m.runs("dpkg -i "+two, 0) // it finds the pod, and ends it

@@ -100,12 +100,12 @@ func TestADebIsInstalled(t *testing.T) {
 	if text, err := os.ReadFile(config); err != nil || string(text) != "# mine\n" {
 		t.Errorf("an upgrade has made of the configuration %q %v", text, err)
 	}
-	dpkg("-r", "playlet")
-	there(map[string]fs.FileMode{"usr/bin/playlet": 0, "usr/share/man/man1/playlet.1": 0, "etc/playlet/config.yaml": 0o600})
 	object := filepath.Join(root, "etc/playlet/objects/mine.yaml")
 	if err := os.WriteFile(object, []byte("kind: Secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	dpkg("-r", "playlet")
+	there(map[string]fs.FileMode{"usr/bin/playlet": 0, "usr/share/man/man1/playlet.1": 0, "etc/playlet/config.yaml": 0o600})
 	dpkg("-P", "playlet") // the administrator's objects are no files of the package
 	there(map[string]fs.FileMode{"etc/playlet/config.yaml": 0, "etc/default/playlet": 0, "etc/playlet/objects/mine.yaml": 0o600})
 	if err := os.Remove(object); err != nil {

@@ -191,3 +191,36 @@ var errUnmount = errors.New("the server does not answer")
 type failingUnmount struct{ kubeletKind }
 
 func (failingUnmount) Unmount(context.Context, kinds.Folder, string) error { return errUnmount }
+
+// The removal of a pod's folder may be cut off after each step: the next agent finishes it.
+func TestCutOffRemovalIsFinished(t *testing.T) {
+	const folder = "volumes/kubernetes.io~csi/pv"
+	for name, files := range map[string][]string{
+		"before a record was whole":    {folder + "/vol_data.json.new"},
+		"after the record":             {folder + "/mount/"},
+		"after the mount's folder":     {folder + "/"},
+		"after the volume's folder":    {"volumes/kubernetes.io~csi/", "plugins/", "containers/c/0123abcd"},
+		"after the kind's folder":      {"volumes/", "volumeDevices/kubernetes.io~csi/", "containers/"},
+		"after folders of volumes":     {"plugins/kubernetes.io~empty-dir/v/ready", "containers/c/0123abcd", "etc-hosts"},
+		"after folders of parts":       {"volume-subpaths/pv/c/"},
+		"after a part of a file":       {"volume-subpaths/pv/c/0"},
+		"before the pod's folder":      {""},
+		"before a part was unbound":    {"volume-subpaths/pv/c/0/"},
+		"in the middle of an emptyDir": {"volumes/kubernetes.io~empty-dir/v/.removing-1/file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(t)
+			for _, file := range files {
+				if strings.HasSuffix(file, "/") || file == "" {
+					must(t, os.MkdirAll(d.pod("a", file), 0o750))
+				} else {
+					write(t, d.pod("a", file))
+				}
+			}
+			must(t, d.unmountPod(t.Context(), "a", true))
+			if exists(t, d.pod("a")) {
+				t.Error("the pod's folder is left")
+			}
+		})
+	}
+}
