@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -47,6 +48,7 @@ func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 		a.record(ctx, a.desired.Pod, a.name, v1.EventTypeNormal, messages.EventStarted, "Container started")
 	}
 	if d.reason != nil {
+		metrics.NotStarted(a.desired.Pod, a.name, d.reason.Code)
 		a.explained(ctx, a.desired.Pod, messages.EventFailed, "Error: "+d.reason.Message, *d.reason)
 	}
 }

@@ -194,7 +194,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 		work.SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
 	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network; the pod's sandbox cannot be made: no network")
 	a.hears(work.SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox,
-		Message: (&translate.ConfigError{Err: &translate.FQDNError{FQDN: "x.example"}}).Error()}})
+		Cause: messages.CauseOf(&translate.ConfigError{Err: &translate.FQDNError{FQDN: "x.example"}})}})
 	a.sameEvents(t, "an FQDN", "FailedCreatePodSandBox: Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster "+
 		"domain, FQDN x.example has 9 characters, 64 are allowed; the pod's FQDN is too long for its hostname (setHostnameAsFQDN)")
 	a.passes(time.Minute)

@@ -66,7 +66,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m messages.RuntimeAudited) {
 	}
 	for i := range m.Pods {
 		f := &m.Pods[i]
-		e := a.entry(f.UID, f.Namespace+"/"+f.Name)
+		e := a.entry(f.UID, f.Namespace+"/"+f.Name, ctx.Now())
 		if a.opts.Named(e.uid, e.name); !e.hasActor() && e.goneAt.IsZero() {
 			e.found = f
 		}

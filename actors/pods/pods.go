@@ -54,6 +54,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -222,6 +223,7 @@ func (a *actor) quarantined(ctx supervisors.Context, e *entry, why *messages.Chi
 func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodStatusChanged) {
 	logWait(ctx, e, m.Waiting)
 	freed := final(m.Status) && !final(e.status)
+	metrics.StatusChanged(e.status, m.Status)
 	e.status, e.phase, e.waiting, e.holds, e.taken = m.Status, m.Phase, m.Waiting, m.Holds, m.Generation
 	a.changed(ctx)
 	a.tellStatus(ctx, e)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,10 +16,10 @@ import (
 )
 
 // entry is the one of this UID, which is made where there is none; its name may not be known.
-func (a *actor) entry(uid, name string) *entry {
+func (a *actor) entry(uid, name string, now time.Time) *entry {
 	e := a.entries[uid]
 	if e == nil {
-		e = &entry{uid: uid, state: unclaimed}
+		e = &entry{uid: uid, state: unclaimed, seen: now}
 		a.entries[uid] = e
 	}
 	e.name = cmp.Or(name, e.name)
@@ -108,6 +109,10 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 		if from == leaving && e.want != nil && e.want.source != messages.APIServer {
 			e.before = restartsOf(e.status)
 		}
+		if from == leaving && e.want != nil {
+			e.seen = ctx.Now()
+			metrics.PodRestarted(e.want.source != messages.APIServer)
+		}
 		e.life, e.why = life{}, nil
 		if from == over || from == leaving { // the agent's next life must not take what runs by then for what was over
 			a.keep(ctx, e, record{})
@@ -152,6 +157,7 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 		metrics.OrphanedPods.WithLabelValues().Inc()
 	}
 	e.found, e.why, e.reported.pod, e.reported.why = nil, nil, nil, messages.Reason{}
+	metrics.WorkerStart.WithLabelValues().Observe(ctx.Now().Sub(e.seen).Seconds())
 	ctx.Spawn(e.uid)
 }
 

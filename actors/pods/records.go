@@ -41,7 +41,7 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 			"that is ended for another may run on", "error", err)
 	}
 	for uid, r := range m.records {
-		e := a.entry(uid, "")
+		e := a.entry(uid, "", ctx.Now())
 		e.record = r
 		if m.written {
 			e.kept = r

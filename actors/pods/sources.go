@@ -81,7 +81,7 @@ func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted)
 	for _, s := range a.sources.all {
 		said := a.sources.lists[s]
 		for _, p := range said.Pods {
-			if e := a.entry(string(p.UID), fullName(p)); e.want == nil {
+			if e := a.entry(string(p.UID), fullName(p), ctx.Now()); e.want == nil {
 				e.want = &want{p, s}
 				a.wanted = append(a.wanted, e)
 			}

@@ -54,7 +54,8 @@ type want struct {
 // entry is all that is known of one pod.
 type entry struct {
 	uid   string
-	name  string // its full name, once that is known
+	name  string    // its full name, once that is known
+	seen  time.Time // when it was seen first
 	state state
 	// want is the pod as the sources have it now; nil: none names it.
 	want *want

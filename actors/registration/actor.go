@@ -167,6 +167,7 @@ func (a *actor) sendNode(ctx supervisors.Context) {
 	if !a.state.heard {
 		return
 	}
+	a.life.startup.Observed(a.state.node, ctx.Now())
 	a.publish() // before the receivers look for its addresses
 	for _, to := range []messages.Address{messages.Pods, messages.Status, messages.Runtime, messages.Volumes} {
 		ctx.Tell(to, messages.NodeObserved{Node: a.state.node})
@@ -210,6 +211,9 @@ func (a *actor) act(ctx supervisors.Context) {
 		return
 	}
 	a.writing = true
+	if d.create != nil {
+		a.life.startup.Attempted(ctx.Now())
+	}
 	client, name := a.opts.Client, a.opts.Desired.Name
 	ctx.Do(supervisors.Work{Name: d.name(), Timeout: writeTimeout, Run: func(ctx context.Context) any {
 		nodes := client.CoreV1().Nodes()
@@ -250,6 +254,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	known := was != nil
 	if m.write.create != nil {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
+		a.life.startup.Registered(a.state.began, ctx.Now())
 		was = nil // the watch may have seen it before the answer came, and no Events were recorded then
 	}
 	a.state.done(m.write, m.node, ctx.Now())

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -132,6 +133,7 @@ type life struct {
 	// registered says that the Node was there: when it is gone now, somebody has deleted it.
 	registered atomic.Bool
 	began      atomic.Pointer[time.Time]
+	startup    metrics.NodeStartup
 }
 
 // begin is when the process' first actor began.

@@ -34,29 +34,26 @@ var documented string
 var absent = map[string]string{
 	"the node's runtime of pods is watched by events and audits: nothing is discarded, and there is no relisting by pod": "kubelet_pleg_discard_events",
 	"there is one stream of events, whose loss health tells":                                                             "kubelet_evented_pleg_*",
-	"a pod's actor is there with the message that names it":                                                              "kubelet_pod_worker_start_duration_seconds",
 	"there is no dynamic resource allocation yet":                                                                        "dra_*",
 	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
 		kubelet_memory_manager_* kubelet_topology_manager_*`,
-	"what the records of pulls with credentials hold is not counted": `kubelet_imagemanager_* kubelet_image_manager_ensure_image_requests_total`,
-	"the health of volumes is an alpha feature, CSIVolumeHealth":     "kubelet_volume_stats_health_status_abnormal",
+	"records of pulls are read from the disk, without a cache": `kubelet_imagemanager_inmemory_pulledrecords_usage_percent
+		kubelet_imagemanager_inmemory_pullintents_usage_percent`,
+	"an image that is pulled always is not looked for before":    "kubelet_image_manager_ensure_image_requests_total",
+	"the health of volumes is an alpha feature, CSIVolumeHealth": "kubelet_volume_stats_health_status_abnormal",
 	"how long figures of volumes take, and how many plugins are registered, is not counted": `kubelet_volume_metric_collection_duration_seconds
 		plugin_manager_total_plugins`,
 	"volumes are found on the disk with every unmount, and nothing is reconstructed at the start": `reconstruct_volume_operations_*
 		force_cleaned_failed_volume_operation*`,
 	"volumes are not labelled for SELinux":                                                        "volume_manager_selinux_*",
 	"what is left of gone pods is a driver's sweep, whose failures are in health and tried again": "kubelet_orphan_pod_cleaned_volumes*",
-	"calls of credential providers are not counted":                                               "kubelet_credential_provider_*",
 	"there are no projected pod certificates yet":                                                 "kubelet_podcertificate_states",
 	"it is of Windows": "kubelet_started_host_process_containers_*",
-	"a start fails in a call that does not tell the container's type; it is in kubelet_runtime_operations_errors_total": "kubelet_started_containers_errors_total",
-	"a pod that comes back with its UID is the same one":                                                                "kubelet_restarted_pods_total",
-	"the times of the node's start are in its log":                                                                      "kubelet_node_startup_*",
-	"a runtime without RuntimeConfig is told of by the doctor":                                                          "kubelet_cri_losing_support",
-	"watches here are reflectors with stores of their own":                                                              "informer_*",
-	"nobody is elected, and no controller manager runs":                                                                 "leader_election_* running_managed_controllers",
-	"it is hidden since 1.29: resource_scrape_error tells the same":                                                     "scrape_error",
-	"no other release is emulated: it is kubernetes_build_info":                                                         "version_info",
+	"a runtime without RuntimeConfig is told of by the doctor":      "kubelet_cri_losing_support",
+	"watches here are reflectors with stores of their own":          "informer_*",
+	"nobody is elected, and no controller manager runs":             "leader_election_* running_managed_controllers",
+	"it is hidden since 1.29: resource_scrape_error tells the same": "scrape_error",
+	"no other release is emulated: it is kubernetes_build_info":     "version_info",
 }
 
 // whenUsed are families that a library registers and tells of once it has done such a thing.
@@ -112,6 +109,14 @@ func exercise(t *testing.T) (*rig, http.Handler) {
 	metrics.DeferredResizes.WithLabelValues("pod_updated").Inc()
 	metrics.Resized(true, 1500*time.Millisecond)
 	metrics.Preemptions.WithLabelValues("memory").Inc()
+	metrics.StatusChanged(&v1.PodStatus{}, &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{
+		Terminated: &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}}}})
+	metrics.NotStarted(&v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "i"}}}}, "i", messages.ReasonRunContainer)
+	metrics.PodRestarted(true)
+	metrics.ProviderErrors.WithLabelValues("p").Inc()
+	metrics.Since(metrics.ProviderTime, now, "p")
+	metrics.SetProviderConfig("sha256:2")
+	metrics.PullChecks.WithLabelValues("credentialRecordFound").Inc()
 	metrics.PluginRegistrations.WithLabelValues("example.com/gpu").Inc()
 	metrics.Since(metrics.PluginAllocation, now, "example.com/gpu")
 	metrics.PodResources("requests_total", "requests_list", "requests_get", "requests_get_allocatable", "errors_list", "errors_get",
@@ -230,9 +235,11 @@ func TestCounting(t *testing.T) {
 		"volume_manager_total_volumes": {
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "desired_state_of_world"}, 1},
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "actual_state_of_world"}, 1}},
-		"kubelet_pod_pending_resizes":     {{map[string]string{"reason": "deferred"}, 1}},
-		"kubelet_pod_in_progress_resizes": {{nil, 1}},
-		"kubernetes_build_info":           {{map[string]string{"major": "1", "minor": "36", "git_version": "v1.36.3"}, 1}},
+		"kubelet_pod_pending_resizes":                          {{map[string]string{"reason": "deferred"}, 1}},
+		"kubelet_pod_in_progress_resizes":                      {{nil, 1}},
+		"kubelet_credential_provider_config_info":              {{map[string]string{"hash": "sha256:2"}, 1}},
+		"kubelet_first_network_pod_start_sli_duration_seconds": {{nil, 41}},
+		"kubernetes_build_info":                                {{map[string]string{"major": "1", "minor": "36", "git_version": "v1.36.3"}, 1}},
 	} {
 		for _, test := range tests {
 			s := sample(t, all, name, test.labels)

@@ -4,8 +4,10 @@
 package provider
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -22,6 +24,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
 // Load reads the configuration, a file or a folder of .json, .yaml and .yml files in the order of their names, of plugins that
@@ -33,14 +36,16 @@ func Load(configPath, binDir string, tokens bool, log *slog.Logger) (*Providers,
 		return nil, fmt.Errorf("--image-credential-provider-config: %w", err)
 	}
 	p := &Providers{log: log, mayHaveTokens: tokens}
+	hash := sha256.New()
 	for _, file := range files {
-		if err := p.load(file, binDir); err != nil {
+		if err := p.load(file, binDir, hash); err != nil {
 			return nil, fmt.Errorf("--image-credential-provider-config: %s: %w", file, err)
 		}
 	}
 	if len(p.plugins) == 0 {
 		return nil, fmt.Errorf("--image-credential-provider-config: %s names no providers", configPath)
 	}
+	metrics.SetProviderConfig(fmt.Sprintf("sha256:%x", hash.Sum(nil)))
 	return p, nil
 }
 
@@ -62,11 +67,12 @@ func filesOf(configPath string) ([]string, error) {
 // maxConfig bounds what is read of a configuration, in bytes.
 const maxConfig = 4 << 20
 
-func (p *Providers) load(file, binDir string) error {
+func (p *Providers) load(file, binDir string, hash io.Writer) error {
 	data, err := atomicfile.ReadFile(file, maxConfig)
 	if err != nil {
 		return err
 	}
+	_, _ = hash.Write(data)
 	var c kubeletconfig.CredentialProviderConfig
 	if err := yaml.UnmarshalStrict(data, &c); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	credentialprovider "k8s.io/kubelet/pkg/apis/credentialprovider/v1"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
 const (
@@ -129,8 +130,11 @@ func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error)
 		delete(p.busy, running)
 		close(done)
 	}()
+	began := time.Now()
 	answer, err := p.run(ctx, q.Repository, h)
+	metrics.Since(metrics.ProviderTime, began, p.name)
 	if err != nil {
+		metrics.ProviderErrors.WithLabelValues(p.name).Inc()
 		return nil, err
 	}
 	from := "credential provider " + p.name

@@ -16,11 +16,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
 const (
@@ -46,6 +48,15 @@ func New(rootDir string) *Records {
 		underway: map[string]int{}, unsettled: map[string]bool{}}
 }
 
+// count sets the metrics of what is on the disk; the caller holds the lock.
+func (r *Records) count() {
+	for dir, g := range map[string]prometheus.Gauge{r.pulling: metrics.PullIntents, r.pulled: metrics.PulledRecords} {
+		if files, err := os.ReadDir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+			g.Set(float64(len(files)))
+		}
+	}
+}
+
 // Record is what is known of an image that is here.
 type Record struct {
 	// Ours says that this node pulled it for a pod, or may have; all others were here before, or came by other ways.
@@ -64,6 +75,7 @@ func (r *Records) Begin(image string) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.count()
 	if r.underway[image] == 0 {
 		if r.begun(image) {
 			r.unsettled[image] = true
@@ -94,6 +106,7 @@ func (r *Records) Failed(image string, settled bool) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.count()
 	if !settled {
 		r.unsettled[image] = true
 	}
@@ -108,6 +121,7 @@ func (r *Records) Pulled(image, ref string, with *pullauth.Credential, now time.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.count()
 	path := filepath.Join(r.pulled, fileName(ref))
 	var record kubeletconfig.ImagePulledRecord
 	if err := read(path, "ImagePulledRecord", &record); err != nil || record.ImageRef != ref {
@@ -173,6 +187,7 @@ func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.count()
 	since = since.Truncate(time.Second) // records tell no less
 	errs := prune(r.pulled, func(path string) bool {
 		var record kubeletconfig.ImagePulledRecord

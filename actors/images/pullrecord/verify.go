@@ -7,6 +7,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
 // Policy is imagePullCredentialsVerificationPolicy with preloadedImagesVerificationAllowlist. The zero Policy verifies nothing.
@@ -19,7 +20,17 @@ type Policy struct {
 // Allows says whether a pod may use an image that is here without showing a registry what it has. shown are the credentials that
 // there are for it of the pod's own: of its pull secrets, and of its service account.
 func (p Policy) Allows(image string, r Record, shown []*pullauth.Credential) bool {
-	return !p.verifies(repositoryOf(image), r.Ours) || allows(r.Credentials[repositoryOf(image)], shown)
+	result, allowed := "mustAuthenticate", false
+	switch {
+	case !p.verifies(repositoryOf(image), r.Ours):
+		result, allowed = "credentialPolicyAllowed", true
+	case allows(r.Credentials[repositoryOf(image)], shown):
+		result, allowed = "credentialRecordFound", true
+	case r.Problem != nil:
+		result = "error"
+	}
+	metrics.PullChecks.WithLabelValues(result).Inc()
+	return allowed
 }
 
 // Account says that a service account of this name brought the image: whether that is this very account, and is given credentials

@@ -22,9 +22,11 @@ type starts struct {
 	total, own prometheus.Histogram
 	containers prometheus.Histogram
 	worker     *prometheus.HistogramVec
+	first      prometheus.Gauge
 
-	mu   *sync.Mutex
-	seen map[types.UID]bool
+	network bool // the start of a pod with a network of its own was observed
+	mu      *sync.Mutex
+	seen    map[types.UID]bool
 }
 
 func newStarts(began time.Time) starts {
@@ -38,6 +40,8 @@ func newStarts(began time.Time) starts {
 			Buckets: startBuckets}),
 		containers: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "kubelet_containers_per_pod_count",
 			Help: "How many containers pods have.", Buckets: prometheus.ExponentialBuckets(1, 2, 5)}),
+		first: prometheus.NewGauge(prometheus.GaugeOpts{Name: "kubelet_first_network_pod_start_sli_duration_seconds",
+			Help: "Time of kubelet_pod_start_sli_duration_seconds of the first pod with a network of its own."}),
 		worker: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "kubelet_pod_worker_duration_seconds",
 			Help: "Time that a pod's actor took to start all its containers.", Buckets: prometheus.DefBuckets},
 			[]string{"operation_type"}),
@@ -71,6 +75,10 @@ func (s *starts) look(now *board.Snapshot) {
 				if p.Source == messages.APIServer { // a static pod's creation is not its own
 					took -= metrics.TakePull(uid) + initialized(p.Status)
 					s.own.Observe(max(took, 0).Seconds())
+					if !s.network && !p.Pod.Spec.HostNetwork {
+						s.network = true
+						s.first.Set(max(took, 0).Seconds())
+					}
 				}
 			}
 		}
