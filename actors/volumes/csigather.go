@@ -184,10 +184,10 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	called := object{"VolumeAttachment", j.record.Attached}
 	a, err := fetch(ctx, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
+	case err != nil && w.error != nil: // of one that does not exist, too: a node may not read it
+		return nil, w
 	case isWait(err):
-		if w.error == nil {
-			w.error = err
-		}
+		w.error = err
 		return nil, w
 	case err != nil:
 		return nil, err

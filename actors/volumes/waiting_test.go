@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
@@ -164,6 +167,21 @@ func TestVolumeThatIsNotAttached(t *testing.T) {
 	n.work("a")
 	if got := failures(); len(got) != 1 || !got[0].Quiet {
 		t.Errorf("of the same failure the pod received %+v", got)
+	}
+	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+}
+
+// An attachment that the node may not read, as that of none, does not hide the reason of the wait.
+func TestVolumeWithoutAnAttachment(t *testing.T) {
+	n, _ := attachable(t, storagev1.VolumeAttachmentStatus{})
+	n.storage.Client.(*fake.Clientset).PrependReactor("get", "volumeattachments",
+		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no relationship found") })
+	mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
+	n.tell("a", mount)
+	n.storage.change("a", "data", func(h *held) { h.waits = h.waits.Add(-normalWait) })
+	n.later()
+	if m, ok := n.tell("a", mount)[0].(messages.VolumesFailed); !ok || m.Quiet || m.Reason.Cause != errNotInUse.Error() {
+		t.Errorf("the pod received %+v", m)
 	}
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
