@@ -86,7 +86,10 @@ func (s *Storage) placed(p kinds.Folder, volume string) bool {
 	return err == nil && is
 }
 
-var pending = messages.Cause{Code: messages.CauseClaimPending}
+// pending is the cause of a claim or volume that cannot be used yet.
+func (o object) pending() messages.Cause {
+	return messages.Cause{Code: messages.CauseClaimPending, Kind: o.kind, Name: o.name}
+}
 
 // volumeOf is the pod's claim and the volume to which it is bound, checked by the kubelet's rules.
 func (s *Storage) volumeOf(
@@ -99,11 +102,11 @@ func (s *Storage) volumeOf(
 	case err != nil:
 		return nil, nil, err
 	case v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil:
-		return nil, nil, pending.Errorf("%s was not made for this pod, and is another's", called)
+		return nil, nil, called.pending().Errorf("%s was not made for this pod, and is another's", called)
 	case c.DeletionTimestamp != nil && !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection"):
-		return nil, nil, wait(messages.CauseClaimPending, "%s is being deleted", called)
+		return nil, nil, wait(called.pending(), "%s is being deleted", called)
 	case c.Status.Phase != v1.ClaimBound || c.Spec.VolumeName == "":
-		return nil, nil, wait(messages.CauseClaimPending, "%s is not bound to a volume yet", called)
+		return nil, nil, wait(called.pending(), "%s is not bound to a volume yet", called)
 	}
 	called = object{"PersistentVolume", c.Spec.VolumeName}
 	pv, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
@@ -118,7 +121,7 @@ func (s *Storage) volumeOf(
 	}
 	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
-		return nil, nil, wait(messages.CauseClaimPending, "%s is not bound to this claim, although the claim names it", called)
+		return nil, nil, wait(called.pending(), "%s is not bound to this claim, although the claim names it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
 		return nil, nil, kinds.Permanent("%s is a block device, which is not supported yet", called)
 	}
@@ -127,7 +130,7 @@ func (s *Storage) volumeOf(
 	}
 	if node := s.node.Load(); node != nil {
 		if err := storage.CheckNodeAffinity(pv, node.Labels); err != nil {
-			return nil, nil, pending.Errorf("%s is not for this node: %w", called, err)
+			return nil, nil, called.pending().Errorf("%s is not for this node: %w", called, err)
 		}
 	}
 	return c, pv, nil

@@ -170,9 +170,10 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 			released := j.released()
 			published, err := j.published()
 			if uids := others(published, j.record, string(j.p.Pod.UID)); len(uids) > 0 {
-				return waitError{over: released, error: messages.Cause{Code: messages.CauseVolumeInUse}.Errorf( // Kubernetes' suite waits for an Event with the words before the colon
-					"volume uses the ReadWriteOncePod access mode and is already in use by another pod: pod %s has PersistentVolume %s",
-					uids[0], j.pv.Name)}
+				why := messages.Cause{Code: messages.CauseVolumeInUse, Name: j.pv.Name, Detail: uids[0]}
+				// Kubernetes' suite waits for an Event with the words before the colon.
+				return waitError{over: released, error: why.Errorf("volume uses the ReadWriteOncePod access mode and is already in use "+
+					"by another pod: pod %s has PersistentVolume %s", uids[0], j.pv.Name)}
 			}
 			if err != nil {
 				return err

@@ -169,12 +169,14 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	if w.normal {
 		j.p.RenewAt(late)
 	}
+	attaching := messages.Cause{Code: messages.CauseNotAttached, Name: j.record.Volume}
 	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
 	driver := j.record.Driver
 	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
 	switch node := j.node.Load(); {
 	case !inUseOn(node, unique):
-		w.error, w.over = errNotInUse, func() bool { return inUseOn(s.node.Load(), unique) || needless() }
+		w.error = attaching.Errorf("the volume is not among volumesInUse of the Node yet")
+		w.over = func() bool { return inUseOn(s.node.Load(), unique) || needless() }
 	case !attachedTo(node, unique):
 		w.error, w.over = unattached, func() bool { return attachedTo(s.node.Load(), unique) || needless() }
 	}
@@ -204,7 +206,3 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	j.change(j.p.Pod.UID, j.name, func(h *held) { h.waits = time.Time{} })
 	return a.Status.AttachmentMetadata, nil
 }
-
-var attaching = messages.Cause{Code: messages.CauseNotAttached}
-
-var errNotInUse = attaching.Errorf("the volume is not among volumesInUse of the Node yet")

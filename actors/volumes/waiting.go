@@ -25,8 +25,8 @@ type waitError struct {
 func (e waitError) Unwrap() error { return e.error }
 
 // wait is a waitError whose end cannot be observed.
-func wait(why messages.CauseCode, format string, args ...any) error {
-	return waitError{error: messages.Cause{Code: why}.Errorf(format, args...)}
+func wait(why messages.Cause, format string, args ...any) error {
+	return waitError{error: why.Errorf(format, args...)}
 }
 
 func asWait(err error) (w waitError, is bool) { return errors.AsType[waitError](err) }

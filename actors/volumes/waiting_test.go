@@ -175,12 +175,15 @@ func TestVolumeThatIsNotAttached(t *testing.T) {
 func TestVolumeWithoutAnAttachment(t *testing.T) {
 	n, _ := attachable(t, storagev1.VolumeAttachmentStatus{})
 	n.storage.Client.(*fake.Clientset).PrependReactor("get", "volumeattachments",
-		func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("no relationship found") })
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("no relationship found")
+		})
 	mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
 	n.tell("a", mount)
 	n.storage.change("a", "data", func(h *held) { h.waits = h.waits.Add(-normalWait) })
 	n.later()
-	if m, ok := n.tell("a", mount)[0].(messages.VolumesFailed); !ok || m.Quiet || m.Reason.Cause != errNotInUse.Error() {
+	if m, ok := n.tell("a", mount)[0].(messages.VolumesFailed); !ok || m.Quiet || m.Reason.Cause.Code != messages.CauseNotAttached ||
+		m.Reason.Cause.Name != "pv-c" || !strings.Contains(m.Reason.Cause.Text, "volumesInUse") {
 		t.Errorf("the pod received %+v", m)
 	}
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
@@ -198,7 +201,8 @@ func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	}
 	got := n.work("b")
 	const words = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
-	if m, ok := got[len(got)-1].(messages.VolumesFailed); !ok || m.Quiet || !strings.HasPrefix(m.Reason.Cause.Text, words) {
+	if m, ok := got[len(got)-1].(messages.VolumesFailed); !ok || m.Quiet || !strings.HasPrefix(m.Reason.Cause.Text, words) ||
+		m.Reason.Cause.Detail != "a" {
 		t.Fatalf("the second pod received %+v", got)
 	}
 	n.Send(messages.PodAddress("a"), messages.UnmountVolumes{UID: "a", Remove: true})
