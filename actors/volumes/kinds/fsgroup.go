@@ -68,19 +68,23 @@ func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error
 	}
 	policy := p.Pod.Spec.SecurityContext.FSGroupChangePolicy
 	mayStay := earlier || policy != nil && *policy == v1.FSGroupChangeOnRootMismatch
-	pod, err := p.Duplicate()
-	if err != nil {
-		return err
-	}
 	change := &GroupChange{Folder: filepath.Join(filepath.Base(p.Path()), folder)}
 	key := fmt.Sprintf("the change of %s to fsGroup %d", change.Folder, *group)
-	_, err = safepath.Bounded(ctx, key, func() (none struct{}, err error) {
-		return none, errors.Join(ownAll(ctx, pod, folder, *group, mayStay, change), pod.Close())
-	})
-	if err != nil {
-		return fmt.Errorf("giving the volume to fsGroup %d: %w", *group, err)
+	for {
+		pod, err := p.Duplicate()
+		if err != nil {
+			return err
+		}
+		_, err = safepath.Bounded(ctx, key, func() (none struct{}, err error) {
+			return none, errors.Join(ownAll(ctx, pod, folder, *group, mayStay, change), pod.Close())
+		})
+		switch cut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); {
+		case err == nil:
+			return nil
+		case !cut || ctx.Err() != nil:
+			return fmt.Errorf("giving the volume to fsGroup %d: %w", *group, err)
+		} // otherwise it joined an earlier walk, which was cut off
 	}
-	return nil
 }
 
 func ownAll(ctx context.Context, pod *safepath.Root, folder string, group int64, mayStay bool, change *GroupChange) error {

@@ -94,7 +94,7 @@ func (r *Root) AskServer(ctx context.Context, name string) error {
 	return err
 }
 
-// Duplicate opens the root once more, for a call that may outlive it.
+// Duplicate opens the root once more, for a call that may outlive it. One that is forgotten is closed with the garbage.
 func (r *Root) Duplicate() (*Root, error) {
 	fd, err := unix.FcntlInt(r.dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
