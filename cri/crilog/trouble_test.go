@@ -12,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/playlet-dev/playlet/cri/stall"
 )
 
 func (r *reader) end() {
@@ -221,3 +225,17 @@ func TestTailOfABigLogEnds(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (r readerFunc) Read(b []byte) (int, error) { return r(b) }
+
+func TestCompress_ReportsProgress(t *testing.T) {
+	f := newFolder(t)
+	f.write(3)
+	clock := clocktesting.NewFakeClock(noon)
+	ctx, cancel := stall.New(t.Context(), clock, time.Minute)
+	defer cancel()
+	f.must(Compress(ctx, f.dir, "0.log"))
+	clock.Step(time.Minute)
+	for end := time.Now().Add(waitLimit); !clock.HasWaiters() && ctx.Err() == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	f.must(ctx.Err())
+}

@@ -1,0 +1,107 @@
+package safepath
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// asking are calls that ask the file system of a path, or cross mounts on the way.
+var asking = map[string]bool{
+	"os.Stat": true, "os.Lstat": true, "os.Open": true, "os.OpenFile": true, "os.OpenRoot": true, "os.ReadDir": true,
+	"os.ReadFile": true, "os.MkdirAll": true, "os.RemoveAll": true, "os.Chown": true, "os.Chmod": true,
+	"filepath.EvalSymlinks": true, "filepath.Walk": true, "filepath.WalkDir": true, "filepath.Glob": true,
+	"unix.Stat": true, "unix.Lstat": true, "unix.Statx": true, "unix.Statfs": true, "unix.Fstat": true, "unix.Fstatat": true,
+	"unix.Fstatfs": true, "unix.Open": true, "unix.Openat": true, "unix.Openat2": true,
+}
+
+const own = "of the agent's own folders"
+
+// asked are the calls outside Bounded in the rooms that handle volumes, and why each asks no server of others, or blocks its own
+// pod alone.
+var asked = map[string]string{
+	"actors/container/mounts.go os.Chmod":                    own,
+	"actors/container/mounts.go os.MkdirAll":                 own,
+	"actors/container/mounts.go os.Open":                     own,
+	"actors/container/mounts.go os.OpenFile":                 own,
+	"actors/container/poststart.go os.MkdirAll":              own,
+	"actors/internal/linux/safepath/follow.go os.OpenFile":   "a descriptor that crossed no mount",
+	"actors/internal/linux/safepath/mount.go unix.Fstatfs":   "FileSystem, for mounts of the agent",
+	"actors/internal/linux/safepath/remove.go unix.Statx":    "with AT_STATX_DONT_SYNC",
+	"actors/internal/linux/safepath/root.go unix.Fstat":      "a folder that was made just now",
+	"actors/internal/linux/safepath/root.go unix.Openat2":    "the callers of this package are listed by room",
+	"actors/volumes/csi.go os.MkdirAll":                      own,
+	"actors/volumes/csi/drivers.go os.Lstat":                 own,
+	"actors/volumes/kinds/fsgroup.go os.OpenRoot":            "within the walk that OwnVolume bounds",
+	"actors/volumes/kinds/layout.go os.MkdirAll":             own,
+	"actors/volumes/kinds/memory.go unix.Fstatfs":            "a tmpfs",
+	"actors/volumes/kinds/mounts.go filepath.EvalSymlinks":   own,
+	"actors/volumes/pluginwatch/watcher.go filepath.WalkDir": own,
+	"actors/volumes/pluginwatch/watcher.go os.MkdirAll":      own,
+	"actors/volumes/pluginwatch/watcher.go unix.Lstat":       own,
+}
+
+// A call that asks a server of others must be bounded, since a hung server may block nothing but its own pod. The test reads the
+// tree.
+func TestCallsOnForeignMounts_AreBounded(t *testing.T) {
+	root, seen := filepath.Join("..", "..", "..", ".."), 0
+	for _, room := range []string{
+		"actors/volumes", "actors/container", "actors/internal/linux/safepath", "actors/internal/linux/subpath",
+	} {
+		err := filepath.WalkDir(filepath.Join(root, room), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+				strings.HasSuffix(filepath.Dir(path), "test") {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				call, is := n.(*ast.CallExpr)
+				if !is {
+					return true
+				}
+				name := called(call.Fun)
+				if name == "Bounded" || name == "safepath.Bounded" {
+					seen++
+					return false
+				}
+				if !asking[name] {
+					return true
+				}
+				at, _ := filepath.Rel(root, path)
+				if key := filepath.ToSlash(at) + " " + name; asked[key] == "" {
+					t.Errorf("%s may ask a server that hangs: make the call by safepath.Bounded, or list it with the reason", key)
+				}
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen < 4 {
+		t.Errorf("only %d bounded calls were found: the test reads the wrong tree", seen)
+	}
+}
+
+// called returns the name of a function as it is written, without type arguments.
+func called(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		if x, is := e.X.(*ast.Ident); is {
+			return x.Name + "." + e.Sel.Name
+		}
+	case *ast.IndexExpr:
+		return called(e.X)
+	}
+	return ""
+}
