@@ -29,6 +29,8 @@ type PodStatusWanted struct {
 	Static bool
 	// Status is nil while nothing is known of it yet.
 	Status *v1.PodStatus
+	// Kept says that the pod runs and its manifest cannot be read: its mirror pod stays as it is, and none is made.
+	Kept bool
 	// Over says that nothing of the pod is left on this node, and that it was asked to end: after its final status is written,
 	// the API server is told to remove it.
 	Over bool

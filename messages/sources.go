@@ -27,6 +27,11 @@ type SourcePodsWanted struct {
 	Graces map[string]int64
 	// Unknown says that it is not known yet what is wanted, and the Problems why: nothing may be taken from Pods.
 	Unknown bool
+	// Unread are the paths of the manifests that cannot be used at present. A running pod of this source may be theirs.
+	Unread []string
+	// Stale are the UIDs of Pods that come from an earlier version of a manifest; immutable. A running pod of such a name may be
+	// of a later version, which cannot be read.
+	Stale map[string]bool
 }
 
 // ResendDesired asks a source to send what it wants again.

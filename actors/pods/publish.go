@@ -12,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/pods/found"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -44,6 +45,7 @@ func (a *actor) publish(ctx supervisors.Context) {
 	s := board.Snapshot{At: ctx.Now(), Runtime: a.node.runtime, Life: a.began, Audited: a.unready() == nil, Under: a.node.under,
 		Unheard: a.sources.unheard(), Problems: append(a.sources.problems(), a.publishing.objects...),
 		Pods: make([]board.Pod, 0, len(a.entries)), Held: a.publishing.held}
+	var spared []messages.ManifestProblem
 	for _, e := range a.entries {
 		switch {
 		case e.hasActor():
@@ -63,12 +65,18 @@ func (a *actor) publish(ctx supervisors.Context) {
 				e.keptRecorded = true
 				recordWait(ctx, e.want.pod, *kept(e.want.pod))
 			}
+		case e.state == unclaimed:
+			if manifest := a.spared(e); manifest != "" {
+				spared = append(spared, sparedProblem(e, manifest))
+			}
 		}
 	}
 	slices.SortFunc(s.Pods, func(x, y board.Pod) int {
 		return cmp.Or(strings.Compare(x.Pod.Namespace, y.Pod.Namespace), strings.Compare(x.Pod.Name, y.Pod.Name),
 			strings.Compare(string(x.Pod.UID), string(y.Pod.UID)))
 	})
+	slices.SortFunc(spared, func(x, y messages.ManifestProblem) int { return cmp.Compare(x.Pod, y.Pod) })
+	s.Problems = append(s.Problems, spared...)
 	a.recordProblems(ctx, s.Problems)
 	if problem := a.checkpoints.problem; problem != "" {
 		s.Unwritten = []string{problem}
@@ -241,6 +249,9 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 		if e.state != unclaimed && (e.state != held || e.why != nil && !e.quiet) && !e.orphan() {
 			m.Pods = append(m.Pods, e.statusWanted())
 		}
+		if a.spared(e) != "" {
+			m.Pods = append(m.Pods, messages.PodStatusWanted{UID: e.uid, Pod: found.Pod(e.found), Static: true, Kept: true})
+		}
 	}
 	slices.SortFunc(m.Pods, func(x, y messages.PodStatusWanted) int { return strings.Compare(x.UID, y.UID) })
 	ctx.Tell(messages.Status, m)
@@ -265,8 +276,10 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	heard := a.phase == complete
 	wanted := make(map[string]bool, len(a.entries))
 	active := map[string]*v1.Pod{}
+	unread := a.sources.unread()
 	for uid, e := range a.entries {
-		if e.state != unclaimed { // those that wait for their predecessor, too
+		// Those that wait for their predecessor stay, too, and the records of finished pods that an unread manifest may name.
+		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) {
 			wanted[uid] = true
 		}
 		if e.runs() {
@@ -285,7 +298,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	if heard { // otherwise a pod that is not known of may still run, and need its volumes
 		ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})
 		for _, e := range a.entries {
-			if e.state == unclaimed { // it was taken away while the agent was not there
+			if e.state == unclaimed && !wanted[e.uid] { // it was taken away while the agent was not there
 				a.keep(ctx, e, record{})
 			}
 		}

@@ -167,10 +167,12 @@ type names struct {
 	// found are the UIDs of pods that run, without an actor, and may yet be adopted: they are wanted, or a source that may want
 	// them has not been heard. No other pod of such a name starts beside one.
 	found map[string][]string
+	// spared are the manifests for which found pods are left alone, by the pods' names.
+	spared map[string]string
 }
 
 func (a *actor) takenNames() names {
-	n := names{map[string]*entry{}, map[string][]string{}}
+	n := names{map[string]*entry{}, map[string][]string{}, map[string]string{}}
 	for _, e := range a.entries {
 		switch {
 		case e.hasActor():
@@ -179,6 +181,9 @@ func (a *actor) takenNames() names {
 			}
 		case e.found != nil && (e.want != nil || !a.sources.unwanted(e.found)):
 			n.found[e.name] = append(n.found[e.name], e.uid)
+			if manifest := a.spared(e); manifest != "" {
+				n.spared[e.name] = manifest
+			}
 		}
 	}
 	return n
@@ -192,6 +197,9 @@ func (n *names) taken(e *entry) *messages.Reason {
 	case by != nil:
 		return &messages.Reason{Code: messages.ReasonNameTaken, Message: fmt.Sprintf(
 			"%s wants a pod of the same name, which comes first: remove one of the two", by.want.source)}
+	case len(uids) > 0 && !slices.Contains(uids, e.uid) && n.spared[e.name] != "":
+		return &messages.Reason{Code: messages.ReasonPredecessorFound, Message: "a pod of the same name runs, and is left as it is: " +
+			n.spared[e.name] + " cannot be used, and may name it"}
 	case len(uids) > 0 && !slices.Contains(uids, e.uid):
 		return &messages.Reason{Code: messages.ReasonPredecessorFound,
 			Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}

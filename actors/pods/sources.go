@@ -44,6 +44,9 @@ var marks = map[string]messages.Address{"file": messages.File, "http": messages.
 // unwanted says that a pod which no source names is wanted by none: all have been heard, or its own, by the mark on its
 // sandboxes. So no pod of a manifest waits for an API server, which may be the very pod.
 func (s *sources) unwanted(f *messages.PodFacts) bool {
+	if s.spares(f) != "" {
+		return false
+	}
 	if s.heard() {
 		return true
 	}
@@ -54,6 +57,70 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 		}
 	}
 	return len(f.Sandboxes) > 0
+}
+
+// spares returns the manifest for which a pod that runs and that no source names is left alone; empty: none. A manifest that
+// cannot be used may be the pod's, unless a readable manifest of its source has the pod's name.
+func (s *sources) spares(f *messages.PodFacts) string {
+	for _, source := range s.all {
+		said := s.lists[source]
+		if len(said.Unread) == 0 || !mayBeOf(f, source) {
+			continue
+		}
+		named, stale := false, false
+		for _, p := range said.Pods {
+			if p.Namespace == f.Namespace && p.Name == f.Name {
+				named, stale = true, said.Stale[string(p.UID)]
+			}
+		}
+		if !named || stale && f.Alive() {
+			path := said.Unread[0]
+			for _, p := range said.Problems {
+				if p.Pod == f.Namespace+"/"+f.Name && !p.Warning {
+					path = p.Path
+				}
+			}
+			return path
+		}
+	}
+	return ""
+}
+
+// mayBeOf reports whether a pod's sandboxes carry the mark of a source, or none.
+func mayBeOf(f *messages.PodFacts, source messages.Address) bool {
+	marked := false
+	for _, sandbox := range f.Sandboxes {
+		of, known := marks[sandbox.Source]
+		if known && of == source {
+			return true
+		}
+		marked = marked || known
+	}
+	return !marked && source != messages.APIServer
+}
+
+// spared returns the manifest for which the entry's pod is left alone, although no source names it; empty: none.
+func (a *actor) spared(e *entry) string {
+	if e.state != unclaimed || e.want != nil || e.found == nil {
+		return ""
+	}
+	return a.sources.spares(e.found)
+}
+
+// unread reports whether a manifest of any source cannot be used.
+func (s *sources) unread() bool {
+	for _, said := range s.lists {
+		if len(said.Unread) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// sparedProblem reports a pod that is left alone for a manifest that cannot be used.
+func sparedProblem(e *entry, manifest string) messages.ManifestProblem {
+	return messages.ManifestProblem{Path: manifest, Pod: e.name, Message: "pod " + e.name + " runs, and no manifest that can be used " +
+		"names it; it is left as it is until this one is corrected or removed"}
 }
 
 // orphaned says that what was found of a pod is nobody's.

@@ -108,7 +108,7 @@ func undone(w *messages.PodStatusWanted, current *v1.Pod) bool {
 // evaluateMirror is evaluate for static pods.
 func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v1.Pod, now time.Time) *job {
 	switch {
-	case w == nil && mirror == nil:
+	case w == nil && mirror == nil, w != nil && w.Kept:
 		return nil
 	case w == nil:
 		if !b.heard {

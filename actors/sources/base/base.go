@@ -78,7 +78,9 @@ type Desired struct {
 	Known    bool
 	Pods     []*v1.Pod
 	Problems []messages.ManifestProblem
-	Graces   map[string]int64 // see SourcePodsWanted; immutable
+	Graces   map[string]int64 // this and the rest: see SourcePodsWanted; immutable
+	Unread   []string
+	Stale    map[string]bool
 
 	logged problemlog.Log
 }
@@ -94,7 +96,7 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Graces: d.Graces, Unknown: !d.Known})
+			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Stale: d.Stale})
 	}
 }
 

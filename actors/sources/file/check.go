@@ -29,7 +29,7 @@ func Check(path string, node base.Node) (pods []*v1.Pod, files int, problems []m
 		}
 		data, err := []byte(nil), s.err
 		if err == nil {
-			data, err = wholefile.Reading{Insist: true, Now: time.Now()}.Read(s.real)
+			data, err = readManifest(wholefile.Reading{Insist: true, Now: time.Now()}, s.real)
 		}
 		if entries[p] = (&entry{path: p, version: brokenBy(p, err)}); err == nil {
 			entries[p].version = parse(p, data)

@@ -80,6 +80,23 @@ func desired(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
 	return pods, problems
 }
 
+// unread lists the manifests that cannot be used at present, and the UIDs of the pods in force that the present files do not
+// confirm.
+func unread(files map[string]*entry) (paths []string, stale map[string]bool) {
+	stale = map[string]bool{}
+	for _, m := range byPath(files) {
+		if m.faulty() || !m.settled && m.trial != nil && m.trial.grade != gone {
+			paths = append(paths, m.path)
+		}
+		for _, d := range m.documents {
+			if (m.faulty() || !m.settled) && (m.last == nil || !slices.Contains(podsOf(m.last.documents), d.Pod)) {
+				stale[string(d.Pod.UID)] = true
+			}
+		}
+	}
+	return paths, stale
+}
+
 func byPath(files map[string]*entry) []*entry {
 	return slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
 }

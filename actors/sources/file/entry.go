@@ -97,6 +97,9 @@ type entry struct {
 
 	trial *trial
 
+	// settled says that a version was read and believed since the agent began.
+	settled bool
+
 	// deleted says that the file was, and has not come back; withheld, that it has, and that what it wants is left out once.
 	deleted, withheld bool
 
@@ -137,6 +140,6 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed 
 
 func (m *entry) put(v version) (changed bool) {
 	changed = !m.equal(v)
-	m.version = v
+	m.version, m.settled = v, true
 	return changed
 }

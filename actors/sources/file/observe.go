@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o 
 		return outcome{}, false, false
 	}
 	m.id = id
-	data, err := wholefile.Reading{Done: done, Insist: overdue && !touched, Now: now}.Read(s.real)
+	data, err := readManifest(wholefile.Reading{Done: done, Insist: overdue && !touched, Now: now}, s.real)
 	if err != nil {
 		m.last = nil
 	}
@@ -71,6 +72,17 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o 
 		return outcome{broken, *v}, touched, true
 	}
 	return outcome{good, *v}, touched, true
+}
+
+// errEmpty is the problem with a file that was cut off before its first byte: that does not mean that its pods are to end.
+var errEmpty = errors.New("it is empty; remove it to end its pods")
+
+func readManifest(how wholefile.Reading, path string) ([]byte, error) {
+	data, err := how.Read(path)
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		return nil, errEmpty
+	}
+	return data, err
 }
 
 // brokenBy is the version of a manifest that cannot be read for this.

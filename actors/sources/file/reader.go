@@ -2,6 +2,7 @@ package file
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -27,6 +28,7 @@ type reader struct {
 	heard    bool                      // what is wanted is known
 	files    map[string]*entry         // by path, as the configured path has it
 	problem  *messages.ManifestProblem // with the path itself, in force
+	missed   bool                      // the problem is that there is nothing at the path
 	doubt    *trial                    // the path seems to be missing, or cannot be read, which is not believed yet
 
 	last  looked          // as the actor knows it
@@ -44,11 +46,13 @@ type looked struct {
 	heard    bool      // false as long as it is not known what is wanted; then pods mean nothing
 	pods     []*v1.Pod // immutable, as are the problems
 	problems []messages.ManifestProblem
-	changed  bool      // any of these differs from the result before
-	checked  bool      // the regular check was done
-	again    time.Time // when the reader has to be woken; zero for never
-	good     *lastGood // to be saved; nil when it is as before
-	notes    []string  // for the log
+	unread   []string        // this and stale: see messages.SourcePodsWanted
+	stale    map[string]bool // immutable
+	changed  bool            // any of these differs from the result before
+	checked  bool            // the regular check was done
+	again    time.Time       // when the reader has to be woken; zero for never
+	good     *lastGood       // to be saved; nil when it is as before
+	notes    []string        // for the log
 	at       time.Time
 	files    int
 }
@@ -138,12 +142,17 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	l := looked{heard: r.heard, checked: checked, at: now, notes: r.notes, files: len(r.files)}
 	r.notes = nil
 	l.pods, l.problems = desired(r.files)
+	l.unread, l.stale = unread(r.files)
+	if r.problem != nil && !r.missed {
+		l.unread = append(l.unread, r.opts.Path)
+	}
 	if r.problem != nil {
 		kept := *r.problem
 		kept.KeptLast = len(l.pods) > 0
 		l.problems = slices.Insert(l.problems, 0, kept)
 	}
-	l.changed = l.heard != r.last.heard || !slices.Equal(l.pods, r.last.pods) || !slices.Equal(l.problems, r.last.problems)
+	l.changed = l.heard != r.last.heard || !slices.Equal(l.pods, r.last.pods) || !slices.Equal(l.problems, r.last.problems) ||
+		!slices.Equal(l.unread, r.last.unread) || !maps.Equal(l.stale, r.last.stale)
 	if due := r.due(); !due.IsZero() && (r.again.IsZero() || due.Before(r.again)) {
 		l.again, r.again = due, due
 	}

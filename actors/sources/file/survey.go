@@ -113,7 +113,7 @@ func (r *reader) missing(now time.Time) {
 	}
 	r.dirty = r.dirty || holdsPods
 	clear(r.files)
-	r.heard, r.doubt = true, nil
+	r.heard, r.doubt, r.missed = true, nil, true
 	r.problem = &messages.ManifestProblem{
 		Path: r.opts.Path, Message: "there is no such file or folder; it is read as soon as there is",
 	}
@@ -124,7 +124,7 @@ func (r *reader) unreadable(err error, now time.Time) {
 	if r.surveyed && r.problem == nil && r.doubted(broken, waitBroken, now) {
 		return
 	}
-	r.heard, r.doubt = r.heard || r.loaded, nil
+	r.heard, r.doubt, r.missed = r.heard || r.loaded, nil, false
 	r.problem = &messages.ManifestProblem{Path: r.opts.Path, Message: "it cannot be read: " + reasonOf(err)}
 }
 

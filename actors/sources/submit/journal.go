@@ -103,9 +103,28 @@ func (j *journal) load() error {
 		}
 		records[r.key()] = r
 	}
+	for _, e := range entries {
+		path := filepath.Join(j.opts.Dir, strings.TrimSuffix(e.Name(), atomicfile.AsideSuffix))
+		known := func(r *record) bool { return r.key().file(j.opts.Dir) == path }
+		if strings.HasSuffix(e.Name(), suffix+atomicfile.AsideSuffix) &&
+			!slices.ContainsFunc(slices.Collect(maps.Values(records)), known) {
+			j.report(messages.ManifestProblem{Path: path, Message: keptAside})
+		}
+	}
 	j.records, j.loaded = records, true
 	j.version++
 	return nil
+}
+
+// keptAside is the problem with a record that an earlier life of the agent found damaged.
+const keptAside = "a submission is damaged and was kept aside; its pod goes on if it runs: submit it again, or delete the file " +
+	"and start the agent again to end the pod"
+
+// report adds a problem, unless one with that file is known.
+func (j *journal) report(p messages.ManifestProblem) {
+	if !slices.ContainsFunc(j.problems, func(o messages.ManifestProblem) bool { return o.Path == p.Path }) {
+		j.problems = append(j.problems, p)
+	}
 }
 
 // salvage reports that the file of a record is damaged. Where memory has the record it returns it and writes it again.
@@ -121,15 +140,14 @@ func (j *journal) salvage(path string, damage error) *record {
 			p.Message += "; it is known here, and cannot be written again: " + err.Error()
 		}
 	}
-	if !slices.Contains(j.problems, p) {
-		j.problems = append(j.problems, p)
-	}
+	j.report(p)
 	return known
 }
 
 // mended drops what was wrong with a record that is whole on disk now, or is not there any more.
 func (j *journal) mended(r *record) {
 	path := r.key().file(j.opts.Dir)
+	_ = os.Remove(path + atomicfile.AsideSuffix) // where it stays it is reported again at the next start
 	j.problems = slices.DeleteFunc(slices.Clone(j.problems), func(p messages.ManifestProblem) bool { return p.Path == path })
 }
 

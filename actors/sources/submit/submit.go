@@ -157,6 +157,12 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 	a.state = m.state
 	a.desired.Graces = m.state.graces
 	a.desired.Known, a.desired.Problems, a.desired.Pods = true, m.state.problems, make([]*v1.Pod, 0, len(m.state.records))
+	a.desired.Unread = nil
+	for _, p := range m.state.problems {
+		if !p.KeptLast { // memory has no record of it either
+			a.desired.Unread = append(a.desired.Unread, p.Path)
+		}
+	}
 	for _, r := range m.state.records {
 		a.desired.Pods = append(a.desired.Pods, r.Pod)
 	}

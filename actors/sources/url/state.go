@@ -21,6 +21,7 @@ type validators struct {
 // state is what is known of what the URL wants. Immutable.
 type state struct {
 	heard      bool
+	confirmed  bool // by an answer since the agent began; else the pods are those of the disk
 	pods       []*v1.Pod
 	warnings   []messages.ManifestProblem // of these pods
 	validators validators
@@ -50,7 +51,7 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 	case m.failure != "":
 		problems = []messages.ManifestProblem{{Path: shown, Message: m.failure}}
 	case m.same:
-		next.problems = s.warnings
+		next.problems, next.confirmed = s.warnings, true
 		return next, false
 	default:
 		problems = append(slices.Clone(problems), rivals(m.pods, shown)...)
@@ -63,7 +64,8 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 		}
 		return next, false
 	}
-	next.problems, next.warnings, next.heard, next.validators = warnings, warnings, true, m.validators
+	next.problems, next.warnings, next.validators = warnings, warnings, m.validators
+	next.heard, next.confirmed = true, true
 	next.pods = base.KeepUnchanged(s.pods, m.pods)
 	// Other validators of the same pods are not worth a write at each check: those on disk are of these pods too, and cost one
 	// whole answer after a restart.

@@ -119,6 +119,13 @@ func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 func (s *source) take(next state) {
 	s.state = next
 	s.desired.Known, s.desired.Pods, s.desired.Problems = next.heard, next.pods, next.problems
+	s.desired.Unread, s.desired.Stale = nil, nil
+	if faults, _ := base.Split(next.problems); len(faults) > 0 || !next.confirmed {
+		s.desired.Unread, s.desired.Stale = []string{s.fetcher.shown}, map[string]bool{}
+		for _, p := range next.pods {
+			s.desired.Stale[string(p.UID)] = true
+		}
+	}
 }
 
 // ask sends a request, unless one is under way.

@@ -123,12 +123,15 @@ func sum(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
+// AsideSuffix is appended to the name of an unreadable checkpoint.
+const AsideSuffix = ".corrupt"
+
 // keepAside moves the file out of the way, in place of what was kept before, and says where.
 func keepAside(path string) (string, error) {
 	lock := writerOf(path)
 	lock.Lock()
 	defer lock.Unlock()
-	kept := path + ".corrupt"
+	kept := path + AsideSuffix
 	if err := os.Rename(path, kept); err != nil {
 		return "", err
 	}

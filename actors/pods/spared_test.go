@@ -1,0 +1,126 @@
+package pods
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
+)
+
+// unreadNode is the actor of a node of a cluster with one running pod of a manifest folder, and whose API server has been heard.
+func unreadNode(t *testing.T) (*supervisortest.Kit, *board.Board) {
+	t.Helper()
+	b := board.New()
+	k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File, messages.APIServer},
+		Cluster: true, Board: b, Dir: t.TempDir()})("pods"))
+	k.RunWork()
+	wants(k, messages.APIServer)
+	k.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: k.Now().Add(time.Millisecond), Pods: []messages.PodFacts{{
+		UID: "runs", Name: "web", Namespace: "default", Sandboxes: []messages.SandboxFact{{ID: "s", Ready: true, Source: "file"}},
+	}}})
+	return k, b
+}
+
+// A pod that runs is left alone, with all that it has, while a manifest of its source cannot be used and no other names it.
+func TestSpared_ByUnreadManifests(t *testing.T) {
+	stale := messages.SourcePodsWanted{Pods: nil, Stale: map[string]bool{"old": true}, Unread: []string{"/m/a.yaml"}}
+	for name, c := range map[string]struct {
+		says    messages.SourcePodsWanted
+		spawned []string
+		problem string
+	}{
+		"all are read":       {messages.SourcePodsWanted{}, []string{"runs"}, ""},
+		"one cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, nil, "/m/a.yaml"},
+		"one that names it cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml", "/m/web.yaml"},
+			Problems: []messages.ManifestProblem{{Path: "/m/web.yaml", Pod: "default/web", Message: "bad"}}}, nil, "/m/web.yaml"},
+		"its own is used":              {withPods(messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, "web", "runs"), []string{"runs"}, ""},
+		"another version of its is":    {withPods(messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, "web", "new"), []string{"runs"}, ""},
+		"only an earlier version is":   {withPods(stale, "web", "old"), nil, "/m/a.yaml"},
+		"an earlier version of others": {withPods(stale, "db", "old"), []string{"old"}, "/m/a.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, b := unreadNode(t)
+			c.says.Source = messages.File
+			k.Send(messages.File, c.says)
+			if !slices.Equal(k.Spawned, c.spawned) {
+				t.Fatalf("spawned %v, want %v", k.Spawned, c.spawned)
+			}
+			k.Advance(sweepEvery)
+			var problem string
+			for _, p := range b.Now().Problems {
+				if p.Pod == "default/web" && strings.Contains(p.Message, "pod default/web runs") {
+					problem = p.Path
+				}
+			}
+			if problem != c.problem {
+				t.Errorf("reported for %q, want %q", problem, c.problem)
+			}
+			all := k.Take()
+			for _, m := range ofType[messages.KeepContainers](all) {
+				if m.Heard && !m.Wanted["runs"] {
+					t.Error("the containers are cleaned up")
+				}
+			}
+			for _, m := range ofType[messages.PodFoldersWanted](all) {
+				if !m.UIDs["runs"] {
+					t.Error("the folder is cleaned up")
+				}
+			}
+			for _, m := range ofType[messages.PodCgroupsWanted](all) {
+				if m.Heard && !m.UIDs["runs"] {
+					t.Error("the cgroup is cleaned up")
+				}
+			}
+			told := ofType[messages.PodStatusesWanted](all)
+			kept := slices.ContainsFunc(told[len(told)-1].Pods, func(p messages.PodStatusWanted) bool { return p.UID == "runs" && p.Kept })
+			if kept != (c.problem != "") {
+				t.Errorf("its mirror pod is kept: %v", kept)
+			}
+		})
+	}
+}
+
+func withPods(m messages.SourcePodsWanted, name, uid string) messages.SourcePodsWanted {
+	m.Pods = append(slices.Clone(m.Pods), pod(name, uid))
+	return m
+}
+
+// When the manifest is corrected its pod is adopted; when it is removed the pod ends.
+func TestSpared_UntilTheManifestIsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		then messages.SourcePodsWanted
+		ends bool
+	}{
+		"corrected": {withPods(messages.SourcePodsWanted{Source: messages.File}, "web", "runs"), false},
+		"removed":   {messages.SourcePodsWanted{Source: messages.File}, true},
+	} {
+		k, b := unreadNode(t)
+		k.Send(messages.File, messages.SourcePodsWanted{Source: messages.File, Unread: []string{"/m/a.yaml"}})
+		k.Take()
+		k.Send(messages.File, c.then)
+		k.Send(messages.PodAddress("runs"), messages.GetDesired{UID: "runs"})
+		if told := sent[messages.PodWanted](k); len(told) == 0 || told[0].Ending != nil != c.ends {
+			t.Errorf("%s: the pod's actor was sent %+v, want an end: %v", name, told, c.ends)
+		}
+		k.Advance(publishEvery)
+		if n := len(b.Now().Problems); n > 0 {
+			t.Errorf("%s: %d problems are left", name, n)
+		}
+	}
+}
+
+// A pod of the API server, and one of another source, is no matter of a folder's unread manifest.
+func TestSpared_OnlyOfItsSource(t *testing.T) {
+	for mark, want := range map[string]bool{"file": true, "": true, "api": false, "http": false} {
+		s := sources{all: []messages.Address{messages.File, messages.APIServer}, lists: map[messages.Address]messages.SourcePodsWanted{
+			messages.File: {Unread: []string{"a"}}, messages.APIServer: {}}}
+		f := &messages.PodFacts{Name: "web", Namespace: "default", Sandboxes: []messages.SandboxFact{{Source: mark}}}
+		if got := s.spares(f) != ""; got != want {
+			t.Errorf("a pod with the mark %q is spared: %v, want %v", mark, got, want)
+		}
+	}
+}
