@@ -35,6 +35,6 @@ func Check(path string, node base.Node) (pods []*v1.Pod, files int, problems []m
 			entries[p].version = parse(p, data)
 		}
 	}
-	pods, problems = desired(entries)
+	pods, problems, _ = desired(entries, nil)
 	return pods, len(entries), problems, nil
 }

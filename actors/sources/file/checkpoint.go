@@ -13,6 +13,8 @@ type lastGood struct {
 	Path      string          `json:"path"`
 	NodeName  string          `json:"nodeName"`
 	Manifests []savedManifest `json:"manifests"`
+	// Holders are the paths of the manifests that have a pod's name, by namespace/name.
+	Holders map[string]string `json:"holders,omitempty"`
 }
 
 // savedManifest is what is in force of one manifest that names pods.
@@ -23,8 +25,8 @@ type savedManifest struct {
 }
 
 // collect gathers what is in force, by file name.
-func collect(path, node string, files map[string]*entry) *lastGood {
-	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}}
+func collect(path, node string, files map[string]*entry, holders map[string]string) *lastGood {
+	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}, Holders: holders}
 	for _, m := range byPath(files) {
 		if len(m.documents) > 0 {
 			out.Manifests = append(out.Manifests, savedManifest{m.path, m.count, m.documents})

@@ -42,28 +42,37 @@ func (c claims) claim(pod *v1.Pod, path string) {
 }
 
 // desired is what all manifests together want: the documents in force, by file name. Of two pods with the same name, or the
-// same UID, the first is wanted and the other is a problem, except that a file which seems to be gone yields to
-// any other without a word: its pod has most likely been moved there.
-func desired(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
+// same UID, one is wanted and the other is a problem. The file that has the name keeps it, by holders, the paths by full names
+// of pods; else the first has it. A file which seems to be gone yields to any other without a problem: its pod has most likely
+// been moved there. The holders after that are returned, too.
+func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []messages.ManifestProblem, map[string]string) {
 	sorted := slices.DeleteFunc(byPath(files), func(m *entry) bool { return m.withheld })
 	taken := claims{}
 	wanted := make(map[*v1.Pod]bool, len(sorted))
-	lost := map[*entry][]messages.ManifestProblem{}
-	for _, vanishing := range []bool{false, true} {
+	lost, now := map[*entry][]messages.ManifestProblem{}, map[string]string{}
+	claim := func(vanishing, holding bool) {
 		for _, m := range sorted {
 			if m.vanishing() != vanishing {
 				continue
 			}
 			for _, d := range m.documents {
+				name := d.Pod.Namespace + "/" + d.Pod.Name
+				if holding != (holders[name] == m.path) || wanted[d.Pod] {
+					continue
+				}
 				if r := taken.rival(d.Pod); r == nil {
 					taken.claim(d.Pod, m.path)
-					wanted[d.Pod] = true
+					wanted[d.Pod], now[name] = true, m.path
 				} else if !vanishing {
 					lost[m] = append(lost[m], rivalry(m.path, d.Pod, r))
 				}
 			}
 		}
 	}
+	claim(false, true)
+	claim(false, false)
+	claim(true, true)
+	claim(true, false)
 	var pods []*v1.Pod
 	var problems []messages.ManifestProblem
 	for _, m := range sorted {
@@ -77,7 +86,7 @@ func desired(files map[string]*entry) ([]*v1.Pod, []messages.ManifestProblem) {
 		}
 		problems = append(problems, lost[m]...)
 	}
-	return pods, problems
+	return pods, problems, now
 }
 
 // unread lists the manifests that cannot be used at present, and the UIDs of the pods in force that the present files do not
@@ -109,7 +118,7 @@ func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 		what = fmt.Sprintf("a pod with the UID %s, %s/%s", pod.UID, first.pod.Namespace, first.pod.Name)
 		field = "metadata.uid"
 	}
-	where := "by " + first.path + ", which comes first"
+	where := "by " + first.path + " already"
 	if first.path == path {
 		where = "earlier in this file"
 	}

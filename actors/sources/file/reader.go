@@ -27,6 +27,7 @@ type reader struct {
 	surveyed bool                      // the path was looked at
 	heard    bool                      // what is wanted is known
 	files    map[string]*entry         // by path, as the configured path has it
+	holders  map[string]string         // the paths of the files that have a pod's name
 	problem  *messages.ManifestProblem // with the path itself, in force
 	missed   bool                      // the problem is that there is nothing at the path
 	doubt    *trial                    // the path seems to be missing, or cannot be read, which is not believed yet
@@ -116,7 +117,7 @@ func (r *reader) open() {
 			return
 		}
 	}
-	r.loaded = true
+	r.loaded, r.holders = true, g.Holders
 	for _, s := range g.Manifests {
 		r.files[s.Path] = &entry{path: s.Path, version: version{documents: s.Documents, count: s.Count}}
 	}
@@ -141,7 +142,10 @@ func (r *reader) look(c dirwatch.Changes) looked {
 func (r *reader) report(now time.Time, checked bool) looked {
 	l := looked{heard: r.heard, checked: checked, at: now, notes: r.notes, files: len(r.files)}
 	r.notes = nil
-	l.pods, l.problems = desired(r.files)
+	var holders map[string]string
+	l.pods, l.problems, holders = desired(r.files, r.holders)
+	r.dirty = r.dirty || !maps.Equal(holders, r.holders)
+	r.holders = holders
 	l.unread, l.stale = unread(r.files)
 	if r.problem != nil && !r.missed {
 		l.unread = append(l.unread, r.opts.Path)
@@ -157,7 +161,7 @@ func (r *reader) report(now time.Time, checked bool) looked {
 		l.again, r.again = due, due
 	}
 	if r.dirty && r.heard {
-		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files)
+		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files, r.holders)
 		r.memory.Store(good)
 		r.dirty = false
 		if r.opts.StateDir != "" {

@@ -353,6 +353,26 @@ func TestRivals(t *testing.T) {
 	b.wants(b.wait(waitGone), "x y z")
 }
 
+// A copy of a manifest takes no pod over, however its name sorts and whoever restarts: the file that has the pod keeps it.
+func TestRivals_TheHolderKeepsItsPod(t *testing.T) {
+	b := newBench(t)
+	b.write("web", "pod x - one\n")
+	b.wants(b.start(), "x=one")
+	b.write("copy", "pod x - one\n")
+	left := "copy:0 default/x-node-1 a pod default/x-node-1 is named by " + b.path("web")
+	b.wants(b.look(), "x=one", left)
+	b.write("web", "pod x - two\n")
+	b.wants(b.look(), "x=two", left)
+	b.save()
+	b.start()
+	b.wants(b.last, "x=two", left)
+	b.remove("web")
+	b.look()
+	b.wants(b.wait(waitGone), "x=one")
+	b.write("web", "pod x - two\n")
+	b.wants(b.look(), "x=one", "web:0 default/x-node-1 a pod default/x-node-1 is named by "+b.path("copy"))
+}
+
 func TestTheFolderIsMissingAndComesAndGoes(t *testing.T) {
 	b := newBench(t)
 	must(t, os.RemoveAll(b.dir))

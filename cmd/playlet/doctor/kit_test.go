@@ -133,7 +133,7 @@ func newRig(t *testing.T, flags ...string) *rig {
 		Addresses: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("203.0.113.77")} },
 	}
 	for path, text := range map[string]string{
-		"root/x": "", "manifests/a.yaml": "", "run/x": "",
+		"root/x": "", "manifests/a.yaml": "# none", "run/x": "",
 		"proc/self/mountinfo": "1 0 8:1 / / rw shared:1 - ext4 /dev/sda1 rw\n2 1 0:30 / " + r.Sys +
 			"/fs/cgroup rw shared:2 - cgroup2 cgroup2 rw\n",
 		"proc/self/status":                     "Name:\tx\nCapEff:\t000001ffffffffff\nCapBnd:\t000001ffffffffff\n",
