@@ -2,7 +2,11 @@ package status
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +29,27 @@ func hashOf(pod *v1.Pod) string {
 	return cmp.Or(pod.Annotations[manifest.HashAnnotation], string(pod.UID))
 }
 
+// contentsAnnotation holds the hash of the static pod's contents, where the hash of the kubelet does not depend on them.
+const contentsAnnotation = "playlet.dev/contents-hash"
+
+// computedUID is the form of the UIDs that are computed from a manifest.
+var computedUID = regexp.MustCompile("^[0-9a-f]{32}$")
+
+// contentsOf returns a hash of what the manifest of a static pod with a UID of its own defines; empty: the pod's UID is such a hash.
+func contentsOf(static *v1.Pod) string {
+	if computedUID.MatchString(hashOf(static)) {
+		return ""
+	}
+	annotations := maps.Clone(static.Annotations)
+	delete(annotations, manifest.FirstSeenAnnotation)
+	text, err := json.Marshal([]any{static.Labels, annotations, &static.Spec})
+	if err != nil {
+		return "" // no pod that was decoded from JSON gets here
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16])
+}
+
 // mirrorOf is the pod to create at the API server for a static one. NodeRestriction admits it when it is bound to the node of
 // whoever creates it, is owned by that Node object alone, and refers to no other object (KEP-1314). A static pod that refers to
 // some of --object-dir has none, therefore: a spec without them would not be its own.
@@ -43,6 +68,9 @@ func mirrorOf(static *v1.Pod, node string, nodeUID types.UID) *v1.Pod {
 		out.Annotations = map[string]string{}
 	}
 	out.Annotations[mirrorAnnotation] = hashOf(static)
+	if sum := contentsOf(static); sum != "" {
+		out.Annotations[contentsAnnotation] = sum
+	}
 	out.Spec.NodeName = node
 	return out
 }
@@ -52,6 +80,8 @@ func stale(mirror, static *v1.Pod, nodeUID types.UID) string {
 	switch {
 	case mirror.Annotations[mirrorAnnotation] != hashOf(static):
 		return "it stands for another version of the static pod"
+	case mirror.Annotations[contentsAnnotation] != contentsOf(static):
+		return "it shows another version of the manifest"
 	case mirror.Generation > 1: // it is made with 1, and each change of its spec by others counts (KEP-5067)
 		return "its spec was changed"
 	case nodeUID != "" && slices.ContainsFunc(mirror.OwnerReferences, func(o metav1.OwnerReference) bool {

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -49,6 +50,48 @@ func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 			strings.Contains(said[0].What, "the kubeconfig's user") == want {
 			t.Errorf("%s: said %v", words, said)
 		}
+	}
+}
+
+// The hash of a static pod with a UID of its own is that UID: its mirror pod is compared by contents, too.
+func TestStale_FixedUID(t *testing.T) {
+	const fixed, computed = "11111111-2222-3333-4444-555555555555", "0123456789abcdef0123456789abcdef"
+	edit := func(p *v1.Pod) { p.Spec.Containers = []v1.Container{{Name: "main", Args: []string{"sleep", "3605"}}} }
+	seen := func(p *v1.Pod) { p.Annotations[manifest.FirstSeenAnnotation] = "later" }
+	kubelets := func(m *v1.Pod) { delete(m.Annotations, contentsAnnotation) }
+	for name, c := range map[string]struct {
+		hash         string
+		mirror, edit func(*v1.Pod)
+		stale        bool
+	}{
+		"unchanged":                 {fixed, nil, nil, false},
+		"seen later":                {fixed, nil, seen, false},
+		"another command":           {fixed, nil, edit, true},
+		"made by a kubelet":         {fixed, kubelets, nil, true},
+		"computed UID":              {computed, nil, nil, false},
+		"computed UID of a kubelet": {computed, kubelets, nil, false},
+	} {
+		m, s := mirror("web", c.hash, "u"), static("web", c.hash)
+		if c.mirror != nil {
+			c.mirror(m)
+		}
+		if c.edit != nil {
+			c.edit(s)
+		}
+		if got := stale(m, s, "node-uid"); got != "" != c.stale {
+			t.Errorf("%s: got %q, want stale: %v", name, got, c.stale)
+		}
+	}
+}
+
+// The mirror pod of a pod whose manifest cannot be read stays, and none is made.
+func TestEvaluate_KeptMirror(t *testing.T) {
+	for _, objects := range [][]*v1.Pod{nil, {mirror("web", "h1", "u")}} {
+		b := aMachine()
+		b.heard = true
+		b.observe(messages.APIPodsObserved{At: noon, Pods: objects})
+		b.want(messages.PodStatusWanted{UID: "h1", Pod: static("web", "h1"), Static: true, Kept: true})
+		none(t, b, noon)
 	}
 }
 
