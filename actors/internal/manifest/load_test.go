@@ -82,9 +82,9 @@ func TestLoadReports(t *testing.T) {
 			"/m/web.yaml:6: spec.volumes[0].secret: Forbidden: a static pod cannot refer to secrets: there is no API server " +
 				"to ask, and no folder of them (--object-dir) [default/web-node-1]"}},
 		{"what is not honoured yet", head +
-			"  volumes: [{name: a, nfs: {server: x, path: /}}]\n  securityContext: {seLinuxChangePolicy: Recursive}\n", []string{
+			"  volumes: [{name: a, nfs: {server: x, path: /}}]\n  securityContext: {seLinuxChangePolicy: MountOption}\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].nfs: Forbidden: not supported yet by Playlet [default/web-node-1]",
-			"/m/web.yaml:7: spec.securityContext.seLinuxChangePolicy: Forbidden: not supported yet by Playlet [default/web-node-1]"}},
+			"/m/web.yaml:7: spec.securityContext.seLinuxChangePolicy: Forbidden: not supported yet by Playlet, except Recursive [default/web-node-1]"}},
 		{"a mirror", strings.Replace(head, "web", "web, annotations: {kubernetes.io/config.mirror: x}", 1), []string{
 			"/m/web.yaml:3: metadata.annotations[kubernetes.io/config.mirror]: Forbidden: only the agent may set it [default/web-node-1]"}},
 		{"an item of a list", `{"apiVersion":"v1","kind":"List","items":[` + "\n" +

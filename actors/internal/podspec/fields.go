@@ -48,7 +48,8 @@ var fields = []rule{
 	{honoured, "securityContext.{fsGroup,fsGroupChangePolicy,sysctls[].name,sysctls[].value}", nil},
 	{honoured, "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, "securityContext.seLinuxOptions.{user,role,type,level}", nil},
-	{refused, "securityContext.{seLinuxChangePolicy,windowsOptions}", nil},
+	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive"}}, // as the runtime labels volumes
+	{refused, "securityContext.windowsOptions", nil},
 
 	// Names and name resolution.
 	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},

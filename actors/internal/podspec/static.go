@@ -22,7 +22,7 @@ type Has struct {
 // What the node has can fill some of it. A RuntimeClass is none of the kubelet's list: with an API server it looks for the class
 // there, and without one it passes over the field. The pod must be defaulted.
 func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
-	s := &staticChecker{objects: has.Objects}
+	s := &staticChecker{objects: has.Objects, cluster: has.Cluster}
 	spec := field.NewPath("spec")
 	if pod.Spec.ServiceAccountName != "" {
 		s.refuse(spec.Child("serviceAccountName"), "service accounts")
@@ -63,6 +63,7 @@ func StaticWarnings(pod *v1.Pod) field.ErrorList {
 type staticChecker struct {
 	checker
 	objects bool // the node has ConfigMaps and Secrets
+	cluster bool // there is an API server
 }
 
 const (
@@ -95,6 +96,9 @@ func (s *staticChecker) union(union any, at *field.Path) {
 
 func (s *staticChecker) refuse(at *field.Path, objects string) {
 	why := "there is no API server to ask"
+	if s.cluster {
+		why = "only a pod of the API server can, as its author's rights are checked there"
+	}
 	if objects == configMaps || objects == secrets || objects == runtimeClasses {
 		why += ", and no folder of them (--object-dir)"
 	}

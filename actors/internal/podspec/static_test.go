@@ -81,3 +81,27 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 		}
 	}
 }
+
+// The reason of a refusal must fit the node: one of a cluster has an API server.
+func TestValidateStatic_ReasonOfANodeInACluster(t *testing.T) {
+	pod := podFrom(t, aPod("serviceAccountName: a"))
+	for has, want := range map[Has]string{
+		{}: "a static pod cannot refer to service accounts: there is no API server to ask",
+		{Cluster: true}: "a static pod cannot refer to service accounts: only a pod of the API server can, as its author's rights are " +
+			"checked there",
+	} {
+		if got := ValidateStatic(pod, has); len(got) != 1 || got[0].Detail != want {
+			t.Errorf("%+v: got %v, want %q", has, got, want)
+		}
+	}
+}
+
+// Volumes are relabelled recursively, so that the policy of this name is no other than the default.
+func TestUnsupported_SELinuxChangePolicy(t *testing.T) {
+	for policy, refused := range map[string]bool{"Recursive": false, "MountOption": true} {
+		pod := podFrom(t, aPod("securityContext: {seLinuxChangePolicy: "+policy+"}"))
+		if got := Unsupported(pod); len(got) > 0 != refused {
+			t.Errorf("%s: got %v, want a refusal: %v", policy, got, refused)
+		}
+	}
+}

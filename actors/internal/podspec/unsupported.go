@@ -29,6 +29,9 @@ func Unsupported(pod *v1.Pod) field.ErrorList {
 	return w.errs
 }
 
+// others are the refused values of fields that have two, by the honoured one.
+var others = map[string]string{"true": "false", "Recursive": "MountOption"}
+
 // Refused lists the fields of a pod's spec that this agent does not honour yet, as containers[].volumeDevices, sorted. One that
 // is honoured with some of its values alone has the refused one where there are two, as "hostUsers: false". Init containers and
 // ephemeral ones have the same fields as containers, and are left out.
@@ -40,8 +43,8 @@ func Refused() []string {
 			case strings.HasPrefix(path, "initContainers[]"):
 			case r.verdict == refused:
 				out = append(out, path)
-			case slices.Equal(r.only, []string{"true"}):
-				out = append(out, path+": false")
+			case len(r.only) == 1 && others[r.only[0]] != "":
+				out = append(out, path+": "+others[r.only[0]])
 			}
 		}
 	}
