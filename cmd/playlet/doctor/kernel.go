@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/resources"
+	"github.com/playlet-dev/playlet/actors/sources/base"
 )
 
 // leastSettings are those of which too little makes pods, or the agent, fail under load.
@@ -47,17 +49,25 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 				s.what)...)
 		}
 	}
-	users, err := m.sysctl("user.max_user_namespaces")
-	if err != nil || users == 0 {
+	has := "user namespaces"
+	switch users, err := m.sysctl("user.max_user_namespaces"); {
+	case usersRefused():
+		has += " are not used: " + noUsers
+	case err != nil || users == 0:
 		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, where pods are to have them",
-			"no user namespaces: pods with hostUsers: false cannot run")...)
+			"no user namespaces: %s", noUsers)...)
 	}
 	as := "as Kubernetes wants it"
 	if len(differ) > 0 {
 		as = "as the system has it, which the agent changes when it starts: " + strings.Join(differ, ", ")
 	}
-	return or(found, ok("user namespaces; %s", as))
+	return or(found, ok("%s; %s", has, as))
 }
+
+const noUsers = "pods with hostUsers: false cannot run"
+
+// usersRefused reports whether the agent refuses pods with user namespaces of their own, whatever the machine can do.
+func usersRefused() bool { return slices.Contains(base.RefusedFields(), "hostUsers: false") }
 
 const (
 	// watched is how long the clocks are compared.

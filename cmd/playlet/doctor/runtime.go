@@ -238,7 +238,10 @@ func checkFeatures(ctx context.Context, m *Machine) []Finding {
 	note(facts.events, "events", "changes are found by polling")
 	note(facts.driver != "", "telling its cgroup driver", "cgroupDriver of the configuration has to be the runtime's")
 	note(recursive, "recursive read-only mounts", "pods that ask for them wait")
-	note(users, "user namespaces", "pods with hostUsers: false cannot run")
+	if usersRefused() {
+		users = false
+	}
+	note(users, "user namespaces", noUsers)
 	note(facts.status.GetFeatures().GetSupplementalGroupsPolicy(), "supplementalGroupsPolicy", "pods that ask for Strict wait")
 	text := strings.Join(can, ", ")
 	if len(handlers) > 0 {
