@@ -245,7 +245,7 @@ func OfCgroup(pod *v1.Pod) *v1.ResourceRequirements {
 		if q, ok := requests[name]; ok {
 			out.Requests[name] = q
 		}
-		if q, ok := limits[name]; ok && (translate.LimitsPod(pod, name) || translate.QOSClass(pod) == v1.PodQOSGuaranteed) {
+		if q, ok := limits[name]; ok { // also where a container has none, as a kubelet reports it
 			out.Limits[name] = q
 		}
 	}
