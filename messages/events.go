@@ -42,6 +42,7 @@ const (
 	EventFailedPodContainer = "FailedCreatePodContainer"
 	EventDeadlineExceeded   = "DeadlineExceeded"
 	EventNetworkNotReady    = "NetworkNotReady"
+	EventFamilyMismatch     = "HostIPsIPFamilyMismatch"
 	EventFailedValidation   = "FailedValidation" // of the node where the manifest does not tell the pod
 	// EventExceededGracePeriod is of a pod that the node ends, and that does not end in time.
 	EventExceededGracePeriod = "ExceededGracePeriod"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/utils/net"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
@@ -176,5 +177,22 @@ func (m *Machine) recordDeadline() {
 	if v := m.Verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
 		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.Reason, Message: v.Message},
 			"Pod was active on the node longer than the specified deadline")
+	}
+}
+
+// recordFamily records that the node's first address is of another family than in the pod's last status: a cloud provider has
+// chosen it, and the addresses of the pod on the host's network stay those of the first family.
+func (m *Machine) recordFamily(now *v1.PodStatus) {
+	last := m.reported.Status
+	if last == nil && m.Wanted != nil {
+		last = m.Wanted.Last
+	}
+	if last == nil || now == nil || last.HostIP == "" || now.HostIP == "" {
+		return
+	}
+	if family := utilnet.IPFamilyOfString(now.HostIP); family != utilnet.IPFamilyOfString(last.HostIP) {
+		m.record("", v1.EventTypeWarning, messages.EventFamilyMismatch,
+			"the node's first address was %s and is %s, an IPv%s address that the cloud provider chose; --node-ip keeps the other family",
+			last.HostIP, now.HostIP, family)
 	}
 }

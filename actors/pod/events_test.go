@@ -211,6 +211,24 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.sameEvents(t, "its time is over", "DeadlineExceeded: Pod was active on the node longer than the specified deadline; the pod was active for longer than its activeDeadlineSeconds (3600)")
 }
 
+// The node's first address may change its family, by a cloud provider: the pod's Events name both, once.
+func TestEvents_FamilyOfTheNodesAddress(t *testing.T) {
+	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	w.records = nil
+	for range 2 {
+		w.machine.Set.HostIPs = func() []string { return []string{"fd00::1", "10.0.0.1"} }
+		w.send(w.desired())
+		w.settle()
+	}
+	want := []string{"HostIPsIPFamilyMismatch: the node's first address was 10.0.0.1 and is fd00::1, an IPv6 address that the cloud " +
+		"provider chose; --node-ip keeps the other family"}
+	if got := said(w.records); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Where nobody writes events, none are told.
 func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))

@@ -45,6 +45,7 @@ func (m *Machine) publish() {
 		}
 		msg.Status = was.Status
 	}
+	m.recordFamily(msg.Status)
 	m.reported, m.waited, m.reportedAt = msg, waits, m.now
 	m.emit(Tell{messages.Pods, msg})
 }
