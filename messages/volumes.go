@@ -80,6 +80,8 @@ const (
 	HeldDevice HeldCode = "Device"
 	// HeldMount is of a mounted volume of CSI without a record that names its driver.
 	HeldMount HeldCode = "Mount"
+	// HeldDriver is of a mounted volume of CSI on a node without an API server.
+	HeldDriver HeldCode = "Driver"
 	// HeldPlugin is of a mounted volume of a kind that only a kubelet has.
 	HeldPlugin HeldCode = "Plugin"
 )

@@ -12,6 +12,7 @@ import (
 // holding reports folders of volumes that are kept because the agent cannot undo them.
 type holding struct {
 	rootDir string
+	alone   bool // there is no API server
 	looking bool
 	again   bool // look once more when the look in progress ends
 	at      time.Time
@@ -41,9 +42,9 @@ func (h *holding) look(ctx supervisors.Context, changed bool) {
 		return
 	}
 	h.looking, h.at = true, ctx.Now()
-	rootDir := h.rootDir
+	rootDir, alone := h.rootDir, h.alone
 	ctx.Do(supervisors.Work{Name: "FindHeldFolders", Timeout: heldTimeout, Run: func(context.Context) any {
-		folders, err := leftover.Find(rootDir)
+		folders, err := leftover.Find(rootDir, alone)
 		return heldFound{folders, err}
 	}})
 }

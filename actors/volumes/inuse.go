@@ -79,7 +79,7 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 // held adds the records of block devices that a kubelet mapped, and the pods that have one. It returns the first part of the names
 // of volumes whose kind only a kubelet has: they stay in use while anything of that kind is here.
 func (s *Storage) held(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
-	folders, err := leftover.Find(s.RootDir)
+	folders, err := leftover.Find(s.RootDir, false)
 	for _, f := range folders {
 		plugin := strings.ReplaceAll(f.Plugin, "~", "/")
 		switch {

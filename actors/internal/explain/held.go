@@ -22,6 +22,9 @@ func Held(f messages.HeldFolder) Finding {
 	case messages.HeldMount:
 		out.Cause = fmt.Sprintf("%s is mounted, and no record says by which CSI driver: it is kept, and stays in use", f.Path)
 		out.Remedy = "unmount it by hand once its pod has ended"
+	case messages.HeldDriver:
+		out.Cause = fmt.Sprintf("%s is a volume of CSI, and without an API server there are no drivers: it is kept", f.Path)
+		out.Remedy = "give the agent the node's kubeconfig (--kubeconfig), or have a kubelet run here until its pod has ended"
 	default: // HeldPlugin
 		out.Cause = fmt.Sprintf("%s is a volume of %s, which a kubelet mounted and Playlet cannot mount", f.Path, kind)
 		out.Remedy = "have a kubelet run here for pods with such volumes; at its pod's end the volume is unmounted"

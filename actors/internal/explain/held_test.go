@@ -15,6 +15,7 @@ func TestHeld(t *testing.T) {
 		messages.HeldData:   "/p holds data although no volume of kubernetes.io/nfs is mounted there: it is kept",
 		messages.HeldDevice: "/p is a block device of kubernetes.io/nfs that a kubelet mapped: it is kept, and stays in use",
 		messages.HeldMount:  "/p is mounted, and no record says by which CSI driver: it is kept, and stays in use",
+		messages.HeldDriver: "/p is a volume of CSI, and without an API server there are no drivers: it is kept",
 		messages.HeldPlugin: "/p is a volume of kubernetes.io/nfs, which a kubelet mounted and Playlet cannot mount",
 	} {
 		f := messages.HeldFolder{Code: code, Plugin: "kubernetes.io~nfs", Path: "/p"}

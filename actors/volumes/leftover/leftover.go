@@ -24,13 +24,14 @@ const (
 	devices     = "volumeDevices"
 )
 
-// Find lists the folders, sorted by path. An error is returned beside those that were found.
-func Find(rootDir string) ([]messages.HeldFolder, error) {
+// Find lists the folders, sorted by path. On a standalone node volumes of CSI are among them: there is no API server to ask for
+// drivers. An error is returned beside those that were found.
+func Find(rootDir string, standalone bool) ([]messages.HeldFolder, error) {
 	root, err := safepath.OpenRoot(rootDir)
 	if err != nil {
 		return nil, kinds.IgnoreAbsent(err)
 	}
-	f := finder{root: root}
+	f := finder{root: root, standalone: standalone}
 	f.pods()
 	f.staged()
 	f.plugins()
@@ -40,8 +41,8 @@ func Find(rootDir string) ([]messages.HeldFolder, error) {
 }
 
 // Explain is Find with a sentence and a remedy for each folder.
-func Explain(rootDir string) ([]explain.Finding, error) {
-	folders, err := Find(rootDir)
+func Explain(rootDir string, standalone bool) ([]explain.Finding, error) {
+	folders, err := Find(rootDir, standalone)
 	var out []explain.Finding
 	for _, f := range folders {
 		out = append(out, explain.Held(f))
@@ -50,7 +51,9 @@ func Explain(rootDir string) ([]explain.Finding, error) {
 }
 
 type finder struct {
-	root  *safepath.Root
+	root       *safepath.Root
+	standalone bool
+
 	found []messages.HeldFolder
 	errs  []error
 }
@@ -111,10 +114,13 @@ func (f *finder) recorded(uid, folder, mount string) {
 	if data {
 		f.hold(messages.HeldData, uid, csiPlugin, filepath.Join(folder, mount))
 	}
-	if is {
-		if _, err := csi.Read(f.root, folder); err != nil {
-			f.hold(messages.HeldMount, uid, csiPlugin, filepath.Join(folder, mount))
-		}
+	if !is {
+		return
+	}
+	if _, err := csi.Read(f.root, folder); err != nil {
+		f.hold(messages.HeldMount, uid, csiPlugin, filepath.Join(folder, mount))
+	} else if f.standalone {
+		f.hold(messages.HeldDriver, uid, csiPlugin, filepath.Join(folder, mount))
 	}
 }
 

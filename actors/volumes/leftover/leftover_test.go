@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -68,7 +70,7 @@ func TestFind(t *testing.T) {
 		held(messages.HeldPlugin, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/mounted"),
 		held(messages.HeldData, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/plain"),
 	}
-	got, err := Find(root)
+	got, err := Find(root, false)
 	if err != nil {
 		t.Error(err)
 	}
@@ -85,14 +87,27 @@ func TestFind(t *testing.T) {
 	for f := range seen {
 		t.Errorf("found %+v, which is no leftover", f)
 	}
-	again, err := Find(root)
+	again, err := Find(root, false)
 	if err != nil || !reflect.DeepEqual(got, again) {
 		t.Errorf("got %v, %v the second time, want the same order", again, err)
 	}
-	if got, err := Find(filepath.Join(root, "nowhere")); err != nil || got != nil {
+	alone, err := Find(root, true)
+	for _, path := range []string{"pods/a/volumes/kubernetes.io~csi/fine/mount", "plugins/kubernetes.io/csi/d/fine/globalmount"} {
+		uid := ""
+		if strings.HasPrefix(path, "pods/a") {
+			uid = "a"
+		}
+		if !slices.Contains(alone, held(messages.HeldDriver, uid, "csi", path)) {
+			t.Errorf("on a standalone node %s is not found", path)
+		}
+	}
+	if err != nil || len(alone) != len(want)+2 {
+		t.Errorf("on a standalone node found %d, %v, want %d", len(alone), err, len(want)+2)
+	}
+	if got, err := Find(filepath.Join(root, "nowhere"), false); err != nil || got != nil {
 		t.Errorf("without a root folder found %v, %v", got, err)
 	}
-	sentences, err := Explain(root)
+	sentences, err := Explain(root, false)
 	if err != nil || len(sentences) != len(want) {
 		t.Errorf("got %d sentences, %v, want %d", len(sentences), err, len(want))
 	}

@@ -8,7 +8,7 @@ import (
 
 // checkVolumes names the folders of volumes that the agent would keep because it cannot undo them.
 func checkVolumes(_ context.Context, m *Machine) []Finding {
-	folders, err := leftover.Explain(m.Node.RootDir)
+	folders, err := leftover.Explain(m.Node.RootDir, m.Node.Standalone())
 	var found []Finding
 	for _, f := range folders {
 		found = append(found, warn(f.Remedy, "%s", f.Cause)...)

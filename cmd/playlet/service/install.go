@@ -198,7 +198,7 @@ func (i *installer) install(ctx context.Context) error {
 
 // nameLeftovers names the volumes of the kubelet that the agent will keep because it cannot manage them.
 func (i *installer) nameLeftovers() {
-	found, err := leftover.Explain(i.path(rootDir))
+	found, err := leftover.Explain(i.path(rootDir), false)
 	for _, f := range found {
 		i.say("not managed by playlet: %s (%s)", f.Cause, f.Remedy)
 	}
