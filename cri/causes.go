@@ -67,6 +67,15 @@ var startClasses = []class{
 	byWords(messages.CauseDiskFull, noSpace),
 }
 
+// connectionClasses are of all other calls: gRPC's client has no code for why there is no connection.
+var connectionClasses = []class{
+	byWords(messages.CauseSilent, `server preface`),
+	byWords(messages.CauseSocketAbsent, `no such file or directory`),
+	byWords(messages.CauseNobodyListens, `connection refused`),
+	byWords(messages.CauseSocketForbidden, `permission denied`),
+	byWords(messages.CauseStarting, `not initialized yet`),
+}
+
 // Cause implements messages.Caused. A class that has no words for the failure leaves its code empty.
 func (e *CallError) Cause() messages.Cause {
 	if e.NotSent {
@@ -86,7 +95,7 @@ func (e *CallError) Cause() messages.Cause {
 	case "CreateContainer", "StartContainer":
 		return StartCause(s.Message())
 	}
-	return messages.Cause{}
+	return classified(connectionClasses, s.Code(), s.Message())
 }
 
 // StartCause classifies the text of a start that failed, from an error or from the status of a container that never ran.

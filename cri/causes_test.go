@@ -74,6 +74,15 @@ func TestCallError_Cause(t *testing.T) {
 		{call: "CreateContainer", code: codes.Unknown, text: "write /x: no space left on device", want: messages.CauseDiskFull},
 		{call: "StartContainer", code: codes.Unknown, text: "device or resource busy"},
 
+		{call: "Version", code: codes.Unavailable, want: messages.CauseSocketAbsent,
+			text: `connection error: desc = "transport: Error while dialing: dial unix /run/x.sock: connect: no such file or directory"`},
+		{call: "Version", code: codes.Unavailable, want: messages.CauseNobodyListens,
+			text: `connection error: desc = "transport: Error while dialing: dial unix /run/x.sock: connect: connection refused"`},
+		{call: "Status", code: codes.Unavailable, want: messages.CauseSocketForbidden,
+			text: `connection error: desc = "transport: Error while dialing: dial unix /run/x.sock: connect: permission denied"`},
+		{call: "Status", code: codes.Unknown, text: "server is not initialized yet", want: messages.CauseStarting},
+		{call: "Version", code: codes.Unavailable, want: messages.CauseSilent,
+			text: `connection error: desc = "error reading server preface: read unix @->/run/x.sock: use of closed network connection"`},
 		{call: "ListContainers", code: codes.NotFound, text: "not found"},
 	} {
 		err := fmt.Errorf("outer: %w", newCallError(c.call, "x", true, status.Error(c.code, c.text)))

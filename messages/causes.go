@@ -51,6 +51,15 @@ const (
 	CauseNoSandboxImage CauseCode = "NoSandboxImage" // Name: the image
 )
 
+// Failures to reach the container runtime.
+const (
+	CauseSocketAbsent    CauseCode = "SocketAbsent"
+	CauseNobodyListens   CauseCode = "NobodyListens" // the socket is there
+	CauseSocketForbidden CauseCode = "SocketForbidden"
+	CauseSilent          CauseCode = "Silent" // it accepts connections and does not answer
+	CauseStarting        CauseCode = "Starting"
+)
+
 // Failures of container starts.
 const (
 	CausePostStart         CauseCode = "PostStart"       // the post-start hook failed

@@ -209,20 +209,20 @@ func (a *actor) judge(m checked) *messages.Reason {
 
 // explain says what an error of Version or Status means, and what to do. The text follows "the runtime at …".
 func explain(err error) string {
-	msg := cri.Message(err)
+	msg, why := cri.Message(err), messages.CauseOf(err).Code
 	switch {
 	case cri.IsPermanent(err):
 		return "cannot be used: " + msg
 	case cri.IsTimeout(err):
 		return fmt.Sprintf("did not answer within %s: it hangs; its own log says why, and restarting it may help", checkTimeout)
-	case strings.Contains(msg, "no such file or directory"):
+	case why == messages.CauseSocketAbsent:
 		return "cannot be reached: there is no socket; start the runtime (systemctl start containerd), " +
 			"or name its socket by --container-runtime-endpoint"
-	case strings.Contains(msg, "connection refused"):
+	case why == messages.CauseNobodyListens:
 		return "cannot be reached: nobody listens at the socket; start the runtime (systemctl start containerd)"
-	case strings.Contains(msg, "permission denied"):
+	case why == messages.CauseSocketForbidden:
 		return "cannot be reached: permission denied; run as root"
-	case strings.Contains(msg, "not initialized yet"):
+	case why == messages.CauseStarting:
 		return "is still starting: " + msg
 	case cri.IsUnavailable(err):
 		return "cannot be reached: " + msg

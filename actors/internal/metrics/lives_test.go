@@ -24,6 +24,7 @@ func statusOf(name string, ended *v1.ContainerStateTerminated) *v1.PodStatus {
 
 // Each end is counted once, and none that was there before the agent.
 func TestStatusChanged(t *testing.T) {
+	t.Cleanup(terminated.Reset)
 	count := func() float64 { return value(t, terminated.WithLabelValues("init_container", "3", "Test")) }
 	running, ended := statusOf("c", nil), statusOf("c", &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Test"})
 	for i, c := range []struct {
@@ -40,6 +41,7 @@ func TestStatusChanged(t *testing.T) {
 }
 
 func TestNotStarted_ContainerTypes(t *testing.T) {
+	t.Cleanup(unstarted.Reset)
 	pod := &v1.Pod{Spec: v1.PodSpec{InitContainers: []v1.Container{{Name: "i"}}, Containers: []v1.Container{{Name: "c"}},
 		EphemeralContainers: []v1.EphemeralContainer{{EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: "e"}}}}}
 	for name, kind := range map[string]string{"i": "init_container", "c": "container", "e": "ephemeral_container"} {
@@ -52,6 +54,11 @@ func TestNotStarted_ContainerTypes(t *testing.T) {
 
 // The times are those of a Node that this agent made; of one that was there they stay zero.
 func TestNodeStartup(t *testing.T) {
+	t.Cleanup(func() {
+		for _, g := range []prometheus.Gauge{startupAgent, startupAttempt, startupRegistered, startupReady, startupAll} {
+			g.Set(0)
+		}
+	})
 	at := func(seconds int) time.Time { return time.Unix(1_000_000, 0).Add(time.Duration(seconds) * time.Second) }
 	ready := &v1.Node{Status: v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}}
 	var s NodeStartup
@@ -81,6 +88,7 @@ func TestNodeStartup(t *testing.T) {
 }
 
 func TestSetProviderConfig_ReplacesTheHash(t *testing.T) {
+	t.Cleanup(providerConfig.Reset)
 	SetProviderConfig("a")
 	SetProviderConfig("b")
 	metrics := make(chan prometheus.Metric, 9)

@@ -4,6 +4,7 @@
 package metrics
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,7 +238,7 @@ func Pulled(size uint64, took time.Duration) {
 // CreateContainer's.
 func CountImageVolumes(n int, err error) {
 	imageVolumes.WithLabelValues().Add(float64(n))
-	if err != nil && strings.Contains(err.Error(), crierrors.ErrImageVolumeMountFailed.Error()) {
+	if errors.Is(err, crierrors.ErrImageVolumeMountFailed) {
 		imageVolumesFailed.WithLabelValues().Add(float64(n))
 	} else {
 		imageVolumesThere.WithLabelValues().Add(float64(n))

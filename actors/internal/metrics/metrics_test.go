@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"errors"
+	"fmt"
 	"maps"
 	"strconv"
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
+	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
 // Labels are the kubelet's, and have a bound.
@@ -66,7 +67,7 @@ func TestLabels(t *testing.T) {
 
 func TestCountImageVolumes(t *testing.T) {
 	CountImageVolumes(2, nil)
-	CountImageVolumes(1, errors.New("rpc error: code = Unknown desc = ImageVolumeMountFailed: no such path"))
+	CountImageVolumes(1, fmt.Errorf("no such path: %w", crierrors.ErrImageVolumeMountFailed))
 	for want, c := range map[float64]*prometheus.CounterVec{3: imageVolumes, 2: imageVolumesThere, 1: imageVolumesFailed} {
 		if got := testutil.ToFloat64(c); got != want {
 			t.Errorf("%v, want %v", got, want)

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Runtime is the part of the runtime's client that the doctor uses. *cri.Client implements it.
@@ -140,7 +141,7 @@ func explain(err error, endpoint string) (seen, do string) {
 		start = "start the runtime (systemctl start " + name + "), or name its socket by --container-runtime-endpoint"
 	}
 	path, pathErr := cri.SocketPath(endpoint)
-	msg := cri.Message(err)
+	msg, why := cri.Message(err), messages.CauseOf(err).Code
 	switch {
 	case pathErr != nil:
 		return pathErr.Error(), "correct containerRuntimeEndpoint, or --container-runtime-endpoint"
@@ -149,7 +150,7 @@ func explain(err error, endpoint string) (seen, do string) {
 	case cri.IsPermanent(err):
 		return msg,
 			"containerd needs 1.6 or newer, and its CRI plugin: no \"cri\" in disabled_plugins of /etc/containerd/config.toml"
-	case cri.IsTimeout(err) || strings.Contains(msg, "server preface"): // gRPC gives up on a connection without a word
+	case cri.IsTimeout(err) || why == messages.CauseSilent: // gRPC gives up on a connection without a word
 		return "it accepts connections and gives no answer",
 			journal + "; restarting it may help, containers go on"
 	}
@@ -159,11 +160,11 @@ func explain(err error, endpoint string) (seen, do string) {
 		return "it is no socket", start
 	}
 	switch {
-	case strings.Contains(msg, "connection refused"):
+	case why == messages.CauseNobodyListens:
 		return "nobody listens at the socket", start
-	case strings.Contains(msg, "permission denied"):
+	case why == messages.CauseSocketForbidden:
 		return "permission denied", "run as root"
-	case strings.Contains(msg, "not initialized yet"):
+	case why == messages.CauseStarting:
 		return "it is still starting: " + msg, "wait; " + journal
 	default:
 		return msg, journal
