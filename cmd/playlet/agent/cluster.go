@@ -125,8 +125,8 @@ func (c *cluster) close() {
 	if c.ownNode != nil {
 		watches.Go(c.ownNode.Close)
 	}
+	watches.Go(c.storage.Close)
 	watches.Wait()
-	c.storage.Close()
 }
 
 // usage is what the volumes of a pod's claims and of CSI drivers use; nothing on a standalone node.
