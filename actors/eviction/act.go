@@ -126,6 +126,7 @@ func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 // the one pod that comes first.
 func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	a.busy = false
+	a.forgetGone()
 	candidates, leaving := a.candidates(f)
 	over, awaited := 0, 0
 	for _, c := range candidates {
@@ -218,6 +219,18 @@ func (a *actor) candidates(f figured) (list []candidate, leaving map[types.UID]i
 		}
 	}
 	return list, leaving
+}
+
+// forgetGone forgets the pods that outlived their wait and are no longer on the node.
+func (a *actor) forgetGone() {
+	if len(a.awaited) == 0 {
+		return
+	}
+	here := map[types.UID]bool{}
+	for _, p := range a.opts.Board.Now().Pods {
+		here[p.Pod.UID] = true
+	}
+	maps.DeleteFunc(a.awaited, func(uid types.UID, _ bool) bool { return !here[uid] })
 }
 
 // gone says that nothing of the pod runs any more, and that its volumes have gone.

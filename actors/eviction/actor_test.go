@@ -448,6 +448,24 @@ func TestUnmeasuredPodsAreNotEvicted(t *testing.T) {
 	n.expect("when the big one is walked", messages.EventThresholdMet, "containers", "images", "evict big")
 }
 
+// A pod that outlived its wait is forgotten once it is gone from the node.
+func TestEviction_ForgetsPodsThatAreGone(t *testing.T) {
+	n := newNode(t, tenPercent, of("stuck", 0, 0, 0).on(0, 0, 5))
+	n.m = full(50)
+	n.publish()
+	a := New(n.opts)("").(*actor)
+	a.awaited["stuck"], a.awaited["gone"] = true, true
+	n.Kit = supervisortest.New(t, messages.Eviction, a)
+	n.work()
+	n.Send(messages.Runtime, messages.ContainersReclaimed{})
+	n.work()
+	n.Send(messages.Images, messages.ImagesReclaimed{})
+	n.work()
+	if len(a.awaited) != 1 || !a.awaited["stuck"] {
+		t.Errorf("got %v, want the pod that is there", a.awaited)
+	}
+}
+
 // A pod whose walk has not come to its end may use more than its figures show: no other pod is evicted before the end of the walk,
 // but the pod itself is where its lower bound is the largest already.
 func TestEviction_PartialFigures(t *testing.T) {
