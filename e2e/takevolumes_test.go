@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// everyVolume is a pod with a volume of each kind, of which it writes to those that can be written.
+// everyVolume is a pod with a volume of each kind. It writes to the writable ones.
 const everyVolume = `
 terminationGracePeriodSeconds: 1
 containers:

@@ -19,8 +19,8 @@ import (
 // volume share.
 var recursive = []string{"RemoveAll", "RemoveAllOneFilesystem", "removeFolder"}
 
-// mayRemove are the permitted callers of recursive removal, each with the reason for which the content is no user's. Whatever else
-// may hold a user's data is unmounted and removed by safepath.Root.RemoveEmpty.
+// mayRemove are the permitted callers of recursive removal, each with the reason for which the content is no user's. Any other
+// folder is unmounted and removed by safepath.Root.RemoveEmpty.
 var mayRemove = map[string]string{
 	"actors/volumes/kinds/emptydir.go emptyDir.Unmount":          "an emptyDir ends with its pod",
 	"actors/volumes/kinds/content.go content.Unmount":            "files that the agent wrote: configMap, secret, downwardAPI, projected",

@@ -59,7 +59,8 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 		timeouts: defaultTimeouts}}
 	places := []int{onDisk: opts.Parallel, asking: opts.Parallel, renewal: opts.Parallel, storing: -1}
 	return func(string) supervisors.Actor {
-		a := &actor{node: opts.Node, held: holding{rootDir: opts.RootDir, alone: opts.Storage == nil}, persistence: persistence{storage: opts.Storage}}
+		a := &actor{node: opts.Node, held: holding{rootDir: opts.RootDir, alone: opts.Storage == nil},
+			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
 			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,

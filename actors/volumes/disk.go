@@ -108,8 +108,8 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	return errors.Join(unmountErr, cutKept(folder.Root))
 }
 
-// heldByOthers returns an error while a driver has a volume of the pod, as a record says, or a block device that a kubelet mapped:
-// the API server may have neither detached.
+// heldByOthers returns an error while a driver has a volume of the pod by its record, or a kubelet mapped a block device: the API
+// server must detach neither.
 func heldByOthers(folder kinds.Folder) error {
 	devices, err := kinds.FoundDevices(folder)
 	for _, d := range devices {

@@ -35,8 +35,8 @@
 // record) and which drivers there are.
 //
 // Data is kept. Only folders whose content the agent wrote (emptyDir, files of objects, notes, termination logs) are removed with
-// it. Any other folder is unmounted, its record unlinked, and removed if it is empty. Otherwise it stays, and its pod's folder with
-// it. leftover finds such folders and the state of a kubelet that only a kubelet can undo; holding.go reports them.
+// it. Any other folder is unmounted, its record unlinked, and removed if it is empty. Otherwise it stays with its pod's folder.
+// leftover finds such folders and the state of a kubelet that only a kubelet can undo; holding.go reports them.
 //
 // Mounts that request a token run in lanes of their own, so that an API server that does not answer holds up no other
 // pod's volumes.

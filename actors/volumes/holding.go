@@ -11,14 +11,14 @@ import (
 
 // holding reports folders of volumes that are kept because the agent cannot undo them.
 type holding struct {
-	rootDir string
-	alone   bool // there is no API server
-	looking bool
-	again   bool // look once more when the look in progress ends
-	at      time.Time
-	found   []messages.HeldFolder
-	told    bool   // a folder was reported in this life of the actor
-	failed  string // why not all could be read
+	rootDir  string
+	alone    bool // there is no API server
+	looking  bool
+	again    bool // look once more when the look in progress ends
+	at       time.Time
+	found    []messages.HeldFolder
+	reported bool   // a folder was reported in this life of the actor
+	failed   string // why not all could be read
 }
 
 type heldFound struct {
@@ -35,7 +35,7 @@ const (
 // look reads the disk if that is due or something has changed, and otherwise sends the last result again.
 func (h *holding) look(ctx supervisors.Context, changed bool) {
 	if !changed && !h.at.IsZero() && ctx.Now().Before(h.at.Add(heldEvery)) {
-		h.tell(ctx)
+		h.report(ctx)
 		return
 	}
 	if h.again = h.looking; h.looking {
@@ -59,15 +59,15 @@ func (h *holding) took(ctx supervisors.Context, m heldFound) {
 		ctx.Log().Warn("not all folders of volumes can be read", "error", text)
 	}
 	h.failed = text
-	h.tell(ctx)
+	h.report(ctx)
 	if h.again {
 		h.look(ctx, true)
 	}
 }
 
-// tell reports the folders; without one there is nothing to report, unless one was.
-func (h *holding) tell(ctx supervisors.Context) {
-	if h.told = h.told || len(h.found) > 0; h.told {
+// report sends the folders; without one there is nothing to send, unless one was reported.
+func (h *holding) report(ctx supervisors.Context) {
+	if h.reported = h.reported || len(h.found) > 0; h.reported {
 		ctx.Tell(messages.Pods, messages.FoldersHeld{Folders: h.found})
 	}
 }

@@ -63,7 +63,7 @@ func TestVolumesOfAKubeletsPluginsStayInUse(t *testing.T) {
 	}
 }
 
-// A mounted volume whose record is lost may be any: none of those that the Node has may be detached.
+// A mounted volume without its record may be any volume: none on the Node may be detached.
 func TestAMountWithoutARecordIsInUse(t *testing.T) {
 	n := storageNode(t)
 	want := []v1.UniqueVolumeName{"kubernetes.io/csi/some^h"}

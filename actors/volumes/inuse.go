@@ -63,9 +63,10 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		}
 	}
 	if node := s.node.Load(); node != nil {
-		for _, name := range node.Status.VolumesInUse {
-			if err != nil || slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(string(name), prefix) }) {
-				names[string(name)] = true
+		for _, n := range node.Status.VolumesInUse {
+			name := string(n)
+			if err != nil || slices.ContainsFunc(kept, func(kind string) bool { return strings.HasPrefix(name, kind) }) {
+				names[name] = true
 			}
 		}
 	}
@@ -76,8 +77,8 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	return out, err
 }
 
-// held adds the records of block devices that a kubelet mapped, and the pods that have one. It returns the first part of the names
-// of volumes whose kind only a kubelet has: they stay in use while anything of that kind is here.
+// held adds the records of block devices that a kubelet mapped, and their pods. It returns the prefixes of names of volumes whose
+// kind only a kubelet has: they stay in use while anything of that kind is here.
 func (s *Storage) held(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
 	folders, err := leftover.Find(s.RootDir, false)
 	for _, f := range folders {

@@ -39,7 +39,7 @@ func writeData(t testing.TB, path string) {
 	must(t, os.WriteFile(path, []byte("data"), 0o600))
 }
 
-// A driver that mounts in its own namespace, or one whose mount was taken away by hand, leaves a plain folder that the pod writes
+// A driver that mounts in its own namespace, or a mount that was undone by hand, leaves a plain folder that the pod writes
 // to. That data is the user's. The driver is released all the same, and the folder goes once it is empty.
 func TestPlainFolders(t *testing.T) {
 	for name, c := range map[string]struct {

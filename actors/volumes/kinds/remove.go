@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// RemovePod removes the folder of a pod whose volumes are undone. Only notes of the agent and termination logs are removed with
-// their content. Any other folder must be empty: data in it may be a user's, so that it stays, and the pod's folder with it.
+// RemovePod removes the folder of a pod after its volumes are undone. Only notes of the agent and termination logs are removed
+// with their content. Any other folder must be empty: data in it may be a user's, so that it stays, and the pod's folder with it.
 func RemovePod(ctx context.Context, pods *safepath.Root, p Folder, uid string) error {
 	var errs []error
 	for _, folder := range []string{volumesFolder, devicesFolder} {
@@ -41,7 +41,7 @@ func RemovePod(ctx context.Context, pods *safepath.Root, p Folder, uid string) e
 	return pods.RemoveEmpty(uid)
 }
 
-// removeTree removes a folder of plugins, whose own folders must be empty.
+// removeTree removes a folder of plugins. The plugins' folders must be empty.
 func removeTree(root *safepath.Root, folder string) error {
 	plugins, err := NamesIn(root, folder)
 	if err != nil {
@@ -57,7 +57,7 @@ func removeTree(root *safepath.Root, folder string) error {
 	return root.RemoveEmpty(folder)
 }
 
-// removeNotes removes what the kinds of this package note about volumes.
+// removeNotes removes the notes of the kinds of this package about volumes.
 func removeNotes(ctx context.Context, p Folder) error {
 	plugins, err := NamesIn(p.Root, pluginsFolder)
 	if err != nil {
@@ -84,7 +84,7 @@ func removeOther(p Folder, name string) error {
 	return IgnoreAbsent(err)
 }
 
-// IsContent reports whether an escaped plugin name is of a kind whose folders hold only content that ends with the pod.
+// IsContent reports whether the folders of a kind, by its escaped name, hold only content that ends with the pod.
 func IsContent(plugin string) bool {
 	return slices.ContainsFunc(All(), func(p Plugin) bool { return Escaped(p.Name()) == plugin && p != Plugin(HostPath{}) })
 }
