@@ -75,23 +75,24 @@ func usedSoFar(ctx context.Context, root *safepath.Root, name string, count func
 		return space{}, errors.Join(err, f.Close())
 	}
 	w := &walk{ctx: ctx, count: count, device: st.Dev, links: map[uint64]bool{}}
-	w.add(&st)
+	w.add(uint64(st.Blocks), uint64(st.Nlink), st.Ino, st.Mode) //nolint:gosec,unconvert // never negative; 32 bits elsewhere
 	w.folder(f, 0)
 	w.sum.at = time.Now()
 	return w.sum, w.err
 }
 
-func (w *walk) add(st *unix.Stat_t) {
-	bytes := uint64(st.Blocks) * 512 //nolint:gosec // stat(2) counts in blocks of 512 bytes, never less than none
-	if st.Nlink > 1 && st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		if w.links[st.Ino] {
+// add counts a file, given in the blocks of 512 bytes of stat(2).
+func (w *walk) add(blocks, links, inode uint64, mode uint32) {
+	bytes := blocks * 512
+	if links > 1 && mode&unix.S_IFMT != unix.S_IFDIR {
+		if w.links[inode] {
 			return
 		}
 		if len(w.links) == walkLinks {
-			w.sum.used += bytes / uint64(st.Nlink) //nolint:unconvert // it has 32 bits on some architectures
+			w.sum.used += bytes / links
 			return
 		}
-		w.links[st.Ino] = true
+		w.links[inode] = true
 	}
 	w.sum.used += bytes
 	w.sum.inodesUsed++
@@ -146,13 +147,15 @@ func (w *walk) folder(f *os.File, depth int) {
 	})
 }
 
-// entry counts one entry, and reports whether it is a folder of this file system.
+// entry counts one entry, and reports whether it is a folder of this file system. The server of another that is mounted there,
+// which may hang, is not asked.
 func (w *walk) entry(at int, name string) bool {
-	var st unix.Stat_t
-	if unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) != nil || st.Dev != w.device {
+	var st unix.Statx_t
+	if unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS,
+		&st) != nil || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.device {
 		return false
 	}
-	w.add(&st)
+	w.add(st.Blocks, uint64(st.Nlink), st.Ino, uint32(st.Mode))
 	return st.Mode&unix.S_IFMT == unix.S_IFDIR
 }
 
