@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri/sim"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -144,6 +146,9 @@ func TestEventsOfAFailedStart(t *testing.T) {
 	}
 	if id := r.r.Snapshot().Containers[0].ID; strings.Contains(got[1], id) {
 		t.Errorf("it names the ID: %s", got[1])
+	}
+	if n, err := testutil.GatherAndCount(metrics.Registry, "kubelet_started_containers_errors_total"); err != nil || n < 2 {
+		t.Errorf("starts that failed have %d codes in the metrics, want 2: %v", n, err)
 	}
 }
 

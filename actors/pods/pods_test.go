@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
@@ -180,6 +182,9 @@ func TestAPodThatComesBackCountsOn(t *testing.T) {
 	if len(got) == 0 || got[0].Last == nil || got[0].Last.ContainerStatuses[0].RestartCount != 3 ||
 		got[0].Last.ContainerStatuses[0].Ready || got[0].Last.Phase != "" {
 		t.Errorf("its actor is told %+v", got)
+	}
+	if n, err := testutil.GatherAndCount(metrics.Registry, "kubelet_restarted_pods_total"); err != nil || n == 0 {
+		t.Errorf("it is not counted: %v", err)
 	}
 	wants(k, messages.File)
 	gone(k, "u", status)
