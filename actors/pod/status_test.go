@@ -250,6 +250,28 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	}
 }
 
+// An init container that runs proves that those before it have succeeded, even where the runtime has lost their records. The same
+// holds for an agent that starts now.
+func TestInitContainers_RecordsOfCompletedOnesAreLost(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		pod := testPod(v1.RestartPolicyAlways, 3, 1)
+		w := newWorld(pod)
+		w.exit = func(name string, _ uint32) (int32, bool) { return 0, name != "init2" && name != "c0" }
+		w.step(nil)
+		w.settle()
+		w.containers = slices.DeleteFunc(w.containers, func(f messages.ContainerFact) bool { return f.Name != "init2" })
+		if restarts {
+			w.restart()
+		}
+		w.send(w.observed())
+		w.settle()
+		check(t, w)
+		if len(w.containers) != 1 {
+			t.Errorf("restarted agent %t: containers %+v, want init2 alone", restarts, w.containers)
+		}
+	}
+}
+
 // Containers can be started when there is a sandbox and the volumes are mounted, which are made side by side; one that was made
 // proves it to an actor that knows nothing of the volumes.
 func TestReadyToStartContainers(t *testing.T) {

@@ -104,13 +104,15 @@ func (s *State) Passed(i int) bool {
 	})
 }
 
-// Initialized says that an init container has done its part in the current sandbox.
+// Initialized reports whether an init container has succeeded in the current sandbox. A later init container, or a regular one,
+// that was made there proves it, even where the runtime no longer has the container.
 func (s *State) Initialized(c *Container) bool {
 	current, f := s.Sandboxes.Current(), c.Exited()
 	if c.Sidecar() || current == nil {
 		return false
 	}
-	return s.Begun(current.ID) || f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.Earlier
+	return s.Begun(current.ID) || s.Passed(slices.Index(s.Containers, c)) ||
+		f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.Earlier
 }
 
 // Begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
