@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ktesting "k8s.io/client-go/testing"
+
+	"github.com/playlet-dev/playlet/cri/sim"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// boundedCollections grow with the number of pods up to a bound of their own, which few pods do not reach.
+var boundedCollections = []string{
+	"podlog.Names.",           // the last pods, for the log
+	"runtime.collector.asked", // the pods since the last word of the pods actor, which comes every minute
+	"supervisors.Recorder.",   // the flight recorder, whose memory is bounded
+	"supervisors.story.",      // "
+	"eventlog.",               // the last Events
+}
+
+// TestManyShortPods_LeaveNothingBehind runs pods that end at once, and more of them, and compares all maps and slices of the
+// agent. SHORT_PODS is the number of pods of the second agent.
+func TestManyShortPods_LeaveNothingBehind(t *testing.T) {
+	more := envNumber(t, "SHORT_PODS", 400)
+	few := min(max(more/4, podWave), 1000)
+	before, after := sizesAfter(t, few), sizesAfter(t, more)
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		grown := after[name] - before[name]
+		bounded := slices.ContainsFunc(boundedCollections, func(s string) bool { return strings.HasPrefix(name, s) })
+		if grown > max((more-few)/4, podWave) && !bounded {
+			t.Errorf("%s has %d elements after %d pods and %d after %d", name, before[name], few, after[name], more)
+		}
+	}
+}
+
+// podWave is the number of pods that are there at once.
+const podWave = 100
+
+// sizesAfter runs so many pods, a hundred at a time, and returns the numbers of elements in the agent's maps and slices.
+func sizesAfter(t *testing.T, n int) map[string]int {
+	r := newClusterRig(t, sim.Options{Script: sim.Script{Default: sim.Sequence{sim.ExitAfter(0, 0)}}}, "--max-pods=250",
+		"--registry-qps=0")
+	r.measured = true
+	services := r.startRecorded()
+	r.eventually("pods are watched", func() bool {
+		return slices.ContainsFunc(r.api.Actions(), func(a ktesting.Action) bool {
+			return a.GetVerb() == "watch" && a.GetResource().Resource == "pods"
+		})
+	})
+	began := time.Now()
+	for first := 0; first < n; first += podWave {
+		names := make([]string, 0, podWave)
+		for i := first; i < min(first+podWave, n); i++ {
+			name := fmt.Sprintf("short%d", i)
+			names = append(names, name)
+			if text := manifest(name, "Never", nil, []string{"main short"}); i%2 == 0 {
+				r.write(name+".yaml", text)
+			} else {
+				r.binds(text)
+			}
+		}
+		r.eventually("all pods have ended", func() bool {
+			over := 0
+			for _, p := range r.agent.observatory.board.Now().Pods {
+				if p.Phase == "finished" {
+					over++
+				}
+			}
+			return over == len(names)
+		})
+		for i, name := range names {
+			if i%2 == 0 {
+				r.remove(name + ".yaml")
+			} else {
+				r.forgets(name)
+			}
+		}
+		r.await("nothing is left in the runtime", func(s sim.Snapshot) bool { return len(s.Sandboxes) == 0 })
+		r.eventually("all pods are gone", func() bool {
+			list, err := r.api.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
+			return err == nil && len(list.Items) == 0 && len(r.agent.observatory.board.Now().Pods) == 0
+		})
+		r.api.ClearActions()
+	}
+	t.Logf("%d pods took %s", n, time.Since(began).Round(time.Millisecond))
+	a := r.agent
+	r.stop()
+	return collections(a, *services)
+}
+
+// startRecorded starts the agent, and returns the actors of its services as they are spawned.
+func (r *rig) startRecorded() *[]supervisors.Actor {
+	r.t.Helper()
+	a, services := r.prepare(), &[]supervisors.Actor{}
+	if err := a.listeners.Open(context.Background()); err != nil {
+		r.t.Fatal(err)
+	}
+	a.cluster.watch(a.node, a.host.Ops, a.log)
+	var mu sync.Mutex
+	constructors := a.wire()
+	for kind, construct := range constructors {
+		if slices.Contains([]supervisors.Kind{"pod", "container", "ender"}, kind) {
+			continue // one for each pod: the test would keep them
+		}
+		constructors[kind] = func(name string) supervisors.Actor {
+			one := construct(name)
+			mu.Lock()
+			defer mu.Unlock()
+			*services = append(*services, one)
+			return one
+		}
+	}
+	system, err := supervisors.Start(supervisors.Options{
+		Constructors: constructors, Log: a.log, Fatal: func(err error) { a.failed <- err },
+		WorkContext: a.observatory.tracing.WorkContext(),
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a.system = system
+	a.observatory.attach(system)
+	a.listeners.Attach(system)
+	a.host.Devices.Notify(func(uid string) { system.Tell(messages.PodAddress(uid), messages.DevicesChanged{UID: uid}) })
+	r.agent = a
+	return services
+}
+
+// collections returns the numbers of elements of all maps and slices of the project's own types that are reachable, by the types
+// and fields that hold them.
+func collections(roots ...any) map[string]int {
+	c := census{sizes: map[string]int{}, seen: map[visit]bool{}}
+	for _, root := range roots {
+		c.walk(reflect.ValueOf(root), reflect.TypeOf(root).String())
+	}
+	return c.sizes
+}
+
+type visit struct {
+	at   uintptr
+	kind reflect.Type
+}
+
+type census struct {
+	sizes map[string]int
+	seen  map[visit]bool
+}
+
+// again reports whether the value at a pointer was visited.
+func (c *census) again(v reflect.Value) bool {
+	key := visit{v.Pointer(), v.Type()}
+	was := c.seen[key]
+	c.seen[key] = true
+	return was
+}
+
+func (c *census) walk(v reflect.Value, name string) {
+	switch v.Kind() {
+	case reflect.Interface:
+		if !v.IsNil() {
+			c.walk(v.Elem(), name)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() && !c.again(v) {
+			c.walk(v.Elem(), name)
+		}
+	case reflect.Struct:
+		of := v.Type()
+		if path := of.PkgPath(); path != "" && !strings.HasPrefix(path, "github.com/playlet-dev/playlet/") {
+			return // goroutines of libraries may still use it
+		}
+		for i := range of.NumField() {
+			c.walk(v.Field(i), of.String()+"."+of.Field(i).Name)
+		}
+	case reflect.Map:
+		if v.IsNil() || c.again(v) {
+			return
+		}
+		c.sizes[name] += v.Len()
+		for each := v.MapRange(); each.Next(); {
+			c.walk(each.Value(), name+"[]")
+		}
+	case reflect.Slice:
+		if v.IsNil() || c.again(v) {
+			return
+		}
+		c.sizes[name] += v.Len()
+		for i := range v.Len() {
+			c.walk(v.Index(i), name+"[]")
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			c.walk(v.Index(i), name+"[]")
+		}
+	default: // it holds nothing, or is a channel or function, into which there is no looking
+	}
+}
