@@ -54,6 +54,11 @@ func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
 func (d *Document) load(opts Options, seen map[string]bool) Loaded {
 	l := &loading{document: d, opts: opts, seen: seen}
 	pod := l.load()
+	if pod == nil { // then no pod runs without the fields that are passed over
+		for i := range l.problems {
+			l.problems[i].Warning = false
+		}
+	}
 	slices.SortStableFunc(l.problems, func(a, b Problem) int { return a.Line - b.Line })
 	return Loaded{pod, l.problems}
 }
