@@ -466,7 +466,7 @@ func TestEviction_ForgetsPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// A pod whose walk has not come to its end may use more than its figures show: no other pod is evicted before the end of the walk,
+// A pod whose walk has not come to its end may use more than its figures show: no other pod is evicted before its end,
 // but the pod itself is where its lower bound is the largest already.
 func TestEviction_PartialFigures(t *testing.T) {
 	for name, c := range map[string]struct {

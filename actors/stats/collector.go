@@ -360,7 +360,7 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 	now := c.opts.Now() // before the actor's: what is awaited is measured
 	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent.pods, Short: urgent.short})
 	wait := firstWalk
-	if until, ok := ctx.Deadline(); ok && len(urgent.pods) > 0 { // who decides by them needs them; the answer itself takes a little
+	if until, ok := ctx.Deadline(); ok && len(urgent.pods) > 0 { // the decision needs them; the answer takes a little
 		wait = max(wait, time.Until(until)-firstWalk)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)

@@ -158,7 +158,8 @@ func (b *usageBoard) keep(pods map[types.UID]*v1.Pod) {
 }
 
 // walk returns the pod's walk, which measures its files and asks for its claims; both end with their context.
-func (b *usageBoard) walk(uid types.UID, measure func(*podWalk), claims func(context.Context) (map[string]space, error)) *podWalk {
+func (b *usageBoard) walk(uid types.UID, measure func(*podWalk), claims func(context.Context) (map[string]space, error),
+) *podWalk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w := b.walks[uid]; w != nil {

@@ -233,7 +233,7 @@ func (a *api) bounded(h http.Handler) http.Handler {
 		}()
 		sent, err := a.sends.Take(shares.Client(r))
 		if err != nil {
-			fail(w, refuse(http.StatusServiceUnavailable, "too many answers wait for clients that do not read them: "+err.Error()))
+			fail(w, refuse(http.StatusServiceUnavailable, "too many answers wait for slow clients: "+err.Error()))
 			return
 		}
 		defer sent()
