@@ -36,9 +36,14 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 		return "", permanentError{err}
 	}
 	folder := VolumeFolder(c.kind, v.Name)
-	files, err := c.files(ctx, p, v) // first what may be missing: nothing is mounted for a pod that waits
+	mounted, err := ownMount(p, folder, c.memory)
+	if err != nil {
+		return "", err
+	}
+	there := mounted == c.memory && isWritten(p, folder)
+	files, err := c.files(ctx, p, v, there) // first what may be missing: nothing is mounted for a pod that waits
 	switch {
-	case err != nil && c.Mounted(p, v) && p.mayPass(v, err):
+	case err != nil && there && p.mayPass(v, err):
 		// It was written before, perhaps by an earlier agent: it stays as it is until the API server can be asked.
 		return filepath.Join(p.Path(), folder), nil
 	case err != nil:
@@ -52,7 +57,7 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 	}
 	mode := fs.FileMode(0o777)
 	if c.memory {
-		if err := makeRoom(p, folder, files); err != nil {
+		if err := makeRoom(p, folder, files, mounted); err != nil {
 			return "", err
 		}
 		mode |= fs.ModeSticky // the kernel's own for a tmpfs, which the kubelet leaves
@@ -69,10 +74,10 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 // unreadTimeout is how long the first mount of a volume waits for objects that have not been read yet.
 const unreadTimeout = time.Second
 
-// files are the content. What has been asked for and not been read yet is waited for, but not by a volume that is there.
-func (c content) files(ctx context.Context, p Folder, v *v1.Volume) (files map[string]file, err error) {
+// files returns the content. It waits for requested objects that have not been read yet, unless the volume is there.
+func (c content) files(ctx context.Context, p Folder, v *v1.Volume, there bool) (files map[string]file, err error) {
 	timeout := unreadTimeout
-	if c.Mounted(p, v) {
+	if there {
 		timeout = 0
 	}
 	err = p.Node.Objects.Settle(ctx, timeout, func() error {
@@ -84,9 +89,12 @@ func (c content) files(ctx context.Context, p Folder, v *v1.Volume) (files map[s
 
 func (c content) Mounted(p Folder, v *v1.Volume) bool {
 	folder := VolumeFolder(c.kind, v.Name)
-	if c.memory && !isMemory(p, folder) {
-		return false
-	}
+	mounted, err := ownMount(p, folder, c.memory)
+	return err == nil && mounted == c.memory && isWritten(p, folder)
+}
+
+// isWritten reports whether a volume was written whole.
+func isWritten(p Folder, folder string) bool {
 	_, err := p.Lstat(filepath.Join(folder, dataLink))
 	return err == nil
 }

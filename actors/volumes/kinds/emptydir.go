@@ -50,11 +50,17 @@ func (e emptyDir) Mount(_ context.Context, p Folder, v *v1.Volume) (string, erro
 	if err != nil {
 		return "", err
 	}
+	mounted, err := ownMount(p, folder, medium.kind != "")
+	if err != nil {
+		return "", err
+	}
 	if err := makeFolder(p, folder); err != nil {
 		return "", err
 	}
-	if err := medium.mount(p, folder); err != nil {
-		return "", err
+	if !mounted {
+		if err := medium.mount(p, folder); err != nil {
+			return "", err
+		}
 	}
 	if err := ownFolder(p, folder, medium.mode, groupFolder); err != nil { // a crash may have come between making it and its mode
 		return "", err

@@ -102,9 +102,9 @@ func pageSize(pod *v1.Pod, asked v1.StorageMedium) (int64, error) {
 	return size.Value(), nil
 }
 
-// mount mounts the medium on the folder, unless it is there.
+// mount mounts the medium on the folder.
 func (m medium) mount(p Folder, folder string) error {
-	if m.kind == "" || isMemory(p, folder) {
+	if m.kind == "" {
 		return nil
 	}
 	if m.kind != "tmpfs" {
@@ -121,16 +121,16 @@ func (m medium) mount(p Folder, folder string) error {
 // spareRoom is what a tmpfs has more than its files need, in bytes.
 const spareRoom = 64 << 10
 
-// makeRoom mounts a tmpfs on the folder with room for the files, or lets the one that is there grow: they are written beside
-// those that they take the place of. It is charged to the agent, and no larger than that.
-func makeRoom(p Folder, folder string, files map[string]file) error {
+// makeRoom mounts a tmpfs on the folder with room for the files, or enlarges the mounted one: they are written beside those that
+// they replace. It is charged to the agent, and no larger than that.
+func makeRoom(p Folder, folder string, files map[string]file, mounted bool) error {
 	page := int64(os.Getpagesize())
 	need := int64(0)
 	for _, f := range files {
 		need += (int64(len(f.data))+page-1)/page*page + page // the last is for a link with a long name
 	}
 	size := 2*need + spareRoom
-	if !isMemory(p, folder) {
+	if !mounted {
 		return medium{kind: "tmpfs", options: fmt.Sprintf("size=%d", size)}.mount(p, folder)
 	}
 	f, err := p.OpenBeneath(folder, unix.O_PATH, 0)
@@ -155,11 +155,8 @@ func makeRoom(p Folder, folder string, files map[string]file) error {
 	return err
 }
 
-// isMemory says whether a file system of memory or of huge pages is mounted on the folder.
+// isMemory reports whether the memory of a volume is mounted on its folder, and no part of another file system of memory.
 func isMemory(p Folder, folder string) bool {
-	if is, err := p.IsMountPoint(folder); err != nil || !is {
-		return false
-	}
-	kind, err := p.FileSystem(folder)
-	return err == nil && (kind == unix.TMPFS_MAGIC || kind == unix.HUGETLBFS_MAGIC)
+	mounted, err := ownMount(p, folder, true)
+	return err == nil && mounted
 }

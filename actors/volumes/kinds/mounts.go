@@ -3,6 +3,7 @@ package kinds
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
@@ -10,11 +11,15 @@ import (
 
 // StillMounted is an error that names the mounts.
 func StillMounted(mounts []*mountinfo.Info) error {
+	return fmt.Errorf("still mounted, so nothing of its folder is removed: %s", mountNames(mounts))
+}
+
+func mountNames(mounts []*mountinfo.Info) string {
 	var names []string
 	for _, m := range mounts {
 		names = append(names, fmt.Sprintf("%s (%s)", m.Mountpoint, m.FSType))
 	}
-	return fmt.Errorf("still mounted, so nothing of its folder is removed: %s", strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // MountsIn reads what is mounted on the pod's folder or in it, with paths that begin as the folder's does.
@@ -50,9 +55,42 @@ func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*moun
 			below = append(below, m)
 		}
 	}
-	if len(on) == 1 && on[0].Root == "/" && (on[0].FSType == "tmpfs" || on[0].FSType == "hugetlbfs") &&
-		p.InMemory(folder, f.Volume) {
+	if isWholeMemory(on) && p.InMemory(folder, f.Volume) {
 		return below
 	}
 	return append(on, below...)
+}
+
+// isWholeMemory reports whether mounts on one folder are of one file system of memory or huge pages, and of its root. There are
+// two where the root directory was bound to itself and shares its mounts.
+func isWholeMemory(on []*mountinfo.Info) bool {
+	return len(on) > 0 && !slices.ContainsFunc(on, func(m *mountinfo.Info) bool {
+		return m.Root != "/" || m.FSType != "tmpfs" && m.FSType != "hugetlbfs" || m.Major != on[0].Major || m.Minor != on[0].Minor
+	})
+}
+
+// ownMount reports whether the memory of a volume is mounted on its folder. Any other mount there, or on a folder between the
+// pod's and it, is an error: its files belong to another, so that nothing may be written, chmodded or removed.
+func ownMount(p Folder, folder string, memory bool) (bool, error) {
+	at := ""
+	for element := range strings.SplitSeq(folder, "/") {
+		at = filepath.Join(at, element)
+		is, err := p.IsMountPoint(at)
+		if err != nil {
+			return false, IgnoreAbsent(err)
+		}
+		if !is {
+			continue
+		}
+		mounts, err := MountsIn(p)
+		if err != nil {
+			return false, err
+		}
+		on := slices.DeleteFunc(mounts, func(m *mountinfo.Info) bool { return m.Mountpoint != filepath.Join(p.Path(), at) })
+		if at == folder && memory && isWholeMemory(on) {
+			return true, nil
+		}
+		return false, fmt.Errorf("%s is mounted where the agent writes the files of a volume: unmount it", mountNames(on))
+	}
+	return false, nil
 }

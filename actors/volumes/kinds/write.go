@@ -279,13 +279,26 @@ func (w writing) unlinkOld() error {
 	return err
 }
 
-// sweep removes the folders of content that is not current, and what else a crash has left of the agent's own.
+// sweep removes the folders of content that is not current, and the link of a write that was interrupted. Other names that begin
+// with ".." stay: a container may have made them as a subPath.
 func (w writing) sweep(current string) error {
 	names, err := w.root.Names(".")
 	for _, name := range names {
-		if strings.HasPrefix(name, "..") && name != dataLink && name != current {
+		if _, linkErr := w.root.Readlink(name); name == newDataLink && linkErr == nil {
+			err = errors.Join(err, w.root.Unlink(name))
+		}
+		if isContentFolder(name) && name != current {
 			err = errors.Join(err, safepath.RemoveAllOneFilesystem(context.Background(), w.root.Root, name))
 		}
 	}
 	return err
+}
+
+// isContentFolder reports whether a name is one that an agent gives to a folder of content.
+func isContentFolder(name string) bool {
+	if len(name) <= len(stampFormat) {
+		return false
+	}
+	_, err := time.Parse(stampFormat, name[:len(stampFormat)])
+	return err == nil
 }

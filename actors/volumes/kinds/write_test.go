@@ -114,3 +114,32 @@ func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 func TestTheLaterOfTwoFilesCounts(t *testing.T) {
 	must(t, checkPaths([]string{"x", "y/x", "y/z", "x"}))
 }
+
+// TestWriteFiles_KeepsOthersNames has folders of a container's subPath, which may begin as the agent's names do.
+func TestWriteFiles_KeepsOthersNames(t *testing.T) {
+	p, path := emptyVolume(t)
+	kept := []string{"..backup", "..2026", "..2026_01_02_03_04_05.", "..2026_13_02_03_04_05.x", "..9999_01_02_03_04_05-x", "..."}
+	for _, name := range kept {
+		write(t, filepath.Join(path, name, "precious"))
+	}
+	for _, data := range []string{"1", "2"} {
+		must(t, writeFiles(p, "volumes/v", map[string]file{"a": {data: []byte(data), mode: 0o644}}))
+	}
+	for _, name := range kept {
+		if !exists(t, filepath.Join(path, name, "precious")) {
+			t.Errorf("%s is removed", name)
+		}
+	}
+	names, err := p.Names("volumes/v")
+	must(t, err)
+	if len(names) != len(kept)+3 { // a, ..data and the folder that it leads to
+		t.Errorf("the folder has %q", names)
+	}
+	must(t, os.MkdirAll(filepath.Join(path, newDataLink, "precious"), 0o755))
+	if err := writeFiles(p, "volumes/v", map[string]file{"a": {data: []byte("3")}}); err == nil {
+		t.Error("a folder in the way of the link is no error")
+	}
+	if !exists(t, filepath.Join(path, newDataLink, "precious")) || seen(t, path)["a"] != "2" {
+		t.Errorf("the volume has %v", seen(t, path))
+	}
+}

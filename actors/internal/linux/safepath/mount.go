@@ -94,16 +94,5 @@ func (r *Root) IsMountPoint(name string) (is bool, err error) {
 	return is, err
 }
 
-// FileSystem returns the type of the file system at name (statfs(2)). It asks its server, so it is for mounts of the agent.
-func (r *Root) FileSystem(name string) (kind int64, err error) {
-	f, err := r.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return 0, err
-	}
-	var fs unix.Statfs_t
-	err = unix.Fstatfs(int(f.Fd()), &fs)
-	return int64(fs.Type), errors.Join(err, f.Close()) // an int32 elsewhere
-}
-
 // descriptor is a path that leads to what a descriptor stands for, whatever becomes of the path it was opened by.
 func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
