@@ -251,12 +251,28 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 		if err != nil {
 			return err
 		}
-		if err := driver.Unpublish(ctx, r.Handle, filepath.Join(p.Path(), target)); err != nil {
+		if err := c.s.unpublish(ctx, driver, r, filepath.Join(p.Path(), target)); err != nil {
 			return err
 		}
 	}
 	defer c.s.touch(true)
 	return release(ctx, p.Root, folder, csi.MountFolder)
+}
+
+// unpublish has the driver unmount a pod's volume. One that is attached stays while it is mounted elsewhere too: the mount shows
+// which file system to look for, also to the next agent.
+func (s *Storage) unpublish(ctx context.Context, driver *csi.Driver, r csi.Record, target string) error {
+	if !s.attached(ctx, r) {
+		return driver.Unpublish(ctx, r.Handle, target)
+	}
+	ref, err := s.referenceAt(r, target)
+	if err = errors.Join(err, ref.check()); err != nil {
+		return err
+	}
+	if err := driver.Unpublish(ctx, r.Handle, target); err != nil {
+		return err
+	}
+	return ref.check() // a part may have been bound meanwhile
 }
 
 // release removes the record of a volume that its driver has undone, and then its empty folders. Data that was written while

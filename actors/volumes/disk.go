@@ -139,8 +139,15 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	}
 	mounts, detachErr := d.detachDead(ctx, folder, mounts)
 	errs := []error{detachErr}
+	bound := slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
+		return isAt(m, filepath.Join(filepath.Base(folder.Path()), subpath.Folder))
+	})
 	for _, f := range found {
 		p := d.pluginOf(f)
+		if bound && p.Name() == csiName {
+			errs = append(errs, fmt.Errorf("parts of volumes are still bound, so CSI volume %s is not unmounted", f.Volume))
+			continue
+		}
 		// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
 		if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csiName {
 			errs = append(errs, kinds.StillMounted(others))

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
@@ -38,18 +37,8 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		return nil, err
 	}
 	for _, r := range staged {
-		if r.Lifecycle == string(storagev1.VolumeLifecycleEphemeral) || names[uniqueName(r)] {
-			continue
-		}
-		s.mu.Lock()
-		attached, known := s.attachable[r.Driver]
-		s.mu.Unlock()
-		if !known {
-			spec, err := s.driverObject(ctx, r.Driver)
-			attached = err != nil || attaches(spec)
-		}
-		if attached {
-			names[uniqueName(r)] = true
+		if name := uniqueName(r); !names[name] && s.attached(ctx, r) {
+			names[name] = true
 		}
 	}
 	s.mu.Lock()

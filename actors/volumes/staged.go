@@ -109,11 +109,15 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
+	at := filepath.Join(root.Path(), key, csi.GlobalMount)
+	ref, err := d.referenceAt(r, at)
+	if err = errors.Join(err, ref.check()); err != nil {
+		return err
+	}
 	d.setReady(key, false)
 	defer d.touch(false)
-	at := filepath.Join(key, csi.GlobalMount)
 	if driver.Can(csi.Stages) {
-		if err := driver.Unstage(ctx, r.Handle, filepath.Join(root.Path(), at)); err != nil {
+		if err := driver.Unstage(ctx, r.Handle, at); err != nil {
 			return err
 		}
 	}

@@ -165,10 +165,7 @@ func target(pod *safepath.Root, place string, dir bool) error {
 // keep their view. Something else that is mounted there is an error, and so is data in a place: both stay.
 func UnbindAll(pod *safepath.Root) error {
 	levels, err := placesIn(pod)
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, place := range levels[len(levels)-1] {
 		if _, err := settle(pod, place, nil); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), err))
@@ -185,18 +182,19 @@ func UnbindAll(pod *safepath.Root) error {
 	return nil
 }
 
-// placesIn lists the folder of all binds, those of volumes, those of containers, and the places in these.
-func placesIn(pod *safepath.Root) ([][]string, error) {
-	levels := [][]string{{Folder}}
+// placesIn lists the folder of all binds, those of volumes, those of containers, and the places in these. An error is returned
+// beside those that were found.
+func placesIn(pod *safepath.Root) (levels [][]string, err error) {
+	levels = [][]string{{Folder}}
 	for depth := range 3 { // <volume>/<container>/<index>
 		var next []string
 		for _, folder := range levels[depth] {
 			if is, err := pod.IsMountPoint(folder); err == nil && is {
 				continue // mounted by others: RemoveEmpty returns the error
 			}
-			names, err := pod.Names(folder)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
-				return nil, err
+			names, listErr := pod.Names(folder)
+			if listErr != nil && !errors.Is(listErr, fs.ErrNotExist) && !errors.Is(listErr, unix.ENOTDIR) {
+				err = errors.Join(err, fmt.Errorf("%s: %w", filepath.Join(pod.Path(), folder), listErr))
 			}
 			for _, name := range names {
 				next = append(next, filepath.Join(folder, name))
@@ -204,7 +202,7 @@ func placesIn(pod *safepath.Root) ([][]string, error) {
 		}
 		levels = append(levels, next)
 	}
-	return levels, nil
+	return levels, err
 }
 
 // plain is the reason without the host's paths, which are not the pod's to know.

@@ -280,3 +280,19 @@ func TestUnbindKeepsData(t *testing.T) {
 		})
 	}
 }
+
+// A folder that cannot be read keeps no other part bound.
+func TestUnbindGoesOnAfterAnUnreadableFolder(t *testing.T) {
+	r := newRig(t)
+	r.bind(r.part("dir"))
+	link := filepath.Join(r.pod, Folder, "aaa")
+	must(t, os.Symlink("/", link))
+	pod, err := safepath.OpenRoot(r.pod)
+	must(t, err)
+	if err := UnbindAll(pod); err == nil || len(r.mounts()) > 0 {
+		t.Errorf("got %v, mounted are %v, want an error and no mount", err, r.mounts())
+	}
+	must(t, pod.Close())
+	must(t, os.Remove(link))
+	r.unbind()
+}

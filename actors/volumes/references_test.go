@@ -1,0 +1,194 @@
+package volumes
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	api "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+const attachedName = v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
+
+// attachedNode has a volume that is attached and mounted for pod a, which also has an emptyDir. It returns the mount.
+func attachedNode(t *testing.T, can ...api.NodeServiceCapability_RPC_Type) (n *node, d *csitest.Driver, target string) {
+	t.Helper()
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("h", testDriver, "n")},
+		Status: storagev1.VolumeAttachmentStatus{Attached: true}}
+	n = storageNode(t, append(bound("c", csiSource("h")), attachRequired(true), attachment)...)
+	d = startDriver(t, n, &csitest.Driver{Can: can})
+	n.storage.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{attachedName},
+		VolumesAttached: []v1.AttachedVolume{{Name: attachedName}}}})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"), volumestest.EmptyDirVolume("e"))})
+	target = n.pod("a", "volumes/kubernetes.io~csi/pv-c/mount")
+	if is, err := mountinfo.Mounted(target); err != nil || !is {
+		t.Fatalf("the volume is not mounted: %v", err)
+	}
+	must(t, os.MkdirAll(filepath.Join(target, "part"), 0o755))
+	return n, d, target
+}
+
+// bindAt binds a folder on a new one, and undoes it when the test ends.
+func bindAt(t *testing.T, from, at string) string {
+	t.Helper()
+	must(t, os.MkdirAll(at, 0o750))
+	volumestest.MountOn(t, at, func() error { return unix.Mount(from, at, "", unix.MS_BIND, "") })
+	return at
+}
+
+// wantInUse checks the list of volumes in use.
+func wantInUse(t *testing.T, n *node, want ...v1.UniqueVolumeName) {
+	t.Helper()
+	if got, err := n.storage.inUse(t.Context()); err != nil || !slices.Equal(got, want) {
+		t.Errorf("in use: %v, %v, want %v", got, err, want)
+	}
+}
+
+// A volume that is mounted elsewhere is neither unstaged nor free to be detached when the last pod is over.
+func TestStaged_MountedElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		part, at string
+		before   func(t *testing.T, target string)
+	}{
+		"admin":     {"", "elsewhere", nil},
+		"part":      {"part", "elsewhere", nil},
+		"same pod":  {"", "pods/a/volumes/kubernetes.io~empty-dir/e/pv", nil},
+		"other pod": {"part", "pods/b/volumes/kubernetes.io~empty-dir/e/pv", nil},
+		"lost pod":  {"part", "pods/b/volume-subpaths/pv-c/c/0", nil},
+		"lost record": {"part", "pods/b/volume-subpaths/pv-c/c/0", func(t *testing.T, target string) {
+			must(t, os.Remove(filepath.Join(filepath.Dir(target), csi.RecordFile)))
+			must(t, volumestest.UnmountNow(target))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, d, target := attachedNode(t, csi.Stages)
+			at := bindAt(t, filepath.Join(target, c.part), filepath.Join(n.rootDir, c.at))
+			if c.before != nil {
+				c.before(t, target)
+			}
+			n.unmounted(t, "a")
+			key := stagedKey(csi.Record{Driver: testDriver, Handle: "h"})
+			err := stagedDriver{n.storage}.Remove(t.Context(), key)
+			if err == nil || !strings.Contains(err.Error(), at) {
+				t.Errorf("got %v, want an error that names %s", err, at)
+			}
+			if slices.Contains(d.Calls(), "Unstage h") {
+				t.Error("the volume was unstaged")
+			}
+			wantInUse(t, n, attachedName)
+			must(t, volumestest.UnmountNow(at))
+			must(t, stagedDriver{n.storage}.Remove(t.Context(), key))
+			if !slices.Contains(d.Calls(), "Unstage h") {
+				t.Error("the volume was not unstaged once the mount was gone")
+			}
+		})
+	}
+}
+
+// Mounts of another volume on a folder of the same file system do not keep a volume staged.
+func TestStaged_MountsOfAnother(t *testing.T) {
+	n := storageNode(t, append(append(bound("c", csiSource("h")), bound("below", csiSource("h/below"))...), attachRequired(false))...)
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.tell("b", messages.MountVolumes{UID: "b", Pod: apiPodWith("b", claimVolume("data", "below"))})
+	bindAt(t, n.pod("b/volumes/kubernetes.io~csi/pv-below/mount"), n.pod("b", subpath.Folder, "pv-below/c/0"))
+	n.unmounted(t, "a")
+	eventually(t, func() bool { n.work(""); return slices.Contains(d.Calls(), "Unstage h") })
+	n.unmounted(t, "b")
+	eventually(t, func() bool { n.work(""); return slices.Contains(d.Calls(), "Unstage h/below") })
+}
+
+// A driver that does not stage is not asked to unpublish an attached volume that is mounted elsewhere. Other pods that have the
+// volume are no obstacle.
+func TestPublished_MountedElsewhere(t *testing.T) {
+	n, d, target := attachedNode(t)
+	n.tell("b", messages.MountVolumes{UID: "b", Pod: apiPodWith("b", claimVolume("data", "c"))})
+	at := bindAt(t, filepath.Join(target, "part"), filepath.Join(n.rootDir, "elsewhere"))
+	if left := n.unmounted(t, "b"); left.Left != "" {
+		t.Errorf("pod b: got %+v while pod a has the volume", left)
+	}
+	for range 2 { // also by the next agent
+		if left := n.unmounted(t, "a"); !left.Published || !strings.Contains(left.Left, at) {
+			t.Errorf("pod a: got %+v, want that %s is mounted", left, at)
+		}
+		n.restart(t)
+	}
+	if calls := []string{"Publish h", "Publish h", "Unpublish h"}; !slices.Equal(d.Calls(), calls) {
+		t.Errorf("calls %v, want %v", d.Calls(), calls)
+	}
+	wantInUse(t, n, attachedName)
+	must(t, volumestest.UnmountNow(at))
+	if left := n.unmounted(t, "a"); left.Left != "" {
+		t.Errorf("got %+v once the mount was gone", left)
+	}
+	wantInUse(t, n)
+}
+
+// A driver is not asked to unpublish a volume while parts of volumes are bound that cannot be undone.
+func TestUnmountPod_BoundParts(t *testing.T) {
+	n, d, target := attachedNode(t, csi.Stages)
+	at := bindAt(t, target, n.pod("a", subpath.Folder, "theirs"))
+	if left := n.unmounted(t, "a"); !left.Published || !strings.Contains(left.Left, at) || slices.Contains(d.Calls(), "Unpublish h") {
+		t.Errorf("got %+v, calls %v, want the volume published and %s named", left, d.Calls(), at)
+	}
+	wantInUse(t, n, attachedName)
+	must(t, volumestest.UnmountNow(at))
+	if left := n.unmounted(t, "a"); left.Left != "" || exists(t, n.pod("a")) {
+		t.Errorf("got %+v once the part was unbound", left)
+	}
+}
+
+func TestIsPart(t *testing.T) {
+	of := &mountinfo.Info{Major: 8, Minor: 1, Root: "/v"}
+	for _, c := range []struct {
+		m    mountinfo.Info
+		want bool
+	}{
+		{mountinfo.Info{Major: 8, Minor: 1, Root: "/v"}, true},
+		{mountinfo.Info{Major: 8, Minor: 1, Root: "/v/part"}, true},
+		{mountinfo.Info{Major: 8, Minor: 1, Root: "/v//deleted"}, true},
+		{mountinfo.Info{Major: 8, Minor: 1, Root: "/"}, false},
+		{mountinfo.Info{Major: 8, Minor: 1, Root: "/volume"}, false},
+		{mountinfo.Info{Major: 8, Minor: 2, Root: "/v"}, false},
+	} {
+		if got := isPart(&c.m, of); got != c.want {
+			t.Errorf("%+v: got %t", c.m, got)
+		}
+	}
+	if !isPart(&mountinfo.Info{Root: "/part"}, &mountinfo.Info{Root: "/"}) {
+		t.Error("a part of a whole file system is none")
+	}
+}
+
+// The copies of a mount where the root directory is bound elsewhere go with it; those that the kernel leaves count.
+func TestIsCopy(t *testing.T) {
+	ref := reference{place: "plugins/x/globalmount"}
+	of := &mountinfo.Info{Optional: "shared:7"}
+	for _, c := range []struct {
+		m    mountinfo.Info
+		want bool
+	}{
+		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount", Optional: "shared:7"}, true},
+		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount", Optional: "shared:9 master:7"}, true},
+		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount"}, false},
+		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount", Optional: "shared:8"}, false},
+		{mountinfo.Info{Mountpoint: "/data/elsewhere", Optional: "shared:7"}, false},
+	} {
+		if got := ref.isCopy(&c.m, of); got != c.want {
+			t.Errorf("%+v: got %t", c.m, got)
+		}
+	}
+}
