@@ -11,6 +11,7 @@ import (
 
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // Policy limits what dead containers are kept; the kubelet's flags of the same meaning are named.
@@ -225,11 +226,11 @@ func chooseSandboxes(sandboxes []*runtimeapi.PodSandbox, inUse []string, gone bo
 	return out
 }
 
-// logFolderUID is the UID in the name of a pod's log folder, "<namespace>_<name>_<uid>". What has another form was not
-// made by a kubelet.
+// logFolderUID returns the UID in the name of a pod's log folder, "<namespace>_<name>_<uid>". A folder with a name of another
+// form is no pod's.
 func logFolderUID(name string) (string, bool) {
 	parts := strings.Split(name, "_")
-	if len(parts) != 3 || slices.Contains(parts, "") {
+	if len(parts) != 3 || slices.Contains(parts, "") || messages.CheckUID(parts[2]) != nil {
 		return "", false
 	}
 	return parts[2], true

@@ -34,6 +34,7 @@ type collector struct {
 	reclaimed           messages.ContainersReclaimed
 	line                []removal
 	removing            int
+	kept                map[string]bool // the folders of logs that were reported because they hold other files
 	timer               supervisors.Timer
 }
 
@@ -51,7 +52,8 @@ type (
 	// removed is what was removed of a pod.
 	removed struct {
 		things int
-		freed  int64 // bytes of logs
+		freed  int64            // bytes of logs
+		kept   map[string]error // the folders of logs that hold other files
 	}
 )
 
@@ -137,6 +139,7 @@ func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
 		a.reclaimEnded(ctx)
 		return
 	}
+	maps.DeleteFunc(a.bin.kept, func(name string, _ bool) bool { return !slices.Contains(m.holding.logs, name) })
 	a.bin.line = choose(*a.opts.Collect, ctx.Now(), m.holding, a.bin.desired())
 	if a.bin.goneOnly && a.bin.reclaiming == nil {
 		a.bin.line = slices.DeleteFunc(a.bin.line, func(r removal) bool { return !r.gone })
@@ -195,6 +198,15 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 		ctx.Log().Log(context.Background(), level, "removed dead containers, sandboxes and logs of a pod", "pod", m.uid,
 			"objects", m.things, "freedBytes", m.freed)
 	}
+	for name, err := range m.kept {
+		if !a.bin.kept[name] {
+			if a.bin.kept == nil {
+				a.bin.kept = map[string]bool{}
+			}
+			a.bin.kept[name] = true
+			ctx.Log().Warn("kept a folder among the logs of pods; move other files out and it is removed", "folder", name, "error", err)
+		}
+	}
 	if m.err != nil {
 		ctx.Log().Warn("could not remove all dead containers, sandboxes and logs of a pod; will retry", "pod", m.uid, "error",
 			m.err)
@@ -216,6 +228,7 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
 		return done, nil // somebody is at work on it after all
 	}
+	done.kept = map[string]error{}
 	ctx, freed := safepath.CountFreed(ctx)
 	defer func() { done.freed = freed.Load() }()
 	var problems []error
@@ -242,7 +255,12 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 	}
 	if len(problems) == 0 {
 		for _, name := range r.logs {
-			tried(removeLogs(ctx, a.opts.PodLogsDir, name))
+			err := removeLogs(ctx, a.opts.PodLogsDir, name)
+			if _, kept := errors.AsType[*otherFileError](err); kept {
+				done.kept[name] = err
+			} else {
+				tried(err)
+			}
 		}
 	}
 	return done, errors.Join(problems...)
@@ -263,12 +281,16 @@ func (a *actor) removeSandbox(ctx context.Context, id string) error {
 	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
 }
 
+// removeLogs removes a pod's folder of logs. One that holds other files is kept whole: the error is an *otherFileError.
 func removeLogs(ctx context.Context, dir, name string) (err error) {
 	root, err := safepath.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := checkLogFolder(root, name); err != nil {
+		return noneIsFine(err)
+	}
 	if err := safepath.RemoveAllOneFilesystem(ctx, root, name); err != nil {
 		return fmt.Errorf("log folder %s: %w", name, err)
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,4 +72,44 @@ func noneIsFine(err error) error {
 		return nil
 	}
 	return err
+}
+
+// logNames are the names of a container's logs: the current one of an attempt, and those that were rotated.
+var logNames = regexp.MustCompile(`^[0-9]+\.log(\..+)?$`)
+
+// otherFileError is an error about a file that is no log in a folder that is named as a pod's folder of logs.
+type otherFileError struct{ path string }
+
+func (e *otherFileError) Error() string {
+	return e.path + " is no log of a container: its folder is kept"
+}
+
+// checkLogFolder returns an *otherFileError unless a folder holds only folders of containers, and these only logs.
+func checkLogFolder(root *safepath.Root, name string) error {
+	containers, err := namesInLogs(root, name)
+	for _, c := range containers {
+		folder := filepath.Join(name, c)
+		logs, listErr := namesInLogs(root, folder)
+		if listErr != nil {
+			return listErr
+		}
+		for _, log := range logs {
+			at := filepath.Join(folder, log)
+			info, statErr := root.Lstat(at)
+			if statErr == nil && (info.IsDir() || !logNames.MatchString(log)) {
+				return &otherFileError{filepath.Join(root.Path(), at)}
+			}
+			err = errors.Join(err, noneIsFine(statErr))
+		}
+	}
+	return err
+}
+
+// namesInLogs lists a folder among the logs. A link or a file in its place is an *otherFileError.
+func namesInLogs(root *safepath.Root, name string) ([]string, error) {
+	names, err := root.Names(name)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		err = &otherFileError{filepath.Join(root.Path(), name)}
+	}
+	return names, noneIsFine(err)
 }

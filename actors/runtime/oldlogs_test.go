@@ -1,10 +1,13 @@
 package runtime
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -94,5 +97,55 @@ func TestWhoseLogItIs(t *testing.T) {
 			t.Errorf("without the label %s: %q", label, got)
 		}
 		h.Containers[2].Labels[label] = was
+	}
+}
+
+// TestCollectorKeepsFoldersOfOthers has files of users in podLogsDir: no folder is removed unless it holds nothing but logs.
+func TestCollectorKeepsFoldersOfOthers(t *testing.T) {
+	f := newFake()
+	f.pod("dead", "a0x")
+	f.sandboxes[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	dir := t.TempDir()
+	link := t.TempDir()
+	want := map[string]bool{
+		"ns_name_logs/c/0.log": false, "ns_name_rotated/c/12.log.20260101-000000.gz": false, "ns_name_two/c/0.log": false,
+		"ns_name_two/d/1.log.tmp": false, "my_backup_2026/precious": true, "my_backup_2025/c/precious": true,
+		"ns_name_deep/c/0.log/precious": true, "ns_name_mixed/c/0.log": true, "ns_name_mixed/c/notes.log": true,
+		"ns_name_below/c/d/0.log": true, "ns_name_dead/precious": true, "a_dump_3": true, "ns_name_.hidden/c/0.log": true,
+		"ns_name_-x/c/0.log": true, "ns_name_of link/c/0.log": true,
+	}
+	for name := range want {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"ns_name_empty/c", "ns_name_emptier"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		want[name] = false
+	}
+	for _, name := range []string{"a_link_4", "ns_name_linked/c"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(link, path)); err != nil {
+			t.Fatal(err)
+		}
+		want[name] = true
+	}
+	r := settledRig(t, f, func(o *Options) { o.PodLogsDir, o.PollPeriod = dir, time.Hour })
+	r.Send("pods", messages.KeepContainers{Heard: true})
+	for range 2 {
+		r.work()
+		r.Advance(time.Minute)
+	}
+	r.work()
+	for name, stays := range want {
+		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != stays {
+			t.Errorf("%s is kept: %t, want %t", name, err == nil, stays)
+		}
+	}
+	if len(f.sandboxes) > 0 || len(f.containers) > 0 {
+		t.Errorf("a folder that is kept also keeps %v and %v", f.sandboxes, f.containers)
 	}
 }
