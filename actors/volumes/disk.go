@@ -90,15 +90,19 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if err != nil {
 		return errors.Join(unmountErr, err)
 	}
+	held := heldByOthers(folder)
+	if held != nil || mountedIn(mounts, folder, kinds.VolumeFolder(csiName, "")) || mountedIn(mounts, folder, subpath.Folder) {
+		d.storage.undoing(uid, true)
+	} else {
+		d.storage.forget(uid) // other mounts keep the folder, not the pod
+	}
 	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
-		return errors.Join(unmountErr, kinds.StillMounted(mounts)) // first why
+		held = errors.Join(kinds.StillMounted(mounts), held)
 	}
-	if err := heldByOthers(folder); err != nil {
-		d.storage.undoing(uid, true)
-		return errors.Join(unmountErr, err)
+	if held != nil {
+		return errors.Join(unmountErr, held) // first why
 	}
-	d.storage.forget(uid)
 	if remove && unmountErr == nil {
 		if unmountErr = kinds.RemovePod(ctx, pods, folder, uid); unmountErr == nil {
 			d.node.Log.Info("removed a pod's folder and volumes", "pod", uid, "freedBytes", freed.Load())
@@ -106,6 +110,12 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		}
 	}
 	return errors.Join(unmountErr, cutKept(folder.Root))
+}
+
+// mountedIn reports whether something is mounted on a folder of the pod's, or below it.
+func mountedIn(mounts []*mountinfo.Info, folder kinds.Folder, name string) bool {
+	at := filepath.Join(folder.Path(), name)
+	return slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return strings.HasPrefix(m.Mountpoint+"/", at+"/") })
 }
 
 // heldByOthers returns an error while a driver has a volume of the pod by its record, or a kubelet mapped a block device: the API
@@ -139,9 +149,7 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	}
 	mounts, detachErr := d.detachDead(ctx, folder, mounts)
 	errs := []error{detachErr}
-	bound := slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
-		return isAt(m, filepath.Join(filepath.Base(folder.Path()), subpath.Folder))
-	})
+	bound := mountedIn(mounts, folder, subpath.Folder)
 	for _, f := range found {
 		p := d.pluginOf(f)
 		if bound && p.Name() == csiName {

@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
@@ -148,6 +149,41 @@ func TestUnmountPod_BoundParts(t *testing.T) {
 	must(t, volumestest.UnmountNow(at))
 	if left := n.unmounted(t, "a"); left.Left != "" || exists(t, n.pod("a")) {
 		t.Errorf("got %+v once the part was unbound", left)
+	}
+}
+
+// A mount in another volume of a pod keeps the pod's folder, and not the pod, once the drivers have released their volumes.
+func TestUnmountPod_OtherMounts(t *testing.T) {
+	for name, mount := range map[string]func(t *testing.T, at string){
+		"hung": func(t *testing.T, at string) {
+			s := fusetest.Mount(t, at)
+			t.Cleanup(s.Die)
+			s.Hang()
+		},
+		"live": mountFolder,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, d, _ := attachedNode(t, csi.Stages)
+			at := n.pod("a/volumes/kubernetes.io~empty-dir/e/remote")
+			must(t, os.MkdirAll(at, 0o755))
+			mount(t, at)
+			if left := n.unmounted(t, "a"); left.Published || !strings.Contains(left.Left, at) {
+				t.Errorf("got %+v, want no published volume and %s named", left, at)
+			}
+			if want := []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}; !slices.Equal(d.Calls(), want) {
+				t.Errorf("calls %v, want %v", d.Calls(), want)
+			}
+			wantInUse(t, n)
+		})
+	}
+}
+
+// A volume that is mounted without a record stays published: a driver may have it.
+func TestUnmountPod_MountWithoutARecord(t *testing.T) {
+	n, _, target := attachedNode(t, csi.Stages)
+	must(t, os.Remove(filepath.Join(filepath.Dir(target), csi.RecordFile)))
+	if left := n.unmounted(t, "a"); !left.Published || !strings.Contains(left.Left, target) {
+		t.Errorf("got %+v, want a published volume and %s named", left, target)
 	}
 }
 
