@@ -6,63 +6,84 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // recursive are the functions that remove a folder with its content, by any import name. removeFolder is a wrapper that kinds of
-// volume share.
-var recursive = []string{"RemoveAll", "RemoveAllOneFilesystem", "removeFolder"}
+// volume share. Rmdir counts because a recursive removal can be made of it.
+var recursive = []string{"RemoveAll", "RemoveAllOneFilesystem", "removeFolder", "Rmdir"}
 
-// mayRemove are the permitted callers of recursive removal, each with the reason for which the content is no user's. Any other
-// folder is unmounted and removed by safepath.Root.RemoveEmpty.
-var mayRemove = map[string]string{
-	"actors/volumes/kinds/emptydir.go emptyDir.Unmount":          "an emptyDir ends with its pod",
-	"actors/volumes/kinds/content.go content.Unmount":            "files that the agent wrote: configMap, secret, downwardAPI, projected",
-	"actors/volumes/kinds/layout.go removeFolder":                "of the two above alone",
-	"actors/volumes/kinds/write.go writing.replace":              "files that this write began",
-	"actors/volumes/kinds/write.go writing.sweep":                "files that the agent wrote earlier",
-	"actors/volumes/kinds/remove.go RemovePod":                   "termination logs",
-	"actors/volumes/kinds/remove.go removeNotes":                 "notes of an agent on the kinds above",
-	"actors/runtime/collector.go removeLogs":                     "logs of a pod",
-	"actors/runtime/oldlogs.go removeLog":                        "one log of a container",
-	"actors/internal/host/remove.go removeLogs":                  "logs of a pod",
-	"cmd/playlet/service/install.go installer.refuses":           "a temporary folder of this call",
-	"cmd/playlet/dev/containerd/folder.go Snapshotter":           "a temporary folder of this call",
-	"cmd/playlet/dev/folder.go folder.remove":                    "the folder that playlet dev made",
-	"cmd/playlet/dev/programs/packages.go unpack":                "programs that playlet dev unpacked",
-	".ci/check/e2e.go artifacts":                                 "results of an earlier run",
-	".ci/package/main.go release":                                "a temporary folder of this call",
-	".ci/package/pack.go pack.make":                              "a temporary folder of this call",
-	"actors/internal/host/hosttest/hosttest.go Simulated":        "a temporary folder of a test",
-	"cmd/playlet/client/fake/agent.go Start":                     "a temporary folder of a test",
-	"actors/internal/linux/safepath/remove.go removal.removeDir": "the one implementation, which crosses no mount",
-	"actors/internal/linux/safepath/empty.go removeEmpty":        "one empty folder",
-	"actors/internal/linux/safepath/links.go Root.Rmdir":         "one empty folder",
+// single are the functions that remove one file or empty folder. They count in a function that also lists files.
+var (
+	single = []string{"Remove", "Unlink"}
+	walks  = []string{"Walk", "WalkDir", "ReadDir", "Readdir", "Readdirnames", "Glob", "Names"}
+)
+
+// permit is the number of removals that a function or script may have, and the reason for which the content is no user's.
+type permit struct {
+	calls  int
+	reason string
+}
+
+// mayRemove are the permitted callers of recursive removal. Any other folder is unmounted, and removed by
+// safepath.Root.RemoveEmpty.
+var mayRemove = map[string]permit{
+	"actors/volumes/kinds/emptydir.go emptyDir.Unmount":          {1, "an emptyDir ends with its pod"},
+	"actors/volumes/kinds/content.go content.Unmount":            {1, "configMap, secret, downwardAPI and projected volumes"},
+	"actors/volumes/kinds/layout.go removeFolder":                {2, "of the two above alone"},
+	"actors/volumes/kinds/write.go writing.replace":              {1, "files that this write began"},
+	"actors/volumes/kinds/write.go writing.sweep":                {2, "files that the agent wrote earlier, and its link"},
+	"actors/volumes/kinds/remove.go RemovePod":                   {1, "termination logs"},
+	"actors/volumes/kinds/remove.go removeNotes":                 {1, "notes of an agent on the kinds above"},
+	"actors/runtime/collector.go removeLogs":                     {1, "logs of a pod"},
+	"actors/runtime/oldlogs.go removeLog":                        {1, "one log of a container"},
+	"actors/internal/host/remove.go removeLogs":                  {1, "logs of a pod"},
+	"cmd/playlet/service/install.go installer.refuses":           {1, "a temporary folder of this call"},
+	"cmd/playlet/dev/containerd/folder.go Snapshotter":           {1, "a temporary folder of this call"},
+	"cmd/playlet/dev/folder.go folder.remove":                    {4, "the folder that playlet dev made"},
+	"cmd/playlet/dev/programs/packages.go unpack":                {3, "programs that playlet dev unpacked"},
+	".ci/check/e2e.go artifacts":                                 {1, "results of an earlier run"},
+	".ci/package/main.go release":                                {1, "a temporary folder of this call"},
+	".ci/package/pack.go pack.make":                              {1, "a temporary folder of this call"},
+	"actors/internal/host/hosttest/hosttest.go Simulated":        {1, "a temporary folder of a test"},
+	"cmd/playlet/client/fake/agent.go Start":                     {1, "a temporary folder of a test"},
+	"actors/internal/linux/safepath/remove.go removal.removeDir": {2, "the one implementation, which crosses no mount"},
+	"actors/internal/linux/safepath/empty.go removeEmpty":        {1, "one empty folder"},
+	"actors/volumes/kinds/write.go writing.unlinkOld":            {1, "links to files that the agent wrote"},
+	"actors/volumes/kept.go cutKept":                             {1, "the hosts file that the agent wrote"},
+	"actors/logs/rotate.go log.rotate":                           {1, "rotated logs"},
+	"actors/internal/devices/plugin.go Manager.Clear":            {1, "sockets of device plugins"},
+	"actors/pods/store.go store.load":                            {1, "the agent's records"},
+	"actors/images/pullrecord/records.go prune":                  {1, "the agent's records"},
+	"cmd/playlet/dev/namespaces/cgroups.go removeTreeNow":        {1, "cgroups that playlet dev made"},
 }
 
 // TestPermittedCallersOfRecursiveRemoval reads the whole tree. It knows no types: any selector or name of a recursive removal
 // counts, also one that is passed as a value, so that an alias of the import evades nothing.
 func TestPermittedCallersOfRecursiveRemoval(t *testing.T) {
-	found := map[string]bool{}
+	found := map[string]int{}
 	eachSource(t, func(path string, file *ast.File) {
-		for caller := range callersOf(file) {
-			found[path+" "+caller] = true
+		for caller, calls := range callersOf(file) {
+			found[path+" "+caller] += calls
+		}
+	}, func(path, text string) {
+		if calls := len(shell.FindAllString(text, -1)); calls > 0 {
+			found[path] = calls
 		}
 	})
-	for caller := range found {
-		if mayRemove[caller] == "" {
-			t.Errorf("%s removes folders with their content and is not among the permitted callers", caller)
+	for caller, calls := range found {
+		if permitted := mayRemove[caller].calls; calls != permitted {
+			t.Errorf("%s has %d removals of folders with their content, and is permitted to have %d", caller, calls, permitted)
 		}
 	}
 	for caller := range mayRemove {
-		if !found[caller] {
-			t.Errorf("%s is a permitted caller and removes nothing", caller)
+		if found[caller] == 0 || mayRemove[caller].reason == "" {
+			t.Errorf("%s is a permitted caller, and removes nothing or has no reason", caller)
 		}
 	}
 }
@@ -70,31 +91,53 @@ func TestPermittedCallersOfRecursiveRemoval(t *testing.T) {
 // TestRecursiveRemovalIsFound shows the finder each form of a call.
 func TestRecursiveRemovalIsFound(t *testing.T) {
 	for source, want := range map[string]string{
-		`import o "os"; func (a *actor) f() { o.RemoveAll("x") }`:                               "actor.f",
-		`import . "os"; func f() { RemoveAll("x") }`:                                            "f",
-		`import "os"; var remove = os.RemoveAll`:                                                "package",
-		`func f(r interface{ RemoveAll(string) error }) { g := r.RemoveAll; g("x") }`:           "f",
-		`import "os/exec"; func f() { exec.Command("rm", "-rf", "x") }`:                         "f",
-		"const script = `\nrm -r -f /etc/x`":                                                    "package",
-		`import "golang.org/x/sys/unix"; func f() { unix.Unlinkat(1, "x", unix.AT_REMOVEDIR) }`: "f",
+		`import o "os"; func (a *actor) f() { o.RemoveAll("x") }`:                               "actor.f 1",
+		`import . "os"; func f() { RemoveAll("x") }`:                                            "f 1",
+		`import "os"; var remove = os.RemoveAll`:                                                "package 1",
+		`func f(r interface{ RemoveAll(string) error }) { g := r.RemoveAll; g("x") }`:           "f 1",
+		`import "os"; func f() { os.RemoveAll("x"); os.RemoveAll("y") }`:                        "f 2",
+		`import "os/exec"; func f() { exec.Command("rm", "-rf", "x") }`:                         "f 1",
+		"const script = `\nrm -r -f /etc/x`":                                                    "package 1",
+		"const script = `rm --recursive --force /etc/x`":                                        "package 1",
+		"const script = `/bin/rm -f -r /etc/x`":                                                 "package 1",
+		`import "os/exec"; func f() { exec.Command("sh", "-c", "cd x; /bin/rm -rf y") }`:        "f 1",
+		`import "os/exec"; func f() { exec.Command("find", "x", "-delete") }`:                   "f 1",
+		"const script = `find /x -type f -delete`":                                              "package 1",
+		`import "golang.org/x/sys/unix"; func f() { unix.Unlinkat(1, "x", unix.AT_REMOVEDIR) }`: "f 1",
+		`import "golang.org/x/sys/unix"; func f() { unix.Unlinkat(1, "x", 0x200) }`:             "f 1",
+		`import "golang.org/x/sys/unix"; func f(n int) { unix.Unlinkat(1, "x", n) }`:            "f 1",
+		`import "golang.org/x/sys/unix"; func f() { unix.Unlinkat(1, "x", 0) }`:                 "",
+		`import "golang.org/x/sys/unix"; var remove = unix.Unlinkat`:                            "package 1",
+		`import "golang.org/x/sys/unix"; func f() { unix.Rmdir("x") }`:                          "f 1",
+		`func f(r *safepath.Root) { r.Rmdir("x"); r.Unlink("y") }`:                              "f 1",
+		`func f(r *safepath.Root) { names, _ := r.Names("x"); r.Unlink(names[0]) }`:             "f 1",
 		`import "os"; func f() { os.Remove("x") }`:                                              "",
+		`import "path/filepath"; func f() { filepath.WalkDir("x", func(p string, _ os.DirEntry, _ error) error {
+			return os.Remove(p)
+		}) }`: "f 1",
+		`import "path/filepath"; func f() { names, _ := filepath.Glob("x"); h.remove(names) }`:    "",
+		"const help = `playlet rm removes a pod, --rm at its end, and --delete-data its volumes`": "",
 	} {
-		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+source, 0)
+		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+source, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(slices.Collect(maps.Keys(callersOf(file))), " "); got != want {
+		var got []string
+		for caller, calls := range callersOf(file) {
+			got = append(got, fmt.Sprint(caller, " ", calls))
+		}
+		if got := strings.Join(got, ", "); got != want {
 			t.Errorf("in %s the callers are %q, want %q", source, got, want)
 		}
 	}
 }
 
-// shell is the removal of folders by a shell or its program.
-var shell = regexp.MustCompile(`(^|[^\w/-])rm\s+(-\w+\s+)*-\w*[rR]|^(/\w+)*/?rm$`)
+// shell is the removal of folders by a shell or its programs.
+var shell = regexp.MustCompile(`(?m)(^|[^\w-])rm\s+(-\S+\s+)*(-\w*[rR]|--recursive)|^(/\w+)*/?rm$|(^|\s)-delete(\s|$)`)
 
-// callersOf returns the functions of a file that remove recursively, or remove folders by the system call itself.
-func callersOf(file *ast.File) map[string]bool {
-	out := map[string]bool{}
+// callersOf counts, by function of a file, the removals of folders with their content.
+func callersOf(file *ast.File) map[string]int {
+	out := map[string]int{}
 	for _, decl := range file.Decls {
 		name := "package"
 		if f, ok := decl.(*ast.FuncDecl); ok {
@@ -103,23 +146,56 @@ func callersOf(file *ast.File) map[string]bool {
 				name = fmt.Sprint(receiver(f.Recv.List[0].Type), ".", name)
 			}
 		}
-		ast.Inspect(decl, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.InterfaceType: // declares, and calls nothing
-				return false
-			case *ast.Ident:
-				if slices.Contains(recursive, n.Name) && !declares(decl, n) || n.Name == "AT_REMOVEDIR" {
-					out[name] = true
-				}
-			case *ast.BasicLit:
-				if n.Kind == token.STRING && shell.MatchString(strings.Trim(n.Value, "\"`")) {
-					out[name] = true
-				}
-			}
-			return true
-		})
+		if calls := removalsIn(decl); calls > 0 {
+			out[name] += calls
+		}
 	}
 	return out
+}
+
+// removalsIn counts the names of removing functions, called or passed as values, and the commands of a shell.
+func removalsIn(decl ast.Decl) (calls int) {
+	singles, lists := 0, false
+	ast.Inspect(decl, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.InterfaceType: // declares, and calls nothing
+			return false
+		case *ast.CallExpr:
+			if removesFile(n) {
+				calls-- // its name is counted below
+				singles++
+			}
+		case *ast.Ident:
+			switch {
+			case declares(decl, n):
+			case slices.Contains(recursive, n.Name), n.Name == "Unlinkat":
+				calls++
+			case slices.Contains(single, n.Name):
+				singles++
+			case slices.Contains(walks, n.Name):
+				lists = true
+			}
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				calls += len(shell.FindAllString(strings.Trim(n.Value, "\"`"), -1))
+			}
+		}
+		return true
+	})
+	if lists {
+		calls += singles
+	}
+	return calls
+}
+
+// removesFile reports whether a call is unlinkat(2) without flags, which removes no folder.
+func removesFile(call *ast.CallExpr) bool {
+	f, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || f.Sel.Name != "Unlinkat" || len(call.Args) != 3 {
+		return false
+	}
+	flags, ok := call.Args[2].(*ast.BasicLit)
+	return ok && flags.Value == "0"
 }
 
 func declares(decl ast.Decl, name *ast.Ident) bool {
@@ -139,22 +215,29 @@ func receiver(of ast.Expr) string {
 	return "?"
 }
 
-// eachSource parses each Go file of the product, tests and tools left out.
-func eachSource(t *testing.T, do func(path string, file *ast.File)) {
+// eachSource parses each Go file of the product and reads its other texts, e.g. scripts. Tests are left out.
+func eachSource(t *testing.T, code func(path string, file *ast.File), other func(path, text string)) {
 	t.Helper()
 	root := os.DirFS("../..")
 	err := fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (path == "e2e" || path == ".git"): // tests run in folders of their own
+		case d.IsDir() && slices.Contains([]string{"e2e", ".git", "bin", "testdata"}, d.Name()): // tests, and no text
 			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		case d.IsDir() || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".md"):
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("../..", path), nil, parser.SkipObjectResolution)
+		text, err := fs.ReadFile(root, path)
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			if utf8.Valid(text) {
+				other(path, string(text))
+			}
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution)
 		if err == nil {
-			do(path, file)
+			code(path, file)
 		}
 		return err
 	})

@@ -78,11 +78,6 @@ func (r *Root) Unlink(name string) error {
 	return r.inParent("unlink", name, func(at int, last string) error { return unix.Unlinkat(at, last, 0) })
 }
 
-// Rmdir removes the empty directory at name. One that something is mounted on is an error that wraps unix.EBUSY.
-func (r *Root) Rmdir(name string) error {
-	return r.inParent("rmdir", name, func(at int, last string) error { return unix.Unlinkat(at, last, unix.AT_REMOVEDIR) })
-}
-
 // inParent does something with the last element of name, given the open directory that it is in.
 func (r *Root) inParent(op, name string, do func(at int, last string) error) error {
 	dir, last := filepath.Split(filepath.Clean(name))
