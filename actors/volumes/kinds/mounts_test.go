@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
@@ -112,8 +113,10 @@ func podKind(v v1.Volume) string {
 // directory that is bound to itself and shared shows each mount twice.
 func TestMount_TakesOverMemory(t *testing.T) {
 	volumestest.NeedMounts(t)
+	pages := volumestest.EmptyDirVolume("v")
+	pages.EmptyDir.Medium = "HugePages-2Mi"
 	for _, bound := range []bool{false, true} {
-		for _, volume := range []v1.Volume{volumestest.SecretVolume("v", "password"), volumestest.MemoryVolume("v")} {
+		for _, volume := range []v1.Volume{volumestest.SecretVolume("v", "password"), volumestest.MemoryVolume("v"), pages} {
 			d := newDisk(t)
 			d.node.Objects = &objectset.Board{}
 			d.node.Objects.Publish(volumestest.ObjectsOf("red"))
@@ -125,10 +128,15 @@ func TestMount_TakesOverMemory(t *testing.T) {
 				volumestest.MountOn(t, d.rootDir, func() error { return unix.Mount(d.rootDir, d.rootDir, "", unix.MS_BIND, "") })
 			}
 			pod := volumestest.InNamespace(volumestest.PodWith("u", volume))
+			kind, options := "tmpfs", "size=1m"
+			if volume.EmptyDir == pages.EmptyDir {
+				kind, options = "hugetlbfs", "pagesize=2M"
+				pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{"hugepages-2Mi": resource.MustParse("2Mi")}
+			}
 			folder := d.pod(filepath.Join("u/volumes", Escaped(podKind(volume)), "v"))
 			must(t, os.MkdirAll(folder, 0o755))
-			volumestest.MountOn(t, folder, func() error { return unix.Mount("tmpfs", folder, "tmpfs", 0, "size=1m") })
-			write(t, filepath.Join(folder, "..2000_01_01_00_00_00.1234/word"))
+			volumestest.MountOn(t, folder, func() error { return unix.Mount(kind, folder, kind, 0, options) })
+			must(t, os.Mkdir(filepath.Join(folder, "..2000_01_01_00_00_00.1234"), 0o755))
 			for range 2 {
 				if path := mountedAt(t, d, pod); path != folder || !d.stillMounted(t, pod) {
 					t.Errorf("%s at %s is not mounted", podKind(volume), path)
