@@ -1,10 +1,12 @@
 // Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted, and
-// state of a kubelet that only a kubelet can undo. It reads the disk and asks no server.
+// state of a kubelet that only a kubelet can undo. It reads the disk and asks no server. Anything else that keeps a pod's folder is
+// in the error of its removal, which the volumes actor reports.
 package leftover
 
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,8 +83,15 @@ func (f *finder) pods() {
 	for _, uid := range f.names(kinds.PodsFolder) {
 		pod := filepath.Join(kinds.PodsFolder, uid)
 		for _, plugin := range f.names(pod, "volumes") {
-			for _, volume := range f.names(pod, "volumes", plugin) {
-				f.volume(uid, plugin, filepath.Join(pod, "volumes", plugin, volume))
+			at := filepath.Join(pod, "volumes", plugin)
+			if is, data := f.file(at); is {
+				if data {
+					f.hold(messages.HeldData, uid, plugin, at)
+				}
+				continue
+			}
+			for _, volume := range f.names(at) {
+				f.volume(uid, plugin, filepath.Join(at, volume))
 			}
 		}
 		for _, plugin := range f.names(pod, devices) {
@@ -124,16 +133,27 @@ func (f *finder) recorded(uid, folder, mount string) {
 	}
 }
 
-// look reports whether something is mounted on a folder, and otherwise whether there is data in it.
+// file reports whether a file stands in place of a folder, and whether it is data: the agent removes a link or an empty file.
+func (f *finder) file(path string) (is, data bool) {
+	info, err := f.root.Lstat(path)
+	f.add(err)
+	if err != nil || info.IsDir() {
+		return false, false
+	}
+	return true, info.Mode().Type() != fs.ModeSymlink && (!info.Mode().IsRegular() || info.Size() > 0)
+}
+
+// look reports whether something is mounted on a folder, and otherwise whether there is data in it. A file is data.
 func (f *finder) look(folder string) (is, data bool) {
 	is, err := f.root.IsMountPoint(folder)
 	if err != nil || is {
 		f.add(err)
 		return is, false
 	}
-	names, err := f.root.Names(folder)
-	f.add(err)
-	return false, len(names) > 0
+	if is, data := f.file(folder); is {
+		return false, data
+	}
+	return false, len(f.names(folder)) > 0
 }
 
 const pluginsFolder = "plugins/kubernetes.io"

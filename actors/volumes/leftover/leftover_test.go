@@ -54,6 +54,23 @@ func TestFind(t *testing.T) {
 	file("plugins/kubernetes.io/csi/volumeDevices/publish/block/b")
 	file("plugins/kubernetes.io/iscsi/volumeDevices/target/b")
 	mount("plugins/kubernetes.io/iscsi/iface-default/target")
+	file("pods/c/volumes/kubernetes.io~cephfs")
+	file("pods/c/volumes/kubernetes.io~fc/file")
+	file("pods/c/volumes/kubernetes.io~csi/file/mount")
+	for path, make := range map[string]func(string) error{
+		"link": func(path string) error { return os.Symlink("/", path) },
+		"file": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+	} { // the agent removes both
+		file("pods/d/volumes/kubernetes.io~rbd/v/f")
+		if err := os.Remove(filepath.Join(root, "pods/d/volumes/kubernetes.io~rbd/v/f")); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []string{"pods/d/volumes", "pods/d/volumes/kubernetes.io~rbd"} {
+			if err := make(filepath.Join(root, at, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 
 	held := func(code messages.HeldCode, uid, plugin, path string) messages.HeldFolder {
 		return messages.HeldFolder{Code: code, UID: uid, Plugin: "kubernetes.io~" + plugin, Path: filepath.Join(root, path)}
@@ -69,6 +86,9 @@ func TestFind(t *testing.T) {
 		held(messages.HeldData, "a", "local-volume", "pods/a/volumes/kubernetes.io~local-volume/plain"),
 		held(messages.HeldPlugin, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/mounted"),
 		held(messages.HeldData, "a", "nfs", "pods/a/volumes/kubernetes.io~nfs/plain"),
+		held(messages.HeldData, "c", "cephfs", "pods/c/volumes/kubernetes.io~cephfs"),
+		held(messages.HeldData, "c", "fc", "pods/c/volumes/kubernetes.io~fc/file"),
+		held(messages.HeldData, "c", "csi", "pods/c/volumes/kubernetes.io~csi/file/mount"),
 	}
 	got, err := Find(root, false)
 	if err != nil {
