@@ -84,18 +84,22 @@ const (
 	HeldDriver HeldCode = "Driver"
 	// HeldPlugin is of a mounted volume of a kind that only a kubelet has.
 	HeldPlugin HeldCode = "Plugin"
+	// HeldRemains is of the folder of a pod that is over: its volumes could not be undone, or the folder not removed.
+	HeldRemains HeldCode = "Remains"
 )
 
-// HeldFolder is a folder of a volume that the agent cannot undo and keeps.
+// HeldFolder is a folder of a volume, or of a pod that is over, that the agent cannot undo and keeps.
 type HeldFolder struct {
 	Code HeldCode
 	// UID is the pod's; empty where the folder belongs to no single pod.
 	UID string
 	// Plugin is the kind of volume, as folders name it, and Path the folder's path on the host.
 	Plugin, Path string
+	// Error is the last error of HeldRemains, in one line of bounded length. It may change while the folder stays.
+	Error string
 }
 
-// FoldersHeld is all folders of volumes that are kept because the agent cannot undo them.
+// FoldersHeld is all folders of volumes and of pods that are kept because the agent cannot undo them.
 //
 // Sender: volumes. Receiver: pods, which reports them. Reply: none.
 // If lost: volumes sends it again with each sweep.

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,11 +20,12 @@ import (
 
 // publishing is what is known of the snapshots.
 type publishing struct {
-	due      bool                       // one is to be published
-	pods     int                        // of the last one
-	objects  []messages.ManifestProblem // of the API server's objects: reported beside those of the sources
-	recorded []messages.ManifestProblem // of which Events have told
-	held     []messages.HeldFolder      // folders of volumes that are kept, each reported by an Event
+	due      bool                              // one is to be published
+	pods     int                               // of the last one
+	objects  []messages.ManifestProblem        // of the API server's objects: reported beside those of the sources
+	recorded []messages.ManifestProblem        // of which Events have told
+	held     []messages.HeldFolder             // folders that are kept, each reported by an Event
+	heldSeen map[messages.HeldFolder]time.Time // when each was last reported, without its error
 }
 
 // change reports whether a snapshot has to be planned, and when; a burst of changes makes one. A snapshot costs the more the more
@@ -106,14 +108,23 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 	a.publishing.recorded = now
 }
 
-// takeHeld publishes the folders of volumes that are kept, and records an Event of each new one: of its pod where that is here,
-// and of the node otherwise.
+// heldMemory is how long a folder that is not reported any more is remembered: within that time its return is no news.
+const heldMemory = time.Hour
+
+// takeHeld publishes the folders that are kept, and records an Event of each new one: of its pod where that is here, and of the
+// node otherwise. A folder may be absent from one report, as where not all could be read, and its error may change.
 func (a *actor) takeHeld(ctx supervisors.Context, now []messages.HeldFolder) {
-	if slices.Equal(now, a.publishing.held) {
-		return
+	seen := a.publishing.heldSeen
+	if seen == nil {
+		seen = map[messages.HeldFolder]time.Time{}
+		a.publishing.heldSeen = seen
 	}
+	maps.DeleteFunc(seen, func(_ messages.HeldFolder, at time.Time) bool { return ctx.Now().Sub(at) > heldMemory })
 	for _, f := range now {
-		if slices.Contains(a.publishing.held, f) {
+		key := f
+		key.Error = ""
+		_, known := seen[key]
+		if seen[key] = ctx.Now(); known {
 			continue
 		}
 		var node string
@@ -125,6 +136,9 @@ func (a *actor) takeHeld(ctx supervisors.Context, now []messages.HeldFolder) {
 			event = messages.PodEvent(e.pod, "", v1.EventTypeWarning, messages.EventVolumeHeld, explain.Held(f).Cause, ctx.Now())
 		}
 		ctx.Tell(messages.Events, event)
+	}
+	if slices.Equal(now, a.publishing.held) {
+		return
 	}
 	a.publishing.held = now
 	a.changed(ctx)

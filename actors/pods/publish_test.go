@@ -48,6 +48,45 @@ func TestPublishing(t *testing.T) {
 	}
 }
 
+// A folder that is kept has one Event, also if its error changes, or if it is missing from a report and returns.
+func TestHeldFolders_HaveOneEventEach(t *testing.T) {
+	a := New(Options{Sources: []messages.Address{messages.File}, Board: board.New(), Dir: t.TempDir()})("pods").(*actor)
+	k := supervisortest.New(t, messages.Pods, a)
+	k.RunWork()
+	events := func(errors ...string) (n int) {
+		var m messages.FoldersHeld
+		for _, text := range errors {
+			m.Folders = append(m.Folders,
+				messages.HeldFolder{Code: messages.HeldRemains, UID: "gone", Path: "/root/pods/gone", Error: text})
+		}
+		k.Take()
+		k.Send(messages.Volumes, m)
+		for _, e := range sent[messages.RecordEvent](k) {
+			if e.Reason == messages.EventVolumeHeld {
+				n++
+			}
+		}
+		return n
+	}
+	for i, want := range []int{1, 0, 0} {
+		if got := events(strings.Repeat("again ", i)); got != want {
+			t.Errorf("report %d made %d Events, want %d", i, got, want)
+		}
+		events()
+		k.Advance(time.Minute)
+	}
+	if len(a.publishing.held) > 0 || len(a.publishing.heldSeen) != 1 {
+		t.Errorf("published is %v, and %d folders are remembered, want 1", a.publishing.held, len(a.publishing.heldSeen))
+	}
+	k.Advance(heldMemory + time.Second)
+	if events(); len(a.publishing.heldSeen) > 0 {
+		t.Errorf("%d folders are remembered, want none", len(a.publishing.heldSeen))
+	}
+	if got := events("later"); got != 1 {
+		t.Errorf("its return after a long time made %d Events, want 1", got)
+	}
+}
+
 // Folders of volumes that are kept are published with their pod, and each is reported by one Event.
 func TestHeldFoldersArePublished(t *testing.T) {
 	b := board.New()

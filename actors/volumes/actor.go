@@ -59,13 +59,14 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 		timeouts: defaultTimeouts}}
 	places := []int{onDisk: opts.Parallel, asking: opts.Parallel, renewal: opts.Parallel, storing: -1}
 	return func(string) supervisors.Actor {
-		a := &actor{node: opts.Node, held: holding{rootDir: opts.RootDir, alone: opts.Storage == nil},
+		a := &actor{node: opts.Node,
+			held:        holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{}},
 			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
 			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,
 			Rules: reconcile.Rules[*v1.Pod, state]{
-				Same: kinds.SameVolumes, Retry: retry, Judge: judge, Lane: d.lane, Places: places,
+				Same: kinds.SameVolumes, Retry: retry, Judge: judge, Lane: a.lane(d), Places: places,
 				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
 			},
 		})
@@ -130,7 +131,7 @@ func (a *actor) stale() (uids []string) {
 func (a *actor) reported(ctx supervisors.Context, r report) {
 	to := messages.PodAddress(r.Key)
 	defer a.storageReported(ctx)
-	if r.Desired == nil && (r.News || r.Err == nil && len(a.held.found) > 0) {
+	if changed := a.held.removal(ctx.Now(), r); changed || r.Desired == nil && (r.News || r.Err == nil && len(a.held.found) > 0) {
 		a.held.look(ctx, true)
 	}
 	if r.Err == nil || r.News {
@@ -139,7 +140,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 		}
 	}
 	switch {
-	case r.Remove && !r.Asked:
+	case r.Remove && !r.Asked: // no pod awaits it; held reports a failure
 	case r.Desired == nil:
 		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
 		if r.Err != nil {

@@ -36,7 +36,8 @@
 //
 // Data is kept. Only folders whose content the agent wrote (emptyDir, files of objects, notes, termination logs) are removed with
 // it. Any other folder is unmounted, its record unlinked, and removed if it is empty. Otherwise it stays with its pod's folder.
-// leftover finds such folders and the state of a kubelet that only a kubelet can undo; holding.go reports them.
+// leftover finds such folders and the state of a kubelet that only a kubelet can undo; holding.go reports them. It also reports
+// each pod's folder whose removal failed, with the error, until a removal succeeds.
 //
 // Mounts that request a token run in lanes of their own, so that an API server that does not answer holds up no other
 // pod's volumes.

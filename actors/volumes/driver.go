@@ -33,7 +33,7 @@ type driver struct{ disk }
 // whether all are still there.
 func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	if op.Desired == nil {
-		return state{}, d.unmountPod(ctx, op.Key, false)
+		return state{}, ended(d.unmountPod(ctx, op.Key, false))
 	}
 	s := op.Actual
 	s.events = nil // they were told
@@ -55,7 +55,22 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 }
 
 // Remove implements reconcile.Driver: nothing of the pod stays mounted, and its folder goes.
-func (d driver) Remove(ctx context.Context, uid string) error { return d.unmountPod(ctx, uid, true) }
+func (d driver) Remove(ctx context.Context, uid string) error {
+	return ended(d.unmountPod(ctx, uid, true))
+}
+
+// removalError is the error of a removal that has ended, as opposed to one that goes on.
+type removalError struct{ error }
+
+// Unwrap implements the interface of errors.Is.
+func (e removalError) Unwrap() error { return e.error }
+
+func ended(err error) error {
+	if err != nil {
+		err = removalError{err}
+	}
+	return err
+}
 
 // Inventory implements reconcile.Driver.
 func (d driver) Inventory(context.Context) ([]string, error) { return d.podFolders() }
@@ -100,6 +115,17 @@ func (d driver) lane(op operation) int {
 		return renewal
 	default:
 		return asking
+	}
+}
+
+// lane adds to the driver's lanes that a removal that failed before is tried again in the one without a bound: it may wait for
+// a hung server, as one of a replaced kubelet's volumes.
+func (a *actor) lane(d driver) func(operation) int {
+	return func(op operation) int {
+		if _, failed := a.held.remains[op.Key]; failed && op.Desired == nil {
+			return storing
+		}
+		return d.lane(op)
 	}
 }
 

@@ -1,24 +1,37 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// holding reports folders of volumes that are kept because the agent cannot undo them.
+// holding reports folders that are kept because the agent cannot undo them: of volumes, as the disk has them, and of pods, as
+// their removals end.
 type holding struct {
-	rootDir  string
-	alone    bool // there is no API server
-	looking  bool
-	again    bool // look once more when the look in progress ends
-	at       time.Time
-	found    []messages.HeldFolder
-	reported bool   // a folder was reported in this life of the actor
-	failed   string // why not all could be read
+	rootDir string
+	alone   bool // there is no API server
+	looking bool
+	again   bool // look once more when the look in progress ends
+	at      time.Time
+	found   []messages.HeldFolder
+	remains map[string]remains // by UID; a pod is among them until its removal succeeds
+	failed  string             // why not all could be read
+}
+
+// remains is the state of a removal that has failed.
+type remains struct {
+	since time.Time // of the first failure in a row
+	text  string    // the last error; empty while the removal may only be slow
 }
 
 type heldFound struct {
@@ -30,17 +43,42 @@ const (
 	// heldEvery is how often the disk is read while nothing is known to have changed.
 	heldEvery   = 5 * time.Minute
 	heldTimeout = time.Minute
+	// maxHeldError bounds the error that is kept of each removal, in bytes.
+	maxHeldError = 1024
 )
+
+// removal records the result of a pod's removal and reports whether that is news. A removal that goes on after the actor's wait,
+// as that of a large emptyDir may, is reported only if none has ended within operationTimeout.
+func (h *holding) removal(now time.Time, r report) (changed bool) {
+	was := h.remains[r.Key]
+	if r.Desired != nil || r.Err == nil {
+		delete(h.remains, r.Key)
+		return was.text != ""
+	}
+	is := was
+	if was.since.IsZero() {
+		is.since = now
+	}
+	var end removalError
+	if errors.As(r.Err, &end) || is.text == "" && now.Sub(is.since) >= operationTimeout {
+		text := messages.OneLine(r.Err)
+		is.text = strings.ToValidUTF8(text[:min(len(text), maxHeldError)], "")
+	}
+	h.remains[r.Key] = is
+	return is.text != was.text
+}
 
 // look reads the disk if that is due or something has changed, and otherwise sends the last result again.
 func (h *holding) look(ctx supervisors.Context, changed bool) {
-	if !changed && !h.at.IsZero() && ctx.Now().Before(h.at.Add(heldEvery)) {
+	switch {
+	case h.looking && ctx.Now().Before(h.at.Add(2*heldTimeout)): // its result may be lost
+		h.again = h.again || changed
+		return
+	case !changed && !h.at.IsZero() && ctx.Now().Before(h.at.Add(heldEvery)):
 		h.report(ctx)
 		return
 	}
-	if h.again = h.looking; h.looking {
-		return
-	}
+	h.again = false
 	h.looking, h.at = true, ctx.Now()
 	rootDir, alone := h.rootDir, h.alone
 	ctx.Do(supervisors.Work{Name: "FindHeldFolders", Timeout: heldTimeout, Run: func(context.Context) any {
@@ -65,9 +103,15 @@ func (h *holding) took(ctx supervisors.Context, m heldFound) {
 	}
 }
 
-// report sends the folders; without one there is nothing to send, unless one was reported.
+// report sends all folders, also if there is none: an earlier life of the actor may have reported some.
 func (h *holding) report(ctx supervisors.Context) {
-	if h.reported = h.reported || len(h.found) > 0; h.reported {
-		ctx.Tell(messages.Pods, messages.FoldersHeld{Folders: h.found})
+	all := slices.Clone(h.found)
+	for uid, r := range h.remains {
+		if r.text != "" {
+			all = append(all, messages.HeldFolder{Code: messages.HeldRemains, UID: uid,
+				Path: filepath.Join(h.rootDir, kinds.PodsFolder, uid), Error: r.text})
+		}
 	}
+	slices.SortFunc(all, func(a, b messages.HeldFolder) int { return cmp.Compare(a.Path, b.Path) })
+	ctx.Tell(messages.Pods, messages.FoldersHeld{Folders: all})
 }

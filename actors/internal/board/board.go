@@ -30,7 +30,7 @@ type Pod struct {
 	EndingGrace *int64 // seconds
 	// Failure is why the node ends the pod, or has ended it, although it is still wanted. Immutable.
 	Failure *messages.PodFailure
-	// Held are folders of its volumes that are kept because the agent cannot undo them. Immutable.
+	// Held are folders of its volumes, and its own, that are kept because the agent cannot undo them. Immutable.
 	Held []messages.HeldFolder
 	// Quarantine is why the pod's actor is left stopped, when it is.
 	Quarantine *messages.ChildQuarantined
@@ -48,7 +48,7 @@ type Snapshot struct {
 	Under []v1.NodeConditionType
 	// Unwritten lists in sentences, for health, what cannot be written to the disk.
 	Unwritten []string
-	// Held are all folders of volumes that are kept because the agent cannot undo them. Immutable.
+	// Held are all folders of volumes and pods that are kept because the agent cannot undo them. Immutable.
 	Held    []messages.HeldFolder
 	Runtime messages.RuntimeStateChanged
 	// Unheard are the sources that have not sent their first list yet.

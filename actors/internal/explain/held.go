@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Held explains a folder of a volume that the agent cannot undo and keeps.
+// Held explains a folder that the agent cannot undo and keeps.
 func Held(f messages.HeldFolder) Finding {
 	kind := strings.ReplaceAll(f.Plugin, "~", "/")
 	out := Finding{Code: messages.EventVolumeHeld}
@@ -25,6 +25,10 @@ func Held(f messages.HeldFolder) Finding {
 	case messages.HeldDriver:
 		out.Cause = fmt.Sprintf("%s is a volume of CSI, and without an API server there are no drivers: it is kept", f.Path)
 		out.Remedy = "give the agent the node's kubeconfig (--kubeconfig), or have a kubelet run here until its pod has ended"
+	case messages.HeldRemains:
+		out.Cause = fmt.Sprintf("%s of a pod that is over could not be removed: it is kept: %s", f.Path, short(f.Error))
+		out.LastError = f.Error
+		out.Remedy = "unmount or move away what the error names: the agent tries the removal again by itself"
 	default: // HeldPlugin
 		out.Cause = fmt.Sprintf("%s is a volume of %s, which a kubelet mounted and Playlet cannot mount", f.Path, kind)
 		out.Remedy = "have a kubelet run here for pods with such volumes; at its pod's end the volume is unmounted"
