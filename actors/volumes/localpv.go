@@ -67,8 +67,21 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	source, err := safepath.Bounded(ctx, "open "+path, func() (*os.File, error) {
-		return os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	pod, err := p.Duplicate()
+	if err != nil {
+		return err
+	}
+	_, err = safepath.Bounded(ctx, "binding "+path+" for pod "+string(p.Pod.UID), func() (none struct{}, err error) {
+		defer pod.Close() //nolint:errcheck // read only
+		source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return none, err
+		}
+		defer source.Close() //nolint:errcheck // read only
+		if err := ctx.Err(); err != nil {
+			return none, err // the pod may be gone by now
+		}
+		return none, pod.BindFrom(source.Fd(), folder, true)
 	})
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
@@ -76,7 +89,7 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 	case err != nil:
 		return fmt.Errorf("local.path of PersistentVolume %s: %w", pv, err)
 	}
-	return errors.Join(p.BindFrom(source.Fd(), folder, true), source.Close())
+	return nil
 }
 
 // warnOfGroup records the kubelet's Event where other pods have the volume and its folder belongs to another fsGroup.

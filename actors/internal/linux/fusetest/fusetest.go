@@ -12,12 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server serves one empty directory. The kernel caches none of its answers.
+// Folder is the one name in the directory of a Server. It is a directory without names.
+const Folder = "folder"
+
+// Server serves one directory. The kernel caches none of its answers.
 type Server struct {
 	device  *os.File
 	serving sync.WaitGroup
-	hangs   atomic.Bool
 	asked   atomic.Int64
+
+	mu    sync.Mutex
+	hangs bool
+	held  [][]byte // the answers that the kernel does not get
 }
 
 // Mount mounts the directory at a path until the test ends. It skips the test where FUSE cannot be mounted.
@@ -43,7 +49,22 @@ func Mount(t testing.TB, at string) *Server {
 }
 
 // Hang leaves all further requests unanswered.
-func (s *Server) Hang() { s.hangs.Store(true) }
+func (s *Server) Hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs = true
+}
+
+// Resume answers the requests since Hang, and those to come.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hangs = false
+	for _, reply := range s.held {
+		_, _ = s.device.Write(reply) // an interrupted request is no longer there
+	}
+	s.held = nil
+}
 
 // Die ends the server. The kernel fails all calls with ENOTCONN.
 func (s *Server) Die() {
@@ -56,10 +77,10 @@ func (s *Server) Requests() int64 { return s.asked.Load() }
 
 // The requests of fuse(4), and the sizes of their answers.
 const (
-	opForget, opGetattr, opStatfs, opInit, opOpendir, opReaddir   = 2, 3, 17, 26, 27, 28
-	opReleasedir, opAccess, opInterrupt, opDestroy, opBatchForget = 29, 34, 36, 38, 42
+	opLookup, opForget, opGetattr, opStatfs, opInit, opOpendir, opReaddir   = 1, 2, 3, 17, 26, 27, 28
+	opReleasedir, opAccess, opInterrupt, opDestroy, opBatchForget, opAbsent = 29, 34, 36, 38, 42, 0
 
-	headerSize, initSize, attrSize, openSize, statfsSize = 16, 64, 104, 16, 80
+	headerSize, initSize, attrSize, openSize, statfsSize, entrySize = 16, 64, 104, 16, 80, 128
 )
 
 func (s *Server) serve() {
@@ -70,24 +91,43 @@ func (s *Server) serve() {
 			return
 		}
 		op := binary.NativeEndian.Uint32(request[4:])
-		if op != opInit {
-			s.asked.Add(1)
-			if s.hangs.Load() {
-				continue
-			}
-		}
-		if reply := answer(op); reply != nil {
+		reply := answer(op, request[40:n])
+		if reply != nil {
 			binary.NativeEndian.PutUint32(reply, uint32(len(reply)))
 			copy(reply[8:headerSize], request[8:headerSize])
-			_, _ = s.device.Write(reply) // an interrupted request is no longer there
 		}
+		s.send(op, reply)
+	}
+}
+
+func (s *Server) send(op uint32, reply []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if op != opInit {
+		s.asked.Add(1)
+	}
+	switch {
+	case reply == nil:
+	case s.hangs && op != opInit:
+		s.held = append(s.held, reply)
+	default:
+		_, _ = s.device.Write(reply) // an interrupted request is no longer there
 	}
 }
 
 // answer returns the answer with an empty header; nil: the request has none.
-func answer(op uint32) []byte {
+func answer(op uint32, arguments []byte) []byte {
 	put, body := binary.NativeEndian.PutUint32, []byte(nil)
+	if op == opLookup && string(arguments) != Folder+"\x00" {
+		op = opAbsent
+	}
 	switch op {
+	case opLookup:
+		body = make([]byte, entrySize)
+		put(body, 2)
+		put(body[40:], 2)
+		put(body[100:], unix.S_IFDIR|0o755)
+		put(body[104:], 2)
 	case opForget, opBatchForget, opInterrupt:
 		return nil
 	case opInit:

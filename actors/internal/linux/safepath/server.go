@@ -40,7 +40,8 @@ type call struct {
 
 // Bounded makes a call that the server of a file system may never answer. It returns the result, or the end of ctx. The call
 // then stays blocked in a goroutine of its own. Only one call with a key is in progress at a time, and other callers join
-// it: a hung server costs one thread for each key. All callers with one key use the same type.
+// it: a hung server costs one thread for each key. All callers with one key use the same type, and share the value: T is a
+// plain value that owns nothing, such as a descriptor that one caller would close under the others.
 func Bounded[T any](ctx context.Context, key string, do func() (T, error)) (T, error) {
 	calls.Lock()
 	c := calls.byKey[key]
