@@ -54,6 +54,12 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 		}
 		a.stopAwaiting()
 	}
+	if a.walking && act.kind == evict && act.by.signal.kind() != v1.NodeDiskPressure {
+		a.busy, a.walking = false, false // memory does not wait for a disk
+	}
+	if a.opts.LocalStorage && (act.kind == nothing || act.by.signal.kind() != v1.NodeDiskPressure) {
+		a.checkLimits(ctx)
+	}
 	if a.busy {
 		return
 	}
@@ -66,7 +72,7 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 		a.nodeEvent(ctx, fmt.Sprintf("Attempting to reclaim %s", what))
 	}
 	switch {
-	case a.freeing(ctx, act):
+	case a.freeing(ctx, act), act.kind == nothing:
 	case act.kind == evict, len(a.boundedPods()) > 0:
 		a.figure(ctx, act, m)
 	case act.kind == reclaim:
@@ -105,11 +111,16 @@ func (a *actor) boundedPods() map[types.UID]bool {
 	return out
 }
 
-// figure reads what pods use, for a decision over them: afresh where a disk is short.
+// figure reads the use of pods for a decision. Only one for a disk requests walks and waits for them.
 func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
-	a.busy = true
-	urgent := a.boundedPods()
-	short := act.kind == evict && act.by.signal.kind() == v1.NodeDiskPressure
+	a.reads++
+	generation := a.reads
+	a.busy, a.walking = true, act.by.signal.kind() == v1.NodeDiskPressure
+	var urgent map[types.UID]bool
+	short := act.kind == evict && a.walking
+	if a.walking {
+		urgent = a.boundedPods()
+	}
 	if short {
 		for _, p := range a.opts.Board.Now().Pods {
 			urgent[p.Pod.UID] = true
@@ -118,17 +129,35 @@ func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 	figures := a.opts.Figures
 	ctx.Do(supervisors.Work{Name: "figures of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
 		stats, partial, lacks := figures(ctx, urgent, short)
-		return figured{act, m, stats, partial, lacks}
+		return figured{act, m, stats, partial, lacks, generation}
 	}})
 }
 
-// onFigures evicts the pods that exceed limits of their own. Where none does, and a threshold is met, what nobody uses goes, or
-// the one pod that comes first.
-func (a *actor) onFigures(ctx supervisors.Context, f figured) {
-	a.busy = false
+// checkLimits reads the use of pods with limits of their own. It delays no decision about the node.
+func (a *actor) checkLimits(ctx supervisors.Context) {
+	urgent := a.boundedPods()
+	if a.checking || len(urgent) == 0 {
+		return
+	}
+	a.checking = true
+	figures := a.opts.Figures
+	ctx.Do(supervisors.Work{Name: "limits of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
+		stats, partial, _ := figures(ctx, urgent, false)
+		return limitsRead{stats, partial}
+	}})
+}
+
+// onLimits evicts the pods that exceed limits of their own. Their end is not awaited.
+func (a *actor) onLimits(ctx supervisors.Context, m limitsRead) {
+	a.checking = false
 	a.forgetGone()
-	candidates, leaving := a.candidates(f)
-	over, awaited := 0, 0
+	candidates, leaving := a.candidates(figured{stats: m.stats, partial: m.partial})
+	candidates = slices.DeleteFunc(candidates, func(c candidate) bool { _, leaves := a.leaving[c.pod.UID]; return leaves })
+	a.evictOver(ctx, candidates, leaving)
+}
+
+// evictOver evicts the pods that exceed limits of their own, and returns their number.
+func (a *actor) evictOver(ctx supervisors.Context, candidates []candidate, leaving map[types.UID]int64) (over int) {
 	for _, c := range candidates {
 		if limit, message := c.exceeds(); a.opts.LocalStorage && limit != "" {
 			over++
@@ -137,6 +166,18 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 			a.evict(ctx, c, limit, why, leaving)
 		}
 	}
+	return over
+}
+
+// onFigures evicts the pods that exceed limits of their own. Otherwise it reclaims, or evicts the one pod that ranks first.
+func (a *actor) onFigures(ctx supervisors.Context, f figured) {
+	if f.generation != a.reads {
+		return // a decision about memory came before it
+	}
+	a.busy, a.walking = false, false
+	a.forgetGone()
+	candidates, leaving := a.candidates(f)
+	over, awaited := a.evictOver(ctx, candidates, leaving), 0
 	if f.act.kind == evict && f.act.by.signal.kind() == v1.NodeDiskPressure {
 		awaited = len(candidates)
 		candidates = slices.DeleteFunc(candidates, candidate.unmeasured)
@@ -147,8 +188,6 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 		awaited += hidden(f.act.by.signal, candidates)
 	}
 	switch {
-	case f.act.kind == nothing:
-		return // nobody waits for pods that leave while nothing is short
 	case over > 0 || len(leaving) > 0:
 		if f.act.kind == evict && f.act.by.hard() {
 			a.hasten(ctx, leaving)

@@ -34,8 +34,9 @@ type Options struct {
 	NodeName string
 	// Board has the pods.
 	Board *board.Board
-	// Figures returns the figures of running pods, fresh ones of the pods in urgent, at any cost where the disk is short. The
-	// figures of pods in partial are lower bounds; lacks has sentences on missing figures. It is called outside the mailbox.
+	// Figures returns the figures of running pods, fresh ones of the pods in urgent, at any cost where the disk is short. It
+	// requests no walk of volumes where urgent is nil. The figures of pods in partial are lower bounds; lacks has sentences on
+	// missing figures. It is called outside the mailbox.
 	Figures func(ctx context.Context, urgent map[types.UID]bool, short bool) (
 		pods []api.PodStats, partial map[types.UID]bool, lacks []string)
 	// State says what cannot be measured; nil: not published.
@@ -97,6 +98,9 @@ type actor struct {
 	reclaimed bool
 	readings  map[Signal]Reading // of the last measurement
 	busy      bool               // figures of pods are being read, or the end of evicted ones is awaited
+	walking   bool               // figures are being read that wait for walks of volumes
+	reads     int                // counts readings of figures; the result of an older one is dropped
+	checking  bool               // the figures of pods with limits of their own are being read
 	// leaving are pods whose end is awaited, with their grace periods in seconds; nil: none are. waits counts such waits.
 	leaving  map[types.UID]int64
 	waits    int
@@ -130,6 +134,12 @@ type (
 		stats   []api.PodStats
 		partial map[types.UID]bool
 		lacks   []string
+
+		generation int
+	}
+	limitsRead struct {
+		stats   []api.PodStats
+		partial map[types.UID]bool
 	}
 	left struct {
 		generation int         // of the wait
@@ -173,6 +183,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.askAgain(ctx, m.Service)
 	case figured:
 		a.onFigures(ctx, m)
+	case limitsRead:
+		a.onLimits(ctx, m)
 	case left:
 		a.onLeft(ctx, m)
 	default:

@@ -536,11 +536,6 @@ func TestMemoryFirstAndSoftLater(t *testing.T) {
 
 // A limit of the pod's own is held while nothing is short, of all pods that are above it and may be evicted.
 func TestOwnLimitsAreHeld(t *testing.T) {
-	sized := func(name string, used uint64) candidate {
-		c := of(name, 0, 0, 0).on(0, 0, used)
-		c.pod.Spec.Volumes[0].EmptyDir.SizeLimit = ptr.To(resource.MustParse("10Mi"))
-		return c
-	}
 	static := sized("static", 11)
 	static.pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
 	n := newNode(t, Limits{}, sized("a", 11), sized("b", 10), sized("c", 12), static)
@@ -782,5 +777,48 @@ func BenchmarkMeasureMemory(b *testing.B) {
 	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()
 	for b.Loop() {
 		meter.MeasureMemory(b.Context())
+	}
+}
+
+// sized makes a candidate whose volume may hold 10 MiB, and uses so many.
+func sized(name string, used uint64) candidate {
+	c := of(name, 0, 500, 0).on(0, 0, used)
+	c.pod.Spec.Volumes[0].EmptyDir.SizeLimit = ptr.To(resource.MustParse("10Mi"))
+	return c
+}
+
+// An eviction for memory requests no walk of volumes, and waits neither for a check of limits nor for a decision about a disk.
+func TestEviction_Memory_WaitsForNoWalks(t *testing.T) {
+	for name, slow := range map[string]string{"while limits are checked": "limits of pods", "while a disk is short": "figures of pods"} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}}, sized("a", 5))
+			figures := n.opts.Figures
+			walks := false
+			n.opts.Figures = func(ctx context.Context, urgent map[types.UID]bool, short bool) ([]api.PodStats, map[types.UID]bool, []string) {
+				walks = urgent != nil
+				return figures(ctx, urgent, short)
+			}
+			n.m = memory(500)
+			if slow == "figures of pods" {
+				n.m = full(50)
+			}
+			n.publish()
+			n.start()
+			n.RunOne(n.take("Measure"))
+			late := n.take(slow)
+			n.did()
+			n.m = memory(50)
+			n.Advance(10 * time.Second)
+			n.RunOne(n.take("Measure"))
+			n.RunOne(n.take("figures of pods"))
+			n.expect("when memory is short", messages.EventThresholdMet, "evict a")
+			if walks {
+				t.Error("the eviction for memory requests walks")
+			}
+			n.failing["a"] = true
+			n.publish()
+			n.RunOne(late)
+			n.expect("when the slow figures arrive")
+		})
 	}
 }

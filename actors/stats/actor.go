@@ -82,7 +82,7 @@ func (a *actor) measure(ctx supervisors.Context, m messages.MeasureUsage) {
 	}
 	for _, p := range m.Pods {
 		if here[p.UID] != nil && !a.inProgress(p.UID) && (!m.Claims || hasClaims(p)) &&
-			usage.of(p.UID).due(ctx.Now(), a.collector.ageOf(p, urgency{m.Urgent, m.Short})) {
+			usage.of(p.UID).due(ctx.Now(), a.collector.ageOf(p, urgency{pods: m.Urgent, short: m.Short})) {
 			a.queue = append(a.queue, queuedWalk{p, m.Urgent[p.UID]})
 		}
 	}

@@ -266,7 +266,7 @@ func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, ur
 		begin(func() (err error) { runtime, err = c.runtime.get(ctx, age); return err })
 		begin(func() (err error) { f.disk, err = c.node.get(ctx, age); return err })
 		begin(func() (err error) { f.images, err = c.images.get(ctx, age); return err })
-		if c.opts.UsageAge > 0 {
+		if c.opts.UsageAge > 0 && !urgent.skip {
 			begin(func() error { return c.measureUsage(ctx, snapshot, urgent) })
 		}
 	}
@@ -340,6 +340,7 @@ func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 type urgency struct {
 	pods  map[types.UID]bool
 	short bool
+	skip  bool // no walk is requested
 }
 
 // errNoTree says that the actors do not run.
@@ -360,12 +361,18 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 	now := c.opts.Now() // before the actor's: what is awaited is measured
 	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent.pods, Short: urgent.short})
 	wait := firstWalk
-	if until, ok := ctx.Deadline(); ok && len(urgent.pods) > 0 { // the decision needs them; the answer takes a little
+	if until, ok := ctx.Deadline(); ok && urgent.short { // the decision needs them; the answer takes a little
 		wait = max(wait, time.Until(until)-firstWalk)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool {
-		return u == nil || u.at.IsZero() && u.partial || urgent.pods[p.UID] && u.due(now, c.ageOf(p, urgent))
-	})
+	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool { return c.awaits(p, u, urgent, now) })
+}
+
+// awaits reports whether an answer waits for a pod: for urgent ones where there are any, and otherwise for first walks.
+func (c *Collector) awaits(p *v1.Pod, u *podUsage, urgent urgency, now time.Time) bool {
+	if len(urgent.pods) > 0 {
+		return urgent.pods[p.UID] && u.due(now, c.ageOf(p, urgent))
+	}
+	return u == nil || u.at.IsZero() && u.partial
 }

@@ -32,12 +32,12 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 }
 
 // PodStats returns the figures of running pods, for eviction. The pods in urgent are measured again unless that was done in the
-// last seconds; short: in the last second, or in the time that it takes. The figures of pods in partial are not whole: they are
+// last seconds; short: in the last second, or in the time that it takes; nil: no walk is requested. The figures of pods in partial are not whole: they are
 // lower bounds, or the figures from before where those are larger.
 func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, short bool) (
 	pods []api.PodStats, partial map[types.UID]bool, lacks []string,
 ) {
-	f := c.collect(ctx, urgentAge, true, urgency{urgent, short})
+	f := c.collect(ctx, urgentAge, true, urgency{urgent, short, urgent == nil})
 	partial = map[types.UID]bool{}
 	for i := range f.pods {
 		p := &f.pods[i]

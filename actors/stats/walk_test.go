@@ -360,3 +360,36 @@ func TestActor_LongWalk_HoldsUpNoOthers(t *testing.T) {
 	}
 	close(hang)
 }
+
+// A check of limits waits for the pods that have some, and a reader of all figures for first walks.
+func TestCollector_Awaits(t *testing.T) {
+	r := newRig(t)
+	limited := urgency{pods: map[types.UID]bool{"limited": true}}
+	first := &podUsage{partial: true, err: errInProgress}
+	for name, c := range map[string]struct {
+		uid    types.UID
+		u      *podUsage
+		urgent urgency
+		want   bool
+	}{
+		"first walk of a pod with a limit":    {"limited", first, limited, true},
+		"first walk of a pod without a limit": {"other", first, limited, false},
+		"no walk of a pod without a limit":    {"other", nil, limited, false},
+		"first walk, for a reader of all":     {"other", first, urgency{}, true},
+		"old figures, for a reader of all":    {"other", &podUsage{at: begin}, urgency{}, false},
+	} {
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: c.uid}}
+		if got := r.awaits(p, c.u, c.urgent, begin.Add(time.Hour)); got != c.want {
+			t.Errorf("%s: awaited %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// Figures for memory and process IDs request no walk.
+func TestPodStats_WithoutUrgentPods_RequestsNoWalk(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.Attach(func(messages.Address, any) { t.Error("a walk is requested") })
+	if pods, _, _ := r.PodStats(t.Context(), nil, false); len(pods) != 1 {
+		t.Errorf("got %d pods, want 1", len(pods))
+	}
+}
