@@ -34,6 +34,11 @@
 // time for each volume. storageactor.go tells registration which volumes are in use (those wanted, and those with a
 // record) and which drivers there are.
 //
+// A volume is not unstaged while its file system is mounted elsewhere (references.go): by an administrator, by a container, or by
+// a part that is still bound. The mounts of the node are compared by device and root. The same holds before a driver that does
+// not stage unpublishes an attached volume. A mount without a record holds the staged volume with its device (lost.go), and all
+// volumes where no device shows which one it is.
+//
 // Data is kept. Only folders whose content the agent wrote (emptyDir, files of objects, notes, termination logs) are removed with
 // it. Any other folder is unmounted, its record unlinked, and removed if it is empty. Otherwise it stays with its pod's folder.
 // leftover finds such folders and the state of a kubelet that only a kubelet can undo; holding.go reports them. It also reports

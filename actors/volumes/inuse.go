@@ -25,15 +25,22 @@ func uniqueName(r csi.Record) string { return csiName + "/" + r.Driver + "^" + r
 // driver of which it is not known whether its volumes are attached counts as one of which they are. While not all can be read, as
 // the error says, those that the Node has stay among them.
 func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
-	published, err := s.published()
-	staged, stagedErr := s.staged()
+	published, lost, err := s.published()
+	staged, lostStaged, stagedErr := s.staged()
 	names, pods := map[string]bool{}, map[string]bool{}
 	for key := range published {
 		pods[podOf(key)] = true
 	}
+	for key := range lost {
+		pods[podOf(key)] = true
+	}
+	unlisted, lostErr := s.unlisted(lost, lostStaged)
+	for _, name := range unlisted {
+		names[name] = true
+	}
 	maps.Copy(staged, published)
 	kept, heldErr := s.held(staged, pods)
-	if err = errors.Join(err, stagedErr, heldErr); err != nil && s.node.Load() == nil {
+	if err = errors.Join(err, stagedErr, lostErr, heldErr); err != nil && s.node.Load() == nil {
 		return nil, err
 	}
 	for _, r := range staged {
@@ -106,10 +113,10 @@ func recordAt(folder string) (csi.Record, error) {
 }
 
 // published lists the records of all pods, as readRecords does; podOf says whose one is.
-func (s *Storage) published() (map[string]csi.Record, error) {
+func (s *Storage) published() (map[string]csi.Record, lostRecords, error) {
 	pods, err := kinds.OpenPods(s.RootDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return readRecords(pods, kinds.VolumeFolder(csiName, ""), csi.MountFolder)
 }
@@ -120,20 +127,20 @@ func podOf(key string) string {
 }
 
 // staged lists the records of what is staged, by <driver>/<hash>, as readRecords does.
-func (s *Storage) staged() (map[string]csi.Record, error) {
+func (s *Storage) staged() (map[string]csi.Record, lostRecords, error) {
 	root, err := safepath.OpenRoot(s.csiFolder())
 	if err != nil {
-		return map[string]csi.Record{}, kinds.IgnoreAbsent(err)
+		return map[string]csi.Record{}, nil, kinds.IgnoreAbsent(err)
 	}
 	return readRecords(root, "", csi.GlobalMount)
 }
 
-// readRecords lists the records <folder>/<below>/<volume> that can be read, by their paths, and closes the root. One that cannot
-// be read, or is lost, is an error besides, as it may be of any volume, unless nothing is mounted there.
-func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Record, error) {
+// readRecords lists the records <folder>/<below>/<volume> by their paths, and closes the root. Those that are lost or cannot be
+// read are listed besides where something is mounted, or may be. An error is returned beside the records that were found.
+func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Record, lostRecords, error) {
 	defer root.Close() //nolint:errcheck // read only
 	folders, err := root.Names(".")
-	out := map[string]csi.Record{}
+	out, lost := map[string]csi.Record{}, lostRecords{}
 	for _, folder := range folders {
 		volumes, listErr := kinds.NamesIn(root, filepath.Join(folder, below))
 		err = errors.Join(err, listErr)
@@ -146,9 +153,9 @@ func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Recor
 			}
 			is, isErr := root.IsMountPoint(filepath.Join(key, mount))
 			if is || kinds.IgnoreAbsent(isErr) != nil {
-				err = errors.Join(err, readErr, kinds.IgnoreAbsent(isErr))
+				lost[key] = errors.Join(readErr, kinds.IgnoreAbsent(isErr))
 			}
 		}
 	}
-	return out, err
+	return out, lost, err
 }

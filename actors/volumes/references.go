@@ -81,11 +81,11 @@ func (r reference) check() error {
 // places lists the readable records by the place of the driver's mount, below the root directory.
 func (s *Storage) places() map[string]csi.Record {
 	out := map[string]csi.Record{}
-	published, _ := s.published() // a mount without a record is explained by none
+	published, _, _ := s.published() // a mount without a record is explained by none
 	for key, r := range published {
 		out[filepath.Join("pods", key, csi.MountFolder)] = r
 	}
-	staged, _ := s.staged()
+	staged, _, _ := s.staged()
 	for key, r := range staged {
 		out[filepath.Join("plugins", csiName, key, csi.GlobalMount)] = r
 	}

@@ -101,7 +101,8 @@ func TestStaged_MountedElsewhere(t *testing.T) {
 
 // Mounts of another volume on a folder of the same file system do not keep a volume staged.
 func TestStaged_MountsOfAnother(t *testing.T) {
-	n := storageNode(t, append(append(bound("c", csiSource("h")), bound("below", csiSource("h/below"))...), attachRequired(false))...)
+	objects := append(bound("c", csiSource("h")), bound("below", csiSource("h/below"))...)
+	n := storageNode(t, append(objects, attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
 	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
 	n.tell("b", messages.MountVolumes{UID: "b", Pod: apiPodWith("b", claimVolume("data", "below"))})
@@ -142,7 +143,8 @@ func TestPublished_MountedElsewhere(t *testing.T) {
 func TestUnmountPod_BoundParts(t *testing.T) {
 	n, d, target := attachedNode(t, csi.Stages)
 	at := bindAt(t, target, n.pod("a", subpath.Folder, "theirs"))
-	if left := n.unmounted(t, "a"); !left.Published || !strings.Contains(left.Left, at) || slices.Contains(d.Calls(), "Unpublish h") {
+	left := n.unmounted(t, "a")
+	if !left.Published || !strings.Contains(left.Left, at) || slices.Contains(d.Calls(), "Unpublish h") {
 		t.Errorf("got %+v, calls %v, want the volume published and %s named", left, d.Calls(), at)
 	}
 	wantInUse(t, n, attachedName)

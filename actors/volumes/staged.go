@@ -58,16 +58,16 @@ func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct
 
 // Inventory implements reconcile.Driver: what is staged and no pod has a record of.
 func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
-	staged, err := d.staged()
+	staged, _, err := d.staged()
 	if len(staged) == 0 {
 		return nil, err // one that cannot be read stays, and is named by who lists what is in use
 	}
-	published, err := d.published()
+	published, lost, err := d.published()
 	if err != nil {
 		return nil, err
 	}
 	for key, r := range staged {
-		if !has(published, r) {
+		if !has(published, r) && d.mayHave(lost, key) == nil {
 			out = append(out, key)
 		}
 	}
@@ -102,7 +102,11 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	}
-	if published, err := d.published(); err != nil || has(published, r) {
+	published, lost, err := d.published()
+	if err != nil || has(published, r) {
+		return err
+	}
+	if err := d.mayHave(lost, key); err != nil {
 		return err
 	}
 	driver, err := d.Drivers.Get(r.Driver)

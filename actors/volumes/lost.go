@@ -1,0 +1,87 @@
+package volumes
+
+import (
+	"errors"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+)
+
+// lostRecords are mounts of drivers without a readable record, by the key of the record, with the reason. Each may be of any volume,
+// unless devices show another.
+type lostRecords map[string]error
+
+// mayHave returns an error where a pod's mount without a record may be of a volume. It is not where the volume's staging folder
+// has another device, or where the mount is of another staged volume.
+func (s *Storage) mayHave(lost lostRecords, key string) error {
+	var errs []error
+	for at, why := range lost {
+		staged, known := s.stagedOn(at)
+		_, same := staged[key]
+		own, err := mountsAt(filepath.Join(s.csiFolder(), key, csi.GlobalMount))
+		if !known || same || len(own) == 0 && !isStaged(staged) {
+			errs = append(errs, why, kinds.IgnoreAbsent(err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stagedOn lists the staged volumes that have the device of a pod's mount, and whether the mount is of their file system or of a
+// part. Known is false where the device is not found.
+func (s *Storage) stagedOn(key string) (staged map[string]bool, known bool) {
+	own, err := mountsAt(filepath.Join(s.RootDir, kinds.PodsFolder, key, csi.MountFolder))
+	if err != nil || len(own) == 0 {
+		return nil, false
+	}
+	folder, err := filepath.EvalSymlinks(s.csiFolder())
+	if err != nil {
+		return nil, kinds.IsAbsent(err)
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(folder))
+	staged = map[string]bool{}
+	for _, m := range mounts {
+		key, is := strings.CutSuffix(strings.TrimPrefix(m.Mountpoint, folder+"/"), "/"+csi.GlobalMount)
+		for _, o := range own {
+			if is && m.Major == o.Major && m.Minor == o.Minor {
+				staged[key] = staged[key] || isPart(o, m)
+			}
+		}
+	}
+	return staged, err == nil
+}
+
+func isStaged(on map[string]bool) bool { return slices.Contains(slices.Collect(maps.Values(on)), true) }
+
+// unlisted returns the names on the Node of volumes that are in use by mounts without a record. It returns an error where these may
+// be of any volume. A pod's mount of a staged volume is of a volume that is listed.
+func (s *Storage) unlisted(published, staged lostRecords) (names []string, err error) {
+	for key, why := range published {
+		if on, _ := s.stagedOn(key); !isStaged(on) {
+			err = errors.Join(err, why)
+		}
+	}
+	var onNode []v1.UniqueVolumeName
+	if node := s.node.Load(); node != nil {
+		onNode = node.Status.VolumesInUse
+	}
+	folders := map[string]string{}
+	for _, name := range onNode {
+		driver, handle, _ := strings.Cut(strings.TrimPrefix(string(name), csiName+"/"), "^")
+		folders[stagedKey(csi.Record{Driver: driver, Handle: handle})] = string(name)
+	}
+	for key, why := range staged {
+		if name := folders[key]; name != "" {
+			names = append(names, name)
+		} else {
+			err = errors.Join(err, why)
+		}
+	}
+	return names, err
+}
