@@ -24,6 +24,8 @@ const (
 	callTimeout = 10 * time.Second
 	// reloadTimeout is how long a raised limit is waited for.
 	reloadTimeout = 5 * time.Second
+	// askAgain is the pause after a failed question to logind while the lock is held.
+	askAgain = 200 * time.Millisecond
 )
 
 // Logind is the inhibitor of systemd-logind, on the system bus. Safe for concurrent use.
@@ -32,10 +34,11 @@ type Logind struct {
 	need time.Duration
 	conf string // the folder of logind's drop-ins
 
-	awaiting sync.Mutex // held by Await, and guards the next three
+	awaiting sync.Mutex // held by Await, and guards the next four
 	conn     *dbus.Conn
 	signals  chan *dbus.Signal
-	under    bool // a shutdown is in progress
+	under    bool // a shutdown is in progress, by the last answer of logind
+	answered bool // logind has answered since its last signal and since conn was made
 
 	mu   sync.Mutex
 	lock *os.File // nil where none is held
@@ -44,75 +47,104 @@ type Logind struct {
 // NewLogind is for shutdowns that take as long as these groups, with the folder of logind's drop-ins. It connects when asked.
 func NewLogind(groups []Group, conf string) *Logind { return &Logind{need: total(groups), conf: conf} }
 
-// Await implements Inhibitor.
+// Await implements Inhibitor. A lock that is held is kept whatever fails: logind may be waiting for it. Logind is then asked
+// again for as long as a shutdown takes.
 func (l *Logind) Await(ctx context.Context, was bool) (bool, error) {
 	l.awaiting.Lock()
 	defer l.awaiting.Unlock()
-	if err := l.prepare(ctx); err != nil {
-		return was, errors.Join(err, l.close())
-	}
-	for l.under == was {
-		select {
-		case s, ok := <-l.signals:
-			if !ok {
-				return was, errors.Join(errors.New("the connection to the system bus ended"), l.close())
+	until := time.Now().Add(l.need)
+	for {
+		err := l.ask(ctx)
+		if err == nil {
+			if l.under != was {
+				return l.under, nil
 			}
-			if err := l.observe(ctx, s); err != nil {
-				return was, errors.Join(err, l.close())
+			err = l.hold(ctx)
+		}
+		switch {
+		case err == nil:
+			select {
+			case s, ok := <-l.signals:
+				l.observe(s, ok)
+				until = time.Now().Add(l.need)
+			case <-ctx.Done():
+				return was, nil
 			}
-		case <-ctx.Done():
-			return was, nil
+		case ctx.Err() != nil:
+			return was, l.disconnect()
+		case !l.holds() || time.Now().After(until):
+			return was, errors.Join(err, l.disconnect())
+		default:
+			_ = l.disconnect() // it may be the connection that fails
+			select {
+			case <-time.After(askAgain):
+			case <-ctx.Done():
+			}
 		}
 	}
-	return l.under, nil
 }
 
-// observe reads from logind whether a shutdown is in progress, when logind has sent its signal. Any local user can send a signal
-// of that name, also to this connection alone, past the match rule: only the bus's word for the sender counts, and of the signal
-// only that it came.
-func (l *Logind) observe(ctx context.Context, s *dbus.Signal) error {
-	if s.Name != manager+".PrepareForShutdown" || s.Path != loginPath {
-		return nil
+// observe has logind asked after its signal, and after the end of the connection, which may have hidden one. Any local user can
+// send a signal of that name, also to this connection alone, past the match rule: so only the answer counts.
+func (l *Logind) observe(s *dbus.Signal, connected bool) {
+	if !connected {
+		_ = l.disconnect() // it has ended
+	} else if s.Name == manager+".PrepareForShutdown" && s.Path == loginPath {
+		l.answered = false
 	}
+}
+
+// ask connects, and reads whether a shutdown is in progress, unless logind has answered that. The caller holds awaiting.
+func (l *Logind) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var owner string
-	err := l.conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, login1).Store(&owner)
-	if err != nil || s.Sender != owner {
-		return nil //nolint:nilerr // a name without an owner has sent nothing
+	if err := l.connect(ctx); err != nil || l.answered {
+		return err
 	}
 	under, err := property[bool](ctx, l.conn, "PreparingForShutdown")
 	if err == nil {
-		l.under = under
+		l.under, l.answered = under, true
 	}
 	return err
 }
 
-// prepare connects, and takes the lock where no shutdown is under way; the caller holds awaiting.
-func (l *Logind) prepare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout+reloadTimeout)
-	defer cancel()
-	if l.conn == nil {
-		if err := l.connect(ctx); err != nil {
-			return err
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lock != nil || l.under {
+// hold takes the lock unless it is held or a shutdown is in progress. The caller holds awaiting.
+func (l *Logind) hold(ctx context.Context) error {
+	if l.under || l.holds() {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+reloadTimeout)
+	defer cancel()
+	limit, err := l.limit(ctx)
+	if err == nil && limit < l.need {
+		err = l.raise(ctx, limit)
+	}
+	if err != nil {
+		return err
+	}
 	var fd dbus.UnixFD
-	err := l.conn.Object(login1, loginPath).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "playlet",
+	err = l.conn.Object(login1, loginPath).CallWithContext(ctx, manager+".Inhibit", 0, "shutdown", "playlet",
 		"pods are ended by their grace periods", "delay").Store(&fd)
 	if err != nil {
 		return fmt.Errorf("logind gives no lock to delay a shutdown: %w", err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.lock = os.NewFile(uintptr(fd), "inhibitor lock") //nolint:gosec // a descriptor is not negative
 	return nil
 }
 
+func (l *Logind) holds() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lock != nil
+}
+
+// connect connects to the bus unless that is done. It misses no signal that is sent after it returns.
 func (l *Logind) connect(ctx context.Context) error {
+	if l.conn != nil {
+		return nil
+	}
 	conn, err := dbus.ConnectSystemBus() // it outlives ctx
 	if err != nil {
 		return fmt.Errorf("there is no system bus to reach systemd-logind by: %w", err)
@@ -121,17 +153,9 @@ func (l *Logind) connect(ctx context.Context) error {
 	conn.Signal(l.signals)
 	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchSender(login1), dbus.WithMatchObjectPath(loginPath),
 		dbus.WithMatchInterface(manager), dbus.WithMatchMember("PrepareForShutdown")); err != nil {
-		return fmt.Errorf("signals of systemd-logind: %w", err)
+		return errors.Join(fmt.Errorf("signals of systemd-logind: %w", err), l.disconnect())
 	}
-	// After that no signal is missed.
-	if l.under, err = property[bool](ctx, conn, "PreparingForShutdown"); err != nil {
-		return err
-	}
-	limit, err := l.limit(ctx)
-	if err != nil || limit >= l.need {
-		return err
-	}
-	return l.raise(ctx, limit)
+	return nil
 }
 
 func (l *Logind) limit(ctx context.Context) (time.Duration, error) {
@@ -204,18 +228,14 @@ func (l *Logind) Release() error {
 func (l *Logind) Close() error {
 	l.awaiting.Lock()
 	defer l.awaiting.Unlock()
-	return errors.Join(l.Release(), l.close())
+	return errors.Join(l.Release(), l.disconnect())
 }
 
-// close gives up the connection, and the lock unless a shutdown is under way: the lock needs no connection. The caller holds
-// awaiting.
-func (l *Logind) close() (err error) {
-	if !l.under {
-		err = l.Release()
-	}
+// disconnect gives up the connection, and keeps the lock, which needs none. The caller holds awaiting.
+func (l *Logind) disconnect() (err error) {
 	if l.conn != nil {
-		err = errors.Join(err, l.conn.Close())
+		err = l.conn.Close()
 	}
-	l.conn, l.signals, l.under = nil, nil, false
+	l.conn, l.signals, l.answered = nil, nil, false
 	return err
 }

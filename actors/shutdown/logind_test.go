@@ -21,6 +21,7 @@ type logind struct {
 	takes     bool // it takes what drop-ins say
 	mu        sync.Mutex
 	preparing bool
+	fails     int        // answers about the shutdown that fail
 	limit     uint64     // µs
 	locks     []*os.File // our ends of pipes, of which the locks are the others
 }
@@ -81,6 +82,10 @@ func (l *logind) Get(_, name string) (dbus.Variant, *dbus.Error) {
 	defer l.mu.Unlock()
 	switch name {
 	case "PreparingForShutdown":
+		if l.fails > 0 {
+			l.fails--
+			return dbus.Variant{}, dbus.MakeFailedError(errors.New("busy"))
+		}
 		return dbus.MakeVariant(l.preparing), nil
 	case "InhibitDelayMaxUSec":
 		return dbus.MakeVariant(l.limit), nil
@@ -129,6 +134,13 @@ func (l *logind) held() int {
 	return len(l.locks)
 }
 
+// prepare connects and takes the lock.
+func prepare(ctx context.Context, t *testing.T, in *Logind) {
+	t.Helper()
+	must(t, in.ask(ctx))
+	must(t, in.hold(ctx))
+}
+
 var thirty = []Group{{0, 20 * time.Second}, {critical, 10 * time.Second}}
 
 func TestALockOfLogind(t *testing.T) {
@@ -137,8 +149,8 @@ func TestALockOfLogind(t *testing.T) {
 	t.Cleanup(func() { must(t, in.Close()) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, in.prepare(ctx))
-	must(t, in.prepare(ctx))
+	prepare(ctx, t, in)
+	prepare(ctx, t, in)
 	if got := l.held(); got != 1 {
 		t.Fatalf("%d locks were taken", got)
 	}
@@ -205,15 +217,15 @@ func TestWhatLogindLacksIsSaid(t *testing.T) {
 	})
 }
 
-// Any local user can send a signal of logind's name, to all or to one connection: neither counts, nor does logind's own signal
-// while it prepares no shutdown.
+// Any local user can send a signal of logind's name, to all or to one connection: none begins a shutdown
+// that logind does not prepare.
 func TestLogind_ForgedSignals(t *testing.T) {
 	l := startLogind(t, time.Minute)
 	in := NewLogind(thirty, l.conf)
 	t.Cleanup(func() { must(t, in.Close()) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, in.prepare(ctx))
+	prepare(ctx, t, in)
 	stranger, err := dbus.Connect(os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"))
 	must(t, err)
 	t.Cleanup(func() { _ = stranger.Close() })
@@ -232,17 +244,19 @@ func TestLogind_ForgedSignals(t *testing.T) {
 	}
 	next := func(from *dbus.Conn, sender string) {
 		t.Helper()
-		select {
-		case s := <-in.signals:
+		for s := range in.signals {
+			if s.Sender == "org.freedesktop.DBus" {
+				continue
+			}
 			if s.Sender != from.Names()[0] {
 				t.Fatalf("got a signal of %s, want one of %s", s.Sender, sender)
 			}
-			must(t, in.observe(ctx, s))
+			in.observe(s, true)
+			must(t, in.ask(ctx))
 			if in.under {
 				t.Fatalf("a signal of %s began a shutdown", sender)
 			}
-		case <-ctx.Done():
-			t.Fatalf("no signal of %s came", sender)
+			return
 		}
 	}
 	forge(stranger, "") // the match rule keeps it away
@@ -250,13 +264,60 @@ func TestLogind_ForgedSignals(t *testing.T) {
 	next(stranger, "a stranger")
 	forge(l.conn, "")
 	next(l.conn, "logind without a shutdown")
-	l.mu.Lock()
-	l.preparing = true
-	l.mu.Unlock()
-	forge(stranger, in.conn.Names()[0])
-	next(stranger, "a stranger during a shutdown")
 	l.prepares(t, true)
 	if under, err := in.Await(ctx, false); !under || err != nil {
 		t.Error("logind's shutdown was not seen:", under, err)
+	}
+}
+
+// The lock outlives every failure to learn whether a shutdown is in progress, and the shutdown is noticed in the end.
+func TestLogind_UnansweredQuestions(t *testing.T) {
+	for name, c := range map[string]struct {
+		groups []Group
+		fail   func(t *testing.T, l *logind, in *Logind)
+	}{
+		"logind is busy": {thirty, func(t *testing.T, l *logind, _ *Logind) {
+			l.fails = 3
+			l.prepares(t, true)
+		}},
+		"logind is busy for longer than a shutdown takes": {nil, func(t *testing.T, l *logind, in *Logind) {
+			l.fails = 1
+			l.prepares(t, true)
+			if under, err := in.Await(t.Context(), false); under || err == nil {
+				t.Errorf("got %v, %v, want an error", under, err)
+			}
+		}},
+		"the actor ends": {thirty, func(t *testing.T, l *logind, in *Logind) {
+			l.prepares(t, true)
+			for in.answered { // the bus sends signals, too
+				in.observe(<-in.signals, true)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if under, err := in.Await(ended, false); under || err != nil {
+				t.Errorf("got %v, %v, want the former state", under, err)
+			}
+		}},
+		"the connection ends": {thirty, func(t *testing.T, l *logind, in *Logind) {
+			must(t, in.conn.Close())
+			l.prepares(t, true)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := startLogind(t, time.Minute)
+			in := NewLogind(c.groups, l.conf)
+			t.Cleanup(func() { must(t, in.Close()) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			prepare(ctx, t, in)
+			lock := in.lock
+			c.fail(t, l, in)
+			if under, err := in.Await(ctx, false); !under || err != nil {
+				t.Errorf("got %v, %v, want a shutdown", under, err)
+			}
+			if in.lock != lock || l.held() != 1 {
+				t.Error("the lock was released")
+			}
+		})
 	}
 }
