@@ -184,7 +184,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 		Run: func(ctx context.Context) any {
 			for s := o.Board.Now(); ; {
 				left := len(there(s))
-				if left == 0 {
+				if s.Audited && left == 0 { // before an audit, pods may run that are not published
 					return groupEnded{generation, 0}
 				}
 				var err error

@@ -13,6 +13,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
@@ -48,7 +49,7 @@ func begin(t *testing.T, pods ...board.Pod) *rig {
 	return r
 }
 
-func (r *rig) publish(pods ...board.Pod) { r.board.Publish(board.Snapshot{Pods: pods}) }
+func (r *rig) publish(pods ...board.Pod) { r.board.Publish(board.Snapshot{Pods: pods, Audited: true}) }
 
 // works does the work of this name, and leaves all other.
 func (r *rig) works(name string) {
@@ -135,6 +136,37 @@ func TestACancelledShutdownEndsNothingMore(t *testing.T) {
 	r.expect("another one has nobody left in its first group", "pods true; registration true")
 	r.works(end)
 	r.expect("and goes on with the second", "system 0")
+}
+
+// A restarted pods actor publishes no pods until the runtime has been audited, while they still run.
+func TestShutdown_WaitsForTheAudit(t *testing.T) {
+	r := begin(t, pod("plain", nil, 30))
+	r.login.under = true
+	r.works(await)
+	r.board.Publish(board.Snapshot{})
+	i := slices.IndexFunc(r.Work, func(w supervisors.Work) bool { return strings.HasPrefix(w.Name, end) })
+	ctx, cancel := context.WithCancel(t.Context())
+	audit := func() {
+		if r.board.Now().Audited {
+			cancel() // the group's time is up
+		} else {
+			r.publish(pod("plain", nil, 30))
+		}
+	}
+	if got := r.Work[i].Run(blocking{ctx, audit}); got != (groupEnded{1, 1}) {
+		t.Errorf("got %+v, want one pod left", got)
+	}
+}
+
+// blocking is a context that reports each wait for its end.
+type blocking struct {
+	context.Context
+	waits func()
+}
+
+func (b blocking) Done() <-chan struct{} {
+	b.waits()
+	return b.Context.Done()
 }
 
 func TestAnActorThatBeginsAnewGoesOn(t *testing.T) {
