@@ -16,7 +16,11 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	m.answered("read", "")
 	m.read, m.readAt = true, f.ReadAt
 	if !m.ends.IsZero() {
-		m.ends = m.ends.Add(max(f.Away-m.away, 0)) // the grace period does not run while the runtime is away
+		// The grace period does not run while the runtime is away. Some of that time may have been before it began.
+		m.ends = m.ends.Add(max(f.Away-m.away, 0))
+		if whole := m.now.Add(m.Grace()); whole.Before(m.ends) {
+			m.ends = whole
+		}
 	}
 	m.away = f.Away
 	if !m.settle.IsZero() && f.ReadAt.After(m.settle) {

@@ -377,6 +377,12 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 
 	a = begin()
 	a.take()
+	away.ReadAt, away.Away = a.now, 5*time.Hour
+	a.hears(messages.PodObserved{Facts: away}, a.ended(facts["c0"]))
+	says(a, "the runtime was away before the pod ended", "init1 ends in 5s")
+
+	a = begin()
+	a.take()
 	a.hears(messages.PodWanted{Pod: pod, Generation: 3, Ending: &messages.Ending{Since: w.now, Grace: new(int64(2))}})
 	says(a, "less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
 
@@ -400,7 +406,7 @@ func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 	old.Facts.ReadAt = w.now.Add(-time.Hour)
 	old.Facts.Sandboxes = nil
 	w.step(old)
-	if w.machine.Sandboxes.Current() == nil {
+	if w.machine.Current() == nil {
 		t.Error("an old reading took the sandbox away")
 	}
 }
