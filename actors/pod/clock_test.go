@@ -41,7 +41,7 @@ func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
 		ID: "k1", Name: "c0", SandboxID: "s1", State: messages.ContainerRunning, CreatedAt: began.Add(-time.Hour), Image: "image",
 	}))
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: began}})
-	if a.machine.Sandboxes.Current() == nil || !a.machine.Container("c0").Running() {
+	if a.machine.Current() == nil || !a.machine.Container("c0").Running() {
 		t.Errorf("it is believed gone: %+v", a.machine.Inspect())
 	}
 }

@@ -33,7 +33,7 @@ func (m *Machine) upkeep() Phase {
 	switch {
 	case m.over():
 		return Terminating
-	case m.Sandboxes.Current() == nil, m.restarting():
+	case m.Current() == nil, m.restarting():
 		m.sandboxing.settled = ""
 		return Preparing
 	}

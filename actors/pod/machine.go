@@ -97,6 +97,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 	}
 	if msg != nil {
 		m.take(msg)
+		m.NoteIPs()
 		m.noteRounds()
 		m.noteEnds()
 	}

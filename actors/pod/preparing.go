@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -38,7 +37,7 @@ func (m *Machine) planPreparing() Phase {
 		m.startSandbox()
 		m.rounds.Begun = m.rounds.Now
 	}
-	if m.Sandboxes.Current() == nil || m.newerSandbox() || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
+	if m.Current() == nil || m.newerSandbox() || !m.volumes.mounted || !m.cgroup.ready || m.restarting() {
 		return Preparing
 	}
 	if m.NextInit() != nil {
@@ -88,7 +87,7 @@ func (m *Machine) prefetch() {
 // clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. What is of an earlier round is ended,
 // too, sidecars after the others and in reverse order. It reports whether none is left.
 func (m *Machine) clearLost() bool {
-	current := m.Sandboxes.Current()
+	current := m.Current()
 	cleared := true
 	for _, c := range slices.Backward(m.Containers) {
 		f := c.Newest()
@@ -112,7 +111,7 @@ func (m *Machine) clearLost() bool {
 
 // startSandbox asks for a new sandbox, once the one before it has given its network back.
 func (m *Machine) startSandbox() {
-	if m.Sandboxes.Current() != nil {
+	if m.Current() != nil {
 		m.sandboxing.changed = false
 		return
 	}
@@ -138,15 +137,15 @@ func (m *Machine) startSandbox() {
 // made later.
 func (m *Machine) newerSandbox() bool {
 	until, asked := m.asks[ask{"sandbox", ""}]
-	return asked && m.now.Before(until) && m.Sandboxes.Current().Attempt < m.sandboxing.asked
+	return asked && m.now.Before(until) && m.Current().Attempt < m.sandboxing.asked && !m.RunsIn(m.Current().ID)
 }
 
 // stopSpare stops sandboxes that are ready beside the current one, and empty: a call that timed out made them later. The runtime's
 // actor removes what has stopped.
 func (m *Machine) stopSpare() {
-	for _, s := range m.Sandboxes.All[1:] {
-		used := slices.ContainsFunc(m.Containers, func(c *known.Container) bool { return c.Alive() && c.Newest().SandboxID == s.ID })
-		if s.Ready && !s.Stopped && !used {
+	current := m.Current()
+	for i := range m.Sandboxes.All {
+		if s := &m.Sandboxes.All[i]; s.ID != current.ID && s.Ready && !m.RunsIn(s.ID) {
 			m.stopSandbox(s.ID)
 		}
 	}

@@ -175,7 +175,7 @@ func (m *Machine) inProgress() *messages.Reason {
 
 // informed says that the runtime knows of the pod's cgroup as it is now, and tells it.
 func (m *Machine) informed() bool {
-	s := m.Sandboxes.Current()
+	s := m.Current()
 	if s == nil || !m.resizing.active || !m.cgroup.ready || m.resizing.informed == m.cgroup.of {
 		return true
 	}
@@ -187,7 +187,7 @@ func (m *Machine) informed() bool {
 
 func (m *Machine) takeSandboxUpdated(v work.SandboxUpdated) {
 	m.answered("inform", "")
-	if s := m.Sandboxes.Current(); s == nil || s.ID != v.ID {
+	if s := m.Current(); s == nil || s.ID != v.ID {
 		return // the next one is made with what is allocated
 	}
 	if v.Failed != nil {

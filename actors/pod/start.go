@@ -92,7 +92,7 @@ func (m *Machine) wantImage(c *known.Container) bool {
 
 // tellRun tells the container's actor what it is to run, and again while there is no answer.
 func (m *Machine) tellRun(c *known.Container) {
-	current, again := m.Sandboxes.Current(), m.asking("run", c.Name)
+	current, again := m.Current(), m.asking("run", c.Name)
 	if current == nil || !m.due("run", c.Name, m.Set.AnswerTimeout) {
 		return
 	}

@@ -351,6 +351,58 @@ func TestASandboxOfATimedOutCallComesLater(t *testing.T) {
 	}
 }
 
+// TestASandboxThatTurnsUpLateIsSpare: the pod runs in an earlier one by then, also between two runs of its container.
+func TestASandboxThatTurnsUpLateIsSpare(t *testing.T) {
+	for _, over := range []bool{false, true} {
+		a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
+		a.observes(nil)
+		a.hears(messages.VolumesMounted{UID: "u1"}, grouped(a.machine.Pod), messages.ChildStarted{Name: "c0"})
+		for range 3 {
+			for _, e := range effects[work.StartSandbox](a.take()) {
+				a.hears(work.SandboxStarted{Attempt: e.Attempt, Reserved: true, Reason: messages.Reason{Code: messages.ReasonCreateSandbox}})
+			}
+			a.passes(time.Minute)
+		}
+		if asked := effects[work.StartSandbox](a.take()); len(asked) != 1 || asked[0].Attempt != 1 {
+			t.Fatalf("asked for %+v", asked)
+		}
+		a.now = a.now.Add(a.machine.Set.Work)
+		first := messages.SandboxFact{ID: "s0", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}
+		a.observes([]messages.SandboxFact{first})
+		a.hears(pulled("c0", "image"))
+		if runs := sentOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].Sandbox.ID != "s0" {
+			t.Fatalf("told %+v", runs)
+		}
+		f := messages.ContainerFact{ID: "c0-0", Name: "c0", SandboxID: "s0", State: messages.ContainerRunning, CreatedAt: a.now,
+			StartedAt: a.now, Image: "image"}
+		a.hears(started(f))
+		ends := func() {
+			f.State, f.ExitCode, f.FinishedAt = messages.ContainerExited, 1, a.now
+			a.hears(a.ended(f))
+		}
+		if over {
+			ends()
+		}
+		a.passes(time.Second)
+		late := messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.3"}}
+		a.observes([]messages.SandboxFact{late, first}, f)
+		if stops := effects[work.StopSandbox](a.take()); len(stops) != 1 || stops[0].ID != "s1" || a.machine.status().PodIP != "10.88.0.2" {
+			t.Errorf("over: %v: it is at %s, and stops %+v", over, a.machine.status().PodIP, stops)
+		}
+		if !over {
+			ends()
+		}
+		a.passes(time.Minute)
+		a.hears(messages.ChildStarted{Name: "c0"})
+		image := pulled("c0", "image")
+		image.Key.Attempt = 1
+		a.hears(image)
+		if runs := sentOf[messages.RunContainer](a.take()); len(runs) != 1 || runs[0].Sandbox.ID != "s0" {
+			t.Errorf("over: %v: it is started again by %+v", over, runs)
+		}
+	}
+}
+
 // The same of a container: its name is given up.
 func TestAContainerNameThatStaysReserved(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyNever, 0, 1))

@@ -13,10 +13,10 @@ func (m *Machine) waiting() *messages.Reason {
 	if !m.cgroup.ready && m.cgroup.reason != nil {
 		return m.cgroup.reason
 	}
-	if m.Sandboxes.Current() == nil && m.Wanted.NoNetwork != nil {
+	if m.Current() == nil && m.Wanted.NoNetwork != nil {
 		return m.Wanted.NoNetwork
 	}
-	if m.Sandboxes.Current() == nil && m.sandboxing.retry.Failed != nil {
+	if m.Current() == nil && m.sandboxing.retry.Failed != nil {
 		return m.sandboxing.retry.Failed
 	}
 	if !m.volumes.mounted && m.volumes.reason != nil {

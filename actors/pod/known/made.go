@@ -50,7 +50,7 @@ func (s *State) RestartTime(now time.Time, c *Container, ended time.Time) time.T
 // Standing is the container that was made for the present attempt and can be adopted. One that never ran is made again where
 // the spec has changed.
 func (s *State) Standing(c *Container) *Attempt {
-	f, current := c.Newest(), s.Sandboxes.Current()
+	f, current := c.Newest(), s.Current()
 	if f == nil || current == nil || f.SandboxID != current.ID || c.Earlier {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package known
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -24,12 +25,50 @@ type Sandbox struct {
 	Stopped bool      // its network was given back
 }
 
-// Current is the newest sandbox, when it is ready and of use to the pod.
-func (b *Sandboxes) Current() *Sandbox {
-	if len(b.All) > 0 && b.All[0].Ready && b.fits(&b.All[0]) {
-		return &b.All[0]
+// Current returns the sandbox that the pod uses, of those that are ready and fit: one in which it runs, else one in which it ran,
+// else the newest. A sandbox of a call that timed out may turn up at any time, with whatever attempt.
+func (s *State) Current() *Sandbox {
+	var ran, newest *Sandbox
+	for i := range s.Sandboxes.All {
+		b := &s.Sandboxes.All[i]
+		switch {
+		case !b.Ready || !s.Sandboxes.fits(b):
+		case s.RunsIn(b.ID):
+			return b
+		case ran == nil && s.ranIn(b.ID):
+			ran = b
+		case i == 0:
+			newest = b
+		}
 	}
-	return nil
+	return cmp.Or(ran, newest)
+}
+
+// RunsIn reports whether a container runs in the sandbox, or was told to start there.
+func (s *State) RunsIn(sandbox string) bool {
+	return slices.ContainsFunc(s.Containers, func(c *Container) bool {
+		return c.Alive() && c.Newest().SandboxID == sandbox || c.Stage() == messages.StageStarting && c.Sandbox == sandbox
+	})
+}
+
+func (s *State) ranIn(sandbox string) bool {
+	return slices.ContainsFunc(s.Containers, func(c *Container) bool { return c.MadeIn(sandbox) })
+}
+
+// NoteIPs keeps the addresses of the current sandbox. Where there is none, they are those of the newest in which the pod ran.
+func (s *State) NoteIPs() {
+	from := s.Current()
+	for i := range s.Sandboxes.All {
+		if b := &s.Sandboxes.All[i]; from == nil && s.ranIn(b.ID) {
+			from = b
+		}
+	}
+	if from == nil && len(s.Sandboxes.All) > 0 {
+		from = &s.Sandboxes.All[0]
+	}
+	if from != nil && len(from.IPs) > 0 {
+		s.Sandboxes.LastIPs = from.IPs
+	}
 }
 
 // Unfit is the newest sandbox, when it is ready and yet has to be replaced.
@@ -63,9 +102,6 @@ func (b *Sandboxes) learn(f messages.SandboxFact, at time.Time) {
 			return int(f.Attempt) - int(a.Attempt)
 		})
 		b.All = slices.Insert(b.All, i, Sandbox{SandboxFact: f, noticed: at})
-	}
-	if newest := b.All[0]; len(newest.IPs) > 0 {
-		b.LastIPs = newest.IPs
 	}
 }
 
@@ -127,7 +163,7 @@ func (s *State) byFamily(ips []string) []string {
 
 // IPs are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
 func (s *State) IPs() []string {
-	current := s.Sandboxes.Current()
+	current := s.Current()
 	switch {
 	case current == nil:
 		return nil

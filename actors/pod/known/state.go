@@ -98,7 +98,7 @@ func (s *State) Miss(f messages.PodFacts, now time.Time) {
 
 // Passed says that a later init container has been made in the current sandbox: initialization is past this one.
 func (s *State) Passed(i int) bool {
-	current := s.Sandboxes.Current()
+	current := s.Current()
 	return current != nil && slices.ContainsFunc(s.Containers[i+1:], func(c *Container) bool {
 		return c.Init && !c.Earlier && c.MadeIn(current.ID)
 	})
@@ -107,7 +107,7 @@ func (s *State) Passed(i int) bool {
 // Initialized reports whether an init container has succeeded in the current sandbox. A later init container, or a regular one,
 // that was made there proves it, even where the runtime no longer has the container.
 func (s *State) Initialized(c *Container) bool {
-	current, f := s.Sandboxes.Current(), c.Exited()
+	current, f := s.Current(), c.Exited()
 	if c.Sidecar() || current == nil {
 		return false
 	}
@@ -129,7 +129,7 @@ func (s *State) NextInit() *Container {
 		if c.Spec == nil || !c.Init || s.Initialized(c) || (c.Sidecar() && s.Passed(i)) {
 			continue
 		}
-		if current := s.Sandboxes.Current(); c.Sidecar() && current != nil &&
+		if current := s.Current(); c.Sidecar() && current != nil &&
 			(s.Begun(current.ID) || (c.HasStarted() && c.Newest().SandboxID == current.ID && !c.Earlier)) {
 			continue
 		}

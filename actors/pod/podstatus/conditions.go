@@ -36,7 +36,7 @@ func (p *Pod) conditions(s *v1.PodStatus) {
 			unready = append(unready, c.Name)
 		}
 	}
-	current := p.Sandboxes.Current()
+	current := p.Current()
 	switch {
 	case s.Phase == v1.PodSucceeded:
 		p.condition(s, v1.PodInitialized, true, finalstatus.ReasonCompleted, "")
@@ -88,7 +88,7 @@ func (p *Pod) condition(s *v1.PodStatus, t v1.PodConditionType, ok bool, reason,
 // readyToStart says that there is a sandbox and that the volumes are mounted: both are made side by side. What is known of the
 // volumes is lost with the actor; where a container has been made in the sandbox, they were there.
 func (p *Pod) readyToStart() bool {
-	current := p.Sandboxes.Current()
+	current := p.Current()
 	return current != nil && (p.Mounted || slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
 		return c.MadeIn(current.ID)
 	}))

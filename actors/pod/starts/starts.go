@@ -95,7 +95,7 @@ func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
 
 // redo says that an init container that succeeded must run again, since it did so in another sandbox.
 func (p *Pod) redo(c *known.Container, f *known.Attempt) bool {
-	current := p.Sandboxes.Current()
+	current := p.Current()
 	return c.Init && current != nil && f.SandboxID != current.ID && f.ExitCode == 0
 }
 
