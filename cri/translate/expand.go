@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -52,8 +53,15 @@ func Expand(text string, lookup func(name string) (string, bool)) string {
 	return cutString(out.String())
 }
 
-// cutString is as much of a text as is too long for a program; a shorter text is whole.
-func cutString(text string) string { return text[:min(len(text), maxString)] }
+// cutString is as much of a text as is too long for a program; a shorter text is whole. It ends with a whole character: the runtime
+// is told commands as UTF-8 only, and would not even be asked to start another text.
+func cutString(text string) string {
+	end := min(len(text), maxString)
+	for end < len(text) && end < maxString+utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end++
+	}
+	return text[:end]
+}
 
 // TooLarge returns why no program can start with the container's environment and arguments; empty where one may.
 func TooLarge(c *runtimeapi.ContainerConfig) string {

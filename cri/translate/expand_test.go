@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
@@ -52,11 +53,11 @@ func FuzzExpand(f *testing.F) {
 	everything := func(string) (string, bool) { return "X", true }
 	f.Fuzz(func(t *testing.T, text string) {
 		if !strings.Contains(text, "$$") {
-			if got := Expand(text, nothing); got != text[:min(len(text), maxString)] {
+			if got := Expand(text, nothing); got != cutString(text) {
 				t.Errorf("unknown names: %q became %q", text, got)
 			}
 		}
-		if got := Expand(strings.ReplaceAll(text, "$", "$$"), everything); got != text[:min(len(text), maxString)] {
+		if got := Expand(strings.ReplaceAll(text, "$", "$$"), everything); got != cutString(text) {
 			t.Errorf("protected: %q became %q", text, got)
 		}
 	})
@@ -115,5 +116,27 @@ func TestExpansionIsBounded(t *testing.T) {
 	}
 	if got, _ := ExpandSubPath(command[1], []EnvVar{{Name: "M0", Value: strings.Repeat("x", 4096)}}); len(got) != maxString {
 		t.Errorf("a subPathExpr has %d bytes", len(got))
+	}
+}
+
+// TestAnArgumentIsCutBehindACharacter: gRPC sends commands as UTF-8 only.
+func TestAnArgumentIsCutBehindACharacter(t *testing.T) {
+	euros := strings.Repeat("€", 50000)
+	for _, text := range []string{euros, "x" + euros, "xx" + euros, "$(E)", "x$(E)", "xx$(E)"} {
+		env := []EnvVar{{Name: "E", Value: euros}}
+		if !strings.Contains(text, "$") {
+			env = nil
+		}
+		config, err := NewContainerConfig(&v1.Pod{}, &v1.Container{Command: []string{text}, Args: []string{text}}, NodeFacts{},
+			ContainerParams{Env: env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := proto.Marshal(config); err != nil || TooLarge(config) == "" {
+			t.Errorf("%.8q: %v; too large: %q", text, err, TooLarge(config))
+		}
+	}
+	if got := cutString(strings.Repeat("\x80", 2*maxString)); len(got) > maxString+utf8.UTFMax {
+		t.Errorf("a text without a character has %d bytes", len(got))
 	}
 }
