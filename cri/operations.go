@@ -200,7 +200,8 @@ func (o *Operations) Waiting(key string) int {
 }
 
 // CutOff ends the context of what runs under key, if anything does, and waits for nothing. It is for work that is of no use
-// any more and may be left half done, such as the hook of a container that has ended; never for a change in the runtime.
+// any more and may be left half done, such as the hook of a container that has ended, or the pull of an image that no pod
+// needs; never for another change in the runtime.
 func (o *Operations) CutOff(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

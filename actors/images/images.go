@@ -98,12 +98,12 @@ func New(opts Options) supervisors.Constructor {
 	}
 }
 
-// Slots is how many pulls an actor with these options has under way at once, at most: the CRI client needs as many.
+// Slots returns how many calls of pulls the CRI client must allow at once: those with a slot, and as many that lent theirs.
 func (o Options) Slots() int {
 	if o.Serialize {
-		return 1
+		return 2
 	}
-	return lanes.New(o.MaxParallel, 0, 0).Limit()
+	return 2 * lanes.New(o.MaxParallel, 0, 0).Limit()
 }
 
 type images struct {
@@ -254,6 +254,10 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 				}
 				return a.pullWith(ctx, log, name, e.keys)
 			})
+		case endPull:
+			key := pullKey{e.id, e.name}
+			a.log(ctx, key).Info("cutting off the pull of an image that no pod needs", "image", e.name)
+			a.opts.Operations.CutOff(key.String())
 		case startCheck:
 			a.check(ctx, e)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -293,6 +294,32 @@ func TestAdoptedPullThatIsOverIsDoneAgain(t *testing.T) {
 	k.RunWork()
 	expect(t, "told", reported(k), "pods/a: id of img:1 pulled=true")
 	expect(t, "calls", f.take(), "pull img:1")
+}
+
+// The pull of an earlier actor that no pod needs is cut off in the table of operations.
+func TestAdoptedPull_NoNeedCutsOff(t *testing.T) {
+	ops, ended := cri.NewOperations(), make(chan error, 1)
+	go func() {
+		_, err := ops.Do(t.Context(), pullKey{"", "img:1"}.String(), time.Hour, func(ctx context.Context) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		ended <- err
+	}()
+	for len(ops.InFlight(pullPrefix)) == 0 {
+		runtime.Gosched()
+	}
+	k := start(t, &fake{}, ops)
+	k.Advance(unneededLimit)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the pull goes on")
+	}
+	k.RunWork()
 }
 
 func TestInspection(t *testing.T) {

@@ -29,6 +29,8 @@ type (
 		keys     keys
 		priority int64
 	}
+	// endPull cuts off a pull that no need waits for; machine.pulledOutcome gets its outcome.
+	endPull struct{ name, id string }
 )
 
 // outcome is how a look or a pull ended.
@@ -73,8 +75,11 @@ func (b *machine) flush(now time.Time) []effect {
 	b.dispatch(now)
 	for name, im := range b.images {
 		for id, p := range im.pulls {
-			if p.phase != busy && !im.wants(id) {
+			switch {
+			case p.phase != busy && !im.wants(id):
 				delete(im.pulls, id)
+			case p.unneeded(now, im.wants(id)):
+				b.out = append(b.out, endPull{name, id})
 			}
 		}
 		if len(im.needs) == 0 && im.look.phase != busy && len(im.pulls) == 0 {
@@ -111,7 +116,7 @@ func (b *machine) image(name, registry string) *image {
 	return im
 }
 
-// adopt notes a pull that is under way already: it takes its slot, and its outcome will be told to pulledOutcome.
+// adopt notes a pull in progress: it takes its slot, and pulledOutcome gets its outcome. The next flush counts its needs.
 func (b *machine) adopt(now time.Time, name, registry, id string) {
 	p := b.image(name, registry).pull(keys{id: id})
 	if p.phase != busy {

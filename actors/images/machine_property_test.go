@@ -47,6 +47,10 @@ func (w *world) do(t *rapid.T, effects []effect) {
 			w.looking[e.name] = true
 		case startPull:
 			w.begun(t, e)
+		case endPull:
+			if which := e.name + " " + e.id; !w.pulling[which] || w.b.images[e.name].wants(e.id) {
+				t.Fatalf("%s is cut off, and needed or over", which)
+			}
 		case tellPod:
 			w.reported(t, e)
 		}
@@ -62,7 +66,7 @@ func (w *world) begun(t *rapid.T, e startPull) {
 		t.Fatalf("%s is pulled in its back-off", which)
 	}
 	w.pulling[which] = true
-	if len(w.pulling) > w.limit {
+	if len(w.pulling)-w.b.lent() > w.limit {
 		t.Fatalf("%d pulls at once", len(w.pulling))
 	}
 	w.began = append(w.began, w.now)
@@ -210,7 +214,7 @@ func (w *world) pass(t *rapid.T) {
 }
 
 func (w *world) check(t *rapid.T) {
-	if running, _ := w.b.queue.Running(); running != len(w.pulling) {
+	if running, _ := w.b.queue.Running(); running+w.b.lent() != len(w.pulling) {
 		t.Fatalf("%d slots for %d pulls", running, len(w.pulling))
 	}
 	for k, q := range w.wants {

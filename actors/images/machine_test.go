@@ -320,6 +320,66 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// A pull without needs is cut off after a minute, also one of an earlier actor, and one that is needed again is not.
+func TestPulls_NoNeedCutsOff(t *testing.T) {
+	b := newMachine(lanes.New(1, 0, 0))
+	b.adopt(t0, "img", "r", "")
+	b.flush(t0)
+	asks(ask("u", v1.PullAlways, 0), "").does(b)
+	if due := b.due(); !due.IsZero() {
+		t.Errorf("something is due at %s of a pull that is needed", due)
+	}
+	b.forget(t0, "u")
+	other := ask("v", v1.PullAlways, 0)
+	other.Image = "other"
+	b.ask(t0, req(other))
+	now := t0.Add(unneededLimit)
+	if due := b.due(); !due.Equal(now) {
+		t.Fatalf("due at %s, want %s", due, now)
+	}
+	if got := b.tick(now); !slices.Equal(got, []effect{endPull{"img", ""}}) {
+		t.Fatalf("got %+v, want the end of the pull", got)
+	}
+	late := ask("late", v1.PullAlways, 1)
+	b.ask(now, req(late))
+	got := script(b.pulledOutcome(now, "img", "", outcome{result: failed, code: "cancelled"}))
+	if want := "pull other"; got != want {
+		t.Errorf("got %s, want %s, and no failure of the pod that came meanwhile", got, want)
+	}
+	if got := script(b.pulledOutcome(now, "other", "", outcome{result: present, ref: "id"})); got != "v: pulled id; pull img" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A pull of hours keeps no slot from others. It goes on, and all of them share as many slots again.
+func TestPulls_HoursLendTheSlot(t *testing.T) {
+	b := newMachine(lanes.New(1, 0, 0))
+	put := func(now time.Time, image string) string {
+		m := ask("pod-of-"+image, v1.PullAlways, 0)
+		m.Image = image
+		return script(b.ask(now, req(m)))
+	}
+	put(t0, "slow")
+	put(t0, "second")
+	now := t0.Add(slotLimit)
+	if due := b.due(); !due.Equal(now) {
+		t.Fatalf("due at %s, want %s", due, now)
+	}
+	if got := script(b.tick(now)); got != "pull second" {
+		t.Fatalf("got %q", got)
+	}
+	put(now, "third")
+	if now = now.Add(slotLimit); !b.due().IsZero() {
+		t.Error("something is due when all slots are lent")
+	}
+	if got := script(b.tick(now)); got != "" {
+		t.Errorf("got %q beyond twice the slots", got)
+	}
+	if got := script(b.pulledOutcome(now, "slow", "", outcome{result: present, ref: "id"})); got != "pod-of-slow: pulled id; pull third" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestAdoptedPullsTakeSlots(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	b.adopt(t0, "img", "r", "")

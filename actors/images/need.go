@@ -78,6 +78,39 @@ type pull struct {
 	try
 	keys  keys
 	since time.Time // when it was queued, or when it began
+	// unwanted is when the last need of a busy pull went; zero while there are needs. It is cut off once.
+	unwanted time.Time
+	cut      bool
+	lent     bool // its slot is another's
+}
+
+const (
+	// unneededLimit is how long a pull goes on without a need. A pod that replaces another may need it again.
+	unneededLimit = time.Minute
+	// slotLimit is how long a pull keeps its slot while others wait for one. It goes on without the slot.
+	slotLimit = 2 * time.Hour
+)
+
+// unneeded reports, once, that a busy pull has had no need for unneededLimit.
+func (p *pull) unneeded(now time.Time, wanted bool) bool {
+	switch {
+	case p.phase != busy || wanted:
+		p.unwanted = time.Time{}
+	case p.unwanted.IsZero():
+		p.unwanted = now
+	case !p.cut && now.Sub(p.unwanted) >= unneededLimit:
+		p.cut = true
+		return true
+	}
+	return false
+}
+
+// wakes returns when tick has something to do about the pull; zero: not.
+func (p *pull) wakes() time.Time {
+	if p.phase == busy && !p.cut && !p.unwanted.IsZero() {
+		return p.unwanted.Add(unneededLimit)
+	}
+	return p.try.wakes()
 }
 
 // wants says that somebody's keys are these.

@@ -104,8 +104,13 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 		return b.flush(now)
 	}
 	p := im.pulls[id]
-	b.queue.End(im.registry)
-	p.phase = idle
+	if !p.lent {
+		b.queue.End(im.registry)
+	}
+	if p.cut && o.result == failed {
+		o = outcome{result: absent} // a need that came since begins it again
+	}
+	p.phase, p.cut, p.lent, p.unwanted = idle, false, false, time.Time{}
 	switch o.result {
 	case present:
 		p.steps = 0
@@ -189,11 +194,20 @@ func (b *machine) due() time.Time {
 			first = t
 		}
 	}
+	waits := false
+	var lends time.Time
 	for _, im := range b.images {
 		sooner(im.look.wakes())
 		for _, p := range im.pulls {
 			sooner(p.wakes())
+			waits = waits || p.phase == queued
+			if at := p.since.Add(slotLimit); p.phase == busy && !p.lent && (lends.IsZero() || at.Before(lends)) {
+				lends = at
+			}
 		}
+	}
+	if waits && b.queue.TokenAt().IsZero() && b.lent() < b.queue.Limit() {
+		sooner(lends)
 	}
 	return first
 }

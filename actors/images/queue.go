@@ -53,6 +53,9 @@ func (b *machine) dispatch(now time.Time) {
 	for {
 		registry := b.queue.Next(now, slices.Sorted(maps.Keys(lines)))
 		if registry == "" {
+			if len(lines) > 0 && b.queue.TokenAt().IsZero() && b.lend(now) {
+				continue
+			}
 			break
 		}
 		c := lines[registry][0]
@@ -63,6 +66,38 @@ func (b *machine) dispatch(now time.Time) {
 		b.out = append(b.out, startPull{c.im.name, c.pull.keys, c.needs[0].priority})
 	}
 	b.tellPlaces(lines)
+}
+
+// lend takes the slot of the oldest pull that has had one for slotLimit. The pull goes on: it may be slow, or never end.
+// As many pulls as there are slots go on so.
+func (b *machine) lend(now time.Time) bool {
+	var of *image
+	var oldest *pull
+	for _, im := range b.images {
+		for _, p := range im.pulls {
+			if p.phase == busy && !p.lent && now.Sub(p.since) >= slotLimit && (oldest == nil || p.since.Before(oldest.since)) {
+				of, oldest = im, p
+			}
+		}
+	}
+	if oldest == nil || b.lent() >= b.queue.Limit() {
+		return false
+	}
+	oldest.lent = true
+	b.queue.End(of.registry)
+	return true
+}
+
+// lent counts the pulls that go on without their slots.
+func (b *machine) lent() (n int) {
+	for _, im := range b.images {
+		for _, p := range im.pulls {
+			if p.lent {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // tellPlaces tells each need what it waits for, when that is news.

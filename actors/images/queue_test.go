@@ -123,10 +123,10 @@ func TestNoBoundOfTheConfiguration(t *testing.T) {
 	if got := l.begun[len(l.begun)-1]; got != "f/1" {
 		t.Errorf("%s began last", got)
 	}
-	if n := (Options{MaxParallel: 7}).Slots(); n != 7 {
+	if n := (Options{MaxParallel: 7}).Slots(); n != 14 {
 		t.Errorf("%d slots", n)
 	}
-	if n := (Options{MaxParallel: 7, Serialize: true}).Slots(); n != 1 {
+	if n := (Options{MaxParallel: 7, Serialize: true}).Slots(); n != 2 {
 		t.Errorf("%d slots", n)
 	}
 }

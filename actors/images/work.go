@@ -95,6 +95,7 @@ func (a *images) adopt(ctx supervisors.Context) {
 		a.machine.adopt(ctx.Now(), key.name, name.registry, key.id)
 		a.pull(ctx, key, cri.NodePriority, joinOnly)
 	}
+	a.carryOut(ctx, a.machine.flush(ctx.Now()))
 }
 
 // failure is the outcome for an error: code is the reason where the error has none of its own.

@@ -18,6 +18,7 @@ var longDeadlines = map[string]string{
 	"actors/container/poststart.go hookLimit":       "a hook runs once",
 	"actors/eviction/oom.go killTimeout":            "a wait, which is repeated",
 	"actors/images/images.go defaultPullTimeout":    "of a pull without a sign of life; progress puts it off",
+	"actors/images/need.go slotLimit":               "of a slot; the pull goes on without it",
 	"actors/logs/actor.go tendTimeout":              "of an operation; progress puts it off",
 	"actors/registration/actor.go watchTimeout":     "of a watch, which goes on where it ended",
 	"actors/runtime/actor.go settleTimeout":         "a wait, which is repeated",
