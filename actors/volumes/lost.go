@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// lostRecords are mounts of drivers without a readable record, by the key of the record, with the reason. Each may be of any volume,
-// unless devices show another.
+// lostRecords are mounts of drivers without a readable record, by the key of the record, with the reason. Each may be of any
+// volume, unless devices show another.
 type lostRecords map[string]error
 
 // mayHave returns an error where a pod's mount without a record may be of a volume. It is not where the volume's staging folder
@@ -59,8 +59,8 @@ func (s *Storage) stagedOn(key string) (staged map[string]bool, known bool) {
 
 func isStaged(on map[string]bool) bool { return slices.Contains(slices.Collect(maps.Values(on)), true) }
 
-// unlisted returns the names on the Node of volumes that are in use by mounts without a record. It returns an error where these may
-// be of any volume. A pod's mount of a staged volume is of a volume that is listed.
+// unlisted returns the names on the Node of volumes that are in use by mounts without a record. It returns an error where these
+// may be of any volume. A pod's mount of a staged volume is of a volume that is listed.
 func (s *Storage) unlisted(published, staged lostRecords) (names []string, err error) {
 	for key, why := range published {
 		if on, _ := s.stagedOn(key); !isStaged(on) {

@@ -113,6 +113,26 @@ func TestStaged_MountsOfAnother(t *testing.T) {
 	eventually(t, func() bool { n.work(""); return slices.Contains(d.Calls(), "Unstage h/below") })
 }
 
+// A root directory that is bound elsewhere, and shares its mounts with the other place, keeps no volume staged.
+func TestStaged_SharedRootDirectory(t *testing.T) {
+	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
+	bindAt(t, n.rootDir, n.rootDir)
+	must(t, unix.Mount("", n.rootDir, "", unix.MS_SHARED, ""))
+	copied := bindAt(t, n.rootDir, t.TempDir())
+	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
+	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	staged := filepath.Join("plugins", csiName, stagedKey(csi.Record{Driver: testDriver, Handle: "h"}), csi.GlobalMount)
+	if is, err := mountinfo.Mounted(filepath.Join(copied, staged)); err != nil || !is {
+		t.Fatalf("the mount has no copy: %v", err)
+	}
+	if left := n.unmounted(t, "a"); left.Left != "" || !slices.Contains(d.Calls(), "Unstage h") {
+		t.Errorf("got %+v, calls %v, want the volume unstaged", left, d.Calls())
+	}
+	if is, err := mountinfo.Mounted(filepath.Join(copied, staged)); err == nil && is {
+		t.Error("the copy is left")
+	}
+}
+
 // A driver that does not stage is not asked to unpublish an attached volume that is mounted elsewhere. Other pods that have the
 // volume are no obstacle.
 func TestPublished_MountedElsewhere(t *testing.T) {
