@@ -128,8 +128,8 @@ func (a *actor) figure(ctx supervisors.Context, act action, m Measurement) {
 	}
 	figures := a.opts.Figures
 	ctx.Do(supervisors.Work{Name: "figures of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
-		stats, partial, lacks := figures(ctx, urgent, short)
-		return figured{act, m, stats, partial, lacks, generation}
+		stats, partial, old, lacks := figures(ctx, urgent, short)
+		return figured{act, m, stats, partial, old, lacks, generation}
 	}})
 }
 
@@ -142,7 +142,7 @@ func (a *actor) checkLimits(ctx supervisors.Context) {
 	a.checking = true
 	figures := a.opts.Figures
 	ctx.Do(supervisors.Work{Name: "limits of pods", Timeout: figuresTimeout, Run: func(ctx context.Context) any {
-		stats, partial, _ := figures(ctx, urgent, false)
+		stats, partial, _, _ := figures(ctx, urgent, false)
 		return limitsRead{stats, partial}
 	}})
 }
@@ -178,14 +178,13 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	a.forgetGone()
 	candidates, leaving := a.candidates(f)
 	over, awaited := a.evictOver(ctx, candidates, leaving), 0
-	if f.act.kind == evict && f.act.by.signal.kind() == v1.NodeDiskPressure {
-		awaited = len(candidates)
-		candidates = slices.DeleteFunc(candidates, candidate.unmeasured)
-		awaited -= len(candidates)
-	}
 	if f.act.kind == evict {
+		var unmeasured []candidate
+		if f.act.by.signal.kind() == v1.NodeDiskPressure {
+			candidates, unmeasured = split(candidates)
+		}
 		rank(f.act.by.signal, f.act.on, candidates)
-		awaited += hidden(f.act.by.signal, candidates)
+		awaited = hidden(f.act.by.signal, f.act.on, candidates, unmeasured)
 	}
 	switch {
 	case over > 0 || len(leaving) > 0:
@@ -220,13 +219,41 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	a.await(ctx, leaving)
 }
 
-// hidden counts ranked pods that may come before the first once their figures of a disk are whole.
-func hidden(s Signal, ranked []candidate) (n int) {
-	if s.kind() != v1.NodeDiskPressure || len(ranked) == 0 || ranked[0].partial {
-		return 0
+// split separates the candidates without any figures of their volumes and logs.
+func split(list []candidate) (measured, unmeasured []candidate) {
+	for _, c := range list {
+		if c.unmeasured() {
+			unmeasured = append(unmeasured, c)
+		} else {
+			measured = append(measured, c)
+		}
 	}
-	for _, c := range ranked {
-		if c.partial {
+	return measured, unmeasured
+}
+
+// hidden counts the pods whose whole figures of a disk, once they are there, may bring another one to the front.
+func hidden(s Signal, on contents, ranked, unmeasured []candidate) (n int) {
+	switch {
+	case s.kind() != v1.NodeDiskPressure:
+		return 0
+	case len(ranked) == 0:
+		return len(unmeasured)
+	}
+	first := ranked[0]
+	overtakes := func(c candidate) bool { // whatever c uses
+		return first.excess(signals[s].resource, on) <= 0 ||
+			ptr.Deref(c.pod.Spec.Priority, 0) <= ptr.Deref(first.pod.Spec.Priority, 0)
+	}
+	if first.old {
+		n++ // it may rank lower
+	}
+	for _, c := range ranked[1:] {
+		if (c.partial || c.old) && overtakes(c) {
+			n++
+		}
+	}
+	for _, c := range unmeasured {
+		if overtakes(c) {
 			n++
 		}
 	}
@@ -254,7 +281,7 @@ func (a *actor) candidates(f figured) (list []candidate, leaving map[types.UID]i
 				leaving[p.Pod.UID] = *cmp.Or(p.Failure.Grace, p.Pod.Spec.TerminationGracePeriodSeconds, ptr.To[int64](30))
 			}
 		case s != nil && p.Ending == "" && evictable(p.Pod, a.opts.Static):
-			list = append(list, candidate{p.Pod, s, f.partial[p.Pod.UID]})
+			list = append(list, candidate{p.Pod, s, f.partial[p.Pod.UID], f.old[p.Pod.UID]})
 		}
 	}
 	return list, leaving

@@ -35,10 +35,10 @@ type Options struct {
 	// Board has the pods.
 	Board *board.Board
 	// Figures returns the figures of running pods, fresh ones of the pods in urgent, at any cost where the disk is short. It
-	// requests no walk of volumes where urgent is nil. The figures of pods in partial are lower bounds; lacks has sentences on
-	// missing figures. It is called outside the mailbox.
+	// requests no walk of volumes where urgent is nil. The figures of pods in partial are lower bounds, and those of pods in
+	// old are older than requested; lacks has sentences on missing figures. It is called outside the mailbox.
 	Figures func(ctx context.Context, urgent map[types.UID]bool, short bool) (
-		pods []api.PodStats, partial map[types.UID]bool, lacks []string)
+		pods []api.PodStats, partial, old map[types.UID]bool, lacks []string)
 	// State says what cannot be measured; nil: not published.
 	State *State
 	// Measure measures. It is called outside the mailbox.
@@ -133,6 +133,7 @@ type (
 		m       Measurement
 		stats   []api.PodStats
 		partial map[types.UID]bool
+		old     map[types.UID]bool
 		lacks   []string
 
 		generation int

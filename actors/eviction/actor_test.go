@@ -41,13 +41,13 @@ func newNode(t *testing.T, limits Limits, pods ...candidate) *node {
 		fail: messages.PodFailure{Reason: messages.EventEvicted, Grace: ptr.To[int64](1)}, audited: true}
 	n.opts = Options{
 		Limits: limits, NodeName: "n", Board: n.board, LocalStorage: true, Measure: func(context.Context) Measurement { return n.m },
-		Figures: func(context.Context, map[types.UID]bool, bool) (out []api.PodStats, partial map[types.UID]bool, _ []string) {
-			partial = map[types.UID]bool{}
+		Figures: func(context.Context, map[types.UID]bool, bool) (out []api.PodStats, partial, old map[types.UID]bool, _ []string) {
+			partial, old = map[types.UID]bool{}, map[types.UID]bool{}
 			for _, p := range n.pods {
 				out = append(out, *p.stats)
-				partial[p.pod.UID] = p.partial
+				partial[p.pod.UID], old[p.pod.UID] = p.partial, p.old
 			}
-			return out, partial, nil
+			return out, partial, old, nil
 		},
 	}
 	return n
@@ -509,6 +509,31 @@ func TestEviction_PartialFigures(t *testing.T) {
 	}
 }
 
+// Only a pod that would rank first if it used the whole disk holds up an eviction.
+func TestHidden_CountsPodsThatMayRankFirst(t *testing.T) {
+	partial := func(c candidate) candidate { c.partial = true; return c }
+	old := func(c candidate) candidate { c.old = true; return c }
+	for name, c := range map[string]struct {
+		first, second candidate
+		want          int
+	}{
+		"equal priority":                    {of("a", 0, 0, 0).on(0, 0, 9), partial(of("b", 0, 0, 0).on(0, 0, 1)), 1},
+		"higher priority, first is above":   {of("a", 0, 0, 0).on(0, 0, 9), partial(of("b", 1, 0, 0).on(0, 0, 1)), 0},
+		"higher priority, first is below":   {of("a", 0, 0, 10).on(0, 0, 9), partial(of("b", 1, 0, 10).on(0, 0, 1)), 1},
+		"both partial":                      {partial(of("a", 0, 0, 0).on(0, 0, 9)), partial(of("b", 0, 0, 0).on(0, 0, 1)), 1},
+		"only the first partial":            {partial(of("a", 0, 0, 0).on(0, 0, 9)), of("b", 0, 0, 0).on(0, 0, 1), 0},
+		"the first by old figures":          {old(of("a", 0, 0, 0).on(0, 0, 9)), of("b", 0, 0, 0).on(0, 0, 1), 1},
+		"unmeasured":                        {of("a", 0, 0, 0).on(0, 0, 9), of("b", 0, 0, 0), 1},
+		"unmeasured, with higher priority":  {of("a", 0, 0, 0).on(0, 0, 9), of("b", 1, 0, 0), 0},
+		"unmeasured, and there is no other": {of("a", 0, 0, 0), of("b", 1, 0, 0), 2},
+	} {
+		ranked, unmeasured := split([]candidate{c.first, c.second})
+		if got := hidden(NodeFsAvailable, contents{layers: true, files: true}, ranked, unmeasured); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 // Memory comes before disks, and a soft threshold acts after its grace period, with the pod's own.
 func TestMemoryFirstAndSoftLater(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "100Mi"},
@@ -794,7 +819,9 @@ func TestEviction_Memory_WaitsForNoWalks(t *testing.T) {
 			n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%"}}, sized("a", 5))
 			figures := n.opts.Figures
 			walks := false
-			n.opts.Figures = func(ctx context.Context, urgent map[types.UID]bool, short bool) ([]api.PodStats, map[types.UID]bool, []string) {
+			n.opts.Figures = func(ctx context.Context, urgent map[types.UID]bool, short bool) (
+				_ []api.PodStats, partial, old map[types.UID]bool, _ []string,
+			) {
 				walks = urgent != nil
 				return figures(ctx, urgent, short)
 			}

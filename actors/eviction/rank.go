@@ -22,6 +22,7 @@ type candidate struct {
 	stats *api.PodStats
 	// partial reports that the walk of its volumes and logs has not come to its end: the pod uses at least as much.
 	partial bool
+	old     bool // the figures of its volumes and logs are from a walk before the requested one
 }
 
 // evictable says whether a pod may be evicted at all. A critical one may not. Static pods count as critical with the kubelet,
@@ -39,10 +40,7 @@ func evictable(pod *v1.Pod, static bool) bool {
 // counts first. By name at last, so that the order does not depend on chance.
 func rank(s Signal, on contents, list []candidate) {
 	what := signals[s].resource
-	excess := func(c candidate) int64 {
-		request := translate.PodRequests(c.pod)[what]
-		return c.uses(what, on) - request.Value()
-	}
+	excess := func(c candidate) int64 { return c.excess(what, on) }
 	above := func(c candidate) int {
 		if what == resourcePIDs || excess(c) <= 0 {
 			return 1
@@ -57,6 +55,12 @@ func rank(s Signal, on contents, list []candidate) {
 			strings.Compare(x.pod.Namespace, y.pod.Namespace), strings.Compare(x.pod.Name, y.pod.Name),
 		)
 	})
+}
+
+// excess returns the use of a resource above the pod's request.
+func (c candidate) excess(what v1.ResourceName, on contents) int64 {
+	request := translate.PodRequests(c.pod)[what]
+	return c.uses(what, on) - request.Value()
 }
 
 // uses is what the pod uses of a resource: bytes, inodes or processes. Of a disk only what lies on the file system counts.

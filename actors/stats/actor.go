@@ -193,6 +193,9 @@ func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) (ended bool) {
 			u = *before
 		}
 		u.partial, u.err = true, err
+		if u.bound == nil { // the figures are those of an older walk
+			u.bound = &podUsage{}
+		}
 		return &u
 	})
 	return false

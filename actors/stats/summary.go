@@ -32,21 +32,26 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 }
 
 // PodStats returns the figures of running pods, for eviction. The pods in urgent are measured again unless that was done in the
-// last seconds; short: in the last second, or in the time that it takes; nil: no walk is requested. The figures of pods in partial are not whole: they are
-// lower bounds, or the figures from before where those are larger.
+// last seconds; short: in the last second, or in the time that it takes; nil: no walk is requested. The figures of pods in partial
+// are lower bounds. Those of pods in old are from an earlier walk, since the requested one has no sum yet.
 func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, short bool) (
-	pods []api.PodStats, partial map[types.UID]bool, lacks []string,
+	pods []api.PodStats, partial, old map[types.UID]bool, lacks []string,
 ) {
-	f := c.collect(ctx, urgentAge, true, urgency{urgent, short, urgent == nil})
-	partial = map[types.UID]bool{}
+	request := urgency{urgent, short, urgent == nil}
+	now := c.opts.Now()
+	f := c.collect(ctx, urgentAge, true, request)
+	partial, old = map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range f.pods {
-		p := &f.pods[i]
-		pods = append(pods, f.podStats(p, true))
-		if p.usage != nil && p.usage.partial {
-			partial[p.Pod.Pod.UID] = true
+		p := f.pods[i]
+		uid := p.Pod.Pod.UID
+		if u := p.usage; u != nil {
+			partial[uid] = u.partial
+			old[uid] = short && urgent[uid] && u.bound == nil && u.due(now, c.ageOf(p.Pod.Pod, request))
 		}
+		p.usage = p.usage.least()
+		pods = append(pods, f.podStats(&p, true))
 	}
-	return pods, partial, f.lacks
+	return pods, partial, old, f.lacks
 }
 
 func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {

@@ -119,7 +119,7 @@ func TestFiguresForEvictionAreNew(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
 	uses := func() uint64 {
-		pods, _, lacks := r.PodStats(t.Context(), map[types.UID]bool{"uid-web": true}, true)
+		pods, _, _, lacks := r.PodStats(t.Context(), map[types.UID]bool{"uid-web": true}, true)
 		if len(lacks) > 0 {
 			t.Fatalf("lacks %q", lacks)
 		}

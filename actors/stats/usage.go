@@ -46,10 +46,12 @@ type podUsage struct {
 	// kept is the space of other files that the agent keeps for the pod and its containers can fill: /etc/hosts and the
 	// termination logs.
 	kept space
-	// partial reports that a walk has not come to its end: each figure of the files above is a lower bound, or the figure from
-	// before where that is larger. err is the reason.
+	// partial reports that the last walk has not come to its end, or has ended with an error. err is the reason. During a walk,
+	// a figure of the files above is the one from before where that is larger, and bound has the sums of the walk alone. Without
+	// bound, the figures above are lower bounds themselves.
 	partial bool
 	err     error
+	bound   *podUsage
 	// claims has the volumes of claims and of CSI drivers, which are not walked. claimsErr is the reason that some are missing.
 	claims    map[string]space
 	claimsErr error
@@ -62,6 +64,16 @@ func (u *podUsage) volume(name string) (space, bool) {
 	}
 	s, ok := u.volumes[name]
 	return s, ok
+}
+
+// least returns the figures that are whole or lower bounds, for decisions.
+func (u *podUsage) least() *podUsage {
+	if u == nil || u.bound == nil {
+		return u
+	}
+	out := *u.bound
+	out.claims, out.claimsErr = u.claims, u.claimsErr
+	return &out
 }
 
 // lack returns the reason that figures are missing or partial; nil: they are whole.
@@ -79,9 +91,11 @@ func (u *podUsage) due(now time.Time, age time.Duration) bool {
 	return now.Sub(u.at) >= max(age, share*u.took)
 }
 
-// unfinished returns the figures of a walk in progress, none of which is below its value from before.
+// unfinished returns the figures of a walk in progress, none of which is shown below its value from before.
 func (u podUsage) unfinished(before *podUsage) *podUsage {
-	u.partial, u.volumes, u.logs = true, maps.Clone(u.volumes), maps.Clone(u.logs)
+	bound := u
+	bound.volumes, bound.logs = maps.Clone(u.volumes), maps.Clone(u.logs)
+	u.partial, u.volumes, u.logs, u.bound = true, maps.Clone(u.volumes), maps.Clone(u.logs), &bound
 	if before == nil {
 		return &u
 	}
@@ -235,9 +249,7 @@ func (c *Collector) measureFiles(p *v1.Pod, w *podWalk) {
 	}
 	c.usage.put(p.UID, func(before *podUsage) *podUsage {
 		next := &u
-		if u.partial {
-			next = u.unfinished(before)
-		} else if before != nil {
+		if before != nil {
 			next.claims, next.claimsErr = before.claims, before.claimsErr
 		}
 		next.at, next.took = c.opts.Now(), u.took

@@ -389,7 +389,73 @@ func TestCollector_Awaits(t *testing.T) {
 func TestPodStats_WithoutUrgentPods_RequestsNoWalk(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.Attach(func(messages.Address, any) { t.Error("a walk is requested") })
-	if pods, _, _ := r.PodStats(t.Context(), nil, false); len(pods) != 1 {
+	if pods, _, _, _ := r.PodStats(t.Context(), nil, false); len(pods) != 1 {
 		t.Errorf("got %d pods, want 1", len(pods))
+	}
+}
+
+// A pod that moves a file between volumes and deletes it is not measured above its use by walks that end with an error, and no
+// decision about it uses figures from before.
+func TestUsage_Decisions_UseLowerBounds(t *testing.T) {
+	web := pod("web", containerID1)
+	for _, name := range []string{"a", "b"} {
+		web.Pod.Spec.Volumes = append(web.Pod.Spec.Volumes,
+			v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+	}
+	r := newRig(t, web)
+	volumes := filepath.Join(r.opts.RootDir, "pods", "uid-web", "volumes", "kubernetes.io~empty-dir")
+	write(t, filepath.Join(volumes, "a", "file"), 6<<20)
+	if err := os.Mkdir(filepath.Join(volumes, "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("none", filepath.Join(volumes, "broken")); err != nil { // each walk ends with an error
+		t.Fatal(err)
+	}
+	ended := func(what string, least, most uint64) {
+		t.Helper()
+		r.walkPod(t.Context(), web.Pod)
+		u := r.usage.of("uid-web")
+		sum := u.volumes["a"].used + u.volumes["b"].used
+		if u.err == nil || !u.partial || sum < least || sum > most {
+			t.Errorf("%s: %d bytes, partial %v, error %v; want %d to %d", what, sum, u.partial, u.err, least, most)
+		}
+	}
+	ended("in a", 6<<20, 7<<20)
+	if err := os.Rename(filepath.Join(volumes, "a", "file"), filepath.Join(volumes, "b", "file")); err != nil {
+		t.Fatal(err)
+	}
+	ended("in b", 6<<20, 7<<20)
+	before := *r.usage.of("uid-web")
+	if err := os.Remove(filepath.Join(volumes, "b", "file")); err != nil {
+		t.Fatal(err)
+	}
+	ended("deleted", 0, 1<<20)
+
+	publish(r, "uid-web", *podUsage{volumes: map[string]space{"a": {at: begin, used: 1}}, err: errInProgress}.unfinished(&before))
+	pods, partial, _, _ := r.PodStats(t.Context(), nil, false)
+	for _, v := range pods[0].VolumeStats {
+		if *v.UsedBytes > 1 {
+			t.Errorf("volume %s counts for %d in decisions during a walk, want the sum of the walk", v.Name, *v.UsedBytes)
+		}
+	}
+	if !partial["uid-web"] || r.usage.of("uid-web").volumes["b"].used < 6<<20 {
+		t.Errorf("partial %v; the figures from before are to be shown until the end", partial)
+	}
+}
+
+// While the requested walk has no sum yet, decisions know that the figures are old.
+func TestPodStats_WalkNotBegun_MarksFiguresOld(t *testing.T) {
+	r := newRig(t, pod("web", containerID1))
+	r.Attach(func(messages.Address, any) {})
+	publish(r, "uid-web", podUsage{at: begin.Add(-time.Hour)})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	urgent := map[types.UID]bool{"uid-web": true}
+	if _, partial, old, _ := r.PodStats(ended, urgent, true); partial["uid-web"] || !old["uid-web"] {
+		t.Errorf("got partial %v and old %v, want old figures", partial, old)
+	}
+	publish(r, "uid-web", podUsage{at: begin})
+	if _, _, old, _ := r.PodStats(ended, urgent, true); old["uid-web"] {
+		t.Error("new figures are marked as old")
 	}
 }
