@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -29,7 +31,29 @@ var keptThings = map[string]func(t *testing.T, d disk){
 		mountAt(t, d.pod("a/volumes/kubernetes.io~local-volume/pv"))
 		mountAt(t, d.pod("a/volumes/kubernetes.io~local-volume/pv/nested"))
 	},
+	"an immutable file in an emptyDir": func(t *testing.T, d disk) {
+		write(t, d.pod(immutable))
+		if err := setFlags(t, d.pod(immutable), 0x10); err != nil { // FS_IMMUTABLE_FL
+			t.Skipf("the file system of the test has no immutable files: %v", err)
+		}
+		t.Cleanup(func() {
+			if exists(t, d.pod(immutable)) {
+				must(t, setFlags(t, d.pod(immutable), 0))
+			}
+		})
+	},
 	"a mount on the folder": func(t *testing.T, d disk) { mountAt(t, d.pod("a")) },
+}
+
+const immutable = "a/volumes/kubernetes.io~empty-dir/e/file"
+
+// setFlags sets the attributes of a file, as chattr does.
+func setFlags(t *testing.T, path string, flags int) error {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
 
 func mountAt(t *testing.T, path string) {
@@ -63,6 +87,9 @@ func TestRemains_AreReportedUntilTheRemovalSucceeds(t *testing.T) {
 			n.Send(messages.Pods, messages.PodFoldersWanted{})
 			check("after a retry", n.reported())
 			volumestest.UnmountBelow(t, n.rootDir)
+			if exists(t, n.pod(immutable)) {
+				must(t, setFlags(t, n.pod(immutable), 0))
+			}
 			must(t, os.RemoveAll(n.pod("a")))
 			n.Advance(4 * retry.First)
 			if m := n.reported(); m == nil || len(m.Folders) > 0 {

@@ -1,6 +1,6 @@
 // Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted, and
-// state of a kubelet that only a kubelet can undo. It reads the disk and asks no server. Anything else that keeps a pod's folder is
-// in the error of its removal, which the volumes actor reports.
+// state of a kubelet that only a kubelet can undo. It reads the disk and asks no server. Anything else that keeps a pod's folder
+// is in the error of its removal, which the volumes actor reports.
 package leftover
 
 import (
