@@ -42,6 +42,7 @@ func contentsOf(static *v1.Pod) string {
 	}
 	annotations := maps.Clone(static.Annotations)
 	delete(annotations, manifest.FirstSeenAnnotation)
+	delete(annotations, contentsAnnotation) // a manifest copied from a mirror pod has it
 	text, err := json.Marshal([]any{static.Labels, annotations, &static.Spec})
 	if err != nil {
 		return "" // no pod that was decoded from JSON gets here
@@ -68,6 +69,7 @@ func mirrorOf(static *v1.Pod, node string, nodeUID types.UID) *v1.Pod {
 		out.Annotations = map[string]string{}
 	}
 	out.Annotations[mirrorAnnotation] = hashOf(static)
+	delete(out.Annotations, contentsAnnotation)
 	if sum := contentsOf(static); sum != "" {
 		out.Annotations[contentsAnnotation] = sum
 	}

@@ -84,6 +84,21 @@ func TestStale_FixedUID(t *testing.T) {
 	}
 }
 
+// A manifest copied from a mirror pod has the annotation of its contents, which is no part of the static pod.
+func TestStale_CopiedContentsHash(t *testing.T) {
+	for _, uid := range []string{"11111111-2222-3333-4444-555555555555", "0123456789abcdef0123456789abcdef"} {
+		s, plain := static("web", uid), static("web", uid)
+		s.Annotations[contentsAnnotation] = "copied"
+		m := mirrorOf(s, "node", "node-uid")
+		if got := stale(m, s, "node-uid"); got != "" {
+			t.Errorf("UID %s: a new mirror pod is stale: %s", uid, got)
+		}
+		if got := stale(m, plain, "node-uid"); got != "" {
+			t.Errorf("UID %s: the mirror pod is stale without the copied annotation: %s", uid, got)
+		}
+	}
+}
+
 // The mirror pod of a pod whose manifest cannot be read stays, and none is made.
 func TestEvaluate_KeptMirror(t *testing.T) {
 	for _, objects := range [][]*v1.Pod{nil, {mirror("web", "h1", "u")}} {
