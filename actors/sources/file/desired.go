@@ -44,9 +44,10 @@ func (c claims) claim(pod *v1.Pod, path string) {
 // desired is what all manifests together want: the documents in force, by file name. Of two pods with the same name, or the
 // same UID, one is wanted and the other is a problem. The file that has the name keeps it, by holders, the paths by full names
 // of pods; else the first has it. A file which seems to be gone yields to any other without a problem: its pod has most likely
-// been moved there. The holders after that are returned, too.
+// been moved there; it stays the holder until that is believed. The pods of a withheld file are left out, and no other file gets
+// their names. The holders after that are returned, too.
 func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []messages.ManifestProblem, map[string]string) {
-	sorted := slices.DeleteFunc(byPath(files), func(m *entry) bool { return m.withheld })
+	sorted := byPath(files)
 	taken := claims{}
 	wanted := make(map[*v1.Pod]bool, len(sorted))
 	lost, now := map[*entry][]messages.ManifestProblem{}, map[string]string{}
@@ -73,11 +74,16 @@ func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []m
 	claim(false, false)
 	claim(true, true)
 	claim(true, false)
+	for name, path := range holders {
+		if m := files[path]; m != nil && (m.vanishing() || m.withheld) {
+			now[name] = path
+		}
+	}
 	var pods []*v1.Pod
 	var problems []messages.ManifestProblem
 	for _, m := range sorted {
 		for _, d := range m.documents {
-			if wanted[d.Pod] {
+			if wanted[d.Pod] && !m.withheld {
 				pods = append(pods, d.Pod)
 			}
 		}

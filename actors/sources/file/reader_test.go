@@ -373,6 +373,63 @@ func TestRivals_TheHolderKeepsItsPod(t *testing.T) {
 	b.wants(b.look(), "x=one", "web:0 default/x-node-1 a pod default/x-node-1 is named by "+b.path("copy"))
 }
 
+// A copy takes no pod over while the original is deleted and written again, nor while it becomes the copy itself.
+func TestRivals_TheRewrittenHolderKeepsItsPod(t *testing.T) {
+	left := func(b *bench) string {
+		return "web.bak:0 default/x-node-1 a pod default/x-node-1 is named by " + b.path("web")
+	}
+	finish := func(b *bench) {
+		b.t.Helper()
+		b.wants(b.last, "x=two z", left(b))
+		if got := names(b.between); got != "z" {
+			b.t.Errorf("in between %q was desired, want z alone", got)
+		}
+		b.wants(b.wait(time.Minute), "x=two z", left(b))
+		b.save()
+		b.wants(b.start(), "x=two z", left(b))
+	}
+	t.Run("deleted and written", func(t *testing.T) {
+		b := newBench(t)
+		b.write("web", "pod x - one\n")
+		b.write("z", "pod z\n")
+		b.start()
+		b.write("web.bak", "pod x - one\n")
+		b.wants(b.look(), "x=one z", left(b))
+		b.remove("web")
+		b.write("web", "pod x - two\n")
+		b.look()
+		finish(b)
+	})
+	t.Run("deleted, looked at and written", func(t *testing.T) {
+		b := newBench(t)
+		b.write("web", "pod x - one\n")
+		b.write("z", "pod z\n")
+		b.start()
+		b.write("web.bak", "pod x - one\n")
+		b.look()
+		b.remove("web")
+		b.look()
+		b.write("web", "pod x - two\n")
+		b.look()
+		finish(b)
+	})
+	t.Run("renamed and written", func(t *testing.T) {
+		b := newBench(t)
+		b.write("web", "pod x - one\n")
+		b.write("z", "pod z\n")
+		b.start()
+		b.rename("web", "web.bak")
+		b.wants(b.look(), "x=one z")
+		b.clock.Step(waitGone / 5)
+		b.write("web", "pod x - two\n")
+		b.look()
+		b.wants(b.last, "x=two z", left(b))
+		b.wants(b.wait(time.Minute), "x=two z", left(b))
+		b.save()
+		b.wants(b.start(), "x=two z", left(b))
+	})
+}
+
 func TestTheFolderIsMissingAndComesAndGoes(t *testing.T) {
 	b := newBench(t)
 	must(t, os.RemoveAll(b.dir))
