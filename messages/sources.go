@@ -32,6 +32,9 @@ type SourcePodsWanted struct {
 	// Stale are the UIDs of Pods that come from an earlier version of a manifest; immutable. A running pod of such a name may be
 	// of a later version, which cannot be read.
 	Stale map[string]bool
+	// Gone are the UIDs of pods that are in no manifest any more, kept while there are Unread ones; immutable. They end all the
+	// same.
+	Gone map[string]bool
 }
 
 // ResendDesired asks a source to send what it wants again.

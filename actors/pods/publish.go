@@ -293,7 +293,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	unread := a.sources.unread()
 	for uid, e := range a.entries {
 		// Those that wait for their predecessor stay, too, and the records of finished pods that an unread manifest may name.
-		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) {
+		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.gone(uid) {
 			wanted[uid] = true
 		}
 		if e.runs() {

@@ -60,8 +60,11 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 }
 
 // spares returns the manifest for which a pod that runs and that no source names is left alone; empty: none. A manifest that
-// cannot be used may be the pod's, unless a readable manifest of its source has the pod's name.
+// cannot be used may be the pod's, unless a readable manifest of its source has the pod's name, or the pod left its manifest.
 func (s *sources) spares(f *messages.PodFacts) string {
+	if s.gone(f.UID) {
+		return ""
+	}
 	for _, source := range s.all {
 		said := s.lists[source]
 		if len(said.Unread) == 0 || !mayBeOf(f, source) {
@@ -84,6 +87,16 @@ func (s *sources) spares(f *messages.PodFacts) string {
 		}
 	}
 	return ""
+}
+
+// gone reports whether a source saw the pod leave its manifests.
+func (s *sources) gone(uid string) bool {
+	for _, said := range s.lists {
+		if said.Gone[uid] {
+			return true
+		}
+	}
+	return false
 }
 
 // mayBeOf reports whether a pod's sandboxes carry the mark of a source, or none.

@@ -14,9 +14,14 @@ import (
 // unreadNode is the actor of a node of a cluster with one running pod of a manifest folder, and whose API server has been heard.
 func unreadNode(t *testing.T) (*supervisortest.Kit, *board.Board) {
 	t.Helper()
+	return unreadNodeOf(t, t.TempDir())
+}
+
+func unreadNodeOf(t *testing.T, dir string) (*supervisortest.Kit, *board.Board) {
+	t.Helper()
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File, messages.APIServer},
-		Cluster: true, Board: b, Dir: t.TempDir()})("pods"))
+		Cluster: true, Board: b, Dir: dir})("pods"))
 	k.RunWork()
 	wants(k, messages.APIServer)
 	k.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: k.Now().Add(time.Millisecond), Pods: []messages.PodFacts{{
@@ -33,7 +38,11 @@ func TestSpared_ByUnreadManifests(t *testing.T) {
 		spawned []string
 		problem string
 	}{
-		"all are read":       {messages.SourcePodsWanted{}, []string{"runs"}, ""},
+		"all are read": {messages.SourcePodsWanted{}, []string{"runs"}, ""},
+		"it left its manifest": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}, Gone: map[string]bool{"runs": true}},
+			[]string{"runs"}, ""},
+		"another left its manifest": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}, Gone: map[string]bool{"x": true}},
+			nil, "/m/a.yaml"},
 		"one cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, nil, "/m/a.yaml"},
 		"one that names it cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml", "/m/web.yaml"},
 			Problems: []messages.ManifestProblem{{Path: "/m/web.yaml", Pod: "default/web", Message: "bad"}}}, nil, "/m/web.yaml"},
@@ -81,6 +90,22 @@ func TestSpared_ByUnreadManifests(t *testing.T) {
 				t.Errorf("its mirror pod is kept: %v", kept)
 			}
 		})
+	}
+}
+
+// The folder of a finished pod stays while a manifest that may name it is unread, and goes if the pod left its manifest.
+func TestSpared_RecordsOfGonePods(t *testing.T) {
+	dir := t.TempDir()
+	if err := newStore(dir).write(map[string]record{"left": recordOf("x"), "stays": recordOf("x")}); err != nil {
+		t.Fatal(err)
+	}
+	k, _ := unreadNodeOf(t, dir)
+	k.Send(messages.File, messages.SourcePodsWanted{Source: messages.File, Unread: []string{"/m/a.yaml"},
+		Gone: map[string]bool{"left": true}})
+	k.Advance(sweepEvery)
+	folders := ofType[messages.PodFoldersWanted](k.Take())
+	if len(folders) == 0 || folders[0].UIDs["left"] || !folders[0].UIDs["stays"] {
+		t.Errorf("folders to keep are %v, want stays without left", folders)
 	}
 }
 

@@ -81,6 +81,7 @@ type Desired struct {
 	Graces   map[string]int64 // this and the rest: see SourcePodsWanted; immutable
 	Unread   []string
 	Stale    map[string]bool
+	Gone     map[string]bool
 
 	logged problemlog.Log
 }
@@ -96,7 +97,7 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Stale: d.Stale})
+			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Stale: d.Stale, Gone: d.Gone})
 	}
 }
 

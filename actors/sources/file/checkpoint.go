@@ -15,6 +15,8 @@ type lastGood struct {
 	Manifests []savedManifest `json:"manifests"`
 	// Holders are the paths of the manifests that have a pod's name, by namespace/name.
 	Holders map[string]string `json:"holders,omitempty"`
+	// Gone are the UIDs of pods that left the manifests while another manifest could not be used.
+	Gone map[string]bool `json:"gone,omitempty"`
 }
 
 // savedManifest is what is in force of one manifest that names pods.
@@ -25,8 +27,8 @@ type savedManifest struct {
 }
 
 // collect gathers what is in force, by file name.
-func collect(path, node string, files map[string]*entry, holders map[string]string) *lastGood {
-	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}, Holders: holders}
+func collect(path, node string, files map[string]*entry, holders map[string]string, gone map[string]bool) *lastGood {
+	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}, Holders: holders, Gone: gone}
 	for _, m := range byPath(files) {
 		if len(m.documents) > 0 {
 			out.Manifests = append(out.Manifests, savedManifest{m.path, m.count, m.documents})

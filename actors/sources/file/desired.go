@@ -112,6 +112,17 @@ func unread(files map[string]*entry) (paths []string, stale map[string]bool) {
 	return paths, stale
 }
 
+// uidsOf returns the UIDs of the pods in force.
+func uidsOf(files map[string]*entry) map[string]bool {
+	out := map[string]bool{}
+	for _, m := range files {
+		for _, d := range m.documents {
+			out[string(d.Pod.UID)] = true
+		}
+	}
+	return out
+}
+
 func byPath(files map[string]*entry) []*entry {
 	return slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
 }

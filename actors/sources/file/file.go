@@ -124,7 +124,7 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 	for _, text := range l.notes {
 		ctx.Log().Warn(text)
 	}
-	s.desired.Problems, s.desired.Unread, s.desired.Stale = l.problems, l.unread, l.stale
+	s.desired.Problems, s.desired.Unread, s.desired.Stale, s.desired.Gone = l.problems, l.unread, l.stale, l.gone
 	if l.heard {
 		s.desired.Known, s.desired.Pods = true, l.pods
 	}

@@ -28,6 +28,8 @@ type reader struct {
 	heard    bool                      // what is wanted is known
 	files    map[string]*entry         // by path, as the configured path has it
 	holders  map[string]string         // the paths of the files that have a pod's name
+	named    map[string]bool           // the UIDs of the pods that were in force at the last report
+	gone     map[string]bool           // see messages.SourcePodsWanted; replaced as a whole
 	problem  *messages.ManifestProblem // with the path itself, in force
 	missed   bool                      // the problem is that there is nothing at the path
 	doubt    *trial                    // the path seems to be missing, or cannot be read, which is not believed yet
@@ -47,8 +49,9 @@ type looked struct {
 	heard    bool      // false as long as it is not known what is wanted; then pods mean nothing
 	pods     []*v1.Pod // immutable, as are the problems
 	problems []messages.ManifestProblem
-	unread   []string        // this and stale: see messages.SourcePodsWanted
+	unread   []string        // this, stale and gone: see messages.SourcePodsWanted
 	stale    map[string]bool // immutable
+	gone     map[string]bool // immutable
 	changed  bool            // any of these differs from the result before
 	checked  bool            // the regular check was done
 	again    time.Time       // when the reader has to be woken; zero for never
@@ -117,10 +120,11 @@ func (r *reader) open() {
 			return
 		}
 	}
-	r.loaded, r.holders = true, g.Holders
+	r.loaded, r.holders, r.gone = true, g.Holders, g.Gone
 	for _, s := range g.Manifests {
 		r.files[s.Path] = &entry{path: s.Path, version: version{documents: s.Documents, count: s.Count}}
 	}
+	r.named = uidsOf(r.files)
 }
 
 // look takes in what changed and says what there is for the actor to know.
@@ -150,18 +154,20 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	if r.problem != nil && !r.missed {
 		l.unread = append(l.unread, r.opts.Path)
 	}
+	r.depart(len(l.unread) > 0)
+	l.gone = r.gone
 	if r.problem != nil {
 		kept := *r.problem
 		kept.KeptLast = len(l.pods) > 0
 		l.problems = slices.Insert(l.problems, 0, kept)
 	}
 	l.changed = l.heard != r.last.heard || !slices.Equal(l.pods, r.last.pods) || !slices.Equal(l.problems, r.last.problems) ||
-		!slices.Equal(l.unread, r.last.unread) || !maps.Equal(l.stale, r.last.stale)
+		!slices.Equal(l.unread, r.last.unread) || !maps.Equal(l.stale, r.last.stale) || !maps.Equal(l.gone, r.last.gone)
 	if due := r.due(); !due.IsZero() && (r.again.IsZero() || due.Before(r.again)) {
 		l.again, r.again = due, due
 	}
 	if r.dirty && r.heard {
-		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files, r.holders)
+		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files, r.holders, r.gone)
 		r.memory.Store(good)
 		r.dirty = false
 		if r.opts.StateDir != "" {
@@ -170,6 +176,23 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	}
 	r.last = l
 	return l
+}
+
+// depart records the pods that left the manifests while one is unread, and forgets them once all are read.
+func (r *reader) depart(unread bool) {
+	if !r.heard {
+		return
+	}
+	named, gone := uidsOf(r.files), map[string]bool{}
+	for _, before := range []map[string]bool{r.gone, r.named} {
+		for uid := range before {
+			if unread && !named[uid] {
+				gone[uid] = true
+			}
+		}
+	}
+	r.dirty = r.dirty || !maps.Equal(gone, r.gone)
+	r.named, r.gone = named, gone
 }
 
 // due is when something bad is to be believed first; zero when nothing is bad.

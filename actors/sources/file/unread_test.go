@@ -79,3 +79,80 @@ func TestUnread_Folder(t *testing.T) {
 	b.look()
 	b.unreadAs(b.wait(waitPlace), "", "")
 }
+
+// goneAs fails the test unless the look named these pods, by UID, as gone from their manifests.
+func (b *bench) goneAs(l looked, want string) {
+	b.t.Helper()
+	if text := strings.Join(slices.Sorted(maps.Keys(l.gone)), " "); text != want {
+		b.t.Fatalf("gone %q, want %q", text, want)
+	}
+}
+
+// A pod whose manifest goes while another is unread is named as gone, over restarts, until all manifests are read.
+func TestUnread_Gone(t *testing.T) {
+	for name, leave := range map[string]func(b *bench){
+		"while the agent runs": func(b *bench) {
+			b.remove("b")
+			b.goneAs(b.look(), "") // it may come back
+			b.goneAs(b.wait(waitGone), "ub")
+			b.save()
+		},
+		"while the agent is down": func(b *bench) {
+			b.remove("b")
+			b.goneAs(b.start(), "ub")
+			b.save()
+		},
+		"replaced by another version": func(b *bench) {
+			b.write("b", "pod other uo\n")
+			b.goneAs(b.look(), "ub")
+			b.save()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.write("b", "pod b ub\n")
+			b.write("c", "bad c")
+			b.start()
+			b.goneAs(b.wait(waitBroken), "")
+			b.save()
+			leave(b)
+			b.goneAs(b.start(), "ub")
+			b.goneAs(b.wait(waitBroken), "ub")
+			b.goneAs(b.check(), "ub")
+			b.write("d", "pod b ub\n")
+			b.goneAs(b.look(), "")
+			b.remove("d")
+			b.look()
+			b.goneAs(b.wait(waitGone), "ub")
+			b.remove("c")
+			b.look()
+			b.goneAs(b.wait(waitGone), "")
+			b.save()
+			b.goneAs(b.start(), "")
+		})
+	}
+}
+
+// A folder that is missing for a moment, or cannot be read, does not make the reader forget the pods that left it.
+func TestUnread_GoneBeforeTheFolder(t *testing.T) {
+	b := newBench(t)
+	b.write("b", "pod b ub\n")
+	b.write("a", "pod a ua\n")
+	b.write("c", "bad c")
+	b.start()
+	b.wait(waitBroken)
+	b.remove("b")
+	b.look()
+	b.goneAs(b.wait(waitGone), "ub")
+	b.save()
+	aside := filepath.Join(b.root, "aside")
+	must(t, os.Rename(b.dir, aside))
+	if l := b.start(); l.heard {
+		t.Fatal("heard, although the folder may be being replaced")
+	}
+	must(t, os.Symlink("manifests", b.dir)) // leads to itself
+	b.goneAs(b.start(), "ub")
+	must(t, os.Remove(b.dir))
+	must(t, os.Rename(aside, b.dir))
+	b.goneAs(b.start(), "ub")
+}
