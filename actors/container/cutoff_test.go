@@ -46,7 +46,10 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 		{"cut off at the shim", "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown",
 			false, true},
 		{"overdue", "failed to create containerd task: context deadline exceeded", false, true},
+		{"overdue in the shim", "failed to create containerd task: failed to get task pid: context deadline exceeded: unknown", false, true},
 		{"failed", "exec: no such file", false, false},
+		{"failed as the text of its command", `exec: "context deadline exceeded": executable file not found in $PATH: unknown`, false, false},
+		{"failed as another text", `exec: "failed to start shim: signal: killed": executable file not found in $PATH: unknown`, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var starts atomic.Int32

@@ -434,6 +434,38 @@ func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
 	}
 }
 
+// TestAStartThatIsAlwaysCutOffIsAnEnd: a hook of the runtime that times out looks so at each start.
+func TestAStartThatIsAlwaysCutOffIsAnEnd(t *testing.T) {
+	for policy, want := range map[v1.RestartPolicy][]uint32{
+		v1.RestartPolicyNever: {0, 0, 0}, v1.RestartPolicyAlways: {0, 0, 0, 1, 2, 3}} {
+		a := newReady(testPod(policy, 0, 1))
+		var attempts []uint32
+		var facts []messages.ContainerFact
+		for range 60 {
+			image := pulled("c0", "image")
+			image.Key.Attempt = a.machine.Container("c0").NextAttempt()
+			a.hears(image)
+			for _, run := range sentOf[messages.RunContainer](a.take()) {
+				attempts = append(attempts, run.Attempt)
+				f := messages.ContainerFact{ID: fmt.Sprintf("c0-%d", len(attempts)), Name: "c0", SandboxID: "s1", Attempt: run.Attempt,
+					State: messages.ContainerExited, CreatedAt: a.now, FinishedAt: a.now, ExitCode: 128, Image: "image",
+					Reason: messages.ReasonStartError, Message: "failed to create containerd task: NRI: context deadline exceeded"}
+				facts = append(slices.DeleteFunc(facts, func(o messages.ContainerFact) bool { return o.Attempt == f.Attempt }), f)
+				a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: run.Generation, Fact: &f,
+					Failed: &messages.Reason{Code: messages.ReasonRunContainer}})
+			}
+			a.passes(10 * time.Second)
+			a.observes(a.sandboxFacts(), facts...)
+		}
+		if len(attempts) < len(want) || !slices.Equal(attempts[:len(want)], want) {
+			t.Errorf("%s: attempts %v, want %v", policy, attempts, want)
+		}
+		if s := a.machine.status(); policy == v1.RestartPolicyNever && (s.Phase != v1.PodFailed || len(attempts) != len(want)) {
+			t.Errorf("it is %s after attempts %v", s.Phase, attempts)
+		}
+	}
+}
+
 // Where the runtime cannot remove what a start left that was cut off, its name cannot be had: the next attempt is made.
 func TestANameThatCannotBeHadIsPassedOver(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {

@@ -386,8 +386,9 @@ func TestASandboxThatTurnsUpLateIsSpare(t *testing.T) {
 		a.passes(time.Second)
 		late := messages.SandboxFact{ID: "s1", Attempt: 1, Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.3"}}
 		a.observes([]messages.SandboxFact{late, first}, f)
-		if stops := effects[work.StopSandbox](a.take()); len(stops) != 1 || stops[0].ID != "s1" || a.machine.status().PodIP != "10.88.0.2" {
-			t.Errorf("over: %v: it is at %s, and stops %+v", over, a.machine.status().PodIP, stops)
+		at := a.machine.status().PodIP
+		if stops := effects[work.StopSandbox](a.take()); len(stops) != 1 || stops[0].ID != "s1" || at != "10.88.0.2" {
+			t.Errorf("over: %v: it is at %s, and stops %+v", over, at, stops)
 		}
 		if !over {
 			ends()

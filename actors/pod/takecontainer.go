@@ -123,6 +123,10 @@ func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 	m.answerEnd(c)
 	if v.Fact != nil {
 		c.Learn(*v.Fact, m.now)
+		if c.Is(v.Fact.ID) && c.Exited() != nil { // its start was cut off too often
+			c.Retry = restarts.Retry{}
+			return
+		}
 	}
 	why := *v.Failed
 	why.Container = c.Name

@@ -111,13 +111,16 @@ func described(c interface {
 // CutOff reports whether the container never ran because its start was cancelled: the caller died, lost the connection or ran
 // into its deadline. Runtimes then give up half-way and leave the container exited with StartError. That is no failure of the
 // container, and its attempt is to be made again. containerd reports the end of the context or, when it was waiting for the
-// shim's command, that the command was killed.
+// shim's command, that the command was killed. That ends the message; the text before it may quote the container's command. A
+// hook of the runtime that times out looks the same.
 func CutOff(f messages.ContainerFact) bool {
 	if f.State != messages.ContainerExited || !f.StartedAt.IsZero() {
 		return false
 	}
-	return strings.Contains(f.Message, context.Canceled.Error()) || strings.Contains(f.Message, context.DeadlineExceeded.Error()) ||
-		strings.Contains(f.Message, "failed to start shim") && strings.Contains(f.Message, "signal: killed")
+	message := strings.TrimSuffix(f.Message, ": unknown")
+	return strings.HasSuffix(message, ": "+context.Canceled.Error()) ||
+		strings.HasSuffix(message, ": "+context.DeadlineExceeded.Error()) ||
+		strings.HasSuffix(message, ": signal: killed") && strings.Contains(message, "failed to start shim: ")
 }
 
 // identity checks what everything of a pod has.

@@ -34,6 +34,35 @@ type History struct {
 	// Unread is since when a start that is not waited for any more may be under way, or may have been made without our
 	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading.
 	Unread time.Time
+	cutOff cutOff
+}
+
+// cutOff is the latest of the starts in a row that were cut off.
+type cutOff struct {
+	id    string
+	at    time.Time // of its creation
+	tries int
+}
+
+// cutOffTries is how many starts in a row are cut off before that is taken for the container's end. A hook of the runtime that
+// times out at each start looks as if the caller had given up.
+const cutOffTries = 3
+
+// repeats reports whether the container was left of a start that was cut off and is made again, and counts such starts.
+func (h *History) repeats(f messages.ContainerFact) bool {
+	if !facts.CutOff(f) {
+		if !f.StartedAt.IsZero() {
+			h.cutOff = cutOff{}
+		}
+		return false
+	}
+	if slices.ContainsFunc(h.Attempts, func(o Attempt) bool { return o.ID == f.ID && o.State == messages.ContainerExited }) {
+		return false // that is its end
+	}
+	if last := &h.cutOff; f.ID != last.id && !f.CreatedAt.Before(last.at) {
+		*last = cutOff{id: f.ID, at: f.CreatedAt, tries: last.tries + 1}
+	}
+	return f.ID != h.cutOff.id || h.cutOff.tries < cutOffTries
 }
 
 // Hook is what is known of the post-start hook of an attempt.
@@ -89,9 +118,9 @@ func (h *History) NextAttempt() uint32 {
 
 // Learn takes the CRI's word on one of the container's attempts, at a time of our own clock. A word that is older than what is
 // known of the same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is
-// made again, in its place, and is not counted as a restart.
+// made again, in its place, and is not counted as a restart. After some tries it has ended.
 func (h *History) Learn(f messages.ContainerFact, at time.Time) {
-	if facts.CutOff(f) {
+	if h.repeats(f) {
 		h.Attempts = slices.DeleteFunc(h.Attempts, func(o Attempt) bool { return o.ID == f.ID })
 		return
 	}
