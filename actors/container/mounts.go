@@ -117,7 +117,7 @@ func partOf(
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	bound, err := safepath.Bounded(ctx, "subPath "+part.Place(), func() (subpath.Part, error) {
+	bound, err := safepath.Bounded(ctx, w.Pod.Namespace+"/"+part.Volume, "subPath "+part.Place(), func() (subpath.Part, error) {
 		_, err := subpath.Bind(part)
 		return part, err
 	})

@@ -71,7 +71,7 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 	if err != nil {
 		return err
 	}
-	_, err = safepath.Bounded(ctx, "binding "+path+" for pod "+string(p.Pod.UID), func() (none struct{}, err error) {
+	_, err = safepath.Bounded(ctx, path, "binding "+path+" for pod "+string(p.Pod.UID), func() (none struct{}, err error) {
 		defer pod.Close() //nolint:errcheck // read only
 		source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -107,7 +107,7 @@ func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.Pers
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	st, err := safepath.Bounded(ctx, "stat "+pv.Spec.Local.Path, func() (st unix.Stat_t, err error) {
+	st, err := safepath.Bounded(ctx, pv.Spec.Local.Path, "stat "+pv.Spec.Local.Path, func() (st unix.Stat_t, err error) {
 		err = unix.Stat(pv.Spec.Local.Path, &st)
 		return st, err
 	})

@@ -75,10 +75,12 @@ func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error
 		if err != nil {
 			return err
 		}
-		_, err = safepath.Bounded(ctx, key, func() (none struct{}, err error) {
+		_, err = safepath.Bounded(ctx, p.Pod.Namespace+"/"+folder, key, func() (none struct{}, err error) {
 			return none, errors.Join(ownAll(ctx, pod, folder, *group, mayStay, change), pod.Close())
 		})
 		switch cut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); {
+		case errors.Is(err, safepath.ErrManyHang):
+			return err
 		case err == nil:
 			return nil
 		case !cut || ctx.Err() != nil:

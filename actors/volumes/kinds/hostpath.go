@@ -58,7 +58,7 @@ func (HostPath) Mount(ctx context.Context, _ Folder, v *v1.Volume) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	info, err := safepath.Bounded(ctx, "hostPath "+path+" "+string(*v.HostPath.Type), func() (fs.FileInfo, error) {
+	info, err := safepath.Bounded(ctx, path, "hostPath "+path+" "+string(*v.HostPath.Type), func() (fs.FileInfo, error) {
 		info, err := os.Stat(path)
 		if IsAbsent(err) && kind.make != nil {
 			if err := kind.make(path); err != nil {

@@ -42,6 +42,7 @@ var asked = map[string]string{
 	"actors/volumes/kinds/layout.go os.MkdirAll":                own,
 	"actors/volumes/kinds/memory.go unix.Fstatfs":               "a tmpfs",
 	"actors/volumes/kinds/mounts.go filepath.EvalSymlinks":      own,
+	"actors/volumes/lost.go filepath.EvalSymlinks":              own,
 	"actors/volumes/pluginwatch/watcher.go filepath.WalkDir":    own,
 	"actors/volumes/pluginwatch/watcher.go os.MkdirAll":         own,
 	"actors/volumes/pluginwatch/watcher.go unix.Lstat":          own,

@@ -68,7 +68,8 @@ func (r *Root) Detach(name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = Bounded(ctx, "detaching "+filepath.Join(r.path, name), func() (none struct{}, err error) {
+	path := filepath.Join(r.path, name)
+	_, err = Bounded(ctx, path, "detaching "+path, func() (none struct{}, err error) {
 		return none, errors.Join(own.Receive(name), own.Close())
 	})
 	if err != nil && !IsDead(err) && !errors.Is(err, context.DeadlineExceeded) {

@@ -31,7 +31,18 @@ var calls = struct {
 	byKey map[string]*call
 }{byKey: map[string]*call{}}
 
+// The bounds of calls that hang. Each keeps a thread, and Go ends a process that has 10,000.
+const (
+	hungOfVolume = 16
+	hungInAll    = 1000
+)
+
+// ErrManyHang is the refusal of a call. It counts as an end of the wait.
+var ErrManyHang = fmt.Errorf("too many earlier calls hang: %w", context.DeadlineExceeded)
+
 type call struct {
+	volume   string
+	hangs    bool          // a caller waited until its end; guarded by calls
 	done     chan struct{} // closed after the others are set
 	value    any
 	err      error
@@ -41,12 +52,18 @@ type call struct {
 // Bounded makes a call that the server of a file system may never answer. It returns the result, or the end of ctx. The call
 // then stays blocked in a goroutine of its own. Only one call with a key is in progress at a time, and other callers join
 // it: a hung server costs one thread for each key. All callers with one key use the same type, and share the value: T is a
-// plain value that owns nothing, such as a descriptor that one caller would close under the others.
-func Bounded[T any](ctx context.Context, key string, do func() (T, error)) (T, error) {
+// plain value that owns nothing, such as a descriptor that one caller would close under the others. The volume is the same for
+// all calls on one file system, whatever pod has it. A call of a volume with 16 others that hang is refused with ErrManyHang.
+func Bounded[T any](ctx context.Context, volume, key string, do func() (T, error)) (T, error) {
 	calls.Lock()
 	c := calls.byKey[key]
 	if c == nil {
-		c = &call{done: make(chan struct{})}
+		if of, all := hung(volume); of >= hungOfVolume || all >= hungInAll {
+			calls.Unlock()
+			var none T
+			return none, fmt.Errorf("%s: %w (%d of volume %s, %d in all)", key, ErrManyHang, of, volume, all)
+		}
+		c = &call{volume: volume, done: make(chan struct{})}
 		calls.byKey[key] = c
 		go func() {
 			defer func() {
@@ -68,9 +85,25 @@ func Bounded[T any](ctx context.Context, key string, do func() (T, error)) (T, e
 		value, _ := c.value.(T) // the nil of an interface is none
 		return value, c.err
 	case <-ctx.Done():
+		calls.Lock()
+		c.hangs = true
+		calls.Unlock()
 		var none T
 		return none, fmt.Errorf("%s: the file system does not answer: %w", key, context.Cause(ctx))
 	}
+}
+
+// hung counts the calls that hang, of a volume and in all. The caller holds the lock of calls.
+func hung(volume string) (of, all int) {
+	for _, c := range calls.byKey {
+		if c.hangs {
+			all++
+			if c.volume == volume {
+				of++
+			}
+		}
+	}
+	return of, all
 }
 
 // AskServer asks the file system at name for its attributes, within ServerTimeout. IsDead tells from the error whether its
@@ -82,7 +115,8 @@ func (r *Root) AskServer(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = Bounded(ctx, filepath.Join(r.path, name), func() (none struct{}, err error) {
+	path := filepath.Join(r.path, name)
+	_, err = Bounded(ctx, path, path, func() (none struct{}, err error) {
 		defer own.Close() //nolint:errcheck // read only
 		f, err := own.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 		if err != nil {

@@ -3,7 +3,10 @@ package safepath
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -105,13 +108,54 @@ func openCalls() int {
 	return len(calls.byKey)
 }
 
+// Calls that hang are bounded by volume and in all. They free their places when they return.
+func TestBounded_CapsHungCalls(t *testing.T) {
+	answer, over := make(chan struct{}), sync.WaitGroup{}
+	waited, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func(ctx context.Context, volume string, n int) error {
+		over.Add(1)
+		_, err := Bounded(ctx, volume, fmt.Sprint(volume, " ", n), func() (none struct{}, err error) {
+			defer over.Done()
+			<-answer
+			return none, nil
+		})
+		if errors.Is(err, ErrManyHang) {
+			over.Done()
+		}
+		return err
+	}
+	for v := range hungInAll {
+		volume := fmt.Sprint("volume ", v)
+		for n := range hungOfVolume {
+			if err := ask(waited, volume, n); errors.Is(err, ErrManyHang) != (v*hungOfVolume+n >= hungInAll) {
+				t.Fatalf("call %d of volume %d: %v", n, v, err)
+			}
+		}
+		if err := ask(waited, volume, hungOfVolume); !errors.Is(err, ErrManyHang) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("call %d of one volume: %v", hungOfVolume, err)
+		}
+		if v > hungInAll/hungOfVolume {
+			break
+		}
+	}
+	close(answer)
+	over.Wait()
+	for openCalls() > 0 {
+		runtime.Gosched()
+	}
+	if err := ask(t.Context(), "volume 0", 0); err != nil {
+		t.Errorf("after the server answered: %v", err)
+	}
+}
+
 func TestBounded_PanicReachesTheCaller(t *testing.T) {
 	defer func() {
 		if p := recover(); p != "a bug" {
 			t.Errorf("recovered %v, want the panic of the call", p)
 		}
 	}()
-	_, _ = Bounded(t.Context(), "panic", func() (int, error) { panic("a bug") })
+	_, _ = Bounded(t.Context(), "", "panic", func() (int, error) { panic("a bug") })
 }
 
 func TestIsDead(t *testing.T) {
