@@ -184,7 +184,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		}
 	case messages.NodeShutdownObserved:
 		if a.node.shutdown != m.Underway {
-			a.node.shutdown = m.Underway
+			a.node.shutdown, a.sources.shutdown = m.Underway, m.Underway
 			a.reconcile(ctx)
 		}
 	case messages.EvictPod:

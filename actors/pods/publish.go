@@ -49,6 +49,10 @@ func (a *actor) publish(ctx supervisors.Context) {
 		Pods: make([]board.Pod, 0, len(a.entries)), Held: a.publishing.held}
 	var spared []messages.ManifestProblem
 	for _, e := range a.entries {
+		ours := e.state == held || e.state == unclaimed && !a.opts.Unheard
+		if ours && e.found != nil && e.found.Alive() {
+			s.Unclaimed++
+		}
 		switch {
 		case e.hasActor():
 			p := e.published()

@@ -14,6 +14,8 @@ type sources struct {
 	all     []messages.Address                             // in the order of their precedence
 	lists   map[messages.Address]messages.SourcePodsWanted // of those that were heard
 	unknown map[messages.Address]messages.SourcePodsWanted // of those that cannot say yet what they want
+	// shutdown is set while the machine shuts down: spared pods end as orphans then, with their grace periods.
+	shutdown bool
 }
 
 // unheard are those that have not told yet what they want.
@@ -62,7 +64,7 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 // spares returns the manifest for which a pod that runs and that no source names is left alone; empty: none. A manifest that
 // cannot be used may be the pod's, unless a readable manifest of its source has the pod's name, or the pod left its manifest.
 func (s *sources) spares(f *messages.PodFacts) string {
-	if s.gone(f.UID) {
+	if s.gone(f.UID) || s.shutdown && f.Alive() {
 		return ""
 	}
 	for _, source := range s.all {

@@ -138,6 +138,28 @@ func TestSpared_UntilTheManifestIsRead(t *testing.T) {
 	}
 }
 
+// A spared pod ends with its grace period while the machine shuts down, and is published until then.
+func TestSpared_EndsWithTheMachine(t *testing.T) {
+	k, b := unreadNode(t)
+	k.Send(messages.File, messages.SourcePodsWanted{Source: messages.File, Unread: []string{"/m/a.yaml"}})
+	k.Advance(publishEvery)
+	if s := b.Now(); s.Unclaimed != 1 || len(s.Pods) != 0 {
+		t.Errorf("published %d unclaimed pods and %d others, want 1 and 0", s.Unclaimed, len(s.Pods))
+	}
+	k.Send(messages.Shutdown, messages.NodeShutdownObserved{Underway: true})
+	if !slices.Equal(k.Spawned, []string{"runs"}) {
+		t.Fatalf("spawned %v, want an actor that ends the pod", k.Spawned)
+	}
+	k.Send(messages.PodAddress("runs"), messages.GetDesired{UID: "runs"})
+	if told := sent[messages.PodWanted](k); len(told) == 0 || told[0].Ending == nil || !told[0].Ending.Orphan {
+		t.Errorf("the pod's actor was sent %+v, want the end of an orphan", told)
+	}
+	k.Advance(publishEvery)
+	if s := b.Now(); s.Unclaimed != 0 || len(s.Pods) != 1 {
+		t.Errorf("published %d unclaimed pods and %d others, want 0 and 1", s.Unclaimed, len(s.Pods))
+	}
+}
+
 // A pod of the API server, and one of another source, is no matter of a folder's unread manifest.
 func TestSpared_OnlyOfItsSource(t *testing.T) {
 	for mark, want := range map[string]bool{"file": true, "": true, "api": false, "http": false} {

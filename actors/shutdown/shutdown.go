@@ -183,7 +183,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 	ctx.Do(supervisors.Work{Name: "await the end of pods", Timeout: o.Groups[group].Time + time.Nanosecond,
 		Run: func(ctx context.Context) any {
 			for s := o.Board.Now(); ; {
-				left := len(there(s))
+				left := len(there(s)) + s.Unclaimed
 				if s.Audited && left == 0 { // before an audit, pods may run that are not published
 					return groupEnded{generation, 0}
 				}

@@ -138,16 +138,23 @@ func TestACancelledShutdownEndsNothingMore(t *testing.T) {
 	r.expect("and goes on with the second", "system 0")
 }
 
-// A restarted pods actor publishes no pods until the runtime has been audited, while they still run.
-func TestShutdown_WaitsForTheAudit(t *testing.T) {
+// A restarted pods actor publishes no pods until the runtime has been audited, and none until a source names them, while they
+// still run.
+func TestShutdown_WaitsForUnknownPods(t *testing.T) {
+	for name, s := range map[string]board.Snapshot{"not audited": {}, "unclaimed": {Audited: true, Unclaimed: 1}} {
+		t.Run(name, func(t *testing.T) { waitsForUnknownPods(t, s) })
+	}
+}
+
+func waitsForUnknownPods(t *testing.T, s board.Snapshot) {
 	r := begin(t, pod("plain", nil, 30))
 	r.login.under = true
 	r.works(await)
-	r.board.Publish(board.Snapshot{})
+	r.board.Publish(s)
 	i := slices.IndexFunc(r.Work, func(w supervisors.Work) bool { return strings.HasPrefix(w.Name, end) })
 	ctx, cancel := context.WithCancel(t.Context())
 	audit := func() {
-		if r.board.Now().Audited {
+		if len(r.board.Now().Pods) > 0 {
 			cancel() // the group's time is up
 		} else {
 			r.publish(pod("plain", nil, 30))

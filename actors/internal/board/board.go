@@ -57,6 +57,8 @@ type Snapshot struct {
 	Life time.Time
 	// Audited: an audit of the runtime has ended in this life of the agent. Before that, pods may run that are not among Pods.
 	Audited bool
+	// Unclaimed counts pods that run without an actor: those held, and those that no source names and that are not ended.
+	Unclaimed int
 }
 
 // Complete says that a pod which is not here is not there: everybody has said what is wanted and what runs.
