@@ -13,17 +13,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-const (
-	// walkers is how many pods are walked at once, and urgentWalkers how many more of those that eviction waits for.
-	walkers, urgentWalkers = 2, 2
-	// longWalks is how many walks go on beside these that have taken longer than walkTimeout. Those that hang do not count.
-	longWalks = 8
-)
+// walkers is how many pods are walked at once, and urgentWalkers how many more of those that eviction waits for. Walks that take
+// longer than walkTimeout go on beside these, in turns.
+const walkers, urgentWalkers = 2, 2
 
 // New is the constructor of the actor that walks volumes and logs for the collector.
 func New(c *Collector) supervisors.Constructor {
 	return func(string) supervisors.Actor {
-		return &actor{collector: c, walking: map[types.UID]walkPlace{}, long: map[types.UID]walkPlace{}}
+		return &actor{collector: c, walking: map[types.UID]*v1.Pod{}, long: map[types.UID]bool{}}
 	}
 }
 
@@ -32,21 +29,14 @@ func New(c *Collector) supervisors.Constructor {
 type actor struct {
 	collector *Collector
 	queue     []queuedWalk // urgent ones first, then the one that waits longest
-	walking   map[types.UID]walkPlace
-	long      map[types.UID]walkPlace // walks that take longer than walkTimeout
+	walking   map[types.UID]*v1.Pod
+	long      map[types.UID]bool // walks that take longer than walkTimeout
 }
 
 // queuedWalk is a pod that is due.
 type queuedWalk struct {
 	pod    *v1.Pod
 	urgent bool
-}
-
-// walkPlace is the state of a walk when it was looked at last.
-type walkPlace struct {
-	queuedWalk
-	batches int64
-	hangs   bool
 }
 
 // walked is sent when a walk has ended, or has taken so long that others need its place.
@@ -103,8 +93,7 @@ func (a *actor) inProgress(uid types.UID) bool {
 	if _, ok := a.walking[uid]; ok {
 		return true
 	}
-	_, running := a.collector.usage.progress(uid)
-	return running
+	return a.collector.usage.running(uid)
 }
 
 const (
@@ -126,62 +115,56 @@ func (c *Collector) ageOf(p *v1.Pod, urgent urgency) time.Duration {
 	return min(limitAge, c.opts.UsageAge)
 }
 
-// next begins as many walks as may be made at once.
+// next begins as many walks as may be made at once: of urgent pods first, then of the namespaces with the fewest.
 func (a *actor) next(ctx supervisors.Context) {
 	for len(a.queue) > 0 {
-		q, most := a.queue[0], walkers
-		if q.urgent {
+		most := walkers
+		if a.queue[0].urgent {
 			most += urgentWalkers
 		}
 		if len(a.walking) >= most {
 			return
 		}
-		a.queue = a.queue[1:]
-		a.begin(ctx, q)
+		places := map[string]int{}
+		for _, p := range a.walking {
+			places[p.Namespace]++
+		}
+		equals := slices.IndexFunc(a.queue, func(q queuedWalk) bool { return q.urgent != a.queue[0].urgent })
+		if equals < 0 {
+			equals = len(a.queue)
+		}
+		i := fewest(equals, func(i int) int { return places[a.queue[i].pod.Namespace] })
+		q := a.queue[i]
+		a.queue = slices.Delete(a.queue, i, i+1)
+		a.begin(ctx, q.pod)
 	}
 }
 
 // begin walks a pod, or joins its walk.
-func (a *actor) begin(ctx supervisors.Context, q queuedWalk) {
-	c := a.collector
-	batches, _ := c.usage.progress(q.pod.UID)
-	a.walking[q.pod.UID] = walkPlace{queuedWalk: q, batches: batches}
+func (a *actor) begin(ctx supervisors.Context, p *v1.Pod) {
+	a.walking[p.UID] = p
 	ctx.Do(supervisors.Work{Name: "MeasureUsage", Timeout: walkTimeout + partTimeout, Run: func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, walkTimeout)
 		defer cancel()
-		return walked{q.pod.UID, c.walkPod(ctx, q.pod)}
+		return walked{p.UID, a.collector.walkPod(ctx, p)}
 	}})
 }
 
-// onWalked gives the place of a walk to another one. A walk that is not done goes on, unless too many do: it keeps its place.
+// onWalked gives the place of a walk to another one. A walk that has not ended goes on in turns with others of its kind.
 func (a *actor) onWalked(ctx supervisors.Context, m walked) {
-	place, usage := a.walking[m.uid], a.collector.usage
+	usage := a.collector.usage
 	delete(a.walking, m.uid)
-	maps.DeleteFunc(a.long, func(uid types.UID, _ walkPlace) bool {
-		_, running := usage.progress(uid)
-		return !running
-	})
-	if !m.ended && place.pod != nil {
-		batches, _ := usage.progress(m.uid)
-		place.hangs = batches == place.batches
-		progressing := 0
-		for _, other := range a.long {
-			if !other.hangs {
-				progressing++
-			}
-		}
-		if place.hangs || progressing < longWalks {
-			a.long[m.uid] = place
-		} else {
-			a.begin(ctx, place.queuedWalk)
-		}
+	maps.DeleteFunc(a.long, func(uid types.UID, _ bool) bool { return !usage.running(uid) })
+	if !m.ended {
+		a.long[m.uid] = true
+		usage.takeTurns(m.uid)
 	}
 	a.next(ctx)
 }
 
 // walkPod measures one pod, and reports whether that has ended when ctx does. The walk itself goes on.
 func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) (ended bool) {
-	w := c.usage.walk(p.UID, func(w *podWalk) { c.measureFiles(p, w) },
+	w := c.usage.walk(p, func(w *podWalk) { c.measureFiles(p, w) },
 		func(ctx context.Context) (map[string]space, error) { return c.persistentUsage(ctx, p) })
 	_, err := w.files.Get(ctx)
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 type measurer struct {
 	rootDir, podLogsDir string
 	pod                 *v1.Pod
-	batch               func()         // called while there is progress
+	batch               func()         // called after each batch of names; it may block
 	report              func(podUsage) // called with figures that are not whole, now and then
 
 	u        podUsage
@@ -40,11 +40,11 @@ func (m *measurer) measure(ctx context.Context) podUsage {
 
 // progress is called after each batch of names.
 func (m *measurer) progress() {
-	m.batch()
 	if now := time.Now(); now.Sub(m.reported) >= publishEvery {
 		m.reported = now
 		m.report(m.u)
 	}
+	m.batch()
 }
 
 // volumes measures the volumes in the pod's folder, <root-dir>/pods/<uid>/volumes/<plugin>/<volume>, and the files beside them:

@@ -19,8 +19,8 @@ const (
 	// usageShare bounds the time that is spent on walking a pod's volumes: one part of it in so many. Figures for a decision of
 	// eviction are measured as often as that is possible.
 	usageShare = 20
-	// walkTimeout is how long a walk keeps its place among the few that are made at once. It goes on without it.
-	walkTimeout = time.Minute
+	// walkTimeout is how long a walk keeps its place among the few that are made at once. Then it goes on in turns.
+	walkTimeout = 10 * time.Second
 	// claimsTimeout bounds the questions to CSI drivers about the volumes of one pod, which no walk waits for; but a driver that
 	// answers within claimsPatience is in the same figures.
 	claimsTimeout  = 10 * time.Second
@@ -126,6 +126,7 @@ type usageBoard struct {
 	pods    map[types.UID]*podUsage
 	walks   map[types.UID]*podWalk
 	changed chan struct{} // closed at the next change
+	turns   *turns        // of walks that take long
 }
 
 // podWalk measures one pod, in one walk at a time.
@@ -134,12 +135,15 @@ type podWalk struct {
 	cancel  context.CancelFunc
 	files   *overdue.Reading[struct{}]         // walks, and publishes the figures itself
 	claims  *overdue.Reading[map[string]space] // asks CSI drivers
-	batches atomic.Int64                       // counts up while a walk makes progress
 	running atomic.Bool
+
+	namespace string
+	long      atomic.Bool // it goes on in turns with others
 }
 
 func newUsageBoard() *usageBoard {
-	return &usageBoard{pods: map[types.UID]*podUsage{}, walks: map[types.UID]*podWalk{}, changed: make(chan struct{})}
+	return &usageBoard{pods: map[types.UID]*podUsage{}, walks: map[types.UID]*podWalk{}, changed: make(chan struct{}),
+		turns: newTurns(longWalks, time.Now)}
 }
 
 // of returns a pod's figures; nil: there are none yet.
@@ -172,17 +176,19 @@ func (b *usageBoard) keep(pods map[types.UID]*v1.Pod) {
 }
 
 // walk returns the pod's walk, which measures its files and asks for its claims; both end with their context.
-func (b *usageBoard) walk(uid types.UID, measure func(*podWalk), claims func(context.Context) (map[string]space, error),
+func (b *usageBoard) walk(p *v1.Pod, measure func(*podWalk), claims func(context.Context) (map[string]space, error),
 ) *podWalk {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if w := b.walks[uid]; w != nil {
+	if w := b.walks[p.UID]; w != nil {
 		return w
 	}
-	w := &podWalk{}
+	w := &podWalk{namespace: p.Namespace}
 	w.ctx, w.cancel = context.WithCancel(context.Background()) // the request that began it may be gone; others join
 	w.files = overdue.New("the volumes of the pod", unbounded, func() (struct{}, error) {
+		w.long.Store(false)
 		w.running.Store(true)
+		defer b.turns.leave(w)
 		defer w.running.Store(false)
 		measure(w)
 		return struct{}{}, nil
@@ -192,18 +198,32 @@ func (b *usageBoard) walk(uid types.UID, measure func(*podWalk), claims func(con
 		defer cancel()
 		return claims(ctx)
 	})
-	b.walks[uid] = w
+	b.walks[p.UID] = w
 	return w
 }
 
-// progress returns how far the pod's walk has come, and whether one is in progress.
-func (b *usageBoard) progress(uid types.UID) (batches int64, running bool) {
+// running reports whether a walk of the pod is in progress.
+func (b *usageBoard) running(uid types.UID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w := b.walks[uid]
+	return w != nil && w.running.Load()
+}
+
+// takeTurns has the pod's walk go on in turns with others.
+func (b *usageBoard) takeTurns(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w := b.walks[uid]; w != nil {
-		return w.batches.Load(), w.running.Load()
+		w.long.Store(true)
 	}
-	return 0, false
+}
+
+// pause blocks a walk that takes long while it is the turn of others.
+func (b *usageBoard) pause(w *podWalk) {
+	if w.long.Load() {
+		b.turns.pass(w.ctx, w)
+	}
 }
 
 // await waits until no pod lacks figures. The error has the number of those that do when ctx ends.
@@ -235,7 +255,7 @@ func (c *Collector) measureFiles(p *v1.Pod, w *podWalk) {
 		defer close(answered)
 		c.askClaims(p.UID, w)
 	}()
-	m := measurer{rootDir: c.opts.RootDir, podLogsDir: c.opts.PodLogsDir, pod: p, batch: func() { w.batches.Add(1) },
+	m := measurer{rootDir: c.opts.RootDir, podLogsDir: c.opts.PodLogsDir, pod: p, batch: func() { c.usage.pause(w) },
 		report: func(u podUsage) { c.usage.put(p.UID, u.unfinished) }}
 	u := m.measure(w.ctx)
 	if w.ctx.Err() != nil {

@@ -106,12 +106,13 @@ func publish(r *rig, uid types.UID, u podUsage) {
 func TestAWalkThatFails(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	uid := types.UID("uid-web")
+	web := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
 	publish(r, uid, podUsage{volumes: map[string]space{"data": {used: 5}}})
 	hang, began := make(chan struct{}), make(chan struct{})
-	r.usage.walk(uid, func(*podWalk) { close(began); <-hang }, nil)
+	r.usage.walk(web, func(*podWalk) { close(began); <-hang }, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r.walkPod(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}) {
+	if r.walkPod(ctx, web) {
 		t.Error("the walk is reported to have ended")
 	}
 	<-began
@@ -336,7 +337,7 @@ func TestActor_LongWalk_HoldsUpNoOthers(t *testing.T) {
 	}
 	hang := make(chan struct{})
 	began := make(chan struct{})
-	r.usage.walk("slow", func(*podWalk) { close(began); <-hang }, nil)
+	r.usage.walk(pods[0], func(*podWalk) { close(began); <-hang }, nil)
 	r.actor.Send(messages.Node, messages.MeasureUsage{Pods: pods})
 	ended := make(chan struct{})
 	go func() {
