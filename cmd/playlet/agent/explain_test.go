@@ -99,7 +99,7 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		r.write(name+".yaml", one.manifest)
 	}
 	r.write("ends.yaml", strings.Replace(manifest("ends", "Always", nil, []string{"main hello"}), "Seconds: 3", "Seconds: 600", 1))
-	r.write("wrong.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: [{name: c, image: x, nope: 1}]}\n")
+	r.write("wrong.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec: {containers: [{name: c, image: x, terminationMessagePolicy: Nope}]}\n")
 	r.start(nil)
 	r.untilPrinted([]string{"pods"}, "ends-node       1/1     Running")
 	r.remove("ends.yaml")
@@ -111,10 +111,10 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		}
 	}
 	r.untilPrinted([]string{"pods"}, "host port 8080")
-	r.untilPrinted([]string{"events"}, "FailedValidation", "a manifest cannot be used; "+filepath.Join(r.dir, "manifests", "wrong.yaml")+":", "spec.containers[0].nope")
+	r.untilPrinted([]string{"events"}, "FailedValidation", "a manifest cannot be used; "+filepath.Join(r.dir, "manifests", "wrong.yaml")+":", "spec.containers[0].terminationMessagePolicy")
 	r.untilPrinted([]string{"explain", "pod/oom", "-v"}, all["oom"].cause+"\n  state:", "CrashLoopBackOff", "\n  waits for:      the end of its back-off\n",
 		"\n  to unblock it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
-	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].nope")
+	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].terminationMessagePolicy")
 	r.untilPrinted([]string{"explain", "node"}, "wrong.yaml")
 	r.eventually("the explanation of a failed pull, in JSON", func() bool { // while it is tried again, it waits for the pull
 		out, _, code := r.playlet("explain", "missing", "-o", "json")

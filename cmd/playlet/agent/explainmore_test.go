@@ -102,11 +102,11 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 	manifests := map[string]string{ // which are refused
 		"token": volume("token", "projected: {sources: [{serviceAccountToken: {path: t}}]}"),
 		"claim": volume("claim", "persistentVolumeClaim: {claimName: data}"),
-		"gate":  pod("gate", "readinessGates: [{conditionType: example.com/ready}]"),
 	}
 	for name, text := range manifests {
 		r.write(name+".yaml", text)
 	}
+	r.write("gate.yaml", pod("gate", "readinessGates: [{conditionType: example.com/ready}]"))
 	r.write("job.yaml", manifest("job", "Never", nil, []string{"main hello"}))
 	r.write("stuck.yaml", strings.Replace(more("stuck", "    lifecycle: {preStop: {exec: {command: [hang]}}}\n"), "Seconds: 3", "Seconds: 600", 1))
 	r.start(nil)
@@ -121,10 +121,10 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 	for name, why := range map[string]string{
 		"token": "a static pod cannot refer to service accounts: there is no API server to ask",
 		"claim": "a static pod cannot refer to claims: there is no API server to ask",
-		"gate":  "a static pod cannot have any: nobody sets its conditions",
 	} {
 		r.untilPrinted([]string{"explain", name}, "a manifest that may be the pod's cannot be used: ", name+".yaml:", why)
 	}
+	r.untilPrinted([]string{"explain", "gate"}, "a readiness gate is not: readiness gate \"example.com/ready\": nobody has set this condition")
 	r.untilPrinted([]string{"explain", "job"}, "the pod has completed: all of its containers ended with exit code 0\n")
 	r.runtime.Close()
 	r.untilPrinted([]string{"pods", "job"}, "the container runtime at ", " is not ready")
