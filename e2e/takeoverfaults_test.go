@@ -34,8 +34,8 @@ var (
 	}
 )
 
-// No static pod of a kubelet ends because its manifest is read otherwise here, or was damaged while nothing looked: the first kind
-// is adopted with a warning, the second is left alone and reported until its manifest is corrected or removed.
+// No static pod of a kubelet ends because its manifest is read otherwise here, or was damaged while nothing looked: the first
+// kind is adopted with a warning, the second is left alone and reported until its manifest is corrected or removed.
 func TestTakenOverWithFaultyManifests(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

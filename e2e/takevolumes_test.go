@@ -56,8 +56,8 @@ volumes:
 - name: all
   projected: {sources: [{configMap: {name: settings}}, {serviceAccountToken: {path: token, expirationSeconds: 600}}]}`
 
-// Volumes of each kind that the kubelet mounted are unmounted by Playlet, and the reverse. No byte of persistent data is lost, and
-// nothing stays mounted. A plain folder that a pod of the kubelet wrote to is kept and reported.
+// Volumes of each kind that the kubelet mounted are unmounted by Playlet, and the reverse. No byte of persistent data is lost,
+// and nothing stays mounted. A plain folder that a pod of the kubelet wrote to is kept and reported.
 func TestVolumesTakenOverAndGivenBack(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

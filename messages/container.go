@@ -105,8 +105,8 @@ type ContainerReported struct {
 	// Taken says that the runtime has a container under this attempt's name that never ran, and cannot remove it: the next
 	// attempt is to be made.
 	Taken bool
-	// Reserved says that this attempt's name is taken by a container that the runtime does not list: a call that timed out goes on
-	// there, or is being undone.
+	// Reserved says that this attempt's name is taken by a container that the runtime does not list: a call that timed out goes
+	// on there, or is being undone.
 	Reserved bool
 }
 

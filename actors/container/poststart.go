@@ -92,7 +92,8 @@ func postStartKey(uid, id string) string { return fmt.Sprintf("%s/poststart/%s",
 
 // runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
-	fallback, err := cri.Run(ctx, h.Ops, postStartKey(string(w.Pod.UID), id), hookLimit, func(ctx context.Context) (string, error) {
+	key := postStartKey(string(w.Pod.UID), id)
+	fallback, err := cri.Run(ctx, h.Ops, key, hookLimit, func(ctx context.Context) (string, error) {
 		path, before := pendingPath(h, w), hookNote{}
 		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {
 			return "", errors.New(before.Failed) // an agent before this one saw its end

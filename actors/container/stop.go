@@ -75,9 +75,11 @@ func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hu
 	return done
 }
 
-// endPauses are the waits for the status of a container that the runtime has stopped. containerd answers StopContainer at once for
-// a container whose process has just ended, and changes its status when it has handled that end.
-var endPauses = []time.Duration{20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 5 * time.Second}
+// endPauses are the waits for the status of a container that the runtime has stopped. containerd answers StopContainer at once
+// for a container whose process has just ended, and changes its status when it has handled that end.
+var endPauses = []time.Duration{
+	20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 5 * time.Second,
+}
 
 func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, began time.Time) (messages.ContainerFact, error) {
 	grace := max(m.Grace-time.Since(began), min(minGrace, m.Grace))

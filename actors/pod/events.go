@@ -192,7 +192,8 @@ func (m *Machine) recordFamily(now *v1.PodStatus) {
 	}
 	if family := utilnet.IPFamilyOfString(now.HostIP); family != utilnet.IPFamilyOfString(last.HostIP) {
 		m.record("", v1.EventTypeWarning, messages.EventFamilyMismatch,
-			"the node's first address was %s and is %s, an IPv%s address that the cloud provider chose; --node-ip keeps the other family",
+			"the node's first address was %s and is %s, an IPv%s address that the cloud provider chose; "+
+				"--node-ip keeps the other family",
 			last.HostIP, now.HostIP, family)
 	}
 }

@@ -198,8 +198,8 @@ func (n *names) taken(e *entry) *messages.Reason {
 		return &messages.Reason{Code: messages.ReasonNameTaken, Message: fmt.Sprintf(
 			"%s wants a pod of the same name, which comes first: remove one of the two", by.want.source)}
 	case len(uids) > 0 && !slices.Contains(uids, e.uid) && n.spared[e.name] != "":
-		return &messages.Reason{Code: messages.ReasonPredecessorFound, Message: "a pod of the same name runs, and is left as it is: " +
-			n.spared[e.name] + " cannot be used, and may name it"}
+		return &messages.Reason{Code: messages.ReasonPredecessorFound, Message: "a pod of the same name runs, and is left " +
+			"as it is: " + n.spared[e.name] + " cannot be used, and may name it"}
 	case len(uids) > 0 && !slices.Contains(uids, e.uid):
 		return &messages.Reason{Code: messages.ReasonPredecessorFound,
 			Message: "a pod of the same name was found running, and not every source has said yet whether it is wanted"}

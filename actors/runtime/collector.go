@@ -204,7 +204,8 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 				a.bin.kept = map[string]bool{}
 			}
 			a.bin.kept[name] = true
-			ctx.Log().Warn("kept a folder among the logs of pods; move other files out and it is removed", "folder", name, "error", err)
+			ctx.Log().Warn("kept a folder among the logs of pods; move other files out and it is removed",
+				"folder", name, "error", err)
 		}
 	}
 	if m.err != nil {

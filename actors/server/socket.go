@@ -120,8 +120,8 @@ func (d *socketDoor) claim() error {
 	// Who can open the file can hold the lock. In a folder where every user makes files another's may be there.
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil || int(stat.Uid) != os.Geteuid() {
-		return errors.Join(fmt.Errorf("%s belongs to the user %d: remove it, and name a socket in a folder that only root can write",
-			d.lockPath(), stat.Uid), err, f.Close())
+		return errors.Join(fmt.Errorf("%s belongs to the user %d: remove it, and name a socket in a folder that only "+
+			"root can write", d.lockPath(), stat.Uid), err, f.Close())
 	}
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):

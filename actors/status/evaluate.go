@@ -132,7 +132,8 @@ func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v
 	}
 	if why := stale(mirror, w.Pod, b.nodeUID); why != "" {
 		j := l.unmake(w, mirror, why)
-		j.foreign = mirror.Annotations[mirrorAnnotation] == hashOf(w.Pod) && mirror.Annotations[contentsAnnotation] == contentsOf(w.Pod)
+		j.foreign = mirror.Annotations[mirrorAnnotation] == hashOf(w.Pod) &&
+			mirror.Annotations[contentsAnnotation] == contentsOf(w.Pod)
 		return j
 	}
 	if w.Status == nil {

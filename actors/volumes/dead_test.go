@@ -71,7 +71,7 @@ func TestUnmountPod_LocalVolumeOfADeadServer(t *testing.T) {
 	s := fusetest.Mount(t, at)
 	user, err := os.Open(at) // a process that still uses it
 	must(t, err)
-	defer user.Close()
+	defer func() { must(t, user.Close()) }()
 	s.Die()
 	must(t, d.unmountPod(t.Context(), "u1", true))
 	if exists(t, d.pod("u1")) {
@@ -97,7 +97,7 @@ func TestCheckUnmounted_DetachesWhatADriverLeftDead(t *testing.T) {
 	dir := t.TempDir()
 	root, err := safepath.OpenRoot(dir)
 	must(t, err)
-	defer root.Close()
+	defer func() { must(t, root.Close()) }()
 	at := filepath.Join(dir, "mount")
 	must(t, os.Mkdir(at, 0o755))
 	s := fusetest.Mount(t, at)

@@ -99,7 +99,8 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	case err != nil && changes:
 		err = waitError{error: changeError{change.Folder, change.Files()}}
 	case errors.Is(err, context.DeadlineExceeded):
-		err = messages.Cause{Code: messages.CauseMounting}.Errorf("it is still being mounted after %s; that goes on", d.timeouts.volume)
+		err = messages.Cause{Code: messages.CauseMounting}.Errorf("it is still being mounted after %s; that goes on",
+			d.timeouts.volume)
 	}
 	if err != nil {
 		return volumeOutcome{name: v.Name, err: err}

@@ -107,7 +107,8 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	var out []string
 	for _, v := range podspec.UsedVolumes(pod) {
 		is, tried := s.volumes[v.Name]
-		if !tried || !is.again.IsZero() && !is.again.After(now) || mayBeOver(is.err) || changed && kinds.Holds(v, kinds.OfObjects) {
+		due := !is.again.IsZero() && !is.again.After(now)
+		if !tried || due || mayBeOver(is.err) || changed && kinds.Holds(v, kinds.OfObjects) {
 			out = append(out, v.Name)
 		}
 	}

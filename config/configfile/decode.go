@@ -22,9 +22,9 @@ import (
 // maxFileSize bounds what is read of one configuration file, in bytes. The largest sensible file is a few KiB.
 const maxFileSize = 4 << 20
 
-// Read decodes the KubeletConfiguration file at path. As the kubelet it ignores fields that are unknown or wrongly cased, and of one
-// that is there twice takes the last; ignored has a line for each, with file, line and suggestion. Errors are one line and name
-// the file.
+// Read decodes the KubeletConfiguration file at path. As the kubelet it ignores fields that are unknown or wrongly cased, and of
+// one that is there twice takes the last; ignored has a line for each, with file, line and suggestion. Errors are one line and
+// name the file.
 func Read(path string) (c *kubeletconfig.KubeletConfiguration, ignored []string, err error) {
 	data, ignored, err := readJSON(path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system",
 	"/lib/systemd/system"}
 
-// Installed returns the arguments with which the installed service starts the agent, and the file that has them: its unit with the
-// unit's drop-ins and environment files or, without a unit, the configuration file of the package. root is "/" but for tests.
+// Installed returns the arguments with which the installed service starts the agent, and the file that has them: its unit with
+// the unit's drop-ins and environment files or, without a unit, the configuration file of the package. root is "/" but for tests.
 // Without either it returns nothing, and no error.
 func Installed(root string) (args []string, file string, err error) {
 	for _, dir := range unitDirs {

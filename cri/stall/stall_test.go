@@ -28,7 +28,7 @@ func TestContext_WorkThatProgressesIsNotEnded(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	ctx, cancel := New(t.Context(), clock, limit)
 	defer cancel()
-	below, end := context.WithCancel(context.WithValue(ctx, "k", "v")) //nolint:revive,staticcheck // only a test sees the key
+	below, end := context.WithCancel(context.WithValue(ctx, "k", "v")) //nolint:staticcheck // only a test sees the key
 	defer end()
 	for range 100 {
 		Progress(below, nil)

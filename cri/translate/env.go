@@ -84,7 +84,8 @@ type envResolver struct {
 	left      int // bytes that the environment can have yet
 }
 
-// set takes a variable, as much of it as is too long for a program, and none after the one with which the environment is too large.
+// set takes a variable, as much of it as is too long for a program, and none after the one with which the environment is too
+// large.
 func (r *envResolver) set(name, value string) {
 	value = cutString(value)
 	earlier, ok := r.values[name]

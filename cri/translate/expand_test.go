@@ -63,8 +63,8 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// Twenty doublings of a kilobyte would be a gigabyte. An environment or command that no program can be given is passed on as one that
-// no program can be given either, and nothing much larger is built on the way.
+// Twenty doublings of a kilobyte would be a gigabyte. An environment or command that no program can be given is passed on as one
+// that no program can be given either, and nothing much larger is built on the way.
 func TestExpansionIsBounded(t *testing.T) {
 	env := []v1.EnvVar{{Name: "V0", Value: strings.Repeat("x", 1024)}}
 	for i := range 20 {

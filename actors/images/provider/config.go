@@ -131,7 +131,8 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	if err != nil {
 		return fmt.Errorf("the plugin cannot be run: %w", err)
 	}
-	one := &plugin{name: c.Name, version: c.APIVersion, program: program, args: c.Args, env: os.Environ(), match: pullauth.Patterns(c.MatchImages),
+	one := &plugin{name: c.Name, version: c.APIVersion, program: program, args: c.Args, env: os.Environ(),
+		match:    pullauth.Patterns(c.MatchImages),
 		cacheFor: c.DefaultCacheDuration.Duration, cache: map[string]cached{}, busy: map[string]chan struct{}{},
 		timeout: time.Minute, log: p.log, tokens: tokensOf(c.TokenAttributes)}
 	for _, e := range c.Env {

@@ -72,7 +72,8 @@ var ofStarts = map[messages.CauseCode]sentence{
 	messages.CauseMountPointAbsent: {`: the mount at{name} has no mount point, and none can be made: the image's root ` +
 		`or the volume around it is read-only`,
 		"make the mount point in the image or the volume, or mount what is around it for writing"},
-	messages.CauseWrongPlatform:     {": its command is no program of this node's architecture", "name an image for this architecture"},
+	messages.CauseWrongPlatform: {": its command is no program of this node's architecture",
+		"name an image for this architecture"},
 	messages.CauseWorkingDirRefused: {`: its working directory{name} cannot be entered`, "correct the container's workingDir"},
 	messages.CauseDiskFull:          {" cannot be started: no space is left on the node's disk", roomRemedy},
 }

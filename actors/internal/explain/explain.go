@@ -1,8 +1,8 @@
 // Package explain says in plain words why a pod is in the state that it is in, and what is wrong with the node. It is pure: from
 // what the pods actor has published follow the sentences that "playlet pods", "playlet explain" and Events have.
 //
-// The first sentence is the cause; an Event has Kubernetes' own words before it (Event). The fields of a sentence (tries, the next
-// one, the container, the cause) come with the Reason from where it arises; no text is matched by its words.
+// The first sentence is the cause; an Event has Kubernetes' own words before it (Event). The fields of a sentence (tries, the
+// next one, the container, the cause) come with the Reason from where it arises; no text is matched by its words.
 package explain
 
 import (

@@ -140,7 +140,8 @@ func TestDecodeTellsTheLineOfAWrongField(t *testing.T) {
 	})
 }
 
-// A field that is unknown, repeated or of the wrong case costs no pod: it is a warning with its line and the field that was meant.
+// A field that is unknown, repeated or of the wrong case costs no pod: it is a warning with its line and the field that was
+// meant.
 func TestDecode_PassesOverFields(t *testing.T) {
 	const head = podHead
 	checkReported(t, true, []reported{

@@ -22,8 +22,9 @@ var (
 		"Time from the machine's start until the agent's, of a node that registered.")
 	startupAttempt = gauge("kubelet_node_startup_pre_registration_duration_seconds",
 		"Time from the agent's start until it first tried to register the node.")
-	startupRegistered = gauge("kubelet_node_startup_registration_duration_seconds", "Time that the registration of the node took.")
-	startupReady      = gauge("kubelet_node_startup_post_registration_duration_seconds",
+	startupRegistered = gauge("kubelet_node_startup_registration_duration_seconds",
+		"Time that the registration of the node took.")
+	startupReady = gauge("kubelet_node_startup_post_registration_duration_seconds",
 		"Time from the registration of the node until it was ready.")
 	startupAll = gauge("kubelet_node_startup_duration_seconds", "Time from the machine's start until the node was ready.")
 
@@ -53,8 +54,8 @@ func containerLists(s *v1.PodStatus) map[string][]v1.ContainerStatus {
 		"ephemeral_container": s.EphemeralContainerStatuses}
 }
 
-// StatusChanged counts the containers that have ended between two statuses of a pod. Without an earlier status nothing is counted:
-// an agent before this one has seen the end.
+// StatusChanged counts the containers that have ended between two statuses of a pod. Without an earlier status nothing is
+// counted: an agent before this one has seen the end.
 func StatusChanged(was, now *v1.PodStatus) {
 	if was == nil || now == nil {
 		return

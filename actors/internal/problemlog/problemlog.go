@@ -23,7 +23,8 @@ func (l *Log) Tell(log *slog.Logger, what string, problems []messages.ManifestPr
 			if p.Warning {
 				level, text = slog.LevelWarn, "a field of a manifest is passed over"
 			}
-			log.Log(context.Background(), level, text, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field, "problem", p.Message,
+			log.Log(context.Background(), level, text, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field,
+				"problem", p.Message,
 				"keptLast", p.KeptLast)
 		}
 		now[p] = true

@@ -91,5 +91,7 @@ func TestASandboxNameIsReservedForAnInterruptedCall(t *testing.T) {
 		t.Errorf("the next attempt: %+v", got)
 	}
 	interrupt()
-	<-interrupted
+	if err := <-interrupted; err == nil {
+		t.Error("an interrupted call returned no error")
+	}
 }

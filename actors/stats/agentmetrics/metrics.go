@@ -122,7 +122,8 @@ func New(o Options) *Metrics {
 	m.probeTime = histogram(m.probing, "prober_probe_duration_seconds", "Time that runs of probes took.", prometheus.DefBuckets,
 		"probe_type", "container", "pod", "namespace")
 	m.starts = newStarts(m.began)
-	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.own, m.starts.containers, m.starts.worker, m.starts.first, &boardView{m})
+	r.MustRegister(m.starts.toRunning, m.starts.total, m.starts.own, m.starts.containers, m.starts.worker, m.starts.first,
+		&boardView{m})
 	return m
 }
 

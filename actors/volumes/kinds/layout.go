@@ -44,7 +44,8 @@ type Folder struct {
 	Pod  *v1.Pod // nil when only the folder is known
 	Node Facts
 	// RenewAt has the volume that is being mounted mounted again at a time, or before. Record has events recorded once it
-	// is over. Both are nil where nothing is mounted. SetPlugin sets the plugin's name in metrics where it is not the plugin's own.
+	// is over. Both are nil where nothing is mounted. SetPlugin sets the plugin's name in metrics where it is not the plugin's
+	// own.
 	RenewAt   func(time.Time)
 	Record    func(...messages.RecordEvent)
 	SetPlugin func(name string)

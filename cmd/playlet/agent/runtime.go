@@ -61,7 +61,8 @@ func wireRuntime(node *config.Node, r *containerRuntime, ops *cri.Operations) su
 	k := node.Kubelet
 	return runtime.New(runtime.Options{
 		CRI: r.client, Operations: ops, Events: r.streams, State: r.state, Endpoint: k.ContainerRuntimeEndpoint,
-		NodeName: nameInCluster(node), Registered: !node.Standalone(), PodCIDR: k.PodCIDR, PodLogsDir: k.PodLogsDir, Foreign: r.client.ForeignPod,
+		NodeName: nameInCluster(node), Registered: !node.Standalone(), PodCIDR: k.PodCIDR, PodLogsDir: k.PodLogsDir,
+		Foreign: r.client.ForeignPod,
 		Collect: &runtime.Policy{
 			MinAge: node.MinimumContainerTTL, MaxPerContainer: int(node.MaxDeadContainersPerContainer),
 			MaxTotal: int(node.MaxDeadContainers),

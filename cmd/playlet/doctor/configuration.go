@@ -35,8 +35,8 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 		from = m.Service + ", " + from
 	}
 	if m.Unread != "" {
-		return warn("sudo playlet doctor", "%s: the machine was looked at for these, and not for the installed service (%s), which "+
-			"only root can read", from, m.Unread)
+		return warn("sudo playlet doctor", "%s: the machine was looked at for these, and not for the installed service (%s), "+
+			"which only root can read", from, m.Unread)
 	}
 	var mistakes []Finding
 	for _, w := range m.Warnings {

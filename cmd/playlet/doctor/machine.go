@@ -23,8 +23,8 @@ type Machine struct {
 	// Node is the agent's configuration, Warnings what was said of it.
 	Node     *config.Node
 	Warnings []config.Warning
-	// Service is the file that has the flags of the installed service, where these are looked at; Unread the one of which only root
-	// can read what belongs to it.
+	// Service is the file that has the flags of the installed service, where these are looked at; Unread the one of which only
+	// root can read what belongs to it.
 	Service, Unread string
 	// CNIConfDir and CNIBinDirs are what the command line says; empty: the runtime is asked.
 	CNIConfDir string

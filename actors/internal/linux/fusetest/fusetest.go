@@ -93,7 +93,7 @@ func (s *Server) serve() {
 		op := binary.NativeEndian.Uint32(request[4:])
 		reply := answer(op, request[40:n])
 		if reply != nil {
-			binary.NativeEndian.PutUint32(reply, uint32(len(reply)))
+			binary.NativeEndian.PutUint32(reply, uint32(len(reply))) //nolint:gosec // an answer is short
 			copy(reply[8:headerSize], request[8:headerSize])
 		}
 		s.send(op, reply)
@@ -148,7 +148,7 @@ func answer(op uint32, arguments []byte) []byte {
 	default:
 		out := make([]byte, headerSize)
 		missing := -int32(unix.ENOENT)
-		put(out[4:], uint32(missing))
+		put(out[4:], uint32(missing)) //nolint:gosec // the protocol has a negative number there
 		return out
 	}
 	return append(make([]byte, headerSize), body...)

@@ -30,8 +30,7 @@ func returns(t *testing.T, s *fusetest.Server, called string, do func() error) e
 		return err
 	case <-time.After(hangs):
 		s.Die()
-		<-ended
-		t.Fatalf("%s hangs with the server", called)
+		t.Fatalf("%s hangs with the server; after its end it returned %v", called, <-ended)
 		return nil
 	}
 }

@@ -60,8 +60,8 @@ func openPrivate(path string) (*os.File, error) {
 	switch {
 	case err != nil:
 	case int(stat.Uid) != os.Geteuid():
-		err = fmt.Errorf("%s belongs to the user %d, who can keep the agent from running: remove it, and name a file in a folder "+
-			"that only root can write", path, stat.Uid)
+		err = fmt.Errorf("%s belongs to the user %d, who can keep the agent from running: remove it, and name a file in a "+
+			"folder that only root can write", path, stat.Uid)
 	case stat.Mode&0o077 != 0:
 		err = f.Chmod(0o600)
 	}
