@@ -128,6 +128,13 @@ func (l *logind) prepares(t *testing.T, under bool) {
 	must(t, l.conn.Emit(loginPath, manager+".PrepareForShutdown", under))
 }
 
+// refuse has the next n questions about the shutdown fail.
+func (l *logind) refuse(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fails = n
+}
+
 func (l *logind) held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,11 +284,11 @@ func TestLogind_UnansweredQuestions(t *testing.T) {
 		fail   func(t *testing.T, l *logind, in *Logind)
 	}{
 		"logind is busy": {thirty, func(t *testing.T, l *logind, _ *Logind) {
-			l.fails = 3
+			l.refuse(3)
 			l.prepares(t, true)
 		}},
 		"logind is busy for longer than a shutdown takes": {nil, func(t *testing.T, l *logind, in *Logind) {
-			l.fails = 1
+			l.refuse(1)
 			l.prepares(t, true)
 			if under, err := in.Await(t.Context(), false); under || err == nil {
 				t.Errorf("got %v, %v, want an error", under, err)
