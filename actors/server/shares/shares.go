@@ -1,9 +1,12 @@
 // Package shares bounds the work that clients cause on the agent's listeners, so that none of them shuts out another.
 //
 // A [Limit] counts the work in progress by keys, from the outermost to the innermost: the client, the namespace, the pod. A key
-// holds at most half of the places that the other keys beside it leave. So a newcomer finds a place however much others hold: the
-// first client takes one half at the most, the second a quarter, and so on; and within a client's share, which for the API server
-// is that of all users of kubectl, the same is true of namespaces, and within these of pods.
+// holds at most half of the places that the other keys beside it leave: the first client takes one half at the most, the second a
+// quarter, and so on. The same is true of namespaces within a client's share, and within these of pods. For the API server that
+// share is of all users of kubectl.
+//
+// Of eight places or more, one in eight is kept for keys that hold none, so that a newcomer finds one beside many others. When
+// there are more newcomers than that, the next is refused. Another one in eight is kept for pods of kube-system.
 package shares
 
 import (
@@ -14,6 +17,10 @@ import (
 	"slices"
 	"sync"
 )
+
+// SystemKey is the key of the namespace with the cluster's own pods. What is kept for it is within reach of administrators
+// alone.
+const SystemKey = "namespace kube-system"
 
 // Limit is a number of places. Safe for concurrent use.
 type Limit struct {
@@ -115,13 +122,23 @@ func (l *Limit) full(keys []string) error {
 		return &FullError{l.name, "", l.root.held, l.most}
 	}
 	capacity, at := l.most, &l.root
-	for _, key := range keys {
+	system := slices.Index(keys, SystemKey)
+	for i, key := range keys {
 		next := at.below[key]
 		if next == nil {
 			next = &level{}
 		}
-		share := (capacity - (at.held - next.held) + 1) / 2
-		if next.held >= share {
+		left := capacity - (at.held - next.held) // by the others
+		share, kept := (left+1)/2, capacity/8
+		switch {
+		case i < system: // what the client has else does not count
+			share, kept = left, 0
+		case system >= 0:
+			kept = 0
+		case next.held > 0:
+			kept *= 2
+		}
+		if next.held >= share || capacity-at.held <= kept && kept > 0 {
 			return &FullError{l.name, key, next.held, l.most}
 		}
 		capacity, at = share, next

@@ -51,6 +51,34 @@ func TestLimit_Newcomers(t *testing.T) {
 	}
 }
 
+// Places are kept for keys that hold none, beside any others that hold all they may, and more for kube-system.
+func TestLimit_KeepsPlaces(t *testing.T) {
+	for _, users := range []int{1, 10, 40} {
+		for _, namespaces := range []int{17, 400} {
+			l := New("streams", 512)
+			for n := range namespaces {
+				fill(t, l, "user kube-apiserver", fmt.Sprint("namespace ", n), "pod a")
+			}
+			for n := range users - 1 {
+				fill(t, l, fmt.Sprint("user ", n), "namespace a", "pod a")
+			}
+			if namespaces == 17 {
+				if _, err := l.Take("user new", "namespace new", "pod a"); err != nil {
+					t.Errorf("a new user beside %d: %v", users, err)
+				}
+			}
+			if namespaces == 17 && users == 1 {
+				if _, err := l.Take("user kube-apiserver", "namespace new", "pod a"); err != nil {
+					t.Errorf("a new namespace beside %d: %v", namespaces, err)
+				}
+			}
+			if got := fill(t, l, "user kube-apiserver", SystemKey, "pod a"); got < 4 {
+				t.Errorf("kube-system has %d places beside %d users and %d namespaces", got, users, namespaces)
+			}
+		}
+	}
+}
+
 // No key ever holds more than half of the places that others leave, and all places come back.
 func TestLimit_Property(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
