@@ -261,7 +261,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		ctx.Unhandled(m) // there is nothing to end
 		return
 	}
-	a.host.Ops.CutOff(postStartKey(m.UID, m.Fact.ID))
+	a.host.Ops.CutOff(host.PostStartKey(m.UID, m.Fact.ID))
 	a.recordKill(ctx, m)
 	a.fact, a.desired.Attempt, a.desired.Pod = m.Fact, m.Fact.Attempt, m.Pod
 	if m.HookOnly {
@@ -309,6 +309,6 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 // over ends the run with the end of its container, and the actor with it.
 func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
 	a.fact = f
-	endHooks(a.host, a.uid, f.ID)
+	a.host.EndHooks(a.uid, f.ID)
 	ctx.Exit(messages.ContainerEnded{Fact: f})
 }

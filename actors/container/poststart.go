@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -87,12 +86,9 @@ type hookDone struct {
 // retryStop is the timer after which a container is ended again whose hook failed.
 type retryStop struct{ id string }
 
-// postStartKey is the hook's in the table of operations. The container's end, and what ends it, cut it off there.
-func postStartKey(uid, id string) string { return fmt.Sprintf("%s/poststart/%s", uid, id) }
-
 // runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
-	key := postStartKey(string(w.Pod.UID), id)
+	key := host.PostStartKey(string(w.Pod.UID), id)
 	fallback, err := cri.Run(ctx, h.Ops, key, hookLimit, func(ctx context.Context) (string, error) {
 		path, before := pendingPath(h, w), hookNote{}
 		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {

@@ -61,9 +61,7 @@ func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key 
 // stopPrefix begins the keys of all stops of the container.
 func stopPrefix(m messages.StopContainer) string { return fmt.Sprintf("%s/stop/%s/", m.UID, m.Fact.ID) }
 
-func preStopKey(m messages.StopContainer) string {
-	return fmt.Sprintf("%s/prestop/%s", m.UID, m.Fact.ID)
-}
+func preStopKey(m messages.StopContainer) string { return host.PreStopKey(m.UID, m.Fact.ID) }
 
 // hookAndStop runs the pre-stop hook, and ends the container however that went.
 func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
@@ -124,7 +122,7 @@ func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPo
 }
 
 // runPreStop runs the container's pre-stop hook, waits for it within the grace period, and reports whether it failed to end well
-// in that time. The hook itself runs on until its container has ended, as with the kubelet; see endHooks. It runs once: one in
+// in that time. The hook itself runs on until its container has ended, as with the kubelet; see EndHooks. It runs once: one in
 // progress is joined. One that has ended or used its grace period up is noted in the container's folder and not awaited again,
 // not even after a restart of the agent.
 func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) preStopDone {
@@ -151,12 +149,6 @@ func runPreStop(ctx context.Context, h *host.Host, m messages.StopContainer) pre
 	}
 	done.failed = err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
 	return done
-}
-
-// endHooks ends the hooks of a container that has ended.
-func endHooks(h *host.Host, uid, id string) {
-	h.Ops.CutOff(postStartKey(uid, id))
-	h.Ops.CutOff(preStopKey(messages.StopContainer{UID: uid, Fact: messages.ContainerFact{ID: id}}))
 }
 
 // runHook runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.

@@ -69,6 +69,9 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	switch e := e.(type) {
 	case Transition:
 		ctx.Log().Info("phase transition", "from", e.From, "to", e.To, "pod", a.machine.Name())
+		if e.To == Cleaning {
+			a.opts.Host.EndAllHooks(a.uid)
+		}
 	case Ended:
 		f := e.Fact
 		ctx.Log().Info("container ended", "pod", a.machine.Name(), "container", f.Name, "id", f.ID, "attempt", f.Attempt,
