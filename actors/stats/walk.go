@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,16 +25,16 @@ const (
 	walkBatch = 512
 	// walkLinks bounds how many files with several names are remembered. Beyond it, each name counts for its share of the file.
 	walkLinks = 1 << 16
-	// walkPending bounds how many names of folders below walkDepth are remembered.
-	walkPending = 1 << 16
+	// walkPending bounds how many names of folders below walkDepth are remembered, beside walkFew of each folder. A folder with
+	// more is read again from its beginning for the next ones.
+	walkPending, walkFew = 1 << 16, 8
+	// walkPlaces bounds the depth below walkDepth up to which a walk finds back to a folder after another one was moved.
+	walkPlaces = 1 << 16
 	// walkUp is as many steps up as fit into one path (PATH_MAX).
 	walkUp = 1000
 )
 
-var (
-	errMoved = errors.New("a folder was moved while it was measured")
-	errWide  = fmt.Errorf("more than %d folders below a depth of %d are not counted", walkPending, walkDepth)
-)
+var errMoved = errors.New("a folder was moved while it was measured")
 
 // walk adds up the space that files below a folder occupy on its file system. It follows no link and enters no other file system;
 // a file with several names counts once. It reads no file, and ends with ctx. A sum that is not whole is a lower bound.
@@ -45,14 +46,25 @@ type walk struct {
 	sum     space
 	deep    []deepFolder // folders below walkDepth with subfolders to be visited, the deepest last
 	pending int          // names in deep
+	most    int          // of pending
 	err     error        // the first that left something out
 }
 
-// deepFolder is a folder that is not held open, and the names of its subfolders.
+// deepFolder is a folder that is not held open, with the names of subfolders to be visited. more reports that there are others,
+// after so many entries.
 type deepFolder struct {
-	depth int
-	inode uint64
-	names []string
+	*place
+	names   []string
+	more    bool
+	entries int
+}
+
+// place is the path of a folder below the one at walkDepth.
+type place struct {
+	depth  int
+	inode  uint64
+	parent *place // nil: the folder at walkDepth, or too deep
+	name   string
 }
 
 // used returns the space used below the folder of this name. A folder that does not exist uses none. With an error comes a lower
@@ -74,7 +86,7 @@ func usedSoFar(ctx context.Context, root *safepath.Root, name string, count func
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return space{}, errors.Join(err, f.Close())
 	}
-	w := &walk{ctx: ctx, count: count, device: st.Dev, links: map[uint64]bool{}}
+	w := &walk{ctx: ctx, count: count, device: st.Dev, links: map[uint64]bool{}, most: walkPending}
 	w.add(uint64(st.Blocks), uint64(st.Nlink), st.Ino, st.Mode) //nolint:gosec,unconvert // never negative; 32 bits elsewhere
 	w.folder(f, 0)
 	w.sum.at = time.Now()
@@ -104,26 +116,24 @@ func (w *walk) fail(err error) {
 	}
 }
 
-// each calls visit with each name in an open folder, and reports whether it came to the end.
-func (w *walk) each(f *os.File, visit func(name string)) bool {
+// each calls visit with each name in an open folder, until it returns false.
+func (w *walk) each(f *os.File, visit func(name string) bool) {
 	for {
 		if err := w.ctx.Err(); err != nil {
 			w.fail(err)
-			return false
+			return
 		}
 		names, err := f.Readdirnames(walkBatch)
-		for _, name := range names {
-			visit(name)
-		}
+		stopped := slices.ContainsFunc(names, func(name string) bool { return !visit(name) })
 		if w.count != nil {
 			w.count(w.sum)
 		}
 		switch {
-		case errors.Is(err, io.EOF):
-			return true
+		case stopped, errors.Is(err, io.EOF):
+			return
 		case err != nil:
 			w.fail(err)
-			return false
+			return
 		}
 	}
 }
@@ -132,9 +142,9 @@ func (w *walk) each(f *os.File, visit func(name string)) bool {
 func (w *walk) folder(f *os.File, depth int) {
 	defer func() { _ = f.Close() }() // it was only read
 	at := int(f.Fd())
-	w.each(f, func(name string) {
+	w.each(f, func(name string) bool {
 		if !w.entry(at, name) || w.ctx.Err() != nil {
-			return
+			return true
 		}
 		sub, err := w.open(at, name)
 		switch {
@@ -144,6 +154,7 @@ func (w *walk) folder(f *os.File, depth int) {
 		default:
 			w.below(sub)
 		}
+		return true
 	})
 }
 
@@ -167,81 +178,131 @@ func (w *walk) open(at int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// below counts the files in a folder at walkDepth, and closes it. It holds two descriptors at the most, however deep the tree is.
-func (w *walk) below(f *os.File) {
+// below counts the files in a folder at walkDepth, and closes it. It holds three descriptors at the most, however deep the tree
+// is.
+func (w *walk) below(top *os.File) {
+	f, at := top, &place{}
+	move := func(to *os.File, where *place) {
+		if f != top && f != to {
+			_ = f.Close() // it was only read
+		}
+		f, at = to, where
+	}
 	defer func() {
-		_ = f.Close() // it was only read
+		move(top, nil)
+		_ = top.Close() // it was only read
 		w.deep, w.pending = nil, 0
 	}()
-	depth := 0
-	w.deepFolder(f, depth)
+	w.deepFolder(f, at, 0)
 	for len(w.deep) > 0 && w.ctx.Err() == nil {
-		parent := &w.deep[len(w.deep)-1]
-		up, err := w.up(f, depth-parent.depth, parent.inode)
+		d := &w.deep[len(w.deep)-1]
+		to, err := w.up(f, at.depth-d.depth, d.inode)
 		if err != nil {
 			w.fail(err)
-			return
+			if to, err = w.find(top, d.place); err != nil { // it is in the folder that was moved
+				w.pending -= len(d.names)
+				w.deep = w.deep[:len(w.deep)-1]
+				continue
+			}
 		}
-		f, depth = up, parent.depth
-		name := parent.names[len(parent.names)-1]
-		parent.names = parent.names[:len(parent.names)-1]
+		move(to, d.place)
+		if len(d.names) == 0 { // there are more
+			entries := d.entries
+			w.deep = w.deep[:len(w.deep)-1]
+			if again, err := w.open(int(f.Fd()), "."); err == nil {
+				move(again, at)
+				w.deepFolder(f, at, entries)
+			}
+			continue
+		}
+		name := d.names[len(d.names)-1]
+		d.names = d.names[:len(d.names)-1]
 		w.pending--
-		if len(parent.names) == 0 {
+		if len(d.names) == 0 && !d.more {
 			w.deep = w.deep[:len(w.deep)-1]
 		}
 		sub, err := w.open(int(f.Fd()), name)
 		if err != nil {
 			continue // it is gone, or is no folder any more
 		}
-		_ = f.Close() // it was only read
-		f = sub
-		depth++
-		w.deepFolder(f, depth)
+		below := &place{depth: at.depth + 1, name: name}
+		if at.depth < walkPlaces {
+			below.parent = at
+		}
+		move(sub, below)
+		w.deepFolder(f, at, 0)
 	}
 }
 
-// deepFolder counts the files in an open folder, and remembers its subfolders.
-func (w *walk) deepFolder(f *os.File, depth int) {
+// deepFolder counts the files in an open folder after so many entries, and remembers its subfolders.
+func (w *walk) deepFolder(f *os.File, at *place, after int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != w.device {
 		return // another file system is mounted there by now
 	}
-	d := deepFolder{depth: depth, inode: st.Ino}
-	w.each(f, func(name string) {
-		switch {
-		case !w.entry(int(f.Fd()), name):
-		case w.pending == walkPending:
-			w.fail(errWide)
-		default:
+	at.inode = st.Ino
+	d := deepFolder{place: at}
+	w.each(f, func(name string) bool {
+		if d.more = w.pending >= w.most && len(d.names) >= walkFew; d.more {
+			return false
+		}
+		if d.entries++; d.entries > after && w.entry(int(f.Fd()), name) {
 			d.names = append(d.names, name)
 			w.pending++
 		}
+		return true
 	})
 	if len(d.names) > 0 {
 		w.deep = append(w.deep, d)
 	}
 }
 
-// up opens the folder so many levels above f, and closes f. Its inode shows that no folder between them was moved.
-func (w *walk) up(f *os.File, levels int, inode uint64) (*os.File, error) {
-	for levels > 0 {
-		steps := min(levels, walkUp)
-		above, err := w.open(int(f.Fd()), strings.Repeat("../", steps))
-		if err != nil {
-			return f, err
-		}
+// find opens a folder by its path below top. Its inodes show that no folder was moved.
+func (w *walk) find(top *os.File, at *place) (*os.File, error) {
+	var path []*place
+	for ; at.parent != nil; at = at.parent {
+		path = append(path, at)
+	}
+	if at.depth != 0 {
+		return nil, errMoved // its path is not remembered
+	}
+	f, err := w.open(int(top.Fd()), ".")
+	if err != nil {
+		return nil, err
+	}
+	for _, next := range slices.Backward(path) {
+		sub, err := w.open(int(f.Fd()), next.name)
 		_ = f.Close() // it was only read
-		f = above
-		levels -= steps
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return f, err
-	}
-	if st.Ino != inode || st.Dev != w.device {
-		return f, errMoved
+		if err != nil {
+			return nil, err
+		}
+		f = sub
+		var st unix.Stat_t
+		if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Ino != next.inode || st.Dev != w.device {
+			return nil, errors.Join(errMoved, err, f.Close())
+		}
 	}
 	return f, nil
+}
+
+// up opens the folder so many levels above f, which stays open. Its inode shows that no folder between them was moved.
+func (w *walk) up(f *os.File, levels int, inode uint64) (*os.File, error) {
+	above, err := w.open(int(f.Fd()), ".")
+	for err == nil && levels > 0 {
+		steps := min(levels, walkUp)
+		from := above
+		above, err = w.open(int(from.Fd()), strings.Repeat("../", steps))
+		_ = from.Close() // it was only read
+		levels -= steps
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(above.Fd()), &st); err != nil || st.Ino != inode || st.Dev != w.device {
+		return nil, errors.Join(errMoved, err, above.Close())
+	}
+	return above, nil
 }
 
 // usedByVolume returns the space used by a volume's folder: all of a file system that is mounted there, and otherwise the files

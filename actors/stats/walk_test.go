@@ -244,6 +244,63 @@ func TestWalk_MovedFolder_MakesTheSumPartial(t *testing.T) {
 	}
 }
 
+// startWalk opens the folder v of dir for a walk.
+func startWalk(t *testing.T, dir string) (*walk, *os.File) {
+	f, err := os.Open(filepath.Join(dir, "v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &walk{ctx: t.Context(), links: map[uint64]bool{}, device: info.Sys().(*syscall.Stat_t).Dev}, f
+}
+
+// A folder that is moved away during the walk hides no other one.
+func TestWalk_MovedFolder_HidesNoOthers(t *testing.T) {
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "v", strings.Repeat("d/", walkDepth+3))
+	write(t, filepath.Join(inner, "a", "big"), 1<<20)
+	write(t, filepath.Join(inner, "c", "big"), 1<<20)
+	write(t, filepath.Join(dir, "elsewhere", "big"), 1<<20)
+	w, f := startWalk(t, dir)
+	moved := false
+	w.count = func(space) {
+		if d := w.deep; len(d) > 0 && len(d[len(d)-1].names) == 1 && !moved { // one of a and c is being visited
+			name := map[string]string{"a": "c", "c": "a"}[d[len(d)-1].names[0]]
+			moved = os.Rename(filepath.Join(inner, name), filepath.Join(dir, "elsewhere", name)) == nil
+		}
+	}
+	w.folder(f, 0)
+	if !moved || !errors.Is(w.err, errMoved) || w.sum.used < 2<<20 || w.sum.used >= 3<<20 {
+		t.Errorf("moved %v, %d bytes, %v; want both folders counted, and nothing elsewhere", moved, w.sum.used, w.err)
+	}
+}
+
+// A deep folder with more subfolders than are remembered is counted whole, and each file once.
+func TestWalk_WideDeepFolders_AreCountedWhole(t *testing.T) {
+	dir := t.TempDir()
+	inner := filepath.Join(dir, "v", strings.Repeat("d/", walkDepth+2))
+	want := uint64(walkDepth + 2)
+	for i := range 5 * walkFew {
+		write(t, filepath.Join(inner, fmt.Sprint(i), "sub", "file"), 1)
+		write(t, filepath.Join(inner, fmt.Sprint("file", i)), 1)
+		want += 4
+	}
+	w, f := startWalk(t, dir)
+	w.most = 1
+	before, most := openFiles(t), 0
+	w.count = func(space) { most = max(most, openFiles(t)) }
+	w.folder(f, 0)
+	if w.err != nil || w.sum.inodesUsed != want {
+		t.Errorf("got %d inodes (%v), want %d", w.sum.inodesUsed, w.err, want)
+	}
+	if most-before > walkDepth+4 {
+		t.Errorf("%d descriptors were open, want at most %d", most-before, walkDepth+4)
+	}
+}
+
 // More files with several names than are remembered count for no more than they occupy.
 func TestWalk_ManyLinks_IsALowerBound(t *testing.T) {
 	w := &walk{links: map[uint64]bool{}}
