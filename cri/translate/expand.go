@@ -53,8 +53,8 @@ func Expand(text string, lookup func(name string) (string, bool)) string {
 	return cutString(out.String())
 }
 
-// cutString is as much of a text as is too long for a program; a shorter text is whole. It ends with a whole character: the runtime
-// is told commands as UTF-8 only, and would not even be asked to start another text.
+// cutString is as much of a text as is too long for a program; a shorter text is whole. It ends with a whole character: commands
+// are sent to the runtime as UTF-8 only, and another text would not be sent at all.
 func cutString(text string) string {
 	end := min(len(text), maxString)
 	for end < len(text) && end < maxString+utf8.UTFMax && !utf8.RuneStart(text[end]) {
@@ -69,7 +69,8 @@ func TooLarge(c *runtimeapi.ContainerConfig) string {
 	for _, e := range c.GetEnvs() {
 		size := envSize(e.GetKey(), string(e.GetValue()))
 		if total += size; size > maxString {
-			return fmt.Sprintf("environment variable %s is longer than a program's can be (%d bytes)", shortened(e.GetKey()), maxString)
+			return fmt.Sprintf("environment variable %s is longer than a program's can be (%d bytes)",
+				shortened(e.GetKey()), maxString)
 		}
 	}
 	for _, text := range slices.Concat(c.GetCommand(), c.GetArgs()) {
