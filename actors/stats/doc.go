@@ -17,8 +17,9 @@
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is
 //     not to be seen here, as in a virtual machine. Where its list does not fit into one message, pods are listed one by one.
 //   - Volumes, logs and /etc/hosts are walked by the actor, a few pods at a time (see walk), those first of which eviction
-//     decides. A walk has no deadline. Until its end, its figures are lower bounds and marked partial; views for people
-//     show those from before where these are larger, decisions do not. CSI drivers are asked beside walks, within a time of their own.
+//     decides, and fairly by namespace. A walk has no deadline; one that takes long goes on in turns with others (see turns).
+//     Until its end, its figures are lower bounds and marked partial. Views for people show those from before where these are
+//     larger, and decisions do not. CSI drivers are asked beside walks, within a time of their own.
 //
 // Figures of the last walks and of CPU time are kept by the process and outlive the actor, whose restart loses nothing.
 package stats

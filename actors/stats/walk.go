@@ -20,7 +20,8 @@ import (
 const (
 	// walkDepth bounds the descriptors that a walk holds, one a level. A pod can nest folders without end: a folder that lies
 	// deeper is read to its end before the next one is opened, and is reached again through "..".
-	walkDepth = 64
+	// Walks that take long are many, and hold their descriptors while others have their turn.
+	walkDepth = 16
 	// walkBatch is how many names are read at a time: a folder may have any number.
 	walkBatch = 512
 	// walkLinks bounds how many files with several names are remembered. Beyond it, each name counts for its share of the file.
