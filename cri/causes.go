@@ -41,7 +41,7 @@ var pullClasses = []class{
 	byWords(messages.CauseRegistryUnreachable,
 		`connection refused|i/o timeout|no route to host|network is unreachable|connection reset|deadline exceeded`),
 	byWords(messages.CausePlainHTTP, `server gave HTTP response to HTTPS client`),
-	byWords(messages.CauseUntrustedCertificate, `x509|certificate`),
+	byWords(messages.CauseUntrustedCertificate, `(?:^|\s)(?:x509: |tls: [^/]*certificate)`), // not the name of an image
 	byWords(messages.CauseTooManyRequests, `\b429\b|too many requests|toomanyrequests`),
 	byWords(messages.CauseUnauthorized, `unauthorized|authorization failed|access denied|access to the resource is denied|`+
 		`insufficient_scope|\b40[13]\b|forbidden`),
