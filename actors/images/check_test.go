@@ -28,7 +28,8 @@ import (
 // accounts has service accounts by their names; tokens have these, and the hidden word.
 type accounts map[string]types.UID
 
-func (a accounts) Account(_ context.Context, namespace, name string) (*v1.ServiceAccount, error) {
+func (a accounts) Account(_ context.Context, pod *v1.Pod) (*v1.ServiceAccount, error) {
+	namespace, name := pod.Namespace, pod.Spec.ServiceAccountName
 	if a[name] == "" {
 		return nil, errors.New("the API server is away")
 	}

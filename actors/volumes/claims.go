@@ -97,7 +97,7 @@ func (s *Storage) volumeOf(
 ) (*v1.PersistentVolumeClaim, *v1.PersistentVolume, error) {
 	name := podspec.ClaimOf(pod, v)
 	called := object{"PersistentVolumeClaim", pod.Namespace + "/" + name}
-	c, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
+	c, err := fetch(ctx, pod, called, s.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get, name)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -109,7 +109,7 @@ func (s *Storage) volumeOf(
 		return nil, nil, wait(called.pending(), "%s is not bound to a volume yet", called)
 	}
 	called = object{"PersistentVolume", c.Spec.VolumeName}
-	pv, err := fetch(ctx, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
+	pv, err := fetch(ctx, pod, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
 	switch {
 	case err != nil:
 		return nil, nil, err

@@ -137,7 +137,7 @@ func (j *job) tellOfPod(ctx context.Context) error {
 
 // secret is what a Secret holds. It is not kept.
 func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]string, error) {
-	secret, err := fetch(ctx, object{"Secret", ref.Namespace + "/" + ref.Name}, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
+	secret, err := fetch(ctx, j.p.Pod, object{"Secret", ref.Namespace + "/" + ref.Name}, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 		return nil, w
 	}
 	called := object{"VolumeAttachment", j.record.Attached}
-	a, err := fetch(ctx, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
+	a, err := fetch(ctx, nil, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
 	case err != nil && w.error != nil: // of one that does not exist, too: a node may not read it
 		return nil, w

@@ -134,7 +134,7 @@ type growth struct {
 func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (g growth, err error) {
 	claims := j.Client.CoreV1().PersistentVolumeClaims(j.claim.Namespace)
 	called := object{"PersistentVolumeClaim", j.claim.Namespace + "/" + j.claim.Name}
-	c, err := fetch(ctx, called, claims.Get, j.claim.Name) // another pod's mount may have grown it meanwhile
+	c, err := fetch(ctx, nil, called, claims.Get, j.claim.Name) // another pod's mount may have grown it meanwhile
 	if err != nil {
 		return g, err
 	}

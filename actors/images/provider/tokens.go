@@ -22,8 +22,8 @@ const TokensGate = "KubeletServiceAccountTokenForCredentialProviders"
 
 // Accounts has the service accounts of pods. It is called side by side, and gives up with ctx.
 type Accounts interface {
-	// Account is a service account. It is shared: nobody may change it.
-	Account(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error)
+	// Account is the service account of a pod. It is shared: nobody may change it.
+	Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, error)
 	// AccountToken is a token of the pod's service account, which has this UID, for an audience, and bound to the pod.
 	AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error)
 }
@@ -119,7 +119,7 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 		return holder{}, nil
 	}
 	namespace, name := q.Pod.Namespace, q.Pod.Spec.ServiceAccountName
-	account, err := q.Accounts.Account(ctx, namespace, name)
+	account, err := q.Accounts.Account(ctx, q.Pod)
 	if err != nil {
 		return holder{}, fmt.Errorf("could not read the service account %s/%s: %w", namespace, name, err)
 	}

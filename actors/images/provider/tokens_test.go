@@ -25,7 +25,8 @@ type accounts struct {
 	round  int // of tokens
 }
 
-func (a *accounts) Account(_ context.Context, namespace, name string) (*v1.ServiceAccount, error) {
+func (a *accounts) Account(_ context.Context, pod *v1.Pod) (*v1.ServiceAccount, error) {
+	name := pod.Spec.ServiceAccountName
 	if a.all[name] == nil {
 		return nil, errors.New("there is none")
 	}

@@ -139,7 +139,7 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	}
 	asked := s.now()
 	accounts := s.client.CoreV1().ServiceAccounts(k.namespace)
-	got, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*authv1.TokenRequest, error) {
+	got, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*authv1.TokenRequest, error) {
 		return accounts.CreateToken(ctx, k.account, ask, metav1.CreateOptions{})
 	})
 	switch {
@@ -173,14 +173,14 @@ func (s *Source) asks(a *asking) (ended func()) {
 // maxAccounts bounds what is remembered.
 const maxAccounts = 1000
 
-// Account is a service account as the API server has it now. Where that does not answer, it is the account as it was read last:
+// Account is the service account of a pod as the API server has it now. Where that does not answer, it is the account as it was read last:
 // whoever needs a token besides has one for as long as the last is good. It is shared: nobody may change it.
-func (s *Source) Account(ctx context.Context, namespace, name string) (*v1.ServiceAccount, error) {
+func (s *Source) Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	key := types.NamespacedName{Namespace: namespace, Name: name}
-	account, err := apiclient.AwaitGraph(ctx, func(ctx context.Context) (*v1.ServiceAccount, error) {
-		return s.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}
+	account, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*v1.ServiceAccount, error) {
+		return s.client.CoreV1().ServiceAccounts(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -142,7 +142,7 @@ func TestAnAccountIsAsItWasReadLast(t *testing.T) {
 	s := New(client)
 	get := func(want string) {
 		t.Helper()
-		got, err := s.Account(t.Context(), "ns", "a")
+		got, err := s.Account(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}, Spec: v1.PodSpec{ServiceAccountName: "a"}})
 		said := ""
 		if err == nil {
 			said = string(got.UID) + got.Annotations["x"]
@@ -214,7 +214,7 @@ func TestTokenOfAPodThatIsNotKnownYet(t *testing.T) {
 		got.Status.Token = "token"
 		return true, got, nil
 	})
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u"}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u", CreationTimestamp: metav1.Now()}}
 	if got, err := New(client).Token(t.Context(), pod, "", nil); err != nil || got.Text != "token" || requests != len(refusals)+1 {
 		t.Errorf("got %q, %v after %d requests", got.Text, err, requests)
 	}
