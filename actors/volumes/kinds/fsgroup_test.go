@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/cri/stall"
 )
@@ -120,5 +121,30 @@ func TestOwnVolume_HungServer(t *testing.T) {
 	defer cancel()
 	if err := own(ctx); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("got %v, want that the file system does not answer", err)
+	}
+}
+
+// A volume of which too many calls hang is refused, and not asked again and again.
+func TestOwnVolume_ManyCallsHang(t *testing.T) {
+	_, own := ownedVolume(t)
+	answer, gone := make(chan struct{}), make(chan struct{}, 16)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range 16 {
+		_, _ = safepath.Bounded(ended, "/"+VolumeFolder("example.org/remote", "pv"), fmt.Sprint("call ", i),
+			func() (none struct{}, err error) {
+				<-answer
+				gone <- none
+				return none, nil
+			})
+	}
+	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	if err := own(ctx); !errors.Is(err, safepath.ErrManyHang) || ctx.Err() != nil {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	close(answer)
+	for range 16 {
+		<-gone
 	}
 }
