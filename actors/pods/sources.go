@@ -134,8 +134,8 @@ func (s *sources) unread() bool {
 
 // sparedProblem reports a pod that is left alone for a manifest that cannot be used.
 func sparedProblem(e *entry, manifest string) messages.ManifestProblem {
-	return messages.ManifestProblem{Path: manifest, Pod: e.name, Message: "pod " + e.name + " runs, and no manifest that can be used " +
-		"names it; it is left as it is until this one is corrected or removed"}
+	return messages.ManifestProblem{Path: manifest, Pod: e.name, Message: "pod " + e.name + " runs, and no manifest that can " +
+		"be used names it; it is left as it is until this one is corrected or removed"}
 }
 
 // orphaned says that what was found of a pod is nobody's.

@@ -147,7 +147,8 @@ func (a *actor) onObserved(ctx supervisors.Context, m observed) {
 		if a.underway {
 			event = "Shutdown manager detected shutdown event"
 		}
-		ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeNormal, messages.EventShutdown, event, ctx.Now()))
+		node := a.opts.NodeName
+		ctx.Tell(messages.Events, messages.NodeEvent(node, v1.EventTypeNormal, messages.EventShutdown, event, ctx.Now()))
 		if a.underway {
 			ctx.Log().Warn("the machine is shutting down: pods are ended", "within", total(a.opts.Groups))
 			a.keepTimes(ctx, ctx.Now(), time.Time{})

@@ -137,7 +137,8 @@ func (j *job) tellOfPod(ctx context.Context) error {
 
 // secret is what a Secret holds. It is not kept.
 func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]string, error) {
-	secret, err := fetch(ctx, j.p.Pod, object{"Secret", ref.Namespace + "/" + ref.Name}, j.Client.CoreV1().Secrets(ref.Namespace).Get, ref.Name)
+	get := j.Client.CoreV1().Secrets(ref.Namespace).Get
+	secret, err := fetch(ctx, j.p.Pod, object{"Secret", ref.Namespace + "/" + ref.Name}, get, ref.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +171,8 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 		j.p.RenewAt(late)
 	}
 	attaching := messages.Cause{Code: messages.CauseNotAttached, Name: j.record.Volume}
-	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet", j.record.Volume, j.record.Driver)
+	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet",
+		j.record.Volume, j.record.Driver)
 	driver := j.record.Driver
 	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
 	switch node := j.node.Load(); {
@@ -196,7 +198,8 @@ func (j *job) attached(ctx context.Context) (map[string]string, error) {
 	case a.DeletionTimestamp != nil:
 		w.error = attaching.Errorf("%s is being deleted", called)
 	case !a.Status.Attached && a.Status.AttachError != nil:
-		w.error, w.normal = attaching.Errorf("volume %s cannot be attached: %s", j.record.Volume, a.Status.AttachError.Message), false
+		why := a.Status.AttachError.Message
+		w.error, w.normal = attaching.Errorf("volume %s cannot be attached: %s", j.record.Volume, why), false
 	case !a.Status.Attached:
 		w.error = unattached
 	}

@@ -20,14 +20,14 @@ func TestBindFolder_PodsShareNoDescriptor(t *testing.T) {
 	slow := fusetest.Mount(t, server)
 	pods, err := kinds.OpenPods(t.TempDir())
 	must(t, err)
-	defer pods.Close()
+	defer func() { must(t, pods.Close()) }()
 	ended := make(chan error, 2)
 	slow.Hang()
 	for _, uid := range []string{"a", "b"} {
 		must(t, pods.MkdirAll(uid, 0o755))
 		root, err := safepath.OpenRoot(filepath.Join(pods.Path(), uid))
 		must(t, err)
-		defer root.Close()
+		defer func() { must(t, root.Close()) }()
 		go func() {
 			ended <- bindFolder(t.Context(), kinds.Folder{Root: root, Pod: volumestest.PodWith(uid)}, "volume",
 				filepath.Join(server, fusetest.Folder), "pv")

@@ -111,7 +111,8 @@ func isAt(m *mountinfo.Info, place string) bool {
 func isPart(m, of *mountinfo.Info) bool {
 	const removed = "//deleted"
 	root, part := strings.TrimSuffix(of.Root, removed), strings.TrimSuffix(m.Root, removed)
-	return m.Major == of.Major && m.Minor == of.Minor && (part == root || strings.HasPrefix(part, strings.TrimSuffix(root, "/")+"/"))
+	below := strings.HasPrefix(part, strings.TrimSuffix(root, "/")+"/")
+	return m.Major == of.Major && m.Minor == of.Minor && (part == root || below)
 }
 
 // isCopy reports whether the kernel made a mount from another because the root directory is bound elsewhere. It goes with the

@@ -52,7 +52,7 @@ func setFlags(t *testing.T, path string, flags int) error {
 	t.Helper()
 	f, err := os.Open(path)
 	must(t, err)
-	defer f.Close()
+	defer func() { must(t, f.Close()) }()
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags)
 }
 

@@ -113,11 +113,14 @@ var absent = map[string]messages.CauseCode{
 
 // fetch reads one object, for a pod where the API server allows it by its graph (AwaitGraph). Its absence is a waitError.
 func fetch[T any](
-	ctx context.Context, pod *v1.Pod, called object, read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
+	ctx context.Context, pod *v1.Pod, called object,
+	read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
 ) (*T, error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
-	found, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*T, error) { return read(ctx, name, metav1.GetOptions{}) })
+	found, err := apiclient.AwaitGraph(ctx, pod, func(ctx context.Context) (*T, error) {
+		return read(ctx, name, metav1.GetOptions{})
+	})
 	switch {
 	case apierrors.IsNotFound(err):
 		why := messages.Cause{Code: cmp.Or(absent[called.kind], messages.CauseObjectAbsent), Kind: called.kind, Name: called.name}

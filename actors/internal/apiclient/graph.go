@@ -19,8 +19,8 @@ const (
 
 // AwaitGraph sends a request for an object or a token of a pod until the API server knows that the pod is on this node. Its
 // graph of nodes, pods and their objects follows a watch and may have the pod later than the node: until then it refuses the
-// request, or does not find the pod. An answer that stays so for 2.5 s is returned, and at once where the pod is not new. A nil pod
-// stands for none.
+// request, or does not find the pod. An answer that stays so for 2.5 s is returned, and at once where the pod is not new. A nil
+// pod stands for none.
 func AwaitGraph[T any](ctx context.Context, pod *v1.Pod, request func(context.Context) (T, error)) (T, error) {
 	for try, pause := 1, graphWait; ; try, pause = try+1, 2*pause {
 		answer, err := request(ctx)

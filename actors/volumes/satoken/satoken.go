@@ -173,8 +173,8 @@ func (s *Source) asks(a *asking) (ended func()) {
 // maxAccounts bounds what is remembered.
 const maxAccounts = 1000
 
-// Account is the service account of a pod as the API server has it now. Where that does not answer, it is the account as it was read last:
-// whoever needs a token besides has one for as long as the last is good. It is shared: nobody may change it.
+// Account is the service account of a pod as the API server has it now. Where that does not answer, it is the account as it was
+// read last: whoever needs a token besides has one for as long as the last is good. It is shared: nobody may change it.
 func (s *Source) Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
