@@ -28,7 +28,7 @@ var readers = map[string]string{
 	"supervisors/trace/transcript.go":           "no failure: it is the name of a message",
 }
 
-var matchers = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "Cut", "CutPrefix", "CutSuffix", "TrimPrefix",
+var matchers = []string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "Cut", "CutPrefix", "CutSuffix", "TrimPrefix", "TrimSuffix",
 	"Index", "EqualFold", "MatchString", "FindStringSubmatch"}
 
 // isFailure reports whether an expression is the text of an error or of a reason, or a variable that holds one.
