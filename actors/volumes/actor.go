@@ -27,12 +27,12 @@ type Options struct {
 	Storage *Storage
 }
 
-// Operations is the process-wide table of work that outlives the actor that asked for it.
+// Operations is the process-wide table of operations. An operation outlives the actor that started it.
 type Operations interface {
 	reconcile.Operations
-	// Settle waits until nothing is under way with a key that begins so, or for the end of ctx: that error names what is.
+	// Settle blocks until no operation with the key prefix is in progress, or ctx ends. The error names the pending operations.
 	Settle(ctx context.Context, prefix string) error
-	// Progress is the last note on the progress of what is under way with a key; nil: none.
+	// Progress returns the last progress note of the operation with the key, or nil.
 	Progress(key string) any
 }
 

@@ -62,7 +62,7 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 		"PersistentVolume %s is of a kind that is not supported: csi, what became csi, local and hostPath are", pv.Name)
 }
 
-// migratedTo is Kubernetes' annotation of a volume whose kind was moved to CSI; its value is the driver.
+// migratedTo is the Kubernetes annotation that names the CSI driver for a volume of a former in-tree kind.
 const migratedTo = "pv.kubernetes.io/migrated-to"
 
 // keep keeps a claim and its volume while a mount waits for nothing but others, so that they are read once.

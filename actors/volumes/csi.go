@@ -288,7 +288,7 @@ func release(ctx context.Context, root *safepath.Root, folder, mount string) err
 	return errors.Join(root.RemoveEmpty(target), root.RemoveEmpty(folder))
 }
 
-// checkUnmounted is an error where the driver left something mounted, or where that cannot be seen.
+// checkUnmounted returns an error if the target is still mounted, or if that is unknown.
 func checkUnmounted(ctx context.Context, root *safepath.Root, target string) error {
 	is, err := mountedAlive(ctx, root, target)
 	if is {
@@ -297,7 +297,7 @@ func checkUnmounted(ctx context.Context, root *safepath.Root, target string) err
 	return err
 }
 
-// mountedAlive reports whether a file system is mounted on name. One whose server is gone is detached first.
+// mountedAlive reports whether a live file system is mounted on name. It detaches the mounts of dead servers.
 func mountedAlive(ctx context.Context, root *safepath.Root, name string) (bool, error) {
 	for {
 		is, err := root.IsMountPoint(name)

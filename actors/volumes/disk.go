@@ -137,7 +137,7 @@ func heldByOthers(folder kinds.Folder) error {
 	return err
 }
 
-// unmountFound has each volume that lies on the disk undone by the plugin of its kind.
+// unmountFound unmounts each volume on the disk with the plugin of its kind.
 func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	found, err := kinds.FoundVolumes(folder)
 	if err != nil {
@@ -156,7 +156,7 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 			errs = append(errs, fmt.Errorf("parts of volumes are still bound, so CSI volume %s is not unmounted", f.Volume))
 			continue
 		}
-		// E.g. what a container mounted there and let the host see. A driver is asked all the same, and knows what it can do.
+		// E.g. a mount that a container propagated to the host. CSI drivers are called anyway: they decide themselves.
 		if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csiName {
 			errs = append(errs, kinds.StillMounted(others))
 			continue
@@ -170,8 +170,8 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	return errors.Join(errs...)
 }
 
-// detachDead detaches the mounts in a pod's folder whose server is gone, and returns the others. A mount of a CSI driver stays:
-// the driver undoes it. A hung server is not known to be gone, and mounts below its own are not asked.
+// detachDead detaches the mounts of dead servers in a pod's folder, and returns the remaining mounts. It keeps the mounts of CSI
+// drivers, which undo them, and the mounts of hung servers. Mounts below either are not checked.
 func (d disk) detachDead(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) (left []*mountinfo.Info, err error) {
 	hung := []string{filepath.Join(folder.Path(), kinds.VolumeFolder(csiName, ""))}
 	below := func(m *mountinfo.Info, at string) bool { return strings.HasPrefix(m.Mountpoint, at+"/") }

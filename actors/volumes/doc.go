@@ -1,49 +1,49 @@
-// Package volumes is the actor behind which every kind of volume is built: it holds what is wanted against what is
-// found, and lets the plugin of each kind do the work.
+// Package volumes contains the actor that mounts and unmounts the volumes of pods. It compares the desired with the observed
+// volumes, and the plugin of each kind does the work.
 //
-// How to read the folder: the volumes of a pod are one object of the reconciler (actors/internal/reconcile). actor.go
-// says what pods ask and are told, driver.go is the reconciler's driver and policy, state.go is what is known of one
-// pod's volumes, each with a back-off of its own. mount.go and disk.go do the work outside the mailbox. The kinds of
-// volume are in the package kinds, with the folders in which they lie; those of persistent volumes are here.
+// How to read the folder: the volumes of a pod are one object of the reconciler (actors/internal/reconcile). actor.go handles
+// the messages of pods. driver.go has the reconciler's driver and policy. state.go has the state of a pod's volumes, each with
+// its own back-off. mount.go and disk.go do the work outside the mailbox. The package kinds has the kinds of volumes and their
+// folders. The kinds of persistent volumes are in this package.
 //
-// Nothing is remembered across a restart: an actor that starts knows no pod, and answers the pods that ask again by
-// doing all of it again, which changes nothing where it was done. Work in flight is joined by its key.
+// The actor keeps no state across a restart. After a restart it knows no pod. When a pod asks again, the actor repeats all work,
+// which changes nothing that is already done. Operations in progress are joined by their key.
 //
-// Parts of volumes (subPath). The start of a container binds them, since their names may depend on its environment. The
-// bind is made from a descriptor that was opened below the volume, so that links which the pod swaps lead nowhere else. It
-// is a slave mount. The next start finds it by what is mounted, and keeps or replaces it. volumes unmounts all of a pod's
-// parts at its end, before the volumes.
+// Parts of volumes (subPath). The start of a container binds them, because their names may depend on its environment. The bind
+// is made from a descriptor opened below the volume, so that links swapped by the pod cannot lead elsewhere. It is a slave
+// mount. The next start compares the existing mount, and keeps or replaces it. volumes unmounts all parts of a pod at its end,
+// before the volumes.
 //
-// Persistent volumes. A claim (claims.go) leads to a PersistentVolume, whose kind does the work: csi.go, localpv.go, or
-// hostPath. The mount reads claims, volumes and attachments when it needs them: a node may get those of its pods, and neither
-// list nor watch them. CSIDrivers are watched (driverobjects.go). Drivers are called by the leaf package csi, register by
-// pluginwatch, and are known to Storage (storage.go), which lives as long as the process; each driver has places of its own
-// for calls, and pods with persistent volumes a lane without a bound, so that a driver that hangs keeps no other pod's volumes.
+// Persistent volumes. A claim (claims.go) refers to a PersistentVolume, and the plugin of its kind does the work: csi.go,
+// localpv.go, or hostPath. The mount reads claims, volumes and attachments on demand: a node may get the objects of its pods,
+// but neither list nor watch them. CSIDrivers are watched (driverobjects.go). The package csi calls drivers, and pluginwatch
+// registers them. Storage (storage.go) holds the drivers and lives as long as the process. Each driver has its own limit of
+// concurrent calls, and pods with persistent volumes have a lane without a limit. A hung driver therefore does not block other
+// pods' volumes.
 //
-// A mount that others have to go on with (they bind, attach, register a driver, release the volume) ends with a waitError
-// (waiting.go). It holds no place. Where the end of the wait can be observed, as attaching on the Node, the volume is mounted
-// again then and not before. Attaching is no failure and no Event for two minutes; its claim and volume are read once.
+// A mount that depends on others (they bind, attach, register a driver, release the volume) ends with a waitError (waiting.go),
+// so that it occupies no place in a lane. If the end of the wait can be observed, e.g. the attachment on the Node, the mount is
+// retried only then. For two minutes a pending attachment is no failure and has no Event. Its claim and volume are read once.
 //
-// Volumes grow by grow.go: the claim says that this is left to the node, and is read each minute while the volume is mounted, of
-// drivers that can grow volumes. Kinds that Kubernetes had itself (awsElasticBlockStore …) are translated where they are read.
+// grow.go grows a volume if its claim leaves that to the node. It reads the claim each minute while the volume is mounted, for
+// drivers that can grow volumes. Former in-tree kinds (awsElasticBlockStore …) are translated to CSI when they are read.
 //
-// Before a driver is asked for anything there is a record on the disk, vol_data.json, in the kubelet's form; it goes
-// last. Who has a volume is counted by the records of pods. A volume that is staged and of which no pod has a record is
-// unstaged: it is an object of a second reconciler (staged.go), found by its inventory after each pod's end and with
-// each sweep, so also what an agent that was killed left. Staging, and looking who has a volume, are one operation at a
-// time for each volume. storageactor.go tells registration which volumes are in use (those wanted, and those with a
-// record) and which drivers there are.
+// A record on the disk, vol_data.json in the kubelet's format, is written before the first call of a driver and removed last.
+// The records of pods count the users of a volume. A staged volume without a record of a pod is unstaged. Such volumes are the
+// objects of a second reconciler (staged.go). Its inventory finds them after each pod's end and with each sweep, so that it also
+// finds volumes left by a killed agent. Staging a volume and looking up its users run one at a time for each volume.
+// storageactor.go reports the drivers and the volumes in use (desired, or with a record) to registration.
 //
-// A volume is not unstaged while its file system is mounted elsewhere (references.go): by an administrator, by a container, or by
-// a part that is still bound. The mounts of the node are compared by device and root. The same holds before a driver that does
-// not stage unpublishes an attached volume. A mount without a record holds the staged volume with its device (lost.go), and all
-// volumes where no device shows which one it is.
+// A volume is not unstaged while its file system is mounted elsewhere (references.go): by an administrator, by a container, or
+// by a part that is still bound. The mounts of the node are compared by device and root. The same check precedes the
+// unpublishing of an attached volume by a driver that does not stage. A mount without a record blocks the unstaging of the
+// volume with its device (lost.go), or of all volumes if no device identifies the volume.
 //
-// Data is kept. Only folders whose content the agent wrote (emptyDir, files of objects, notes, termination logs) are removed with
-// it. Any other folder is unmounted, its record unlinked, and removed if it is empty. Otherwise it stays with its pod's folder.
-// leftover finds such folders and the state of a kubelet that only a kubelet can undo; holding.go reports them. It also reports
-// each pod's folder whose removal failed, with the error, until a removal succeeds.
+// Data is kept. Only the agent's own folders (emptyDir, files of objects, notes, termination logs) are removed with their
+// content. Any other folder is unmounted, its record unlinked, and the folder removed if it is empty. Otherwise it is kept,
+// together with the pod's folder. leftover finds such folders, and the state of a kubelet that only a kubelet can undo.
+// holding.go reports them. It also reports each failed removal of a pod's folder, with the error, until a removal succeeds.
 //
-// Mounts that request a token run in lanes of their own, so that an API server that does not answer holds up no other
-// pod's volumes.
+// Mounts that request a token have separate lanes, so that an API server that does not answer does not block other pods'
+// volumes.
 package volumes

@@ -47,8 +47,8 @@ const (
 	maxHeldError = 1024
 )
 
-// removal records the result of a pod's removal and reports whether that is news. A removal that goes on after the actor's wait,
-// as that of a large emptyDir may, is reported only if none has ended within operationTimeout.
+// removal records the result of a pod's removal and reports whether the published error changed. A removal may outlast the
+// actor's wait, e.g. of a large emptyDir. It is then reported only if no removal has ended within operationTimeout.
 func (h *holding) removal(now time.Time, r report) (changed bool) {
 	was := h.remains[r.Key]
 	if r.Desired != nil || r.Err == nil {

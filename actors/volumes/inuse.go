@@ -21,9 +21,9 @@ import (
 // uniqueName is a volume's name on the Node.
 func uniqueName(r csi.Record) string { return csiName + "/" + r.Driver + "^" + r.Handle }
 
-// inUse lists the attachable volumes that some pod wants or that may be on this node still: none of them may be detached. A
-// driver of which it is not known whether its volumes are attached counts as one of which they are. While not all can be read, as
-// the error says, those that the Node has stay among them.
+// inUse lists the attachable volumes that a pod needs or that may still be on this node. None of them may be detached. Volumes
+// of a driver count as attachable while its CSIDriver is unknown. If some records cannot be read, inUse returns an error, and
+// the list keeps the volumes in the Node's status.
 func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	published, lost, err := s.published()
 	staged, lostStaged, stagedErr := s.staged()
@@ -73,8 +73,8 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	return out, err
 }
 
-// held adds the records of block devices that a kubelet mapped, and their pods. It returns the prefixes of names of volumes whose
-// kind only a kubelet has: they stay in use while anything of that kind is here.
+// held adds the records of block devices that a kubelet mapped, and their pods. It returns the name prefixes of the volume kinds
+// that only a kubelet supports. Such volumes stay in use while anything of their kind is on this node.
 func (s *Storage) held(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
 	folders, err := leftover.Find(s.RootDir, false)
 	for _, f := range folders {
@@ -112,7 +112,7 @@ func recordAt(folder string) (csi.Record, error) {
 	return r, errors.Join(err, root.Close())
 }
 
-// published lists the records of all pods, as readRecords does; podOf says whose one is.
+// published lists the records of all pods, as readRecords does. podOf returns the pod of a key.
 func (s *Storage) published() (map[string]csi.Record, lostRecords, error) {
 	pods, err := kinds.OpenPods(s.RootDir)
 	if err != nil {
@@ -126,7 +126,7 @@ func podOf(key string) string {
 	return uid
 }
 
-// staged lists the records of what is staged, by <driver>/<hash>, as readRecords does.
+// staged lists the records of staged volumes by <driver>/<hash>, as readRecords does.
 func (s *Storage) staged() (map[string]csi.Record, lostRecords, error) {
 	root, err := safepath.OpenRoot(s.csiFolder())
 	if err != nil {

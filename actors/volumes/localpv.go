@@ -126,7 +126,7 @@ func (local) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
 	return removeMount(ctx, p, kinds.VolumeFolder(localName, volume))
 }
 
-// removeMount unmounts what is mounted on a folder of the pod's, and removes the folder. One that is not empty then is kept.
+// removeMount undoes all mounts on a folder of the pod and removes the folder. It keeps a folder with data and returns an error.
 func removeMount(ctx context.Context, p kinds.Folder, folder string) error {
 	for {
 		is, err := p.IsMountPoint(folder)

@@ -164,7 +164,7 @@ func TestVolumesAreMountedSideBySide(t *testing.T) {
 	}
 }
 
-// slow is a plugin whose mount gives a volume to a group and does not end.
+// slow is a plugin with a mount that reports a change of group and then blocks.
 type slow struct {
 	kinds.HostPath
 	leave chan struct{}

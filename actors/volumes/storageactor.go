@@ -132,7 +132,7 @@ func (a *actor) storageReported(ctx supervisors.Context) {
 	}
 }
 
-// nodeObserved has pods look again whose volumes may be attached by now.
+// nodeObserved stores the Node and retries mounts that may no longer wait for an attachment.
 func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 	if a.storage == nil || node == nil {
 		return
@@ -141,7 +141,7 @@ func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 	a.lookAgain(ctx)
 }
 
-// lookAgain has volumes of pods mounted whose wait for others may be over.
+// lookAgain retries the mounts that may no longer have to wait.
 func (a *actor) lookAgain(ctx supervisors.Context) {
 	var uids []string
 	a.volumes.Each(func(r report) {

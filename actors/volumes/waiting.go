@@ -11,20 +11,20 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// waitError is the error of a mount that others have to go on with: they bind a claim, attach a volume, register a driver, or
-// release the volume.
+// waitError is the error of a mount that depends on others: they bind a claim, attach a volume, register a driver, or release
+// the volume.
 type waitError struct {
 	error
-	// over reports whether the wait may be over, without I/O: the volume is mounted again once it is true. nil: the end cannot be
+	// over reports, without I/O, whether the wait may be over. The mount is then retried. If over is nil, the end cannot be
 	// observed, and the mount is retried soon.
 	over func() bool
-	// normal is true while nothing is wrong: it is no failure, and there is no Event.
+	// normal marks an expected wait. It is no failure and has no Event.
 	normal bool
 }
 
 func (e waitError) Unwrap() error { return e.error }
 
-// wait is a waitError whose end cannot be observed.
+// wait returns a waitError without an observable end.
 func wait(why messages.Cause, format string, args ...any) error {
 	return waitError{error: why.Errorf(format, args...)}
 }

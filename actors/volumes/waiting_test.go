@@ -31,8 +31,8 @@ func attachmentOf(status storagev1.VolumeAttachmentStatus) *storagev1.VolumeAtta
 	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("h", testDriver, "n")}, Status: status}
 }
 
-// attachable is a node with a driver whose volumes are attached, the attachment of volume h, and the claim c. The CSIDrivers have
-// been listed.
+// attachable returns a node with a driver that requires attachment, the attachment of volume h, and the claim c. It waits until
+// the CSIDrivers are listed.
 func attachable(t *testing.T, status storagev1.VolumeAttachmentStatus) (*node, *csitest.Driver) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(true), attachmentOf(status))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
@@ -104,7 +104,7 @@ func TestFirstMountOfAnAttachedVolume(t *testing.T) {
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// A volume whose driver needs no attaching waits for no attachment, also where its CSIDriver comes late.
+// A volume of a driver that requires no attachment is mounted once its CSIDriver is known, even if that is created late.
 func TestCSIDriverThatComesLate(t *testing.T) {
 	n := storageNode(t, bound("c", csiSource("h"))...)
 	startDriver(t, n, &csitest.Driver{})
@@ -171,7 +171,7 @@ func TestVolumeThatIsNotAttached(t *testing.T) {
 	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// An attachment that the node may not read, as that of none, does not hide the reason of the wait.
+// A forbidden read of the attachment does not hide the reason for the wait. A read of a missing attachment is forbidden, too.
 func TestVolumeWithoutAnAttachment(t *testing.T) {
 	n, _ := attachable(t, storagev1.VolumeAttachmentStatus{})
 	n.storage.Client.(*fake.Clientset).PrependReactor("get", "volumeattachments",
@@ -213,8 +213,8 @@ func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	n.tell("b", messages.UnmountVolumes{UID: "b", Remove: true})
 }
 
-// The volumes in use are listed again when a pod wants one or has it, and not for what is noted besides: a driver that is called
-// each minute costs no reading of the disk.
+// The volumes in use are listed again when a pod needs or has one, and not for other changes. A driver that is called each minute
+// must not cause reads of the disk.
 func TestNewsOfVolumesInUse(t *testing.T) {
 	s := &Storage{pods: map[string]map[string]held{}}
 	for _, c := range []struct {

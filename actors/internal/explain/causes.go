@@ -6,7 +6,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sentence is how a cause is put, and what would help. {kind}, {name}, {detail} and {text} stand for the cause's fields.
+// sentence is the text for a cause and its remedy. The placeholders {kind}, {name}, {detail} and {text} stand for the cause's
+// fields.
 type sentence struct{ cause, remedy string }
 
 func (s sentence) about(c messages.Cause) (cause, remedy string) {
@@ -14,7 +15,7 @@ func (s sentence) about(c messages.Cause) (cause, remedy string) {
 	return fill.Replace(s.cause), fill.Replace(s.remedy)
 }
 
-// put is the sentence for the cause's code; otherwise the given one.
+// put fills in the sentence for the cause's code, or otherwise if the list has none.
 func put(list map[messages.CauseCode]sentence, c messages.Cause, otherwise sentence) (cause, remedy string) {
 	if s, ok := list[c.Code]; ok {
 		return s.about(c)

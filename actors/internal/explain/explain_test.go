@@ -58,12 +58,12 @@ func image(code string, why messages.CauseCode) func(*board.Pod) {
 		Cause: messages.Cause{Code: why, Text: "the moon is\nfull"}, Tries: 2})
 }
 
-// because is the cause of a failure whose error has this text.
+// because returns a cause with the code and the error text.
 func because(code messages.CauseCode, text string) messages.Cause {
 	return messages.Cause{Code: code, Text: text}
 }
 
-// of is a cause of an object or another thing.
+// of returns a cause that names an object.
 func of(code messages.CauseCode, kind, name, detail string) messages.Cause {
 	return messages.Cause{Code: code, Kind: kind, Name: name, Detail: detail, Text: "the error's text"}
 }

@@ -12,7 +12,7 @@ func (h *Host) EndHooks(uid, id string) {
 	h.Ops.CutOff(PreStopKey(uid, id))
 }
 
-// EndAllHooks ends the hooks of a pod of which nothing runs any more. The actor of a container may not have learned of its end.
+// EndAllHooks ends all hooks of a pod without running containers. The actor of a container may have missed the container's end.
 func (h *Host) EndAllHooks(uid string) {
 	for _, prefix := range []string{PostStartKey(uid, ""), PreStopKey(uid, "")} {
 		for _, key := range h.Ops.InFlight(prefix) {

@@ -118,7 +118,7 @@ func readHead(text []byte, prefix string) (head, []fault) {
 	return h, nil
 }
 
-// warn adds warnings, of which each document has its own slice.
+// warn adds warnings to the document. It clones the slice, which copies of the document share.
 func (d *Document) warn(faults []fault) {
 	d.Warnings = slices.Clone(d.Warnings)
 	for _, f := range faults {
@@ -166,7 +166,7 @@ func (d Document) decodeList(text []byte, typed bool) []Document {
 	if len(faults) > 0 {
 		return []Document{d.broken(faults...)}
 	}
-	if len(list.Items) == 0 && len(passedOver) > 0 { // "items" may be what is misspelt: its pods must not end for that
+	if len(list.Items) == 0 && len(passedOver) > 0 { // "items" may be misspelt: its pods must keep running
 		return []Document{d.broken(passedOver...)}
 	}
 	d.warn(passedOver)
@@ -175,7 +175,7 @@ func (d Document) decodeList(text []byte, typed bool) []Document {
 		one := d
 		one.prefix = fmt.Sprintf("items[%d].", i)
 		documents = append(documents, one.decodeItem(item, typed))
-		d.Warnings = nil // those of the list are on its first item
+		d.Warnings = nil // the first item has the list's warnings
 	}
 	return documents
 }

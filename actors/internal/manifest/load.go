@@ -17,14 +17,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
-// Load reads the pods of a manifest as they are to run on a node without an API server: decoded, made static, defaulted
-// and validated. pods are the good ones, in the order of the file. problems are the faults of the others, and warnings.
+// Load reads the pods of a manifest for a node without an API server: it decodes, makes static, defaults and validates them.
+// pods are the valid pods in the order of the file. problems are the faults of the other documents, and all warnings.
 //
-// A manifest of a file or a URL is read as a kubelet reads it: the fields that it passes over are warnings. A person who
-// submits a manifest is there to correct it, so that they are faults in a submission.
+// Unknown and repeated fields are warnings in a manifest from a file or a URL, because a kubelet ignores them. In a submission
+// they are faults: the submitter can correct them at once.
 //
-// A problem without a Pod tells that a document is too broken to say whose it is; whoever keeps the last good version
-// of the pods of a file should then keep all that the file had and has no more.
+// A problem without a Pod means that a document is too broken to identify its pod. A caller that keeps the last good version of
+// each pod should then keep all pods that are missing from the new version of the file.
 func Load(path string, data []byte, opts Options) (pods []*v1.Pod, problems []Problem) {
 	for _, one := range LoadEach(path, data, opts) {
 		if one.Pod != nil {

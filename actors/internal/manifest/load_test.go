@@ -151,7 +151,7 @@ func TestLoadRefusesAPodThatIsThereTwice(t *testing.T) {
 	}
 }
 
-// A field that a kubelet passes over costs no pod where nobody is there to correct it. A submission is refused for it.
+// A manifest with a field that a kubelet ignores is loaded from a file or a URL, and refused as a submission.
 func TestLoad_PassesOverFields(t *testing.T) {
 	paths, err := filepath.Glob("testdata/passedover/*")
 	if err != nil || len(paths) == 0 {

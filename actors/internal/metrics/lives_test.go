@@ -52,7 +52,7 @@ func TestNotStarted_ContainerTypes(t *testing.T) {
 	}
 }
 
-// The times are those of a Node that this agent made; of one that was there they stay zero.
+// The startup times are set for a Node that this agent created. They stay zero for an existing Node.
 func TestNodeStartup(t *testing.T) {
 	t.Cleanup(func() {
 		for _, g := range []prometheus.Gauge{startupAgent, startupAttempt, startupRegistered, startupReady, startupAll} {

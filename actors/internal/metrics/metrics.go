@@ -169,7 +169,7 @@ func Stored(plugin, operation string, began time.Time, err error) {
 // Mounted observes how long a pod has waited for one of its volumes, by the name of its plugin.
 func Mounted(plugin string, since time.Time) { Since(mountTime, since, plugin, "overall_volume_mount") }
 
-// CalledCSI observes a call of a CSI driver, by the method's name. Migrated is true of volumes whose kind was Kubernetes' own.
+// CalledCSI observes one call of a CSI driver's method. migrated marks a volume of a former in-tree kind.
 func CalledCSI(driver, method, code string, migrated bool, began time.Time) {
 	Since(csiTime, began, driver, "/csi.v1.Node/"+method, code, strconv.FormatBool(migrated))
 }

@@ -49,10 +49,10 @@ const (
 	manyWriter = api.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER
 )
 
-// Can says whether the driver can do something.
+// Can reports whether the driver has a capability.
 func (d *Driver) Can(what api.NodeServiceCapability_RPC_Type) bool { return d.can[what] }
 
-// Volume is a volume as the driver is told of it. Secrets are never logged, nor in an error.
+// Volume describes a volume to the driver. Secrets are never logged and never part of an error.
 type Volume struct {
 	Handle     string
 	Staging    string // path; empty where the driver does not stage
@@ -62,10 +62,10 @@ type Volume struct {
 	Options    []string // of mount(8)
 	ReadOnly   bool
 	Attributes map[string]string
-	Published  map[string]string // what the attacher said
+	Published  map[string]string // the attacher's publish context
 	Secrets    map[string]string
-	Group      *int64 // that owns it, for drivers with MountGroup; nil: none
-	Migrated   bool   // it is of a kind that Kubernetes had itself, which metrics tell apart
+	Group      *int64 // the owning group, for drivers with MountGroup; nil: none
+	Migrated   bool   // a volume of a former in-tree kind; for metrics only
 }
 
 // Stage makes the volume ready for all pods of this node.

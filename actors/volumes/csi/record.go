@@ -59,7 +59,7 @@ func (r Record) Write(root *safepath.Root, folder string) error {
 	return root.Rename(name+newSuffix, name)
 }
 
-// Remove removes the record of a folder, and what a write that was cut off left. Nothing there is success.
+// Remove removes the record of a folder, and the partial file of an interrupted write. Missing files are no error.
 func Remove(root *safepath.Root, folder string) error {
 	for _, name := range []string{RecordFile, RecordFile + newSuffix} {
 		if err := root.Unlink(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {

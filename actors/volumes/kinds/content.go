@@ -41,7 +41,7 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 		return "", err
 	}
 	there := mounted == c.memory && isWritten(p, folder)
-	files, err := c.files(ctx, p, v, there) // first what may be missing: nothing is mounted for a pod that waits
+	files, err := c.files(ctx, p, v, there) // before any mount: the pod may have to wait for objects
 	switch {
 	case err != nil && there && p.mayPass(v, err):
 		// It was written before, perhaps by an earlier agent: it stays as it is until the API server can be asked.
@@ -49,7 +49,7 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 	case err != nil:
 		return "", err
 	}
-	if err := checkPaths(slices.Sorted(maps.Keys(files))); err != nil { // keys of objects may be others soon
+	if err := checkPaths(slices.Sorted(maps.Keys(files))); err != nil { // not permanent: the keys of objects may change
 		return "", err
 	}
 	if err := makeFolder(p, folder); err != nil {

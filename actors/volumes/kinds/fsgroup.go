@@ -55,12 +55,11 @@ type GroupChange struct {
 // Files returns how many files, folders and links have the group by now.
 func (c *GroupChange) Files() int64 { return c.files.Load() }
 
-// OwnVolume gives all of a volume to the pod's fsGroup, where it has one: the group, and its bits of the mode. What is made in a
-// folder later is the group's, too. With the policy OnRootMismatch nothing is done where the topmost folder is as it has to be,
-// which is done last, so that a change that was cut off is seen; nor is it where an earlier process mounted the volume, since its
-// pod may run. Files that are as they have to be are not written, so that a change that begins again catches up. Each file is
-// progress (stall.Progress), with a GroupChange. Links are not followed, and nothing outside is reached. It returns with ctx
-// also where the file system hangs.
+// OwnVolume gives all files of a volume to the pod's fsGroup, if it has one, and sets the group's mode bits. New files belong to
+// the group as well. The topmost folder is changed last, as the mark of a complete change. If it is correct, OwnVolume does
+// nothing with the policy OnRootMismatch, or if an earlier process mounted the volume, because its pod may be running. Correct
+// files are not written, so that a repeated change catches up. Each file counts as progress (stall.Progress), with a GroupChange.
+// Links are not followed and cannot lead outside. OwnVolume returns when ctx ends, even if the file system hangs.
 func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error {
 	group := FSGroupOf(p.Pod)
 	if group == nil {
@@ -116,10 +115,10 @@ func ownAll(ctx context.Context, pod *safepath.Root, folder string, group int64,
 	return own(root, ".", top, group)
 }
 
-// batch is how many files of a folder are read at a time.
+// batch is the number of directory entries that are read at a time.
 const batch = 512
 
-// ownFiles gives what is in one folder to the group, and returns the folders in it.
+// ownFiles gives the entries of one folder to the group, and returns its subfolders.
 func ownFiles(ctx context.Context, root *os.Root, folder string, group int64, change *GroupChange) (below []string, err error) {
 	dir, err := root.Open(folder)
 	if err != nil {
@@ -155,7 +154,7 @@ func ownFiles(ctx context.Context, root *os.Root, folder string, group int64, ch
 	}
 }
 
-// own gives one file to the group; of a link only who owns it. One that is as it has to be is not written.
+// own sets the group and the mode bits of one file. A link has no mode of its own. A correct file is not written.
 func own(root *os.Root, name string, info fs.FileInfo, group int64) error {
 	st, known := info.Sys().(*syscall.Stat_t)
 	link := info.Mode()&fs.ModeSymlink != 0

@@ -124,7 +124,7 @@ func TestOwnVolume_HungServer(t *testing.T) {
 	}
 }
 
-// A volume of which too many calls hang is refused, and not asked again and again.
+// OwnVolume immediately refuses a volume with too many hung calls.
 func TestOwnVolume_ManyCallsHang(t *testing.T) {
 	_, own := ownedVolume(t)
 	answer, gone := make(chan struct{}), make(chan struct{}, 16)

@@ -118,7 +118,7 @@ func (s *Source) Forget(pod types.UID) {
 	maps.DeleteFunc(s.tokens, func(k key, _ Token) bool { return k.pod == pod })
 }
 
-// known is what was given before; those that have expired are forgotten.
+// known returns the cached token for the key, and drops all expired tokens.
 func (s *Source) known(k key) Token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	return Token{Text: got.Status.Token, Renew: asked.Add(min(life/5*4, maxAge) - jitter), Expires: asked.Add(life)}, nil
 }
 
-// asks notes a request, until what it returns is called at its end.
+// asks registers a request. The caller calls the returned function at the end of the request.
 func (s *Source) asks(a *asking) (ended func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,11 +170,11 @@ func (s *Source) asks(a *asking) (ended func()) {
 	}
 }
 
-// maxAccounts bounds what is remembered.
+// maxAccounts bounds the number of cached accounts.
 const maxAccounts = 1000
 
-// Account is the service account of a pod as the API server has it now. Where that does not answer, it is the account as it was
-// read last: whoever needs a token besides has one for as long as the last is good. It is shared: nobody may change it.
+// Account returns the service account of a pod from the API server, or the cached account if the API server does not answer.
+// A user that also needs a token works until the cached token expires. The account is shared and must not be modified.
 func (s *Source) Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -199,7 +199,7 @@ func (s *Source) Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, 
 	return nil, err
 }
 
-// refused says that an API server answered and has no such account for us. It may be too busy to say.
+// refused reports whether the API server refuses the account. Other errors, e.g. of a busy server, may be temporary.
 func refused(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }

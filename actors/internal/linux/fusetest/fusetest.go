@@ -72,7 +72,7 @@ func (s *Server) Die() {
 	s.serving.Wait()
 }
 
-// Requests returns the number of requests received so far, without those of the mount itself.
+// Requests returns the number of requests received so far. The init request of the mount does not count.
 func (s *Server) Requests() int64 { return s.asked.Load() }
 
 // The requests of fuse(4), and the sizes of their answers.

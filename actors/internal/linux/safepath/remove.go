@@ -132,7 +132,8 @@ func (r *removal) remove(at int, name, path string, depth int) bool {
 	return false
 }
 
-// size returns the space that a file occupies, where it is counted. It asks no server of what is mounted there.
+// size returns the disk space of a file in bytes, or 0 if freed space is not counted or the file has other links. It never waits
+// for the server of a mounted file system.
 func (r *removal) size(at int, name string) int64 {
 	var st unix.Statx_t
 	if r.freed == nil || unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,

@@ -106,8 +106,8 @@ func hung(volume string) (of, all int) {
 	return of, all
 }
 
-// AskServer asks the file system at name for its attributes, within ServerTimeout. IsDead tells from the error whether its
-// server is gone; the error of a hung one wraps context.DeadlineExceeded.
+// AskServer requests the attributes of the file system at name, within ServerTimeout. IsDead reports whether the error means a
+// dead server. The error for a hung server wraps context.DeadlineExceeded.
 func (r *Root) AskServer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, ServerTimeout)
 	defer cancel()

@@ -161,8 +161,8 @@ func target(pod *safepath.Root, place string, dir bool) error {
 	return f.Close()
 }
 
-// UnbindAll undoes all binds of a pod, whose open folder it is given, and removes their empty places. Containers that still run
-// keep their view. Something else that is mounted there is an error, and so is data in a place: both stay.
+// UnbindAll undoes all binds in a pod's open folder and removes their empty places. Running containers keep their view. Other
+// mounts in the folders of binds, and data in a place, are kept and returned as errors.
 func UnbindAll(pod *safepath.Root) error {
 	levels, err := placesIn(pod)
 	errs := []error{err}
@@ -182,8 +182,8 @@ func UnbindAll(pod *safepath.Root) error {
 	return nil
 }
 
-// placesIn lists the folder of all binds, those of volumes, those of containers, and the places in these. An error is returned
-// beside those that were found.
+// placesIn lists the folders of binds by level: the top folder, the folders of volumes and of containers, and the places. With
+// an error it also returns the folders that it could read.
 func placesIn(pod *safepath.Root) (levels [][]string, err error) {
 	levels = [][]string{{Folder}}
 	for depth := range 3 { // <volume>/<container>/<index>
