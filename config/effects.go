@@ -40,7 +40,7 @@ var effectiveGates = map[string]bool{
 	"ImageMaximumGCAge":                       true, // for imageMaximumGCAge
 	"NodeLogQuery":                            true, // for enableSystemLogQuery
 	"RotateKubeletServerCertificate":          true, // for serverTLSBootstrap
-	"NodeDeclaredFeatures":                    true, // in what the Node declares, as the next two
+	"NodeDeclaredFeatures":                    true, // in the Node's declared features, as the next two
 	"ExtendWebSocketsToKubelet":               true,
 	"InPlacePodVerticalScalingInitContainers": true,
 

@@ -170,7 +170,7 @@ func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
 	return warnings, nil
 }
 
-// Over returns the flags of f as arguments, with those of below that f does not set. They keep no order.
+// Over returns the flags of f as arguments, and the flags of below that f does not set. They are sorted by name.
 func (f *Flags) Over(below *Flags) []string {
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(f.bound)) {

@@ -151,7 +151,7 @@ func TestLogger_Journal(t *testing.T) {
 			}
 		}
 	}
-	var other bytes.Buffer // JOURNAL_STREAM is inherited by processes whose stderr is another
+	var other bytes.Buffer // processes with another stderr inherit JOURNAL_STREAM, too
 	n, _, err := loadArgs(t)
 	if err != nil {
 		t.Fatal(err)

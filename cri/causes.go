@@ -113,8 +113,8 @@ func StartCause(text string) messages.Cause {
 	return c
 }
 
-// EndCause classifies the text of a container's end, where OCI runtimes report a start that failed as an end: runc since it
-// starts the process before its parent is told.
+// EndCause classifies the text of a container's end. OCI runtimes may report a failed start as an end: runc starts the process
+// before it notifies the parent.
 func EndCause(exitCode int32, text string) messages.Cause {
 	if c := StartCause(text); exitCode == 255 && c.Code == messages.CauseWrongPlatform {
 		return c

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// faultyStatic are static pods that a kubelet runs, by the fault of their manifest. Those of passedOver are adopted.
+// passedOver and unreadable are the static pods of a kubelet, by the fault in their manifest. The pods of passedOver are adopted.
 var (
 	passedOver = map[string]func(string) string{
 		"misspelt": func(m string) string { return m + "  nodeSelectr: {a: b}\n" },
@@ -69,7 +69,7 @@ func TestTakenOverWithFaultyManifests(t *testing.T) {
 	for range 2 {
 		must(t, a.Start())
 		settled(t, a)
-		create(t, c, ns, n.Name, manifest(s, "ours", sleeper)) // by its end, what is to end has begun to
+		create(t, c, ns, n.Name, manifest(s, "ours", sleeper)) // other terminations have started by the time it ends
 		awaitAPIPod(t, c, ns, "ours", ready)
 		remove(t, c, ns, "ours")
 		awaitNoAPIPod(t, c, ns, "ours")

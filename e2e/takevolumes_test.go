@@ -124,7 +124,7 @@ type volumesOfPods struct {
 	a        *stack.Agent
 	d        *csitest.Driver
 	node, ns string
-	dir      string // of local volumes and those of the host
+	dir      string // of local and hostPath volumes
 }
 
 func (v volumesOfPods) create(name string) *corev1.Pod {

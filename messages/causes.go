@@ -128,8 +128,8 @@ func (c Cause) Unread(err error) error {
 	return c.Errorf("%s %s: %w", c.Kind, c.Name, err)
 }
 
-// CauseOf returns the cause of an error that is not nil: that of the first Caused in its chain. Text is the error's where the
-// cause has none.
+// CauseOf returns the cause of the first Caused in the chain of err, which is not nil. A cause without a text gets the text of
+// err.
 func CauseOf(err error) Cause {
 	var c Cause
 	if e, ok := errors.AsType[Caused](err); ok {

@@ -25,14 +25,14 @@ type PodStatusWanted struct {
 	UID string
 	// Pod is the pod as its source wants it. Immutable.
 	Pod *v1.Pod
-	// Static says that it does not come from the API server: a mirror pod stands for it there.
+	// Static means that the pod does not come from the API server: a mirror pod represents it there.
 	Static bool
 	// Status is nil while nothing is known of it yet.
 	Status *v1.PodStatus
-	// Kept says that the pod runs and its manifest cannot be read: its mirror pod stays as it is, and none is made.
+	// Kept means that the pod runs and its manifest cannot be read: its mirror pod is left as it is, and none is created.
 	Kept bool
-	// Over says that nothing of the pod is left on this node, and that it was asked to end: after its final status is written,
-	// the API server is told to remove it.
+	// Over means that nothing of the pod remains on this node, and that it was asked to end. After its final status is written,
+	// the pod is deleted from the API server.
 	Over bool
 }
 

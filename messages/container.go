@@ -77,9 +77,9 @@ type StopContainer struct {
 	// Explained is the sentence that "playlet pods" has while the container ends; empty: none is known.
 	Explained string
 	Order     int64
-	// HookOnly says that the container is not to end yet, and that its pre-stop hook runs meanwhile (KEP-753).
+	// HookOnly means that only the pre-stop hook runs, and the container is not stopped yet (KEP-753).
 	HookOnly bool
-	// NoHook says that its pre-stop hook is neither started nor awaited; one in progress runs until the container has ended.
+	// NoHook means that the pre-stop hook is neither started nor awaited. A hook in progress runs until the container has ended.
 	NoHook bool
 }
 
@@ -102,11 +102,11 @@ type ContainerReported struct {
 	HookFailed string
 	// StopFailed is why the runtime could not end the container, which is tried again; such a report says nothing else.
 	StopFailed string
-	// Taken says that the runtime has a container under this attempt's name that never ran, and cannot remove it: the next
-	// attempt is to be made.
+	// Taken means that the runtime cannot remove a container that never ran and has this attempt's name. The next attempt
+	// follows.
 	Taken bool
-	// Reserved says that this attempt's name is taken by a container that the runtime does not list: a call that timed out goes
-	// on there, or is being undone.
+	// Reserved means that a container that the runtime does not list has this attempt's name: a call that timed out is still in
+	// progress, or is being undone.
 	Reserved bool
 }
 

@@ -95,7 +95,7 @@ type PodStatusChanged struct {
 	Generation uint64 // of the desired state that the pod has taken
 	Phase      string // of the pod's actor, e.g. "running"
 	Status     *v1.PodStatus
-	Waiting    *Reason  // what the pod waits for, when it does
+	Waiting    *Reason  // for waiting; nil: the pod does not wait
 	Holds      []Reason // of each container that is kept from starting
 }
 

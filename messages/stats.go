@@ -13,8 +13,8 @@ import (
 // If lost: the answer has the figures from before, and the next request sends it again.
 type MeasureUsage struct {
 	Pods []*v1.Pod // immutable
-	// Urgent has the UIDs of pods whose figures are for a decision of eviction: they are measured first, and figures of some
-	// seconds ago are too old. Immutable.
+	// Urgent has the UIDs of pods that eviction needs figures of. They are measured first, and figures that are some seconds old
+	// are measured again. Immutable.
 	Urgent map[types.UID]bool
 	// Short reports that the node's disk is short: urgent figures are measured at any cost.
 	Short bool

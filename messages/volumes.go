@@ -21,8 +21,8 @@ type VolumesMounted struct {
 	Paths map[string]string
 }
 
-// VolumesFailed says that a volume is not mounted now. volumes goes on trying, with back-off or when the wait may be over, and
-// will send VolumesMounted when it succeeds.
+// VolumesFailed reports that a volume is not mounted. The volumes actor retries, with back-off or when the wait may be over, and
+// sends VolumesMounted when it succeeds.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.

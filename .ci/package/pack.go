@@ -45,10 +45,10 @@ const environment = `# More flags of the agent; playlet help flags lists them.
 PLAYLET_ARGS=--object-dir=/etc/playlet/objects
 `
 
-// The scripts, which both package managers run. An upgrade restarts the agent and no container: the unit ends the agent alone,
-// and the next one adopts the containers. A removal leaves them, too. No step that asks systemd fails or waits for an agent to be
-// ready: a script that fails leaves the package manager stuck. No script removes a file: the package managers remove those of the
-// package, and leave the administrator's, e.g. objects in /etc/playlet/objects.
+// The scripts run under both package managers. An upgrade restarts the agent but no container: the unit stops only the agent, and
+// the next agent adopts the containers. A removal leaves the containers running, too. A failing script blocks the package
+// manager, so steps that call systemd neither fail nor wait until the agent is ready. Scripts remove no files: package managers
+// remove the files of the package and keep the administrator's, e.g. objects in /etc/playlet/objects.
 const (
 	afterInstall = `#!/bin/sh
 if [ -d /run/systemd/system ]; then

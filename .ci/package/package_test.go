@@ -116,8 +116,8 @@ func TestADebIsInstalled(t *testing.T) {
 	there(map[string]fs.FileMode{"etc/playlet": 0})
 }
 
-// A script that fails leaves apt stuck. Where systemd does nothing of what it is asked, as when the agent does not become ready,
-// the scripts end well, and none waits for the agent.
+// A failing script blocks apt. If systemd fails every request, e.g. because the agent does not become ready, the scripts still
+// succeed, and none waits for the agent.
 func TestScripts_SystemdFails(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it mounts a /run of its own, and needs root")

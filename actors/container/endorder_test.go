@@ -141,8 +141,8 @@ func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	<-hook // it would run for an hour
 }
 
-// A hook that never ends is ended by the end of its container: of one whose grace period the hook has used up, and of a sidecar
-// that waited for its turn meanwhile.
+// The end of a container also ends its pre-stop hook: after the hook has used up the grace period, and while a sidecar waits for
+// its turn.
 func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
 	for _, sidecar := range []bool{false, true} {
 		t.Run(fmt.Sprint(sidecar), func(t *testing.T) {

@@ -100,8 +100,8 @@ func volumeMount(h *host.Host, w messages.RunContainer, vm *v1.VolumeMount) (*ru
 	return m, err
 }
 
-// partOf is the path of what a mount asks for of its volume: of the whole of it, or of the part that is bound first.
-// Only the container waits for a volume whose server hangs, and for a bounded time, so that its pod can end.
+// partOf returns the host path of a mount: the volume, or the part of it that is bound for a subPath. If the file server of a
+// volume hangs, only the container waits, and for a bounded time, so that its pod can end.
 func partOf(
 	ctx context.Context, h *host.Host, w messages.RunContainer, index int, volume string, env []translate.EnvVar,
 ) (string, error) {
@@ -127,12 +127,12 @@ func partOf(
 	return part.Place(), err
 }
 
-// placeName returns the name of a volume in the path of its parts. It is the kubelet's: that of the volume's folder, which is the
-// PersistentVolume's where the pod has a claim. A kubelet that takes over finds parts by that name alone.
+// placeName returns the volume's name in the paths of its parts. Like the kubelet, it uses the name of the volume's folder, which
+// is the PersistentVolume's for a claim. A kubelet that takes over finds parts by that name alone.
 func placeName(podDir, volume, name string) string {
 	below, _ := strings.CutPrefix(volume, filepath.Join(podDir, "volumes")+"/")
 	if elements := strings.Split(below, "/"); below != volume && len(elements) > 1 {
-		return elements[1] // after the plugin's
+		return elements[1] // after the name of the plugin
 	}
 	return name
 }

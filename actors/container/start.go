@@ -93,7 +93,7 @@ type made struct {
 	found  bool
 	failed *messages.Reason
 	taken  bool // the attempt's name cannot be had
-	// reserved says that the name is taken by a container that the runtime does not list; see messages.ContainerReported.
+	// reserved means that a container that the runtime does not list has the name; see messages.ContainerReported.
 	reserved bool
 	// tooLarge is why its program cannot start; see translate.TooLarge.
 	tooLarge string

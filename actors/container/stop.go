@@ -73,8 +73,8 @@ func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hu
 	return done
 }
 
-// endPauses are the waits for the status of a container that the runtime has stopped. containerd answers StopContainer at once
-// for a container whose process has just ended, and changes its status when it has handled that end.
+// endPauses are the waits for the status of a stopped container. If the container's process has just exited, containerd answers
+// StopContainer at once, and updates the status only after it has handled the exit.
 var endPauses = []time.Duration{
 	20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 5 * time.Second,
 }
@@ -216,8 +216,8 @@ func firstBytes(said error) string {
 // userAgent is what the requests of hooks call themselves.
 const userAgent = "kube-lifecycle/playlet"
 
-// runHTTP makes the hook's request. As with the kubelet, whatever is answered is success, and a server that speaks plain HTTP
-// where the hook says HTTPS is asked that way, without what the hook would only tell it in private. fallback is such a server.
+// runHTTP makes the hook's request. As in the kubelet, every response counts as success. If the server speaks plain HTTP and the
+// hook asks for HTTPS, the request is repeated over HTTP without its Authorization header. fallback is such a server.
 func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction, ports []v1.ContainerPort) (
 	fallback string, err error) {
 	target, err := endpoint.URL(get, m.IPs, ports)

@@ -26,17 +26,17 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs; all are required but Client, AtStart, State and Random.
+// Options configure the actor. All fields but Client, AtStart, State and Random are required.
 type Options struct {
-	// Client writes them. eventRecordQPS and eventBurst are its limits. It is nil on a standalone node.
+	// Client writes Events, limited by eventRecordQPS and eventBurst. It is nil on a standalone node.
 	Client corev1.EventsGetter
 	// Log keeps the last ones on this node.
 	Log *Log
-	// NodeName is what the events say as their source.
+	// NodeName is the host in the source of the Events.
 	NodeName string
 	// AtStart gives Events to record when the process starts; it may read files. nil: none.
 	AtStart func() []messages.RecordEvent
-	// State says whether events can be written; nil: not published.
+	// State reports whether Events can be written; nil: it is not published.
 	State *State
 	// Random gives numbers in [0,1) for pauses; nil is math/rand's.
 	Random func() float64

@@ -231,7 +231,7 @@ func split(list []candidate) (measured, unmeasured []candidate) {
 	return measured, unmeasured
 }
 
-// hidden counts the pods whose whole figures of a disk, once they are there, may bring another one to the front.
+// hidden counts the pods that may rank first once their complete disk figures are known.
 func hidden(s Signal, on contents, ranked, unmeasured []candidate) (n int) {
 	switch {
 	case s.kind() != v1.NodeDiskPressure:

@@ -30,26 +30,26 @@ type Options struct {
 	Static bool
 	// LocalStorage says that limits of local storage are held (localStorageCapacityIsolation).
 	LocalStorage bool
-	// NodeName is whose Events tell of thresholds; empty: none are recorded.
+	// NodeName is the node that Events about thresholds refer to; empty: none are recorded.
 	NodeName string
 	// Board has the pods.
 	Board *board.Board
-	// Figures returns the figures of running pods, fresh ones of the pods in urgent, at any cost where the disk is short. It
-	// requests no walk of volumes where urgent is nil. The figures of pods in partial are lower bounds, and those of pods in
-	// old are older than requested; lacks has sentences on missing figures. It is called outside the mailbox.
+	// Figures returns the figures of running pods. It measures the pods in urgent again, at any cost if the disk is short, and
+	// requests no walk of volumes if urgent is nil. The figures of pods in partial are lower bounds. The figures of pods in old
+	// are older than requested. lacks has sentences about missing figures. It is called outside the mailbox.
 	Figures func(ctx context.Context, urgent map[types.UID]bool, short bool) (
 		pods []api.PodStats, partial, old map[types.UID]bool, lacks []string)
-	// State says what cannot be measured; nil: not published.
+	// State has the signals that cannot be measured; nil: it is not published.
 	State *State
 	// Measure measures. It is called outside the mailbox.
 	Measure func(context.Context) Measurement
 	// Await waits until less is left of a signal than its level, in its unit, and reports that, or until ctx ends. It is called
 	// outside the mailbox; nil: it is only measured now and then.
 	Await func(ctx context.Context, levels map[Signal]int64) bool
-	// NextKill waits for the next process that the kernel ends for want of memory, or until ctx ends. It is called outside the
-	// mailbox; nil: nobody is told of these.
+	// NextKill waits for the next process that the kernel kills when memory runs out, or until ctx ends. It is called outside the
+	// mailbox; nil: kills are not reported.
 	NextKill func(ctx context.Context) (oomkill.Kill, error)
-	// NextCounted is the same for a log that cannot be read; nil: the runtime tells what it notices.
+	// NextCounted is NextKill for a kernel log that cannot be read; nil: the runtime reports the kills that it notices.
 	NextCounted func(ctx context.Context) (oomkill.Kill, error)
 	// Every is between measurements; 0: 10 s, the kubelet's.
 	Every time.Duration

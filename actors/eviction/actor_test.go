@@ -466,11 +466,11 @@ func TestEviction_ForgetsPodsThatAreGone(t *testing.T) {
 	}
 }
 
-// A pod whose walk has not come to its end may use more than its figures show: no other pod is evicted before its end,
-// but the pod itself is where its lower bound is the largest already.
+// A pod may use more than the figures of its unfinished walk show: an eviction of another pod waits for the walk. The pod itself
+// is evicted without a wait if its lower bound is the largest usage.
 func TestEviction_PartialFigures(t *testing.T) {
 	for name, c := range map[string]struct {
-		bound, whole uint64 // of the pod whose walk is in progress, in MiB; the other uses 55
+		bound, whole uint64 // of the pod with the walk in progress, in MiB; the other uses 55
 		rounds       int    // until its walk ends
 		want         string
 	}{
@@ -805,7 +805,7 @@ func BenchmarkMeasureMemory(b *testing.B) {
 	}
 }
 
-// sized makes a candidate whose volume may hold 10 MiB, and uses so many.
+// sized returns a candidate that uses this many MiB of a volume with a limit of 10 MiB.
 func sized(name string, used uint64) candidate {
 	c := of(name, 0, 500, 0).on(0, 0, used)
 	c.pod.Spec.Volumes[0].EmptyDir.SizeLimit = ptr.To(resource.MustParse("10Mi"))

@@ -78,7 +78,7 @@ type pull struct {
 	try
 	keys  keys
 	since time.Time // when it was queued, or when it began
-	// unwanted is when the last need of a busy pull went; zero while there are needs. It is cut off once.
+	// unwanted is the time at which a busy pull lost its last need; zero while it is needed. cut is set once it is cancelled.
 	unwanted time.Time
 	cut      bool
 	lent     bool // its slot is another's

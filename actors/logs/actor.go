@@ -79,7 +79,7 @@ func (m tended) PodUID() string { return m.container.uid }
 
 const (
 	lookTimeout = 2 * time.Minute
-	// tendTimeout ends the work on one log when it makes no progress: most of it is compressing what was rotated away.
+	// tendTimeout ends the work on one log when it makes no progress. Compressing rotated files takes most of the time.
 	tendTimeout = 10 * time.Minute
 )
 

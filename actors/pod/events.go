@@ -180,8 +180,8 @@ func (m *Machine) recordDeadline() {
 	}
 }
 
-// recordFamily records that the node's first address is of another family than in the pod's last status: a cloud provider has
-// chosen it, and the addresses of the pod on the host's network stay those of the first family.
+// recordFamily records that the node's first address is of another family than in the pod's last status. A cloud provider has
+// chosen that address. On the host's network, the addresses of the pod keep the first family.
 func (m *Machine) recordFamily(now *v1.PodStatus) {
 	last := m.reported.Status
 	if last == nil && m.Wanted != nil {

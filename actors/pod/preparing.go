@@ -140,8 +140,8 @@ func (m *Machine) newerSandbox() bool {
 	return asked && m.now.Before(until) && m.Current().Attempt < m.sandboxing.asked && !m.RunsIn(m.Current().ID)
 }
 
-// stopSpare stops sandboxes that are ready beside the current one, and empty: a call that timed out made them later. The
-// runtime's actor removes what has stopped.
+// stopSpare stops empty sandboxes that are ready beside the current one: a call that timed out created them later. The runtime's
+// actor removes stopped sandboxes.
 func (m *Machine) stopSpare() {
 	current := m.Current()
 	for i := range m.Sandboxes.All {

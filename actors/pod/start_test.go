@@ -320,7 +320,7 @@ func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
 	}
 }
 
-// A name that stays reserved is given up for the next attempt's. What is made under it later is stopped.
+// If a name stays reserved, the next attempt uses another name. A sandbox that appears later under the old name is stopped.
 func TestASandboxOfATimedOutCallComesLater(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyNever, 0, 1))
 	a.observes(nil)

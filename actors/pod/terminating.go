@@ -89,10 +89,10 @@ func (m *Machine) stopMains() bool {
 // leastGrace is what a sidecar has when those before it have used the pod's grace period up (KEP-753).
 const leastGrace = 2 * time.Second
 
-// stopSidecars ends sidecars one after another, the last first, within the rest of the pod's grace period. Their pre-stop hooks
-// do not wait: they run from the beginning. When the grace period is used up, sidecars no longer wait for one another (KEP-753),
-// but still for the other containers: the runtime ends those at about that time, and later where it was away. others says that
-// such a container is left, or may be. It reports whether any container is left.
+// stopSidecars stops sidecars one after another, in reverse order, within the rest of the pod's grace period. Their pre-stop
+// hooks run from the beginning. After the grace period, sidecars no longer wait for one another (KEP-753). They still wait for
+// the other containers, which the runtime kills at about that time, or later if it was away. others means that such a container
+// remains, or may remain. The result reports whether any container remains.
 func (m *Machine) stopSidecars(others bool) bool {
 	left := others
 	for _, c := range slices.Backward(m.Containers) {

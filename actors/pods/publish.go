@@ -22,8 +22,8 @@ import (
 type publishing struct {
 	due      bool                              // one is to be published
 	pods     int                               // of the last one
-	objects  []messages.ManifestProblem        // of the API server's objects: reported beside those of the sources
-	recorded []messages.ManifestProblem        // of which Events have told
+	objects  []messages.ManifestProblem        // of the API server's objects: reported beside the problems of sources
+	recorded []messages.ManifestProblem        // reported by Events
 	held     []messages.HeldFolder             // folders that are kept, each reported by an Event
 	heldSeen map[messages.HeldFolder]time.Time // when each was last reported, without its error
 }
@@ -236,7 +236,7 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding
 	if taken && e.nameless != why.Code {
 		e.nameless = why.Code
-		recordWait(ctx, pod, why) // of which a status would be another pod's
+		recordWait(ctx, pod, why) // a status under this name would be another pod's
 	}
 	if quiet || was.pod == pod && was.why == why {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// unreadNode is the actor of a node of a cluster with one running pod of a manifest folder, and whose API server has been heard.
+// unreadNode is the actor of a node of a cluster. One pod of a manifest folder runs; the API server's pods are known.
 func unreadNode(t *testing.T) (*supervisortest.Kit, *board.Board) {
 	t.Helper()
 	return unreadNodeOf(t, t.TempDir())

@@ -132,7 +132,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Pods are told how long the runtime was away.
+// Pods receive the length of an outage of the runtime.
 func TestPodsAreToldHowLongItWasAway(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")

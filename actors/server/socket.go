@@ -117,7 +117,7 @@ func (d *socketDoor) claim() error {
 	if err != nil {
 		return fmt.Errorf("the lock beside the socket: %w", err)
 	}
-	// Who can open the file can hold the lock. In a folder where every user makes files another's may be there.
+	// Any user that can open the file can hold the lock. In a world-writable folder, the file may belong to another user.
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil || int(stat.Uid) != os.Geteuid() {
 		return errors.Join(fmt.Errorf("%s belongs to the user %d: remove it, and name a socket in a folder that only "+

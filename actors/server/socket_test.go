@@ -69,8 +69,7 @@ func TestTheSocketRefusesAnotherUser(t *testing.T) {
 	}
 }
 
-// A group is given the socket, by its name or its number, and one that is not there leaves the agent without one.
-// In a folder where every user makes files, the lock beside the socket may be another's, who could hold it for ever.
+// In a world-writable folder, the lock beside the socket may belong to another user, and be held for ever.
 func TestSocket_LockOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give a file to another user")
@@ -87,6 +86,7 @@ func TestSocket_LockOfAnotherUser(t *testing.T) {
 	}
 }
 
+// The socket belongs to the configured group, by name or number. Without that group the agent opens no socket.
 func TestTheSocketOfAGroup(t *testing.T) {
 	for group, want := range map[string]uint32{"bin": 2, "4711": 4711} {
 		d := &socketDoor{path: filepath.Join(tempDir(t), "s"), group: group}

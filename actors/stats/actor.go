@@ -176,7 +176,7 @@ func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) (ended bool) {
 			u = *before
 		}
 		u.partial, u.err = true, err
-		if u.bound == nil { // the figures are those of an older walk
+		if u.bound == nil { // the figures are from an older walk
 			u.bound = &podUsage{}
 		}
 		return &u

@@ -127,7 +127,7 @@ func NewCollector(o Options) *Collector {
 // firstRate is the time over which the first rate of CPU use is measured.
 const firstRate = 100 * time.Millisecond
 
-// readWithRates reads twice where there is no reading before, of which rates are made.
+// readWithRates reads twice if there is no earlier reading to compute rates from.
 func readWithRates(r *cgroupstats.Reader) (cgroupstats.Set, error) {
 	set, err := r.Read()
 	if root := set["/"]; err != nil || root == nil || root.Stats() == nil || root.Cores != nil {
@@ -336,7 +336,7 @@ func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 	}
 }
 
-// urgency has the pods whose figures are for a decision of eviction; short: since the node's disk is short.
+// urgency has the pods that eviction needs figures of; short means that the node's disk is short.
 type urgency struct {
 	pods  map[types.UID]bool
 	short bool

@@ -16,10 +16,10 @@
 //   - The families of containers are a table of what cAdvisor's collector tells (package cgroupmetrics).
 //   - The CRI (ListContainerStats) tells writable layers and image file systems, and all figures of a container whose cgroup is
 //     not to be seen here, as in a virtual machine. Where its list does not fit into one message, pods are listed one by one.
-//   - Volumes, logs and /etc/hosts are walked by the actor, a few pods at a time (see walk), those first of which eviction
-//     decides, and fairly by namespace. A walk has no deadline; one that takes long goes on in turns with others (see turns).
-//     Until its end, its figures are lower bounds and marked partial. Views for people show those from before where these are
-//     larger, and decisions do not. CSI drivers are asked beside walks, within a time of their own.
+//   - The actor walks volumes, logs and /etc/hosts, a few pods at a time and fairly by namespace (see walk). Pods that eviction
+//     needs figures of come first. A walk has no deadline; a long walk takes turns with others (see turns). Until it ends, its
+//     figures are lower bounds and marked partial. Views for people show the previous figures where these are larger;
+//     decisions do not use them. CSI drivers are asked beside walks, with a timeout of their own.
 //
 // Figures of the last walks and of CPU time are kept by the process and outlive the actor, whose restart loses nothing.
 package stats

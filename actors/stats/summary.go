@@ -33,7 +33,7 @@ func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.
 
 // PodStats returns the figures of running pods, for eviction. The pods in urgent are measured again unless that was done in the
 // last seconds; short: in the last second, or in the time that it takes; nil: no walk is requested. The figures of pods in
-// partial are lower bounds. Those of pods in old are from an earlier walk, since the requested one has no sum yet.
+// partial are lower bounds. The figures of pods in old are from an earlier walk: the requested walk has no sum yet.
 func (c *Collector) PodStats(ctx context.Context, urgent map[types.UID]bool, short bool) (
 	pods []api.PodStats, partial, old map[types.UID]bool, lacks []string,
 ) {

@@ -91,7 +91,7 @@ func (u *podUsage) due(now time.Time, age time.Duration) bool {
 	return now.Sub(u.at) >= max(age, share*u.took)
 }
 
-// unfinished returns the figures of a walk in progress, none of which is shown below its value from before.
+// unfinished returns the figures of a walk in progress. No figure is below its previous value.
 func (u podUsage) unfinished(before *podUsage) *podUsage {
 	bound := u
 	bound.volumes, bound.logs = maps.Clone(u.volumes), maps.Clone(u.logs)
@@ -248,7 +248,7 @@ func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod, lacks func(*v1.P
 	}
 }
 
-// measureFiles walks the pod's files and publishes the figures, those of the unfinished walk, too.
+// measureFiles walks the pod's files and publishes the figures, also while the walk is in progress.
 func (c *Collector) measureFiles(p *v1.Pod, w *podWalk) {
 	answered := make(chan struct{})
 	go func() {

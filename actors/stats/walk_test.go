@@ -314,7 +314,7 @@ func TestWalk_ManyLinks_IsALowerBound(t *testing.T) {
 	}
 }
 
-// Figures of a walk in progress are never below those from before, and say that they are not whole.
+// Figures of a walk in progress are never below the previous ones, and are marked partial.
 func TestPodUsage_WalkInProgress_KeepsThePreviousMaximum(t *testing.T) {
 	before := &podUsage{at: begin, took: time.Second, volumes: map[string]space{"big": {used: 90}, "later": {used: 7}},
 		logs: map[string]space{"c": {used: 3}}, podLogs: space{used: 4}, claims: map[string]space{"claim": {used: 8}}}
@@ -340,7 +340,7 @@ func TestPodUsage_Due(t *testing.T) {
 	}
 }
 
-// A CSI driver that does not answer delays no figures of the node's disk, and those of the driver from before stay.
+// A CSI driver that does not answer delays no figures of the node's disk, and its previous figures are kept.
 func TestMeasure_HungCSIDriver_DelaysNoWalk(t *testing.T) {
 	p := pod("web", containerID1)
 	r := newRig(t, p)
@@ -366,7 +366,7 @@ func TestMeasure_HungCSIDriver_DelaysNoWalk(t *testing.T) {
 	}
 }
 
-// Pods of which eviction decides are walked before others, beside walks that are in progress.
+// Pods that eviction needs figures of are walked before others, and beside walks in progress.
 func TestActor_UrgentPods_AreWalkedFirst(t *testing.T) {
 	r := newRig(t)
 	var pods []*v1.Pod

@@ -35,8 +35,7 @@ const contentsAnnotation = "playlet.dev/contents-hash"
 // computedUID is the form of the UIDs that are computed from a manifest.
 var computedUID = regexp.MustCompile("^[0-9a-f]{32}$")
 
-// contentsOf returns a hash of what the manifest of a static pod with a UID of its own defines; empty: the pod's UID is such a
-// hash.
+// contentsOf returns a hash of the manifest of a static pod that sets its own UID. It returns "" if the pod's UID is such a hash.
 func contentsOf(static *v1.Pod) string {
 	if computedUID.MatchString(hashOf(static)) {
 		return ""

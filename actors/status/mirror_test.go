@@ -99,7 +99,7 @@ func TestStale_CopiedContentsHash(t *testing.T) {
 	}
 }
 
-// The mirror pod of a pod whose manifest cannot be read stays, and none is made.
+// The mirror pod of a pod with an unreadable manifest is kept. Without a mirror pod, none is created.
 func TestEvaluate_KeptMirror(t *testing.T) {
 	for _, objects := range [][]*v1.Pod{nil, {mirror("web", "h1", "u")}} {
 		b := aMachine()

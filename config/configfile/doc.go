@@ -1,4 +1,3 @@
-// Package configfile reads files of KubeletConfiguration as the kubelet does, lays drop-ins over one another, and says what is
-// wrong in a file in plain words: the field's path and line, what was probably meant, and no word of Go's libraries. Defaults and
-// flags are config's.
+// Package configfile reads files of KubeletConfiguration as the kubelet does, and merges drop-ins. Its errors have the path and
+// line of the field and the probable intent, without the terms of Go's libraries. Package config has the defaults and flags.
 package configfile

@@ -78,7 +78,7 @@ func Compress(ctx context.Context, dir Dir, name string) (err error) {
 	return dir.Unlink(name)
 }
 
-// contextReader reads until its context ends. What it has read is progress.
+// contextReader reads until its context ends. Each read counts as progress.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader

@@ -46,13 +46,13 @@ func RemoveSandbox(ctx context.Context, id string, remove func(ctx context.Conte
 	return err
 }
 
-// EndForgotten ends the shims of sandboxes whose removal the runtime did not answer and that it does not list: it was killed
-// meanwhile, and has forgotten them. listed reports whether it lists a sandbox. Sandboxes of other agents are never among them.
+// EndForgotten ends the shims of sandboxes that the runtime has forgotten: it was killed during their removal, did not answer,
+// and does not list them. listed reports whether the runtime lists a sandbox. Sandboxes of other agents are never among them.
 func EndForgotten(ctx context.Context, listed func(id string) bool) error {
 	return everywhere.endForgotten(ctx, linger, listed)
 }
 
-// note records whether the removal of a sandbox was left without an answer.
+// note records whether the removal of a sandbox is unanswered.
 func (s *scans) note(id string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ type scans struct {
 	err   error
 
 	mu         sync.Mutex
-	unanswered map[string]bool // sandboxes whose removal was left without an answer
+	unanswered map[string]bool // sandboxes with an unanswered removal
 }
 
 func newScans(proc string) *scans {

@@ -221,8 +221,8 @@ func TestACommandLineIsNotReadWhole(t *testing.T) {
 	}
 }
 
-// A runtime that is killed during a removal may forget the sandbox and leave its shim. That is ended once the runtime lists the
-// sandbox no more; one whose removal was answered is left to the runtime.
+// A runtime that is killed during a removal may forget the sandbox and leave its shim. The shim is ended once the runtime no
+// longer lists the sandbox. The shim of a sandbox with an answered removal is left to the runtime.
 func TestForgottenShimsAreEnded(t *testing.T) {
 	proc := t.TempDir()
 	other := strings.Repeat("0", 64)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// longDeadlines are the deadlines of the program of five minutes or more, and why none of them cuts off work that then begins
-// again from zero.
+// longDeadlines are the program's deadlines of five minutes or more. Each has the reason that it does not cut off work that would
+// start again from zero.
 var longDeadlines = map[string]string{
 	"actors/container/poststart.go hookLimit":       "a hook runs once",
 	"actors/eviction/oom.go killTimeout":            "a wait, which is repeated",
@@ -32,7 +32,7 @@ var longDeadlines = map[string]string{
 
 var deadlineName = regexp.MustCompile(`(?i)(timeout|limit|deadline)$`)
 
-// A deadline of minutes is of work that takes minutes: whoever adds one says why it loses nothing. The test reads the tree.
+// A deadline of minutes must not lose the work of minutes. Each is listed with a reason. The test reads the source tree.
 func TestLongDeadlines_AreListed(t *testing.T) {
 	root := filepath.Join("..", "..")
 	seen := 0

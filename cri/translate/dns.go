@@ -202,7 +202,7 @@ func ResolvConfProblem(path, clusterDomain string) string {
 	conf, err := ReadResolvConf(path)
 	most := maxSearchDomains
 	if clusterDomain != "" {
-		most -= 3 // those of its namespace, of services, and of the cluster
+		most -= 3 // for its namespace, for services, and for the cluster
 	}
 	switch {
 	case err != nil:

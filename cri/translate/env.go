@@ -30,14 +30,13 @@ type EnvSources struct {
 	Allocatable v1.ResourceList
 }
 
-// ResolveEnv returns the container's environment: envFrom in order, overridden
-// by env in order, with $(NAME) expanded from what came before and from the
+// ResolveEnv returns the container's environment: envFrom in order, overridden by
+// env in order, with $(NAME) expanded from earlier variables and from the
 // services; then the services' variables that nothing overrides, by name. A name
-// set twice keeps its first place and its last value. (The kubelet's order is
-// that of a Go map, so none can depend on it.) An environment that no program can
-// be given is cut to one that no program can be given either: as with the kubelet
-// the runtime makes the container, its start fails, and the restart policy counts
-// that.
+// set twice keeps its first place and its last value. (The kubelet uses the order
+// of a Go map, so no container can depend on it.) An environment too large for any
+// program is shortened, but stays too large. As with the kubelet, the runtime
+// creates the container, its start fails, and the restart policy applies.
 func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar, error) {
 	r := envResolver{pod: pod, container: container, src: src, values: map[string]string{}, left: maxStrings}
 	for _, from := range container.EnvFrom {

@@ -56,7 +56,7 @@ func cutHostname(hostname string) (string, error) {
 	return short, nil
 }
 
-// FQDNError says that a pod's FQDN is too long for a hostname.
+// FQDNError reports that a pod's FQDN is too long for a hostname.
 type FQDNError struct{ FQDN string }
 
 // Error implements error. Kubernetes' suites match the words before the name.
@@ -70,9 +70,9 @@ func (e *FQDNError) Cause() messages.Cause {
 	return messages.Cause{Code: messages.CauseFQDNTooLong, Name: e.FQDN}
 }
 
-// sandboxHostname is the name the kernel is told. A pod on the host's network
-// has no UTS namespace of its own, and a runtime given a name would set the
-// node's: it has to stay empty.
+// sandboxHostname returns the hostname that is passed to the runtime. It is empty
+// for a pod on the host's network, which has no UTS namespace: the runtime would
+// set the hostname of the node.
 func sandboxHostname(pod *v1.Pod, clusterDomain string) (string, error) {
 	if pod.Spec.HostNetwork {
 		return "", nil

@@ -93,8 +93,8 @@ func (p *Providers) load(file, binDir string, hash io.Writer) error {
 	return nil
 }
 
-// versionsOf are the versions of an API group, the newest first. Those of the configuration, as those of the requests to plugins,
-// differ in the tokens of service accounts alone, which only v1 has.
+// versionsOf returns the versions of an API group, newest first. The versions of the configuration differ only in service account
+// tokens, which only v1 has. So do the versions of the requests to plugins.
 func versionsOf(group string) []string {
 	return []string{group + "/v1", group + "/v1beta1", group + "/v1alpha1"}
 }

@@ -20,11 +20,11 @@ import (
 // TokensGate is the feature gate of tokenAttributes, KEP-4412.
 const TokensGate = "KubeletServiceAccountTokenForCredentialProviders"
 
-// Accounts has the service accounts of pods. It is called side by side, and gives up with ctx.
+// Accounts returns the service accounts of pods. Its methods are called concurrently and return when ctx ends.
 type Accounts interface {
-	// Account is the service account of a pod. It is shared: nobody may change it.
+	// Account returns the service account of a pod. The object is shared and must not be modified.
 	Account(ctx context.Context, pod *v1.Pod) (*v1.ServiceAccount, error)
-	// AccountToken is a token of the pod's service account, which has this UID, for an audience, and bound to the pod.
+	// AccountToken returns a token of the pod's service account for an audience, bound to the pod. account is its UID.
 	AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error)
 }
 

@@ -48,7 +48,7 @@ func New(rootDir string) *Records {
 		underway: map[string]int{}, unsettled: map[string]bool{}}
 }
 
-// count sets the metrics of what is on the disk; the caller holds the lock.
+// count sets the metrics of the files on disk; the caller holds the lock.
 func (r *Records) count() {
 	for dir, g := range map[string]prometheus.Gauge{r.pulling: metrics.PullIntents, r.pulled: metrics.PulledRecords} {
 		if files, err := os.ReadDir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {

@@ -44,7 +44,7 @@ func (s *State) Current() *Sandbox {
 	return cmp.Or(ran, newest)
 }
 
-// RunsIn reports whether a container runs in the sandbox, or was told to start there.
+// RunsIn reports whether a container runs in the sandbox, or is being started there.
 func (s *State) RunsIn(sandbox string) bool {
 	return slices.ContainsFunc(s.Containers, func(c *Container) bool {
 		return c.Alive() && c.Newest().SandboxID == sandbox || c.Stage() == messages.StageStarting && c.Sandbox == sandbox
@@ -55,7 +55,7 @@ func (s *State) ranIn(sandbox string) bool {
 	return slices.ContainsFunc(s.Containers, func(c *Container) bool { return c.MadeIn(sandbox) })
 }
 
-// NoteIPs keeps the addresses of the current sandbox. Where there is none, they are those of the newest in which the pod ran.
+// NoteIPs keeps the addresses of the current sandbox. Without one, it keeps the addresses of the newest sandbox that was used.
 func (s *State) NoteIPs() {
 	from := s.Current()
 	for i := range s.Sandboxes.All {

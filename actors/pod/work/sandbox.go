@@ -29,18 +29,18 @@ type SandboxStarted struct {
 	Attempt uint32
 	Fact    *messages.SandboxFact
 	Reason  messages.Reason
-	// Taken says that the attempt's name belongs to something else for good: the next attempt is another.
+	// Taken means that something else has the attempt's name for good: the next attempt uses another name.
 	Taken bool
-	// Reserved says that the attempt's name is taken by a sandbox that the runtime does not list: a call that timed out goes on
-	// there, or is being undone.
+	// Reserved means that a sandbox that the runtime does not list has the attempt's name: a call that timed out is still in
+	// progress, or is being undone.
 	Reserved bool
-	// Warnings say what of the pod's resolver configuration had to be left out.
+	// Warnings describe the parts of the pod's resolver configuration that were left out.
 	Warnings []translate.DNSWarning
 }
 
 func (StartSandbox) call() (name string, calls int) { return "RunPodSandbox", 4 }
 
-// run makes the attempt's sandbox, or adopts the one that has its name. It joins an attempt that is under way.
+// run creates the attempt's sandbox, or adopts the sandbox with its name. It joins an attempt in progress.
 func (e StartSandbox) run(ctx context.Context, h *host.Host) any {
 	key := fmt.Sprintf("%s/start/sandbox/%d", e.Pod.UID, e.Attempt)
 	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (messages.SandboxFact, error) {

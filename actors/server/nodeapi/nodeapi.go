@@ -63,8 +63,8 @@ const (
 	shortTimeout = 30 * time.Second
 	// queueTimeout is how much of it a request may wait for its turn: the rest is for the answer.
 	queueTimeout = 10 * time.Second
-	// longTimeout bounds what is measured for a time that the client names, or may be big: profiles, a command of /run, a
-	// checkpoint. It also ends the reading of the system's logs where nothing is found for so long.
+	// longTimeout bounds work that is large or has a duration from the client: profiles, a command of /run, a checkpoint. It also
+	// ends a search of the system's logs that finds nothing for this time.
 	longTimeout = 5 * time.Minute
 	// maxBody is what a request may bring, in bytes.
 	maxBody = 1 << 20
@@ -76,7 +76,7 @@ type api struct {
 	mux   *http.ServeMux
 	paths []string      // as /statusz lists them
 	slow  *shares.Limit // slow requests
-	short *shares.Limit // requests whose answers are made in memory
+	short *shares.Limit // requests with answers made in memory
 	sends *shares.Limit // such answers while their clients take them
 }
 
@@ -287,12 +287,12 @@ func (a *api) streaming(h http.Handler) http.Handler {
 		defer cancel()
 		control := http.NewResponseController(w)
 		h.ServeHTTP(pieces{w, control, ctx}, r.WithContext(ctx))
-		end := time.Now().Add(shortTimeout) // of the answer, and of a body that nobody reads
+		end := time.Now().Add(shortTimeout) // of the answer, and of a request body that is not read
 		_ = errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end))
 	}))
 }
 
-// pieces is an answer of which each piece has its own deadline.
+// pieces is an answer with a deadline for each piece.
 type pieces struct {
 	http.ResponseWriter
 	control *http.ResponseController

@@ -84,7 +84,7 @@ func (s *slowClient) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// A client that reads slowly, but reads, gets all of it: what was cut off would be begun again from zero.
+// A slow client that keeps reading gets the whole answer. After a cut, it would have to start again from zero.
 func TestLogs_AreReadForAsLongAsTheClientReads(t *testing.T) {
 	r := newRig(t, nil)
 	const lines = 20_000

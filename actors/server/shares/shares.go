@@ -18,8 +18,7 @@ import (
 	"sync"
 )
 
-// SystemKey is the key of the namespace with the cluster's own pods. What is kept for it is within reach of administrators
-// alone.
+// SystemKey is the key of the namespace of the cluster's own pods. Only administrators can use the places that are kept for it.
 const SystemKey = "namespace kube-system"
 
 // Limit is a number of places. Safe for concurrent use.
@@ -48,7 +47,7 @@ type waiter struct {
 // New makes a limit; name is the plural of the work in errors.
 func New(name string, most int) *Limit { return &Limit{name: name, most: most} }
 
-// NewQueue makes a limit for whose places so many requests may wait, with shares of their own.
+// NewQueue makes a limit with a queue: this many requests may wait for a place, with shares of their own.
 func NewQueue(name string, most, waiting int) *Limit {
 	return &Limit{name: name, most: most, wait: New("waiting "+name, waiting)}
 }
@@ -78,7 +77,7 @@ func (l *Limit) Take(keys ...string) (release func(), err error) {
 	return l.hold(keys), nil
 }
 
-// Wait is Take, and waits for a place until ctx ends. Those who wait get places in their order, as their shares allow.
+// Wait takes a place like Take, but waits for one until ctx ends. Places go to the oldest requests that their shares allow.
 func (l *Limit) Wait(ctx context.Context, keys ...string) (release func(), err error) {
 	l.mu.Lock()
 	full := l.full(keys)
@@ -131,7 +130,7 @@ func (l *Limit) full(keys []string) error {
 		left := capacity - (at.held - next.held) // by the others
 		share, kept := (left+1)/2, capacity/8
 		switch {
-		case i < system: // what the client has else does not count
+		case i < system: // the client's other places do not count
 			share, kept = left, 0
 		case system >= 0:
 			kept = 0

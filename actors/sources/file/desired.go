@@ -41,11 +41,11 @@ func (c claims) claim(pod *v1.Pod, path string) {
 	}
 }
 
-// desired is what all manifests together want: the documents in force, by file name. Of two pods with the same name, or the
-// same UID, one is wanted and the other is a problem. The file that has the name keeps it, by holders, the paths by full names
-// of pods; else the first has it. A file which seems to be gone yields to any other without a problem: its pod has most likely
-// been moved there; it stays the holder until that is believed. The pods of a withheld file are left out, and no other file gets
-// their names. The holders after that are returned, too.
+// desired returns the pods of all manifests, from the documents in force, by file name. Of two pods with the same name or UID,
+// one is returned and the other is a problem. The file that holds the name keeps it; holders maps full pod names to paths.
+// Otherwise the first file gets it. A file that seems to be gone yields to any other without a problem, as its pod has most
+// likely moved there. It stays the holder until its absence is confirmed. The pods of a withheld file are left out, and no other
+// file gets their names. The new holders are returned, too.
 func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []messages.ManifestProblem, map[string]string) {
 	sorted := byPath(files)
 	taken := claims{}

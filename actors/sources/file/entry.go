@@ -97,10 +97,10 @@ type entry struct {
 
 	trial *trial
 
-	// settled says that a version was read and believed since the agent began.
+	// settled means that a version has been read and accepted since the agent started.
 	settled bool
 
-	// deleted says that the file was, and has not come back; withheld, that it has, and that what it wants is left out once.
+	// deleted means that the file was deleted and has not come back; withheld, that it has, and its pods are left out once.
 	deleted, withheld bool
 
 	id   wholefile.Identity

@@ -85,8 +85,8 @@ func (m *model) forget() {
 // podName is the name that a line, "pod NAME - TEXT" or "bad NAME", gives.
 func podName(line string) string { return strings.Fields(line)[1] }
 
-// explains reports whether got, as of named, has each pod name that is in force once. Which of several files has a name depends
-// on what came first, and is no matter of this test.
+// explains reports whether got, as returned by named, has each pod name in force exactly once. Which of several files has a name
+// depends on their order of arrival; this test does not check it.
 func (m *model) explains(got []string) bool {
 	candidates := map[string][]string{}
 	for name, f := range m.force {

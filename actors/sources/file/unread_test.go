@@ -88,7 +88,7 @@ func (b *bench) goneAs(l looked, want string) {
 	}
 }
 
-// A pod whose manifest goes while another is unread is named as gone, over restarts, until all manifests are read.
+// A pod without a manifest is reported as gone while another manifest is unread, also after restarts.
 func TestUnread_Gone(t *testing.T) {
 	for name, leave := range map[string]func(b *bench){
 		"while the agent runs": func(b *bench) {

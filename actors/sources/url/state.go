@@ -18,10 +18,10 @@ type validators struct {
 	LastModified string `json:"lastModified,omitempty"`
 }
 
-// state is what is known of what the URL wants. Immutable.
+// state is the known desired state of the URL. Immutable.
 type state struct {
 	heard      bool
-	confirmed  bool // by an answer since the agent began; else the pods are those of the disk
+	confirmed  bool // by an answer since the agent started; otherwise the pods are from the disk
 	pods       []*v1.Pod
 	warnings   []messages.ManifestProblem // of these pods
 	validators validators
@@ -96,7 +96,7 @@ type lastGood struct {
 	NodeName   string     `json:"nodeName"`
 	Pods       []*v1.Pod  `json:"pods"`
 	Validators validators `json:"validators"`
-	// Warnings are those of the answer: a server that answers "unchanged" does not send it again.
+	// Warnings are from the same answer: a server that answers "unchanged" does not send it again.
 	Warnings []messages.ManifestProblem `json:"warnings,omitempty"`
 }
 

@@ -22,8 +22,8 @@ import (
 // boundedCollections grow with the number of pods up to a bound of their own, which few pods do not reach.
 var boundedCollections = []string{
 	"podlog.Names.",           // the last pods, for the log
-	"runtime.collector.asked", // the pods since the last word of the pods actor, which comes every minute
-	"supervisors.Recorder.",   // the flight recorder, whose memory is bounded
+	"runtime.collector.asked", // the pods since the last message of the pods actor, which comes every minute
+	"supervisors.Recorder.",   // the flight recorder, which has bounded memory
 	"supervisors.story.",      // "
 	"eventlog.",               // the last Events
 }

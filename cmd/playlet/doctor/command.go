@@ -165,8 +165,8 @@ func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root strin
 	return Run(cmd.Context(), m, checks, show)
 }
 
-// overInstalled lays flags over those of the installed service. It returns the file that has the service's, or "" where none is
-// installed.
+// overInstalled merges flags into the flags of the installed service; the former take precedence. It returns the file of the
+// service, or "" if none is installed.
 func overInstalled(flags *config.Flags, root string) (*config.Flags, *pflag.FlagSet, string, error) {
 	args, file, err := systemd.Installed(root)
 	if err != nil || file == "" {

@@ -20,13 +20,13 @@ import (
 
 // Machine is what is looked at. Its fields are set before Run and not changed.
 type Machine struct {
-	// Node is the agent's configuration, Warnings what was said of it.
+	// Node is the agent's configuration. Warnings are the warnings about it.
 	Node     *config.Node
 	Warnings []config.Warning
-	// Service is the file that has the flags of the installed service, where these are looked at; Unread the one of which only
-	// root can read what belongs to it.
+	// Service is the unit file of the installed service, if its flags are checked. Unread is that file if only root can read it
+	// or its configuration.
 	Service, Unread string
-	// CNIConfDir and CNIBinDirs are what the command line says; empty: the runtime is asked.
+	// CNIConfDir and CNIBinDirs are from the command line; empty: the runtime is asked.
 	CNIConfDir string
 	CNIBinDirs []string
 	// Proc, Sys and Run are "/proc", "/sys" and "/run", but for tests.

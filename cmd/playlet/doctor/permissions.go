@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// checkPermissions looks for files and folders of the agent that another user than root can write or replace. What they say runs
-// as root.
+// checkPermissions finds files and folders of the agent that a user other than root can write or replace. The agent acts on their
+// contents as root.
 func checkPermissions(_ context.Context, m *Machine) (found []Finding) {
 	n := m.Node
 	for _, p := range []struct{ setting, path string }{

@@ -46,7 +46,7 @@ func versionOf(info *debug.BuildInfo) string {
 	return out
 }
 
-// noMetadata matches what build metadata of a semantic version cannot hold.
+// noMetadata matches characters that are invalid in the build metadata of a semantic version.
 var noMetadata = regexp.MustCompile(`[^0-9A-Za-z.-]+`)
 
 // Kubelet is the version that is reported as the kubelet's, in the Node and by --version: the release of Kubernetes that this is

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Another user who can open a lock file can hold it: no lock is taken on such a file, and the agent's own is closed to others.
+// Another user that can open a lock file can hold it. Such a file is not locked, and the agent's own is closed to others.
 func TestLockFile_OtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it gives a file to another user, and needs root")
