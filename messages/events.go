@@ -48,6 +48,8 @@ const (
 	EventExceededGracePeriod = "ExceededGracePeriod"
 	// EventExceedsNode is of a pod that asks for more than the whole node has, and is run all the same.
 	EventExceedsNode = "ExceedsNode"
+	// EventFeaturesMissing is recorded of a pod when an update of it needs features that the node does not declare (KEP-5328).
+	EventFeaturesMissing = "FailedNodeDeclaredFeaturesCheck"
 	// EventEvicted is of a pod that the node ends for want of a resource, or for a limit that it exceeds; it is the reason in its
 	// status, too.
 	EventEvicted = "Evicted"

@@ -79,6 +79,7 @@ func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
 			a.spawn(ctx, e)
 		}
 		if fx.take {
+			a.recordMissing(ctx, e)
 			e.takePod()
 		}
 		if fx.end != nil {

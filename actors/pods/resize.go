@@ -30,6 +30,18 @@ func (e *entry) takePod() {
 	e.setPod(e.want.pod)
 }
 
+// recordMissing records an Event of an update that needs a feature which this node does not declare. The API server refuses such
+// updates if its admission plugin for declared features is on. The update goes on, and is judged as any other.
+func (a *actor) recordMissing(ctx supervisors.Context, e *entry) {
+	if e.desired == nil || e.want.source != messages.APIServer {
+		return
+	}
+	if text := a.opts.Here.Node.MissingForUpdate(e.desired, e.want.pod); text != "" {
+		ctx.Log().Warn("an update of a pod needs features of the node", "pod", e.name, "podUID", e.uid, "message", text)
+		recordEvent(ctx, e.want.pod, messages.EventFeaturesMissing, text)
+	}
+}
+
 // setPod is the one place where a pod gets what was allocated to it: its actor has what the disk has, and others are admitted
 // beside what was decided last. Until a resize is decided the pod is of the generation before: who waits for the resize reads its
 // generation in the status first, and would take it for done.

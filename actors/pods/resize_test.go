@@ -191,3 +191,64 @@ func TestResizesThatWait(t *testing.T) {
 		t.Errorf("it is told again and again: %+v", got)
 	}
 }
+
+// An update that needs a feature which the node does not declare is recorded once, and judged as any other.
+func TestAnUpdateNeedsAFeatureOfTheNode(t *testing.T) {
+	const podLevel, initial = "InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"
+	of := func(generation, podMilli, initMilli, sidecarMilli int64) *v1.Pod {
+		list := func(milli int64) v1.ResourceList {
+			return v1.ResourceList{"cpu": *resource.NewMilliQuantity(milli, resource.DecimalSI)}
+		}
+		p := resized("a", generation, 100)
+		p.Spec.Resources = &v1.ResourceRequirements{Requests: list(podMilli)}
+		always := v1.ContainerRestartPolicyAlways
+		p.Spec.InitContainers = []v1.Container{
+			{Name: "i", Resources: v1.ResourceRequirements{Requests: list(initMilli)}},
+			{Name: "s", RestartPolicy: &always, Resources: v1.ResourceRequirements{Requests: list(sidecarMilli)}},
+		}
+		return p
+	}
+	for name, c := range map[string]struct {
+		undeclared []string
+		then       *v1.Pod
+		missing    string
+		infeasible bool
+	}{
+		"the pod's own resources": {[]string{podLevel, initial}, of(2, 500, 100, 100), podLevel, true},
+		"an init container":       {[]string{podLevel, initial}, of(2, 400, 200, 100), initial, false},
+		"both":                    {[]string{podLevel, initial}, of(2, 500, 200, 100), podLevel + ", " + initial, true},
+		"a sidecar":               {[]string{podLevel, initial}, of(2, 400, 100, 200), "", false},
+		"nothing":                 {[]string{podLevel, initial}, of(2, 400, 100, 100), "", false},
+		"declared":                {nil, of(2, 500, 200, 100), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here := small()
+			here.Node.Undeclared, here.Node.PodLevelResize = c.undeclared, c.undeclared == nil
+			n := beginCluster(t, here)
+			n.known()
+			wants(n.Kit, messages.APIServer, of(1, 400, 100, 100))
+			n.RunWork()
+			n.Take()
+			wants(n.Kit, messages.APIServer, c.then)
+			wants(n.Kit, messages.APIServer, c.then.DeepCopy())
+			n.RunWork()
+			var got []string
+			for _, e := range sent[messages.RecordEvent](n.Kit) {
+				if e.Reason == "FailedNodeDeclaredFeaturesCheck" {
+					got = append(got, string(e.Type)+" "+string(e.Object.UID)+" "+e.Message)
+				}
+			}
+			var want []string
+			if c.missing != "" {
+				want = []string{"Warning a Pod requires node features that are not available: " + c.missing}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("events %q, want %q", got, want)
+			}
+			m := n.desired("a")
+			if infeasible := m.Pending != nil && m.Pending.Reason == v1.PodReasonInfeasible; infeasible != c.infeasible {
+				t.Errorf("the resize that waits is %+v", m.Pending)
+			}
+		})
+	}
+}

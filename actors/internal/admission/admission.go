@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
@@ -57,9 +58,8 @@ type Node struct {
 	AppArmor bool
 	// PodLevelResize says that a pod's own resources are resized (KEP-5419).
 	PodLevelResize bool
-	// NoRestartAll says that the node declares its features, and not that containers may have all of their pod restarted
-	// (KEP-5328, KEP-5532).
-	NoRestartAll bool
+	// Undeclared are the features that the node lacks, by the names of KEP-5328. It has none where the node declares none.
+	Undeclared []string
 	// Swap says that pods get a part of the node's swap (KEP-2400).
 	Swap bool
 }
@@ -99,13 +99,49 @@ func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 	return appArmor(node, pod)
 }
 
-// features are those that the node declares, where it does.
+// features refuses a new pod that needs a feature which the node does not declare.
 func features(node *Node, pod *v1.Pod) Refusal {
-	if !node.NoRestartAll || !translate.MayRestartAll(&pod.Spec) {
+	text := node.missing(map[string]bool{restartAll: translate.MayRestartAll(&pod.Spec)})
+	if text == "" {
 		return Refusal{}
 	}
-	return Refusal{Reason: ReasonFeature,
-		Message: "Pod requires node features that are not available: RestartAllContainersOnContainerExits"}
+	return Refusal{Reason: ReasonFeature, Message: text}
+}
+
+// The features that pods need of a node (KEP-5532, KEP-5419, KEP-1287).
+const (
+	restartAll     = "RestartAllContainersOnContainerExits"
+	podLevelResize = "InPlacePodLevelResourcesVerticalScaling"
+	initResize     = "InPlacePodVerticalScalingInitContainers"
+)
+
+// MissingForUpdate names the features that an update of a pod needs and that the node does not declare. Empty: none.
+func (n *Node) MissingForUpdate(was, now *v1.Pod) string {
+	before := map[string]v1.ResourceRequirements{}
+	for _, c := range was.Spec.InitContainers {
+		before[c.Name] = c.Resources
+	}
+	return n.missing(map[string]bool{
+		podLevelResize: !equality.Semantic.DeepEqual(was.Spec.Resources, now.Spec.Resources),
+		initResize: slices.ContainsFunc(now.Spec.InitContainers, func(c v1.Container) bool {
+			has, there := before[c.Name]
+			return there && !translate.RestartsAlways(&c) && !equality.Semantic.DeepEqual(has, c.Resources)
+		}),
+	})
+}
+
+// missing is the kubelet's message about the needed features that the node does not declare. Empty: there are none.
+func (n *Node) missing(needs map[string]bool) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		if needs[name] && slices.Contains(n.Undeclared, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "Pod requires node features that are not available: " + strings.Join(names, ", ")
 }
 
 // general are the rules that the scheduler has, too. Of several reasons a resource comes first, unless the pod is critical:

@@ -155,6 +155,21 @@ const (
 	restartAll = "RestartAllContainersOnContainerExits"
 )
 
+// featuresOf lists the features that the Node declares and those that it lacks: neither where it declares none.
+func featuresOf(node *config.Node) (has, lacks []string) {
+	if !node.FeatureEnabled("NodeDeclaredFeatures") {
+		return nil, nil
+	}
+	for _, gate := range declared {
+		if node.FeatureEnabled(gate) {
+			has = append(has, gate)
+		} else {
+			lacks = append(lacks, gate)
+		}
+	}
+	return has, lacks
+}
+
 // desiredNode is the Node object as the configuration has it. The port is where the node's API is served; 0, where it is not:
 // another's would lead whoever asks for logs to something else.
 func desiredNode(node *config.Node, port int) registration.Desired {
@@ -166,11 +181,7 @@ func desiredNode(node *config.Node, port int) registration.Desired {
 		ExternalCloud: node.CloudProvider == externalCloud, AttachDetach: ptr.Deref(k.EnableControllerAttachDetach, true),
 		KubeletVersion: version.Kubelet(), MaxImages: ptr.Deref(k.NodeStatusMaxImages, 50),
 	}
-	for _, gate := range declared {
-		if node.FeatureEnabled("NodeDeclaredFeatures") && node.FeatureEnabled(gate) {
-			w.Features = append(w.Features, gate)
-		}
-	}
+	w.Features, _ = featuresOf(node)
 	for _, ip := range node.NodeIPs {
 		if ip.IsUnspecified() {
 			w.AnyIP = true

@@ -28,6 +28,9 @@ func TestWhatTheNodeIsToBe(t *testing.T) {
 		slices.Contains(w.Features, "ExtendWebSocketsToKubelet") {
 		t.Errorf("%+v", w)
 	}
+	if _, lacks := featuresOf(r.node()); !slices.Equal(lacks, []string{"ExtendWebSocketsToKubelet"}) {
+		t.Errorf("it lacks %v", lacks)
+	}
 	if s := sizes(&config.Node{Kubelet: &config.KubeletConfiguration{MaxPods: 7, PodsPerCore: 3}}); s.MaxPods != 7 ||
 		s.PodsPerCore != 3 || !s.LocalStorage {
 		t.Errorf("%+v", s)

@@ -91,6 +91,7 @@ func stateDir(node *config.Node) string { return filepath.Join(node.RootDir, "pl
 // wirePods gives it this node as admission sees it: before the API server has sent the Node, and always on a standalone node.
 func wirePods(node *config.Node, host *pod.Host, machine *registration.Reader, board *pods.Board,
 	names *podlog.Names) supervisors.Constructor {
+	_, lacks := featuresOf(node)
 	return pods.New(pods.Options{
 		Sources: sourcesOf(node), Unheard: len(unheard(node)) > 0 || onlySubmissions(node), Own: submit.Source,
 		Cluster: !node.Standalone(), Board: board, Dir: stateDir(node), Named: names.Note,
@@ -99,7 +100,7 @@ func wirePods(node *config.Node, host *pod.Host, machine *registration.Reader, b
 			Node: pods.Node{
 				Object: ownNode(node), Sysctls: node.Kubelet.AllowedUnsafeSysctls, AppArmor: appArmor("/sys"),
 				PodLevelResize: node.FeatureEnabled(podLevelResize),
-				NoRestartAll:   node.FeatureEnabled("NodeDeclaredFeatures") && !node.FeatureEnabled(restartAll),
+				Undeclared:     lacks,
 				Swap:           host.Node.LimitedSwap && host.Node.CgroupV2 && host.Node.SwapController,
 			},
 			Allocatable:  func() v1.ResourceList { return allocatable(node, machine.Last()) },
