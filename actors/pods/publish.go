@@ -213,8 +213,12 @@ func (e *entry) unsupported() *messages.Reason {
 	e.fields = fields{of: pod}
 	var names []string
 	for _, f := range podspec.Unsupported(pod) {
-		if !slices.Contains(names, f.Field) {
-			names = append(names, f.Field)
+		name := f.Field
+		if why := podspec.Explanations[name]; why != "" {
+			name += " (" + why + ")"
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	if len(names) > 0 {

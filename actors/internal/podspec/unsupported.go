@@ -16,6 +16,12 @@ import (
 // notYet is the message about a refused field.
 const notYet = "not supported yet by Playlet"
 
+// NoUserNamespaces explains the refusal of hostUsers: false, and has the remedy.
+const NoUserNamespaces = "pods with a user namespace of their own are not built yet: remove hostUsers or set it to true"
+
+// Explanations complete the messages about some refused fields, by the field's path in a pod.
+var Explanations = map[string]string{"spec.hostUsers": NoUserNamespaces}
+
 // Unsupported names every field of a defaulted pod's spec that is set to other than its default and that this agent
 // does not honour yet, so that nothing is dropped in silence. What is honoured is the table in fields.go; a field that
 // is not in it is refused. Extended resources that the scheduler took from ResourceClaims (KEP-5004) are refused; others are
@@ -137,7 +143,11 @@ func (w *walker) judge(r rule, value reflect.Value, at *field.Path) {
 		}
 	default:
 		if !matchesAny(r.only, fmt.Sprint(reflect.Indirect(value))) {
-			w.forbidden(at, fmt.Sprintf("%s, except %s", notYet, strings.Join(r.only, ", ")))
+			detail := notYet + ", except " + strings.Join(r.only, ", ")
+			if why := Explanations[at.String()]; why != "" {
+				detail = notYet + "; " + why
+			}
+			w.forbidden(at, detail)
 		}
 	}
 }

@@ -34,6 +34,9 @@ func (n Node) Manifest(source string, now time.Time) manifest.Options {
 // RefusedFields lists the fields of pods that are refused, for the documentation.
 func RefusedFields() []string { return podspec.Refused() }
 
+// NoUserNamespaces explains why pods with hostUsers: false are refused, for the documentation.
+const NoUserNamespaces = podspec.NoUserNamespaces
+
 // Problems are those of a manifest as pods is told of them.
 func Problems(found []manifest.Problem) []messages.ManifestProblem {
 	var out []messages.ManifestProblem

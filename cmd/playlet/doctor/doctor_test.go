@@ -282,7 +282,8 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"few watches": {wrong: func(r *rig) { r.write(r.Proc+"/sys/fs/inotify/max_user_instances", "12\n") },
 			check: "kernel", result: Warn, says: "max_user_instances=128"},
 		"no user namespace": {wrong: func(r *rig) { r.write(r.Proc+"/sys/user/max_user_namespaces", "0\n") }, check: "kernel",
-			result: OK, says: "user namespaces are not used: pods with hostUsers: false cannot run"},
+			result: OK, says: "user namespaces are not used: pods with a user namespace of their own are not built yet: " +
+				"remove hostUsers or set it to true"},
 
 		"no resolver": {flags: []string{"--resolv-conf="}, check: "resolver", result: OK, says: "none"},
 		"resolver missing": {flags: []string{"--resolv-conf=/none/of/it"}, check: "resolver", result: Warn,

@@ -52,7 +52,7 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 	has := "user namespaces"
 	switch users, err := m.sysctl("user.max_user_namespaces"); {
 	case usersRefused():
-		has += " are not used: " + noUsers
+		has += " are not used: " + base.NoUserNamespaces
 	case err != nil || users == 0:
 		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, where pods are to have them",
 			"no user namespaces: %s", noUsers)...)

@@ -12,6 +12,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -240,9 +241,10 @@ func checkFeatures(ctx context.Context, m *Machine) []Finding {
 	note(facts.driver != "", "telling its cgroup driver", "cgroupDriver of the configuration has to be the runtime's")
 	note(recursive, "recursive read-only mounts", "pods that ask for them wait")
 	if usersRefused() {
-		users = false
+		note(false, "user namespaces", base.NoUserNamespaces)
+	} else {
+		note(users, "user namespaces", noUsers)
 	}
-	note(users, "user namespaces", noUsers)
 	note(facts.status.GetFeatures().GetSupplementalGroupsPolicy(), "supplementalGroupsPolicy", "pods that ask for Strict wait")
 	text := strings.Join(can, ", ")
 	if len(handlers) > 0 {
