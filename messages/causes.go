@@ -70,6 +70,16 @@ const (
 	CauseWorkingDirRefused CauseCode = "WorkingDirRefused" // Name: the folder
 )
 
+// Ends of running containers. Without a code, Text is the reason, and the container is not replaced for a fault of its own.
+const (
+	CauseProbeFailed  CauseCode = "ProbeFailed" // Name: the kind of probe, Detail: the container's restart policy
+	CauseOutdated     CauseCode = "Outdated"    // the spec has changed
+	CauseResized      CauseCode = "Resized"     // a resize needs a restart
+	CauseRenewed      CauseCode = "Renewed"     // a client requested a restart
+	CauseStateUnknown CauseCode = "StateUnknown"
+	CauseAllRestarted CauseCode = "AllRestarted" // all containers of the pod are restarted. Text: the reason
+)
+
 // Failures of API objects and volumes.
 const (
 	CauseObjectAbsent CauseCode = "ObjectAbsent" // Kind, Name

@@ -66,14 +66,14 @@ type RunContainer struct {
 // Sender: pod. Receiver: container. Reply: none; the actor exits with ContainerEnded.
 // If lost: the pod asks again when its timeout ends.
 type StopContainer struct {
-	UID    string
-	Name   string
-	Fact   ContainerFact // what is known of it; zero when its start is still under way
-	Pod    *v1.Pod
-	Spec   *v1.Container // for its hooks; nil when the spec no longer has it: then its annotations tell
-	IPs    []string      // of the pod, for its hooks
-	Grace  time.Duration
-	Reason string // for people: "its pod is ending"
+	UID   string
+	Name  string
+	Fact  ContainerFact // what is known of it; zero when its start is still under way
+	Pod   *v1.Pod
+	Spec  *v1.Container // for its hooks; nil when the spec no longer has it: then its annotations tell
+	IPs   []string      // of the pod, for its hooks
+	Grace time.Duration
+	Cause Cause // why it is ended; explain.Stopping has the sentences
 	// Explained is the sentence that "playlet pods" has while the container ends; empty: none is known.
 	Explained string
 	Order     int64

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -170,7 +171,7 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 func (a *actor) report(ctx supervisors.Context) {
 	fact, stage, failed := a.fact, a.stage, ""
 	if a.hookFailed != nil {
-		stage, failed = messages.StageHooking, strings.TrimPrefix(a.hookFailed.Reason, failedPostStart+": ")
+		stage, failed = messages.StageHooking, a.hookFailed.Cause.Text
 	}
 	ctx.Tell(ctx.Self().Parent(), messages.ContainerReported{
 		UID: a.uid, Name: a.name, Generation: a.desired.Generation, Stage: stage, Fact: &fact,
@@ -279,7 +280,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 // doStop has it ended within the grace period, from now on.
 func (a *actor) doStop(ctx supervisors.Context, m messages.StopContainer) {
 	a.until = ctx.Now().Add(m.Grace)
-	ctx.Log().Info("stopping container", "id", m.Fact.ID, "why", m.Reason, "grace", m.Grace)
+	ctx.Log().Info("stopping container", "id", m.Fact.ID, "why", explain.Stopping(m.Name, m.Cause), "grace", m.Grace)
 	ctx.Do(supervisors.Work{
 		Name: "StopContainer", Timeout: m.Grace + a.host.Reap(4),
 		Run: func(c context.Context) any { return stop(cri.WithPriority(c, m.Order), a.host, m) },

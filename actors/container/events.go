@@ -61,7 +61,8 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 	a.killed = id
 	if len(a.host.Ops.InFlight(stopPrefix(m))) == 0 {
-		a.record(ctx, m.Pod, a.name, v1.EventTypeNormal, messages.EventKilling, killMessage(m))
+		a.record(ctx, m.Pod, a.name, v1.EventTypeNormal, messages.EventKilling,
+			explain.Event(explain.Killing(m.Name, m.Cause), m.Explained))
 	}
 }
 
@@ -96,16 +97,4 @@ func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
 	message := explain.EventOf("error killing pod: failed to \"KillContainer\" for \""+a.name+"\": "+said, a.desired.Pod,
 		messages.Reason{Code: messages.ReasonKilling, Container: a.name, Cause: messages.Cause{Text: said}})
 	a.record(ctx, a.desired.Pod, "", v1.EventTypeWarning, messages.EventFailedKillPod, message)
-}
-
-// killMessage is why a container is ended, in the kubelet's words, and with the sentence that "playlet pods" has meanwhile.
-func killMessage(m messages.StopContainer) string {
-	words := "Stopping container " + m.Name
-	switch {
-	case strings.HasPrefix(m.Reason, "Container "):
-		words = m.Reason
-	case strings.HasPrefix(m.Reason, failedPostStart):
-		words = failedPostStart
-	}
-	return explain.Event(words, m.Explained)
 }

@@ -47,7 +47,7 @@ func plain(t *testing.T) *hookRig {
 
 func (r *hookRig) stopOf(fact messages.ContainerFact, why string) messages.StopContainer {
 	return messages.StopContainer{UID: "u1", Name: "c", Pod: r.desired.Pod, Spec: r.desired.Container, Fact: fact, Grace: time.Second,
-		Reason: why}
+		Cause: messages.Cause{Text: why}}
 }
 
 func (r *hookRig) fact(state messages.ContainerState) messages.ContainerFact {
@@ -108,19 +108,6 @@ func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
 	sameEvents(t, "a stop that is joined", again)
 	close(end)
 	<-ended
-}
-
-func TestWhyAContainerIsKilled(t *testing.T) {
-	for why, want := range map[string]string{
-		"the pod has finished":                            "Stopping container c",
-		"Container c failed liveness probe":               "Container c failed liveness probe",
-		"FailedPostStartHook: said: password=secret":      "FailedPostStartHook",
-		"Container c definition changed, will be started": "Container c definition changed, will be started",
-	} {
-		if got := killMessage(messages.StopContainer{Name: "c", Reason: why}); got != want {
-			t.Errorf("%s: %s", why, got)
-		}
-	}
 }
 
 // A container that cannot be made or started says why, by its name and not by an ID.

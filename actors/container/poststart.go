@@ -21,9 +21,6 @@ import (
 // hookLimit bounds a hook. The API gives it no limit of its own: it runs until it ends or its container does.
 const hookLimit = 24 * time.Hour
 
-// failedPostStart is the kubelet's word for why a container is ended whose post-start hook failed.
-const failedPostStart = "FailedPostStartHook"
-
 // hookNoteVersion is the shape of hookNote on the disk.
 const hookNoteVersion = 1
 
@@ -94,7 +91,7 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {
 			return "", errors.New(before.Failed) // an agent before this one saw its end
 		}
-		m := stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, "")
+		m := stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, messages.Cause{})
 		fallback, err := callHook(ctx, h, m, postStart(w.Container), w.Container.Ports)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -116,14 +113,14 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 
 // stopOf is the request to end the container that was to run.
 func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration,
-	why string) messages.StopContainer {
+	why messages.Cause) messages.StopContainer {
 	ips := w.Sandbox.IPs
 	if w.Pod.Spec.HostNetwork {
 		ips = h.NodeIPs()
 	}
 	return messages.StopContainer{
 		UID: string(w.Pod.UID), Name: w.Container.Name, Fact: f, Pod: w.Pod, Spec: w.Container, IPs: ips, Grace: grace,
-		Reason: why, Order: w.Order,
+		Cause: why, Order: w.Order,
 	}
 }
 
@@ -148,12 +145,11 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 		a.report(ctx)
 		return
 	}
-	said := firstBytes(d.failed)
-	why := failedPostStart + ": " + said
-	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", failedPostStart, "error",
-		said)
+	why := messages.Cause{Code: messages.CausePostStart, Text: firstBytes(d.failed)}
+	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", messages.EventFailedPostStartHook,
+		"error", why.Text)
 	a.explained(ctx, a.desired.Pod, messages.EventFailedPostStartHook, "PostStartHook failed",
-		messages.Reason{Code: messages.ReasonKilling, Cause: messages.Cause{Code: messages.CausePostStart, Text: said}})
+		messages.Reason{Code: messages.ReasonKilling, Cause: why})
 	grace := podspec.GracePeriod(a.desired.Pod.Spec.TerminationGracePeriodSeconds)
 	a.hookFailed = new(stopOf(a.host, a.desired, a.fact, grace, why))
 	a.report(ctx)

@@ -35,17 +35,17 @@ func (m *Machine) ensure(c *known.Container) bool {
 
 // keep has a container ended that runs and is not to run on as it is, and reports whether it is left running.
 func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
-	var why string
+	var why messages.CauseCode
 	switch {
 	case f.State == messages.ContainerUnknown:
-		m.stopContainer(c, m.Grace(), unknownState)
+		m.stopContainer(c, m.Grace(), messages.Cause{Code: messages.CauseStateUnknown})
 		return false
 	case c.Spec != nil && m.Outdated(c, f):
-		why = "definition changed"
+		why = messages.CauseOutdated
 	case m.Unsettled(c) && m.RestartsFor(c) && m.grouped():
-		why = "resize requires restart"
+		why = messages.CauseResized
 	case f.Renew:
-		why = "restart was asked for"
+		why = messages.CauseRenewed
 	case c.Unfit() != "":
 		m.endUnfit(c, c.Unfit())
 		return false
@@ -53,7 +53,7 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 		return true
 	}
 	c.Replace = true
-	m.stopContainer(c, m.Grace(), "Container "+c.Name+" "+why+", will be restarted")
+	m.stopContainer(c, m.Grace(), messages.Cause{Code: why})
 	return false
 }
 
@@ -84,12 +84,12 @@ func (m *Machine) supervise(c *known.Container) {
 	m.emit(SpawnContainer{Name: c.Name, Strategy: m.strategy(c)})
 }
 
-func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why string) {
+func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why messages.Cause) {
 	m.askStop(c, messages.StageStopping, grace, why)
 }
 
 // askStop has a container ended or, with the stage waiting, its pre-stop hook run until its turn to end has come.
-func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, grace time.Duration, why string) {
+func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, grace time.Duration, why messages.Cause) {
 	if c.Stage() != stage {
 		c.Enter(stage)
 		c.Ends = known.Ends{Grace: grace, Until: m.now.Add(grace), Why: why}
@@ -108,7 +108,7 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 		m.supervise(c)
 	}
 	msg := messages.StopContainer{
-		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Reason: why, Order: m.Wanted.Order,
+		UID: m.uid, Name: c.Name, Pod: m.Pod, Spec: c.Spec, IPs: m.IPs(), Grace: grace, Cause: why, Order: m.Wanted.Order,
 		HookOnly: stage == messages.StageWaiting, NoHook: c.Earlier && m.live() || m.graceOver(),
 	}
 	if f := c.Newest(); f != nil {

@@ -15,9 +15,6 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// unknownState is the kubelet's word for why a container is ended whose state the runtime has lost.
-const unknownState = `Container is in "unknown" state, try killing it before restart`
-
 // record tells an event, where there is who writes it. Reasons and messages are the kubelet's, for others read them; each is
 // told when something has happened, and not again when it is only said again.
 func (m *Machine) record(container, kind, reason, format string, args ...any) {

@@ -1,5 +1,7 @@
 package pod
 
+import "github.com/playlet-dev/playlet/messages"
+
 // planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
 // to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
 // back to Preparing when the sandbox is lost or all are restarted, to Terminating.
@@ -52,7 +54,7 @@ func (m *Machine) clearRemoved() {
 			continue
 		}
 		if c.Alive() {
-			m.stopContainer(c, m.Grace(), "it is no longer in the pod's spec")
+			m.stopContainer(c, m.Grace(), messages.Cause{Text: "it is no longer in the pod's spec"})
 		} else if c.Actor {
 			m.drop(c)
 		}

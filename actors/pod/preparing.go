@@ -2,7 +2,6 @@ package pod
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
@@ -97,12 +96,12 @@ func (m *Machine) clearLost() bool {
 		case c.Earlier && (cleared || !c.Init):
 			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
 			cause := cmp.Or(m.rounds.Cause, "its pod was restarted")
-			m.stopContainer(c, leastGrace, fmt.Sprintf("Container %s: %s, all will be restarted", c.Name, cause))
+			m.stopContainer(c, leastGrace, messages.Cause{Code: messages.CauseAllRestarted, Text: cause})
 		case c.Earlier: // its turn comes
 		case current != nil && f.SandboxID == current.ID:
 			continue
 		default:
-			m.stopContainer(c, m.Grace(), "its sandbox is gone")
+			m.stopContainer(c, m.Grace(), messages.Cause{Text: "its sandbox is gone"})
 		}
 		cleared = false
 	}

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -20,18 +18,15 @@ type probing struct {
 	heardAt    time.Time             // and when it came
 }
 
-// endUnfit has a container ended that a probe found unfit, in the kubelet's words, and with the probe's own grace period
-// where it has one (KEP-2238). What follows its end is the strategy's to say.
+// endUnfit ends a container whose probe failed, with the grace period of the probe if it has one (KEP-2238). The strategy
+// decides about the restart.
 func (m *Machine) endUnfit(c *known.Container, kind messages.ProbeKind) {
 	grace := m.Grace()
 	if s := messages.Probe(c.Spec, kind).TerminationGracePeriodSeconds; s != nil {
 		grace = podspec.Grace(*s)
 	}
-	why := "Container " + c.Name + " failed " + string(kind) + " probe"
-	if translate.RestartPolicy(&m.Pod.Spec, c.Spec) != v1.RestartPolicyNever {
-		why += ", will be restarted"
-	}
-	m.stopContainer(c, grace, why)
+	m.stopContainer(c, grace, messages.Cause{Code: messages.CauseProbeFailed, Name: string(kind),
+		Detail: string(translate.RestartPolicy(&m.Pod.Spec, c.Spec))})
 }
 
 // runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is

@@ -110,16 +110,13 @@ func TestAFailingProbeIsAnEnd(t *testing.T) {
 			a.hears(messages.ProbesObserved{UID: "u1", Generation: watches[len(watches)-1].Generation,
 				Containers: []messages.ObservedContainer{failed}})
 			stops := sentOf[messages.StopContainer](a.take())
-			want := "Container c0 failed " + string(kind) + " probe"
-			if again {
-				want += ", will be restarted"
-			}
-			if len(stops) != 1 || stops[0].Grace != 7*time.Second || stops[0].Reason != want {
+			want := messages.Cause{Code: messages.CauseProbeFailed, Name: string(kind), Detail: string(policy)}
+			if len(stops) != 1 || stops[0].Grace != 7*time.Second || stops[0].Cause != want {
 				t.Fatalf("%s: stops %+v", policy, stops)
 			}
 			a.passes(time.Minute)
 			if repeated := sentOf[messages.StopContainer](a.take()); len(repeated) != 1 || repeated[0].Grace != 7*time.Second ||
-				repeated[0].Reason != want {
+				repeated[0].Cause != want {
 				t.Errorf("asked again: %+v", repeated)
 			}
 			one.State, one.FinishedAt, one.ExitCode = messages.ContainerExited, a.now, 0

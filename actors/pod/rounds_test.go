@@ -173,7 +173,8 @@ func TestAllAreRestarted(t *testing.T) {
 		t.Errorf("stopped %v", w.stops)
 	}
 	for _, m := range w.stopping {
-		if !m.NoHook || m.Grace != leastGrace || !strings.Contains(m.Reason, "container c0 ended with exit code 42") {
+		if !m.NoHook || m.Grace != leastGrace || m.Cause.Code != messages.CauseAllRestarted ||
+			!strings.Contains(m.Cause.Text, "container c0 ended with exit code 42") {
 			t.Errorf("%s is stopped by %+v", m.Name, m)
 		}
 	}

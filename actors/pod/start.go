@@ -26,7 +26,7 @@ func (m *Machine) start(c *known.Container) {
 	what, _ := m.starts().Lacks(c)
 	switch what {
 	case starts.Certainty:
-		m.stopContainer(c, m.Grace(), unknownState)
+		m.stopContainer(c, m.Grace(), messages.Cause{Code: messages.CauseStateUnknown})
 	case starts.BackingOff:
 		m.recordBackOff(c)
 	case starts.Actor:

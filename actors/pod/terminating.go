@@ -114,13 +114,13 @@ func (m *Machine) stopSidecars(others bool) bool {
 // graceOver reports whether the pod ends and has used its grace period up: no pre-stop hook is started or awaited any more.
 func (m *Machine) graceOver() bool { return !m.ends.IsZero() && !m.now.Before(m.ends) }
 
-func (m *Machine) endReason() string {
+func (m *Machine) endReason() messages.Cause {
 	switch {
 	case m.ending != nil:
-		return m.ending.Reason
+		return messages.Cause{Text: m.ending.Reason}
 	case m.Verdict != nil && m.Verdict.Reason != "":
-		return m.Verdict.Reason
+		return messages.Cause{Text: m.Verdict.Reason}
 	default:
-		return "the pod has finished"
+		return messages.Cause{Text: "the pod has finished"}
 	}
 }

@@ -123,10 +123,9 @@ func (w *world) checkProved(s *v1.PodStatus) {
 
 // checkStop: nothing is ended for a probe that did not fail.
 func (w *world) checkStop(m messages.StopContainer) {
-	for _, kind := range messages.ProbeKinds {
-		if is := w.words[m.Fact.ID]; strings.Contains(m.Reason, string(kind)+" probe") && *is.Of(kind) != messages.ProbeFailed {
-			w.fault("%s is ended: %s", m.Fact.ID, m.Reason)
-		}
+	is := w.words[m.Fact.ID]
+	if m.Cause.Code == messages.CauseProbeFailed && *is.Of(messages.ProbeKind(m.Cause.Name)) != messages.ProbeFailed {
+		w.fault("%s is ended: %+v", m.Fact.ID, m.Cause)
 	}
 }
 

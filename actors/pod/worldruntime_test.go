@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/actors/pod/work"
@@ -279,7 +280,7 @@ func (w *world) stop(m messages.StopContainer) {
 	}
 	w.asked[m.Fact.ID] = "end"
 	// For a probe, or for another spec; or with the sandbox, by which a restart for a probe may be overtaken.
-	if strings.HasSuffix(m.Reason, "will be restarted") || m.Reason == "its sandbox is gone" {
+	if strings.HasSuffix(explain.Stopping(m.Name, m.Cause), "will be restarted") || m.Cause.Text == "its sandbox is gone" {
 		w.excused[m.Fact.ID] = true
 	}
 	w.stops, w.stopping = append(w.stops, m.Name), append(w.stopping, m)

@@ -39,6 +39,14 @@ func (v view) called(name string) string {
 	return "container " + name
 }
 
+// about puts the container's name before the rest of a sentence, or leaves it out where the text before has it.
+func (v view) about(name, rest string) string {
+	if rest, ok := strings.CutPrefix(rest, ": "); ok && name != "" && name == v.named {
+		return rest
+	}
+	return v.called(name) + rest
+}
+
 // logs is the command that shows what the container said.
 func (v view) logs(container string, previous bool) string {
 	flag := ""

@@ -39,10 +39,49 @@ func EventOf(words string, pod *v1.Pod, r messages.Reason) string {
 	return Event(words, Waits(pod, &v1.PodStatus{}, r))
 }
 
+// Stopping returns the reason for which a container is ended, for logs and the pod's state.
+func Stopping(container string, why messages.Cause) string {
+	text := ""
+	switch why.Code {
+	case messages.CauseProbeFailed:
+		text = "failed " + why.Name + " probe"
+		if why.Detail == string(v1.RestartPolicyNever) {
+			return "Container " + container + " " + text
+		}
+	case messages.CauseOutdated:
+		text = "definition changed"
+	case messages.CauseResized:
+		text = "resize requires restart"
+	case messages.CauseRenewed:
+		text = "restart was asked for"
+	case messages.CauseStateUnknown:
+		return `Container is in "unknown" state, try killing it before restart`
+	case messages.CauseAllRestarted:
+		return "Container " + container + ": " + why.Text + ", all will be restarted"
+	case messages.CausePostStart:
+		return messages.EventFailedPostStartHook + ": " + why.Text
+	default:
+		return why.Text
+	}
+	return "Container " + container + " " + text + ", will be restarted"
+}
+
+// Killing returns the words of the Event Killing, which Kubernetes' suites match. The output of a hook may hold secrets and is
+// left out.
+func Killing(container string, why messages.Cause) string {
+	switch why.Code {
+	case "":
+		return "Stopping container " + container
+	case messages.CausePostStart:
+		return messages.EventFailedPostStartHook
+	}
+	return Stopping(container, why)
+}
+
 // Ended is the sentence on a container that has ended and is not started again.
 func Ended(pod *v1.Pod, container string, t *v1.ContainerStateTerminated) string {
 	f := Finding{Container: container}
-	view{pod, &v1.PodStatus{}}.end(&f, t, false)
+	view{pod: pod, is: &v1.PodStatus{}}.end(&f, t, false)
 	return f.Cause
 }
 

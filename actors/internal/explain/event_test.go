@@ -40,9 +40,30 @@ func TestWhatAnEventSays(t *testing.T) {
 
 // A program that cannot be executed is no exit code.
 func TestEnded_ProgramOfAnotherPlatform(t *testing.T) {
-	v := view{&v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "a.b/x"}}}}, &v1.PodStatus{}}
+	v := view{pod: &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "a.b/x"}}}}}
 	end := &v1.ContainerStateTerminated{ExitCode: 255, Message: "exec /bad: exec format error"}
 	if got := Ended(v.pod, "c", end); got != "container c: its command is no program of this node's architecture" {
 		t.Error(got)
+	}
+}
+
+func TestKilling(t *testing.T) {
+	probe := func(kind, policy string) messages.Cause {
+		return messages.Cause{Code: messages.CauseProbeFailed, Name: kind, Detail: policy}
+	}
+	for want, why := range map[string]messages.Cause{
+		"Stopping container c":                                           {Text: "Container c is in a reason of the pod's own"},
+		"Container c failed liveness probe, will be restarted":           probe("liveness", "Always"),
+		"Container c failed startup probe":                               probe("startup", "Never"),
+		"Container c definition changed, will be restarted":              {Code: messages.CauseOutdated},
+		"Container c resize requires restart, will be restarted":         {Code: messages.CauseResized},
+		"Container c restart was asked for, will be restarted":           {Code: messages.CauseRenewed},
+		`Container is in "unknown" state, try killing it before restart`: {Code: messages.CauseStateUnknown},
+		"Container c: an exit, all will be restarted":                    {Code: messages.CauseAllRestarted, Text: "an exit"},
+		"FailedPostStartHook":                                            {Code: messages.CausePostStart, Text: "password=secret"},
+	} {
+		if got := Killing("c", why); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }

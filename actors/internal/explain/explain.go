@@ -51,7 +51,7 @@ type Explanation struct {
 
 // Pod explains a pod.
 func Pod(p *board.Pod) Explanation {
-	v := view{p.Pod, p.Status}
+	v := view{pod: p.Pod, is: p.Status}
 	if v.is == nil { // its actor has said nothing yet
 		v.is = &v1.PodStatus{Phase: v1.PodPending}
 	}
@@ -106,7 +106,12 @@ func Cause(p *board.Pod) string {
 
 // Waits is the sentence on one reason for which a pod waits.
 func Waits(pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
-	return view{pod, s}.reason(r).Cause
+	return WaitsOf("", pod, s, r)
+}
+
+// WaitsOf is Waits for a text that has named the container already: the sentence does not begin with its name.
+func WaitsOf(container string, pod *v1.Pod, s *v1.PodStatus, r messages.Reason) string {
+	return view{pod, s, container}.reason(r).Cause
 }
 
 func problem(p messages.ManifestProblem) Finding {
@@ -152,6 +157,8 @@ func unheard(s messages.Address) Finding {
 type view struct {
 	pod *v1.Pod
 	is  *v1.PodStatus
+	// named is the container that the text before the sentence names.
+	named string
 }
 
 // evidence is what the findings were made from.

@@ -396,7 +396,7 @@ func TestWhatARefusedPodWaitsFor(t *testing.T) {
 		{"Evicted", messages.CausePressure, "the node to change"}, {"Other", "", "the node to change"},
 	} {
 		r := messages.Reason{Code: c.code, Message: "m", Cause: messages.Cause{Code: c.cause}}
-		if f := (view{&v1.Pod{}, &v1.PodStatus{}}).reason(r); f.WaitsFor != c.want {
+		if f := (view{pod: &v1.Pod{}, is: &v1.PodStatus{}}).reason(r); f.WaitsFor != c.want {
 			t.Errorf("%s waits for %s, want %s", c.code, f.WaitsFor, c.want)
 		}
 	}

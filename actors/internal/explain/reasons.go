@@ -134,7 +134,7 @@ func (v view) image(f *Finding, r messages.Reason, why messages.Cause) {
 	if spec := v.spec(r.Container); spec != nil {
 		name = spec.Image
 	}
-	whose, policy := v.called(r.Container)+": image "+name+" ", "imagePullPolicy"
+	whose, policy := v.about(r.Container, ": image "+name+" "), "imagePullPolicy"
 	for i := range v.pod.Spec.Volumes {
 		if volume := &v.pod.Spec.Volumes[i]; volume.Name == r.Volume && volume.Image != nil {
 			name = volume.Image.Reference
@@ -190,11 +190,11 @@ func (v view) start(f *Finding, why messages.Cause) {
 		why.Name = ` "` + why.Name + `"`
 	}
 	means, remedy := put(ofStarts, why, sentence{" cannot be started: {text}", "see the runtime's log"})
-	f.Cause, f.Remedy = v.called(f.Container)+means, remedy
+	f.Cause, f.Remedy = v.about(f.Container, means), remedy
 }
 
 func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
-	f.Cause = fmt.Sprintf("%s: its %s probe fails: %s", v.called(f.Container), kind, said)
+	f.Cause = v.about(f.Container, fmt.Sprintf(": its %s probe fails: %s", kind, said))
 	f.WaitsFor = fmt.Sprintf("a success of the %s probe", kind)
 	f.Remedy = fmt.Sprintf("make the application answer the probe, or correct %sProbe; %s", kind, v.logs(f.Container, false))
 	spec := v.spec(f.Container)

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -69,7 +70,7 @@ type Order struct {
 type Ends struct {
 	Grace  time.Duration
 	Until  time.Time
-	Why    string
+	Why    messages.Cause
 	Failed string // why the runtime could not end it, the last time; empty: it could, or is at it
 }
 
@@ -163,6 +164,6 @@ func (c *Container) Unhealthy() *messages.Reason {
 
 // Killing is that a container is being ended, and until when it may take.
 func (c *Container) Killing() *messages.Reason {
-	return &messages.Reason{Code: messages.ReasonKilling, Message: c.Ends.Why, Container: c.Name,
+	return &messages.Reason{Code: messages.ReasonKilling, Message: explain.Stopping(c.Name, c.Ends.Why), Container: c.Name,
 		Since: c.Ends.Until.Add(-c.Ends.Grace), RetryAt: c.Ends.Until, Cause: messages.Cause{Text: c.Ends.Failed}}
 }

@@ -123,7 +123,7 @@ func (c Chosen) run(previous bool) string {
 // waits says why the container does not run.
 func (c Chosen) waits() string {
 	if r := c.Pod.Waiting; r != nil && c.Pod.Status != nil && (r.Container == "" || r.Container == c.Container) {
-		return strings.TrimPrefix(explain.Waits(c.Pod.Pod, c.Pod.Status, *r), "container "+c.Container+": ")
+		return explain.WaitsOf(c.Container, c.Pod.Pod, c.Pod.Status, *r)
 	}
 	if w := c.Status.State.Waiting; w != nil {
 		return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")

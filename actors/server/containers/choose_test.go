@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // A pod that is being ended stands in for its successor only where the UID asks for it, or where there is none.
@@ -36,5 +37,18 @@ func TestThePodThatIsWanted(t *testing.T) {
 	}
 	if got, err := h.Pod(Name{Namespace: "ns", Pod: "none"}); err == nil {
 		t.Errorf("found %s", got.Pod.UID)
+	}
+}
+
+func TestID_NamesTheContainerOnce(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1.PodSpec{
+		InitContainers: []v1.Container{{Name: "i", Image: "x"}}, Containers: []v1.Container{{Name: "c", Image: "x"}}}}
+	for _, name := range []string{"c", "i"} {
+		c := Chosen{Container: name, Status: &v1.ContainerStatus{Name: name}, Pod: &board.Pod{Pod: pod, Status: &v1.PodStatus{},
+			Waiting: &messages.Reason{Code: messages.ReasonErrImageNeverPull, Container: name}}}
+		want := `container "` + name + `" of pod "web" does not run: image x is not on this node, and imagePullPolicy is Never`
+		if _, err := c.ID(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
