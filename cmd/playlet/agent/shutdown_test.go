@@ -75,7 +75,8 @@ func (p *power) goesOn() bool {
 func TestTheMachineShutsDown(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
-	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"}))
+	r.write("web.yaml", manifest("web", "Always", nil, []string{"main forever"})+
+		"  priorityClassName: system-node-critical\n  priority: 2000001000\n")
 	r.binds(manifest("api", "Always", nil, []string{"main forever"}))
 	r.await("both", func(s sim.Snapshot) bool { return isUp(s, "api") && isUp(s, "web-node") })
 	ready := func() v1.NodeCondition {
