@@ -96,7 +96,6 @@ func TestWhatIsNotHonouredIsRefusedByName(t *testing.T) {
 		{"containers: [{name: c, image: HELLO, volumeMounts: [{name: missing, mountPath: /x}]}]",
 			"spec.containers[0].volumeMounts[0].name"},
 		{"containers: [{name: c, image: HELLO, ports: [{containerPort: 70000}]}]", "spec.containers[0].ports[0].containerPort"},
-		{"containers: [{name: c, image: HELLO, iamge: x}]", "iamge"},
 	} {
 		name := fmt.Sprint("p", i)
 		must(t, a.Write(name+".yaml", manifest(s, name, c.spec)))

@@ -49,7 +49,7 @@ var fields = []rule{
 	{honoured, "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, "securityContext.seLinuxOptions.{user,role,type,level}", nil},
 	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive"}}, // as the runtime labels volumes
-	{refused, "securityContext.windowsOptions", nil},
+	{ignorable, "securityContext.windowsOptions", nil},                       // Linux nodes have no use for it; os.name guards pods for Windows
 
 	// Names and name resolution.
 	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},
@@ -116,7 +116,7 @@ var fields = []rule{
 	{honoured, inContainer + "securityContext.{capabilities.add[],capabilities.drop[],runAsUser,runAsGroup,runAsNonRoot}", nil},
 	{honoured, inContainer + "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, inContainer + "securityContext.seLinuxOptions.{user,role,type,level}", nil},
-	{refused, inContainer + "securityContext.windowsOptions", nil},
+	{ignorable, inContainer + "securityContext.windowsOptions", nil},
 
 	// Volumes. The limit of an emptyDir is kept in memory by its size; on the disk by eviction, of static pods where
 	// --evict-static-pods says so.

@@ -107,3 +107,13 @@ func checkRefusedWithout(t *testing.T, path string) {
 		t.Errorf("%s: want it refused, got %v", path, errs)
 	}
 }
+
+// A Linux node ignores the options of Windows, as the kubelet does: one manifest may serve nodes of both kinds.
+func TestUnsupported_WindowsOptionsAreIgnored(t *testing.T) {
+	pod := podFrom(t, aContainer("securityContext: {windowsOptions: {runAsUserName: someone}}"))
+	pod.Spec.SecurityContext = podFrom(t, aPod("securityContext: {windowsOptions: {hostProcess: false}}")).Spec.SecurityContext
+	Default(pod)
+	if errs := Unsupported(pod); len(errs) > 0 {
+		t.Errorf("got %v, want no refusal", errs)
+	}
+}
