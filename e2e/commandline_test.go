@@ -59,9 +59,8 @@ func configuration(fields string) string {
 func TestWrongCommandLines(t *testing.T) {
 	dir := t.TempDir()
 	good := put(t, dir+"/good.yaml", configuration("failCgroupV1: false"))
-	unknown := put(t, dir+"/unknown.yaml", configuration("maxPodz: 5"))
+	misfit := put(t, dir+"/misfit.yaml", configuration("maxPods: many"))
 	broken := put(t, dir+"/broken.yaml", "{[")
-	put(t, dir+"/unknown.d/10.conf", configuration("healthzPort: 1\nhealthzPorts: 2"))
 	put(t, dir+"/wrong.d/10.conf", configuration("healthzPort: soon"))
 	parent := filepath.Join(dir, "none")
 	for _, c := range []struct {
@@ -78,10 +77,9 @@ func TestWrongCommandLines(t *testing.T) {
 		{[]string{"--feature-gates=NoSuchGate=true"}, []string{"NoSuchGate"}},
 		{[]string{"--container-runtime-endpoint=tcp://x:1"}, []string{"--container-runtime-endpoint", "tcp://x:1"}},
 		{[]string{"--config=" + dir + "/absent.yaml"}, []string{"--config", dir + "/absent.yaml", "no such file"}},
-		{[]string{"--config=" + unknown}, []string{unknown, `"maxPodz"`}},
+		{[]string{"--config=" + misfit}, []string{misfit, "maxPods"}},
 		{[]string{"--config=" + broken}, []string{broken, "line 1"}},
 		{[]string{"--config=" + good, "--config-dir=" + dir + "/absent.d"}, []string{"--config-dir", dir + "/absent.d"}},
-		{[]string{"--config=" + good, "--config-dir=" + dir + "/unknown.d"}, []string{dir + "/unknown.d/10.conf", `"healthzPorts"`}},
 		{[]string{"--config=" + good, "--config-dir=" + dir + "/wrong.d"}, []string{dir + "/wrong.d/10.conf", "healthzPort"}},
 	} {
 		stdout, stderr, code := playlet(t, append([]string{

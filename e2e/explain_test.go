@@ -112,7 +112,7 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 	}
 	must(t, a.Remove("stuck.yaml"))
 	write("changed", pod(""))
-	must(t, a.Write("unknown.yaml", manifest(s, "unknown", pod(", nope: 1"))))
+	must(t, a.Write("unknown.yaml", manifest(s, "unknown", pod(", terminationMessagePolicy: Nope"))))
 	if _, notes, code := playlet(t, "chaos", "kill", "pods/"+onNode("bug"), "--count=30", "--force", "--wait=false", socket); code != 0 {
 		t.Error(notes)
 	}
@@ -135,7 +135,7 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 	for args, words := range map[string]string{"explain pod/unknown": "a manifest that may be the pod's cannot be used: ", "events": "FailedValidation"} {
 		await(t, func() error {
 			out, errs, _ := playlet(t, append(strings.Fields(args), socket)...)
-			if !strings.Contains(out, words) || !strings.Contains(out, "unknown.yaml") || !strings.Contains(out, "spec.containers[0].nope") {
+			if !strings.Contains(out, words) || !strings.Contains(out, "unknown.yaml") || !strings.Contains(out, "spec.containers[0].terminationMessagePolicy") {
 				return fmt.Errorf("%s: %s%s", args, out, errs)
 			}
 			return nil
