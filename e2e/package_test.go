@@ -22,6 +22,7 @@ start() {
 	line=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/playlet.service)
 	setsid sh -c 'echo $$ >/run/playlet.pid; exec '"$line" >>/var/log/playlet.log 2>&1 </dev/null &
 }
+[ "$1" != --no-block ] || shift
 case "$1" in
 enable) start ;;
 try-restart) if alive; then stop; start; fi ;;
@@ -110,7 +111,7 @@ func TestThePackageWhilePodsRun(t *testing.T) {
 	must(t, os.Remove(m.path(web)))
 	m.until("playlet pods -o name", "^$")
 	m.runs("dpkg -P playlet", 0)
-	if log := m.runs("cat /systemctl.log", 0); !strings.Contains(log, "try-restart playlet.service") ||
+	if log := m.runs("cat /systemctl.log", 0); !strings.Contains(log, "--no-block try-restart playlet.service") ||
 		strings.Count(log, "disable --now playlet.service") != 2 {
 		t.Errorf("systemctl was called so:\n%s", log)
 	}
