@@ -2,6 +2,7 @@ package pod
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,6 +269,10 @@ func TestInitContainers_RecordsOfCompletedOnesAreLost(t *testing.T) {
 		check(t, w)
 		if len(w.containers) != 1 {
 			t.Errorf("restarted agent %t: containers %+v, want init2 alone", restarts, w.containers)
+		}
+		if end := w.status.InitContainerStatuses[0].State.Terminated; end == nil || end.ExitCode != 0 ||
+			restarts && !strings.HasPrefix(end.Message, "Unable to get init container status") {
+			t.Errorf("restarted agent %t: status %+v, want a completed init container", restarts, w.status.InitContainerStatuses[0])
 		}
 	}
 }

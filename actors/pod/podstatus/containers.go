@@ -16,6 +16,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
+// noRecord explains the status of an init container that the runtime no longer has. Kubernetes' node suite matches its beginning.
+const noRecord = "Unable to get init container status: the runtime has no record of it, and a later container proves that it " +
+	"succeeded"
+
 // containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
 // what is waited for, and a wait after an end moves that end to the last termination state.
 func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
@@ -52,6 +56,8 @@ func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
 		s.State = v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}
 	}
 	switch {
+	case f == nil && c.Init && p.Initialized(c):
+		s.State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{Reason: "Completed", Message: noRecord}}
 	case hold != nil && (f == nil || ended && p.Live):
 		waits(hold.Code, hold.Message)
 	case f == nil || f.State == messages.ContainerCreated:
