@@ -74,8 +74,9 @@ func Killing(container string, why messages.Cause) string {
 		return "Stopping container " + container
 	case messages.CausePostStart:
 		return messages.EventFailedPostStartHook
+	default:
+		return Stopping(container, why)
 	}
-	return Stopping(container, why)
 }
 
 // Ended is the sentence on a container that has ended and is not started again.

@@ -49,7 +49,7 @@ var fields = []rule{
 	{honoured, "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, "securityContext.seLinuxOptions.{user,role,type,level}", nil},
 	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive"}}, // as the runtime labels volumes
-	{ignorable, "securityContext.windowsOptions", nil},                       // Linux nodes have no use for it; os.name guards pods for Windows
+	{ignorable, "securityContext.windowsOptions", nil},                       // of no use on Linux
 
 	// Names and name resolution.
 	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},
