@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
 
-	"github.com/playlet-dev/playlet/actors/server/shares"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/playlet-dev/playlet/actors/server/shares"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 // connLimit keeps at most so many connections of a listener open. Another one takes the place of the connection that

@@ -29,7 +29,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
-	"github.com/playlet-dev/playlet/actors/server/shares"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
-	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/messages"
 )
 

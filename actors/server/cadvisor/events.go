@@ -16,8 +16,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/actors/server/containers"
-	"github.com/playlet-dev/playlet/actors/server/shares"
 	"github.com/playlet-dev/playlet/cri"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/google/cadvisor/lib/model"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/actors/server/containers"
-	"github.com/playlet-dev/playlet/actors/server/shares"
 )
 
 // Config is what is served.

@@ -20,7 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
-	"github.com/playlet-dev/playlet/actors/server/shares"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 // Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.

@@ -171,7 +171,7 @@ func TestLimit_Wait(t *testing.T) {
 
 // A buffered channel of nothing is a limit that one client can fill for all others.
 func TestTree_LimitsAreShares(t *testing.T) {
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../server", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
