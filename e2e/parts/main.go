@@ -1,5 +1,5 @@
 // Command parts gets what the end-to-end tests and benchmarks need beside Go, git, gcc and root: it builds pinned versions of
-// containerd, runc, the CNI plugins, kube-apiserver, etcd, the kubelet and kubectl, unpacks Debian's older runtime, and
+// containerd, runc, the CNI plugins, a cluster's programs, kubeadm and CoreDNS, unpacks Debian's older runtime, and
 // installs missing Debian packages, naming each. What is there already is left alone, so that it can be run again at any time.
 //
 //	go run ./e2e/parts         gets everything, and prints where it is
@@ -45,7 +45,8 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err := install.EnsureEarlier(ctx, os.Stderr); err != nil {
 		return err
 	}
-	if err := errors.Join(install.EnsureCrun(ctx, os.Stderr), install.EnsureMachine(ctx, os.Stderr)); err != nil {
+	if err := errors.Join(install.EnsureCrun(ctx, os.Stderr), install.EnsureMachine(ctx, os.Stderr),
+		install.EnsureKubeadm(ctx, os.Stderr)); err != nil {
 		return err
 	}
 	for _, kind := range wanted {

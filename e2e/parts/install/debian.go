@@ -47,12 +47,18 @@ func (j *job) unpack(name, upstream, dir string) error {
 	if err != nil {
 		return err
 	}
+	return j.unpackNewest(name+"="+version, dir)
+}
+
+// unpackNewest downloads a package, the newest or with =VERSION that one, and unpacks it.
+func (j *job) unpackNewest(pkg, dir string) error {
+	name, _, _ := strings.Cut(pkg, "=")
 	debs, err := os.MkdirTemp("", "playlet-deb-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(debs) //nolint:errcheck // a temporary directory
-	if err := run(j.aptGet(debs, "download", name+"="+version)); err != nil {
+	if err := run(j.aptGet(debs, "download", pkg)); err != nil {
 		return err
 	}
 	files, err := filepath.Glob(filepath.Join(debs, name+"_*.deb"))

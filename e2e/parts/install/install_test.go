@@ -82,7 +82,7 @@ func TestTheClustersModulePinsTheVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []part{kubernetes, etcd} {
+	for _, p := range []part{kubernetes, controlPlane, etcd} {
 		if want := "\n\t" + p.module + " " + p.version + " "; !strings.Contains(string(data), want) {
 			t.Errorf("the module of the cluster does not require %s", want)
 		}
