@@ -73,6 +73,12 @@ var (
 		name: "kubectl", module: kubernetes.module, version: kubernetes.version,
 		programs: []string{"cmd/kubectl"}, setVersion: kubernetes.setVersion, set: kubernetes.set,
 	}
+	// clusterTests is the suite of cluster conformance, sampleAPIServer a program of one of its images.
+	clusterTests = part{
+		name: "cluster-e2e", module: kubernetes.module, version: kubernetes.version,
+		tests: []string{"test/e2e"}, setVersion: kubernetes.setVersion, set: kubernetes.set,
+	}
+	sampleAPIServer = part{name: "sample-apiserver", module: "k8s.io/sample-apiserver", version: "v0.36.3", programs: []string{""}}
 	// The suite of node conformance: its tests, what runs them side by side, and the programs of its images.
 	nodeTests = part{
 		name: "node-e2e", module: kubernetes.module, version: kubernetes.version,

@@ -3,9 +3,7 @@ package install
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 )
 
@@ -27,23 +25,14 @@ func (j *job) placeBusyBox() error {
 
 // EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and says where it is.
 func EnsureNodeTests(ctx context.Context, log io.Writer) (NodeTests, error) {
-	err := locked(ctx, log, func(j *job) error {
+	cache, err := ensure(ctx, log, func(j *job) error {
 		return errors.Join(j.placeBusyBox(), j.buildCluster(ginkgo), j.buildCluster(nodeTests))
 	})
-	if err != nil {
-		return NodeTests{}, err
-	}
-	cache, err := cacheDir()
 	suite := filepath.Join(cache, nodeTests.dir())
 	n := NodeTests{
 		Tests: filepath.Join(suite, "e2e_node.test"), Ginkgo: filepath.Join(cache, ginkgo.dir(), "ginkgo"),
 		Agnhost: filepath.Join(suite, "agnhost"), NonewPrivs: filepath.Join(suite, "nonewprivs"),
 		BusyBox: filepath.Join(cache, busyBox.dir, "bin/busybox"),
 	}
-	for _, path := range []string{n.Tests, n.Ginkgo, n.Agnhost, n.NonewPrivs, n.BusyBox} {
-		if _, missing := os.Stat(path); missing != nil {
-			err = errors.Join(err, fmt.Errorf("the node tests are not complete: %w", missing))
-		}
-	}
-	return n, err
+	return n, errors.Join(err, missing(n.Tests, n.Ginkgo, n.Agnhost, n.NonewPrivs, n.BusyBox))
 }
