@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -63,7 +64,12 @@ func TestThePackageWhilePodsRun(t *testing.T) {
 	m.write(web, helloManifest("web", n.registry.Ref("hello")))
 	mine := configuration(settings + "staticPodPath: /etc/kubernetes/manifests")
 
+	m.runs("! update-alternatives --list kubelet && ! test -e /usr/bin/kubelet", 0)
 	m.runs("dpkg -i "+one, 0)
+	if out := m.runs("update-alternatives --list kubelet && kubelet --version", 0); !regexp.MustCompile(
+		`^/usr/bin/playlet\nKubernetes v1\.36\.3\+playlet-v1\.0\.0\n$`).MatchString(out) {
+		t.Errorf("as a kubelet it is %q", out)
+	}
 	if out := m.runs("stat -c %a /etc/playlet/config.yaml", 0); out != "600\n" {
 		t.Errorf("the configuration has the mode %s", out)
 	}
@@ -98,6 +104,7 @@ func TestThePackageWhilePodsRun(t *testing.T) {
 	m.write(object, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: mine}\n")
 	m.runs("dpkg -r playlet", 0)
 	m.runs("test ! -e /usr/bin/playlet && test -e /etc/playlet/config.yaml && ! readlink /proc/$(cat /run/playlet.pid)/exe", 0)
+	m.runs("! update-alternatives --list kubelet && ! test -e /usr/bin/kubelet && ! test -e /usr/lib/systemd/system/kubelet.service", 0)
 	undisturbed("the removal")
 	m.runs("dpkg -P playlet", 0)
 	m.runs("test -e "+object+" && test ! -e /etc/playlet/config.yaml && test ! -e /etc/default/playlet", 0)

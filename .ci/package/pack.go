@@ -22,6 +22,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/version"
 	"github.com/playlet-dev/playlet/config/systemd"
 )
 
@@ -45,25 +46,59 @@ const environment = `# More flags of the agent; playlet help flags lists them.
 PLAYLET_ARGS=--object-dir=/etc/playlet/objects
 `
 
+// kubeletUnit is the package's copy of the kubelet's unit. The scripts put it in place where no kubelet has its own.
+const kubeletUnit = "/usr/share/playlet/kubelet.service"
+
 // The scripts run under both package managers. An upgrade restarts the agent but no container: the unit stops only the agent, and
 // the next agent adopts the containers. A removal leaves the containers running, too. A failing script blocks the package
-// manager, so steps that call systemd neither fail nor wait until the agent is ready. Scripts remove no files: package managers
-// remove the files of the package and keep the administrator's, e.g. objects in /etc/playlet/objects.
+// manager, so steps that call systemd neither fail nor wait until the agent is ready. Scripts remove no files of the
+// administrator, e.g. objects in /etc/playlet/objects.
+//
+// On a machine without a kubelet, /usr/bin/kubelet and its unit are the package's, as kubeadm needs them: the program is an
+// alternative, and the unit a copy, since systemd enables a link under its target's name. The files of a kubelet's package
+// replace both; when that is removed, dpkg's trigger puts them back.
 const (
-	afterInstall = `#!/bin/sh
-if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload && systemctl --no-block try-restart playlet.service ||
-		echo "playlet: the agent was not restarted; do it by: systemctl restart playlet" >&2
+	shared = `#!/bin/sh
+kubelet=$DPKG_ROOT/usr/bin/kubelet
+unit=$DPKG_ROOT/usr/lib/systemd/system/kubelet.service
+takeover=$DPKG_ROOT/etc/systemd/system/kubelet.service.d/90-playlet.conf
+linked() { [ -L "$kubelet" ] && [ "$(readlink "$DPKG_ROOT/etc/alternatives/kubelet")" = /usr/bin/playlet ]; }
+copied() { grep -qs "^Description=kubelet: Playlet" "$unit"; }
+taken() { grep -qs "^ExecStart=/usr/bin/playlet " "$takeover"; }
+booted() { [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; }
+`
+	afterInstall = shared + `
+if [ -L "$kubelet" ] || [ ! -e "$kubelet" ] && { copied || [ ! -e "$unit" ]; }; then
+	update-alternatives --install /usr/bin/kubelet kubelet /usr/bin/playlet 10 &&
+		cp -f "$DPKG_ROOT/usr/share/playlet/kubelet.service" "$unit" ||
+		echo "playlet: /usr/bin/kubelet was not linked to playlet" >&2
+fi
+if booted; then
+	systemctl daemon-reload
+	units=playlet.service
+	if linked || taken; then units="$units kubelet.service"; fi
+	[ "$1" = triggered ] || systemctl --no-block try-restart $units ||
+		echo "playlet: the agent was not restarted; do it by: systemctl restart $units" >&2
 fi
 exit 0
 `
-	beforeRemove = `#!/bin/sh
-if [ -d /run/systemd/system ]; then
-	case "$1" in
-	remove | 0) systemctl disable --now playlet.service ||
-		echo "playlet: the agent was not stopped; do it by: systemctl stop playlet" >&2 ;;
-	esac
-fi
+	beforeRemove = shared + `
+case "$1" in
+remove | 0)
+	units=playlet.service
+	if linked && copied; then units="$units kubelet.service"; fi
+	if booted; then
+		systemctl disable --now $units ||
+			echo "playlet: the agent was not stopped; do it by: systemctl stop $units" >&2
+	fi
+	update-alternatives --remove kubelet /usr/bin/playlet ||
+		echo "playlet: /usr/bin/kubelet is still an alternative; do it by: update-alternatives --remove kubelet /usr/bin/playlet" >&2
+	if copied; then rm -f "$unit"; fi
+	if taken; then
+		rm -f "$takeover"
+		if booted; then systemctl daemon-reload; systemctl --no-block try-restart kubelet.service; fi
+	fi ;;
+esac
 exit 0
 `
 	afterRemove = `#!/bin/sh
@@ -88,6 +123,7 @@ func (p pack) files() ([]file, error) {
 		{path: "/usr/bin/playlet", text: binary, mode: 0o755},
 		{path: "/usr/lib/systemd/system/playlet.service", mode: 0o644,
 			text: []byte(systemd.Unit("/usr/bin/playlet", systemd.ConfigPath))},
+		{path: kubeletUnit, text: []byte(systemd.ForKubeadm()), mode: 0o644},
 		{path: "/etc/playlet", mode: 0o755, dir: true},
 		{path: "/etc/playlet/objects", mode: 0o700, dir: true},
 		{path: systemd.ConfigPath, text: []byte(systemd.Configuration(false)), mode: 0o600, config: true},
@@ -198,7 +234,12 @@ func (p pack) stage(folder string, files []file) (string, error) {
 		"description": "Kubernetes node agent made of actors.\nIt does the kubelet's job, and takes its flags and configuration.",
 		"license":     "Apache-2.0", "section": "admin", "contents": contents, "scripts": scripts,
 		"recommends": []string{"containerd"},
-		"rpm":        map[string]any{"buildhost": "localhost"},
+		"overrides": map[string]any{
+			"deb": map[string]any{"provides": []string{"kubelet (= " + version.Kubernetes + ")"}},
+			"rpm": map[string]any{"provides": []string{"kubelet = " + version.Kubernetes}},
+		},
+		"deb": map[string]any{"triggers": map[string]any{"interest_noawait": []string{"/usr/bin/kubelet"}}},
+		"rpm": map[string]any{"buildhost": "localhost"},
 	})
 	if err != nil {
 		return "", err

@@ -6,14 +6,18 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/playlet-dev/playlet/config/systemd"
 )
 
 // made packs this test's own program, which stands for playlet: what is in the packages does not depend on it.
@@ -50,26 +54,10 @@ func TestADebIsInstalled(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("dpkg installs as root")
 	}
-	out, root := t.TempDir(), t.TempDir()
+	out, root := t.TempDir(), newRoot(t)
 	made(t, out)
 	deb := filepath.Join(out, "playlet_1.2.3_amd64.deb")
-	dpkg := func(args ...string) string {
-		t.Helper()
-		text, err := exec.CommandContext(t.Context(), "dpkg", append([]string{"--root=" + root, "--force-script-chrootless",
-			"--force-architecture"}, args...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("dpkg %v: %v\n%s", args, err, text)
-		}
-		return string(text)
-	}
-	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	dpkg := func(args ...string) { dpkg(t, root, args...) }
 	there := func(want map[string]fs.FileMode) {
 		t.Helper()
 		for path, mode := range want {
@@ -116,19 +104,165 @@ func TestADebIsInstalled(t *testing.T) {
 	there(map[string]fs.FileMode{"etc/playlet": 0})
 }
 
-// A failing script blocks apt. If systemd fails every request, e.g. because the agent does not become ready, the scripts still
-// succeed, and none waits for the agent.
+// newRoot is the root of a machine without packages. Scripts of packages find it in DPKG_ROOT.
+func newRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	err := errors.Join(os.MkdirAll(filepath.Join(root, "var/log"), 0o700), os.MkdirAll(filepath.Join(root, "etc/alternatives"), 0o700))
+	for _, dir := range []string{"info", "updates", "alternatives"} {
+		err = errors.Join(err, os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o700))
+	}
+	if err := errors.Join(err, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func dpkg(t *testing.T, root string, args ...string) {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), "dpkg", append([]string{"--root=" + root, "--force-script-chrootless",
+		"--force-architecture"}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("dpkg %v: %v\n%s", args, err, text)
+	}
+}
+
+const (
+	kubeletsUnit = "usr/lib/systemd/system/kubelet.service"
+	takeoverFile = "etc/systemd/system/kubelet.service.d/90-playlet.conf"
+)
+
+// kubeletOf names the kubelet of a root: "playlet", "kubelet", "" without one, or something else.
+func kubeletOf(t *testing.T, root string) string {
+	t.Helper()
+	target, _ := os.Readlink(filepath.Join(root, "usr/bin/kubelet"))
+	alternative, _ := os.Readlink(filepath.Join(root, "etc/alternatives/kubelet"))
+	program, _ := os.ReadFile(filepath.Join(root, "usr/bin/kubelet"))
+	unit, _ := os.ReadFile(filepath.Join(root, kubeletsUnit))
+	text, err := exec.CommandContext(t.Context(), "update-alternatives", "--root", root, "--list", "kubelet").Output()
+	if target == "" && alternative != "" {
+		alternative = "" // a file of a package keeps the link from being made
+	}
+	switch state := []string{target, alternative, string(program), string(unit)}; {
+	case slices.Equal(state, []string{"/etc/alternatives/kubelet", "/usr/bin/playlet", "", systemd.ForKubeadm()}) && err == nil &&
+		string(text) == "/usr/bin/playlet\n":
+		return "playlet"
+	case slices.Equal(state, []string{"", "", "real", "real"}):
+		return "kubelet"
+	case slices.Equal(state, []string{"", "", "", ""}) && err != nil:
+		return ""
+	default:
+		return fmt.Sprintf("%q, alternatives %q %v", state, text, err)
+	}
+}
+
+// kubeletDeb makes a package with the files of a kubelet.
+func kubeletDeb(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"usr/bin/kubelet": "real", kubeletsUnit: "real", "DEBIAN/control": "Package: kubelet\n" +
+		"Version: 1.36.3-1.1\nArchitecture: all\nMaintainer: nobody\nDescription: a kubelet\n"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil { //nolint:gosec // dpkg-deb reads it
+			t.Fatal(err)
+		}
+	}
+	if text, err := exec.CommandContext(t.Context(), "dpkg-deb", "-b", dir, dir+".deb").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return dir + ".deb"
+}
+
+// The package is the kubelet of a machine that has none, as kubeadm looks for it, and leaves that of another package alone.
+func TestDeb_IsAKubeletWhereThereIsNone(t *testing.T) {
+	for _, program := range []string{"dpkg", "dpkg-deb", "update-alternatives"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("needs", program)
+		}
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("dpkg installs as root")
+	}
+	out, root, real := t.TempDir(), newRoot(t), kubeletDeb(t)
+	made(t, out)
+	deb := filepath.Join(out, "playlet_1.2.3_amd64.deb")
+	takeover := filepath.Join(root, takeoverFile)
+	for i, step := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-i", deb}, "playlet"},
+		{[]string{"-i", deb}, "playlet"}, // an upgrade
+		{[]string{"-i", real}, "kubelet"},
+		{[]string{"-i", deb}, "kubelet"},
+		{[]string{"-P", "kubelet"}, "playlet"},
+		{[]string{"-r", "playlet"}, ""},
+		{[]string{"-P", "playlet"}, ""},
+		{[]string{"-i", real}, "kubelet"},
+		{[]string{"-i", deb}, "kubelet"},
+		{[]string{"-P", "playlet"}, "kubelet"},
+		{[]string{"-i", deb}, "kubelet"},
+		{[]string{"-P", "kubelet"}, "playlet"},
+		{[]string{"-P", "playlet"}, ""},
+	} {
+		if step.want == "kubelet" { // taken over by: playlet install --replace-kubelet --binary=/usr/bin/playlet
+			text := "[Service]\nExecStart=\nExecStart=/usr/bin/playlet $KUBELET_CONFIG_ARGS\n"
+			if err := errors.Join(os.MkdirAll(filepath.Dir(takeover), 0o755), os.WriteFile(takeover, []byte(text), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		dpkg(t, root, step.args...)
+		if got := kubeletOf(t, root); got != step.want {
+			t.Fatalf("step %d, dpkg %s: the kubelet is %s, want %s", i, strings.Join(step.args, " "), got, step.want)
+		}
+		if _, err := os.Stat(takeover); slices.Equal(step.args, []string{"-P", "playlet"}) && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("step %d: the node was not given back: %v", i, err)
+		}
+	}
+}
+
+// The scripts of the .rpm have the same effects with its arguments: the number of the package's instances after the operation.
+func TestRPM_ScriptsAreThoseOfTheDeb(t *testing.T) {
+	if _, err := exec.LookPath("update-alternatives"); err != nil || os.Geteuid() != 0 {
+		t.Skip("needs update-alternatives and root:", err)
+	}
+	root := newRoot(t)
+	for path, text := range map[string]string{"usr/bin/playlet": "", kubeletUnit: systemd.ForKubeadm(), filepath.Dir(kubeletsUnit) + "/x": ""} {
+		path = filepath.Join(root, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	for i, step := range []struct{ script, arg, want string }{
+		{afterInstall, "1", "playlet"}, {afterInstall, "2", "playlet"}, {beforeRemove, "1", "playlet"}, {beforeRemove, "0", ""},
+	} {
+		cmd := exec.CommandContext(t.Context(), "sh", "-s", step.arg)
+		cmd.Stdin, cmd.Env = strings.NewReader(step.script), append(os.Environ(), "DPKG_ROOT="+root)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("step %d: %v: %s", i, err, text)
+		}
+		if got := kubeletOf(t, root); got != step.want {
+			t.Fatalf("step %d: the kubelet is %s, want %s", i, got, step.want)
+		}
+	}
+}
+
+// A failing script blocks apt. If systemd fails every request, e.g. because the agent does not become ready, and alternatives
+// cannot be set, the scripts still succeed, and none waits for the agent.
 func TestScripts_SystemdFails(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it mounts a /run of its own, and needs root")
 	}
 	bin, asked := t.TempDir(), filepath.Join(t.TempDir(), "asked")
 	fake := "#!/bin/sh\necho \"$*\" >>" + asked + "\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(fake), 0o700); err != nil {
-		t.Fatal(err)
+	for name, text := range map[string]string{"systemctl": fake, "update-alternatives": "#!/bin/sh\nexit 2\n"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct{ name, script, arg, want string }{
-		{"postinst", afterInstall, "configure", "daemon-reload\n"},
+		{"postinst", afterInstall, "configure", "daemon-reload\n--no-block try-restart playlet.service\n"},
+		{"triggered postinst", afterInstall, "triggered", "daemon-reload\n"},
 		{"prerm", beforeRemove, "remove", "disable --now playlet.service\n"},
 		{"postrm", afterRemove, "remove", "daemon-reload\n"},
 	} {
@@ -144,9 +278,6 @@ func TestScripts_SystemdFails(t *testing.T) {
 		if text, err := os.ReadFile(asked); err != nil || string(text) != c.want {
 			t.Errorf("%s asked systemd for %q, %v, want %q", c.name, text, err, c.want)
 		}
-	}
-	if !strings.Contains(afterInstall, "systemctl --no-block try-restart playlet.service") {
-		t.Error("postinst waits for the agent to become ready")
 	}
 }
 

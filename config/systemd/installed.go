@@ -3,6 +3,7 @@ package systemd
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,20 +17,15 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 	"/lib/systemd/system"}
 
 // Installed returns the arguments with which the installed service starts the agent, and the file that has them: its unit with
-// the unit's drop-ins and environment files or, without a unit, the configuration file of the package. root is "/" but for tests.
-// Without either it returns nothing, and no error.
+// the unit's drop-ins and environment files or, without a unit, the configuration file of the package. A kubelet's service that
+// runs this program takes precedence once its configuration is there. root is "/" but for tests. Without any of them it returns nothing, and no error.
 func Installed(root string) (args []string, file string, err error) {
-	for _, dir := range unitDirs {
-		path := filepath.Join(dir, UnitName)
-		text, err := os.ReadFile(filepath.Join(root, path))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, path, err
-		}
-		args, err := commandLine(root, path, string(text))
-		return args, path, err
+	u, err := load(root, KubeletUnit)
+	if err == nil && !(u.ours(root) && configured(root, u.args())) {
+		u, err = load(root, UnitName)
+	}
+	if err != nil || u.path != "" {
+		return u.args(), u.path, err
 	}
 	_, err = os.Stat(filepath.Join(root, ConfigPath))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,58 +34,129 @@ func Installed(root string) (args []string, file string, err error) {
 	return []string{"--config=" + ConfigPath}, ConfigPath, err
 }
 
-// commandLine returns the arguments of ExecStart in a unit and its drop-ins.
-func commandLine(root, path, text string) ([]string, error) {
-	texts := []string{text}
-	var dropins []string
-	for _, dir := range unitDirs {
-		found, _ := filepath.Glob(filepath.Join(root, dir, UnitName+".d", "*.conf")) // the pattern is right
-		dropins = append(dropins, found...)
+// configured reports whether the configuration file that args name exists.
+func configured(root string, args []string) bool {
+	for _, a := range args {
+		if file, ok := strings.CutPrefix(a, "--config="); ok {
+			_, err := os.Stat(filepath.Join(root, file))
+			return err == nil
+		}
 	}
-	slices.SortStableFunc(dropins, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
-	for _, file := range dropins {
-		text, err := os.ReadFile(file)
+	return true
+}
+
+// service is an installed service: the file of its unit, which is empty without one, ExecStart, and the environment.
+type service struct {
+	path, start string
+	environment map[string]string
+}
+
+// load reads the unit of a name with its drop-ins and environment files, except these drop-ins.
+func load(root, name string, without ...string) (service, error) {
+	s := service{environment: map[string]string{}}
+	for _, dir := range unitDirs {
+		path := filepath.Join(dir, name)
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		s.path = path
+		if err == nil {
+			err = s.read(root, name, string(text), without)
+		}
+		return s, err
+	}
+	return s, nil
+}
+
+// read reads a unit's text, and then its drop-ins.
+func (s *service) read(root, name, text string, without []string) error {
+	texts := []string{text}
+	dropins := map[string]string{} // by the name of the file: the folder that wins has it
+	for _, dir := range slices.Backward(unitDirs) {
+		found, _ := filepath.Glob(filepath.Join(root, dir, name+".d", "*.conf")) // the pattern is right
+		for _, file := range found {
+			dropins[filepath.Base(file)] = file
+		}
+	}
+	for _, base := range slices.Sorted(maps.Keys(dropins)) {
+		if slices.ContainsFunc(without, func(path string) bool { return filepath.Join(root, path) == dropins[base] }) {
+			continue
+		}
+		text, err := os.ReadFile(dropins[base])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		texts = append(texts, string(text))
 	}
-	var start string
-	environment := map[string]string{}
+	var files []string // which take precedence over Environment=, systemd.exec(5)
 	for _, text := range texts {
 		options, err := unit.DeserializeOptions(strings.NewReader(text))
 		if err != nil {
-			return nil, &fs.PathError{Op: "parse", Path: path, Err: err}
+			return &fs.PathError{Op: "parse", Path: s.path, Err: err}
 		}
 		for _, o := range options {
 			switch {
 			case o.Section != "Service":
 			case o.Name == "ExecStart":
-				start = o.Value
+				s.start = o.Value
 			case o.Name == "Environment":
 				for _, word := range words(o.Value) {
 					name, value, _ := strings.Cut(word, "=")
-					environment[name] = value
+					s.environment[name] = value
 				}
+			case o.Name == "EnvironmentFile" && o.Value == "":
+				files = nil
 			case o.Name == "EnvironmentFile":
-				if err := readEnvironment(root, o.Value, environment); err != nil {
-					return nil, err
-				}
+				files = append(files, o.Value)
 			}
 		}
 	}
+	for _, file := range files {
+		if err := readEnvironment(root, file, s.environment); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ours reports whether the service starts this program, by its own name or as /usr/bin/kubelet.
+func (s *service) ours(root string) bool {
+	all := words(s.start)
+	if s.path == "" || len(all) == 0 {
+		return false
+	}
+	program := all[0]
+	for range 8 { // links
+		if filepath.Base(program) == "playlet" {
+			return true
+		}
+		target, err := os.Readlink(filepath.Join(root, program))
+		if err != nil {
+			return false
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(program), target)
+		}
+		program = target
+	}
+	return false
+}
+
+// args are the arguments of ExecStart.
+func (s *service) args() []string {
 	var args []string
-	for i, word := range words(start) {
+	for i, word := range words(s.start) {
 		name, variable := strings.CutPrefix(word, "$")
 		switch {
 		case i == 0: // the program
 		case variable && !strings.HasPrefix(name, "$"):
-			args = append(args, strings.Fields(environment[strings.Trim(name, "{}")])...)
+			args = append(args, strings.Fields(s.environment[strings.Trim(name, "{}")])...)
 		default:
 			args = append(args, strings.NewReplacer("%%", "%", "$$", "$").Replace(word))
 		}
 	}
-	return args, nil
+	return args
 }
 
 // readEnvironment reads the lines NAME=VALUE of an environment file; one with a dash before its name may be missing.

@@ -241,19 +241,32 @@ func failedChecks(findings []Finding) error {
 // agent from the others.
 var settledChecks = []string{"configuration", "cgroups", "cgroup-driver", "kernel"}
 
-// Refuse is the error of a configuration file that an agent could not work with on this machine; it names all that is wrong, and
-// what to do.
-func Refuse(ctx context.Context, file string) error {
-	set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
-	flags := config.AddFlags(set)
-	if err := set.Parse([]string{"--config=" + file}); err != nil {
-		return err
-	}
-	node, warnings, err := config.Load(flags, set)
+// Refuse is the error of arguments that an agent could not work with on this machine; it names all that is wrong, and the
+// remedies.
+func Refuse(ctx context.Context, args []string) error {
+	node, warnings, err := load(args)
 	if err != nil {
 		return fmt.Errorf("the agent would not start with it: %w", err)
 	}
 	return refusal(ctx, machineOf(node, warnings))
+}
+
+// StaticPodPath is the folder of static pods of an agent with these arguments.
+func StaticPodPath(args []string) (string, error) {
+	node, _, err := load(args)
+	if err != nil {
+		return "", err
+	}
+	return node.Kubelet.StaticPodPath, nil
+}
+
+func load(args []string) (*config.Node, []config.Warning, error) {
+	set := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
+	flags := config.AddFlags(set)
+	if err := set.Parse(args); err != nil {
+		return nil, nil, err
+	}
+	return config.Load(flags, set)
 }
 
 func refusal(ctx context.Context, m *Machine) error {

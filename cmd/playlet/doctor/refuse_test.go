@@ -19,7 +19,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 	}
 	file := t.TempDir() + "/f"
 	r.write(file, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nhealthzPrt: 1\n")
-	if err := Refuse(t.Context(), file); err == nil || !strings.Contains(err.Error(), `unknown field "healthzPrt", line 3: did you mean healthzPort?`) {
+	if err := Refuse(t.Context(), []string{"--config=" + file}); err == nil || !strings.Contains(err.Error(), `unknown field "healthzPrt", line 3: did you mean healthzPort?`) {
 		t.Errorf("%v", err)
 	}
 }

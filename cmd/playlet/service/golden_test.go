@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"flag"
 	"io/fs"
 	"os"
@@ -27,17 +28,30 @@ func TestOutputs(t *testing.T) {
 	install := func() error { return m.install(t.Context()) }
 	m.dryRun = true
 	step("install --dry-run", install)
-	m.dryRun, m.kubelet = false, "active"
+	m.dryRun = false
+	kubelet := filepath.Join(m.root, "usr/lib/systemd/system/kubelet.service")
+	unit := "[Service]\nExecStart=/usr/bin/kubelet --config=/etc/kubelet.yaml $KUBELET_EXTRA_ARGS\n"
+	err := errors.Join(os.MkdirAll(filepath.Dir(kubelet), 0o755), os.WriteFile(kubelet, []byte(unit), 0o600),
+		os.MkdirAll(filepath.Join(m.root, "etc"), 0o755), os.WriteFile(filepath.Join(m.root, "etc/kubelet.yaml"), nil, 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.kubelet = "active"
 	step("install", install)
-	m.replaceKubelet = true
+	m.replaceKubelet, m.dryRun = true, true
+	step("install --replace-kubelet --dry-run", install)
+	m.dryRun = false
 	step("install --replace-kubelet", install)
-	m.replaceKubelet, m.kubelet = false, "inactive"
+	m.replaceKubelet = false
+	step("uninstall", func() error { return m.uninstall(t.Context()) })
+	m.kubelet = "inactive"
+	step("install", install)
 	step("install", install)
 	if err := os.WriteFile(filepath.Join(m.root, m.config), []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	step("install", install)
-	err := filepath.WalkDir(m.root, func(file string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(m.root, func(file string, e fs.DirEntry, err error) error {
 		if below, _ := filepath.Rel(m.root, file); err == nil && !e.IsDir() && !strings.HasPrefix(below, "download") {
 			info, failed := e.Info()
 			all.WriteString(info.Mode().String() + " /" + below + "\n")

@@ -2,6 +2,8 @@
 package service
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -24,7 +27,9 @@ import (
 const installLong = `Install playlet as a systemd service: this binary, a unit that is started at boot and started again whenever it ends, and a
 configuration file that opens nothing to the outside. What is there already and was changed by hand, the configuration
 file, is kept; when the agent could not work with it on this machine (see playlet doctor), nothing is installed. Containers
-outlive the service.`
+outlive the service.
+
+With --replace-kubelet, kubelet.service runs playlet with the kubelet's arguments; uninstall gives the node back.`
 
 const installExample = `  # Install, enable and start
   sudo playlet install
@@ -35,10 +40,10 @@ const installExample = `  # Install, enable and start
   # With a configuration file of one's own, as a kubelet has it
   sudo playlet install --config=/var/lib/kubelet/config.yaml
 
-  # In the place of the kubelet that runs here
+  # In the place of the kubelet that runs here, with its arguments and under its service
   sudo playlet install --replace-kubelet`
 
-const uninstallExample = `  # Stop and remove the service; containers go on running
+const uninstallExample = `  # Stop and remove the service, or give the node back to its kubelet; containers go on running
   sudo playlet uninstall
 
   # And the configuration file
@@ -57,15 +62,14 @@ type installer struct {
 
 	out       io.Writer
 	systemctl func(ctx context.Context, args ...string) (string, error)
-	refuse    func(ctx context.Context, config string) error // says why an agent could not work with a configuration
+	refuse    func(ctx context.Context, args []string) error // is why an agent could not work with these arguments
 }
 
 const (
 	unitDir      = "/etc/systemd/system"
 	environment  = "/etc/default/playlet"
 	systemdLives = "/run/systemd/system" // is there where systemd is the service manager; sd_booted(3)
-	kubeletUnit  = "kubelet.service"
-	rootDir      = "/var/lib/kubelet" // of the kubelet and of the service
+	rootDir      = "/var/lib/kubelet"    // of the kubelet and of the service
 )
 
 // NewInstallCommand is "playlet install".
@@ -76,7 +80,8 @@ func NewInstallCommand() *cobra.Command {
 	}, i.install)
 	cmd.Flags().BoolVar(&i.noStart, "no-start", false, "Write the files alone: neither enable nor start the service")
 	cmd.Flags().BoolVar(&i.replaceKubelet, "replace-kubelet", false,
-		"Stop and disable the kubelet that runs here; its containers are taken over")
+		"Run in the place of the installed kubelet: kubelet.service starts playlet, with the kubelet's arguments; its containers "+
+			"are taken over")
 	return cmd
 }
 
@@ -84,7 +89,8 @@ func NewInstallCommand() *cobra.Command {
 func NewUninstallCommand() *cobra.Command {
 	i := &installer{root: "/", systemctl: systemctl}
 	cmd := i.runs(&cobra.Command{
-		Use: "uninstall", Short: "Stop and remove the service; containers go on running", Example: uninstallExample,
+		Use: "uninstall", Short: "Stop and remove the service, or give the node back to its kubelet; containers go on running",
+		Example: uninstallExample,
 	}, i.uninstall)
 	cmd.Flags().BoolVar(&i.purge, "purge", false, "Remove the configuration file too")
 	return cmd
@@ -130,7 +136,7 @@ func (i *installer) prepare() error {
 // refuses says why an agent could not work with the configuration that is there, or with the one that would be written.
 func (i *installer) refuses(ctx context.Context) error {
 	if _, err := os.Lstat(i.path(i.config)); err == nil {
-		return i.refuse(ctx, i.path(i.config))
+		return i.refuse(ctx, []string{"--config=" + i.path(i.config)})
 	}
 	dir, err := os.MkdirTemp("", "playlet-install-")
 	if err != nil {
@@ -139,28 +145,28 @@ func (i *installer) refuses(ctx context.Context) error {
 	file := filepath.Join(dir, filepath.Base(i.config))
 	err = os.WriteFile(file, []byte(systemd.Configuration(i.v1)), 0o600)
 	if err == nil {
-		err = i.refuse(ctx, file)
+		err = i.refuse(ctx, []string{"--config=" + file})
 	}
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
 func (i *installer) install(ctx context.Context) error {
+	if _, err := os.Lstat(i.path(systemd.TakeoverPath)); err == nil {
+		i.replaceKubelet = true // by an earlier call
+	}
 	if err := i.checkManager(ctx); err != nil {
 		return err
 	}
-	program, err := os.ReadFile(i.self)
-	if err != nil {
-		return err
+	if i.replaceKubelet {
+		return i.takeOver(ctx)
 	}
 	if i.onlyRoot {
 		i.say("not looked at: whether an agent can work with %s on this machine; sudo playlet doctor does that", i.config)
 	} else if err := i.refuses(ctx); err != nil {
 		return fmt.Errorf("nothing was installed, for %s would not do: %w", i.config, err)
 	}
-	if i.path(i.binary) != i.self {
-		if err := i.write(i.binary, program, 0o755); err != nil {
-			return err
-		}
+	if err := i.writeProgram(); err != nil {
+		return err
 	}
 	if _, err := os.Lstat(i.path(i.config)); err == nil {
 		i.say("kept %s, which was there", i.config)
@@ -174,14 +180,7 @@ func (i *installer) install(ctx context.Context) error {
 		i.say("not started: systemctl enable --now %s does that", systemd.UnitName)
 		return nil
 	}
-	if i.replaceKubelet {
-		i.nameLeftovers()
-	}
-	steps := [][]string{{"daemon-reload"}, {"enable", systemd.UnitName}}
-	if i.replaceKubelet {
-		steps = append([][]string{{"disable", "--now", kubeletUnit}}, steps...)
-	}
-	for _, args := range steps {
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", systemd.UnitName}} {
 		if err := i.control(ctx, args...); err != nil {
 			return err
 		}
@@ -196,6 +195,64 @@ func (i *installer) install(ctx context.Context) error {
 	return nil
 }
 
+func (i *installer) writeProgram() error {
+	program, err := os.ReadFile(i.self)
+	if err != nil || i.path(i.binary) == i.self {
+		return err
+	}
+	return i.write(i.binary, program, 0o755)
+}
+
+// takeOver has the kubelet's service run this program. If it does not start, the kubelet gets the node back.
+func (i *installer) takeOver(ctx context.Context) error {
+	if i.config != systemd.ConfigPath {
+		return errors.New("--config and --replace-kubelet exclude each other: the arguments of the kubelet are kept")
+	}
+	dropIn, args, err := systemd.Takeover(i.root, i.binary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("no kubelet is installed here as kubelet.service; playlet install without --replace-kubelet needs none")
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was installed: %w", err)
+	}
+	if i.onlyRoot {
+		i.say("not looked at: whether an agent can work with the kubelet's arguments on this machine")
+	} else if err := i.refuse(ctx, args); err != nil {
+		return fmt.Errorf("nothing was installed, for the kubelet's arguments would not do: %w", err)
+	}
+	i.nameLeftovers()
+	i.nameManifests(args)
+	if err := errors.Join(i.writeProgram(), i.write(systemd.TakeoverPath, []byte(dropIn), 0o600)); err != nil {
+		return err
+	}
+	if i.noStart {
+		i.say("not started: systemctl daemon-reload and systemctl restart %s do that", systemd.KubeletUnit)
+		return nil
+	}
+	if err := i.control(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	if err := i.control(ctx, "restart", systemd.KubeletUnit); err != nil {
+		err = fmt.Errorf("%w (journalctl -u %s says why); the kubelet has the node again", err, systemd.KubeletUnit)
+		return errors.Join(err, i.giveBack(ctx, "restart"))
+	}
+	if !i.dryRun {
+		i.say("%s runs playlet; playlet pods shows its pods", systemd.KubeletUnit)
+	}
+	return nil
+}
+
+// giveBack has the kubelet's service run the kubelet.
+func (i *installer) giveBack(ctx context.Context, restart string) error {
+	if err := i.remove(systemd.TakeoverPath); err != nil {
+		return err
+	}
+	if _, err := os.Stat(i.path(systemdLives)); err != nil {
+		return nil //nolint:nilerr // no systemd: nothing was started
+	}
+	return errors.Join(i.control(ctx, "daemon-reload"), i.control(ctx, restart, systemd.KubeletUnit))
+}
+
 // nameLeftovers names the volumes of the kubelet that the agent will keep because it cannot manage them.
 func (i *installer) nameLeftovers() {
 	found, err := leftover.Explain(i.path(rootDir), false)
@@ -204,6 +261,42 @@ func (i *installer) nameLeftovers() {
 	}
 	if err != nil {
 		i.say("not all volumes of the kubelet can be read: %v", err)
+	}
+}
+
+// nameManifests names the files of static pods of which a kubelet reads only the first document.
+func (i *installer) nameManifests(args []string) {
+	dir, err := doctor.StaticPodPath(args)
+	if err != nil || dir == "" {
+		return
+	}
+	files, err := os.ReadDir(i.path(dir))
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(i.path(dir), f.Name()))
+		if err != nil || strings.HasPrefix(f.Name(), ".") {
+			continue
+		}
+		if n := documents(text); n > 1 {
+			i.say("%s has %d documents: a kubelet runs the first alone, playlet runs all", filepath.Join(dir, f.Name()), n)
+		}
+	}
+}
+
+// documents counts the documents of a YAML file that hold something.
+func documents(text []byte) int {
+	n := 0
+	for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		one, err := reader.Read()
+		if err != nil {
+			return n
+		}
+		var content any
+		if err := yaml.Unmarshal(one, &content); err != nil || content != nil {
+			n++
+		}
 	}
 }
 
@@ -216,15 +309,20 @@ func (i *installer) checkManager(ctx context.Context) error {
 		return errors.New("this machine is not run by systemd; --no-start writes the files alone, and any supervisor can run " +
 			"playlet")
 	}
-	state, _ := i.systemctl(ctx, "is-active", kubeletUnit) // its exit code tells the same
+	state, _ := i.systemctl(ctx, "is-active", systemd.KubeletUnit) // its exit code tells the same
 	if strings.TrimSpace(state) == "active" && !i.replaceKubelet {
 		return errors.New("a kubelet runs here (kubelet.service), and both would manage the same containers; --replace-kubelet " +
-			"stops and disables it")
+			"has kubelet.service run playlet instead")
 	}
 	return nil
 }
 
 func (i *installer) uninstall(ctx context.Context) error {
+	if _, err := os.Lstat(i.path(systemd.TakeoverPath)); err == nil {
+		if err := i.giveBack(ctx, "try-restart"); err != nil {
+			return err
+		}
+	}
 	unit := filepath.Join(unitDir, systemd.UnitName)
 	if _, err := os.Stat(i.path(systemdLives)); err == nil {
 		if _, err := os.Lstat(i.path(unit)); err == nil {
@@ -247,7 +345,7 @@ func (i *installer) uninstall(ctx context.Context) error {
 			return err
 		}
 	}
-	if !i.purge {
+	if _, err := os.Lstat(i.path(i.config)); err == nil && !i.purge {
 		i.say("%s is left; --purge removes it", i.config)
 	}
 	i.say("containers go on running, and their data and logs stay")

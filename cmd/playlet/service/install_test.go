@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/config/systemd"
 )
 
 // machine is a made-up root folder with a systemctl that notes what it is told.
@@ -39,9 +40,18 @@ func newMachine(t *testing.T) *machine {
 	}
 	m.installer = installer{root: root, self: self, binary: "/usr/local/bin/playlet", config: "/etc/playlet/config.yaml",
 		out: &m.output}
-	m.refuse = func(_ context.Context, config string) error {
-		if text, err := os.ReadFile(config); err != nil || strings.Contains(string(text), "nonsense") {
-			return errors.New("it is nonsense")
+	m.refuse = func(_ context.Context, args []string) error {
+		for _, a := range args {
+			file, ok := strings.CutPrefix(a, "--config=")
+			if !ok {
+				continue
+			}
+			if !strings.HasPrefix(file, os.TempDir()) {
+				file = filepath.Join(root, file)
+			}
+			if text, err := os.ReadFile(file); err != nil || strings.Contains(string(text), "nonsense") {
+				return errors.New("it is nonsense")
+			}
 		}
 		return nil
 	}
@@ -121,26 +131,98 @@ func TestInstallAndUninstall(t *testing.T) {
 	}
 }
 
-func TestAKubeletIsNotStoppedUnasked(t *testing.T) {
-	m := newMachine(t)
+// withKubelet installs a running kubelet of kubeadm, with static pods in a folder that is returned.
+func (m *machine) withKubelet(t *testing.T) string {
+	t.Helper()
 	m.kubelet = "active"
+	pods := filepath.Join(t.TempDir(), "manifests")
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	for path, text := range map[string]string{
+		filepath.Join(m.root, "/usr/lib/systemd/system/kubelet.service"): "[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\n" +
+			"ExecStart=/usr/bin/kubelet --config=" + config + " $KUBELET_KUBEADM_ARGS\n",
+		config: "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nstaticPodPath: " + pods + "\n",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pods
+}
+
+func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
+	m := newMachine(t)
+	pods := m.withKubelet(t)
 	if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "--replace-kubelet") ||
 		m.content(t, m.binary) != "" {
 		t.Errorf("%v", err)
 	}
 	m.replaceKubelet = true
 	device := filepath.Join(m.root, "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device)); err != nil {
+	several := filepath.Join(m.root, pods)
+	err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device), os.MkdirAll(several, 0o700))
+	for name, text := range map[string]string{"two.yaml": "---\na: 1\n---\n# nothing\n---\nb: 2\n", "one.yaml": "---\na: 1\n---\n",
+		".hidden": "a: 1\n---\nb: 2\n"} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(several, name), []byte(text), 0o600))
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.install(t.Context()); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second time without being asked: the node is ours
+		m.sent = nil
+		if err := m.install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(m.sent, "; "); got != "daemon-reload; restart kubelet.service" {
+			t.Errorf("systemctl was called with %q", got)
+		}
+		m.replaceKubelet = false
 	}
-	if out := m.output.String(); !strings.Contains(out, "not managed by playlet: "+device+" is a block device") {
+	out := m.output.String()
+	if !strings.Contains(out, "not managed by playlet: "+device+" is a block device") {
 		t.Errorf("the kubelet's block device is not named in\n%s", out)
 	}
-	if m.sent[0] != "disable --now kubelet.service" {
-		t.Errorf("systemctl was told %q", m.sent)
+	if !strings.Contains(out, filepath.Join(pods, "two.yaml")+" has 2 documents") || strings.Contains(out, "one.yaml") ||
+		strings.Contains(out, "hidden") {
+		t.Errorf("the manifest with several documents, and no other, is not named in\n%s", out)
+	}
+	if got := m.content(t, systemd.TakeoverPath); !strings.Contains(got, "\nExecStart=/usr/local/bin/playlet --config=") ||
+		!strings.Contains(got, " $KUBELET_KUBEADM_ARGS\n") || m.content(t, m.binary) != "the program" {
+		t.Errorf("the drop-in is %s", got)
+	}
+	if m.content(t, "/etc/systemd/system/playlet.service")+m.content(t, m.config) != "" {
+		t.Error("the standalone service is installed as well")
+	}
+	m.sent = nil
+	if err := m.uninstall(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(m.sent, "; "); got != "daemon-reload; try-restart kubelet.service; daemon-reload" ||
+		m.content(t, systemd.TakeoverPath)+m.content(t, m.binary) != "" {
+		t.Errorf("the node was given back with %q", got)
+	}
+}
+
+// A take-over that fails changes nothing for the kubelet.
+func TestInstall_FailedTakeoverLeavesTheKubelet(t *testing.T) {
+	m := newMachine(t)
+	m.replaceKubelet = true
+	if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "no kubelet is installed") {
+		t.Errorf("without a kubelet: %v", err)
+	}
+	m.withKubelet(t)
+	m.config = "/mine.yaml"
+	if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "exclude each other") {
+		t.Errorf("with --config: %v", err)
+	}
+	m.config, m.fails = systemd.ConfigPath, "restart"
+	m.sent = nil
+	err := m.install(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the kubelet has the node again") {
+		t.Errorf("without a start: %v", err)
+	}
+	if got := strings.Join(m.sent, "; "); got != "daemon-reload; restart kubelet.service; daemon-reload; restart kubelet.service" ||
+		m.content(t, systemd.TakeoverPath) != "" {
+		t.Errorf("after a failed start systemctl was called with %q", got)
 	}
 }
 
@@ -177,7 +259,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 func TestADryRunNeedsNotRoot(t *testing.T) {
 	m := newMachine(t)
 	m.dryRun, m.onlyRoot = true, true
-	m.refuse = func(context.Context, string) error { return errors.New("permission denied") }
+	m.refuse = func(context.Context, []string) error { return errors.New("permission denied") }
 	if err := m.install(t.Context()); err != nil || !strings.Contains(m.output.String(),
 		"(dry run) not looked at: whether an agent can work with /etc/playlet/config.yaml on this machine; sudo playlet doctor does that\n") {
 		t.Errorf("%v; %s", err, m.output.String())
