@@ -8,19 +8,25 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// getsAtATime bounds first reads side by side, so that a slow server has not all of them before it.
-const getsAtATime = 16
+const (
+	// getsAtATime bounds concurrent reads, so that a slow server does not get all of them at once. Namespaces and pods have shares.
+	getsAtATime = 32
+	// getsWaiting is no bound: a read waits for a place as long as a pod names the object.
+	getsWaiting = 1 << 20
+)
 
 // cluster is the objects of the API server that pods here name, each with a follower while some pod names it. It belongs to one
 // life of the actor; what is on the board outlives it.
 type cluster struct {
 	opts  Options
-	slots chan struct{} // places among those that read
+	reads *shares.Limit
 	woken chan struct{}
 	now   func() time.Time
 
@@ -37,7 +43,7 @@ type cluster struct {
 
 func newCluster(opts Options) *cluster {
 	c := &cluster{
-		opts: opts, slots: make(chan struct{}, getsAtATime), woken: make(chan struct{}, 1), now: time.Now,
+		opts: opts, reads: shares.NewQueue("reads of objects", getsAtATime, getsWaiting), woken: make(chan struct{}, 1), now: time.Now,
 		followers: map[objectset.Ref]*follower{}, kinds: map[string]*trouble{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -46,11 +52,13 @@ func newCluster(opts Options) *cluster {
 
 // want follows what these pods name, and nothing else.
 func (c *cluster) want(pods []*v1.Pod) {
-	refs := map[objectset.Ref]bool{}
+	refs, first := map[objectset.Ref]bool{}, map[objectset.Ref]types.UID{}
 	for _, p := range pods {
 		if objectset.OfAPIServer(p) {
 			for r := range objectset.Refs(p) {
-				refs[r] = true
+				if !refs[r] {
+					refs[r], first[r] = true, p.UID
+				}
 			}
 		}
 	}
@@ -68,14 +76,15 @@ func (c *cluster) want(pods []*v1.Pod) {
 	c.opts.Board.Keep(refs)
 	for r := range refs {
 		if c.followers[r] == nil {
-			c.follow(r)
+			c.follow(r, first[r])
 		}
 	}
 }
 
-func (c *cluster) follow(r objectset.Ref) {
+// follow begins to follow an object. Its reads count for the pod that named it first.
+func (c *cluster) follow(r objectset.Ref, pod types.UID) {
 	ctx, cancel := context.WithCancel(c.life)
-	f := &follower{cluster: c, ref: r, cancel: cancel}
+	f := &follower{cluster: c, ref: r, pod: pod, cancel: cancel}
 	c.followers[r] = f
 	c.begin(func() {
 		defer cancel()

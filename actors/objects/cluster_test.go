@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +19,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
@@ -191,6 +197,52 @@ func TestWhatIsForbiddenAtFirstIsAskedForAgain(t *testing.T) {
 	a.awaitHolds("red")
 	if left != -1 {
 		t.Errorf("it was read %d times", 3-left)
+	}
+}
+
+// Reads that hang keep places from the pods and the namespace that they are for, and from no others.
+func TestObjects_ReadsThatHang(t *testing.T) {
+	var hung, answered atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/namespaces/greedy/") {
+			hung.Add(1)
+			defer hung.Add(-1)
+			<-r.Context().Done()
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, "/secrets/word") {
+			answered.Add(1)
+		}
+		http.NotFound(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
+	must(t, err)
+	c := newCluster(Options{Client: client, Board: NewBoard(false)})
+	t.Cleanup(c.stop)
+	of := func(namespace, uid, secret string) *v1.Pod {
+		p := apiPod(uid, ofSecret(secret))
+		p.UID, p.Namespace = types.UID(uid), namespace
+		return p
+	}
+	await := func(name string, ok func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(timeout); !ok(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: never; %d reads hang", name, hung.Load())
+			}
+		}
+	}
+	var pods []*v1.Pod
+	for i := range 200 {
+		pods = append(pods, of("greedy", fmt.Sprint("greedy-", i), fmt.Sprint("secret-", i)))
+	}
+	c.want(pods)
+	await("reads of a greedy namespace", func() bool { return hung.Load() >= getsAtATime/4 })
+	c.want(append(pods, of("other", "u", "word")))
+	await("a read of another namespace", func() bool { return answered.Load() > 0 })
+	if n := hung.Load(); n > getsAtATime/2 {
+		t.Errorf("one namespace has %d reads at a time, want %d at the most", n, getsAtATime/2)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
@@ -32,6 +33,7 @@ var (
 type follower struct {
 	cluster *cluster
 	ref     objectset.Ref
+	pod     types.UID
 	cancel  context.CancelFunc
 	// unwatch ends the watch alone, of an object that says it never changes.
 	unwatch context.CancelFunc
@@ -87,13 +89,11 @@ func (f *follower) read(ctx context.Context) bool {
 }
 
 func (f *follower) get(ctx context.Context) (runtime.Object, error) {
-	slots := f.cluster.slots
-	select {
-	case slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	release, err := f.cluster.reads.Wait(ctx, "namespace "+f.ref.Namespace, "pod "+string(f.pod))
+	if err != nil {
+		return nil, err
 	}
-	defer func() { <-slots }()
+	defer release()
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	_, _, read := f.client()
