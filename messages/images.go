@@ -165,7 +165,10 @@ type ImageRemoved struct {
 //
 // Sender: server, for a client of the admin socket. Receiver: images. Reply: ImageFetched.
 // If lost: the client gets no answer and asks again.
-type FetchImage struct{ ID, Image string }
+type FetchImage struct {
+	ID, Image string
+	Client    string // of the admin socket: each has a share of the pulls
+}
 
 // ImageFetched says how far a pull is: it has ended where there is an ID, or a reason why it failed.
 //

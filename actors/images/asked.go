@@ -2,7 +2,6 @@ package images
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -20,14 +19,16 @@ const (
 	// fetchUID begins what stands for a pod's UID in the key of a fetch.
 	fetchUID = "fetch/"
 	// fetchKept is how long the end of a fetch is remembered, for whom it did not reach.
-	fetchKept  = 10 * time.Minute
+	fetchKept = 10 * time.Minute
+	// maxFetches is how many fetches are remembered, shared by client.
 	maxFetches = 64
 )
 
 // fetch is a pull that a person asked for.
 type fetch struct {
-	asked  time.Time // last
-	answer messages.ImageFetched
+	asked   time.Time // last
+	answer  messages.ImageFetched
+	release func() // gives its place back
 }
 
 // take notes how far it is, in the words for a pod.
@@ -152,19 +153,20 @@ func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 	now := ctx.Now()
 	for id, f := range a.fetches {
 		if now.Sub(f.asked) > fetchKept && f.over() {
+			f.release()
 			delete(a.fetches, id)
 		}
 	}
 	f, name, err := a.fetches[m.ID], imageName{}, error(nil)
 	if f == nil {
-		if name, err = parseName(m.Image); err == nil && len(a.fetches) >= maxFetches {
-			err = fmt.Errorf("%d pulls were asked for within the last minutes, which is the limit", maxFetches)
+		f = &fetch{}
+		if name, err = parseName(m.Image); err == nil {
+			f.release, err = a.places.Take(m.Client)
 		}
 		if err != nil {
 			ctx.Reply(messages.ImageFetched{Failed: err.Error()})
 			return
 		}
-		f = &fetch{}
 		a.fetches[m.ID] = f
 		a.carryOut(ctx, a.machine.hurry(now, name.runtime))
 	}

@@ -82,18 +82,28 @@ func TestAPersonsPullFailsOnce(t *testing.T) {
 	expect(t, "tried no more", f.take(), "")
 }
 
-// So many pulls are remembered, and one that is over makes room after a while.
-func TestAPersonsPullsAreCounted(t *testing.T) {
+// A client has a share of the remembered pulls, which leaves places for others. One that is over makes room after a while.
+func TestFetches_SharedByClient(t *testing.T) {
 	k := start(t, &fake{}, nil)
-	for i := range maxFetches {
-		fetched(t, k, strconv.Itoa(i), "web")
+	fetch := func(client, id string) messages.ImageFetched {
+		k.Replies = nil
+		k.Send(messages.Server, messages.FetchImage{ID: id, Image: "web", Client: client})
+		return k.Replies[0].(messages.ImageFetched)
 	}
-	if got := fetched(t, k, "more", "web"); !strings.Contains(got.Failed, "64 pulls were asked for") {
-		t.Errorf("%+v", got)
+	for i := range maxFetches / 2 {
+		if got := fetch("uid 1000", strconv.Itoa(i)); got.Failed != "" {
+			t.Fatalf("pull %d: %+v", i, got)
+		}
+	}
+	if got := fetch("uid 1000", "more"); !strings.Contains(got.Failed, "uid 1000 has 32 pulls within the last minutes") {
+		t.Errorf("a pull over the share: %+v", got)
+	}
+	if got := fetch("uid 0", "other"); got.Failed != "" {
+		t.Errorf("a pull of the administrator: %+v", got)
 	}
 	k.RunWork()
 	k.Advance(fetchKept + time.Second)
-	if got := fetched(t, k, "more", "web"); got.Failed != "" {
-		t.Errorf("%+v", got)
+	if got := fetch("uid 1000", "more"); got.Failed != "" {
+		t.Errorf("a pull after a while: %+v", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -93,7 +94,7 @@ func New(opts Options) supervisors.Constructor {
 				seen: map[string]sighting{}, leases: map[messages.ImageKey]lease{},
 				waiting: map[messages.ImageKey]messages.PullImage{},
 			},
-			fetches: map[string]*fetch{},
+			fetches: map[string]*fetch{}, places: shares.New("pulls within the last minutes", maxFetches),
 		}
 	}
 }
@@ -115,6 +116,7 @@ type images struct {
 	next    time.Time // when timer fires
 	held    map[messages.ImageKey]*held
 	fetches map[string]*fetch // by ID
+	places  *shares.Limit     // of fetches
 	// unfound are the pull secrets that were told to be missing, by the UID of the pod.
 	unfound map[string]string
 	gc      collector

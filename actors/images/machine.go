@@ -120,8 +120,8 @@ func (b *machine) image(name, registry string) *image {
 func (b *machine) adopt(now time.Time, name, registry, id string) {
 	p := b.image(name, registry).pull(keys{id: id})
 	if p.phase != busy {
-		p.phase, p.since = busy, now
-		b.queue.Begin(now, registry)
+		p.phase, p.since, p.line = busy, now, lanes.Line{Registry: registry}
+		b.queue.Begin(now, p.line)
 	}
 }
 

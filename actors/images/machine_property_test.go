@@ -162,6 +162,8 @@ func (w *world) ask(t *rapid.T) {
 		Policy:   rapid.SampledFrom([]v1.PullPolicy{v1.PullAlways, v1.PullIfNotPresent, v1.PullNever}).Draw(t, "policy"),
 		Priority: rapid.Int64Range(0, 3).Draw(t, "priority"),
 	}
+	m.Pod = &v1.Pod{}
+	m.Pod.Namespace = map[string]string{"w": "other"}[k.UID]
 	r := req(m)
 	r.keys.id = rapid.SampledFrom([]string{"", "k"}).Draw(t, "keys")
 	w.wants[k] = question{m.Image, m.Policy, r.keys.id}
@@ -230,7 +232,7 @@ func (w *world) check(t *rapid.T) {
 			if (p.phase == busy) != w.pulling[name+" "+id] {
 				t.Fatalf("%s: pull %s", name, p.phase)
 			}
-			if p.phase == queued && w.b.queue.TokenAt().IsZero() && w.b.queue.May(im.registry) {
+			if p.phase == queued && w.b.queue.TokenAt().IsZero() && w.b.queue.May(p.line) {
 				t.Fatalf("%s waits and could be pulled", name)
 			}
 		}

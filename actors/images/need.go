@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -39,6 +40,14 @@ type need struct {
 	failed         string
 	pulling, since time.Time
 	awaits         string // the last it was told of the pull that it waits for
+}
+
+// tenant returns the namespace of the need's pod. A person's need has none.
+func (n *need) tenant() string {
+	if n.pod == nil {
+		return ""
+	}
+	return n.pod.Namespace
 }
 
 // keys is what a registry is shown for somebody's pull. Those who show the same share a pull, and no others do: what one
@@ -81,14 +90,26 @@ type pull struct {
 	// unwanted is the time at which a busy pull lost its last need; zero while it is needed. cut is set once it is cancelled.
 	unwanted time.Time
 	cut      bool
-	lent     bool // its slot is another's
+	line     lanes.Line // that it waits in, or takes its slot of
+	slot     slot
 }
+
+// slot is the state of a busy pull's slot.
+type slot int
+
+const (
+	slotHeld slot = iota
+	slotLent      // another tenant has it; the pull counts for its own
+	slotGone      // the pull counts for no tenant, either
+)
 
 const (
 	// unneededLimit is how long a pull goes on without a need. A pod that replaces another may need it again.
 	unneededLimit = time.Minute
 	// slotLimit is how long a pull keeps its slot while others wait for one. It goes on without the slot.
 	slotLimit = 2 * time.Hour
+	// newcomerLimit is the same while a tenant waits that has no pull.
+	newcomerLimit = time.Minute
 )
 
 // unneeded reports, once, that a busy pull has had no need for unneededLimit.

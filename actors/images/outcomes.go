@@ -104,13 +104,17 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 		return b.flush(now)
 	}
 	p := im.pulls[id]
-	if !p.lent {
-		b.queue.End(im.registry)
+	switch p.slot {
+	case slotHeld:
+		b.queue.End(p.line)
+	case slotLent:
+		b.queue.EndLent(p.line)
+	case slotGone:
 	}
 	if p.cut && o.result == failed {
 		o = outcome{result: absent} // a need that came since begins it again
 	}
-	p.phase, p.cut, p.lent, p.unwanted = idle, false, false, time.Time{}
+	p.phase, p.cut, p.slot, p.unwanted = idle, false, slotHeld, time.Time{}
 	switch o.result {
 	case present:
 		p.steps = 0
@@ -195,19 +199,17 @@ func (b *machine) due() time.Time {
 		}
 	}
 	waits := false
-	var lends time.Time
 	for _, im := range b.images {
 		sooner(im.look.wakes())
 		for _, p := range im.pulls {
 			sooner(p.wakes())
 			waits = waits || p.phase == queued
-			if at := p.since.Add(slotLimit); p.phase == busy && !p.lent && (lends.IsZero() || at.Before(lends)) {
-				lends = at
-			}
 		}
 	}
-	if waits && b.queue.TokenAt().IsZero() && b.lent() < b.queue.Limit() {
-		sooner(lends)
+	if waits && b.queue.TokenAt().IsZero() {
+		for _, at := range b.lends() {
+			sooner(at)
+		}
 	}
 	return first
 }

@@ -3,10 +3,12 @@ package images
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/images/lanes"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,11 +22,13 @@ type candidate struct {
 	needs []*need
 }
 
-// lines are the queued pulls by registry, each line in order.
-func (b *machine) lines(now time.Time) map[string][]candidate {
-	lines := map[string][]candidate{}
+// lines are the queued pulls by tenant and registry, each line in order. A pull is of the tenant that needs it first.
+func (b *machine) lines(now time.Time) map[lanes.Line][]candidate {
+	lines := map[lanes.Line][]candidate{}
 	for _, im := range b.images {
-		b.queue.Need(now, im.registry)
+		for _, n := range im.needs {
+			b.queue.Need(now, lanes.Line{Tenant: n.tenant(), Registry: im.registry})
+		}
 		for id, p := range im.pulls {
 			if p.phase != queued {
 				continue
@@ -34,7 +38,8 @@ func (b *machine) lines(now time.Time) map[string][]candidate {
 				p.phase = idle
 				continue
 			}
-			lines[im.registry] = append(lines[im.registry], candidate{im, p, needs})
+			p.line = lanes.Line{Tenant: needs[0].tenant(), Registry: im.registry}
+			lines[p.line] = append(lines[p.line], candidate{im, p, needs})
 		}
 	}
 	for _, line := range lines {
@@ -51,16 +56,16 @@ func (b *machine) dispatch(now time.Time) {
 	lines := b.lines(now)
 	b.queue.Prune(now)
 	for {
-		registry := b.queue.Next(now, slices.Sorted(maps.Keys(lines)))
-		if registry == "" {
+		line, found := b.queue.Next(now, slices.SortedFunc(maps.Keys(lines), compareLines))
+		if !found {
 			if len(lines) > 0 && b.queue.TokenAt().IsZero() && b.lend(now) {
 				continue
 			}
 			break
 		}
-		c := lines[registry][0]
-		if lines[registry] = lines[registry][1:]; len(lines[registry]) == 0 {
-			delete(lines, registry)
+		c := lines[line][0]
+		if lines[line] = lines[line][1:]; len(lines[line]) == 0 {
+			delete(lines, line)
 		}
 		c.pull.phase, c.pull.since = busy, now
 		b.out = append(b.out, startPull{c.im.name, c.pull.keys, c.needs[0].priority})
@@ -68,31 +73,64 @@ func (b *machine) dispatch(now time.Time) {
 	b.tellPlaces(lines)
 }
 
-// lend takes the slot of the oldest pull that has had one for slotLimit. The pull goes on: it may be slow, or never end.
-// As many pulls as there are slots go on so.
+func compareLines(x, y lanes.Line) int {
+	return cmp.Or(cmp.Compare(x.Registry, y.Registry), cmp.Compare(x.Tenant, y.Tenant))
+}
+
+// lend takes the slot of the oldest pull that has had one for long. The pull goes on: it may be slow, or never end. As many pulls
+// as there are slots go on so.
 func (b *machine) lend(now time.Time) bool {
-	var of *image
 	var oldest *pull
+	for p, at := range b.lends() {
+		if !at.After(now) && (oldest == nil || p.since.Before(oldest.since)) {
+			oldest = p
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	if oldest.slot == slotHeld {
+		b.queue.Lend(oldest.line)
+		oldest.slot = slotLent
+	}
+	if now.Sub(oldest.since) >= slotLimit {
+		b.queue.EndLent(oldest.line)
+		oldest.slot = slotGone
+	}
+	return true
+}
+
+// lends yields the pulls that give away something, and when, while others wait.
+func (b *machine) lends() iter.Seq2[*pull, time.Time] {
+	limit := slotLimit
 	for _, im := range b.images {
 		for _, p := range im.pulls {
-			if p.phase == busy && !p.lent && now.Sub(p.since) >= slotLimit && (oldest == nil || p.since.Before(oldest.since)) {
-				of, oldest = im, p
+			if p.phase == queued && b.queue.Idle(p.line.Tenant) {
+				limit = newcomerLimit
 			}
 		}
 	}
-	if oldest == nil || b.lent() >= b.queue.Limit() {
-		return false
+	full := b.lent() >= b.queue.Limit()
+	return func(yield func(*pull, time.Time) bool) {
+		for _, im := range b.images {
+			for _, p := range im.pulls {
+				at := p.since.Add(limit)
+				if p.slot == slotLent {
+					at = p.since.Add(slotLimit)
+				}
+				if p.phase == busy && p.slot != slotGone && (p.slot == slotLent || !full) && !yield(p, at) {
+					return
+				}
+			}
+		}
 	}
-	oldest.lent = true
-	b.queue.End(of.registry)
-	return true
 }
 
 // lent counts the pulls that go on without their slots.
 func (b *machine) lent() (n int) {
 	for _, im := range b.images {
 		for _, p := range im.pulls {
-			if p.lent {
+			if p.slot != slotHeld {
 				n++
 			}
 		}
@@ -101,9 +139,10 @@ func (b *machine) lent() (n int) {
 }
 
 // tellPlaces tells each need what it waits for, when that is news.
-func (b *machine) tellPlaces(lines map[string][]candidate) {
-	for _, registry := range slices.Sorted(maps.Keys(lines)) {
-		for i, c := range lines[registry] {
+func (b *machine) tellPlaces(lines map[lanes.Line][]candidate) {
+	for _, line := range slices.SortedFunc(maps.Keys(lines), compareLines) {
+		registry := line.Registry
+		for i, c := range lines[line] {
 			where := fmt.Sprintf("behind more than %d others", places)
 			if i < places {
 				where = ordinal(i + 1)

@@ -99,6 +99,48 @@ func TestASlowRegistryDoesNotStopTheOthers(t *testing.T) {
 	l.want(t, "s/4")
 }
 
+// Two hundred pods of one namespace whose pulls never end delay a pod of another by a minute at the most, whatever registries
+// their images are from, and however many such pods of others come later.
+func TestPulls_TenantWhoseImagesHang(t *testing.T) {
+	for _, limit := range []int32{0, 1, 3} {
+		for name, image := range map[string]string{"one registry": "s/%d", "many registries": "s%d/x"} {
+			t.Run(fmt.Sprintf("%s, limit %d", name, limit), func(t *testing.T) {
+				l := newLine(limit, 0, 0)
+				put := func(now time.Time, namespace, image string) {
+					m := messages.PullImage{Key: key(image, 0), Image: image, Policy: v1.PullAlways, Pod: &v1.Pod{}}
+					m.Pod.Namespace = namespace
+					l.do(l.b.ask(now, req(m)))
+				}
+				for i := range 200 {
+					put(t0, "greedy", fmt.Sprintf(image, i))
+				}
+				now := t0
+				for i := range 5 {
+					l.begun = nil
+					other := fmt.Sprintf("s/other-%d", i)
+					put(now, "other", other)
+					for end := now.Add(newcomerLimit); !slices.Contains(l.begun, other); l.do(l.b.tick(now)) {
+						if now = l.b.due(); now.IsZero() || now.After(end) {
+							t.Fatalf("the pull %d of the other namespace has not begun after a minute", i)
+						}
+					}
+					l.do(l.b.pulledOutcome(now, other, "", outcome{result: present, ref: "id"}))
+					now = now.Add(5 * time.Minute)
+					l.do(l.b.tick(now))
+				}
+				// After two hours the namespace's other pods do not wait for its own pulls that hang, either.
+				l.begun = nil
+				put(t0.Add(slotLimit), "other", "s/last")
+				l.do(l.b.tick(t0.Add(slotLimit)))
+				l.do(l.b.pulledOutcome(t0.Add(slotLimit), "s/last", "", outcome{result: present, ref: "id"}))
+				if len(l.begun) < 2 {
+					t.Error("no other pull of the namespace began")
+				}
+			})
+		}
+	}
+}
+
 // Of two registries with room the one with fewer pulls under way goes first, though it had the latest turn.
 func TestTheRegistryWithFewerPullsGoesFirst(t *testing.T) {
 	l := newLine(4, 0, 0)

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -39,7 +40,7 @@ func (h *handlers) removeImage(w http.ResponseWriter, r *http.Request) error {
 
 // pullImage answers POST /v1/images?image=NAME&id=ID with how far the pull is, which it begins where it is asked for it first.
 func (h *handlers) pullImage(w http.ResponseWriter, r *http.Request) error {
-	var question messages.FetchImage
+	question := messages.FetchImage{Client: shares.Client(r)}
 	if err := params(r, api.Params{"id": &question.ID, "image": &question.Image}); err != nil {
 		return err
 	}
