@@ -32,8 +32,7 @@ type SourcePodsWanted struct {
 	// Stale are the UIDs of Pods that come from an earlier version of a manifest; immutable. A running pod of such a name may be
 	// of a later version, which cannot be read.
 	Stale map[string]bool
-	// Gone are the UIDs of pods that are in no manifest any more, kept while there are Unread ones; immutable. They end all the
-	// same.
+	// Gone are the UIDs of pods that left the manifests and may still run; immutable. They end although a manifest is Unread.
 	Gone map[string]bool
 }
 

@@ -64,12 +64,12 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 // spares returns the manifest for which a pod that runs and that no source names is left alone; empty: none. A manifest that
 // cannot be used may be the pod's, unless a readable manifest of its source has the pod's name, or the pod left its manifest.
 func (s *sources) spares(f *messages.PodFacts) string {
-	if s.gone(f.UID) || s.shutdown && f.Alive() {
+	if s.shutdown && f.Alive() {
 		return ""
 	}
 	for _, source := range s.all {
 		said := s.lists[source]
-		if len(said.Unread) == 0 || !mayBeOf(f, source) {
+		if len(said.Unread) == 0 || said.Gone[f.UID] || !mayBeOf(f, source) {
 			continue
 		}
 		named, stale := false, false

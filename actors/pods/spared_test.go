@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -166,6 +167,16 @@ func TestSpared_OnlyOfItsSource(t *testing.T) {
 		s := sources{all: []messages.Address{messages.File, messages.APIServer}, lists: map[messages.Address]messages.SourcePodsWanted{
 			messages.File: {Unread: []string{"a"}}, messages.APIServer: {}}}
 		f := &messages.PodFacts{Name: "web", Namespace: "default", Sandboxes: []messages.SandboxFact{{Source: mark}}}
+		f.UID = "left"
+		for source, gone := range map[messages.Address]bool{messages.APIServer: false, messages.File: true} {
+			said := s.lists[source]
+			said.Gone = map[string]bool{"left": true}
+			lists := maps.Clone(s.lists)
+			lists[source] = said
+			if got := (&sources{all: s.all, lists: lists}).spares(f) != ""; got != (want && !gone) {
+				t.Errorf("a pod with the mark %q that left %s is spared: %v, want %v", mark, source, got, want && !gone)
+			}
+		}
 		if got := s.spares(f) != ""; got != want {
 			t.Errorf("a pod with the mark %q is spared: %v, want %v", mark, got, want)
 		}

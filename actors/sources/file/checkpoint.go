@@ -15,7 +15,7 @@ type lastGood struct {
 	Manifests []savedManifest `json:"manifests"`
 	// Holders are the paths of the manifests that have a pod's name, by namespace/name.
 	Holders map[string]string `json:"holders,omitempty"`
-	// Gone are the UIDs of pods that left the manifests while another manifest could not be used.
+	// Gone are the UIDs of pods that left the manifests and may still run.
 	Gone map[string]bool `json:"gone,omitempty"`
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -28,6 +29,8 @@ type Options struct {
 	// When empty, the last good versions of manifests do not survive the agent.
 	StateDir string
 	Node     base.Node
+	// Board is where the pods actor publishes, to forget departed pods that are over. nil: none is forgotten.
+	Board *board.Board
 	// Clock is the tree's clock; nil: the real one.
 	Clock clock.PassiveClock
 

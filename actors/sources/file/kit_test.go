@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
@@ -86,6 +87,7 @@ type bench struct {
 	r      *reader
 	saved  *lastGood
 	last   looked
+	board  *board.Board
 	// between is what was wanted while manifests that were deleted and made anew were left out.
 	between []*v1.Pod
 }
@@ -94,7 +96,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	root := t.TempDir()
 	b := &bench{t: t, root: root, dir: filepath.Join(root, "manifests"), state: filepath.Join(root, "state"),
-		parser: &toyParser{}}
+		parser: &toyParser{}, board: board.New()}
 	b.parse = b.parser.parse
 	b.clock = clocktesting.NewFakeClock(time.Now())
 	must(t, os.Mkdir(b.dir, 0o755))
@@ -107,7 +109,7 @@ func (b *bench) start() looked {
 	if b.r != nil {
 		b.r.watch.Close()
 	}
-	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode}, StateDir: b.state, parse: b.parse, Clock: b.clock},
+	b.r = newReader(Options{Path: b.dir, Node: base.Node{NodeName: testNode}, StateDir: b.state, parse: b.parse, Clock: b.clock, Board: b.board},
 		new(memory))
 	b.t.Cleanup(b.r.watch.Close)
 	if err := b.r.watch.Open(); err != nil {
@@ -138,6 +140,13 @@ func (b *bench) wait(d time.Duration) looked {
 func (b *bench) check() looked {
 	b.r.watch.Wake(false)
 	return b.look()
+}
+
+// over publishes that no pod runs, and lets time pass until the regular check.
+func (b *bench) over() looked {
+	b.board.Publish(board.Snapshot{Audited: true})
+	b.clock.Step(time.Hour)
+	return b.check()
 }
 
 func (b *bench) keep(l looked) looked {

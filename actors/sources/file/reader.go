@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/dirwatch"
+	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -29,7 +30,7 @@ type reader struct {
 	files    map[string]*entry         // by path, as the configured path has it
 	holders  map[string]string         // the paths of the files that have a pod's name
 	named    map[string]bool           // the UIDs of the pods that were in force at the last report
-	gone     map[string]bool           // see messages.SourcePodsWanted; replaced as a whole
+	departed base.Departures           // pods that left the manifests
 	problem  *messages.ManifestProblem // with the path itself, in force
 	missed   bool                      // the problem is that there is nothing at the path
 	doubt    *trial                    // the path seems to be missing, or cannot be read, which is not believed yet
@@ -120,7 +121,8 @@ func (r *reader) open() {
 			return
 		}
 	}
-	r.loaded, r.holders, r.gone = true, g.Holders, g.Gone
+	r.loaded, r.holders = true, g.Holders
+	r.departed.Add(r.opts.Clock.Now(), slices.Collect(maps.Keys(g.Gone))...)
 	for _, s := range g.Manifests {
 		r.files[s.Path] = &entry{path: s.Path, version: version{documents: s.Documents, count: s.Count}}
 	}
@@ -154,8 +156,8 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	if r.problem != nil && !r.missed {
 		l.unread = append(l.unread, r.opts.Path)
 	}
-	r.depart(len(l.unread) > 0)
-	l.gone = r.gone
+	r.depart(now)
+	l.gone = r.departed.UIDs()
 	if r.problem != nil {
 		kept := *r.problem
 		kept.KeptLast = len(l.pods) > 0
@@ -167,7 +169,7 @@ func (r *reader) report(now time.Time, checked bool) looked {
 		l.again, r.again = due, due
 	}
 	if r.dirty && r.heard {
-		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files, r.holders, r.gone)
+		good := collect(r.opts.Path, r.opts.Node.NodeName, r.files, r.holders, l.gone)
 		r.memory.Store(good)
 		r.dirty = false
 		if r.opts.StateDir != "" {
@@ -178,21 +180,15 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	return l
 }
 
-// depart records the pods that left the manifests while one is unread, and forgets them once all are read.
-func (r *reader) depart(unread bool) {
+// depart records the pods that left the manifests, and forgets those that are over.
+func (r *reader) depart(now time.Time) {
 	if !r.heard {
 		return
 	}
-	named, gone := uidsOf(r.files), map[string]bool{}
-	for _, before := range []map[string]bool{r.gone, r.named} {
-		for uid := range before {
-			if unread && !named[uid] {
-				gone[uid] = true
-			}
-		}
-	}
-	r.dirty = r.dirty || !maps.Equal(gone, r.gone)
-	r.named, r.gone = named, gone
+	named := uidsOf(r.files)
+	changed := r.departed.Update(now, r.named, named)
+	pruned := r.departed.Prune(now, r.opts.Board, messages.File)
+	r.dirty, r.named = r.dirty || changed || pruned, named
 }
 
 // due is when something bad is to be believed first; zero when nothing is bad.

@@ -88,7 +88,7 @@ func (b *bench) goneAs(l looked, want string) {
 	}
 }
 
-// A pod without a manifest is reported as gone while another manifest is unread, also after restarts.
+// A pod without a manifest is reported as gone until it is over, also after restarts.
 func TestUnread_Gone(t *testing.T) {
 	for name, leave := range map[string]func(b *bench){
 		"while the agent runs": func(b *bench) {
@@ -124,13 +124,28 @@ func TestUnread_Gone(t *testing.T) {
 			b.remove("d")
 			b.look()
 			b.goneAs(b.wait(waitGone), "ub")
-			b.remove("c")
-			b.look()
-			b.goneAs(b.wait(waitGone), "")
+			b.save()
+			b.goneAs(b.start(), "ub")
+			b.goneAs(b.over(), "")
 			b.save()
 			b.goneAs(b.start(), "")
 		})
 	}
+}
+
+// A pod that left while all manifests could be read is reported as gone when the next life of the agent finds one damaged.
+func TestUnread_GoneBeforeTheDamage(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "pod a ua\n")
+	b.write("b", "pod b ub\n")
+	b.start()
+	b.remove("b")
+	b.look()
+	b.goneAs(b.wait(waitGone), "ub")
+	b.save()
+	b.write("a", "bad a")
+	b.goneAs(b.start(), "ub")
+	b.unreadAs(b.last, "a", "ua")
 }
 
 // A folder that is missing for a moment, or cannot be read, does not make the reader forget the pods that left it.

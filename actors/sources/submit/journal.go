@@ -12,7 +12,10 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/utils/clock"
+
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -26,6 +29,8 @@ type journal struct {
 	records  map[key]*record
 	graces   map[string]int64           // of pods that were withdrawn, by UID; in memory alone, and as long as they are there
 	problems []messages.ManifestProblem // records that were found damaged, until their pods are submitted again or withdrawn
+	departed base.Departures            // pods that were withdrawn or replaced, and may still run
+	unsaved  bool                       // the disk lacks the newest departures
 }
 
 // state is the journal at one time. Immutable.
@@ -34,12 +39,18 @@ type state struct {
 	records  []*record // by namespace and name
 	problems []messages.ManifestProblem
 	graces   map[string]int64
+	gone     map[string]bool // departed pods, by UID
 }
 
 // heard says whether the journal had been read.
 func (s state) heard() bool { return s.version > 0 }
 
-func newJournal(opts Options) *journal { return &journal{opts: opts} }
+func newJournal(opts Options) *journal {
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	return &journal{opts: opts}
+}
 
 // open reads the journal from the disk, whatever is in memory.
 func (j *journal) open() (state, error) {
@@ -61,7 +72,7 @@ func (j *journal) state() state {
 	if j.version == 0 {
 		return state{}
 	}
-	return state{version: j.version, problems: slices.Clone(j.problems), graces: maps.Clone(j.graces),
+	return state{version: j.version, problems: slices.Clone(j.problems), graces: maps.Clone(j.graces), gone: j.departed.UIDs(),
 		records: slices.SortedFunc(maps.Values(j.records), func(a, b *record) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})}
@@ -111,7 +122,15 @@ func (j *journal) load() error {
 			j.report(messages.ManifestProblem{Path: path, Message: keptAside})
 		}
 	}
+	departed, err := j.loadDeparted()
+	if err != nil {
+		return err
+	}
 	j.records, j.loaded = records, true
+	j.departed.Add(j.opts.Clock.Now(), departed...)
+	if j.departed.Update(j.opts.Clock.Now(), nil, j.named()) {
+		_ = j.saveDeparted() // where it fails the next change or check tries again
+	}
 	j.version++
 	return nil
 }
@@ -155,6 +174,9 @@ func (j *journal) mended(r *record) {
 func (j *journal) put(r *record) error {
 	err := atomicfile.MakeDir(j.opts.Dir)
 	if err == nil {
+		err = j.depart(j.records[r.key()], r)
+	}
+	if err == nil {
 		err = atomicfile.Save(r.key().file(j.opts.Dir), recordVersion, r)
 	}
 	if err != nil {
@@ -169,8 +191,14 @@ func (j *journal) put(r *record) error {
 
 // remove makes the disk forget r, then the memory.
 func (j *journal) remove(r *record) error {
+	if err := j.depart(r, nil); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) { // the removal makes room
+		return j.doubt(err)
+	}
 	if err := atomicfile.Remove(r.key().file(j.opts.Dir)); err != nil {
 		return j.doubt(err)
+	}
+	if j.unsaved {
+		_ = j.saveDeparted() // where it fails the next check tries again
 	}
 	delete(j.records, r.key())
 	j.mended(r)

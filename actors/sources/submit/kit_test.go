@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/sources/base"
@@ -23,11 +25,13 @@ type rig struct {
 	made  supervisors.Constructor
 	actor supervisors.Actor
 	kit   *supervisortest.Kit
+	clock *clocktesting.FakeClock // the journal's
 }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{T: t, opts: Options{Dir: filepath.Join(t.TempDir(), "submissions"), Node: base.Node{NodeName: "node-1"},
+	clock := clocktesting.NewFakeClock(time.Now())
+	r := &rig{T: t, clock: clock, opts: Options{Clock: clock, Dir: filepath.Join(t.TempDir(), "submissions"), Node: base.Node{NodeName: "node-1"},
 		Board: board.New()}}
 	r.start()
 	return r

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
@@ -37,6 +38,8 @@ type Options struct {
 	StaticPath string
 	// Board is where the pods actor publishes: a name that another source's pod has is refused. nil: none is known.
 	Board *board.Board
+	// Clock is the tree's clock; nil: the real one.
+	Clock clock.PassiveClock
 }
 
 // MaxManifest is how many bytes a manifest may have.
@@ -83,12 +86,14 @@ type (
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		a.open(ctx)
+		a.read(ctx, "ReadJournal", a.journal.open)
 		ctx.After(checkEvery, checkDue{})
 	case checkDue:
 		a.desired.Send(ctx)
 		if !a.state.heard() || a.failure != "" {
-			a.open(ctx)
+			a.read(ctx, "ReadJournal", a.journal.open)
+		} else if len(a.state.gone) > 0 {
+			a.read(ctx, "PruneJournal", a.journal.prune)
 		}
 		ctx.After(checkEvery, checkDue{})
 	case messages.ResendDesired:
@@ -114,15 +119,14 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// open reads the journal, which is all that is known of what was submitted before.
-func (a *actor) open(ctx supervisors.Context) {
+// read has f read or prune the journal, unless that is in progress.
+func (a *actor) read(ctx supervisors.Context, name string, f func() (state, error)) {
 	if a.opening {
 		return
 	}
 	a.opening = true
-	j := a.journal
-	ctx.Do(supervisors.Work{Name: "ReadJournal", Timeout: workTimeout, Run: func(context.Context) any {
-		s, err := j.open()
+	ctx.Do(supervisors.Work{Name: name, Timeout: workTimeout, Run: func(context.Context) any {
+		s, err := f()
 		return opened{done{state: s, err: err}}
 	}})
 }
@@ -155,11 +159,11 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 		return
 	}
 	a.state = m.state
-	a.desired.Graces = m.state.graces
+	a.desired.Graces, a.desired.Gone = m.state.graces, m.state.gone
 	a.desired.Known, a.desired.Problems, a.desired.Pods = true, m.state.problems, make([]*v1.Pod, 0, len(m.state.records))
 	a.desired.Unread = nil
 	for _, p := range m.state.problems {
-		if !p.KeptLast { // memory has no record of it either
+		if !p.KeptLast && !p.Warning { // memory has no record of it either
 			a.desired.Unread = append(a.desired.Unread, p.Path)
 		}
 	}

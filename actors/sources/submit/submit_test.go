@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -49,6 +50,10 @@ func TestWhatIsAcceptedIsWantedAndOutlivesTheProcess(t *testing.T) {
 	r.wants("")
 	r.start()
 	r.wants("")
+	r.opts.Board.Publish(board.Snapshot{Audited: true}) // nothing runs
+	r.clock.Step(time.Hour)
+	r.kit.Advance(checkEvery)
+	r.kit.RunWork()
 	if files := r.files(); len(files) != 0 {
 		t.Errorf("there is left %v", files)
 	}

@@ -98,6 +98,8 @@ type lastGood struct {
 	Validators validators `json:"validators"`
 	// Warnings are from the same answer: a server that answers "unchanged" does not send it again.
 	Warnings []messages.ManifestProblem `json:"warnings,omitempty"`
+	// Gone are the UIDs of pods that left the manifest and may still run.
+	Gone []string `json:"gone,omitempty"`
 }
 
 // load reads what was kept for this URL and node; nil when that is nothing. An error is not a reason not to go on.

@@ -11,9 +11,12 @@ package url
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -32,6 +35,8 @@ type Options struct {
 	// does not survive the agent.
 	StateDir string
 	Node     base.Node
+	// Board is where the pods actor publishes, to forget departed pods that are over. nil: none is forgotten.
+	Board *board.Board
 	// Transport carries the requests; nil: as Go's own does, proxies of the environment included.
 	Transport http.RoundTripper
 }
@@ -60,7 +65,8 @@ type source struct {
 	fetcher    *fetcher
 	state      state
 	desired    base.Desired
-	loaded     bool // what is on disk has been read, so that it can be asked what is new
+	departed   base.Departures // pods that left the manifest
+	loaded     bool            // what is on disk has been read, so that it can be asked what is new
 	asking     bool
 	checkpoint base.Checkpoint
 }
@@ -83,6 +89,9 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 	case checkDue:
 		ctx.After(s.opts.CheckFrequency, checkDue{})
 		s.ask(ctx)
+		if s.departed.Prune(ctx.Now(), s.opts.Board, messages.URL) {
+			s.save(ctx)
+		}
 		s.checkpoint.Retry(ctx)
 	case fetched:
 		s.onFetched(ctx, m)
@@ -109,6 +118,7 @@ func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 	}
 	s.loaded = true
 	if m.good != nil {
+		s.departed.Add(ctx.Now(), m.good.Gone...)
 		s.take(state{heard: true, pods: m.good.Pods, validators: m.good.Validators, warnings: m.good.Warnings,
 			problems: m.good.Warnings})
 		s.desired.Send(ctx)
@@ -119,7 +129,7 @@ func (s *source) onLoaded(ctx supervisors.Context, m loaded) {
 func (s *source) take(next state) {
 	s.state = next
 	s.desired.Known, s.desired.Pods, s.desired.Problems = next.heard, next.pods, next.problems
-	s.desired.Unread, s.desired.Stale = nil, nil
+	s.desired.Unread, s.desired.Stale, s.desired.Gone = nil, nil, s.departed.UIDs()
 	if faults, _ := base.Split(next.problems); len(faults) > 0 || !next.confirmed {
 		s.desired.Unread, s.desired.Stale = []string{s.fetcher.shown}, map[string]bool{}
 		for _, p := range next.pods {
@@ -143,13 +153,19 @@ func (s *source) ask(ctx supervisors.Context) {
 func (s *source) onFetched(ctx supervisors.Context, m fetched) {
 	s.asking = false
 	next, changed := s.state.after(m, s.fetcher.shown)
+	departed := s.departed.Update(ctx.Now(), base.UIDs(s.state.pods), base.UIDs(next.pods))
 	s.take(next)
 	s.desired.Log(ctx, "manifest problem", "the manifest URL gives a good manifest again")
 	s.desired.Send(ctx)
-	if changed {
-		s.checkpoint.Set(ctx, &lastGood{URL: s.opts.URL, NodeName: s.opts.Node.NodeName, Pods: next.pods,
-			Validators: next.validators, Warnings: next.warnings})
+	if changed || departed {
+		s.save(ctx)
 	}
+}
+
+// save keeps the last good answer and the departed pods on the disk.
+func (s *source) save(ctx supervisors.Context) {
+	s.checkpoint.Set(ctx, &lastGood{URL: s.opts.URL, NodeName: s.opts.Node.NodeName, Pods: s.state.pods,
+		Validators: s.state.validators, Warnings: s.state.warnings, Gone: slices.Sorted(maps.Keys(s.departed.UIDs()))})
 }
 
 // Inspection is what the actor says of itself.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
@@ -362,6 +364,37 @@ func TestOnlyAChangedListIsWrittenToDisk(t *testing.T) {
 	}
 	r.start()
 	r.says(r.sent(), "default/web-node=two")
+}
+
+// A pod that left the manifest is reported as gone until it is over, also when the next process cannot read the manifest.
+func TestDeparted_OutlivesTheProcess(t *testing.T) {
+	r := newRig(t)
+	r.opts.Board = board.New()
+	r.answer = text(yaml("web", "one") + "---\n" + yaml("db", "two"))
+	r.start()
+	web := string(r.actor.state.pods[0].UID)
+	r.answer = text(yaml("db", "two"))
+	r.says(r.check(), "default/db-node=two")
+	gone := func(want ...string) {
+		t.Helper()
+		if got := slices.Collect(maps.Keys(r.actor.desired.Gone)); !slices.Equal(got, want) {
+			t.Errorf("gone are %v, want %v", got, want)
+		}
+	}
+	gone(web)
+	r.answer = http.NotFound
+	r.start()
+	if r.check(); len(r.actor.desired.Unread) != 1 {
+		t.Errorf("unread %v, want the URL", r.actor.desired.Unread)
+	}
+	gone(web)
+	r.opts.Board.Publish(board.Snapshot{Audited: true})
+	for range 4 {
+		r.check() // until a minute has passed since the start
+	}
+	gone()
+	r.start()
+	gone()
 }
 
 // A warning costs no pod, and stays reported when the server answers that nothing has changed.

@@ -68,8 +68,8 @@ func (a *Agent) wire() rows {
 		"ender":        ender.New(host),
 		"status":       wireStatus(node, cluster, host.Ops),
 		"sources":      sources.New(sources.Options{Sources: sourcesOf(node)}),
-		"file":         wireFile(node),
-		"url":          wireURL(node),
+		"file":         wireFile(node, board),
+		"url":          wireURL(node, board),
 		"submit":       wireSubmit(node, board),
 		"apiserver":    wireAPIServer(cluster),
 		"events":       wireEvents(node, host.Node.CgroupV2, o.events, cluster),
@@ -228,25 +228,25 @@ func manifestsOf(node *config.Node) base.Node {
 	return base.Node{NodeName: node.NodeName, Objects: node.ObjectDir != "", Cluster: !node.Standalone()}
 }
 
-func wireFile(node *config.Node) supervisors.Constructor {
+func wireFile(node *config.Node, board *pods.Board) supervisors.Constructor {
 	k := node.Kubelet
 	if k.StaticPodPath == "" {
 		return nil
 	}
 	return file.New(file.Options{
 		Path: k.StaticPodPath, CheckFrequency: k.FileCheckFrequency.Duration,
-		StateDir: filepath.Join(stateDir(node), "file-source"), Node: manifestsOf(node),
+		StateDir: filepath.Join(stateDir(node), "file-source"), Node: manifestsOf(node), Board: board,
 	})
 }
 
-func wireURL(node *config.Node) supervisors.Constructor {
+func wireURL(node *config.Node, board *pods.Board) supervisors.Constructor {
 	k := node.Kubelet
 	if k.StaticPodURL == "" {
 		return nil
 	}
 	return url.New(url.Options{
 		URL: k.StaticPodURL, Header: k.StaticPodURLHeader, CheckFrequency: k.HTTPCheckFrequency.Duration,
-		StateDir: filepath.Join(stateDir(node), "http-source"), Node: manifestsOf(node),
+		StateDir: filepath.Join(stateDir(node), "http-source"), Node: manifestsOf(node), Board: board,
 	})
 }
 
