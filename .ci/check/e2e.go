@@ -19,7 +19,7 @@ import (
 // three of them two cores are idle for a third of the time.
 const lanes = 5
 
-// e2e runs the packages that have tests with the build tag e2e, one package after another. $PLAYLET_BINARY names the agent that
+// e2e runs the packages that have tests with the build tag e2e, one package after another but for virtual machines. $PLAYLET_BINARY names the agent that
 // they test; without it they build one.
 func e2e(ctx context.Context, out io.Writer) (tally, error) {
 	const ignored = `{{$p := .ImportPath}}{{range .IgnoredGoFiles}}{{$p}} {{.}}{{"\n"}}{{end}}`
@@ -42,42 +42,63 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 		return tally{}, err
 	}
 	defer fmt.Fprintln(out, "screenshots and the like of these tests are kept in", kept)
-	var all tally
-	var errs []error
 	seconds := filepath.Join(filepath.Dir(kept), "e2e-seconds.json")
 	took := tookLast(seconds)
-	for _, pkg := range packages {
-		tests, err := output(ctx, plain, "go", "test", "-tags=e2e", "-vet=off", "-list=^Test", pkg)
-		patterns := deal(tests, lanes, took)
-		if err == nil && len(patterns) == 0 {
-			err = errors.New("its tests are not listed")
+	// Virtual machines are one lane beside all other packages, since they wait for an emulated processor.
+	emulated := func(pkg string) bool { return strings.Contains(pkg, "/e2e/machine") }
+	oneByOne := func(lanes int, packages ...string) func(context.Context, io.Writer) (tally, error) {
+		return func(ctx context.Context, out io.Writer) (tally, error) {
+			var all tally
+			var errs []error
+			for _, pkg := range packages {
+				t, err := e2ePackage(ctx, out, pkg, lanes, took, kept)
+				all.add(t)
+				errs = append(errs, err)
+			}
+			return all, errors.Join(errs...)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", pkg, err))
-			continue
-		}
-		// -count=1, as Go's cache of results does not see what they are about: the agent, which is built apart from the tests.
-		run := func(which string) func(context.Context, io.Writer) (tally, error) {
-			return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts", "-outputdir="+kept,
-				"-run="+which, pkg)
-		}
-		var sides []func(context.Context, io.Writer) (tally, error)
-		for _, p := range patterns {
-			sides = append(sides, run(p))
-		}
-		t, err := sideBySide(ctx, out, sides...)
-		if err == nil {
-			t, err = again(ctx, out, t, pkg, run)
-		}
-		all.add(t)
-		errs = append(errs, err)
 	}
+	var machines, others []string
+	for _, pkg := range packages {
+		if emulated(pkg) {
+			machines = append(machines, pkg)
+		} else {
+			others = append(others, pkg)
+		}
+	}
+	all, errs := sideBySide(ctx, out, oneByOne(1, machines...), oneByOne(lanes, others...))
 	maps.Copy(took, all.took)
 	text, err := json.Marshal(took)
 	if err := errors.Join(err, os.WriteFile(seconds, text, 0o600)); err != nil {
 		fmt.Fprintln(out, "the next run does not know what each test took:", err)
 	}
-	return all, errors.Join(errs...)
+	return all, errs
+}
+
+// e2ePackage runs a package's tests, dealt to lanes.
+func e2ePackage(ctx context.Context, out io.Writer, pkg string, lanes int, took map[string]float64, kept string) (tally, error) {
+	tests, err := output(ctx, plain, "go", "test", "-tags=e2e", "-vet=off", "-list=^Test", pkg)
+	patterns := deal(tests, lanes, took)
+	if err == nil && len(patterns) == 0 {
+		err = errors.New("its tests are not listed")
+	}
+	if err != nil {
+		return tally{}, fmt.Errorf("%s: %w", pkg, err)
+	}
+	// -count=1, as Go's cache of results does not see what they are about: the agent, which is built apart from the tests.
+	run := func(which string) func(context.Context, io.Writer) (tally, error) {
+		return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts", "-outputdir="+kept,
+			"-run="+which, pkg)
+	}
+	var sides []func(context.Context, io.Writer) (tally, error)
+	for _, p := range patterns {
+		sides = append(sides, run(p))
+	}
+	t, err := sideBySide(ctx, out, sides...)
+	if err != nil {
+		return t, err
+	}
+	return again(ctx, out, t, pkg, run)
 }
 
 // tookLast is how many seconds each test took when it passed last on this machine; empty where none has.

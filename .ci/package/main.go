@@ -26,17 +26,21 @@ func main() {
 	out := flag.String("out", "dist", "`folder` that everything is written to")
 	version := flag.String("version", "", "`version` of the packages, as v1.2.3; by default what git describe says")
 	arches := flag.String("arch", "amd64,arm64", "architectures, comma-separated")
+	binary := flag.String("binary", "", "a built `program` of this machine's architecture, which alone is packed; by default programs are built")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := release(ctx, *out, *version, strings.Split(*arches, ",")); err != nil {
+	if *binary != "" {
+		*arches = runtime.GOARCH
+	}
+	if err := release(ctx, *out, *version, *binary, strings.Split(*arches, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "package:", err)
 		os.Exit(1)
 	}
 }
 
-// release builds the program for each architecture and packs it.
-func release(ctx context.Context, out, version string, arches []string) error {
+// release builds the program for each architecture and packs it. A program that was built before is packed as it is.
+func release(ctx context.Context, out, version, built string, arches []string) error {
 	if version == "" {
 		described, err := git(ctx, "describe", "--tags", "--always", "--dirty")
 		if err != nil {
@@ -60,6 +64,10 @@ func release(ctx context.Context, out, version string, arches []string) error {
 	host := filepath.Join(work, runtime.GOARCH)
 	binaries := map[string]string{}
 	for _, arch := range append(arches, runtime.GOARCH) {
+		if built != "" {
+			host, binaries[arch] = built, built
+			continue
+		}
 		binaries[arch] = filepath.Join(work, arch)
 		if err := build(ctx, binaries[arch], arch, version); err != nil {
 			return err

@@ -4,6 +4,7 @@
 //
 //	go run ./e2e/parts         gets everything, and prints where it is
 //	go run ./e2e/parts -only-new   leaves out Debian's older runtime
+//	go run ./e2e/parts -guest bookworm,trixie   makes the images of virtual machines, and what is in them, alone
 //
 // The result lies under $PLAYLET_CACHE, or ~/.cache/playlet.
 package main
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/playlet-dev/playlet/e2e/parts/install"
@@ -22,13 +24,36 @@ import (
 
 func main() {
 	onlyNew := flag.Bool("only-new", false, "leave out Debian's older runtime")
+	guests := flag.String("guest", "", "make the images of virtual machines of these releases of Debian, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *onlyNew); err != nil {
+	get := func() error { return run(ctx, *onlyNew) }
+	if *guests != "" {
+		get = func() error { return runGuests(ctx, strings.Split(*guests, ",")) }
+	}
+	if err := get(); err != nil {
 		fmt.Fprintln(os.Stderr, "parts:", err)
 		os.Exit(1)
 	}
+}
+
+func runGuests(ctx context.Context, names []string) error {
+	var releases []install.Release
+	for _, name := range names {
+		releases = append(releases, install.Release(name))
+	}
+	if err := install.EnsureGuest(ctx, os.Stderr, releases...); err != nil {
+		return err
+	}
+	for _, release := range releases {
+		guest, err := install.LocateGuest(release)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s\n", release, guest.Disk)
+	}
+	return nil
 }
 
 func run(ctx context.Context, onlyNew bool) error {
@@ -48,6 +73,9 @@ func run(ctx context.Context, onlyNew bool) error {
 	if err := errors.Join(install.EnsureCrun(ctx, os.Stderr), install.EnsureMachine(ctx, os.Stderr),
 		install.EnsureKubeadm(ctx, os.Stderr)); err != nil {
 		return err
+	}
+	if err := install.EnsureGuest(ctx, os.Stderr, install.Bookworm); err != nil {
+		fmt.Fprintln(os.Stderr, "parts: there is no virtual machine, and its tests are skipped:", err)
 	}
 	for _, kind := range wanted {
 		parts, err := install.Locate(kind)

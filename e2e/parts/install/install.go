@@ -105,6 +105,10 @@ func Ensure(ctx context.Context, log io.Writer, wanted ...Kind) error {
 
 // locked does work while no other process does any.
 func locked(ctx context.Context, log io.Writer, work func(*job) error) error {
+	return lockedBy(ctx, log, "lock", work)
+}
+
+func lockedBy(ctx context.Context, log io.Writer, name string, work func(*job) error) error {
 	cache, err := cacheDir()
 	if err != nil {
 		return err
@@ -112,7 +116,7 @@ func locked(ctx context.Context, log io.Writer, work func(*job) error) error {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, filepath.Join(cache, "lock"), log)
+	unlock, err := lock(ctx, filepath.Join(cache, name), log)
 	if err != nil {
 		return err
 	}

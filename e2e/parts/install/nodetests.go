@@ -23,6 +23,16 @@ func (j *job) placeBusyBox() error {
 	})
 }
 
+// LocateBusyBox returns the static program that EnsureMachine, EnsureGuest and EnsureNodeTests get.
+func LocateBusyBox() (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(cache, busyBox.dir, "bin/busybox")
+	return path, missing(path)
+}
+
 // EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and says where it is.
 func EnsureNodeTests(ctx context.Context, log io.Writer) (NodeTests, error) {
 	cache, err := ensure(ctx, log, func(j *job) error {
