@@ -9,6 +9,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -24,7 +25,7 @@ type Options struct {
 	// Node is what volumes need to know of the machine.
 	Node kinds.Facts
 	// Storage is what persistent volumes need; nil where there is no API server.
-	Storage *Storage
+	Storage *persistent.Storage
 }
 
 // Operations is the process-wide table of operations. An operation outlives the actor that started it.
@@ -39,11 +40,8 @@ type Operations interface {
 const (
 	// mountTimeout and unmountTimeout are how long the actor awaits an operation, which goes on without it. A pod's end
 	// waits for its volumes no longer than both together: a mount that hangs, and then the unmount.
-	mountTimeout   = time.Minute
-	unmountTimeout = 30 * time.Second
-	// operationTimeout ends an operation that makes no progress, as far as the kernel lets it be ended. A change of all files'
-	// group, and the removal of a large emptyDir, take as long as they progress.
-	operationTimeout = 10 * time.Minute
+	mountTimeout     = time.Minute
+	unmountTimeout   = 30 * time.Second
 	operationsPrefix = "volumes/"
 )
 
@@ -64,14 +62,14 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 			persistence: persistence{storage: opts.Storage}}
 		a.volumes = reconcile.New(reconcile.Options[*v1.Pod, state]{
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
-			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: operationTimeout,
+			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: kinds.OperationTimeout,
 			Rules: reconcile.Rules[*v1.Pod, state]{
-				Same: kinds.SameVolumes, Retry: retry, Judge: judge, Lane: a.lane(d), Places: places,
+				Same: kinds.SameVolumes, Retry: kinds.Retry, Judge: judge, Lane: a.lane(d), Places: places,
 				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
 			},
 		})
 		if opts.Storage != nil {
-			a.staged = newStaged(opts.Storage, a.storageReported)
+			a.staged = persistent.NewUnstager(opts.Storage, a.storageReported)
 		}
 		return a
 	}
@@ -144,7 +142,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 	case r.Desired == nil:
 		m := messages.VolumesUnmounted{UID: r.Key, Removed: r.Remove}
 		if r.Err != nil {
-			m.Left, m.Published = messages.OneLine(r.Err), a.storage.publishes(r.Key)
+			m.Left, m.Published = messages.OneLine(r.Err), a.storage.Publishes(r.Key)
 		} else if !r.Remove {
 			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
 		}

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
@@ -23,13 +25,14 @@ import (
 
 // node is an actor on a disk of its own.
 type node struct {
-	*supervisortest.Kit
+	volumestest.Pods
 	disk
 	actor supervisors.Actor
 }
 
 func newNode(t testing.TB) *node {
 	n := &node{disk: newDisk(t)}
+	n.RootDir = n.rootDir
 	n.restart(t)
 	return n
 }
@@ -120,24 +123,24 @@ func TestAFailedMountIsTriedAgain(t *testing.T) {
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
 	first := got[0].(messages.VolumesFailed)
 	if len(got) != 1 || first.Volume != "h" || first.Reason.Code != messages.ReasonFailedMount ||
-		!first.Reason.RetryAt.Equal(n.Now().Add(retry.First)) {
+		!first.Reason.RetryAt.Equal(n.Now().Add(kinds.Retry.First)) {
 		t.Fatalf("got %+v", got)
 	}
 	if got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}); !reflect.DeepEqual(got, []any{first}) {
 		t.Errorf("asked again: %+v", got)
 	}
-	n.Advance(retry.First - time.Nanosecond)
+	n.Advance(kinds.Retry.First - time.Nanosecond)
 	if len(n.Work) > 0 {
 		t.Error("it did not wait")
 	}
 	n.Advance(time.Nanosecond)
 	n.RunWork()
 	second := n.sent("u")[0].(messages.VolumesFailed)
-	if !second.Reason.RetryAt.Equal(n.Now().Add(2 * retry.First)) {
+	if !second.Reason.RetryAt.Equal(n.Now().Add(2 * kinds.Retry.First)) {
 		t.Errorf("the second time: %+v at %s", second, n.Now())
 	}
 	must(t, os.Mkdir(path, 0o755))
-	n.Advance(2 * retry.First)
+	n.Advance(2 * kinds.Retry.First)
 	n.RunWork()
 	if got := n.sent("u"); !reflect.DeepEqual(got, []any{messages.VolumesMounted{UID: "u",
 		Paths: map[string]string{"h": path}}}) {
@@ -221,7 +224,7 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 		t.Errorf("inspection: %+v", detail)
 	}
 	must(t, volumestest.UnmountNow(mount))
-	n.Advance(retry.First)
+	n.Advance(kinds.Retry.First)
 	n.RunWork()
 	if detail := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection); len(detail.Objects) > 0 ||
 		exists(t, n.pod("u")) {
@@ -284,3 +287,28 @@ func (ignore) Receive(supervisors.Context, any) {}
 type forward struct{ to chan<- any }
 
 func (f forward) Receive(_ supervisors.Context, msg any) { f.to <- msg }
+
+// Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no
+// others.
+func TestTheLaneOfPersistentVolumes(t *testing.T) {
+	s := persistent.New(persistent.Options{Client: fake.NewClientset(), RootDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	defer s.Close()
+	s.Undoing("a", true)
+	claim := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}}
+	d := driver{disk{storage: s}}
+	inline := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}
+	for _, c := range []struct {
+		op   operation
+		want int
+	}{
+		{operation{Key: "x", Desired: volumestest.PodWith("x", claim)}, storing},
+		{operation{Key: "x", Desired: volumestest.PodWith("x", inline)}, storing},
+		{operation{Key: "x", Desired: volumestest.PodWith("x", volumestest.EmptyDirVolume("v"))}, onDisk},
+		{operation{Key: "x", Remove: true}, onDisk},
+		{operation{Key: "a", Remove: true}, storing},
+	} {
+		if got := d.lane(c.op); got != c.want {
+			t.Errorf("%+v: lane %d, want %d", c.op, got, c.want)
+		}
+	}
+}

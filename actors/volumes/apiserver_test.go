@@ -15,13 +15,6 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// apiPodWith is a pod of the API server.
-func apiPodWith(uid string, volumes ...v1.Volume) *v1.Pod {
-	pod := volumestest.InNamespace(volumestest.PodWith(uid, volumes...))
-	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
-	return pod
-}
-
 var colorRef = objectset.Ref{Kind: objectset.ConfigMap, Namespace: "ns", Name: "settings"}
 
 func colored(color string) *v1.ConfigMap {
@@ -38,7 +31,7 @@ func TestAMountWaitsForAnObjectThatIsBeingRead(t *testing.T) {
 		<-began
 		n.disk.node.Objects.Put(colorRef, colored("red"))
 	}()
-	n.Send("pods/u", messages.MountVolumes{UID: "u", Pod: apiPodWith("u", volumestest.ConfigMapVolume("v", "settings"))})
+	n.Send("pods/u", messages.MountVolumes{UID: "u", Pod: volumestest.APIPodWith("u", volumestest.ConfigMapVolume("v", "settings"))})
 	work := n.Work[0]
 	n.Work = nil
 	time.AfterFunc(0, func() { close(began) })
@@ -61,8 +54,8 @@ func TestAChangeOfOneObjectOfTheAPIServer(t *testing.T) {
 	other := objectset.Ref{Kind: objectset.ConfigMap, Namespace: "ns", Name: "other"}
 	board.Put(colorRef, colored("red"))
 	board.Put(other, colored("other"))
-	n.ask("u", messages.MountVolumes{UID: "u", Pod: apiPodWith("u", volumestest.ConfigMapVolume("v", "settings"))})
-	n.ask("o", messages.MountVolumes{UID: "o", Pod: apiPodWith("o", volumestest.ConfigMapVolume("v", "other"))})
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: volumestest.APIPodWith("u", volumestest.ConfigMapVolume("v", "settings"))})
+	n.ask("o", messages.MountVolumes{UID: "o", Pod: volumestest.APIPodWith("o", volumestest.ConfigMapVolume("v", "other"))})
 	n.Send(messages.Objects, messages.ObjectsChanged{Version: board.Version()})
 	if len(n.Work) > 0 {
 		t.Errorf("%d pieces of work for what is known", len(n.Work))
@@ -81,7 +74,7 @@ func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
 	n.disk.node.Objects = objectset.NewBoard(false)
 	n.disk.node.Objects.Put(colorRef, colored("red"))
 	n.restart(t)
-	pod := apiPodWith("u", volumestest.ConfigMapVolume("v", "settings"))
+	pod := volumestest.APIPodWith("u", volumestest.ConfigMapVolume("v", "settings"))
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
 
 	board := objectset.NewBoard(false) // another agent's
@@ -96,7 +89,7 @@ func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
 		t.Errorf("it holds %q", text)
 	}
 	board.Fail(colorRef, os.ErrDeadlineExceeded)
-	failed := n.ask("new", messages.MountVolumes{UID: "new", Pod: apiPodWith("new", volumestest.ConfigMapVolume("v", "settings"))})
+	failed := n.ask("new", messages.MountVolumes{UID: "new", Pod: volumestest.APIPodWith("new", volumestest.ConfigMapVolume("v", "settings"))})
 	if len(failed) != 1 {
 		t.Fatalf("told %+v", failed)
 	}

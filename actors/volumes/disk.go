@@ -20,6 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -28,7 +29,7 @@ type disk struct {
 	plugins []kinds.Plugin
 	ops     Operations
 	node    kinds.Facts
-	storage *Storage // nil without an API server
+	storage *persistent.Storage // nil without an API server
 	timeouts
 }
 
@@ -48,7 +49,7 @@ type mountOutcome struct {
 func (d disk) stillMounted(uid string, pod *v1.Pod, s state) (is bool) {
 	err := d.inFolder(kinds.OpenPod, uid, pod, func(folder kinds.Folder) error {
 		is = !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-			if isNormalWait(s.volumes[v.Name].err) {
+			if kinds.IsNormalWait(s.volumes[v.Name].err) {
 				return false
 			}
 			p, err := kinds.PluginFor(d.plugins, v)
@@ -75,15 +76,15 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	folder, err := kinds.OpenPod(pods, uid, nil)
 	switch {
 	case kinds.IsAbsent(err), kinds.IsPermanent(err): // there cannot be anything of it
-		d.storage.forget(uid)
+		d.storage.Forget(uid)
 		return nil
 	case err != nil:
 		return err
 	}
 	defer d.close(folder.Root)
 	folder.Node = d.node
-	names, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, ""))
-	d.storage.undoing(uid, err != nil || len(names) > 0)
+	names, err := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csi.PluginName, ""))
+	d.storage.Undoing(uid, err != nil || len(names) > 0)
 	ctx, freed := safepath.CountFreed(ctx)
 	unmountErr := errors.Join(subpath.UnbindAll(folder.Root), d.unmountFound(ctx, folder))
 	mounts, err := kinds.MountsIn(folder)
@@ -91,10 +92,10 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		return errors.Join(unmountErr, err)
 	}
 	held := heldByOthers(folder)
-	if held != nil || mountedIn(mounts, folder, kinds.VolumeFolder(csiName, "")) || mountedIn(mounts, folder, subpath.Folder) {
-		d.storage.undoing(uid, true)
+	if held != nil || mountedIn(mounts, folder, kinds.VolumeFolder(csi.PluginName, "")) || mountedIn(mounts, folder, subpath.Folder) {
+		d.storage.Undoing(uid, true)
 	} else {
-		d.storage.forget(uid) // other mounts keep the folder, not the pod
+		d.storage.Forget(uid) // other mounts keep the folder, not the pod
 	}
 	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
@@ -126,10 +127,10 @@ func heldByOthers(folder kinds.Folder) error {
 		err = errors.Join(err, fmt.Errorf("%s is a block device that a kubelet mapped, and only a kubelet can unmap it",
 			filepath.Join(folder.Path(), d.Device())))
 	}
-	volumes, listErr := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csiName, ""))
+	volumes, listErr := kinds.NamesIn(folder.Root, kinds.VolumeFolder(csi.PluginName, ""))
 	err = errors.Join(err, listErr)
 	for _, v := range volumes {
-		record := filepath.Join(kinds.VolumeFolder(csiName, v), csi.RecordFile)
+		record := filepath.Join(kinds.VolumeFolder(csi.PluginName, v), csi.RecordFile)
 		if _, statErr := folder.Lstat(record); !kinds.IsAbsent(statErr) {
 			err = errors.Join(err, statErr, fmt.Errorf("the CSI driver of volume %s has not released it", v))
 		}
@@ -152,12 +153,12 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	bound := mountedIn(mounts, folder, subpath.Folder)
 	for _, f := range found {
 		p := d.pluginOf(f)
-		if bound && p.Name() == csiName {
+		if bound && p.Name() == csi.PluginName {
 			errs = append(errs, fmt.Errorf("parts of volumes are still bound, so CSI volume %s is not unmounted", f.Volume))
 			continue
 		}
 		// E.g. a mount that a container propagated to the host. CSI drivers are called anyway: they decide themselves.
-		if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csiName {
+		if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csi.PluginName {
 			errs = append(errs, kinds.StillMounted(others))
 			continue
 		}
@@ -173,7 +174,7 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 // detachDead detaches the mounts of dead servers in a pod's folder, and returns the remaining mounts. It keeps the mounts of CSI
 // drivers, which undo them, and the mounts of hung servers. Mounts below either are not checked.
 func (d disk) detachDead(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) (left []*mountinfo.Info, err error) {
-	hung := []string{filepath.Join(folder.Path(), kinds.VolumeFolder(csiName, ""))}
+	hung := []string{filepath.Join(folder.Path(), kinds.VolumeFolder(csi.PluginName, ""))}
 	below := func(m *mountinfo.Info, at string) bool { return strings.HasPrefix(m.Mountpoint, at+"/") }
 	detached := ""
 	for _, m := range mounts {

@@ -202,14 +202,14 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 		survives     bool // what is in the emptyDir
 		mount        func(t *testing.T, target string)
 	}{
-		{"another kind's", "u/volumes/kubernetes.io~nfs/pvc/mount", false, mountFolder},
-		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountFolder},
+		{"another kind's", "u/volumes/kubernetes.io~nfs/pvc/mount", false, volumestest.MountFolder},
+		{"on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, volumestest.MountFolder},
 		{"memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, volumestest.MountTmpfs},
-		{"a part of memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, mountMemoryFolder},
-		{"in an emptyDir", "u/volumes/kubernetes.io~empty-dir/data/sub", true, mountFolder},
+		{"a part of memory on an emptyDir", "u/volumes/kubernetes.io~empty-dir/data", true, volumestest.MountMemoryFolder},
+		{"in an emptyDir", "u/volumes/kubernetes.io~empty-dir/data/sub", true, volumestest.MountFolder},
 		{"on a ConfigMap", "u/volumes/kubernetes.io~configmap/data", false, volumestest.MountTmpfs},
 		{"on one of memory", "u/volumes/kubernetes.io~empty-dir/memory", false, volumestest.MountTmpfs},
-		{"on the pod's folder", "u", true, mountFolder},
+		{"on the pod's folder", "u", true, volumestest.MountFolder},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 )
 
 // What the reconciler holds for each pod, by UID: the pod whose volumes are desired, nil where none are and the
@@ -22,9 +22,6 @@ type (
 	verdict   = reconcile.Verdict[state]
 	report    = reconcile.Report[*v1.Pod, state]
 )
-
-// retry is the kubelet's back-off for volumes, and for plugins that register.
-var retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 
 // driver mounts and unmounts the volumes of pods.
 type driver struct{ disk }
@@ -107,7 +104,7 @@ const (
 func (d driver) lane(op operation) int {
 	changed := op.Actual.version != d.node.Objects.VersionOf(op.Desired)
 	switch {
-	case d.storage.has(op.Key), d.storage != nil && usesStorage(op.Desired), checksHostPath(op.Desired):
+	case d.storage.Has(op.Key), d.storage != nil && usesStorage(op.Desired), checksHostPath(op.Desired):
 		return storing
 	case op.Desired == nil, !asksForTokens(op.Desired, op.Actual.due(op.Desired, op.Began, changed)):
 		return onDisk
@@ -130,9 +127,8 @@ func (a *actor) lane(d driver) func(operation) int {
 }
 
 // plugins is the list of all kinds.
-func plugins(s *Storage) []kinds.Plugin {
-	p := persistent{s: s}
-	return append(kinds.All(), claim{p}, csiVolume{p}, local{p})
+func plugins(s *persistent.Storage) []kinds.Plugin {
+	return append(kinds.All(), persistent.Plugins(s)...)
 }
 
 // asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
@@ -147,7 +143,5 @@ func checksHostPath(pod *v1.Pod) bool {
 }
 
 func usesStorage(pod *v1.Pod) bool {
-	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
-		return claim{}.Handles(v) || csiVolume{}.Handles(v)
-	})
+	return pod != nil && slices.ContainsFunc(podspec.UsedVolumes(pod), persistent.Handles)
 }

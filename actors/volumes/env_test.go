@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
@@ -95,20 +94,4 @@ func newDisk(t testing.TB, list ...kinds.Plugin) disk {
 
 func (d disk) pod(elements ...string) string {
 	return filepath.Join(append([]string{d.rootDir, "pods"}, elements...)...)
-}
-
-// mountFolder mounts a folder of the disk and undoes it when the test ends.
-func mountFolder(t *testing.T, target string) {
-	t.Helper()
-	volumestest.MountOn(t, target, func() error { return unix.Mount(t.TempDir(), target, "", unix.MS_BIND, "") })
-}
-
-// mountMemoryFolder mounts a folder of a file system in memory, and undoes it when the test ends.
-func mountMemoryFolder(t *testing.T, target string) {
-	t.Helper()
-	memory := t.TempDir()
-	volumestest.MountTmpfs(t, memory)
-	folder := filepath.Join(memory, "folder")
-	must(t, os.Mkdir(folder, 0o755))
-	volumestest.MountOn(t, target, func() error { return unix.Mount(folder, target, "", unix.MS_BIND, "") })
 }

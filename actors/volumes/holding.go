@@ -48,7 +48,7 @@ const (
 )
 
 // removal records the result of a pod's removal and reports whether the published error changed. A removal may outlast the
-// actor's wait, e.g. of a large emptyDir. It is then reported only if no removal has ended within operationTimeout.
+// actor's wait, e.g. of a large emptyDir. It is then reported only if no removal has ended within kinds.OperationTimeout.
 func (h *holding) removal(now time.Time, r report) (changed bool) {
 	was := h.remains[r.Key]
 	if r.Desired != nil || r.Err == nil {
@@ -60,7 +60,7 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 		is.since = now
 	}
 	var end removalError
-	if errors.As(r.Err, &end) || is.text == "" && now.Sub(is.since) >= operationTimeout {
+	if errors.As(r.Err, &end) || is.text == "" && now.Sub(is.since) >= kinds.OperationTimeout {
 		text := messages.OneLine(r.Err)
 		is.text = strings.ToValidUTF8(text[:min(len(text), maxHeldError)], "")
 	}

@@ -38,5 +38,5 @@ func (kubeletKind) Mounted(kinds.Folder, *v1.Volume) bool { return false }
 func (k kubeletKind) MountsAt(volume string) string { return kinds.VolumeFolder(k.name, volume) }
 
 func (k kubeletKind) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
-	return removeMount(ctx, p, k.MountsAt(volume))
+	return kinds.RemoveMount(ctx, p, k.MountsAt(volume))
 }

@@ -8,109 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	api "github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
-	"github.com/playlet-dev/playlet/actors/volumes/csi"
-	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
-	"github.com/playlet-dev/playlet/messages"
 )
-
-// unmounted returns the answer to a request to remove a pod.
-func (n *node) unmounted(t *testing.T, uid string) messages.VolumesUnmounted {
-	t.Helper()
-	got := n.tell(uid, messages.UnmountVolumes{UID: uid, Remove: true})
-	if len(got) != 1 {
-		t.Fatalf("got %+v, want one answer", got)
-	}
-	m, ok := got[0].(messages.VolumesUnmounted)
-	if !ok {
-		t.Fatalf("got %+v, want VolumesUnmounted", got[0])
-	}
-	return m
-}
 
 func writeData(t testing.TB, path string) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o750))
 	must(t, os.WriteFile(path, []byte("data"), 0o600))
-}
-
-// A driver that mounts in its own namespace, or a mount that was undone by hand, leaves a plain folder that the pod writes
-// to. That data is the user's. The driver is released all the same, and the folder goes once it is empty.
-func TestPlainFolders(t *testing.T) {
-	for name, c := range map[string]struct {
-		driver *csitest.Driver
-		before func(t *testing.T, target string)
-	}{
-		"hidden": {&csitest.Driver{Hidden: true}, nil},
-		"staged": {&csitest.Driver{Hidden: true, Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}}, nil},
-		"by hand": {&csitest.Driver{}, func(t *testing.T, target string) {
-			must(t, unix.Unmount(target, unix.MNT_DETACH))
-		}},
-		"lost": {&csitest.Driver{Hidden: true}, func(t *testing.T, target string) {
-			must(t, os.Remove(filepath.Join(filepath.Dir(target), csi.RecordFile)))
-		}},
-		"unreadable": {&csitest.Driver{Hidden: true}, func(t *testing.T, target string) {
-			must(t, os.WriteFile(filepath.Join(filepath.Dir(target), csi.RecordFile), []byte("{"), 0o600))
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
-			startDriver(t, n, c.driver)
-			n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-			target := n.pod("a", "volumes/kubernetes.io~csi/pv-c/mount")
-			if c.before != nil {
-				c.before(t, target)
-			}
-			data := filepath.Join(target, "folder/precious")
-			writeData(t, data)
-			for range 2 { // also by the next agent
-				left := n.unmounted(t, "a")
-				if !strings.Contains(left.Left, target+" holds data") || left.Published != (name == "unreadable") {
-					t.Errorf("got %+v, want that %s holds data", left, target)
-				}
-				if read(t, data) != "data" {
-					t.Error("the data was changed")
-				}
-				n.restart(t)
-			}
-			must(t, os.RemoveAll(filepath.Dir(data)))
-			if left := n.unmounted(t, "a"); left.Left != "" || exists(t, n.pod("a")) {
-				t.Errorf("got %+v once the data had been moved away", left)
-			}
-		})
-	}
-}
-
-// The same of the folder in which a driver stages a volume for all its pods.
-func TestPlainStagingFolder(t *testing.T) {
-	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
-	d := startDriver(t, n, &csitest.Driver{Hidden: true, Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	key := stagedKey(csi.Record{Driver: testDriver, Handle: "h"})
-	folder := filepath.Join(n.storage.csiFolder(), key)
-	data := filepath.Join(folder, csi.GlobalMount, "precious")
-	writeData(t, data)
-	if left := n.unmounted(t, "a"); left.Left != "" {
-		t.Fatalf("got %+v", left)
-	}
-	eventually(t, func() bool { n.work(""); return strings.Contains(strings.Join(d.Calls(), " "), "Unstage h") })
-	var kept *safepath.NotEmptyError
-	staged := stagedDriver{n.storage}
-	if err := staged.Remove(t.Context(), key); !errors.As(err, &kept) || read(t, data) != "data" {
-		t.Errorf("got %v, want an error about the data", err)
-	}
-	if use, err := n.storage.inUse(t.Context()); err != nil || len(use) > 0 {
-		t.Errorf("in use is %v, %v after the driver has unstaged it", use, err)
-	}
-	must(t, os.Remove(data))
-	if err := staged.Remove(t.Context(), key); err != nil || exists(t, folder) {
-		t.Errorf("got %v once the data had been moved away", err)
-	}
 }
 
 // kubeletPlugins are kinds of volume that a kubelet has and the agent has not, and one that both have.

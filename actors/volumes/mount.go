@@ -91,13 +91,13 @@ func (d disk) inFolder(
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	fits := func(o volumeOutcome) bool { return o.of == v }
 	key := operationsPrefix + volumeKey(uid, v.Name)
-	out, err := reconcile.Join(ctx, d.ops, key, operationTimeout, fits, func(ctx context.Context) volumeOutcome {
+	out, err := reconcile.Join(ctx, d.ops, key, kinds.OperationTimeout, fits, func(ctx context.Context) volumeOutcome {
 		return d.mountOne(ctx, uid, pod, v)
 	})
 	change, changes := d.ops.Progress(key).(*kinds.GroupChange)
 	switch {
 	case err != nil && changes:
-		err = waitError{error: changeError{change.Folder, change.Files()}}
+		err = kinds.WaitError{Err: changeError{change.Folder, change.Files()}}
 	case errors.Is(err, context.DeadlineExceeded):
 		err = messages.Cause{Code: messages.CauseMounting}.Errorf("it is still being mounted after %s; that goes on",
 			d.timeouts.volume)
@@ -112,11 +112,6 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 type changeError struct {
 	folder string
 	files  int64
-}
-
-func (w waitError) changes() bool {
-	_, is := w.error.(changeError)
-	return is
 }
 
 // Error is the message of the kubelet's Event.
@@ -140,7 +135,7 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 		out.path, err = p.Mount(ctx, folder, v)
 		return err
 	})
-	if !isNormalWait(out.err) {
+	if !kinds.IsNormalWait(out.err) {
 		metrics.Stored(out.plugin, "volume_mount", began, out.err)
 	}
 	return out

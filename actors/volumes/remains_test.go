@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -59,7 +60,7 @@ func setFlags(t *testing.T, path string, flags int) error {
 func mountAt(t *testing.T, path string) {
 	t.Helper()
 	must(t, os.MkdirAll(path, 0o755))
-	mountFolder(t, path)
+	volumestest.MountFolder(t, path)
 }
 
 // A pod's folder that cannot be removed is reported with the error until it is: of a pod that awaits its end, and of an orphan.
@@ -82,8 +83,8 @@ func TestRemains_AreReportedUntilTheRemovalSucceeds(t *testing.T) {
 			n.restart(t)
 			n.Send(messages.Pods, messages.PodFoldersWanted{})
 			check("an orphan", n.reported())
-			n.Advance(retry.First)
-			n.runWork(false)
+			n.Advance(kinds.Retry.First)
+			n.Settle(false)
 			n.Send(messages.Pods, messages.PodFoldersWanted{})
 			check("after a retry", n.reported())
 			volumestest.UnmountBelow(t, n.rootDir)
@@ -91,7 +92,7 @@ func TestRemains_AreReportedUntilTheRemovalSucceeds(t *testing.T) {
 				must(t, setFlags(t, n.pod(immutable), 0))
 			}
 			must(t, os.RemoveAll(n.pod("a")))
-			n.Advance(4 * retry.First)
+			n.Advance(4 * kinds.Retry.First)
 			if m := n.reported(); m == nil || len(m.Folders) > 0 {
 				t.Errorf("after the removal: reported %+v, want no folder", m)
 			}
@@ -150,8 +151,8 @@ func TestRemoval_SlowOnesAreReportedLate(t *testing.T) {
 		{time.Second, nil, true},
 		{time.Second, nil, false},
 		{time.Second, goesOn, false},
-		{operationTimeout, goesOn, true},
-		{operationTimeout, errors.New("a bug in the agent"), false}, // the first error stays
+		{kinds.OperationTimeout, goesOn, true},
+		{kinds.OperationTimeout, errors.New("a bug in the agent"), false}, // the first error stays
 		{time.Second, ended(errors.New(strings.Repeat("é", 1<<20))), true},
 	} {
 		at = at.Add(c.after)
@@ -173,15 +174,15 @@ func TestRemovals_RetriesTakeNoPlaceOfOthers(t *testing.T) {
 	n := newNode(t)
 	n.Kit = newKit(t, New(Options{RootDir: n.rootDir, Operations: n.ops, Node: n.disk.node, Parallel: 1})("volumes"))
 	writeData(t, n.pod("a/volumes/kubernetes.io~nfs/pv/precious"))
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
-	n.Advance(retry.First)
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Advance(kinds.Retry.First)
 	n.Send(messages.PodAddress("b"), messages.UnmountVolumes{UID: "b", Remove: true})
 	for _, name := range []string{"remove volumes a", "remove volumes b"} {
 		if !slices.ContainsFunc(n.Work, func(w supervisors.Work) bool { return w.Name == name }) {
 			t.Errorf("%q has not begun", name)
 		}
 	}
-	n.runWork(false)
+	n.Settle(false)
 	if !exists(t, filepath.Join(n.pod("a"), "volumes/kubernetes.io~nfs/pv/precious")) {
 		t.Error("the data is gone")
 	}

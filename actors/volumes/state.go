@@ -12,6 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
 // state is what is known of the volumes of one pod. It is a value: nothing in it is changed in place.
@@ -71,27 +72,30 @@ func (v volumeState) after(o volumeOutcome, now time.Time) volumeState {
 	if next.fails = v.fails + 1; v.err != nil {
 		next.since = v.since
 	}
-	w, waits := asWait(o.err)
-	next.quiet = w.normal || waits && v.err != nil && !isNormalWait(v.err) && v.err.Error() == o.err.Error()
-	policy := retry
-	if waits && w.over == nil {
+	w, waits := kinds.AsWait(o.err)
+	next.quiet = w.Normal || waits && v.err != nil && !kinds.IsNormalWait(v.err) && v.err.Error() == o.err.Error()
+	policy := kinds.Retry
+	if waits && w.Over == nil {
 		policy = waitRetry
 	}
 	switch at := now.Add(policy.After(next.fails, 0)); {
 	case kinds.IsPermanent(o.err):
 		next.again = time.Time{}
-	case !waits || w.over == nil && (next.again.IsZero() || at.Before(next.again)):
+	case !waits || w.Over == nil && (next.again.IsZero() || at.Before(next.again)):
 		next.again = at
-	case !w.normal:
-		next.again = now.Add(retry.Max)
+	case !w.Normal:
+		next.again = now.Add(kinds.Retry.Max)
 	}
 	return next
 }
 
+// waitRetry is between retries where the end of a wait cannot be observed.
+var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
+
 // mayGoOn reports whether a volume waits for others and the wait may be over.
 func (s state) mayGoOn() bool {
 	for _, v := range s.volumes {
-		if mayBeOver(v.err) {
+		if kinds.MayBeOver(v.err) {
 			return true
 		}
 	}
@@ -108,7 +112,7 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	for _, v := range podspec.UsedVolumes(pod) {
 		is, tried := s.volumes[v.Name]
 		due := !is.again.IsZero() && !is.again.After(now)
-		if !tried || due || mayBeOver(is.err) || changed && kinds.Holds(v, kinds.OfObjects) {
+		if !tried || due || kinds.MayBeOver(is.err) || changed && kinds.Holds(v, kinds.OfObjects) {
 			out = append(out, v.Name)
 		}
 	}
@@ -129,7 +133,7 @@ func (s state) next() (next time.Time) {
 func (s state) err() error {
 	var texts []string
 	for _, m := range s.failed("") {
-		if !isNormalWait(s.volumes[m.Volume].err) {
+		if !kinds.IsNormalWait(s.volumes[m.Volume].err) {
 			texts = append(texts, m.Reason.Message)
 		}
 	}
@@ -155,10 +159,10 @@ func (s state) failed(uid string) []messages.VolumesFailed {
 			Code: messages.ReasonFailedMount, Message: text, Permanent: kinds.IsPermanent(v.err), RetryAt: v.again,
 			Tries: v.fails, Cause: messages.CauseOf(v.err),
 		}}
-		if w, _ := asWait(v.err); w.changes() {
+		if _, changes := errors.AsType[changeError](v.err); changes {
 			m.Reason.Code = messages.ReasonPermissionChange
 		}
-		if isNormalWait(v.err) {
+		if kinds.IsNormalWait(v.err) {
 			m.Reason.RetryAt, m.Reason.Tries = time.Time{}, 0
 			waiting = append(waiting, m)
 		} else {

@@ -32,13 +32,13 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 	}
 	v := mounts(state{volumes: map[string]volumeState{"often": {fails: 3}}}, pod, anyTime, mountOutcome{volumes: []volumeOutcome{
 		{name: "fine", path: "/fine"}, {name: "often", err: errors.New("x")}, {name: "once", err: errors.New("y")}}})
-	if v.Err == nil || v.Err.Error() != `volume "often": x; volume "once": y` || !v.Again.Equal(anyTime.Add(retry.First)) {
+	if v.Err == nil || v.Err.Error() != `volume "often": x; volume "once": y` || !v.Again.Equal(anyTime.Add(kinds.Retry.First)) {
 		t.Fatalf("%+v", v)
 	}
 	for i, want := range []struct {
 		volume string
 		after  time.Duration
-	}{{"often", 4 * time.Second}, {"once", retry.First}} {
+	}{{"often", 4 * time.Second}, {"once", kinds.Retry.First}} {
 		if m := v.Actual.failed("u")[i]; m.UID != "u" || m.Volume != want.volume ||
 			!m.Reason.RetryAt.Equal(anyTime.Add(want.after)) {
 			t.Errorf("told %+v, want %+v", m, want)
@@ -95,18 +95,18 @@ func TestAFolderThatCannotBeMade(t *testing.T) {
 	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
 	no := mountOutcome{volumes: []volumeOutcome{{err: errors.New("no disk")}}}
 	v := mounts(state{}, pod, anyTime, no)
-	now := anyTime.Add(retry.First)
+	now := anyTime.Add(kinds.Retry.First)
 	only := v.Actual.due(pod, now, false)
 	if !v.Again.Equal(now) || v.Err.Error() != "no disk" || !slices.Equal(only, []string{"a"}) {
 		t.Fatalf("%+v, %v are mounted", v, only)
 	}
 	no.only = []string{"a"}
-	if v = mounts(v.Actual, pod, now, no); !v.Again.Equal(now.Add(2 * retry.First)) {
+	if v = mounts(v.Actual, pod, now, no); !v.Again.Equal(now.Add(2 * kinds.Retry.First)) {
 		t.Errorf("%+v", v)
 	}
 	v = judge(now, operation{Desired: pod}, verdict{Err: fmt.Errorf("no end")})
 	m := v.Actual.failed("u")
-	if len(m) != 1 || m[0].Reason.Message != "no end" || m[0].Reason.Permanent || !v.Again.Equal(now.Add(retry.First)) {
+	if len(m) != 1 || m[0].Reason.Message != "no end" || m[0].Reason.Permanent || !v.Again.Equal(now.Add(kinds.Retry.First)) {
 		t.Errorf("%+v", v)
 	}
 }
@@ -132,7 +132,7 @@ func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	var got []string
 	for n := range 11 {
-		got = append(got, retry.After(n+1, 0).String())
+		got = append(got, kinds.Retry.After(n+1, 0).String())
 	}
 	if want := "500ms 1s 2s 4s 8s 16s 32s 1m4s 2m2s 2m2s 2m2s"; strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)

@@ -189,7 +189,7 @@ func (s *storm) settle(rt *rapid.T) {
 			s.deliver(0)
 			s.look(rt)
 		}
-		s.Advance(retry.Max)
+		s.Advance(kinds.Retry.Max)
 	}
 	for len(s.Work)+len(s.held) > 0 {
 		s.work(0)

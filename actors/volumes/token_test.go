@@ -15,31 +15,13 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// mint gives a token that tells how many there were.
-type mint struct {
-	given int
-	now   func() time.Time
-	err   error
-	gone  []types.UID
-}
-
-func (m *mint) Forget(pod types.UID) { m.gone = append(m.gone, pod) }
-
-func (m *mint) Token(_ context.Context, pod *v1.Pod, audience string, seconds *int64) (satoken.Token, error) {
-	m.given++
-	renew := m.now().Add(time.Duration(*seconds) * time.Second)
-	return satoken.Token{Text: fmt.Sprint("token ", m.given, " of ", pod.Spec.ServiceAccountName, " for ", audience),
-		Renew: renew, Expires: renew.Add(time.Minute)}, m.err
-}
-
 func tokenPod(uid string) *v1.Pod {
 	life := int64(600)
-	pod := apiPodWith(uid, volumestest.ProjectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
+	pod := volumestest.APIPodWith(uid, volumestest.ProjectedVolume("v", v1.VolumeProjection{ServiceAccountToken: &v1.ServiceAccountTokenProjection{
 		Audience: "vault", ExpirationSeconds: &life, Path: "token",
 	}}))
 	pod.Spec.ServiceAccountName = "web"
@@ -50,18 +32,18 @@ func tokenPod(uid string) *v1.Pod {
 func TestATokenIsRenewed(t *testing.T) {
 	volumestest.NeedMounts(t)
 	n := newNode(t)
-	m := &mint{now: func() time.Time { return n.Now() }}
+	m := &volumestest.Mint{Now: func() time.Time { return n.Now() }}
 	n.disk.node.Objects, n.disk.node.Tokens = objectset.NewBoard(false), m
 	n.restart(t)
 	pod := tokenPod("u")
-	m.err = errors.New("the server says no")
+	m.Err = errors.New("the server says no")
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
 	if said := fmt.Sprintf("%+v", got); len(got) != 1 || !strings.Contains(said,
 		"a token of the service account ns/web: the server says no") || strings.Contains(said, "token 1") {
 		t.Fatalf("without a token: %s", said)
 	}
-	m.err = nil
-	n.Advance(retry.First)
+	m.Err = nil
+	n.Advance(kinds.Retry.First)
 	n.RunWork()
 	mounted := n.sent("u")
 	path := filepath.Join(mounted[0].(messages.VolumesMounted).Paths["v"], "token")
@@ -85,7 +67,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	n.RunWork()
 	n.sent("u")
 	expect("token 4")
-	m.err = errors.New("away")
+	m.Err = errors.New("away")
 	n.Advance(600 * time.Second)
 	n.RunWork()
 	if sent := n.sent("u"); len(sent) != 1 || sent[0].(messages.VolumesMounted).Paths["v"] == "" {
@@ -98,25 +80,25 @@ func TestATokenIsRenewed(t *testing.T) {
 		t.Errorf("another agent says %+v", got)
 	}
 	expect("token 4")
-	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone,
+	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.Gone,
 		[]types.UID{"u", "u"}) { // at once, and what came until all was settled
-		t.Errorf("the tokens of %v are forgotten", m.gone)
+		t.Errorf("the tokens of %v are forgotten", m.Gone)
 	}
 }
 
 // The end of a pod waits for no token: requests are broken off at once, also those that an earlier actor began.
 func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 	n := newNode(t)
-	m := &mint{now: func() time.Time { return n.Now() }}
+	m := &volumestest.Mint{Now: func() time.Time { return n.Now() }}
 	n.disk.node.Objects, n.disk.node.Tokens = objectset.NewBoard(false), m
 	n.restart(t)
 	n.Send(messages.PodAddress("u"), messages.MountVolumes{UID: "u", Pod: tokenPod("u")})
-	if n.Send(messages.PodAddress("u"), messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u"}) {
-		t.Errorf("while it is mounted, those of %v are broken off", m.gone)
+	if n.Send(messages.PodAddress("u"), messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.Gone, []types.UID{"u"}) {
+		t.Errorf("while it is mounted, those of %v are broken off", m.Gone)
 	}
 	n.restart(t)
-	if n.Send(messages.PodAddress("u"), messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.gone, []types.UID{"u", "u"}) {
-		t.Errorf("by another actor, those of %v are broken off", m.gone)
+	if n.Send(messages.PodAddress("u"), messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.Gone, []types.UID{"u", "u"}) {
+		t.Errorf("by another actor, those of %v are broken off", m.Gone)
 	}
 }
 

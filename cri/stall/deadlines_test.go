@@ -15,19 +15,19 @@ import (
 // longDeadlines are the program's deadlines of five minutes or more. Each has the reason that it does not cut off work that would
 // start again from zero.
 var longDeadlines = map[string]string{
-	"actors/container/poststart.go hookLimit":       "a hook runs once",
-	"actors/eviction/oom.go killTimeout":            "a wait, which is repeated",
-	"actors/images/images.go defaultPullTimeout":    "of a pull without a sign of life; progress puts it off",
-	"actors/images/need.go slotLimit":               "of a slot; the pull goes on without it",
-	"actors/logs/actor.go tendTimeout":              "of an operation; progress puts it off",
-	"actors/registration/actor.go watchTimeout":     "of a watch, which goes on where it ended",
-	"actors/runtime/actor.go settleTimeout":         "a wait, which is repeated",
-	"actors/runtime/events.go waitTimeout":          "a wait, which is repeated",
-	"actors/server/nodeapi/nodeapi.go longTimeout":  "of work whose length the client chose; pieces of an answer put it off",
-	"actors/shutdown/shutdown.go awaitLimit":        "a wait, which is repeated",
-	"actors/volumes/actor.go operationTimeout":      "of an operation; progress puts it off",
-	"actors/volumes/storageactor.go driversTimeout": "a wait, which is repeated",
-	"cmd/playlet/agent/runonce.go onceLimit":        "of --runonce, after which the program ends",
+	"actors/container/poststart.go hookLimit":          "a hook runs once",
+	"actors/eviction/oom.go killTimeout":               "a wait, which is repeated",
+	"actors/images/images.go defaultPullTimeout":       "of a pull without a sign of life; progress puts it off",
+	"actors/images/need.go slotLimit":                  "of a slot; the pull goes on without it",
+	"actors/logs/actor.go tendTimeout":                 "of an operation; progress puts it off",
+	"actors/registration/actor.go watchTimeout":        "of a watch, which goes on where it ended",
+	"actors/runtime/actor.go settleTimeout":            "a wait, which is repeated",
+	"actors/runtime/events.go waitTimeout":             "a wait, which is repeated",
+	"actors/server/nodeapi/nodeapi.go longTimeout":     "of work whose length the client chose; pieces of an answer put it off",
+	"actors/shutdown/shutdown.go awaitLimit":           "a wait, which is repeated",
+	"actors/volumes/kinds/waiting.go OperationTimeout": "of an operation; progress puts it off",
+	"actors/volumes/persistence.go driversTimeout":     "a wait, which is repeated",
+	"cmd/playlet/agent/runonce.go onceLimit":           "of --runonce, after which the program ends",
 }
 
 var deadlineName = regexp.MustCompile(`(?i)(timeout|limit|deadline)$`)

@@ -15,6 +15,8 @@ import (
 
 // The names of files and folders, which are the kubelet's.
 const (
+	// PluginName is the name of the kind of volume. Folders, metrics and the Node's volumes are named by it.
+	PluginName = "kubernetes.io/csi"
 	// RecordFile lies beside what it is about: a pod's mount, or the mount that is staged for all pods.
 	RecordFile = "vol_data.json"
 	// MountFolder is where a pod's volume is published, and GlobalMount where it is staged.

@@ -1,12 +1,17 @@
 package kinds
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // StillMounted is an error that names the mounts.
@@ -93,4 +98,26 @@ func ownMount(p Folder, folder string, memory bool) (bool, error) {
 		return false, fmt.Errorf("%s is mounted where the agent writes the files of a volume: unmount it", mountNames(on))
 	}
 	return false, nil
+}
+
+// RemoveMount undoes all mounts on a folder of the pod and removes the folder. It keeps a folder with data and returns an error.
+func RemoveMount(ctx context.Context, p Folder, folder string) error {
+	for {
+		is, err := p.IsMountPoint(folder)
+		if IsAbsent(err) {
+			return nil
+		}
+		if err == nil && is {
+			if err = p.Unmount(folder); errors.Is(err, unix.EBUSY) && safepath.IsDead(p.AskServer(ctx, folder)) {
+				err = p.Detach(folder)
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return p.RemoveEmpty(folder)
+	}
 }

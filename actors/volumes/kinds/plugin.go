@@ -1,5 +1,5 @@
 // Package kinds has the kinds of volume, each with what it does on the machine: one file (emptydir.go, hostpath.go) and one
-// line of the list All. Those of persistent volumes are in the package above, with what is known of drivers. layout.go is the
+// line of the list All. The kinds of persistent volumes are in the package persistent. layout.go is the
 // folder of a pod, in which volumes lie, mounts.go what is mounted there.
 //
 // Limits. An emptyDir in memory is as large as its sizeLimit. On disk the limit is for eviction to hold.

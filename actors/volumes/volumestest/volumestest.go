@@ -142,3 +142,19 @@ func ProjectedVolume(name string, sources ...v1.VolumeProjection) v1.Volume {
 		Sources: sources, DefaultMode: new(int32(0o644)),
 	}}}
 }
+
+// MountFolder mounts a folder of the disk and undoes it when the test ends.
+func MountFolder(t *testing.T, target string) {
+	t.Helper()
+	MountOn(t, target, func() error { return unix.Mount(t.TempDir(), target, "", unix.MS_BIND, "") })
+}
+
+// MountMemoryFolder mounts a folder of a file system in memory, and undoes it when the test ends.
+func MountMemoryFolder(t *testing.T, target string) {
+	t.Helper()
+	memory := t.TempDir()
+	MountTmpfs(t, memory)
+	folder := filepath.Join(memory, "folder")
+	must(t, os.Mkdir(folder, 0o755))
+	MountOn(t, target, func() error { return unix.Mount(folder, target, "", unix.MS_BIND, "") })
+}

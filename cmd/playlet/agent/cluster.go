@@ -25,7 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/apiserver"
 	"github.com/playlet-dev/playlet/actors/stats"
 	"github.com/playlet-dev/playlet/actors/status"
-	"github.com/playlet-dev/playlet/actors/volumes"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent/podlog"
 	"github.com/playlet-dev/playlet/cmd/playlet/version"
@@ -43,7 +43,7 @@ type cluster struct {
 	feed     *apiserver.Feed     // the pods that the API server assigns to this node; made by start
 	ownNode  *registration.Watch // made by start
 	accounts *satoken.Source     // the service accounts of pods
-	storage  *volumes.Storage    // persistent volumes; made by start
+	storage  *persistent.Storage // persistent volumes; made by start
 
 	registered registration.State
 	pressure   eviction.State // what of the node's pressure cannot be measured
@@ -106,7 +106,7 @@ func (c *cluster) watch(node *config.Node, ops *cri.Operations, log *slog.Logger
 		Clients: c.clients, NodeName: node.NodeName, Log: log.With(podlog.ActorKey, messages.APIServer.String()),
 	})
 	c.ownNode = registration.NewWatch(c.clients.Main, node.NodeName, log)
-	c.storage = volumes.NewStorage(volumes.StorageOptions{
+	c.storage = persistent.New(persistent.Options{
 		Client: c.clients.Main, NodeName: node.NodeName, RootDir: node.RootDir, Operations: ops,
 		Log: log.With(podlog.ActorKey, messages.Volumes.String()),
 	})

@@ -1,4 +1,4 @@
-package volumes
+package persistent_test
 
 import (
 	"encoding/json"
@@ -19,116 +19,21 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
 )
-
-const testDriver = "disk.example.org"
-
-// storageNode is an actor on a disk of its own, with an API server that has these objects.
-func storageNode(t *testing.T, objects ...runtime.Object) *node {
-	volumestest.NeedMounts(t)
-	n := &node{disk: newDisk(t)}
-	n.storage = NewStorage(StorageOptions{
-		Client: fake.NewClientset(objects...), NodeName: "n", RootDir: n.rootDir, Operations: n.ops, Log: n.disk.node.Log,
-	})
-	n.plugins = plugins(n.storage)
-	t.Cleanup(n.storage.Close)
-	n.restart(t)
-	return n
-}
-
-// startDriver starts a driver and waits until it is registered.
-func startDriver(t *testing.T, n *node, d *csitest.Driver) *csitest.Driver {
-	t.Helper()
-	d.Name, d.Data = testDriver, t.TempDir()
-	must(t, d.Start(n.rootDir))
-	t.Cleanup(d.Stop)
-	eventually(t, func() bool { _, err := n.storage.Drivers.Get(testDriver); return err == nil })
-	return d
-}
-
-func eventually(t *testing.T, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not come true")
-		}
-	}
-}
-
-func attachRequired(b bool) *storagev1.CSIDriver {
-	info := true
-	return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: testDriver}, Spec: storagev1.CSIDriverSpec{
-		AttachRequired: &b, PodInfoOnMount: &info, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{"Persistent", "Ephemeral"},
-	}}
-}
-
-// bound is a claim and the volume that it is bound to.
-func bound(name string, source v1.PersistentVolumeSource) []runtime.Object {
-	return []runtime.Object{
-		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
-			Spec: v1.PersistentVolumeClaimSpec{VolumeName: "pv-" + name}, Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound}},
-		&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}, Spec: v1.PersistentVolumeSpec{
-			PersistentVolumeSource: source, ClaimRef: &v1.ObjectReference{UID: types.UID(name)},
-			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
-		}},
-	}
-}
-
-func csiSource(handle string) v1.PersistentVolumeSource {
-	return v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: testDriver, VolumeHandle: handle,
-		VolumeAttributes: map[string]string{"pool": "fast"}}}
-}
-
-func claimVolume(name, claim string) v1.Volume {
-	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{
-		PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
-}
-
-// tell sends a message and has all work done but the wait for drivers, whatever others are told.
-func (n *node) tell(uid string, msg any) (toPod []any) {
-	n.Send(messages.PodAddress(uid), msg)
-	return n.work(uid)
-}
-
-// runWork has all work done, and that of waiting for news of drivers once, or not.
-func (n *node) runWork(news bool) {
-	for {
-		i := slices.IndexFunc(n.Work, func(w supervisors.Work) bool { return news || w.Name != "AwaitDrivers" })
-		if i < 0 {
-			return
-		}
-		w := n.Work[i]
-		n.Work = slices.Delete(n.Work, i, i+1)
-		news = news && w.Name != "AwaitDrivers"
-		n.RunOne(w)
-	}
-}
-
-func (n *node) work(uid string) (toPod []any) {
-	n.runWork(false)
-	for _, sent := range n.Take() {
-		if sent.To == messages.PodAddress(uid) {
-			toPod = append(toPod, sent.Msg)
-		}
-	}
-	return toPod
-}
 
 // A volume that two pods share is staged once and unstaged after the second, also by an agent that was started meanwhile.
 func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.HasStats}})
 	for _, uid := range []string{"a", "b"} {
-		got := n.tell(uid, messages.MountVolumes{UID: uid, Pod: apiPodWith(uid, claimVolume("data", "c"))})
-		want := n.pod(uid, "volumes/kubernetes.io~csi/pv-c/mount")
+		got := n.Tell(uid, messages.MountVolumes{UID: uid, Pod: volumestest.APIPodWith(uid, claimVolume("data", "c"))})
+		want := n.Pod(uid, "volumes/kubernetes.io~csi/pv-c/mount")
 		if len(got) != 1 || !reflect.DeepEqual(got[0], messages.VolumesMounted{UID: uid, Paths: map[string]string{"data": want}}) {
 			t.Fatalf("got %+v", got)
 		}
@@ -137,7 +42,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	if !exists(t, filepath.Join(d.Data, "h", "a")) || !exists(t, filepath.Join(d.Data, "h", "b")) {
 		t.Error("what the pods wrote is not in the volume")
 	}
-	use, err := n.storage.Usage(t.Context(), apiPodWith("a", claimVolume("data", "c")))
+	use, err := n.storage.Usage(t.Context(), volumestest.APIPodWith("a", claimVolume("data", "c")))
 	want := map[string]csi.Usage{"data": {Bytes: csi.Amount{Total: 100, Used: 40, Free: 60}, Inodes: csi.Amount{Total: 10, Used: 4, Free: 6}}}
 	if err != nil || !reflect.DeepEqual(use, want) {
 		t.Errorf("it uses %+v, %v", use, err)
@@ -147,25 +52,25 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 		t.Errorf("the driver was told %v", reported)
 	}
 	var record map[string]string
-	text, err := os.ReadFile(n.pod("a", "volumes/kubernetes.io~csi/pv-c/vol_data.json"))
+	text, err := os.ReadFile(n.Pod("a", "volumes/kubernetes.io~csi/pv-c/vol_data.json"))
 	must(t, err)
 	must(t, json.Unmarshal(text, &record))
 	if record["specVolID"] != "pv-c" || record["volumeHandle"] != "h" || record["driverName"] != testDriver ||
-		record["nodeName"] != "n" || record["attachmentID"] != attachmentName("h", testDriver, "n") ||
+		record["nodeName"] != "n" || record["attachmentID"] != persistent.AttachmentName("h", testDriver, "n") ||
 		record["volumeLifecycleMode"] != "Persistent" {
 		t.Errorf("the record is %v", record)
 	}
 	n.restart(t) // which finds all of it
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	calls := []string{"Stage h", "Publish h", "Publish h", "Unpublish h"}
 	if got := d.Calls(); !slices.Equal(got, calls) {
 		t.Errorf("calls %v, want %v", got, calls)
 	}
 	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}}) // b is gone, and nobody asks for its end
-	n.work("")
-	eventually(t, func() bool { n.work(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
-	if exists(t, n.pod("b")) || exists(t, filepath.Join(n.storage.csiFolder(), stagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
+	n.Answers("")
+	eventually(t, func() bool { n.Answers(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
+	if exists(t, n.Pod("b")) || exists(t, filepath.Join(n.storage.CSIFolder(), persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
 		t.Error("something is left")
 	}
 }
@@ -175,19 +80,19 @@ func TestADriverIsGivenTokens(t *testing.T) {
 	driver, life := attachRequired(false), int64(600)
 	driver.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault", ExpirationSeconds: &life}}
 	n := storageNode(t, append(bound("c", csiSource("h")), driver)...)
-	m := &mint{now: n.Now}
-	n.disk.node.Tokens = m
+	m := &volumestest.Mint{Now: n.Now}
+	n.facts.Tokens = m
 	n.restart(t)
 	d := startDriver(t, n, &csitest.Driver{})
-	pod := apiPodWith("a", claimVolume("data", "c"))
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+	pod := volumestest.APIPodWith("a", claimVolume("data", "c"))
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod})
 	want, err := m.Token(t.Context(), pod, "vault", &life)
 	must(t, err)
 	var got map[string]authv1.TokenRequestStatus
 	must(t, json.Unmarshal([]byte(d.Contexts()[0]["csi.storage.k8s.io/serviceAccount.tokens"]), &got))
-	if m.given != 2 || !got["vault"].ExpirationTimestamp.Time.Equal(want.Expires.Truncate(time.Second)) ||
+	if m.Given != 2 || !got["vault"].ExpirationTimestamp.Time.Equal(want.Expires.Truncate(time.Second)) ||
 		!strings.HasPrefix(got["vault"].Token, "token 1 of ") {
-		t.Errorf("given %d, the driver was told %v", m.given, got)
+		t.Errorf("given %d, the driver was told %v", m.Given, got)
 	}
 }
 
@@ -203,9 +108,9 @@ func TestAMountIsNoProofOfSuccess(t *testing.T) {
 		}
 		return nil
 	}})
-	mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
+	mount := messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))}
 	for i := range 4 {
-		got := n.tell("a", mount)
+		got := n.Tell("a", mount)
 		if _, ok := got[len(got)-1].(messages.VolumesMounted); ok != (i >= 2) {
 			t.Errorf("at the %d. time: %+v", i, got)
 		}
@@ -215,14 +120,13 @@ func TestAMountIsNoProofOfSuccess(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, calls) {
 		t.Errorf("calls %v, want %v", got, calls)
 	}
-	clear(n.storage.pods) // as in a new process
-	clear(n.storage.ready)
+	n.storage.ForgetAll() // as in a new process
 	n.restart(t)
-	n.tell("a", mount)
+	n.Tell("a", mount)
 	if got := d.Calls(); !slices.Equal(got, append(calls, "Stage h", "Publish h")) {
 		t.Errorf("calls %v of a new process", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // The fsGroup of a volume that an earlier process mounted is left as it is where it is done; a walk that failed is done again.
@@ -231,37 +135,37 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 	file := filepath.Join(local, "file")
 	write(t, file)
 	n := storageNode(t, bound("c", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: local}})...)
-	pod := apiPodWith("a", claimVolume("data", "c"))
+	pod := volumestest.APIPodWith("a", claimVolume("data", "c"))
 	group := int64(4711)
 	pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
 	s := n.storage
 	for what, c := range map[string]struct {
-		was   progress
+		was   persistent.Progress
 		walks bool
-	}{"earlier": {0, false}, "begun": {begun, true}, "done": {done, false}} {
-		n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+	}{"earlier": {0, false}, "begun": {persistent.Begun, true}, "done": {persistent.Done, false}} {
+		n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod})
 		must(t, os.Chown(file, 0, 0))
-		s.change("a", "data", func(h *held) { h.progress = c.was })
+		s.SetProgress("a", "data", c.was)
 		n.restart(t)
-		n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+		n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod})
 		info, err := os.Stat(file)
 		must(t, err)
 		if got := info.Sys().(*syscall.Stat_t).Gid == uint32(group); got != c.walks {
 			t.Errorf("%s: given to the group: %t", what, got)
 		}
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // While a driver has a pod's volume, whatever is mounted in it, the pod is told so, and the driver is asked.
 func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	below := n.pod("a/volumes/kubernetes.io~csi/pv-c/mount/below")
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	below := n.Pod("a/volumes/kubernetes.io~csi/pv-c/mount/below")
 	must(t, os.MkdirAll(below, 0o755))
 	volumestest.MountTmpfs(t, below)
-	got := n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	got := n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	if m, ok := got[len(got)-1].(messages.VolumesUnmounted); !ok || !m.Published || m.Left == "" {
 		t.Errorf("got %+v", got)
 	}
@@ -270,7 +174,7 @@ func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 	}
 	must(t, volumestest.UnmountNow(below))
 	n.Advance(time.Minute)
-	got = n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	got = n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	if m, ok := got[len(got)-1].(messages.VolumesUnmounted); !ok || m.Published || m.Left != "" {
 		t.Errorf("got %+v", got)
 	}
@@ -280,16 +184,16 @@ func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	must(t, n.disk.unmountPod(t.Context(), "a", true)) // its report is under way
-	n.tell("b", messages.MountVolumes{UID: "b", Pod: volumestest.PodWith("b", volumestest.EmptyDirVolume("v"))})
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	n.endUnreported("a")
+	n.Tell("b", messages.MountVolumes{UID: "b", Pod: volumestest.PodWith("b", volumestest.EmptyDirVolume("v"))})
 	if got := d.Calls(); !slices.Equal(got, []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}) {
 		t.Errorf("calls %v", got)
 	}
-	n.storage.change("x", "v", func(h *held) { h.wants = "volume" })
-	must(t, n.disk.unmountPod(t.Context(), "x", true))
-	if got := n.storage.pods; len(got) != 0 {
-		t.Errorf("wanted: %v", got)
+	n.storage.Want("x", "v", "volume")
+	n.endUnreported("x")
+	if n.storage.Has("x") {
+		t.Error("a pod without a folder has volumes after its end")
 	}
 }
 
@@ -302,23 +206,23 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 		write(t, path)
 		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	record(n.pod("a/volumes/kubernetes.io~csi/pv/vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"h"}`)
-	record(n.pod("b/volumes/kubernetes.io~csi/pv/vol_data.json"), "{")
-	s.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
+	record(n.Pod("a/volumes/kubernetes.io~csi/pv/vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"h"}`)
+	record(n.Pod("b/volumes/kubernetes.io~csi/pv/vol_data.json"), "{")
+	s.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
 	h := v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
-	if got, err := s.inUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{h}) {
+	if got, err := s.InUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{h}) {
 		t.Errorf("where nothing is mounted: %v, %v", got, err)
 	}
-	mount := n.pod("b/volumes/kubernetes.io~csi/pv/mount")
+	mount := n.Pod("b/volumes/kubernetes.io~csi/pv/mount")
 	must(t, os.Mkdir(mount, 0o755))
 	volumestest.MountTmpfs(t, mount)
-	if got, err := s.inUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{h, "of the Node"}) {
+	if got, err := s.InUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{h, "of the Node"}) {
 		t.Errorf("where something is mounted: %v, %v", got, err)
 	}
-	record(filepath.Join(s.csiFolder(), testDriver, "bad", "vol_data.json"), "{")
-	record(filepath.Join(s.csiFolder(), testDriver, "good", "vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"free"}`)
+	record(filepath.Join(s.CSIFolder(), testDriver, "bad", "vol_data.json"), "{")
+	record(filepath.Join(s.CSIFolder(), testDriver, "good", "vol_data.json"), `{"driverName":"`+testDriver+`","volumeHandle":"free"}`)
 	must(t, volumestest.UnmountNow(mount))
-	if got, err := (stagedDriver{s}).Inventory(t.Context()); err != nil || !slices.Equal(got, []string{testDriver + "/good"}) {
+	if got, err := (persistent.StagedDriver{s}).Inventory(t.Context()); err != nil || !slices.Equal(got, []string{testDriver + "/good"}) {
 		t.Errorf("to be unstaged: %v, %v", got, err)
 	}
 }
@@ -330,7 +234,7 @@ func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
 	d := startDriver(t, n, &csitest.Driver{})
 	drivers := n.storage.Drivers
 	first, _ := drivers.Get(testDriver)
-	held := filepath.Join(n.rootDir, "plugins_registry", testDriver+"-reg.sock")
+	held := filepath.Join(n.RootDir, "plugins_registry", testDriver+"-reg.sock")
 	err := drivers.Register(t.Context(), "/other.sock", testDriver, "/other/csi.sock", []string{"1.0.0"})
 	if err == nil || !strings.Contains(err.Error(), "is registered by "+held) {
 		t.Errorf("another endpoint: %v", err)
@@ -350,28 +254,28 @@ func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
 // A driver that comes late has the pods wait with its name; one that hangs keeps no other pod's volumes.
 func TestPodsWaitForADriver(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
-	pod := apiPodWith("a", claimVolume("data", "c"))
-	got := n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})
+	pod := volumestest.APIPodWith("a", claimVolume("data", "c"))
+	got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod})
 	if len(got) != 1 || !strings.Contains(fmt.Sprint(got), "CSI driver "+testDriver+" is not registered on this node") {
 		t.Fatalf("got %+v", got)
 	}
 	startDriver(t, n, &csitest.Driver{})
-	n.runWork(true)
-	if got := n.work("a"); len(got) != 1 || reflect.TypeOf(got[0]) != reflect.TypeFor[messages.VolumesMounted]() {
+	n.Settle(true)
+	if got := n.Answers("a"); len(got) != 1 || reflect.TypeOf(got[0]) != reflect.TypeFor[messages.VolumesMounted]() {
 		t.Errorf("got %+v", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // A volume that has to be attached is first among those in use, then attached, and only then staged.
 func TestAVolumeWaitsToBeAttached(t *testing.T) {
-	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("h", testDriver, "n")},
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: persistent.AttachmentName("h", testDriver, "n")},
 		Status: storagev1.VolumeAttachmentStatus{Attached: true}}
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(true), attachment)...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
 	unique := v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
 	inUse := func() (last []v1.UniqueVolumeName) {
-		n.runWork(false)
+		n.Settle(false)
 		for _, sent := range n.Take() {
 			if m, ok := sent.Msg.(messages.VolumesInUse); ok {
 				last = m.Names
@@ -379,19 +283,19 @@ func TestAVolumeWaitsToBeAttached(t *testing.T) {
 		}
 		return last
 	}
-	n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	if got := inUse(); !slices.Equal(got, []v1.UniqueVolumeName{unique}) || len(d.Calls()) != 0 {
 		t.Fatalf("in use %v, calls %v", got, d.Calls())
 	}
 	node := &v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{unique}}}
 	n.Send(messages.Registration, messages.NodeObserved{Node: node})
-	if n.work("a"); len(d.Calls()) != 0 {
+	if n.Answers("a"); len(d.Calls()) != 0 {
 		t.Fatalf("before it is attached: %v", d.Calls())
 	}
 	node = node.DeepCopy()
 	node.Status.VolumesAttached = []v1.AttachedVolume{{Name: unique}}
 	n.Send(messages.Registration, messages.NodeObserved{Node: node})
-	if n.work("a"); !slices.Equal(d.Calls(), []string{"Stage h", "Publish h"}) {
+	if n.Answers("a"); !slices.Equal(d.Calls(), []string{"Stage h", "Publish h"}) {
 		t.Fatalf("calls %v", d.Calls())
 	}
 	n.Send(messages.PodAddress("a"), messages.UnmountVolumes{UID: "a", Remove: true})
@@ -430,17 +334,17 @@ func TestClaims(t *testing.T) {
 		{claimVolume("v", "block"), "PersistentVolume pv-block is a block device"},
 		{claimVolume("v", "nfs"), "PersistentVolume pv-nfs is of a kind that is not supported"},
 		{scratch, "PersistentVolumeClaim ns/a-scratch was not made for this pod"},
-		{claimVolume("v", "local"), n.pod("a/volumes/kubernetes.io~local-volume/pv-local")},
+		{claimVolume("v", "local"), n.Pod("a/volumes/kubernetes.io~local-volume/pv-local")},
 		{claimVolume("v", "host"), local},
 	} {
-		pod := apiPodWith("a", c.volume)
+		pod := volumestest.APIPodWith("a", c.volume)
 		group := int64(4711)
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
-		if got := fmt.Sprintf("%+v", n.tell("a", messages.MountVolumes{UID: "a", Pod: pod})); !strings.Contains(got, c.want) {
+		if got := fmt.Sprintf("%+v", n.Tell("a", messages.MountVolumes{UID: "a", Pod: pod})); !strings.Contains(got, c.want) {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
 		if c.volume.PersistentVolumeClaim != nil && c.volume.PersistentVolumeClaim.ClaimName == "local" {
-			write(t, filepath.Join(n.pod("a/volumes/kubernetes.io~local-volume/pv-local"), "data"))
+			write(t, filepath.Join(n.Pod("a/volumes/kubernetes.io~local-volume/pv-local"), "data"))
 			info, err := os.Stat(local)
 			must(t, err)
 			if !exists(t, filepath.Join(local, "data")) || info.Sys().(*syscall.Stat_t).Gid != uint32(group) ||
@@ -448,8 +352,8 @@ func TestClaims(t *testing.T) {
 				t.Errorf("the folder is not in the pod, or not its group's: %v", info.Mode())
 			}
 		}
-		n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
-		if exists(t, n.pod("a")) {
+		n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+		if exists(t, n.Pod("a")) {
 			t.Errorf("%s: the pod's folder is left", c.want)
 		}
 	}
@@ -471,48 +375,25 @@ func TestKindsThatWereMovedToCSI(t *testing.T) {
 	drivers := map[string]*csitest.Driver{}
 	for _, name := range names {
 		d := &csitest.Driver{Name: name, Data: t.TempDir()}
-		must(t, d.Start(n.rootDir))
+		must(t, d.Start(n.RootDir))
 		t.Cleanup(d.Stop)
 		eventually(t, func() bool { _, err := n.storage.Drivers.Get(name); return err == nil })
 		drivers[name] = d
 	}
 	own := v1.Volume{Name: "own", VolumeSource: v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{VolumeID: "a/b"}}}
-	got := n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"), own)})
-	want := messages.VolumesMounted{UID: "a", Paths: map[string]string{"data": n.pod("a/volumes/kubernetes.io~csi/pv-c/mount"),
-		"own": n.pod("a/volumes/kubernetes.io~csi/pxd.portworx.com-a~b/mount")}}
+	got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"), own)})
+	want := messages.VolumesMounted{UID: "a", Paths: map[string]string{"data": n.Pod("a/volumes/kubernetes.io~csi/pv-c/mount"),
+		"own": n.Pod("a/volumes/kubernetes.io~csi/pxd.portworx.com-a~b/mount")}}
 	if len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 		t.Errorf("got %+v", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	for name, handle := range map[string]string{names[0]: "vol-1", names[1]: "a/b"} {
 		if got := drivers[name].Calls(); !slices.Equal(got, []string{"Publish " + handle, "Unpublish " + handle}) {
 			t.Errorf("%s was asked for %v", name, got)
 		}
 	}
-	if exists(t, n.pod("a")) {
+	if exists(t, n.Pod("a")) {
 		t.Error("something is left")
-	}
-}
-
-// Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no
-// others.
-func TestTheLaneOfPersistentVolumes(t *testing.T) {
-	s := &Storage{pods: map[string]map[string]held{"a": {}}, onDisk: map[string]bool{"b": true}}
-	d := driver{disk{storage: s}}
-	inline := v1.Volume{Name: "v", VolumeSource: v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}}
-	for _, c := range []struct {
-		op   operation
-		want int
-	}{
-		{operation{Key: "x", Desired: volumestest.PodWith("x", claimVolume("v", "c"))}, storing},
-		{operation{Key: "x", Desired: volumestest.PodWith("x", inline)}, storing},
-		{operation{Key: "x", Desired: volumestest.PodWith("x", volumestest.EmptyDirVolume("v"))}, onDisk},
-		{operation{Key: "x", Remove: true}, onDisk},
-		{operation{Key: "a", Remove: true}, storing},
-		{operation{Key: "b", Remove: true}, storing},
-	} {
-		if got := d.lane(c.op); got != c.want {
-			t.Errorf("%+v: lane %d, want %d", c.op, got, c.want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"errors"
@@ -73,7 +73,7 @@ func (s *Storage) unlisted(published, staged lostRecords) (names []string, err e
 	}
 	folders := map[string]string{}
 	for _, name := range onNode {
-		driver, handle, _ := strings.Cut(strings.TrimPrefix(string(name), csiName+"/"), "^")
+		driver, handle, _ := strings.Cut(strings.TrimPrefix(string(name), csi.PluginName+"/"), "^")
 		folders[stagedKey(csi.Record{Driver: driver, Handle: handle})] = string(name)
 	}
 	for key, why := range staged {

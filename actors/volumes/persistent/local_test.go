@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"os"
@@ -37,7 +37,7 @@ func TestBindFolder_PodsShareNoDescriptor(t *testing.T) {
 		waiting = 0
 		stacks := make([]byte, 1<<20)
 		for _, stack := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-			if strings.Contains(stack, "volumes.bindFolder(") && strings.Contains(stack, " [select") {
+			if strings.Contains(stack, "persistent.bindFolder(") && strings.Contains(stack, " [select") {
 				waiting++
 			}
 		}
@@ -57,5 +57,24 @@ func TestBindFolder_PodsShareNoDescriptor(t *testing.T) {
 		if got, err := os.Stat(at); err != nil || !os.SameFile(got, want) {
 			t.Errorf("pod %s does not have the folder: %v", uid, err)
 		}
+	}
+}
+
+func TestCheckUnmounted_DetachesWhatADriverLeftDead(t *testing.T) {
+	volumestest.NeedMounts(t)
+	dir := t.TempDir()
+	root, err := safepath.OpenRoot(dir)
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	at := filepath.Join(dir, "mount")
+	must(t, os.Mkdir(at, 0o755))
+	s := fusetest.Mount(t, at)
+	if err := checkUnmounted(t.Context(), root, "mount"); err == nil || !strings.Contains(err.Error(), "left") {
+		t.Errorf("a live mount: got %v", err)
+	}
+	s.Die()
+	must(t, checkUnmounted(t.Context(), root, "mount"))
+	if is, err := root.IsMountPoint("mount"); err != nil || is {
+		t.Errorf("the dead mount: still there %t, error %v", is, err)
 	}
 }

@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 )
 
 // local is a PersistentVolume that is a folder of this node. It is bound into the pod's folder. A pod has it by a claim.
-type local struct{ persistent }
+type local struct{ kind }
 
 const localName = "kubernetes.io/local-volume"
 
@@ -43,7 +43,7 @@ func (s *Storage) bindLocal(
 	}
 	p.SetPlugin(localName)
 	h := s.begin(p, volume, folder)
-	if !s.placed(p, volume) {
+	if !s.isMounted(p, volume) {
 		if err := warnOfGroup(ctx, p, folder, pv); err != nil {
 			return "", err
 		}
@@ -56,7 +56,7 @@ func (s *Storage) bindLocal(
 			return "", err
 		}
 	}
-	s.change(p.Pod.UID, volume, func(h *held) { h.progress = done })
+	s.change(p.Pod.UID, volume, func(h *podVolume) { h.progress = done })
 	return at, nil
 }
 
@@ -123,27 +123,5 @@ func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.Pers
 func (local) MountsAt(volume string) string { return kinds.VolumeFolder(localName, volume) }
 
 func (local) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
-	return removeMount(ctx, p, kinds.VolumeFolder(localName, volume))
-}
-
-// removeMount undoes all mounts on a folder of the pod and removes the folder. It keeps a folder with data and returns an error.
-func removeMount(ctx context.Context, p kinds.Folder, folder string) error {
-	for {
-		is, err := p.IsMountPoint(folder)
-		if kinds.IsAbsent(err) {
-			return nil
-		}
-		if err == nil && is {
-			if err = p.Unmount(folder); errors.Is(err, unix.EBUSY) && safepath.IsDead(p.AskServer(ctx, folder)) {
-				err = p.Detach(folder)
-			}
-			if err == nil {
-				continue
-			}
-		}
-		if err != nil {
-			return err
-		}
-		return p.RemoveEmpty(folder)
-	}
+	return kinds.RemoveMount(ctx, p, kinds.VolumeFolder(localName, volume))
 }

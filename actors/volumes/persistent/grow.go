@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func (j *job) grow(ctx context.Context, has int64) error {
 	}
 	j.p.RenewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // so that not all look at once
 	wanted := sizeFor(j.claim, j.pv, has)
-	note := func(size int64) { j.change(j.p.Pod.UID, j.name, func(h *held) { h.size = size }) }
+	note := func(size int64) { j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.size = size }) }
 	switch {
 	case j.readOnly: // as the kubelet: reported, once for each size
 		if size := j.pv.Spec.Capacity.Storage().Value(); has < size && j.claim.Status.Capacity.Storage().Value() < size {

@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type stagedResult struct{ err error }
 // alone does something for a volume while nothing else is done for it here.
 func (s *Storage) alone(ctx context.Context, key string, do func(context.Context) error) error {
 	never := func(stagedResult) bool { return false }
-	out, err := reconcile.Join(ctx, s.Operations, stagedPrefix+key, operationTimeout, never,
+	out, err := reconcile.Join(ctx, s.Operations, stagedPrefix+key, kinds.OperationTimeout, never,
 		func(ctx context.Context) stagedResult { return stagedResult{do(ctx)} })
 	return errors.Join(err, out.err)
 }
@@ -38,15 +38,17 @@ func (s *Storage) alone(ctx context.Context, key string, do func(context.Context
 // staged by themselves, and a record of each pod's lies on the disk before that.
 type stagedDriver struct{ *Storage }
 
-type unstaged = *reconcile.Reconciler[struct{}, struct{}]
+// Unstager is the reconciler that unstages volumes.
+type Unstager = *reconcile.Reconciler[struct{}, struct{}]
 
-func newStaged(s *Storage, report func(supervisors.Context)) unstaged {
+// NewUnstager makes an Unstager. report is called after each attempt.
+func NewUnstager(s *Storage, report func(supervisors.Context)) Unstager {
 	return reconcile.New(reconcile.Options[struct{}, struct{}]{
 		Name: "staged volume", Driver: stagedDriver{s}, Operations: s.Operations, Prefix: stagedPrefix,
-		OperationTimeout: operationTimeout, Pod: func(string) string { return "" },
+		OperationTimeout: kinds.OperationTimeout, Pod: func(string) string { return "" },
 		Report: func(ctx supervisors.Context, _ reconcile.Report[struct{}, struct{}]) { report(ctx) },
 		Rules: reconcile.Rules[struct{}, struct{}]{
-			Same: func(_, _ struct{}) bool { return true }, Retry: retry, Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
+			Same: func(_, _ struct{}) bool { return true }, Retry: kinds.Retry, Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
 		},
 	})
 }

@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage,
 	out, errs := map[string]csi.Usage{}, []error(nil)
 	for i := range pod.Spec.Volumes {
 		name := pod.Spec.Volumes[i].Name
-		h, _ := s.of(pod.UID, name)
+		h, _ := s.lookUp(pod.UID, name)
 		if h.folder == "" {
 			continue
 		}

@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 )
 
 // uniqueName is a volume's name on the Node.
-func uniqueName(r csi.Record) string { return csiName + "/" + r.Driver + "^" + r.Handle }
+func uniqueName(r csi.Record) string { return csi.PluginName + "/" + r.Driver + "^" + r.Handle }
 
-// inUse lists the attachable volumes that a pod needs or that may still be on this node. None of them may be detached. Volumes
+// InUse lists the attachable volumes that a pod needs or that may still be on this node. None of them may be detached. Volumes
 // of a driver count as attachable while its CSIDriver is unknown. If some records cannot be read, inUse returns an error, and
 // the list keeps the volumes in the Node's status.
-func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
+func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	published, lost, err := s.published()
 	staged, lostStaged, stagedErr := s.staged()
 	names, pods := map[string]bool{}, map[string]bool{}
@@ -39,12 +39,12 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 		names[name] = true
 	}
 	maps.Copy(staged, published)
-	kept, heldErr := s.held(staged, pods)
-	if err = errors.Join(err, stagedErr, lostErr, heldErr); err != nil && s.node.Load() == nil {
+	kept, devicesErr := s.kubeletDevices(staged, pods)
+	if err = errors.Join(err, stagedErr, lostErr, devicesErr); err != nil && s.node.Load() == nil {
 		return nil, err
 	}
 	for _, r := range staged {
-		if name := uniqueName(r); !names[name] && s.attached(ctx, r) {
+		if name := uniqueName(r); !names[name] && s.mayBeAttached(ctx, r) {
 			names[name] = true
 		}
 	}
@@ -73,9 +73,9 @@ func (s *Storage) inUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	return out, err
 }
 
-// held adds the records of block devices that a kubelet mapped, and their pods. It returns the name prefixes of the volume kinds
+// kubeletDevices adds the records of block devices that a kubelet mapped, and their pods. It returns the name prefixes of the volume kinds
 // that only a kubelet supports. Such volumes stay in use while anything of their kind is on this node.
-func (s *Storage) held(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
+func (s *Storage) kubeletDevices(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
 	folders, err := leftover.Find(s.RootDir, false)
 	for _, f := range folders {
 		plugin := strings.ReplaceAll(f.Plugin, "~", "/")
@@ -85,7 +85,7 @@ func (s *Storage) held(records map[string]csi.Record, pods map[string]bool) (kep
 		case f.Code == messages.HeldDevice && f.UID != "":
 			pods[f.UID] = true
 		}
-		if plugin != csiName {
+		if plugin != csi.PluginName {
 			kept = append(kept, plugin+"/")
 			continue
 		}
@@ -118,7 +118,7 @@ func (s *Storage) published() (map[string]csi.Record, lostRecords, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return readRecords(pods, kinds.VolumeFolder(csiName, ""), csi.MountFolder)
+	return readRecords(pods, kinds.VolumeFolder(csi.PluginName, ""), csi.MountFolder)
 }
 
 func podOf(key string) string {

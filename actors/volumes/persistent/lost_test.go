@@ -1,4 +1,4 @@
-package volumes
+package persistent_test
 
 import (
 	"errors"
@@ -11,25 +11,26 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
 // lostNode has two attached volumes that are staged, each a file system of its own, and pod a has one of them without a readable
 // record. Another volume of the Node is on no disk.
-func lostNode(t *testing.T) (s *Storage, key [2]string, record string) {
+func lostNode(t *testing.T) (s *persistent.Storage, key [2]string, record string) {
 	t.Helper()
 	n := storageNode(t, attachRequired(true))
 	s = n.storage
-	s.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
+	s.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
 	for i, handle := range []string{"h0", "h1"} {
-		key[i] = stagedKey(csi.Record{Driver: testDriver, Handle: handle})
-		writeRecord(t, filepath.Join(s.csiFolder(), key[i], csi.RecordFile), handle)
-		at := filepath.Join(s.csiFolder(), key[i], csi.GlobalMount)
+		key[i] = persistent.StagedKey(csi.Record{Driver: testDriver, Handle: handle})
+		writeRecord(t, filepath.Join(s.CSIFolder(), key[i], csi.RecordFile), handle)
+		at := filepath.Join(s.CSIFolder(), key[i], csi.GlobalMount)
 		must(t, os.Mkdir(at, 0o750))
 		volumestest.MountTmpfs(t, at)
 	}
-	record = n.pod("a/volumes/kubernetes.io~csi/pv", csi.RecordFile)
-	bindAt(t, filepath.Join(s.csiFolder(), key[0], csi.GlobalMount), filepath.Join(filepath.Dir(record), csi.MountFolder))
+	record = n.Pod("a/volumes/kubernetes.io~csi/pv", csi.RecordFile)
+	bindAt(t, filepath.Join(s.CSIFolder(), key[0], csi.GlobalMount), filepath.Join(filepath.Dir(record), csi.MountFolder))
 	must(t, os.WriteFile(record, []byte("{"), 0o600))
 	return s, key, record
 }
@@ -41,7 +42,7 @@ func writeRecord(t *testing.T, path, handle string) {
 }
 
 func unique(handle string) v1.UniqueVolumeName {
-	return v1.UniqueVolumeName(uniqueName(csi.Record{Driver: testDriver, Handle: handle}))
+	return v1.UniqueVolumeName(persistent.UniqueName(csi.Record{Driver: testDriver, Handle: handle}))
 }
 
 // A record of a pod that is lost or cannot be read holds the volume with the device of its mount, and no other.
@@ -50,9 +51,9 @@ func TestLostRecord_HoldsItsVolume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, key, record := lostNode(t)
 			must(t, lose(record))
-			_, records, err := s.published()
-			must(t, errors.Join(err, s.mayHave(records, stagedKey(csi.Record{Driver: testDriver, Handle: "not staged"}))))
-			d := stagedDriver{s}
+			_, records, err := s.Published()
+			must(t, errors.Join(err, s.MayHave(records, persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "not staged"}))))
+			d := persistent.StagedDriver{Storage: s}
 			if got, err := d.Inventory(t.Context()); err != nil || !slices.Equal(got, []string{key[1]}) {
 				t.Errorf("to unstage: %v, %v, want %s", got, err, key[1])
 			}
@@ -63,7 +64,7 @@ func TestLostRecord_HoldsItsVolume(t *testing.T) {
 			if err := d.Remove(t.Context(), key[1]); !errors.As(err, &gone) {
 				t.Errorf("unstaging the other volume returned %v, want that the driver is asked", err)
 			}
-			if got, err := s.inUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), unique("h1")}) {
+			if got, err := s.InUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), unique("h1")}) {
 				t.Errorf("in use: %v, %v, want the two volumes alone", got, err)
 			}
 		})
@@ -79,20 +80,20 @@ func TestLostRecord_OfAnUnknownVolume(t *testing.T) {
 			must(t, volumestest.UnmountNow(mount))
 			volumestest.MountTmpfs(t, mount)
 			if unmounted == 1 { // the driver staged the volume without a mount
-				must(t, volumestest.UnmountNow(filepath.Join(s.csiFolder(), key[0], csi.GlobalMount)))
+				must(t, volumestest.UnmountNow(filepath.Join(s.CSIFolder(), key[0], csi.GlobalMount)))
 			}
 			want := key[unmounted:]
 			if unmounted == 0 {
 				want = key[:]
 			}
-			got, err := stagedDriver{s}.Inventory(t.Context())
+			got, err := persistent.StagedDriver{Storage: s}.Inventory(t.Context())
 			slices.Sort(got)
 			slices.Sort(want)
 			if err != nil || !slices.Equal(got, want) {
 				t.Errorf("to unstage: %v, %v, want %v", got, err, want)
 			}
 			names := []v1.UniqueVolumeName{unique("h0"), unique("h1"), "of the Node"}
-			if got, err := s.inUse(t.Context()); err == nil || !slices.Equal(got, names) {
+			if got, err := s.InUse(t.Context()); err == nil || !slices.Equal(got, names) {
 				t.Errorf("in use: %v, %v, want all and an error", got, err)
 			}
 		})
@@ -103,13 +104,13 @@ func TestLostRecord_OfAnUnknownVolume(t *testing.T) {
 func TestLostRecord_OfAStagedVolume(t *testing.T) {
 	s, key, record := lostNode(t)
 	writeRecord(t, record, "h0")
-	must(t, os.Remove(filepath.Join(s.csiFolder(), key[1], csi.RecordFile)))
-	s.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{unique("h1"), "of the Node"}}})
-	if got, err := s.inUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), unique("h1")}) {
+	must(t, os.Remove(filepath.Join(s.CSIFolder(), key[1], csi.RecordFile)))
+	s.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{unique("h1"), "of the Node"}}})
+	if got, err := s.InUse(t.Context()); err != nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), unique("h1")}) {
 		t.Errorf("in use: %v, %v, want the two volumes alone", got, err)
 	}
-	s.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
-	if got, err := s.inUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), "of the Node"}) {
+	s.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{"of the Node"}}})
+	if got, err := s.InUse(t.Context()); err == nil || !slices.Equal(got, []v1.UniqueVolumeName{unique("h0"), "of the Node"}) {
 		t.Errorf("in use: %v, %v, want all and an error", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -25,13 +25,11 @@ import (
 // csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
 // records are the kubelet's. Kinds that Kubernetes had itself and gave to drivers, e.g. awsElasticBlockStore, are what its own
 // library translates them to (KEP-625).
-type csiVolume struct{ persistent }
+type csiVolume struct{ kind }
 
 var inTree = csitranslation.New()
 
-const csiName = "kubernetes.io/csi"
-
-func (csiVolume) Name() string { return csiName }
+func (csiVolume) Name() string { return csi.PluginName }
 
 func (csiVolume) Handles(v *v1.Volume) bool { return v.CSI != nil || inTree.IsInlineMigratable(v) }
 
@@ -53,17 +51,17 @@ func (c csiVolume) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (str
 		source.readOnly, source.migrated = source.pv.Spec.CSI.ReadOnly, true
 	}
 	path, err := c.s.publish(ctx, p, v.Name, source)
-	return c.s.orAsItIs(p, v.Name, path, err)
+	return c.s.keepMounted(p, v.Name, path, err)
 }
 
 // MountsAt implements kinds.Mounter.
 func (csiVolume) MountsAt(volume string) string {
-	return filepath.Join(kinds.VolumeFolder(csiName, volume), csi.MountFolder)
+	return filepath.Join(kinds.VolumeFolder(csi.PluginName, volume), csi.MountFolder)
 }
 
-// orAsItIs has a volume stay as it is that is mounted and cannot be looked at, or not be told of again, now.
-func (s *Storage) orAsItIs(p kinds.Folder, volume, path string, err error) (string, error) {
-	h, _ := s.of(p.Pod.UID, volume)
+// keepMounted leaves a mounted volume as it is where it cannot be checked or published again now.
+func (s *Storage) keepMounted(p kinds.Folder, volume, path string, err error) (string, error) {
+	h, _ := s.lookUp(p.Pod.UID, volume)
 	if h.folder == "" {
 		return path, err
 	}
@@ -71,8 +69,8 @@ func (s *Storage) orAsItIs(p kinds.Folder, volume, path string, err error) (stri
 	if err != nil {
 		trouble = err.Error()
 	}
-	news := s.change(p.Pod.UID, volume, func(h *held) { h.trouble = trouble })
-	if err == nil || h.progress != done || !s.placed(p, volume) {
+	news := s.change(p.Pod.UID, volume, func(h *podVolume) { h.trouble = trouble })
+	if err == nil || h.progress != done || !s.isMounted(p, volume) {
 		return path, err
 	}
 	if news {
@@ -114,12 +112,12 @@ const republishEvery = time.Minute
 func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: s, p: p, name: volume}
 	j.describe()
-	p.SetPlugin(csiName + ":" + j.record.Driver)
+	p.SetPlugin(csi.PluginName + ":" + j.record.Driver)
 	name := kinds.Escaped(j.record.Volume) // that of a translated one may have a slash
 	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
 		return "", kinds.Permanent("%w", err)
 	}
-	folder := kinds.VolumeFolder(csiName, name)
+	folder := kinds.VolumeFolder(csi.PluginName, name)
 	target := filepath.Join(folder, csi.MountFolder)
 	j.volume.Target = filepath.Join(p.Path(), target)
 	var err error
@@ -155,7 +153,7 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 			return "", err
 		}
 	}
-	j.change(p.Pod.UID, volume, func(h *held) { h.progress = done })
+	j.change(p.Pod.UID, volume, func(h *podVolume) { h.progress = done })
 	return j.volume.Target, nil
 }
 
@@ -172,7 +170,7 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 			if uids := others(published, j.record, string(j.p.Pod.UID)); len(uids) > 0 {
 				why := messages.Cause{Code: messages.CauseVolumeInUse, Name: j.pv.Name, Detail: uids[0]}
 				// Kubernetes' suite waits for an Event with the words before the colon.
-				return waitError{over: released, error: why.Errorf("volume uses the ReadWriteOncePod access mode and is already "+
+				return kinds.WaitError{Over: released, Err: why.Errorf("volume uses the ReadWriteOncePod access mode and is already "+
 					"in use by another pod: pod %s has PersistentVolume %s", uids[0], j.pv.Name)}
 			}
 			if err = errors.Join(err, j.mayHave(lost, stagedKey(j.record))); err != nil {
@@ -232,7 +230,7 @@ func (j *job) changesOwner() bool {
 // Unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
 // asked for anything.
 func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
-	folder := kinds.VolumeFolder(csiName, volume)
+	folder := kinds.VolumeFolder(csi.PluginName, volume)
 	target := filepath.Join(folder, csi.MountFolder)
 	r, err := csi.Read(p.Root, folder)
 	switch {
@@ -246,7 +244,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	case c.s == nil:
 		return fmt.Errorf("volume %s is of CSI driver %s, and there are none without an API server", volume, r.Driver)
 	default:
-		p.SetPlugin(csiName + ":" + r.Driver)
+		p.SetPlugin(csi.PluginName + ":" + r.Driver)
 		driver, err := c.s.Drivers.Get(r.Driver)
 		if err != nil {
 			return err
@@ -262,7 +260,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 // unpublish has the driver unmount a pod's volume. One that is attached stays while it is mounted elsewhere too: the mount shows
 // which file system to look for, also to the next agent.
 func (s *Storage) unpublish(ctx context.Context, driver *csi.Driver, r csi.Record, target string) error {
-	if !s.attached(ctx, r) {
+	if !s.mayBeAttached(ctx, r) {
 		return driver.Unpublish(ctx, r.Handle, target)
 	}
 	ref, err := s.referenceAt(r, target)

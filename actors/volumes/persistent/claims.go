@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 
 // claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
 // the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
-type claim struct{ persistent }
+type claim struct{ kind }
 
 func (claim) Name() string { return "kubernetes.io/persistent-claim" }
 
@@ -33,18 +33,18 @@ func (c claim) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string,
 		return "", kinds.Permanent("claims need an API server")
 	}
 	path, err := c.s.mountClaim(ctx, p, v)
-	return c.s.orAsItIs(p, v.Name, path, err)
+	return c.s.keepMounted(p, v.Name, path, err)
 }
 
 func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) (path string, err error) {
-	h, _ := s.of(p.Pod.UID, v.Name)
+	h, _ := s.lookUp(p.Pod.UID, v.Name)
 	c, pv := h.claim, h.pv // as read when the volume began to wait
 	if pv == nil {
 		if c, pv, err = s.volumeOf(ctx, p.Pod, v); err != nil {
 			return "", err
 		}
 	}
-	defer func() { s.keep(p.Pod.UID, v.Name, c, pv, err) }()
+	defer func() { s.cacheClaim(p.Pod.UID, v.Name, c, pv, err) }()
 	readOnly := v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly
 	switch {
 	case pv.Spec.CSI != nil:
@@ -53,7 +53,7 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 	case pv.Spec.Local != nil:
 		return s.bindLocal(ctx, p, v.Name, pv, readOnly)
 	case pv.Spec.HostPath != nil:
-		s.change(p.Pod.UID, v.Name, func(h *held) { h.folder = "" })
+		s.change(p.Pod.UID, v.Name, func(h *podVolume) { h.folder = "" })
 		host := v1.VolumeSource{HostPath: pv.Spec.HostPath}
 		p.SetPlugin(kinds.HostPath{}.Name())
 		return kinds.HostPath{}.Mount(ctx, p, &v1.Volume{Name: v.Name, VolumeSource: host})
@@ -65,20 +65,20 @@ func (s *Storage) mountClaim(ctx context.Context, p kinds.Folder, v *v1.Volume) 
 // migratedTo is the Kubernetes annotation that names the CSI driver for a volume of a former in-tree kind.
 const migratedTo = "pv.kubernetes.io/migrated-to"
 
-// keep keeps a claim and its volume while a mount waits for nothing but others, so that they are read once.
-func (s *Storage) keep(uid types.UID, volume string, c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, err error) {
-	if _, known := s.of(uid, volume); !known {
+// cacheClaim keeps a claim and its volume while a mount waits for others alone, so that they are read once.
+func (s *Storage) cacheClaim(uid types.UID, volume string, c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, err error) {
+	if _, known := s.lookUp(uid, volume); !known {
 		return
 	}
-	if !isNormalWait(err) {
+	if !kinds.IsNormalWait(err) {
 		c, pv = nil, nil
 	}
-	s.change(uid, volume, func(h *held) { h.claim, h.pv = c, pv })
+	s.change(uid, volume, func(h *podVolume) { h.claim, h.pv = c, pv })
 }
 
-// placed says whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
-func (s *Storage) placed(p kinds.Folder, volume string) bool {
-	h, known := s.of(p.Pod.UID, volume)
+// isMounted reports whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
+func (s *Storage) isMounted(p kinds.Folder, volume string) bool {
+	h, known := s.lookUp(p.Pod.UID, volume)
 	if h.folder == "" {
 		return known
 	}
@@ -104,9 +104,9 @@ func (s *Storage) volumeOf(
 	case v.Ephemeral != nil && ephemeral.VolumeIsForPod(pod, c) != nil:
 		return nil, nil, called.pending().Errorf("%s was not made for this pod, and is another's", called)
 	case c.DeletionTimestamp != nil && !slices.Contains(c.Finalizers, "kubernetes.io/pvc-protection"):
-		return nil, nil, wait(called.pending(), "%s is being deleted", called)
+		return nil, nil, kinds.Wait(called.pending(), "%s is being deleted", called)
 	case c.Status.Phase != v1.ClaimBound || c.Spec.VolumeName == "":
-		return nil, nil, wait(called.pending(), "%s is not bound to a volume yet", called)
+		return nil, nil, kinds.Wait(called.pending(), "%s is not bound to a volume yet", called)
 	}
 	called = object{"PersistentVolume", c.Spec.VolumeName}
 	pv, err := fetch(ctx, pod, called, s.Client.CoreV1().PersistentVolumes().Get, c.Spec.VolumeName)
@@ -121,7 +121,7 @@ func (s *Storage) volumeOf(
 	}
 	switch {
 	case pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != c.UID:
-		return nil, nil, wait(called.pending(), "%s is not bound to this claim, although the claim names it", called)
+		return nil, nil, kinds.Wait(called.pending(), "%s is not bound to this claim, although the claim names it", called)
 	case ptr.Deref(pv.Spec.VolumeMode, "") == v1.PersistentVolumeBlock:
 		return nil, nil, kinds.Permanent("%s is a block device, which is not supported yet", called)
 	}

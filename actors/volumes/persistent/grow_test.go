@@ -1,4 +1,4 @@
-package volumes
+package persistent_test
 
 import (
 	"errors"
@@ -20,6 +20,8 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -67,7 +69,7 @@ func (n *node) enlarge(t *testing.T) {
 func (n *node) later() (reasons []string) {
 	n.Clock.SetTime(n.Now().Add(20 * 365 * 24 * time.Hour))
 	n.Advance(0)
-	n.runWork(false)
+	n.Settle(false)
 	for _, sent := range n.Take() {
 		if e, ok := sent.Msg.(messages.RecordEvent); ok && sent.To == messages.Events {
 			reasons = append(reasons, e.Object.Kind+" "+e.Reason)
@@ -81,7 +83,7 @@ func (n *node) later() (reasons []string) {
 func TestAVolumeGrowsInUse(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.Grows}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	n.later()
 	calls := []string{"Stage h", "Publish h"}
 	if got := d.Calls(); !slices.Equal(got, calls) {
@@ -96,8 +98,8 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	}
 	s := n.storage
 	r := d.Grown()[0]
-	if r.GetVolumePath() != n.pod("a/volumes/kubernetes.io~csi/pv-c/mount") || r.GetCapacityRange().GetRequiredBytes() != 2<<30 ||
-		r.GetStagingTargetPath() != s.csiFolder()+"/"+stagedKey(csi.Record{Driver: testDriver, Handle: "h"})+"/globalmount" ||
+	if r.GetVolumePath() != n.Pod("a/volumes/kubernetes.io~csi/pv-c/mount") || r.GetCapacityRange().GetRequiredBytes() != 2<<30 ||
+		r.GetStagingTargetPath() != s.CSIFolder()+"/"+persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"})+"/globalmount" ||
 		r.GetVolumeCapability().GetMount() == nil {
 		t.Errorf("it was asked for %v", r)
 	}
@@ -110,14 +112,14 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	if got := d.Calls(); len(got) != 3 {
 		t.Errorf("in the end %v", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // TestAGrowthIsReportedOnce, and when its claim has it: where the claim changes meanwhile, the driver is asked again.
 func TestAGrowthIsReportedOnce(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	n.enlarge(t)
 	conflicts := 1
 	n.storage.Client.(*fake.Clientset).PrependReactor("patch", "persistentvolumeclaims",
@@ -137,7 +139,7 @@ func TestAGrowthIsReportedOnce(t *testing.T) {
 	if got := d.Calls(); !slices.Equal(got, []string{"Publish h", "Expand h", "Expand h"}) {
 		t.Errorf("calls %v", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // Where it fails a pod that starts waits, with the reason in its claim; another process goes on. What cannot be helped holds up
@@ -164,15 +166,15 @@ func TestAVolumeThatDoesNotGrow(t *testing.T) {
 				return status.Error(code, "no room")
 			}})
 			n.enlarge(t)
-			mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
-			got := n.tell("a", mount)
+			mount := messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))}
+			got := n.Tell("a", mount)
 			failed, waits := got[len(got)-1].(messages.VolumesFailed)
 			if waits != c.waits || waits && !strings.Contains(failed.Reason.Message, "the volume cannot be grown to 2Gi: CSI driver "+testDriver) {
 				t.Errorf("the pod was told %+v", got)
 			}
 			is := n.claim(t)
 			if s := is.Status.AllocatedResourceStatuses[v1.ResourceStorage]; s != c.status ||
-				hasCondition(is, v1.PersistentVolumeClaimNodeResizeError) != c.says || is.Status.Capacity.Storage().String() != "1Gi" {
+				persistent.HasCondition(is, v1.PersistentVolumeClaimNodeResizeError) != c.says || is.Status.Capacity.Storage().String() != "1Gi" {
 				t.Errorf("the claim has %+v", is.Status)
 			}
 			if code = codes.OK; !c.waits {
@@ -192,75 +194,14 @@ func TestAVolumeThatDoesNotGrow(t *testing.T) {
 					}
 				}
 			} else {
-				clear(n.storage.pods) // as in a new process
+				n.storage.ForgetAll() // as in a new process
 				n.restart(t)
-				n.tell("a", mount)
+				n.Tell("a", mount)
 				if is := n.claim(t).Status; is.Capacity.Storage().String() != "2Gi" || len(is.Conditions) != 1 {
 					t.Errorf("in the end the claim has %+v", is)
 				}
 			}
-			n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+			n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 		})
-	}
-}
-
-func TestWhatGrows(t *testing.T) {
-	claim := func(status v1.ClaimResourceStatus, allocated, has string, conditions ...v1.PersistentVolumeClaimConditionType) *v1.PersistentVolumeClaim {
-		c := &v1.PersistentVolumeClaim{Status: v1.PersistentVolumeClaimStatus{Capacity: sized(has)}}
-		if status != "" {
-			c.Status.AllocatedResourceStatuses = map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: status}
-		}
-		if allocated != "" {
-			c.Status.AllocatedResources = sized(allocated)
-		}
-		for _, of := range conditions {
-			c.Status.Conditions = append(c.Status.Conditions, v1.PersistentVolumeClaimCondition{Type: of, Status: v1.ConditionTrue})
-		}
-		return c
-	}
-	shared := func(c *v1.PersistentVolumeClaim) *v1.PersistentVolumeClaim {
-		c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
-		return c
-	}
-	pending := v1.PersistentVolumeClaimFileSystemResizePending
-	for _, c := range []struct {
-		what  string
-		claim *v1.PersistentVolumeClaim
-		has   int64
-		want  bool
-	}{
-		{"asked for", claim(v1.PersistentVolumeClaimNodeResizePending, "2", "1"), 1, true},
-		{"asked for, by a new process", claim(v1.PersistentVolumeClaimNodeResizePending, "2", "1"), 0, true},
-		{"begun", claim(v1.PersistentVolumeClaimNodeResizeInProgress, "2", "1"), 0, true},
-		{"done", claim(v1.PersistentVolumeClaimNodeResizeInProgress, "2", "1"), 2, false},
-		{"infeasible", claim(v1.PersistentVolumeClaimNodeResizeInfeasible, "2", "1", pending), 1, false},
-		{"the resizer is at it", claim(v1.PersistentVolumeClaimControllerResizeInProgress, "2", "1"), 1, false},
-		{"not asked for", claim("", "", "1"), 1, false},
-		{"asked for by an older resizer", claim("", "", "1", pending), 1, true},
-		{"not asked for by a newer one", claim("", "2", "1", pending), 1, false},
-		{"done by another node", shared(claim("", "2", "2")), 1, true},
-		{"done here for another pod", claim("", "2", "2"), 1, false},
-		{"done before it was mounted", shared(claim("", "2", "2")), 0, false},
-	} {
-		if got := growsNow(c.claim, c.has, 2); got != c.want {
-			t.Errorf("%s: %t", c.what, got)
-		}
-	}
-}
-
-// A node that another one has gone before grows a volume to what the claim has, whatever is asked for beyond.
-func TestHowFarAVolumeGrows(t *testing.T) {
-	for status, want := range map[v1.ClaimResourceStatus]int64{
-		v1.PersistentVolumeClaimNodeResizePending: 3, v1.PersistentVolumeClaimControllerResizeInProgress: 2,
-		v1.PersistentVolumeClaimNodeResizeInfeasible: 2,
-	} {
-		c := &v1.PersistentVolumeClaim{Status: v1.PersistentVolumeClaimStatus{
-			Capacity: sized("2"), AllocatedResources: sized("3"),
-			AllocatedResourceStatuses: map[v1.ResourceName]v1.ClaimResourceStatus{v1.ResourceStorage: status},
-		}}
-		c.Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
-		if size := sizeFor(c, &v1.PersistentVolume{}, 1); size.Value() != want || !growsNow(c, 1, size.Value()) {
-			t.Errorf("%s: %s, grown now %t", status, size.String(), growsNow(c, 1, size.Value()))
-		}
 	}
 }

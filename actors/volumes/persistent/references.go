@@ -1,14 +1,12 @@
-package volumes
+package persistent
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/moby/sys/mountinfo"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
@@ -87,7 +85,7 @@ func (s *Storage) places() map[string]csi.Record {
 	}
 	staged, _, _ := s.staged()
 	for key, r := range staged {
-		out[filepath.Join("plugins", csiName, key, csi.GlobalMount)] = r
+		out[filepath.Join("plugins", csi.PluginName, key, csi.GlobalMount)] = r
 	}
 	return out
 }
@@ -131,19 +129,4 @@ func (r reference) isCopy(m, of *mountinfo.Info) bool {
 		}
 	}
 	return false
-}
-
-// attached reports whether a record's volume is attached to the node, or may be.
-func (s *Storage) attached(ctx context.Context, r csi.Record) bool {
-	if r.Lifecycle == string(storagev1.VolumeLifecycleEphemeral) {
-		return false
-	}
-	s.mu.Lock()
-	is, known := s.attachable[r.Driver]
-	s.mu.Unlock()
-	if known {
-		return is
-	}
-	spec, err := s.driverObject(ctx, r.Driver)
-	return err != nil || attaches(spec)
 }

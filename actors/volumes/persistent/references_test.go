@@ -1,4 +1,4 @@
-package volumes
+package persistent_test
 
 import (
 	"os"
@@ -18,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -27,14 +28,14 @@ const attachedName = v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h
 // attachedNode has a volume that is attached and mounted for pod a, which also has an emptyDir. It returns the mount.
 func attachedNode(t *testing.T, can ...api.NodeServiceCapability_RPC_Type) (n *node, d *csitest.Driver, target string) {
 	t.Helper()
-	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("h", testDriver, "n")},
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: persistent.AttachmentName("h", testDriver, "n")},
 		Status: storagev1.VolumeAttachmentStatus{Attached: true}}
 	n = storageNode(t, append(bound("c", csiSource("h")), attachRequired(true), attachment)...)
 	d = startDriver(t, n, &csitest.Driver{Can: can})
-	n.storage.node.Store(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{attachedName},
+	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{attachedName},
 		VolumesAttached: []v1.AttachedVolume{{Name: attachedName}}}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"), volumestest.EmptyDirVolume("e"))})
-	target = n.pod("a", "volumes/kubernetes.io~csi/pv-c/mount")
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"), volumestest.EmptyDirVolume("e"))})
+	target = n.Pod("a", "volumes/kubernetes.io~csi/pv-c/mount")
 	if is, err := mountinfo.Mounted(target); err != nil || !is {
 		t.Fatalf("the volume is not mounted: %v", err)
 	}
@@ -53,7 +54,7 @@ func bindAt(t *testing.T, from, at string) string {
 // wantInUse checks the list of volumes in use.
 func wantInUse(t *testing.T, n *node, want ...v1.UniqueVolumeName) {
 	t.Helper()
-	if got, err := n.storage.inUse(t.Context()); err != nil || !slices.Equal(got, want) {
+	if got, err := n.storage.InUse(t.Context()); err != nil || !slices.Equal(got, want) {
 		t.Errorf("in use: %v, %v, want %v", got, err, want)
 	}
 }
@@ -76,13 +77,13 @@ func TestStaged_MountedElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, d, target := attachedNode(t, csi.Stages)
-			at := bindAt(t, filepath.Join(target, c.part), filepath.Join(n.rootDir, c.at))
+			at := bindAt(t, filepath.Join(target, c.part), filepath.Join(n.RootDir, c.at))
 			if c.before != nil {
 				c.before(t, target)
 			}
-			n.unmounted(t, "a")
-			key := stagedKey(csi.Record{Driver: testDriver, Handle: "h"})
-			err := stagedDriver{n.storage}.Remove(t.Context(), key)
+			n.Unmounted("a")
+			key := persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"})
+			err := persistent.StagedDriver{n.storage}.Remove(t.Context(), key)
 			if err == nil || !strings.Contains(err.Error(), at) {
 				t.Errorf("got %v, want an error that names %s", err, at)
 			}
@@ -91,7 +92,7 @@ func TestStaged_MountedElsewhere(t *testing.T) {
 			}
 			wantInUse(t, n, attachedName)
 			must(t, volumestest.UnmountNow(at))
-			must(t, stagedDriver{n.storage}.Remove(t.Context(), key))
+			must(t, persistent.StagedDriver{n.storage}.Remove(t.Context(), key))
 			if !slices.Contains(d.Calls(), "Unstage h") {
 				t.Error("the volume was not unstaged once the mount was gone")
 			}
@@ -104,28 +105,28 @@ func TestStaged_MountsOfAnother(t *testing.T) {
 	objects := append(bound("c", csiSource("h")), bound("below", csiSource("h/below"))...)
 	n := storageNode(t, append(objects, attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	n.tell("b", messages.MountVolumes{UID: "b", Pod: apiPodWith("b", claimVolume("data", "below"))})
-	bindAt(t, n.pod("b/volumes/kubernetes.io~csi/pv-below/mount"), n.pod("b", subpath.Folder, "pv-below/c/0"))
-	n.unmounted(t, "a")
-	eventually(t, func() bool { n.work(""); return slices.Contains(d.Calls(), "Unstage h") })
-	n.unmounted(t, "b")
-	eventually(t, func() bool { n.work(""); return slices.Contains(d.Calls(), "Unstage h/below") })
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	n.Tell("b", messages.MountVolumes{UID: "b", Pod: volumestest.APIPodWith("b", claimVolume("data", "below"))})
+	bindAt(t, n.Pod("b/volumes/kubernetes.io~csi/pv-below/mount"), n.Pod("b", subpath.Folder, "pv-below/c/0"))
+	n.Unmounted("a")
+	eventually(t, func() bool { n.Answers(""); return slices.Contains(d.Calls(), "Unstage h") })
+	n.Unmounted("b")
+	eventually(t, func() bool { n.Answers(""); return slices.Contains(d.Calls(), "Unstage h/below") })
 }
 
 // A root directory that is bound elsewhere, and shares its mounts with the other place, keeps no volume staged.
 func TestStaged_SharedRootDirectory(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
-	bindAt(t, n.rootDir, n.rootDir)
-	must(t, unix.Mount("", n.rootDir, "", unix.MS_SHARED, ""))
-	copied := bindAt(t, n.rootDir, t.TempDir())
+	bindAt(t, n.RootDir, n.RootDir)
+	must(t, unix.Mount("", n.RootDir, "", unix.MS_SHARED, ""))
+	copied := bindAt(t, n.RootDir, t.TempDir())
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	staged := filepath.Join("plugins", csiName, stagedKey(csi.Record{Driver: testDriver, Handle: "h"}), csi.GlobalMount)
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	staged := filepath.Join("plugins", csi.PluginName, persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"}), csi.GlobalMount)
 	if is, err := mountinfo.Mounted(filepath.Join(copied, staged)); err != nil || !is {
 		t.Fatalf("the mount has no copy: %v", err)
 	}
-	if left := n.unmounted(t, "a"); left.Left != "" || !slices.Contains(d.Calls(), "Unstage h") {
+	if left := n.Unmounted("a"); left.Left != "" || !slices.Contains(d.Calls(), "Unstage h") {
 		t.Errorf("got %+v, calls %v, want the volume unstaged", left, d.Calls())
 	}
 	if is, err := mountinfo.Mounted(filepath.Join(copied, staged)); err == nil && is {
@@ -137,13 +138,13 @@ func TestStaged_SharedRootDirectory(t *testing.T) {
 // volume are no obstacle.
 func TestPublished_MountedElsewhere(t *testing.T) {
 	n, d, target := attachedNode(t)
-	n.tell("b", messages.MountVolumes{UID: "b", Pod: apiPodWith("b", claimVolume("data", "c"))})
-	at := bindAt(t, filepath.Join(target, "part"), filepath.Join(n.rootDir, "elsewhere"))
-	if left := n.unmounted(t, "b"); left.Left != "" {
+	n.Tell("b", messages.MountVolumes{UID: "b", Pod: volumestest.APIPodWith("b", claimVolume("data", "c"))})
+	at := bindAt(t, filepath.Join(target, "part"), filepath.Join(n.RootDir, "elsewhere"))
+	if left := n.Unmounted("b"); left.Left != "" {
 		t.Errorf("pod b: got %+v while pod a has the volume", left)
 	}
 	for range 2 { // also by the next agent
-		if left := n.unmounted(t, "a"); !left.Published || !strings.Contains(left.Left, at) {
+		if left := n.Unmounted("a"); !left.Published || !strings.Contains(left.Left, at) {
 			t.Errorf("pod a: got %+v, want that %s is mounted", left, at)
 		}
 		n.restart(t)
@@ -153,7 +154,7 @@ func TestPublished_MountedElsewhere(t *testing.T) {
 	}
 	wantInUse(t, n, attachedName)
 	must(t, volumestest.UnmountNow(at))
-	if left := n.unmounted(t, "a"); left.Left != "" {
+	if left := n.Unmounted("a"); left.Left != "" {
 		t.Errorf("got %+v once the mount was gone", left)
 	}
 	wantInUse(t, n)
@@ -162,14 +163,14 @@ func TestPublished_MountedElsewhere(t *testing.T) {
 // A driver is not asked to unpublish a volume while parts of volumes are bound that cannot be undone.
 func TestUnmountPod_BoundParts(t *testing.T) {
 	n, d, target := attachedNode(t, csi.Stages)
-	at := bindAt(t, target, n.pod("a", subpath.Folder, "theirs"))
-	left := n.unmounted(t, "a")
+	at := bindAt(t, target, n.Pod("a", subpath.Folder, "theirs"))
+	left := n.Unmounted("a")
 	if !left.Published || !strings.Contains(left.Left, at) || slices.Contains(d.Calls(), "Unpublish h") {
 		t.Errorf("got %+v, calls %v, want the volume published and %s named", left, d.Calls(), at)
 	}
 	wantInUse(t, n, attachedName)
 	must(t, volumestest.UnmountNow(at))
-	if left := n.unmounted(t, "a"); left.Left != "" || exists(t, n.pod("a")) {
+	if left := n.Unmounted("a"); left.Left != "" || exists(t, n.Pod("a")) {
 		t.Errorf("got %+v once the part was unbound", left)
 	}
 }
@@ -182,14 +183,14 @@ func TestUnmountPod_OtherMounts(t *testing.T) {
 			t.Cleanup(s.Die)
 			s.Hang()
 		},
-		"live": mountFolder,
+		"live": volumestest.MountFolder,
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, d, _ := attachedNode(t, csi.Stages)
-			at := n.pod("a/volumes/kubernetes.io~empty-dir/e/remote")
+			at := n.Pod("a/volumes/kubernetes.io~empty-dir/e/remote")
 			must(t, os.MkdirAll(at, 0o755))
 			mount(t, at)
-			if left := n.unmounted(t, "a"); left.Published || !strings.Contains(left.Left, at) {
+			if left := n.Unmounted("a"); left.Published || !strings.Contains(left.Left, at) {
 				t.Errorf("got %+v, want no published volume and %s named", left, at)
 			}
 			if want := []string{"Stage h", "Publish h", "Unpublish h", "Unstage h"}; !slices.Equal(d.Calls(), want) {
@@ -204,49 +205,7 @@ func TestUnmountPod_OtherMounts(t *testing.T) {
 func TestUnmountPod_MountWithoutARecord(t *testing.T) {
 	n, _, target := attachedNode(t, csi.Stages)
 	must(t, os.Remove(filepath.Join(filepath.Dir(target), csi.RecordFile)))
-	if left := n.unmounted(t, "a"); !left.Published || !strings.Contains(left.Left, target) {
+	if left := n.Unmounted("a"); !left.Published || !strings.Contains(left.Left, target) {
 		t.Errorf("got %+v, want a published volume and %s named", left, target)
-	}
-}
-
-func TestIsPart(t *testing.T) {
-	of := &mountinfo.Info{Major: 8, Minor: 1, Root: "/v"}
-	for _, c := range []struct {
-		m    mountinfo.Info
-		want bool
-	}{
-		{mountinfo.Info{Major: 8, Minor: 1, Root: "/v"}, true},
-		{mountinfo.Info{Major: 8, Minor: 1, Root: "/v/part"}, true},
-		{mountinfo.Info{Major: 8, Minor: 1, Root: "/v//deleted"}, true},
-		{mountinfo.Info{Major: 8, Minor: 1, Root: "/"}, false},
-		{mountinfo.Info{Major: 8, Minor: 1, Root: "/volume"}, false},
-		{mountinfo.Info{Major: 8, Minor: 2, Root: "/v"}, false},
-	} {
-		if got := isPart(&c.m, of); got != c.want {
-			t.Errorf("%+v: got %t", c.m, got)
-		}
-	}
-	if !isPart(&mountinfo.Info{Root: "/part"}, &mountinfo.Info{Root: "/"}) {
-		t.Error("a part of a whole file system is none")
-	}
-}
-
-// The copies of a mount where the root directory is bound elsewhere go with it; those that the kernel leaves count.
-func TestIsCopy(t *testing.T) {
-	ref := reference{place: "plugins/x/globalmount"}
-	of := &mountinfo.Info{Optional: "shared:7"}
-	for _, c := range []struct {
-		m    mountinfo.Info
-		want bool
-	}{
-		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount", Optional: "shared:7"}, true},
-		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount", Optional: "shared:9 master:7"}, true},
-		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount"}, false},
-		{mountinfo.Info{Mountpoint: "/data/plugins/x/globalmount", Optional: "shared:8"}, false},
-		{mountinfo.Info{Mountpoint: "/data/elsewhere", Optional: "shared:7"}, false},
-	} {
-		if got := ref.isCopy(&c.m, of); got != c.want {
-			t.Errorf("%+v: got %t", c.m, got)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package volumes
+package persistent_test
 
 import (
 	"errors"
@@ -19,8 +19,12 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/csi/csitest"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -28,7 +32,7 @@ import (
 const uniqueTestName = v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
 
 func attachmentOf(status storagev1.VolumeAttachmentStatus) *storagev1.VolumeAttachment {
-	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachmentName("h", testDriver, "n")}, Status: status}
+	return &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: persistent.AttachmentName("h", testDriver, "n")}, Status: status}
 }
 
 // attachable returns a node with a driver that requires attachment, the attachment of volume h, and the claim c. It waits until
@@ -36,14 +40,14 @@ func attachmentOf(status storagev1.VolumeAttachmentStatus) *storagev1.VolumeAtta
 func attachable(t *testing.T, status storagev1.VolumeAttachmentStatus) (*node, *csitest.Driver) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(true), attachmentOf(status))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
-	eventually(t, func() bool { _, known := n.storage.objects.spec(testDriver); return known })
+	eventually(t, func() bool { _, known := n.storage.DriverSpec(testDriver); return known })
 	return n, d
 }
 
 // observe sends the Node as registration does.
 func (n *node) observe(uid string, status v1.NodeStatus) (toPod []any) {
 	n.Send(messages.Registration, messages.NodeObserved{Node: &v1.Node{Status: status}})
-	return n.work(uid)
+	return n.Answers(uid)
 }
 
 // reads lists the objects that were read of the API server one by one.
@@ -70,21 +74,21 @@ func quietly(got []any, why string) bool {
 // retried at no time, and takes three reads of the API server.
 func TestFirstMountOfAnAttachedVolume(t *testing.T) {
 	n, d := attachable(t, storagev1.VolumeAttachmentStatus{Attached: true})
-	mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
+	mount := messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))}
 	waits := func(got []any, why string) {
 		t.Helper()
 		if !quietly(got, why) {
 			t.Errorf("the pod received %+v, want a wait: %s", got, why)
 		}
-		if got := n.tell("a", mount); len(d.Calls()) > 0 || !quietly(got, why) {
+		if got := n.Tell("a", mount); len(d.Calls()) > 0 || !quietly(got, why) {
 			t.Errorf("asked again: the pod received %+v, the driver %v", got, d.Calls())
 		}
 		n.Advance(time.Minute)
-		if got := n.work("a"); len(got) > 0 {
+		if got := n.Answers("a"); len(got) > 0 {
 			t.Errorf("while nothing changes the pod received %+v", got)
 		}
 	}
-	waits(n.tell("a", mount), "volumesInUse")
+	waits(n.Tell("a", mount), "volumesInUse")
 	inUse := v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{uniqueTestName}}
 	waits(n.observe("a", inUse), "is not attached to this node yet")
 	if got := n.observe("a", inUse); len(got) > 0 {
@@ -98,40 +102,40 @@ func TestFirstMountOfAnAttachedVolume(t *testing.T) {
 	if got := n.reads(); !slices.Equal(got, []string{"persistentvolumeclaims", "persistentvolumes", "volumeattachments"}) {
 		t.Errorf("read were %v", got)
 	}
-	if failed := n.actor.(*actor).volumes.Inspect().Counters.Failed; failed > 0 {
+	if failed := n.actor.(supervisors.Inspectable).Inspect().(reconcile.Inspection).Counters.Failed; failed > 0 {
 		t.Errorf("%d operations failed", failed)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // A volume of a driver that requires no attachment is mounted once its CSIDriver is known, even if that is created late.
 func TestCSIDriverThatComesLate(t *testing.T) {
 	n := storageNode(t, bound("c", csiSource("h"))...)
 	startDriver(t, n, &csitest.Driver{})
-	eventually(t, func() bool { _, known := n.storage.objects.spec(testDriver); return known })
-	n.runWork(true) // the news until now
-	got := n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	eventually(t, func() bool { _, known := n.storage.DriverSpec(testDriver); return known })
+	n.Settle(true) // the news until now
+	got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	if !quietly(got, "volumesInUse") {
 		t.Fatalf("without a CSIDriver the pod received %+v", got)
 	}
 	_, err := n.storage.Client.StorageV1().CSIDrivers().Create(t.Context(), attachRequired(false), metav1.CreateOptions{})
 	must(t, err)
-	eventually(t, func() bool { spec, _ := n.storage.objects.spec(testDriver); return spec.AttachRequired != nil })
-	n.runWork(true)
-	got = n.work("a")
+	eventually(t, func() bool { spec, _ := n.storage.DriverSpec(testDriver); return spec.AttachRequired != nil })
+	n.Settle(true)
+	got = n.Answers("a")
 	if _, ok := got[len(got)-1].(messages.VolumesMounted); !ok {
 		t.Errorf("with it the pod received %+v", got)
 	}
-	if names, err := n.storage.inUse(t.Context()); err != nil || len(names) > 0 {
+	if names, err := n.storage.InUse(t.Context()); err != nil || len(names) > 0 {
 		t.Errorf("in use are %v, %v", names, err)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // A Node that shows the volume while the mount ends is not overlooked.
 func TestNodeThatChangesDuringAMount(t *testing.T) {
 	n, d := attachable(t, storagev1.VolumeAttachmentStatus{Attached: true})
-	n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
+	n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	i := slices.IndexFunc(n.Work, func(w supervisors.Work) bool { return strings.HasPrefix(w.Name, "ensure volumes") })
 	w := n.Work[i]
 	n.Work = slices.Delete(n.Work, i, i+1)
@@ -139,22 +143,22 @@ func TestNodeThatChangesDuringAMount(t *testing.T) {
 	n.observe("a", v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{uniqueTestName},
 		VolumesAttached: []v1.AttachedVolume{{Name: uniqueTestName}}})
 	n.Send(messages.Volumes, result)
-	got := n.work("a")
+	got := n.Answers("a")
 	if _, ok := got[len(got)-1].(messages.VolumesMounted); !ok || len(d.Calls()) != 2 {
 		t.Errorf("the pod received %+v", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // A volume that is not attached in the normal time is a failure, once, and names the attacher's error.
 func TestVolumeThatIsNotAttached(t *testing.T) {
 	n, _ := attachable(t, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no such disk"}})
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	n.storage.change("a", "data", func(h *held) { h.waits = h.waits.Add(-normalWait) })
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	n.storage.EndNormalWait("a", "data")
 	n.later()
 	failures := func() (out []messages.VolumesFailed) {
-		n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-		for _, m := range n.work("a") {
+		n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+		for _, m := range n.Answers("a") {
 			out = append(out, m.(messages.VolumesFailed))
 		}
 		return out
@@ -163,12 +167,12 @@ func TestVolumeThatIsNotAttached(t *testing.T) {
 	if len(got) != 1 || got[0].Quiet || !strings.Contains(got[0].Reason.Message, "cannot be attached: no such disk") {
 		t.Fatalf("the pod received %+v", got)
 	}
-	n.Advance(retry.Max)
-	n.work("a")
+	n.Advance(kinds.Retry.Max)
+	n.Answers("a")
 	if got := failures(); len(got) != 1 || !got[0].Quiet {
 		t.Errorf("of the same failure the pod received %+v", got)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // A forbidden read of the attachment does not hide the reason for the wait. A read of a missing attachment is forbidden, too.
@@ -178,15 +182,15 @@ func TestVolumeWithoutAnAttachment(t *testing.T) {
 		func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("no relationship found")
 		})
-	mount := messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))}
-	n.tell("a", mount)
-	n.storage.change("a", "data", func(h *held) { h.waits = h.waits.Add(-normalWait) })
+	mount := messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))}
+	n.Tell("a", mount)
+	n.storage.EndNormalWait("a", "data")
 	n.later()
-	if m, ok := n.tell("a", mount)[0].(messages.VolumesFailed); !ok || m.Quiet || m.Reason.Cause.Code != messages.CauseNotAttached ||
+	if m, ok := n.Tell("a", mount)[0].(messages.VolumesFailed); !ok || m.Quiet || m.Reason.Cause.Code != messages.CauseNotAttached ||
 		m.Reason.Cause.Name != "pv-c" || !strings.Contains(m.Reason.Cause.Text, "volumesInUse") {
 		t.Errorf("the pod received %+v", m)
 	}
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
 // A second pod with a ReadWriteOncePod volume has the Event that Kubernetes' suite waits for, and the volume as soon as the
@@ -197,43 +201,20 @@ func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	n := storageNode(t, objects...)
 	startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
 	for _, uid := range []string{"a", "b"} {
-		n.Send(messages.PodAddress(uid), messages.MountVolumes{UID: uid, Pod: apiPodWith(uid, claimVolume("data", "c"))})
+		n.Send(messages.PodAddress(uid), messages.MountVolumes{UID: uid, Pod: volumestest.APIPodWith(uid, claimVolume("data", "c"))})
 	}
-	got := n.work("b")
+	got := n.Answers("b")
 	const words = "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
 	if m, ok := got[len(got)-1].(messages.VolumesFailed); !ok || m.Quiet || !strings.HasPrefix(m.Reason.Cause.Text, words) ||
 		m.Reason.Cause.Detail != "a" {
 		t.Fatalf("the second pod received %+v", got)
 	}
 	n.Send(messages.PodAddress("a"), messages.UnmountVolumes{UID: "a", Remove: true})
-	got = n.work("b")
+	got = n.Answers("b")
 	if _, ok := got[len(got)-1].(messages.VolumesMounted); !ok {
 		t.Errorf("after the first pod the second received %+v", got)
 	}
-	n.tell("b", messages.UnmountVolumes{UID: "b", Remove: true})
-}
-
-// The volumes in use are listed again when a pod needs or has one, and not for other changes. A driver that is called each minute
-// must not cause reads of the disk.
-func TestNewsOfVolumesInUse(t *testing.T) {
-	s := &Storage{pods: map[string]map[string]held{}}
-	for _, c := range []struct {
-		name string
-		how  func(*held)
-		want bool
-	}{
-		{"new", func(*held) {}, true},
-		{"wanted", func(h *held) { h.wants = "volume" }, true},
-		{"the same", func(h *held) { h.wants = "volume" }, false},
-		{"waits", func(h *held) { h.waits = time.Now() }, false},
-		{"read", func(h *held) { h.pv = &v1.PersistentVolume{} }, false},
-		{"mounted", func(h *held) { h.progress = done }, true},
-	} {
-		s.change("a", "data", c.how)
-		if got, _ := s.takeNews(); got != c.want {
-			t.Errorf("%s: news of volumes in use: %t, want %t", c.name, got, c.want)
-		}
-	}
+	n.Tell("b", messages.UnmountVolumes{UID: "b", Remove: true})
 }
 
 // Events that the kubelet records of volumes: a local one that pods of two groups share, and one that is to grow and is mounted
@@ -245,10 +226,10 @@ func TestEventsOfVolumes(t *testing.T) {
 	n := storageNode(t, append(grown, bound("l", v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: local}})...)...)
 	startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}})
 	eventsOf := func(uid string, volume v1.Volume, group int64) (out []string) {
-		pod := apiPodWith(uid, volume)
+		pod := volumestest.APIPodWith(uid, volume)
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{FSGroup: &group}
 		n.Send(messages.PodAddress(uid), messages.MountVolumes{UID: uid, Pod: pod})
-		n.runWork(false)
+		n.Settle(false)
 		for _, sent := range n.Take() {
 			if e, ok := sent.Msg.(messages.RecordEvent); ok {
 				out = append(out, fmt.Sprintf("%s %s %s: %s", e.Object.Kind, e.Type, e.Reason, e.Message))
@@ -276,7 +257,7 @@ func TestEventsOfVolumes(t *testing.T) {
 		t.Errorf("the Events are repeated: %v", got)
 	}
 	for _, uid := range []string{"a", "b", "c", "d"} {
-		n.tell(uid, messages.UnmountVolumes{UID: uid, Remove: true})
+		n.Tell(uid, messages.UnmountVolumes{UID: uid, Remove: true})
 	}
 }
 
@@ -285,8 +266,8 @@ func TestMetricsOfCSI(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	startDriver(t, n, &csitest.Driver{})
 	before := counts(t)
-	n.tell("a", messages.MountVolumes{UID: "a", Pod: apiPodWith("a", claimVolume("data", "c"))})
-	n.tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
+	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
+	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	after := counts(t)
 	const plugin = "kubernetes.io/csi:" + testDriver
 	for _, key := range []string{

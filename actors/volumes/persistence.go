@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -13,8 +14,8 @@ import (
 // persistence is the part of the actor that looks after persistent volumes: it has unstaged what no pod has any more, tells
 // registration which volumes are in use and which drivers there are, and has pods look again that wait for one of both.
 type persistence struct {
-	storage          *Storage // nil without an API server
-	staged           unstaged // as well
+	storage          *persistent.Storage // nil without an API server
+	staged           persistent.Unstager // as well
 	listing, relists bool
 	awaiting         bool   // news of drivers
 	unread           string // why not all that is in use can be read
@@ -91,7 +92,7 @@ func (a *actor) listInUse(ctx supervisors.Context) {
 	a.listing, a.relists = true, false
 	s := a.storage
 	ctx.Do(supervisors.Work{Name: "ListVolumesInUse", Timeout: mountTimeout, Run: func(ctx context.Context) any {
-		names, err := s.inUse(ctx)
+		names, err := s.InUse(ctx)
 		return inUseListed{names, err}
 	}})
 }
@@ -122,7 +123,7 @@ func (a *actor) sweepStorage(ctx supervisors.Context) {
 
 // storageReported follows up what came of a volume, or of some pod's; the news may be of another's.
 func (a *actor) storageReported(ctx supervisors.Context) {
-	touched, released := a.storage.takeNews()
+	touched, released := a.storage.TakeNews()
 	if touched {
 		a.listInUse(ctx)
 	}
@@ -137,7 +138,7 @@ func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 	if a.storage == nil || node == nil {
 		return
 	}
-	a.storage.node.Store(node)
+	a.storage.Observe(node)
 	a.lookAgain(ctx)
 }
 

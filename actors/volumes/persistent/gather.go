@@ -1,4 +1,4 @@
-package volumes
+package persistent
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
-	"github.com/playlet-dev/playlet/messages"
 )
 
 // describe fills in what the source says.
@@ -60,15 +59,15 @@ func (j *job) gather(ctx context.Context) (err error) {
 			mode)
 	}
 	if mode == storagev1.VolumeLifecyclePersistent && attaches(j.spec) {
-		if j.volume.Published, err = j.attached(ctx); err != nil {
+		if j.volume.Published, err = j.attachment(ctx); err != nil {
 			return err
 		}
 	} else { // it may have been waited for, where the CSIDriver came late
-		j.change(j.p.Pod.UID, j.name, func(h *held) { h.wants, h.waits = "", time.Time{} })
+		j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.wants, h.waits = "", time.Time{} })
 	}
 	if j.driver, err = j.Drivers.Get(j.record.Driver); err != nil {
 		name, drivers := j.record.Driver, j.Drivers
-		return waitError{error: err, over: func() bool { _, err := drivers.Get(name); return err == nil }}
+		return kinds.WaitError{Err: err, Over: func() bool { _, err := drivers.Get(name); return err == nil }}
 	}
 	var published *v1.SecretReference
 	switch {
@@ -89,7 +88,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return j.tellOfPod(ctx)
+	return j.addPodInfo(ctx)
 }
 
 // stagingOf is where the driver stages the volume; empty where it does not.
@@ -100,8 +99,8 @@ func (j *job) stagingOf(d *csi.Driver) string {
 	return filepath.Join(j.csiFolder(), stagedKey(j.record), csi.GlobalMount)
 }
 
-// tellOfPod adds what the driver wants to know of the pod, as its CSIDriver says.
-func (j *job) tellOfPod(ctx context.Context) error {
+// addPodInfo adds the pod's names and tokens that the CSIDriver asks for.
+func (j *job) addPodInfo(ctx context.Context) error {
 	pod := j.p.Pod
 	j.volume.Attributes = maps.Clone(j.volume.Attributes)
 	if ptr.Deref(j.spec.PodInfoOnMount, false) {
@@ -147,65 +146,4 @@ func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]st
 		out[key] = string(value)
 	}
 	return out, nil
-}
-
-// attachmentName is the name of a VolumeAttachment, as its maker gives it.
-func attachmentName(handle, driver, node string) string {
-	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
-}
-
-// attached returns the attacher's metadata of the volume. The Node has to list the volume as in use first, so that it is not
-// detached from then on, and as attached; both are the kubelet's conditions. A node may read VolumeAttachments and not watch
-// them: the attachment is read once the Node shows it.
-func (j *job) attached(ctx context.Context) (map[string]string, error) {
-	unique, s := uniqueName(j.record), j.Storage
-	j.change(j.p.Pod.UID, j.name, func(h *held) {
-		if h.wants = unique; h.waits.IsZero() {
-			h.waits = time.Now()
-		}
-	})
-	h, _ := j.of(j.p.Pod.UID, j.name)
-	late := h.waits.Add(normalWait)
-	w := waitError{normal: time.Now().Before(late)}
-	if w.normal {
-		j.p.RenewAt(late)
-	}
-	attaching := messages.Cause{Code: messages.CauseNotAttached, Name: j.record.Volume}
-	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet",
-		j.record.Volume, j.record.Driver)
-	driver := j.record.Driver
-	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
-	switch node := j.node.Load(); {
-	case !inUseOn(node, unique):
-		w.error = attaching.Errorf("the volume is not among volumesInUse of the Node yet")
-		w.over = func() bool { return inUseOn(s.node.Load(), unique) || needless() }
-	case !attachedTo(node, unique):
-		w.error, w.over = unattached, func() bool { return attachedTo(s.node.Load(), unique) || needless() }
-	}
-	if w.error != nil && w.normal {
-		return nil, w
-	}
-	called := object{"VolumeAttachment", j.record.Attached}
-	a, err := fetch(ctx, nil, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
-	switch {
-	case err != nil && w.error != nil: // of one that does not exist, too: a node may not read it
-		return nil, w
-	case isWait(err):
-		w.error = err
-		return nil, w
-	case err != nil:
-		return nil, err
-	case a.DeletionTimestamp != nil:
-		w.error = attaching.Errorf("%s is being deleted", called)
-	case !a.Status.Attached && a.Status.AttachError != nil:
-		why := a.Status.AttachError.Message
-		w.error, w.normal = attaching.Errorf("volume %s cannot be attached: %s", j.record.Volume, why), false
-	case !a.Status.Attached:
-		w.error = unattached
-	}
-	if w.error != nil {
-		return nil, w
-	}
-	j.change(j.p.Pod.UID, j.name, func(h *held) { h.waits = time.Time{} })
-	return a.Status.AttachmentMetadata, nil
 }

@@ -1,0 +1,106 @@
+package persistent
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// normalWait is how long attaching a volume takes normally. After that the kubelet, too, records an Event.
+const normalWait = 2 * time.Minute
+
+// attachmentName is the name of a VolumeAttachment, as its maker gives it.
+func attachmentName(handle, driver, node string) string {
+	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
+}
+
+// attachment returns the attacher's metadata of the volume. The Node has to list the volume as in use first, so that it is not
+// detached from then on, and as attached; both are the kubelet's conditions. A node may read VolumeAttachments and not watch
+// them: the attachment is read once the Node shows it.
+func (j *job) attachment(ctx context.Context) (map[string]string, error) {
+	unique, s := uniqueName(j.record), j.Storage
+	j.change(j.p.Pod.UID, j.name, func(h *podVolume) {
+		if h.wants = unique; h.waits.IsZero() {
+			h.waits = time.Now()
+		}
+	})
+	h, _ := j.lookUp(j.p.Pod.UID, j.name)
+	late := h.waits.Add(normalWait)
+	w := kinds.WaitError{Normal: time.Now().Before(late)}
+	if w.Normal {
+		j.p.RenewAt(late)
+	}
+	attaching := messages.Cause{Code: messages.CauseNotAttached, Name: j.record.Volume}
+	unattached := attaching.Errorf("volume %s of CSI driver %s is not attached to this node yet",
+		j.record.Volume, j.record.Driver)
+	driver := j.record.Driver
+	needless := func() bool { spec, known := s.objects.spec(driver); return known && !attaches(spec) }
+	switch node := j.node.Load(); {
+	case !inUseOn(node, unique):
+		w.Err = attaching.Errorf("the volume is not among volumesInUse of the Node yet")
+		w.Over = func() bool { return inUseOn(s.node.Load(), unique) || needless() }
+	case !attachedTo(node, unique):
+		w.Err, w.Over = unattached, func() bool { return attachedTo(s.node.Load(), unique) || needless() }
+	}
+	if w.Err != nil && w.Normal {
+		return nil, w
+	}
+	called := object{"VolumeAttachment", j.record.Attached}
+	a, err := fetch(ctx, nil, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
+	switch {
+	case err != nil && w.Err != nil: // of one that does not exist, too: a node may not read it
+		return nil, w
+	case kinds.IsWait(err):
+		w.Err = err
+		return nil, w
+	case err != nil:
+		return nil, err
+	case a.DeletionTimestamp != nil:
+		w.Err = attaching.Errorf("%s is being deleted", called)
+	case !a.Status.Attached && a.Status.AttachError != nil:
+		why := a.Status.AttachError.Message
+		w.Err, w.Normal = attaching.Errorf("volume %s cannot be attached: %s", j.record.Volume, why), false
+	case !a.Status.Attached:
+		w.Err = unattached
+	}
+	if w.Err != nil {
+		return nil, w
+	}
+	j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.waits = time.Time{} })
+	return a.Status.AttachmentMetadata, nil
+}
+
+// inUseOn reports whether the Node lists the volume as in use, so that it is not detached.
+func inUseOn(node *v1.Node, name string) bool {
+	return node != nil && slices.Contains(node.Status.VolumesInUse, v1.UniqueVolumeName(name))
+}
+
+// attachedTo reports whether the Node lists the volume as attached.
+func attachedTo(node *v1.Node, name string) bool {
+	return node != nil && slices.ContainsFunc(node.Status.VolumesAttached,
+		func(a v1.AttachedVolume) bool { return a.Name == v1.UniqueVolumeName(name) })
+}
+
+// mayBeAttached reports whether a record's volume is attached to the node, or may be.
+func (s *Storage) mayBeAttached(ctx context.Context, r csi.Record) bool {
+	if r.Lifecycle == string(storagev1.VolumeLifecycleEphemeral) {
+		return false
+	}
+	s.mu.Lock()
+	is, known := s.attachable[r.Driver]
+	s.mu.Unlock()
+	if known {
+		return is
+	}
+	spec, err := s.driverObject(ctx, r.Driver)
+	return err != nil || attaches(spec)
+}

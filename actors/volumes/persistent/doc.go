@@ -1,0 +1,27 @@
+// Package persistent has the kinds of persistent volumes, and the volumes of CSI drivers. It has no actor: the actor of volumes
+// mounts them as it does other kinds, and unstages them with the reconciler of staged.go.
+//
+// How to read the folder: a claim (claims.go) refers to a PersistentVolume, and the plugin of its kind does the work: csi.go,
+// local.go, or hostPath of the package kinds. The mount reads claims, volumes and attachments on demand (objects.go, attach.go,
+// gather.go): a node may get the objects of its pods, but neither list nor watch them. CSIDrivers are watched
+// (driverobjects.go). The package csi calls drivers, and pluginwatch registers them. Storage (storage.go) holds the drivers and
+// the state of volumes (podvolumes.go) and lives as long as the process. Each driver has its own limit of concurrent calls. A
+// hung driver therefore does not block other pods' volumes.
+//
+// A mount that depends on others (they bind, attach, register a driver, release the volume) ends with a kinds.WaitError. For two
+// minutes a pending attachment is no failure and has no Event. Its claim and volume are read once.
+//
+// grow.go grows a volume if its claim leaves that to the node. It reads the claim each minute while the volume is mounted, for
+// drivers that can grow volumes. Former in-tree kinds (awsElasticBlockStore …) are translated to CSI when they are read.
+//
+// A record on the disk, vol_data.json in the kubelet's format, is written before the first call of a driver and removed last.
+// The records of pods count the users of a volume. A staged volume without a record of a pod is unstaged. Such volumes are the
+// objects of a second reconciler (staged.go). Its inventory finds them after each pod's end and with each sweep, so that it also
+// finds volumes left by a killed agent. Staging a volume and looking up its users run one at a time for each volume.
+// inuse.go lists the volumes in use: desired, or with a record.
+//
+// A volume is not unstaged while its file system is mounted elsewhere (references.go): by an administrator, by a container, or
+// by a part that is still bound. The mounts of the node are compared by device and root. The same check precedes the
+// unpublishing of an attached volume by a driver that does not stage. A mount without a record blocks the unstaging of the
+// volume with its device (lost.go), or of all volumes if no device identifies the volume.
+package persistent

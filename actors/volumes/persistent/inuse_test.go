@@ -1,0 +1,77 @@
+package persistent_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
+)
+
+// A block device that a kubelet mapped stays in use, is reported, and holds its pod: nothing here can unmap it.
+func TestABlockDeviceOfAKubeletIsHeld(t *testing.T) {
+	n := storageNode(t, attachRequired(true))
+	device := n.Pod("a", "volumeDevices/kubernetes.io~csi/pv-b")
+	must(t, os.MkdirAll(filepath.Dir(device), 0o750))
+	must(t, os.Symlink("/dev/null", device))
+	record := filepath.Join(n.storage.CSIFolder(), "volumeDevices/pv-b/data")
+	must(t, os.MkdirAll(record, 0o750))
+	text := `{"specVolID":"pv-b","volumeHandle":"h","driverName":"` + testDriver + `"}`
+	must(t, os.WriteFile(filepath.Join(record, csi.RecordFile), []byte(text), 0o600))
+
+	use, err := n.storage.InUse(t.Context())
+	want := []v1.UniqueVolumeName{v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")}
+	if err != nil || !slices.Equal(use, want) {
+		t.Errorf("in use is %v, %v, want %v", use, err, want)
+	}
+	left := n.Unmounted("a")
+	if !left.Published || !strings.Contains(left.Left, device) {
+		t.Errorf("got %+v, want that the driver still has %s", left, device)
+	}
+	if _, err := os.Readlink(device); err != nil {
+		t.Error(err)
+	}
+
+	must(t, os.Remove(filepath.Join(record, csi.RecordFile)))
+	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: want}})
+	if use, err := n.storage.InUse(t.Context()); err == nil || !slices.Equal(use, want) {
+		t.Errorf("without its record in use is %v, %v, want an error and %v", use, err, want)
+	}
+}
+
+// Of kinds that only a kubelet has, the names that the Node has stay in use while anything of that kind is here.
+func TestVolumesOfAKubeletsPluginsStayInUse(t *testing.T) {
+	n := storageNode(t)
+	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
+		"kubernetes.io/csi/other^h", "kubernetes.io/iscsi/target",
+	}}})
+	volume := n.Pod("a", "volumes/kubernetes.io~iscsi/pv")
+	must(t, os.MkdirAll(volume, 0o750))
+	volumestest.MountFolder(t, volume)
+	if use, err := n.storage.InUse(t.Context()); err != nil || len(use) != 1 || use[0] != "kubernetes.io/iscsi/target" {
+		t.Errorf("in use is %v, %v, want the one of iscsi", use, err)
+	}
+	must(t, unix.Unmount(volume, 0))
+	if use, err := n.storage.InUse(t.Context()); err != nil || len(use) > 0 {
+		t.Errorf("in use is %v, %v once it was unmounted", use, err)
+	}
+}
+
+// A mounted volume without its record may be any volume: none on the Node may be detached.
+func TestAMountWithoutARecordIsInUse(t *testing.T) {
+	n := storageNode(t)
+	want := []v1.UniqueVolumeName{"kubernetes.io/csi/some^h"}
+	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: want}})
+	target := n.Pod("a", "volumes/kubernetes.io~csi/pv/mount")
+	must(t, os.MkdirAll(target, 0o750))
+	volumestest.MountFolder(t, target)
+	if use, err := n.storage.InUse(t.Context()); err == nil || !slices.Equal(use, want) {
+		t.Errorf("in use is %v, %v, want an error and %v", use, err, want)
+	}
+}

@@ -1,0 +1,174 @@
+package persistent
+
+import (
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/volumes/csi"
+	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+)
+
+// podVolume is what is known of a pod's volume, in this process' life.
+type podVolume struct {
+	folder   string // in the pod's folder; empty: it has no place of its own, as a hostPath
+	wants    string // its unique name, where it is to be attached
+	progress progress
+	size     int64  // up to which it has been grown here, or cannot be while it is in use, in bytes; 0: not known
+	trouble  string // why it cannot be looked at
+
+	waits time.Time // when it began to wait to be attached; zero: it does not
+	claim *v1.PersistentVolumeClaim
+	pv    *v1.PersistentVolume // that and its claim, as read when the wait began; nil: to be read
+}
+
+// progress is how far a volume is. The zero value is of one of which this process has done nothing: what is there of it was made
+// by an earlier one, which may have ended at any point.
+type progress int
+
+const (
+	begun progress = iota + 1
+	done           // all succeeded
+)
+
+// lookUp returns what is known of a pod's volume.
+func (s *Storage) lookUp(uid types.UID, volume string) (v podVolume, known bool) {
+	if s == nil {
+		return v, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, known = s.pods[string(uid)][volume]
+	return v, known
+}
+
+// change changes what is known of a pod's volume, and says whether that is news.
+func (s *Storage) change(uid types.UID, volume string, how func(*podVolume)) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pod := s.pods[string(uid)]
+	was, known := pod[volume]
+	is := was
+	if how(&is); known && is == was {
+		return false
+	}
+	if pod == nil {
+		pod = map[string]podVolume{}
+		s.pods[string(uid)] = pod
+	}
+	pod[volume] = is
+	s.touched = s.touched || !known || is.wants != was.wants || is.progress != was.progress
+	return true
+}
+
+// begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
+func (s *Storage) begin(p kinds.Folder, volume, folder string) podVolume {
+	s.change(p.Pod.UID, volume, func(h *podVolume) { h.folder = folder })
+	if !s.isMounted(p, volume) {
+		s.change(p.Pod.UID, volume, func(h *podVolume) { h.progress, h.size = begun, 0 })
+	}
+	h, _ := s.lookUp(p.Pod.UID, volume)
+	return h
+}
+
+// setReady notes whether a volume is staged with success; isReady says it.
+func (s *Storage) setReady(key string, is bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ready, key)
+	if s.touched = true; is {
+		s.ready[key] = true
+	}
+}
+
+func (s *Storage) isReady(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready[key]
+}
+
+// Publishes says that a driver has, or may have, volumes of the pod.
+func (s *Storage) Publishes(uid string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.pods[uid] {
+		if strings.HasPrefix(h.folder, kinds.VolumeFolder(csi.PluginName, "")+"/") {
+			return true
+		}
+	}
+	return s.onDisk[uid]
+}
+
+// Has reports whether a pod has, or may have, volumes of drivers on this node.
+func (s *Storage) Has(uid string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pods[uid] != nil || s.onDisk[uid]
+}
+
+// Undoing notes that the volumes of a pod are being taken away, and whether records of them lie on the disk.
+func (s *Storage) Undoing(uid string, found bool) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.onDisk[uid] = s.onDisk[uid] || found
+		for name, h := range s.pods[uid] {
+			h.progress = begun
+			s.pods[uid][name] = h
+		}
+	}
+}
+
+// Forget notes that a pod has no volumes any more, and wants none.
+func (s *Storage) Forget(uid string) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touched = s.touched || s.pods[uid] != nil || s.onDisk[uid]
+		delete(s.pods, uid)
+		delete(s.onDisk, uid)
+	}
+}
+
+// touch notes that what is in use may have changed; released, that a pod's volume was taken away.
+func (s *Storage) touch(released bool) {
+	if s != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.touched, s.freed = true, s.freed || released
+		if released {
+			s.releases++
+		}
+	}
+}
+
+// released returns a condition that is true once a pod's volume has been taken away.
+func (s *Storage) released() (since func() bool) {
+	count := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.releases
+	}
+	now := count()
+	return func() bool { return count() != now }
+}
+
+// TakeNews says whether what is in use may have changed since this was asked last, and whether a volume was released.
+func (s *Storage) TakeNews() (touched, released bool) {
+	if s == nil {
+		return false, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	touched, released = s.touched, s.freed
+	s.touched, s.freed = false, false
+	return touched, released
+}
