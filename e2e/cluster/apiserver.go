@@ -34,7 +34,7 @@ func (c *Cluster) startAPIServer() error {
 		return err
 	}
 	f := c.pki.file
-	err := c.apiServer.Start(c.command(c.parts.APIServer,
+	server := c.command(c.parts.APIServer,
 		"--etcd-servers="+c.etcdURL(),
 		"--advertise-address="+isolate.NodeIP,
 		fmt.Sprint("--secure-port=", c.port(3)),
@@ -61,8 +61,9 @@ func (c *Cluster) startAPIServer() error {
 		"--audit-policy-file="+policy,
 		"--audit-log-path="+c.auditLog(),
 		"--audit-log-mode=blocking",
-	))
-	if err != nil {
+	)
+	server.Args = append(server.Args, c.args...)
+	if err := c.apiServer.Start(server); err != nil {
 		return err
 	}
 	return c.apiServer.AwaitReady(func(ctx context.Context) error {

@@ -61,7 +61,8 @@ type Cluster struct {
 	Dir, CAFile string
 
 	parts     install.Cluster
-	number    int // from 1, within the process
+	args      []string // further ones of the server
+	number    int      // from 1, within the process
 	shared    bool
 	pki       *pki
 	etcd      *daemon.Daemon
@@ -118,8 +119,8 @@ func Shared(t TB) *Cluster {
 	return shared.cluster
 }
 
-// New starts a cluster: when it returns, the server says that it is ready. The caller calls Stop.
-func New(ctx context.Context) (*Cluster, error) {
+// New starts a cluster, whose server gets further arguments, and returns when the server is ready. The caller calls Stop.
+func New(ctx context.Context, args ...string) (*Cluster, error) {
 	if !isolate.Inside() {
 		return nil, errors.New("not in namespaces of its own: begin the program with stack.Main")
 	}
@@ -128,7 +129,7 @@ func New(ctx context.Context) (*Cluster, error) {
 		return nil, err
 	}
 	n := int(numbered.Add(1))
-	c := &Cluster{Dir: filepath.Join(isolate.Dir(), fmt.Sprint("c", n)), number: n, parts: parts}
+	c := &Cluster{Dir: filepath.Join(isolate.Dir(), fmt.Sprint("c", n)), number: n, parts: parts, args: args}
 	c.CAFile = filepath.Join(c.Dir, "ca.crt")
 	c.etcd = &daemon.Daemon{Name: "etcd", Log: filepath.Join(c.Dir, "etcd.log")}
 	c.apiServer = &daemon.Daemon{Name: "kube-apiserver", Log: filepath.Join(c.Dir, "kube-apiserver.log")}

@@ -120,6 +120,17 @@ func (c *Cluster) Namespace(t TB) string {
 	return ns.Name
 }
 
+// Kubeconfig writes a kubeconfig with a certificate of a user and groups, and returns its path.
+func (c *Cluster) Kubeconfig(user string, groups ...string) (string, error) {
+	name := strings.ReplaceAll(user, ":", "-")
+	config, err := c.config(name, c.URL(), user, groups...)
+	if err != nil {
+		return "", err
+	}
+	path := c.pki.file(name + ".kubeconfig")
+	return path, clientcmd.WriteToFile(kubeconfig(config), path)
+}
+
 // config is for a client with a certificate of a user and groups. It is not held back by a rate.
 func (c *Cluster) config(file, url, user string, groups ...string) (*rest.Config, error) {
 	p, err := c.pki.issue(c.pki.ca, file, user, groups...)

@@ -79,7 +79,9 @@ func (p *pki) authority(name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &authority{cert, key}, os.WriteFile(p.file(name+".crt"), certPEM(der), 0o644)
+	text, err := keyPEM(key)
+	return &authority{cert, key}, errors.Join(err, os.WriteFile(p.file(name+".crt"), certPEM(der), 0o644),
+		os.WriteFile(p.file(name+".key"), text, 0o600))
 }
 
 // issue makes a certificate for a client and server of the node's addresses, with a user's name and groups in it.

@@ -1,12 +1,10 @@
 package main
 
+import "github.com/playlet-dev/playlet/e2e/conformance/suite"
+
 // known are tests that do not run, and why: their images cannot be built of what there is, or the machine or the agent lacks
 // what they need. What else fails because of the machine fails with -kubelet, too.
-var known = []struct{ tests, why string }{
-	{`[Hh]ostname of Pod`, "there is no image glibc-dns-testing"},
-	{`via (the )?environment|as environment variables names`,
-		"Debian's BusyBox hides variables with a dash from its shell's programs"},
-	{`node-pod communication: (udp|sctp)`, "Debian's BusyBox has no nc -u"},
+var known = []suite.Known{
 	{`guaranteed qos.*(cpu|mem) restart`, "without CAP_SYS_RESOURCE no container is made less likely to be killed"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},

@@ -10,37 +10,26 @@ package main
 import (
 	"context"
 	"embed"
-	"encoding/xml"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/e2e/conformance/suite"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-var (
-	focus   = flag.String("focus", `\[NodeConformance\]`, "the tests that run, by their names")
-	skip    = flag.String("skip", "", "further tests that do not run")
-	procs   = flag.Int("procs", 4, "how many tests run at once; those that must run alone do")
-	kubelet = flag.Bool("kubelet", false, "run the kubelet in the agent's place")
-	out     = flag.String("out", filepath.Join(os.TempDir(), "playlet-conformance"), "where logs and reports go; emptied before")
-)
+var options = suite.Flags(`\[NodeConformance\]`, 4, 3*time.Hour, "playlet-conformance")
 
-// suite is the test binary in the folder that it works in.
-const suite = "e2e_node.test"
-
-// mirrored is the registry that the suite has its images from.
-const mirrored = "registry.k8s.io"
+// binary is the test binary in the folder that it works in.
+const binary = "e2e_node.test"
 
 // fakes stand in for systemd, by which the suite starts and restarts a kubelet.
 //
@@ -65,16 +54,9 @@ serializeImagePulls: false
 `
 
 func main() {
-	if filepath.Base(os.Args[0]) == "curl" {
-		if err := curl(); err != nil {
-			fmt.Fprintln(os.Stderr, "curl:", err)
-			os.Exit(1)
-		}
-		return
-	}
 	flag.Parse()
 	if !isolate.Inside() {
-		if _, err := install.EnsureNodeTests(context.Background(), os.Stderr); err != nil {
+		if _, err := programs(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, "conformance:", err)
 			os.Exit(1)
 		}
@@ -91,22 +73,31 @@ func main() {
 	}))
 }
 
+// programs gets the suite and the programs of its images.
+func programs(ctx context.Context) (p suite.Programs, err error) {
+	var err1, err2, err3 error
+	p.NodeTests, err1 = install.EnsureNodeTests(ctx, os.Stderr)
+	p.Root, p.Shell, err2 = install.EnsureImagePrograms(ctx, os.Stderr)
+	p.CoreDNS, err3 = install.EnsureCoreDNS(ctx, os.Stderr)
+	return p, errors.Join(err1, err2, err3)
+}
+
 func run(ctx context.Context) (failed int, err error) {
-	parts, err := install.EnsureNodeTests(ctx, os.Stderr)
+	parts, err := programs(ctx)
 	if err != nil {
 		return 0, err
 	}
-	s, err := stack.New(ctx, stack.Options{Mirrored: []string{mirrored}})
+	s, err := stack.New(ctx, stack.Options{Mirrored: []string{suite.Mirrored}})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	names, err := pushImages(s.Registry, parts)
+	names, err := suite.PushImages(s.Registry, parts)
 	if err != nil {
 		return 0, err
 	}
 	for _, name := range names { // some tests ask for images that are not pulled for them
-		if _, err := s.Pull(ctx, mirrored+"/"+name); err != nil {
+		if _, err := s.Pull(ctx, suite.Mirrored+"/"+name); err != nil {
 			return 0, err
 		}
 	}
@@ -115,39 +106,26 @@ func run(ctx context.Context) (failed int, err error) {
 		return 0, fmt.Errorf("default route: %w: %s", err, out)
 	}
 	dir := filepath.Join(isolate.Dir(), "suite")
-	if err := layOut(dir, parts); err != nil {
+	if err := layOut(dir, parts.NodeTests); err != nil {
 		return 0, err
 	}
-	if err := errors.Join(os.RemoveAll(*out), os.MkdirAll(*out, 0o755)); err != nil {
+	if err := options.Clear(); err != nil {
 		return 0, err
 	}
-	log, err := os.Create(filepath.Join(*out, "suite.log"))
+	results, err := options.Run(ctx, suite.Suite{
+		Ginkgo: parts.Ginkgo, Tests: filepath.Join(dir, binary), Dir: dir, Known: known, Log: "suite.log",
+		Args: []string{
+			"--prepull-images=false", "--k8s-bin-dir=" + filepath.Join(dir, "bin"), "--report-dir=" + options.Out,
+			"--system-spec-file=" + filepath.Join(dir, "system.yaml"), "--kubelet-config-file=" + filepath.Join(dir, "base.yaml"),
+			"--container-runtime-endpoint=unix://" + s.Socket(), "--kubelet-flags=--node-ip=" + isolate.NodeIP,
+		},
+		Env: []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "HOME=" + dir},
+	})
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, log.Close()) }()
-	skipped := []string{"nothing is named so"}
-	for _, k := range known {
-		skipped = append(skipped, k.tests)
-	}
-	if *skip != "" {
-		skipped = append(skipped, *skip)
-	}
-	progress := &counter{log: log, said: time.Now()}
-	cmd := exec.CommandContext(ctx, parts.Ginkgo, "--procs="+fmt.Sprint(*procs), "--no-color", "--timeout=3h", "--silence-skips",
-		"--focus="+*focus, "--skip="+strings.Join(skipped, "|"), filepath.Join(dir, suite), "--",
-		"--prepull-images=false", "--k8s-bin-dir="+filepath.Join(dir, "bin"), "--report-dir="+*out,
-		"--system-spec-file="+filepath.Join(dir, "system.yaml"), "--kubelet-config-file="+filepath.Join(dir, "base.yaml"),
-		"--container-runtime-endpoint=unix://"+s.Socket(), "--kubelet-flags=--node-ip="+isolate.NodeIP)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "HOME="+dir)
-	cmd.Stdout, cmd.Stderr = progress, progress
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return 0, err
-	}
-	return summary(filepath.Join(*out, "junit_01.xml"))
+	results.Print(known, options.Out)
+	return len(results.Failed), nil
 }
 
 // layOut makes the folder that the suite works in, with the programs that it looks for in bin.
@@ -157,7 +135,7 @@ func layOut(dir string, parts install.NodeTests) error {
 		return err
 	}
 	node := filepath.Join(isolate.Dir(), "playlet")
-	if *kubelet {
+	if options.Kubelet {
 		var err error
 		if node, err = stack.Kubelet(); err != nil {
 			return err
@@ -183,76 +161,7 @@ func layOut(dir string, parts install.NodeTests) error {
 			return err
 		}
 	}
-	return errors.Join(os.Symlink(node, filepath.Join(bin, "kubelet")), os.Symlink(parts.Tests, filepath.Join(dir, suite)),
+	return errors.Join(os.Symlink(node, filepath.Join(bin, "kubelet")), os.Symlink(parts.Tests, filepath.Join(dir, binary)),
 		os.WriteFile(filepath.Join(dir, "base.yaml"), []byte(configuration), 0o644),
 		os.WriteFile(filepath.Join(dir, "system.yaml"), []byte("os: Linux\nkernelSpec: {versions: ['.*']}\n"), 0o644))
-}
-
-// counter writes what the suite says to a log, and says now and then how many tests are over: each is a bullet there.
-type counter struct {
-	log  *os.File
-	over int
-	said time.Time
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.over += strings.Count(string(p), "•")
-	if time.Since(c.said) > 30*time.Second {
-		fmt.Printf("%d tests are over\n", c.over)
-		c.said = time.Now()
-	}
-	return c.log.Write(p)
-}
-
-// summary says what became of the tests, and how many failed.
-func summary(report string) (failed int, err error) {
-	data, err := os.ReadFile(report)
-	if err != nil {
-		return 0, fmt.Errorf("the suite did not run (%w): see %s", err, filepath.Join(*out, "suite.log"))
-	}
-	var all struct {
-		Cases []struct {
-			Name    string  `xml:"name,attr"`
-			Status  string  `xml:"status,attr"`
-			Seconds float64 `xml:"time,attr"`
-			Skipped struct {
-				Message string `xml:"message,attr"`
-			} `xml:"skipped"`
-			Failure struct {
-				Message string `xml:"message,attr"`
-			} `xml:"failure"`
-		} `xml:"testsuite>testcase"`
-	}
-	if err := xml.Unmarshal(data, &all); err != nil {
-		return 0, err
-	}
-	var passed int
-	var lines []string
-	for _, c := range all.Cases {
-		test := strings.HasPrefix(c.Name, "[It]") // and not what comes before and after all of them
-		switch {
-		case c.Status == "passed" && !test:
-		case c.Status == "passed":
-			passed++
-		case c.Status != "skipped":
-			failed++
-			lines = append(lines, fmt.Sprintf("FAILED   %s: %s", c.Name, firstLine(c.Failure.Message)))
-		case c.Skipped.Message != "skipped": // by the test itself; others were not asked for
-			lines = append(lines, fmt.Sprintf("skipped  %s: %s", c.Name, firstLine(c.Skipped.Message)))
-		}
-	}
-	slices.Sort(lines)
-	for _, l := range lines {
-		fmt.Println(l)
-	}
-	for _, k := range known {
-		fmt.Printf("skipped  %s: %s\n", k.tests, k.why)
-	}
-	fmt.Printf("%d passed, %d failed; logs and reports are in %s\n", passed, failed, *out)
-	return failed, nil
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
-	return line
 }

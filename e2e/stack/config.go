@@ -20,8 +20,13 @@ func (s *Stack) HelloImage() string { return s.Registry.Ref("hello") }
 // Bridge is the name of the bridge that pods are attached to; it is made with the first pod.
 func (s *Stack) Bridge() string { return fmt.Sprintf("pods%d", s.number) }
 
-// Subnet is where pods' addresses are from.
-func (s *Stack) Subnet() string { return fmt.Sprintf("10.%d.%d.0/20", 100+s.number/16, s.number%16*16) }
+// Subnet has the addresses of pods.
+func (s *Stack) Subnet() string {
+	if s.subnet != "" {
+		return s.subnet
+	}
+	return fmt.Sprintf("10.%d.%d.0/20", 100+s.number/16, s.number%16*16)
+}
 
 // CNIConfDir is where the runtime's network is configured.
 func (s *Stack) CNIConfDir() string { return s.files().CNIConf() }

@@ -49,6 +49,8 @@ type Options struct {
 	Second string
 	// Mirrored are names of registries whose images the runtime gets from the stack's registry.
 	Mirrored []string
+	// Subnet, unless empty, has the addresses of pods in place of the one that Subnet computes.
+	Subnet string
 	// DiskMiB, unless 0, is the size of a file system on which the runtime alone has its images and containers.
 	DiskMiB int64
 	// Logf takes a line of progress; nil means none.
@@ -78,6 +80,7 @@ type Stack struct {
 	env     []string // of the runtime
 	mirrors []string
 	second  string // program of SecondHandler, or empty
+	subnet  string
 	diskMiB int64
 	parts   install.Runtime
 	logf    func(format string, args ...any)
@@ -140,6 +143,7 @@ func New(ctx context.Context, o Options) (*Stack, error) {
 
 		mirrors: o.Mirrored,
 		second:  o.Second,
+		subnet:  o.Subnet,
 		diskMiB: o.DiskMiB,
 	}
 	s.daemon = &daemon.Daemon{Name: "the runtime", Log: filepath.Join(s.Dir, "containerd.log")}

@@ -47,25 +47,29 @@ func (j *job) unpack(name, upstream, dir string) error {
 	if err != nil {
 		return err
 	}
-	return j.unpackNewest(name+"="+version, dir)
+	return j.unpackNewest(dir, name+"="+version)
 }
 
-// unpackNewest downloads a package, the newest or with =VERSION that one, and unpacks it.
-func (j *job) unpackNewest(pkg, dir string) error {
-	name, _, _ := strings.Cut(pkg, "=")
+// unpackNewest downloads packages, each the newest or with =VERSION that one, and unpacks them.
+func (j *job) unpackNewest(dir string, packages ...string) error {
 	debs, err := os.MkdirTemp("", "playlet-deb-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(debs) //nolint:errcheck // a temporary directory
-	if err := run(j.aptGet(debs, "download", pkg)); err != nil {
+	if err := run(j.aptGet(debs, append([]string{"download"}, packages...)...)); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(debs, name+"_*.deb"))
-	if err != nil || len(files) != 1 {
-		return fmt.Errorf("apt-get download %s gave %q (%v)", name, files, err)
+	files, err := filepath.Glob(filepath.Join(debs, "*.deb"))
+	if err != nil || len(files) != len(packages) {
+		return fmt.Errorf("apt-get download %s gave %q (%v)", strings.Join(packages, " "), files, err)
 	}
-	return run(exec.CommandContext(j.ctx, "dpkg-deb", "-x", files[0], dir))
+	for _, file := range files {
+		if err := run(exec.CommandContext(j.ctx, "dpkg-deb", "-x", file, dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // offered gives the newest Debian version of an upstream version that the configured archives have.

@@ -39,13 +39,10 @@ func EnsureImagePrograms(ctx context.Context, log io.Writer) (root string, progr
 				return err
 			}
 			return j.step("downloading programs for the images of tests", func() error {
-				err := j.aptUpdate()
-				for _, name := range imagePrograms.packages {
-					if err == nil {
-						err = j.unpackNewest(name, dir)
-					}
+				if err := j.aptUpdate(); err != nil {
+					return err
 				}
-				return err
+				return j.unpackNewest(dir, imagePrograms.packages...)
 			})
 		})
 	})

@@ -55,10 +55,8 @@ func (j *job) placeTables() error {
 			if err := j.aptUpdate(); err != nil {
 				return err
 			}
-			for _, name := range tablesPackages {
-				if err := j.unpackNewest(name, dir); err != nil {
-					return err
-				}
+			if err := j.unpackNewest(dir, tablesPackages...); err != nil {
+				return err
 			}
 			for _, name := range []string{"iptables", "ip6tables"} {
 				for _, suffix := range []string{"", "-save", "-restore"} {
