@@ -3,7 +3,7 @@
 // go to the API server in batches.
 //
 // Nothing depends on Events: the queue is lost with the actor, and what was kept since the last minute with the process. A
-// thousand wait, an hour at most, and the oldest is dropped first.
+// thousand wait, an hour at most. Of more, those are dropped of the namespace and pod that have the most, the oldest first.
 //
 // An event is recorded once for each time that it happens; adopting a container or joining a stop records none. Reasons and
 // words are the kubelet's, since others read them.
@@ -193,7 +193,7 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 		ctx.Log().Info("Events are written again", "waiting", len(a.queue.items)+len(r.left))
 	}
 	if dropped := a.queue.counts.Dropped; dropped > a.dropped && r.unreached == nil {
-		ctx.Log().Warn("too many Events waited; the oldest were dropped", "dropped", dropped-a.dropped, "limit", maxWaiting)
+		ctx.Log().Warn("too many Events waited; the oldest of those with the most were dropped", "dropped", dropped-a.dropped, "limit", maxWaiting)
 		a.dropped = dropped
 	}
 	if r.refusal == nil || apierrors.HasStatusCause(r.refusal, v1.NamespaceTerminatingCause) {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +9,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
+	"github.com/playlet-dev/playlet/actors/internal/eventlog"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
@@ -32,6 +35,7 @@ type item struct {
 	// create says that the API server has not been given it yet.
 	create bool
 	since  time.Time
+	keys   []string
 }
 
 func (i *item) name() types.NamespacedName {
@@ -86,7 +90,8 @@ func (q *queue) record(now time.Time, m messages.RecordEvent) *v1.Event {
 	// Also of what the correlator has made of several.
 	result.Event.ReportingController, result.Event.ReportingInstance = component, q.source.node
 	if q.sends {
-		q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now})
+		q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now,
+			keys: eventlog.Keys(result.Event)})
 	}
 	return result.Event
 }
@@ -101,10 +106,16 @@ func (q *queue) put(i *item) {
 	q.hold(append(q.items, i))
 }
 
-// hold keeps these, but for the oldest where there are too many.
+// hold keeps these items. Of too many it drops those of the namespace and object that have the most, the oldest first.
 func (q *queue) hold(items []*item) {
 	for q.items = items; len(q.items) > maxWaiting; q.counts.Dropped++ {
-		q.shift()
+		work := make([][]string, len(q.items))
+		for i, item := range q.items {
+			work[i] = item.keys
+		}
+		i := shares.Excess(work)
+		delete(q.waiting, q.items[i].name())
+		q.items = slices.Delete(q.items, i, i+1)
 	}
 }
 

@@ -3,6 +3,7 @@ package events
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,38 @@ func TestTheQueueIsBounded(t *testing.T) {
 	q.wrote(begin, written{left: flight, unreached: errors.New("gone")}, 0)
 	if len(q.items) != maxWaiting || len(q.waiting) != maxWaiting || q.counts.Dropped != 5+batch {
 		t.Errorf("%d wait, %d dropped", len(q.items), q.counts.Dropped)
+	}
+}
+
+// A namespace with thousands of pods drops its own Events; of one pod the correlator takes few. Those of others, of kube-system and
+// of the node keep their places, also when a batch comes back.
+func TestQueue_NamespaceWithThousands(t *testing.T) {
+	of := func(namespace, pod string) messages.RecordEvent {
+		p := podNamed(pod)
+		p.Namespace, p.UID = namespace, types.UID(namespace+pod)
+		return messages.PodEvent(p, "main", v1.EventTypeWarning, messages.EventBackOff, "x", time.Time{})
+	}
+	q := newQueue("n", true)
+	q.record(begin, messages.NodeEvent("n", v1.EventTypeNormal, messages.EventStarting, "Starting kubelet.", begin))
+	for i := range 300 {
+		q.record(begin, of("kube-system", fmt.Sprint("system", i)))
+	}
+	q.record(begin, of("other", "web"))
+	flight := q.next(begin)
+	for i := range 2 * maxWaiting {
+		q.record(begin, of("greedy", fmt.Sprint("pod", i)))
+	}
+	q.wrote(begin, written{left: flight, unreached: errors.New("gone")}, 0)
+	q.retryAt = time.Time{}
+	count := map[string]int{}
+	for _, i := range q.all(t, begin) {
+		count[i.event.InvolvedObject.Namespace]++
+	}
+	if want := map[string]int{"": 1, "kube-system": 300, "other": 1, "greedy": maxWaiting - 302}; !maps.Equal(count, want) {
+		t.Errorf("written are %v, want %v", count, want)
+	}
+	if len(q.waiting) != 0 || q.counts.Dropped != maxWaiting+302 {
+		t.Errorf("%d wait, %d were dropped", len(q.waiting), q.counts.Dropped)
 	}
 }
 

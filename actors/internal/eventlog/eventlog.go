@@ -14,9 +14,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// Room is how many events are kept; of more, those that were not repeated for longest go. A message has 2 KiB at most.
+// Room is how many events are kept. Of more, those go of the namespace and object that have the most, the least recent first. A
+// message has 2 KiB at most.
 const Room = 500
 
 // version is that of the file.
@@ -36,6 +38,7 @@ type Log struct {
 type entry struct {
 	sequence uint64
 	event    *v1.Event
+	keys     []string
 }
 
 // Open reads what an earlier process kept; an empty path keeps nothing on the disk. The log can be used whatever the error.
@@ -58,15 +61,29 @@ func Open(path string) (*Log, error) {
 	return l, err
 }
 
+// Keys returns the keys by which events are shared: the namespace and the object. The node's events are of the system.
+func Keys(e *v1.Event) []string {
+	o := &e.InvolvedObject
+	if o.Namespace == "" {
+		return []string{shares.SystemKey, string(o.UID)}
+	}
+	return []string{"namespace " + o.Namespace, string(o.UID)}
+}
+
 // Put adds an event, or a later state of one.
 func (l *Log) Put(e *v1.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sequence++
 	l.kept = slices.DeleteFunc(l.kept, func(k entry) bool { return k.event.Namespace == e.Namespace && k.event.Name == e.Name })
-	l.kept = append(l.kept, entry{l.sequence, e})
-	if over := len(l.kept) - Room; over > 0 {
-		l.kept = slices.Delete(l.kept, 0, over)
+	l.kept = append(l.kept, entry{l.sequence, e, Keys(e)})
+	if len(l.kept) > Room {
+		work := make([][]string, len(l.kept))
+		for i, k := range l.kept {
+			work[i] = k.keys
+		}
+		i := shares.Excess(work)
+		l.kept = slices.Delete(l.kept, i, i+1)
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})

@@ -8,6 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 func event(name string, count int32) *v1.Event {
@@ -70,4 +73,29 @@ func TestADamagedFile(t *testing.T) {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// A pod that makes thousands of events replaces its own.
+func TestLog_OneMakesThousands(t *testing.T) {
+	l, err := Open("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(namespace, name string) {
+		e := event(name, 1)
+		e.InvolvedObject = v1.ObjectReference{Namespace: namespace, UID: types.UID(namespace)}
+		l.Put(e)
+	}
+	if keys := Keys(&v1.Event{}); keys[0] != shares.SystemKey {
+		t.Errorf("an event of the node has the keys %q", keys)
+	}
+	put("", "node")
+	put("other", "web")
+	for i := range 2 * Room {
+		put("greedy", fmt.Sprint("greedy-", i))
+	}
+	got, _ := l.Since(0)
+	if len(got) != Room || got[0].Name != "node" || got[1].Name != "web" || got[2].Name != fmt.Sprint("greedy-", Room+2) {
+		t.Errorf("%d events, the first are of %s, %s, %s", len(got), got[0].Name, got[1].Name, got[2].Name)
+	}
 }

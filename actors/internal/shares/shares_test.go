@@ -169,6 +169,30 @@ func TestLimit_Wait(t *testing.T) {
 	})
 }
 
+// Of too much work the oldest of the largest key goes. Work of the system stays while it is no more than half.
+func TestExcess(t *testing.T) {
+	for name, c := range map[string]struct {
+		work []string // namespace/pod
+		want int
+	}{
+		"one alone":                {[]string{"a/x"}, 0},
+		"equal":                    {[]string{"b/x", "a/x"}, 0},
+		"largest namespace":        {[]string{"a/x", "b/x", "b/y"}, 1},
+		"largest pod within":       {[]string{"a/x", "b/x", "b/y", "b/y"}, 2},
+		"system is the largest":    {[]string{"kube-system/x", "kube-system/x", "a/x", "b/x"}, 2},
+		"system is more than half": {[]string{"a/x", "kube-system/x", "kube-system/y", "kube-system/y"}, 2},
+	} {
+		var work [][]string
+		for _, w := range c.work {
+			namespace, pod, _ := strings.Cut(w, "/")
+			work = append(work, []string{"namespace " + namespace, "pod " + pod})
+		}
+		if got := Excess(work); got != c.want {
+			t.Errorf("%s: dropped %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 // A buffered channel of nothing is a limit that one client can fill for all others.
 func TestTree_LimitsAreShares(t *testing.T) {
 	err := filepath.WalkDir("../../server", func(path string, d fs.DirEntry, err error) error {
