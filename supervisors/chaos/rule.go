@@ -6,7 +6,7 @@
 // in force; of rules that wait for messages, which of two actors gets its message first is not the seed's. What an actor has from
 // itself is neither lost nor late nor doubled. A message that tells a state (messages.Topic) is lost once a newer one of it
 // was handled: without chaos none overtakes another, and no receiver has to know. A supervisor's intensity is kept to unless
-// --force is given. A paused actor still stops. An experiment (playlet chaos run, e2e/chaos) is a list of rules that the command
+// --force is given. A paused actor still stops. An experiment (playlet chaos run) is a list of rules that the command
 // line puts in force one after another, with a look at pods, containers and actors four times a second.
 package chaos
 

@@ -31,7 +31,7 @@ func TestChaosByHand(t *testing.T) {
 			}
 		}
 	}
-	says([]string{"kill", "pod/web-node", "--seed=4", "--dry-run"}, "would kill pod/web-node --seed=4\nacts once within 60s, on these 2 actors as they are now:\n"+
+	says([]string{"kill", "pod/web-node", "--seed=4", "--dry-run"}, "would kill pod/web-node --seed=4\nacts once within 60s, on 2 actors that match now:\n"+
 		"  pods/default/web-node\n  pods/default/web-node/one\n")
 	says([]string{"list"}, "ID   RULE   STATE   ACTED   ACTORS\n")
 	says([]string{"kill", "pods/web-node"}, "rule 1: kill pods/web-node --seed=", "\nacted once:\n  pods/default/web-node once\n")
@@ -55,7 +55,12 @@ func TestChaosByHand(t *testing.T) {
 		t.Errorf("%v %s%s", err, out, notes)
 	}
 	for args, want := range map[string]string{
-		"kill nothing --for=100ms":  "rule 8 did nothing: no such message came",
+		"kill volumes --message=Nothing --for=100ms": "rule 8 did nothing: no matching message arrived",
+		"kill web":                  `no actor matches "web"; did you mean pods/web? (playlet actors lists them)`,
+		"drop file":                 `no actor matches "file"; did you mean sources/file? (playlet actors lists them)`,
+		"kill volums --dry-run":     `no actor matches "volums"; did you mean volumes? (playlet actors lists them)`,
+		"pause x/y/z --wait=false":  `no actor matches "x/y/z" (playlet actors lists them)`,
+		"kill pods/none*":           `no actor matches "pods/none*" (playlet actors lists them)`,
 		"kill kind/pd":              `there is no kind of actor "pd"`,
 		"drop x --probability=2":    "probability: 2 is not between 0 and 1",
 		"drop x --count=0":          "would do nothing",
@@ -101,10 +106,6 @@ func TestChaosByHand(t *testing.T) {
 
 type getsNothing struct{}
 
-func experimentFile(name string) string {
-	return filepath.Join("..", "..", "..", "e2e", "chaos", name+".yaml")
-}
-
 // The experiments that are shipped pass over a healthy agent; the long one is only looked at.
 func TestShippedExperimentsPass(t *testing.T) {
 	t.Parallel()
@@ -118,7 +119,7 @@ func TestShippedExperimentsPass(t *testing.T) {
 			r.start(nil)
 			r.await("the pods", func(s sim.Snapshot) bool { return s.Running() == 10 })
 			r.untilPrinted([]string{"pods"}, "web0-node   2/2     Running", "web4-node   2/2     Running")
-			args := []string{"chaos", "run", experimentFile(name), "--report=" + filepath.Join(r.dir, "report")}
+			args := []string{"chaos", "run", "builtin:" + name, "--report=" + filepath.Join(r.dir, "report")}
 			if name == "staging" {
 				args = append(args, "--dry-run")
 			}
@@ -191,7 +192,7 @@ func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
 	r.untilPrinted([]string{"actors"}, "node ")
-	for _, args := range []string{"kill volumes", "kill volumes --dry-run", "list", "stop --all", "run " + experimentFile("kills")} {
+	for _, args := range []string{"kill volumes", "kill volumes --dry-run", "list", "stop --all", "run builtin:kills"} {
 		_, notes, code := r.playlet(append([]string{"chaos"}, strings.Fields(args)...)...)
 		if code != 1 || notes != "playlet: chaos is not enabled: this agent was started without --enable-chaos\n" {
 			t.Errorf("%s: %d %s", args, code, notes)

@@ -21,36 +21,39 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
+	"github.com/playlet-dev/playlet/config/configfile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-const chaosLong = `Break actors of the agent on purpose, and see the node heal. The agent must have been started with --enable-chaos.
+const chaosLong = `Break actors of the agent on purpose, and watch the node heal. The agent must run with --enable-chaos.
 
 TARGET chooses actors:
-  volumes, pods/web, sources/*   by path, as "playlet actors" shows it; * stands for one name
-  pods/**                        all below a path; ** alone is all but the root
+  volumes, pods/web, sources/*   by path, as "playlet actors" shows it; * stands for one name, so * alone is each service
+  pods/**                        everything below a path; ** alone is everything but the root
   kind/container                 by kind
   pod/web, pod/shop/*            the actors of a pod, by name, and of its containers
   label/app=web,tier!=db         the same by the pod's labels
 
-A rule acts once unless --count says otherwise, and ends by itself. The same --seed makes the same choices again: which message of
-which actor, counted from the start of the rule. Messages that an actor has from itself (timers, results of its work) are neither
-lost nor late nor doubled; it can be killed and paused at them. What was done is in the agent's log, in its flight recorder
-and, in a cluster, in Events of the node. Containers are not touched by any of it; that is what is tested.`
+A rule acts once unless --count says otherwise, and expires by itself. The same --seed repeats the same choices: which message
+of which actor, counted from the start of the rule. Messages that an actor sends to itself (timers, results of its work) are not
+lost, delayed or duplicated; it can be killed or paused at them. Everything done is in the agent's log, in its flight recorder
+and in the node's events. Containers are never touched: that is the point of the test.
+
+A target that matches no actor is an error. With --wait=false a pattern may match actors that appear later.`
 
 const chaosExample = `  # Kill the actor of a pod, and look what the rule would choose before
   playlet chaos kill pods/web --dry-run
   playlet chaos kill pods/web
 
-  # Lose every tenth message to images and volumes for five minutes
+  # Lose every tenth message to each service of the node (the actors right below the root) for five minutes
   playlet chaos drop '*' --probability 0.1 --count -1 --for 5m
 
-  # Have the runtime's actor stand still for ten seconds
+  # Pause the runtime's actor for ten seconds
   playlet chaos pause runtime --duration 10s
 
   # An experiment with checks before, during and after
-  playlet chaos run e2e/chaos/kills.yaml`
+  playlet chaos run builtin:kills`
 
 const (
 	pollChaos   = 200 * time.Millisecond
@@ -58,12 +61,12 @@ const (
 )
 
 var chaosShort = map[chaos.Verb]string{
-	chaos.Kill:      "Make actors panic, as by a bug",
-	chaos.Pause:     "Have actors stand still",
-	chaos.Delay:     "Have messages come late",
-	chaos.Drop:      "Lose messages",
-	chaos.Duplicate: "Have messages come twice",
-	chaos.Reorder:   "Have messages overtake one another",
+	chaos.Kill:      "Make actors panic, as a bug would",
+	chaos.Pause:     "Pause actors",
+	chaos.Delay:     "Delay messages",
+	chaos.Drop:      "Drop messages",
+	chaos.Duplicate: "Deliver messages twice",
+	chaos.Reorder:   "Deliver messages out of order",
 }
 
 // NewCommand is "playlet chaos".
@@ -75,7 +78,7 @@ func NewCommand() *cobra.Command {
 	for _, verb := range chaos.Verbs {
 		cmd.AddCommand(newChaosVerb(verb))
 	}
-	cmd.AddCommand(newChaosList(), newChaosStop(), newChaosRun())
+	cmd.AddCommand(newChaosList(), newChaosStop(), newChaosRun(), newChaosShow())
 	return cmd
 }
 
@@ -94,24 +97,24 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 		ValidArgsFunction: names.Completion(&c.Socket, actors.Paths),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.rule.Message, "message", "", "`Type` of message at which it acts, * stands for anything; any when empty")
-	flags.IntVar(&c.rule.Count, "count", 1, "Act so many `times`; -1: as often as it can")
-	flags.Float64Var(&c.rule.Probability, "probability", 1, "Act with this `probability` at each message that it chooses")
-	flags.Uint64Var(&c.rule.Seed, "seed", 0, "`Number` that makes the choices; 0: a random one, which is printed")
+	flags.StringVar(&c.rule.Message, "message", "", "Act only on this `type` of message; * stands for anything")
+	flags.IntVar(&c.rule.Count, "count", 1, "Act this many `times`; -1: without limit")
+	flags.Float64Var(&c.rule.Probability, "probability", 1, "Act on each matching message with this `probability`")
+	flags.Uint64Var(&c.rule.Seed, "seed", 0, "Random `number` that determines the choices; 0: a new one, which is printed")
 	flags.DurationVar(&c.rule.For.Duration, "for", 0, "End the rule after this `time` (default 1m, or twice --duration)")
 	switch verb {
 	case chaos.Pause, chaos.Delay, chaos.Reorder:
-		what := map[chaos.Verb]string{chaos.Pause: "How long an actor stands still", chaos.Delay: "How late a message comes",
-			chaos.Reorder: "How late a message may come"}[verb]
+		what := map[chaos.Verb]string{chaos.Pause: "How long an actor is paused", chaos.Delay: "How long a message is delayed",
+			chaos.Reorder: "How long a message may be delayed"}[verb]
 		flags.DurationVar(&c.rule.Duration.Duration, "duration", chaos.DefaultDuration, what)
 	case chaos.Kill:
-		flags.BoolVar(&c.rule.Force, "force", false, "Kill an actor more often than its supervisor bears: it is put into "+
-			"quarantine, or the agent ends")
+		flags.BoolVar(&c.rule.Force, "force", false, "Kill an actor more often than its supervisor tolerates, which puts it into "+
+			"quarantine or ends the agent")
 	case chaos.Drop, chaos.Duplicate:
 	}
-	flags.BoolVar(&c.dryRun, "dry-run", false, "Only list the actors that it may act on")
-	flags.BoolVar(&c.wait, "wait", true, "Wait for the end of the rule, and say what it did; Ctrl-C ends it. "+
-		"Without, see playlet chaos list")
+	flags.BoolVar(&c.dryRun, "dry-run", false, "Only list the actors that the rule matches")
+	flags.BoolVar(&c.wait, "wait", true, "Wait until the rule has ended, and report what it did; Ctrl-C ends it. "+
+		"Otherwise see playlet chaos list")
 	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
 	return c.Runs(cmd, c.run)
 }
@@ -121,7 +124,13 @@ func (c *chaosCommand) run(ctx context.Context, args []string) error {
 	if c.rule.Count == 0 || c.rule.Probability == 0 { // which stand for the defaults in a rule
 		return errors.New("--count=0 and --probability=0 would do nothing")
 	}
-	added, err := c.Client.AddChaos(ctx, c.rule, c.dryRun)
+	added, err := c.Client.AddChaos(ctx, c.rule, true)
+	if err == nil && len(added.Targets) == 0 && (c.wait || c.dryRun || !strings.ContainsAny(c.rule.Target, "*?[=")) {
+		return c.unmatched(ctx)
+	}
+	if err == nil && !c.dryRun {
+		added, err = c.Client.AddChaos(ctx, c.rule, false)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,16 +149,47 @@ func (c *chaosCommand) run(ctx context.Context, args []string) error {
 		printDone(c.Out, &added.Status, added.Targets)
 	}
 	if err == nil && added.Over && added.Acted == 0 && ctx.Err() == nil {
-		err = fmt.Errorf("rule %d did nothing%s", added.ID, sparedText(added.Spared, ": no such message came"))
+		err = fmt.Errorf("rule %d did nothing%s", added.ID, sparedText(added.Spared, ": no matching message arrived"))
 	}
 	return err
+}
+
+// unmatched is the error of a target that matches no actor, with the path that was probably meant.
+func (c *chaosCommand) unmatched(ctx context.Context) error {
+	const list = "(playlet actors lists them)"
+	all, err := c.Client.Actors(ctx)
+	if err != nil {
+		return err
+	}
+	var paths []string
+	for i := range all.Actors {
+		a := &all.Actors[i]
+		shown := actors.ShownPath(a)
+		paths = append(paths, shown)
+		if a.Pod != "" && a.Path.Parent() == messages.Pods {
+			_, name, _ := strings.Cut(a.Pod, "/")
+			for _, pod := range []string{a.Pod, name, a.Manifest} {
+				paths = append(paths, "pods/"+pod)
+				if pod == c.rule.Target {
+					shown = "pods/" + pod
+				}
+			}
+		}
+		if a.Path.Name() == c.rule.Target || strings.HasSuffix(shown, "/"+c.rule.Target) {
+			return fmt.Errorf("no actor matches %q; did you mean %s? %s", c.rule.Target, shown, list)
+		}
+	}
+	if meant := configfile.Closest(c.rule.Target, paths); meant != "" {
+		return fmt.Errorf("no actor matches %q; did you mean %s? %s", c.rule.Target, meant, list)
+	}
+	return fmt.Errorf("no actor matches %q %s", c.rule.Target, list)
 }
 
 func sparedText(spared int, otherwise string) string {
 	if spared == 0 {
 		return otherwise
 	}
-	return fmt.Sprintf(": %d times it left an actor alive that its supervisor would have given up (--force kills it)", spared)
+	return fmt.Sprintf(": %d times it spared an actor that its supervisor would have given up on (--force kills it)", spared)
 }
 
 // await waits until the rule is over. The end of ctx ends it.
@@ -175,7 +215,7 @@ func (c *chaosCommand) await(ctx context.Context, added *api.ChaosRule) error {
 		}
 		i := slices.IndexFunc(rules.Rules, func(s chaos.Status) bool { return s.ID == added.ID && s.Since.Equal(added.Since) })
 		if i < 0 {
-			return fmt.Errorf("the agent has forgotten rule %d: it was started again, or had a hundred others since", added.ID)
+			return fmt.Errorf("the agent no longer has rule %d: it has restarted, or a hundred newer rules were added", added.ID)
 		}
 		added.Status = rules.Rules[i]
 	}
@@ -194,14 +234,14 @@ func (c *chaosCommand) printTargets(r *api.ChaosRule) {
 	if c.dryRun {
 		what = fmt.Sprintf("would %s", r.Rule)
 	}
-	times := "as often as it can"
+	times := "without limit"
 	if r.Count > 0 {
 		times = timesText(r.Count)
 	}
-	on := fmt.Sprintf("these %d actors as they are now:", len(r.Targets))
+	on := fmt.Sprintf("%d actors that match now:", len(r.Targets))
 	switch len(r.Targets) {
 	case 0:
-		on = "actors that are not there now"
+		on = "actors that appear later: none matches now"
 	case 1:
 		on = "this actor:"
 	}
@@ -220,7 +260,7 @@ func timesText(n int) string {
 
 func printDone(out io.Writer, s *chaos.Status, targets []api.ChaosTarget) {
 	if s.Acted == 0 {
-		fmt.Fprintln(out, "acted on nothing")
+		fmt.Fprintln(out, "nothing was done")
 		return
 	}
 	names := map[messages.Address]string{}
@@ -243,7 +283,7 @@ func printDone(out io.Writer, s *chaos.Status, targets []api.ChaosTarget) {
 func newChaosList() *cobra.Command {
 	c := &base.Command{}
 	cmd := &cobra.Command{
-		Use: "list", Aliases: []string{"ls"}, Short: "List rules in force, and those that ended last", Args: cli.NoArguments,
+		Use: "list", Aliases: []string{"ls"}, Short: "List active rules, and those that ended last", Args: cli.NoArguments,
 	}
 	cli.OutputFlag(cmd, &c.Output, "table", "table", "json")
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
@@ -279,9 +319,9 @@ func newChaosStop() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "stop {ID | --all}", Short: "End rules", Args: cli.AtMostOne("rule"),
-		Long: "End rules. An actor that is paused goes on; messages that are late already come in their time.",
+		Long: "End rules. A paused actor continues; messages already delayed arrive when they are due.",
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "End all")
+	cmd.Flags().BoolVar(&all, "all", false, "End all rules")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		if all != (len(args) == 0) {
 			return errors.New("which rule? name its number (playlet chaos list), or --all")
@@ -298,7 +338,7 @@ func newChaosStop() *cobra.Command {
 			return err
 		}
 		if len(got.Rules) == 0 {
-			fmt.Fprintln(c.Out, "no rule is in force")
+			fmt.Fprintln(c.Out, "no rule is active")
 			return nil
 		}
 		return printRules(c.Out, got.Rules)

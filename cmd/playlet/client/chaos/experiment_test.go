@@ -1,10 +1,11 @@
 package chaos
 
 import (
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
 const goodExperiment = `apiVersion: playlet.dev/v1alpha1
@@ -49,19 +50,25 @@ func TestAnExperimentIsRefusedWithLineAndField(t *testing.T) {
 	}
 }
 
-// The experiments that are shipped can be read.
-func TestShippedExperimentsAreRead(t *testing.T) {
-	files, err := filepath.Glob("../../../../e2e/chaos/*.yaml")
-	if err != nil || len(files) < 3 {
-		t.Fatal(files, err)
+// The experiments that come with the program can be read, and printed to be copied.
+func TestBuiltinExperiments(t *testing.T) {
+	if names := builtins(); !slices.Equal(names, []string{"builtin:kills", "builtin:messages", "builtin:staging"}) {
+		t.Errorf("got %v", names)
 	}
-	for _, f := range files {
-		data, err := os.ReadFile(f)
+	for _, name := range builtins() {
+		data, err := readFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := readExperiment(f, data); err != nil {
+		if _, err := readExperiment(name, data); err != nil {
 			t.Error(err)
 		}
+		if out, notes, code := fake.Run([]string{"chaos", "show", name}, NewCommand); out != string(data) || code != 0 {
+			t.Errorf("%s: %d %s%s", name, code, out, notes)
+		}
+	}
+	_, notes, code := fake.Run([]string{"chaos", "run", "builtin:nope"}, NewCommand)
+	if want := "playlet: there is no experiment \"builtin:nope\"; there are builtin:kills, builtin:messages, builtin:staging\n"; notes != want || code != 1 {
+		t.Errorf("%d %q", code, notes)
 	}
 }

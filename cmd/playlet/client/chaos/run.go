@@ -19,14 +19,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const chaosRunLong = `Run an experiment: look whether the node is steady, carry the steps out, one after another, look all the while, and wait
-until the node is steady again. All the time each pod that was ready has to stay ready, no container of one may be restarted,
-the node's container runtime and network have to be ready, what is to end has to go, and in a cluster the node's lease has to be
-renewed and the Node has to be Ready. At the end each actor has to run, the agent may not have many more goroutines than before,
-no container may run twice, and no sandbox, container or folder may be left of a pod that is not there.
+const chaosRunLong = `Run an experiment: check that the node is steady, carry out the steps one after another while checking, and wait until the node
+is steady again. Throughout, every pod that was ready must stay ready, none of its containers may restart, the container runtime
+and its network must stay ready, ending pods must end, and in a cluster the node's lease must be renewed and the Node stay Ready.
+At the end every actor must run, the agent may not have many more goroutines than before, no container may run twice, and no
+sandbox, container or folder of a removed pod may be left.
 
-Exit code 0: all held. 1: something did not, or the experiment could not begin. Ctrl-C ends all rules.
-Experiments to begin with are in e2e/chaos.`
+FILE is a YAML file, or one that comes with Playlet: builtin:kills, builtin:messages, builtin:staging (playlet chaos show prints
+them). Exit code 0: everything held. 1: something did not, or the experiment could not start. Ctrl-C ends all rules.`
 
 const (
 	lookEvery      = 250 * time.Millisecond
@@ -81,14 +81,15 @@ func newChaosRun() *cobra.Command {
 	c := newRun()
 	var reportFile string
 	cmd := &cobra.Command{
-		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cli.One("experiment", "kills.yaml"),
+		Use: "run FILE", Short: "Run an experiment with checks", Long: chaosRunLong, Args: cli.One("experiment", "builtin:kills"),
+		Example: chaosRunExample, ValidArgsFunction: completeExperiments,
 	}
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Only check the file and the node, and list the actors that each step may "+
-		"act on")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Only check the file and the node, and list the actors that each step "+
+		"matches")
 	cmd.Flags().StringVar(&reportFile, "report", "", "Write the report, in JSON, to this `file` as well")
 	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {
-		data, err := os.ReadFile(args[0])
+		data, err := readFile(args[0])
 		if err != nil {
 			return err
 		}
