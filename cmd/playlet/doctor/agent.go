@@ -14,6 +14,24 @@ import (
 	"github.com/prometheus/procfs"
 )
 
+// Running is the agent that runs.
+type Running struct{ Version, RootDir string }
+
+// agent returns the process of the agent: that of the configured root folder, or of the socket that the user named.
+func (m *Machine) agent(ctx context.Context) (process, bool) {
+	holder, held := m.holder(lockIn(m.Node.RootDir))
+	if held || !m.Chosen {
+		return holder, held
+	}
+	running, err := m.Agent(ctx)
+	if err != nil || running.RootDir == "" {
+		return process{}, false
+	}
+	return m.holder(lockIn(running.RootDir))
+}
+
+func lockIn(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
+
 // checkAgent looks for who else would manage the same containers.
 func checkAgent(ctx context.Context, m *Machine) []Finding {
 	var found []Finding
@@ -22,32 +40,31 @@ func checkAgent(ctx context.Context, m *Machine) []Finding {
 			continue
 		}
 		if m.sameMounts(p) {
-			found = append(found, fail("stop one of both (systemctl disable --now kubelet, or playlet install --replace-kubelet)",
+			found = append(found, fail("stop one of the two (systemctl disable --now kubelet, or playlet install --replace-kubelet)",
 				"a kubelet runs here, process %d: both would manage the same containers", p.PID)...)
 		} else {
-			found = append(found, warn("see that it does not use the same container runtime",
+			found = append(found, warn("check that it does not use the same container runtime",
 				"a kubelet runs in a container, process %d", p.PID)...)
 		}
 	}
-	lock := filepath.Join(m.Node.RootDir, "playlet", "lock")
-	holder, held := m.holder(lock)
-	version, err := m.Agent(ctx)
+	holder, held := m.agent(ctx)
+	running, err := m.Agent(ctx)
 	switch {
 	case held && err != nil:
 		found = append(found, warn(
-			"see its log (journalctl -u playlet); --admin-socket says where it is asked",
-			"an agent runs here, process %d, and does not answer at %s: %v", holder.PID, m.Node.AdminSocket, err)...)
+			"check its log (journalctl -u playlet); --admin-socket or PLAYLET_SOCKET names its socket",
+			"an agent runs here, process %d, and does not answer at %s: %v", holder.PID, m.Socket, err)...)
 	case held:
-		found = append(found, ok("playlet %s runs here, process %d", version, holder.PID)...)
+		found = append(found, ok("playlet %s runs here, process %d", running.Version, holder.PID)...)
 	case err == nil:
 		found = append(found, warn("give each agent its own --root-dir, --admin-socket and runtime",
-			"playlet %s answers at %s, with another root folder", version, m.Node.AdminSocket)...)
+			"playlet %s answers at %s, with another root folder", running.Version, m.Socket)...)
 	case len(found) == 0:
 		found = ok("none runs")
 	}
 	if file := m.Node.LockFile; file != "" {
 		if p, taken := m.holder(file); taken && p != holder {
-			found = append(found, warn("the agent waits until it is let go", "--lock-file %s is held by %s", file, p)...)
+			found = append(found, warn("the agent waits until it is released", "--lock-file %s is held by %s", file, p)...)
 		}
 	}
 	return found

@@ -18,7 +18,7 @@ import (
 // Controllers without which pods cannot be bounded, and those without which something smaller is missed.
 var (
 	neededControllers = []string{"cpu", "cpuset", "memory", "pids"}
-	usefulControllers = map[string]string{"hugetlb": "huge pages are not bounded"}
+	usefulControllers = map[string]string{"hugetlb": "huge pages are not limited"}
 )
 
 // hierarchy is a mounted tree of cgroups.
@@ -85,7 +85,7 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 		return fail(mount, "no cgroups are mounted at %s", m.cgroup())
 	}
 	if err := m.Node.CheckCgroups(unified); err != nil {
-		return fail("boot with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or correct the field that is named",
+		return fail("boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1), or correct the field named here",
 			"%v", err)
 	}
 	var controllers []string
@@ -99,7 +99,7 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 	}
 	found = append(found, missing(controllers, unified)...)
 	if err := agent.CheckGroups(m.Node, groups{all: all}); err != nil {
-		found = append(found, fail("make it, or leave the setting out", "%v", err)...)
+		found = append(found, fail("create it, or remove the setting", "%v", err)...)
 	}
 	root := cmp.Or(m.Node.Kubelet.CgroupRoot, "/")
 	if unified {
@@ -109,7 +109,7 @@ func checkCgroups(_ context.Context, m *Machine) []Finding {
 	if slices.ContainsFunc(all, func(h hierarchy) bool { return h.unified }) {
 		beside = ", and version 2 beside it"
 	}
-	return or(found, warn("plan for cgroups of version 2: Kubernetes is giving version 1 up",
+	return or(found, warn("plan to move to cgroup v2: Kubernetes is dropping v1",
 		"version 1%s, allowed by failCgroupV1: false; root %s", beside, root))
 }
 
@@ -138,9 +138,9 @@ func missing(there []string, unified bool) []Finding {
 	var found []Finding
 	for _, c := range neededControllers {
 		if !slices.Contains(there, c) {
-			do := "boot with cgroup_enable=" + c + " on the kernel's command line, or a kernel that has it"
+			do := "boot with cgroup_enable=" + c + " on the kernel's command line, or use a kernel that has it"
 			if !unified {
-				do += "; on version 1 it has to be mounted too"
+				do += "; cgroup v1 must also mount it"
 			}
 			found = append(found, fail(do, "the controller %s is missing", c)...)
 		}
@@ -155,13 +155,13 @@ func missing(there []string, unified bool) []Finding {
 
 // groupsCanBeMade says whether this process may make groups in a hierarchy, and hand controllers down to them.
 func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
-	const delegate = "run on the host, or have a part of the tree delegated: Delegate=yes of systemd, --cgroupns=host and a " +
+	const delegate = "run on the host, or delegate a part of the tree: Delegate=yes of systemd, --cgroupns=host and a " +
 		"writable /sys/fs/cgroup of a container"
 	if h.readOnly {
 		return fail(delegate, "%s is mounted read-only", h.dir)
 	}
 	if err := m.System.Writable(h.dir); err != nil {
-		return fail(delegate, "no group can be made: %v", err)
+		return fail(delegate, "no cgroup can be created: %v", err)
 	}
 	if !h.unified {
 		return nil
@@ -181,8 +181,8 @@ func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
 	_, err = os.Stat(filepath.Join(h.dir, "cgroup.type"))
 	members, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
 	if len(kept) > 0 && err == nil && len(strings.TrimSpace(string(members))) > 0 {
-		return fail("move the processes in "+h.dir+"/cgroup.procs to a group within, as init systems of containers do",
-			"the controllers %s cannot be handed down to pods: %s has processes of its own", strings.Join(kept, ", "), h.dir)
+		return fail("move the processes in "+h.dir+"/cgroup.procs to a group below it, as init systems of containers do",
+			"the controllers %s cannot be enabled for pods: %s has processes of its own", strings.Join(kept, ", "), h.dir)
 	}
 	return nil
 }
@@ -192,26 +192,26 @@ const defaultDriver = "cgroupfs"
 
 // checkCgroupDriver compares who is to make cgroups with who can.
 func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
-	driver, from := m.Node.Kubelet.CgroupDriver, "by the configuration"
+	driver, from := m.Node.Kubelet.CgroupDriver, "from the configuration"
 	facts, err := m.askRuntime(ctx)
 	if err != nil {
 		return noRuntime()
 	}
 	if facts.driver != "" {
-		driver, from = facts.driver, "as the runtime says"
+		driver, from = facts.driver, "reported by the runtime"
 	}
 	_, err = os.Stat(filepath.Join(m.Run, "systemd/system")) // sd_booted(3)
 	systemd := err == nil
 	unified, _ := m.unified() // that there are none is a finding of its own
 	switch {
 	case driver == "systemd" && !systemd:
-		return fail("have the runtime use cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), and set cgroupDriver: cgroupfs",
-			"systemd, %s, and this machine is not run by systemd", from)
+		return fail("configure the runtime for cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), and set cgroupDriver: cgroupfs",
+			"systemd, %s, and this machine does not run systemd", from)
 	case driver == "cgroupfs" && systemd && unified:
-		return warn("have the runtime use systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; "+
-			"pods have to be made anew then", "cgroupfs, %s, beside systemd, which thinks that the tree is its own", from)
+		return warn("configure the runtime for systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; "+
+			"pods must then be recreated", "cgroupfs, %s, beside systemd, which manages the same tree", from)
 	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
-		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which counts; the configuration says %s", driver, from,
+		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which takes precedence; the configuration names %s", driver, from,
 			m.Node.Kubelet.CgroupDriver)
 	}
 	return ok("%s, %s", driver, from)

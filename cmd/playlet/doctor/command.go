@@ -27,14 +27,16 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-const doctorLong = `Look at this machine as the agent needs it: container runtime, cgroups, network, mounts, ports, disks, clock,
-capabilities, kernel. Each finding comes with what to do about it. It works whether the agent runs or not, takes the
-agent's flags and configuration (those not listed here too, see playlet --help), by default those of the installed service,
-which flags given here change (--config= looks at the defaults), and changes nothing that lasts: the
-network is tried in a namespace made for that, which is gone afterwards, after Ctrl-C too. Only what a network plugin turns on
-for a pod and leaves on, as net.ipv4.ip_forward, stays, and is named.
+const doctorLong = `Check whether this machine is fit for the agent: container runtime, cgroups, network, mounts, ports, disks, clock, capabilities,
+kernel. Each finding comes with its remedy. It works whether or not the agent runs, takes the agent's flags and configuration
+(also those not listed here, see playlet help flags), by default those of the installed service, which flags given here change
+(--config= checks the defaults), and leaves nothing behind: the network is tested in a temporary namespace, which is
+removed afterwards, also after Ctrl-C. Only a setting that a network plugin turns on for a pod, such as net.ipv4.ip_forward,
+stays, and is named.
 
-The exit code is 1 where something fails. Warnings, and what could not be looked at, do not count.`
+The agent that runs is asked on --admin-socket or, without that flag, on $PLAYLET_SOCKET.
+
+The exit code is 1 if a check fails. Warnings and skipped checks do not count.`
 
 const doctorExample = `  # Is this machine fit?
   playlet doctor
@@ -64,7 +66,7 @@ func newCommand(root string) *cobra.Command {
 	var output string
 	var without []string
 	cmd := &cobra.Command{
-		Use: "doctor [CHECK...]", Short: "Look at this machine, and say what to do about what is wrong",
+		Use: "doctor [CHECK...]", Short: "Check whether this machine is fit to run pods, with a remedy for each fault",
 		Long: doctorLong + "\n\n" + listChecks(), Example: doctorExample,
 		ValidArgs: checkNames(),
 	}
@@ -73,7 +75,7 @@ func newCommand(root string) *cobra.Command {
 	cmd.Flags().Lookup("cni-conf-dir").Usage = "`folder` of network configurations; what the runtime says when empty"
 	cmd.Flags().Lookup("cni-bin-dir").Usage = "`folders` of network plugins; what the runtime says when empty"
 	cli.OutputFlag(cmd, &output, "table", "table", "json", "yaml")
-	cmd.Flags().StringSliceVar(&without, "skip", nil, "Leave these `checks` out")
+	cmd.Flags().StringSliceVar(&without, "skip", nil, "Skip these `checks`")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		checks, err := chooseChecks(args, without)
 		if err != nil {
@@ -81,7 +83,7 @@ func newCommand(root string) *cobra.Command {
 		}
 		findings := examine(cmd, flags, checks, root)
 		if cmd.Context().Err() != nil {
-			return fmt.Errorf("ended before all was looked at")
+			return fmt.Errorf("interrupted: not all checks ran")
 		}
 		if output == "table" {
 			err = printFindings(cmd.OutOrStdout(), findings)
@@ -152,8 +154,20 @@ func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root strin
 	if err != nil {
 		return unusable(err)
 	}
+	socket := os.Getenv(cli.SocketVariable)
+	chosen := socket != "" && !cmd.Flags().Changed("admin-socket")
+	if !chosen {
+		socket = node.AdminSocket
+	}
 	m := machineOf(node, warnings)
-	m.Service, m.Unread = service, unread
+	m.Socket, m.Chosen, m.Service, m.Unread = socket, chosen, service, unread
+	m.Agent = func(ctx context.Context) (Running, error) {
+		v, err := api.NewClient(socket).Version(ctx)
+		if err != nil {
+			return Running{}, err
+		}
+		return Running{v.Version, v.RootDir}, nil
+	}
 	if set.Changed("cni-conf-dir") || set.Changed("network-plugin-dir") {
 		m.CNIConfDir = node.CNIConfDir
 	}
@@ -196,13 +210,6 @@ func machineOf(node *config.Node, warnings []config.Warning) *Machine {
 		Dial: func(node *config.Node) (Runtime, error) {
 			return cri.Dial(cri.Options{RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint,
 				ImageEndpoint: node.ImageEndpoint()})
-		},
-		Agent: func(ctx context.Context) (string, error) {
-			v, err := api.NewClient(node.AdminSocket).Version(ctx)
-			if err != nil {
-				return "", err
-			}
-			return v.Version, nil
 		},
 		Addresses: func() []netip.Addr { return agent.NodeIPs(node, slog.New(slog.DiscardHandler)) },
 	}

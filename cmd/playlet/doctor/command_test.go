@@ -52,7 +52,7 @@ func TestDoctorHelps(t *testing.T) {
 	}
 	out.Reset()
 	if code := run([]string{"doctor", "manifests", "--max-pods=3", "--root-dir=" + t.TempDir()}, &out, &problems); code != 0 ||
-		!strings.Contains(out.String(), "ok    manifests  no folder is configured; pods are submitted (playlet run)\n\n1 ok, ") {
+		!strings.Contains(out.String(), "ok    manifests  no folder is configured; pods are submitted (playlet run)\n\n1 passed, ") {
 		t.Errorf("%d %s %s", code, &out, &problems)
 	}
 }
@@ -122,7 +122,7 @@ func TestPrintFindings(t *testing.T) {
 	err := printFindings(&out, []Finding{
 		{Check: "a", Result: OK, Seen: "fine"}, {Check: "longer", Result: Fail, Seen: "bad\n\x1b[31m", Do: "mend it"},
 	})
-	want := "ok    a       fine\nfail  longer  bad [31m\n              → mend it\n\n1 ok, 0 to be warned of, 1 failed, 0 not looked at\n"
+	want := "ok    a       fine\nfail  longer  bad [31m\n              → mend it\n\n1 passed, 0 warnings, 1 failed, 0 skipped\n"
 	if err != nil || out.String() != want {
 		t.Errorf("%v %q", err, &out)
 	}

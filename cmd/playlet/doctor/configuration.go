@@ -35,7 +35,7 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 		from = m.Service + ", " + from
 	}
 	if m.Unread != "" {
-		return warn("sudo playlet doctor", "%s: the machine was looked at for these, and not for the installed service (%s), "+
+		return warn("sudo playlet doctor", "%s: this is not the configuration of the installed service (%s), "+
 			"which only root can read", from, m.Unread)
 	}
 	var mistakes []Finding
@@ -48,7 +48,7 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 		return mistakes
 	}
 	if err := m.Node.CheckCPUs(resources.OnlineCPUs(m.Sys)); err != nil {
-		return fail("correct the field that is named; the agent does not start with it", "%s: %v", from, err)
+		return fail("correct the field named here; the agent does not start with it", "%s: %v", from, err)
 	}
 	if len(m.Warnings) == 0 {
 		return ok("%s; node %s, root folder %s", from, m.Node.NodeName, m.Node.RootDir)
@@ -60,11 +60,11 @@ func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	}
 	const readable = 3
 	if len(whole) <= readable {
-		return warn("take out what is not needed", "%s; %s", from, strings.Join(whole, "; "))
+		return warn("remove the settings that are not needed", "%s; %s", from, strings.Join(whole, "; "))
 	}
 	slices.Sort(named)
-	return warn("the agent's log says more of each when it starts; take out what is not needed",
-		"%s; these settings are without effect, outdated, or open: %s", from, strings.Join(slices.Compact(named), ", "))
+	return warn("the agent's log explains each at its start; remove those that are not needed",
+		"%s; these settings have no effect, are outdated, or are insecure: %s", from, strings.Join(slices.Compact(named), ", "))
 }
 
 // checkManifests looks at where pods come from, and reads manifests as the agent would.
@@ -78,14 +78,14 @@ func checkManifests(_ context.Context, m *Machine) []Finding {
 	}
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return warn("mkdir -p "+path+"; it is watched for, and counts as empty until then", "%s does not exist", path)
+		return warn("mkdir -p "+path+"; until then it counts as empty", "%s does not exist", path)
 	case err != nil:
-		return fail("see that the folders above it can be read", "%v", err)
+		return fail("check that the folders above it are readable", "%v", err)
 	}
 	node := base.Node{NodeName: m.Node.NodeName, Objects: m.Node.ObjectDir != "", Cluster: !m.Node.Standalone()}
 	pods, files, problems, err := file.Check(path, node)
 	if err != nil {
-		return fail("see that it can be read", "%v", err)
+		return fail("check that it is readable", "%v", err)
 	}
 	var found []Finding
 	for _, p := range problems[:min(len(problems), shownManifests)] {
@@ -110,16 +110,16 @@ func (m *Machine) tooMuch(pods []*v1.Pod) (found []Finding) {
 	ports, cpus := map[string]string{}, runtime.NumCPU()
 	total, _, _ := m.memory() // what cannot be read is a finding of its own
 	for _, p := range pods {
-		const less = "have it ask for less: a node of a cluster refuses it, and one that stands alone runs it short"
+		const less = "reduce its request: a node of a cluster refuses it, and a standalone one overcommits"
 		name := p.Namespace + "/" + p.Name
 		asks := translate.PodRequests(p)
 		if cpu := asks[v1.ResourceCPU]; cpu.MilliValue() > int64(cpus)*1000 {
 			found = append(found,
-				warn(less, "pod %s asks for %s processors, and this machine has %d", name, &cpu, cpus)...)
+				warn(less, "pod %s requests %s CPUs, and this machine has %d", name, &cpu, cpus)...)
 		}
 		if memory := asks[v1.ResourceMemory]; total > 0 && memory.Value() > int64(total) { //nolint:gosec // no machine has 8 EiB
 			found = append(found,
-				warn(less, "pod %s asks for %s of memory, and this machine has %s", name, &memory, bytesText(total))...)
+				warn(less, "pod %s requests %s of memory, and this machine has %s", name, &memory, bytesText(total))...)
 		}
 		for i := range p.Spec.Containers {
 			for _, port := range p.Spec.Containers[i].Ports {
@@ -129,7 +129,7 @@ func (m *Machine) tooMuch(pods []*v1.Pod) (found []Finding) {
 				key := fmt.Sprintf("%s:%d/%s", port.HostIP, port.HostPort, cmp.Or(port.Protocol, v1.ProtocolTCP))
 				if other := ports[key]; other != "" && other != name {
 					found = append(found, warn("give one of them another hostPort: the second is refused",
-						"pods %s and %s both ask for the host's port %d", other, name, port.HostPort)...)
+						"pods %s and %s both use host port %d", other, name, port.HostPort)...)
 				}
 				ports[key] = name
 			}

@@ -36,7 +36,7 @@ func checkDisk(ctx context.Context, m *Machine) []Finding {
 	for _, p := range places {
 		disk, err := m.System.Disk(existing(p.path))
 		if err != nil {
-			found = append(found, warn("see that it can be read", "%s: %v", p.what, err)...)
+			found = append(found, warn("check that it is readable", "%s: %v", p.what, err)...)
 			continue
 		}
 		low := m.short(p.signal+".available", p.what+" in "+p.path, disk.Free, disk.Size, bytesText)
@@ -63,13 +63,13 @@ func (m *Machine) short(signal, what string, free, size uint64, text func(uint64
 	if !set {
 		return nil
 	}
-	seen := fmt.Sprintf("%s: %s (%d%%) free, and %s has pods evicted below %s", what, text(free), percent(free, size), signal,
-		text(limit))
+	seen := fmt.Sprintf("%s: %s (%d%%) free, and pods are evicted below %s (%s)", what, text(free), percent(free, size),
+		text(limit), signal)
 	switch {
 	case free < limit:
-		return fail("free some, or set evictionHard lower", "%s", seen)
+		return fail("free some space, or lower evictionHard", "%s", seen)
 	case free < limit+size/100*nearly:
-		return warn("free some before it comes to that", "%s", seen)
+		return warn("free some space before that happens", "%s", seen)
 	}
 	return nil
 }
@@ -120,15 +120,15 @@ func checkMemory(_ context.Context, m *Machine) []Finding {
 	}
 	found := m.short("memory.available", "memory", available, total, bytesText)
 	if len(found) > 0 {
-		found[0].Do = "stop what is not needed, or give the machine more"
+		found[0].Do = "stop what is not needed, or add memory"
 	}
 	swaps, err := resources.Swaps(m.Proc)
 	if err != nil {
 		return append(found, skip("%v", err)...)
 	}
 	if err := m.Node.CheckSwap(swaps); err != nil {
-		found = append(found, fail("swapoff -a and take it out of /etc/fstab, or set failSwapOn: false and choose "+
-			"memorySwap.swapBehavior; the agent does not start otherwise", "%v", err)...)
+		found = append(found, fail("swapoff -a and remove it from /etc/fstab, or set failSwapOn: false and choose "+
+			"memorySwap.swapBehavior; otherwise the agent does not start", "%v", err)...)
 	}
 	text := "no swap"
 	if len(swaps) > 0 {
@@ -153,7 +153,7 @@ func (m *Machine) memory() (total, available uint64, err error) {
 
 // unfit are file systems on which pods' folders do not work as they should.
 var unfit = map[string]string{
-	"nfs": "locks and ownership are another machine's", "nfs4": "locks and ownership are another machine's",
+	"nfs": "locks and ownership belong to another machine", "nfs4": "locks and ownership belong to another machine",
 	"cifs": "it has no ownership", "vfat": "it has no ownership", "9p": "it has no inotify",
 }
 
@@ -161,7 +161,7 @@ var unfit = map[string]string{
 func checkMounts(_ context.Context, m *Machine) []Finding {
 	root, err := filepath.EvalSymlinks(existing(m.Node.RootDir))
 	if err != nil {
-		return fail("see that the folders above --root-dir can be read", "%v", err)
+		return fail("check that the folders above --root-dir are readable", "%v", err)
 	}
 	all, err := m.mounts()
 	if err != nil {
@@ -174,7 +174,7 @@ func checkMounts(_ context.Context, m *Machine) []Finding {
 	var found []Finding
 	options := strings.Split(at.Options, ",")
 	if slices.Contains(options, "ro") {
-		found = append(found, fail("mount it for writing, or choose another --root-dir",
+		found = append(found, fail("mount it read-write, or choose another --root-dir",
 			"%s is on %s, which is mounted read-only", m.Node.RootDir, at.Mountpoint)...)
 	} else if err := m.System.Writable(root); err != nil {
 		found = append(found, fail("run as root, or choose another --root-dir", "%v", err)...)
@@ -187,13 +187,13 @@ func checkMounts(_ context.Context, m *Machine) []Finding {
 		"nosuid": "set-user-ID programs in volumes run without"} {
 		if slices.Contains(options, option) {
 			found = append(found, warn("mount -o remount,"+strings.TrimPrefix(option,
-				"no")+" "+at.Mountpoint+", unless it is meant", "%s is mounted %s: %s", at.Mountpoint, option, what)...)
+				"no")+" "+at.Mountpoint+", unless this is intended", "%s is mounted %s: %s", at.Mountpoint, option, what)...)
 		}
 	}
 	shared := slices.ContainsFunc(strings.Fields(at.Optional), func(o string) bool { return strings.HasPrefix(o, "shared:") })
 	if !shared {
 		found = append(found, warn("mount --make-rshared "+at.Mountpoint+" before the runtime starts; systemd does it for /",
-			"%s is not mounted shared: pods with mountPropagation see no mounts that are made later, and the runtime may "+
+			"%s is not mounted shared: pods with mountPropagation do not see later mounts, and the runtime may "+
 				"refuse them", at.Mountpoint)...)
 	}
 	return or(found, ok("%s is on %s (%s), shared", m.Node.RootDir, at.Mountpoint, at.FSType))

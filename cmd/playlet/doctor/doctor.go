@@ -117,7 +117,7 @@ func runOne(ctx context.Context, m *Machine, c Check) []Finding {
 		case found = <-done:
 		case <-time.After(c.Undo + late):
 			found = []Finding{{Result: Fail, Seen: fmt.Sprintf("no answer: %v", context.Cause(ctx)),
-				Do: "something that is looked at hangs (a disk, a network file system, the kernel): dmesg may say more"}}
+				Do: "something hangs (a disk, a network file system, the kernel): dmesg may show more"}}
 		}
 	}
 	for i := range found {
@@ -205,7 +205,11 @@ func printFindings(w io.Writer, findings []Finding) error {
 		}
 	}
 	n := Count(findings)
-	fmt.Fprintf(&text, "\n%d ok, %d to be warned of, %d failed, %d not looked at\n", n[OK], n[Warn], n[Fail], n[Skip])
+	warnings := "warnings"
+	if n[Warn] == 1 {
+		warnings = "warning"
+	}
+	fmt.Fprintf(&text, "\n%d passed, %d %s, %d failed, %d skipped\n", n[OK], n[Warn], warnings, n[Fail], n[Skip])
 	_, err := io.WriteString(w, text.String())
 	return err
 }

@@ -49,7 +49,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			}
 		}, check: "configuration", result: Warn, says: "--7, --8"},
 
-		"no volumes are left": {check: "volumes", result: OK, says: "none that the agent cannot manage"},
+		"no volumes are left": {check: "volumes", result: OK, says: "no volumes that the agent cannot manage"},
 		"a kubelet's block device": {wrong: func(r *rig) {
 			r.write(r.Node.RootDir+"/pods/u/volumeDevices/kubernetes.io~csi/pv", "")
 		}, check: "volumes", result: Warn, says: "pods/u/volumeDevices/kubernetes.io~csi/pv is a block device of kubernetes.io/csi"},
@@ -65,8 +65,10 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			says: "playlet v1 runs here, process 88"},
 		"an agent behind a link": {wrong: func(r *rig) { r.rootThroughALink(); r.agent(true) }, check: "agent", result: OK,
 			says: "playlet v1 runs here, process 88"},
-		"an agent that is dumb": {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
-		"an agent of other root": {wrong: func(r *rig) { r.Agent = func(context.Context) (string, error) { return "v1", nil } },
+		"an agent that is dumb":                 {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
+		"an agent of other root, by its socket": {wrong: elsewhere, check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
+		"its port":                              {wrong: elsewhere, check: "ports", result: OK, says: "used by the running agent: 10248"},
+		"an agent of other root": {wrong: func(r *rig) { r.Agent = func(context.Context) (Running, error) { return Running{Version: "v1"}, nil } },
 			check: "agent", result: Warn, says: "another root folder"},
 
 		"conditions": {check: "conditions", result: OK, says: "RuntimeReady, NetworkReady"},
@@ -78,7 +80,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"no conditions": {wrong: func(r *rig) { r.runtime.err = errors.New("x") }, check: "conditions", result: Skip,
 			says: "does not answer"},
 
-		"features": {check: "features", result: OK, says: "events, telling its cgroup driver; not: recursive"},
+		"features": {check: "features", result: OK, says: "events, cgroup driver reporting; not: recursive"},
 		"no events": {wrong: func(r *rig) { r.runtime.noEvents = unimplemented(r.t) }, check: "features", result: OK,
 			says: "not: events (changes are found by polling)"},
 		"old runtime": {wrong: func(r *rig) { r.runtime.driver, r.runtime.noDriver = nil, unimplemented(r.t) }, check: "features",
@@ -110,31 +112,31 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"processes in the way": {wrong: func(r *rig) {
 			r.write(r.Sys+"/fs/cgroup/cgroup.type", "domain\n")
 			r.write(r.Sys+"/fs/cgroup/cgroup.subtree_control", "")
-		}, check: "cgroups", result: Fail, says: "cannot be handed down to pods"},
+		}, check: "cgroups", result: Fail, says: "cannot be enabled for pods"},
 		"nothing handed down at the root": {wrong: func(r *rig) { r.write(r.Sys+"/fs/cgroup/cgroup.subtree_control", "") },
 			check: "cgroups", result: OK, says: "version 2"},
 
-		"driver": {check: "cgroup-driver", result: OK, says: "cgroupfs, as the runtime says"},
+		"driver": {check: "cgroup-driver", result: OK, says: "cgroupfs, reported by the runtime"},
 		"systemd without it": {wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver",
 			result: Fail, says: "SystemdCgroup = false"},
 		"systemd with it": {flags: []string{"--cgroup-driver=systemd"},
 			wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) }, check: "cgroup-driver", result: OK,
-			says: "systemd, as"},
+			says: "systemd, reported"},
 		"cgroupfs beside it": {wrong: func(r *rig) { r.systemd() }, check: "cgroup-driver", result: Warn,
 			says: "SystemdCgroup = true"},
 		"drivers that differ": {flags: []string{"--cgroup-driver=systemd"},
 			wrong: func(r *rig) { r.driverIs(runtimeapi.CgroupDriver_CGROUPFS) }, check: "cgroup-driver", result: Warn,
 			says: "set cgroupDriver: cgroupfs"},
 		"nothing configured": {wrong: func(r *rig) { r.systemd(); r.driverIs(runtimeapi.CgroupDriver_SYSTEMD) },
-			check: "cgroup-driver", result: OK, says: "systemd, as"},
+			check: "cgroup-driver", result: OK, says: "systemd, reported"},
 
 		"no network configuration": {check: "network", result: Fail, says: "no network configuration in "},
 		"the same, and nobody to ask": {wrong: func(r *rig) { r.CNIConfDir, r.runtime.err = "", errors.New("x") },
-			check: "network", result: Warn, says: "by convention"},
+			check: "network", result: Warn, says: "the usual ones"},
 		"the runtime says where": {wrong: func(r *rig) {
 			r.CNIConfDir = ""
 			r.runtime.status.Info = map[string]string{"config": `{"cni":{"confDir":"/none/of/it"}}`}
-		}, check: "network", result: Fail, says: "/none/of/it (folders as the runtime says)"},
+		}, check: "network", result: Fail, says: "/none/of/it (folders reported by the runtime)"},
 		"a runtime that does not say where": {wrong: func(r *rig) { r.CNIConfDir = "" }, check: "network", result: Warn,
 			says: "name the folder where it is configured with --cni-conf-dir"},
 		"CRI-O without events": {wrong: func(r *rig) { r.runtime.noEvents = io.EOF }, check: "features", result: OK,
@@ -175,9 +177,9 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"another address": {wrong: func(r *rig) { r.listens("0200007F:2808", "99", "nginx") }, check: "ports", result: OK,
 			says: "free: 10248"},
 		"a port of the agent": {wrong: func(r *rig) { r.agent(true); r.listens("0100007F:2808", "88", "playlet") },
-			check: "ports", result: OK, says: "the agent's that runs: 10248"},
+			check: "ports", result: OK, says: "used by the running agent: 10248"},
 		"nobody to be seen": {wrong: func(r *rig) { r.listens("0100007F:2808", "", "") }, check: "ports", result: Fail,
-			says: "cannot be seen"},
+			says: "is not visible"},
 
 		"mounts": {check: "mounts", result: OK, says: "on / (ext4), shared"},
 		"not shared": {wrong: func(r *rig) { r.write(r.Proc+"/self/mountinfo", "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n") },
@@ -192,7 +194,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"not to write": {wrong: func(r *rig) { r.system.unwritable = map[string]bool{r.Node.RootDir: true} }, check: "mounts",
 			result: Fail, says: "run as root"},
 
-		"openat2":     {check: "openat2", result: OK, says: "there"},
+		"openat2":     {check: "openat2", result: OK, says: "available"},
 		"no openat2":  {wrong: func(r *rig) { r.system.openat2 = unix.ENOSYS }, check: "openat2", result: Fail, says: "5.6"},
 		"not allowed": {wrong: func(r *rig) { r.system.openat2 = unix.EPERM }, check: "openat2", result: Fail, says: "seccomp"},
 
@@ -206,13 +208,13 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			r.Node.LockFile = filepath.Join(r.t.TempDir(), "open", "in", "lock")
 			must(r.t, os.MkdirAll(filepath.Dir(r.Node.LockFile), 0o755))
 			must(r.t, os.Chmod(filepath.Dir(filepath.Dir(r.Node.LockFile)), 0o777))
-		}, check: "permissions", result: Warn, says: "open is writable for everybody"},
+		}, check: "permissions", result: Warn, says: "open is writable by everybody"},
 		"a lock that is not there yet in a sticky folder": {wrong: func(r *rig) {
 			r.Node.LockFile = filepath.Join(r.t.TempDir(), "lock")
 			must(r.t, os.Chmod(filepath.Dir(r.Node.LockFile), 0o777|os.ModeSticky))
 		}, check: "permissions", result: Warn, says: "--lock-file="},
 		"another user's": {wrong: func(r *rig) { must(r.t, os.Chown(r.Node.RootDir, 12345, -1)) }, check: "permissions",
-			result: Warn, says: "belongs to the user 12345"},
+			result: Warn, says: "belongs to user 12345"},
 		"a bad one": {wrong: func(r *rig) { r.manifest("b", "hostname: 1") }, check: "manifests", result: Fail,
 			says: "/manifests/b.yaml:5: spec.hostname: "},
 		"a misspelt field": {wrong: func(r *rig) { r.manifest("b", "hostNetwrk: true") }, check: "manifests", result: Warn,
@@ -226,19 +228,19 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			r.manifest("b", "volumes: [{name: v, configMap: {name: c}}]")
 		}, check: "manifests", result: Fail, says: "spec.volumes[0].configMap"},
 		"too much memory": {wrong: func(r *rig) { r.manifest("b", "resources: {requests: {memory: 100Gi}}") }, check: "manifests",
-			result: Warn, says: " asks for 100Gi of memory, and this machine has 15.3 GiB"},
+			result: Warn, says: " requests 100Gi of memory, and this machine has 15.3 GiB"},
 		"too many processors": {wrong: func(r *rig) { r.manifest("b", "resources: {requests: {cpu: 100k}}") }, check: "manifests",
-			result: Warn, says: "asks for 100k processors"},
+			result: Warn, says: "requests 100k CPUs"},
 		"one port for two": {wrong: func(r *rig) {
 			r.manifest("b", "hostNetwork: true", "ports: [{containerPort: 80, hostPort: 80}]")
 			r.manifest("c", "hostNetwork: true", "ports: [{containerPort: 80, hostPort: 80}]")
-		}, check: "manifests", result: Warn, says: "both ask for the host's port 80"},
+		}, check: "manifests", result: Warn, says: "both use host port 80"},
 		"none": {wrong: func(r *rig) { r.Node.Kubelet.StaticPodPath = "" }, check: "manifests", result: OK,
 			says: "playlet run"},
 
 		"disk": {check: "disk", result: OK, says: "free for pods 50.0 GiB (50%)"},
 		"full": {wrong: func(r *rig) { r.system.disk.Free = 5 << 30 }, check: "disk", result: Fail,
-			says: "nodefs.available has pods evicted below 10.0 GiB"},
+			says: "pods are evicted below 10.0 GiB (nodefs.available)"},
 		"nearly full": {wrong: func(r *rig) { r.system.disk.Free = 12 << 30 }, check: "disk", result: Warn,
 			says: "nodefs.available"},
 		"no inodes": {wrong: func(r *rig) { r.system.disk.InodesFree = 10 }, check: "disk", result: Fail, says: "10 inodes"},
@@ -259,7 +261,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"the past": {wrong: func(r *rig) { r.Built = r.system.wall[0].Add(48 * time.Hour) }, check: "clock", result: Fail,
 			says: "this program was built at"},
 		"a jump": {wrong: func(r *rig) { r.system.wall = append(r.system.wall, r.system.wall[0].Add(time.Hour)) },
-			check: "clock", result: Warn, says: "set by 1h0m0s"},
+			check: "clock", result: Warn, says: "the clock jumped by 1h0m0s"},
 
 		"capabilities": {check: "capabilities", result: OK, says: "all"},
 		"not root": {wrong: func(r *rig) {
@@ -273,7 +275,7 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		}, check: "capabilities", result: Warn,
 			says: "CapabilityBoundingSet="},
 
-		"kernel": {check: "kernel", result: OK, says: "as Kubernetes wants it"},
+		"kernel": {check: "kernel", result: OK, says: "kernel settings as Kubernetes expects"},
 		"another setting": {wrong: func(r *rig) { r.write(r.Proc+"/sys/vm/overcommit_memory", "0\n") }, check: "kernel",
 			result: OK, says: "vm.overcommit_memory is 0"},
 		"a setting guarded": {flags: []string{"--protect-kernel-defaults"},
@@ -285,13 +287,13 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			result: OK, says: "user namespaces are not used: pods with a user namespace of their own are not built yet: " +
 				"remove hostUsers or set it to true"},
 
-		"no resolver": {flags: []string{"--resolv-conf="}, check: "resolver", result: OK, says: "none"},
+		"no resolver": {flags: []string{"--resolv-conf="}, check: "resolver", result: OK, says: "pods get no name servers"},
 		"resolver missing": {flags: []string{"--resolv-conf=/none/of/it"}, check: "resolver", result: Warn,
 			says: "does not exist"},
 		"loopback alone": {wrong: func(r *rig) { r.resolver("nameserver 127.0.0.53\n") }, check: "resolver", result: Warn,
 			says: "systemd-resolved"},
 		"no servers": {wrong: func(r *rig) { r.resolver("search x\n") }, check: "resolver", result: Warn,
-			says: "names no server"},
+			says: "names no name server"},
 		"a server": {wrong: func(r *rig) { r.resolver("nameserver 192.0.2.53\n") }, check: "resolver", result: OK,
 			says: "192.0.2.53"},
 	} {
@@ -326,8 +328,19 @@ func (r *rig) agent(answers bool) {
 	must(r.t, err)
 	r.process("88", "playlet", resolved, "socket:[4711]")
 	if answers {
-		r.Agent = func(context.Context) (string, error) { return "v1", nil }
+		r.Agent = func(context.Context) (Running, error) { return Running{Version: "v1"}, nil }
 	}
+}
+
+// elsewhere has an agent with another root folder than the configured one, whose socket the user named.
+func elsewhere(r *rig) {
+	configured := r.Node.RootDir
+	r.Node.RootDir += "-other"
+	r.agent(true)
+	root := r.Node.RootDir
+	r.Agent = func(context.Context) (Running, error) { return Running{Version: "v1", RootDir: root}, nil }
+	r.Node.RootDir, r.Chosen = configured, true
+	r.listens("0100007F:2808", "88", "")
 }
 
 // rootThroughALink has the root folder elsewhere.
@@ -416,13 +429,13 @@ func TestARuntimeThatIsNotThere(t *testing.T) {
 		says    string
 	}{
 		"no socket": {func(*testing.T, string) {}, "there is no socket → start the runtime"},
-		"a file":    {func(t *testing.T, s string) { must(t, os.WriteFile(s, nil, 0o600)) }, "it is no socket"},
+		"a file":    {func(t *testing.T, s string) { must(t, os.WriteFile(s, nil, 0o600)) }, "it is not a socket"},
 		"refused": {func(t *testing.T, s string) {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: s, Net: "unix"})
 			must(t, err)
 			l.SetUnlinkOnClose(false)
 			must(t, l.Close())
-		}, "nobody listens at the socket"},
+		}, "nothing listens on the socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -452,7 +465,7 @@ func TestASimulatedRuntime(t *testing.T) {
 		t.Errorf("it was dialled %d times", dials)
 	}
 	if i := slices.IndexFunc(all, func(f Finding) bool { return f.Check == "features" }); all[i].Result != OK ||
-		!strings.Contains(all[i].Seen, "events, telling its cgroup driver") {
+		!strings.Contains(all[i].Seen, "events, cgroup driver reporting") {
 		t.Errorf("%+v", all[i])
 	}
 	old := newRig(t)

@@ -41,7 +41,7 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 		set = append(set, fmt.Sprintf("%s=%d", s.Name, s.Want))
 	}
 	if err := m.Node.CheckSysctls(differ); err != nil {
-		found = append(found, fail("sysctl -w "+strings.Join(set, " ")+"; the agent does not start without", "%v", err)...)
+		found = append(found, fail("sysctl -w "+strings.Join(set, " ")+"; the agent does not start otherwise", "%v", err)...)
 	}
 	for _, s := range leastSettings {
 		if is, err := m.sysctl(s.name); err == nil && is < s.least {
@@ -54,12 +54,12 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 	case usersRefused():
 		has += " are not used: " + base.NoUserNamespaces
 	case err != nil || users == 0:
-		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, where pods are to have them",
+		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, if pods need them",
 			"no user namespaces: %s", noUsers)...)
 	}
-	as := "as Kubernetes wants it"
+	as := "kernel settings as Kubernetes expects"
 	if len(differ) > 0 {
-		as = "as the system has it, which the agent changes when it starts: " + strings.Join(differ, ", ")
+		as = "the agent changes these kernel settings when it starts: " + strings.Join(differ, ", ")
 	}
 	return or(found, ok("%s; %s", has, as))
 }
@@ -78,11 +78,11 @@ const (
 
 // checkClock says whether the time is right, and stays so.
 func checkClock(ctx context.Context, m *Machine) []Finding {
-	const sync = "let a time daemon set it (systemctl enable --now systemd-timesyncd, or chrony)"
+	const sync = "run a time daemon (systemctl enable --now systemd-timesyncd, or chrony)"
 	wall, monotonic := m.System.Clocks()
 	// A day's grace: the clock of who built it may be a little ahead.
 	if !m.Built.IsZero() && wall.Before(m.Built.Add(-24*time.Hour)) {
-		return fail(sync+"; certificates are not valid yet at that time", "it is %s here, and this program was built at %s",
+		return fail(sync+"; certificates are not yet valid at that time", "the clock shows %s, and this program was built at %s",
 			wall.UTC().Format(time.RFC3339), m.Built.UTC().Format(time.RFC3339))
 	}
 	select {
@@ -92,15 +92,15 @@ func checkClock(ctx context.Context, m *Machine) []Finding {
 	}
 	wallNow, monotonicNow := m.System.Clocks()
 	if off := wallNow.Sub(wall) - (monotonicNow - monotonic); off > jump || off < -jump {
-		return warn("see that only one daemon sets the clock, and slews it rather than setting it",
-			"the clock was set by %s while it was looked at", off.Round(time.Millisecond))
+		return warn("check that only one daemon sets the clock, and that it slews it",
+			"the clock jumped by %s during the check", off.Round(time.Millisecond))
 	}
 	synchronised, err := m.System.Synchronised()
 	switch {
 	case err != nil:
 		return skip("whether the clock is synchronised cannot be read: %v", err)
 	case !synchronised:
-		return warn(sync, "it is not synchronised, as the kernel knows (adjtimex)")
+		return warn(sync, "it is not synchronised, according to the kernel (adjtimex)")
 	}
 	return ok("synchronised, %s", wallNow.UTC().Format(time.RFC3339))
 }
@@ -112,11 +112,11 @@ func checkOpenat2(_ context.Context, m *Machine) []Finding {
 	case errors.Is(err, unix.ENOSYS):
 		return fail("use Linux 5.6 or newer", "this kernel has no openat2(2): paths within volumes cannot be opened safely")
 	case errors.Is(err, unix.EPERM):
-		return fail("allow it in the filter of system calls (seccomp) under which this runs", "openat2(2) is not permitted")
+		return fail("allow it in the seccomp filter that applies here", "openat2(2) is not permitted")
 	case err != nil:
-		return fail("see that --root-dir can be read", "%v", err)
+		return fail("check that --root-dir is readable", "%v", err)
 	}
-	return ok("there")
+	return ok("available")
 }
 
 // capability is one that the agent needs.
@@ -130,15 +130,15 @@ type capability struct {
 // needed are the agent's (capabilities(7)). Programs that it starts may need others.
 var needed = []capability{
 	{unix.CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "mounts of volumes, namespaces", Fail},
-	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "files of pods, whoever owns them", Fail},
+	{unix.CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", "files of pods, regardless of their owner", Fail},
 	{unix.CAP_CHOWN, "CAP_CHOWN", "fsGroup of volumes", Fail},
 	{unix.CAP_FOWNER, "CAP_FOWNER", "modes of files in volumes", Fail},
 	{unix.CAP_FSETID, "CAP_FSETID", "set-group-ID folders of volumes with fsGroup", Warn},
 	{unix.CAP_KILL, "CAP_KILL", "processes left in a pod's cgroup", Fail},
-	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "who holds a port or a lock, in this command", Warn},
-	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "the trial of the network, in this command", Warn},
+	{unix.CAP_SYS_PTRACE, "CAP_SYS_PTRACE", "finding who holds a port or a lock, in this command", Warn},
+	{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "testing the network, in this command", Warn},
 	{unix.CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE", "a lower oom_score_adj, for the runtime too (containerd needs " +
-		"restrict_oom_score_adj = true without)", Warn},
+		"restrict_oom_score_adj = true without it)", Warn},
 }
 
 // checkCapabilities says what this process may not do. The agent may be started with more, or less.
@@ -156,12 +156,12 @@ func checkCapabilities(_ context.Context, m *Machine) []Finding {
 		}
 		do := "run as root"
 		if bounding&bit == 0 {
-			do = "it is taken away for good here (the bounding set): give it to the container or unit in which this runs " +
+			do = "the bounding set lacks it: grant it to the container or unit that this runs in " +
 				"(CapabilityBoundingSet=)"
 		}
 		found = append(found, Finding{Result: c.result, Seen: fmt.Sprintf("%s is missing: %s", c.name, c.forWhat), Do: do})
 	}
-	return or(found, ok("all that are needed"))
+	return or(found, ok("all needed ones"))
 }
 
 func (m *Machine) capabilities() (map[string]uint64, error) {

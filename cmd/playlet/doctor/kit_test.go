@@ -129,7 +129,7 @@ func newRig(t *testing.T, flags ...string) *rig {
 		Node: node, Proc: dir + "/proc", Sys: dir + "/sys", Run: dir + "/run", System: r.system,
 		TrialDir: dir + "/trials", NetNSDir: dir + "/netns", CNIConfDir: dir + "/cni",
 		Dial:      func(*config.Node) (Runtime, error) { return r.runtime, nil },
-		Agent:     func(context.Context) (string, error) { return "", errors.New("none runs") },
+		Agent:     func(context.Context) (Running, error) { return Running{}, errors.New("none runs") },
 		Addresses: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("203.0.113.77")} },
 	}
 	for path, text := range map[string]string{

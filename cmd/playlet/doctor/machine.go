@@ -35,8 +35,11 @@ type Machine struct {
 	System System
 	// Dial reaches the runtime.
 	Dial func(node *config.Node) (Runtime, error)
-	// Agent asks the agent that runs for its version; an error where none answers.
-	Agent func(ctx context.Context) (version string, err error)
+	// Agent asks the agent that runs; an error where none answers.
+	Agent func(ctx context.Context) (Running, error)
+	// Socket is that of the agent. With Chosen, the user named it (PLAYLET_SOCKET), whatever its root folder is.
+	Socket string
+	Chosen bool
 	// Addresses are the node's.
 	Addresses func() []netip.Addr
 	// TrialDir and NetNSDir are where a trial of the network keeps what the plugins answered, and its namespace.
@@ -129,11 +132,11 @@ func existing(path string) string {
 // who said so. guessed says that the runtime could not be asked, or does not
 // tell.
 func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guessed bool) {
-	p, from = cni.DefaultPlaces(), "by convention"
+	p, from = cni.DefaultPlaces(), "the usual ones"
 	if facts, err := m.askRuntime(ctx); err != nil {
 		guessed = true
 	} else if reported, ok := cni.PlacesOf(facts.status.GetInfo()); ok {
-		p, from = reported, "as the runtime says"
+		p, from = reported, "reported by the runtime"
 	} else { // CRI-O does not say where its network is configured
 		guessed = true
 	}

@@ -80,23 +80,23 @@ func describe(n *cni.Network) string {
 func whatOfNetwork(err error, p cni.Places) string {
 	no := cni.IsNotReady(err)
 	if no == nil {
-		return "see what the runtime says"
+		return "check the runtime's message"
 	}
 	bins := strings.Join(p.BinDirs, ", ")
 	switch no.Reason {
 	case cni.NoConfiguration:
-		return "install a network add-on, which writes one, or write a .conflist into " + p.ConfDir + "; pods of the host's " +
-			"network run without"
+		return "install a network add-on, which writes one, or write a .conflist into " + p.ConfDir + "; pods on the host's " +
+			"network run without one"
 	case cni.Invalid:
-		return "correct " + no.Path + ", or remove it; the first file by name counts"
+		return "correct " + no.Path + ", or remove it; the first file by name is used"
 	case cni.PluginMissing:
 		return "install it into " + bins + " (Debian: containernetworking-plugins, in /usr/lib/cni)"
 	case cni.PluginUnusable:
-		return "install a version of it that can be run here and speaks what the configuration asks for, or lower its cniVersion"
+		return "install a version that runs here and supports the configured cniVersion, or lower cniVersion"
 	case cni.NoAnswer:
-		return "see what it waits for: often a daemon of the network add-on that does not run"
+		return "check what it waits for: often a daemon of the network add-on that is not running"
 	default:
-		return "see the network add-on's own pods and logs: its daemon may not run yet"
+		return "check the network add-on's own pods and logs: its daemon may not be running yet"
 	}
 }
 
@@ -114,8 +114,8 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 	var found []Finding
 	for _, name := range m.forwards() {
 		if !slices.Contains(before, name) {
-			found = append(found, warn("sysctl -w "+name+"=0, where this machine must not forward until pods run",
-				"the network's plugins have turned on %s, as for a pod, and leave it on", name)...)
+			found = append(found, warn("sysctl -w "+name+"=0, if this machine must not forward before pods run",
+				"the network's plugins turned on %s, as they do for a pod, and leave it on", name)...)
 		}
 	}
 	for _, note := range out.Notes {
@@ -129,7 +129,7 @@ func checkAttach(ctx context.Context, m *Machine) []Finding {
 		return append(ok("%s", given(&out)), found...)
 	}
 	for _, one := range parts(err) {
-		do := "see the kernel's log (dmesg) and what this process may do (capabilities)"
+		do := "see the kernel's log (dmesg) and the capabilities of this process (capabilities)"
 		if step, isStep := errors.AsType[*cni.StepError](one); isStep {
 			do = whatOfStep(step.Step)
 		}
@@ -209,7 +209,7 @@ func checkForwarding(ctx context.Context, m *Machine) []Finding {
 	}
 	if on == 0 {
 		return warn("sysctl -w net.ipv4.ip_forward=1, and in /etc/sysctl.d; some network plugins turn it on themselves",
-			"net.ipv4.ip_forward is 0: traffic of pods does not leave this machine")
+			"net.ipv4.ip_forward is 0: pod traffic does not leave this machine")
 	}
 	f, err := m.readyNetwork(ctx)
 	if err != nil || !slices.ContainsFunc(f.networks, bridged) {
@@ -219,7 +219,7 @@ func checkForwarding(ctx context.Context, m *Machine) []Finding {
 	if err != nil || filtered == 0 {
 		return warn("modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1; needed only where something "+
 			"rewrites addresses by iptables, as kube-proxy does",
-			"traffic between pods on this machine's bridge is not seen by iptables (bridge-nf-call-iptables)")
+			"traffic between pods on this machine's bridge bypasses iptables (bridge-nf-call-iptables)")
 	}
 	return ok("net.ipv4.ip_forward and bridge-nf-call-iptables are 1")
 }
@@ -233,17 +233,17 @@ func bridged(n cni.Network) bool {
 func checkResolver(_ context.Context, m *Machine) []Finding {
 	file := ptr.Deref(m.Node.Kubelet.ResolverConfig, "")
 	if file == "" {
-		return ok("pods get none of this machine's (resolvConf is empty)")
+		return ok("pods get no name servers of this machine (resolvConf is empty)")
 	}
 	conf, err := translate.ReadResolvConf(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return warn("name another by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
+		return warn("name another with resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
 			"%s does not exist: pods get no name servers", file)
 	case err != nil:
-		return fail("correct it, or name another by resolvConf: pods that need it wait", "%v", err)
+		return fail("correct it, or name another with resolvConf: pods that need it wait", "%v", err)
 	case len(conf.Servers) == 0:
-		return warn("name another file by resolvConf, unless pods need no names", "%s names no server", file)
+		return warn("name another file with resolvConf, unless pods need no DNS", "%s names no name server", file)
 	}
 	loopback := true
 	for _, server := range conf.Servers {
@@ -251,8 +251,8 @@ func checkResolver(_ context.Context, m *Machine) []Finding {
 		loopback = loopback && err == nil && addr.IsLoopback()
 	}
 	if loopback {
-		return warn("name the file with the real servers by resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
-			"%s names only servers on this machine's loopback, which pods do not reach", file)
+		return warn("name the file with the real servers with resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
+			"%s names only servers on this machine's loopback, which pods cannot reach", file)
 	}
 	return ok("%s: %s", file, strings.Join(conf.Servers, ", "))
 }

@@ -26,8 +26,8 @@ func checkPermissions(_ context.Context, m *Machine) (found []Finding) {
 			continue
 		}
 		if at, why := writableByOthers(p.path); why != "" {
-			found = append(found, warn("chown root "+at+"; chmod go-w "+at+"; or name another place",
-				"%s=%s: another user than root can change it: %s %s", p.setting, p.path, at, why)...)
+			found = append(found, warn("chown root "+at+"; chmod go-w "+at+"; or choose another path",
+				"%s=%s: a user other than root can change it: %s %s", p.setting, p.path, at, why)...)
 		}
 	}
 	return or(found, ok("no other user can write the agent's files"))
@@ -52,11 +52,11 @@ func writableByOthers(path string) (at, why string) {
 			sticky := at != end && info.Mode()&fs.ModeSticky != 0
 			switch {
 			case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
-				return at, fmt.Sprintf("belongs to the user %d", stat.Uid)
+				return at, fmt.Sprintf("belongs to user %d", stat.Uid)
 			case info.Mode().Perm()&0o002 != 0 && !sticky:
-				return at, "is writable for everybody"
+				return at, "is writable by everybody"
 			case info.Mode().Perm()&0o020 != 0 && stat.Gid != 0 && !sticky:
-				return at, fmt.Sprintf("is writable for the group %d", stat.Gid)
+				return at, fmt.Sprintf("is writable by group %d", stat.Gid)
 			}
 			if at == filepath.Dir(at) {
 				break

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,7 +57,7 @@ type listener struct {
 }
 
 // checkPorts finds who listens on the agent's ports. Nothing is opened, so that an agent that just starts finds them free.
-func checkPorts(_ context.Context, m *Machine) []Finding {
+func checkPorts(ctx context.Context, m *Machine) []Finding {
 	all, err := m.listeners()
 	if err != nil {
 		return skip("%v", err)
@@ -72,12 +71,11 @@ func checkPorts(_ context.Context, m *Machine) []Finding {
 			continue
 		}
 		who, known := m.owner(all[i].inode)
-		holder, _ := m.holder(filepath.Join(m.Node.RootDir, "playlet", "lock"))
-		if known && who == holder {
+		if agent, runs := m.agent(ctx); known && runs && who.PID == agent.PID {
 			ours = append(ours, strconv.Itoa(p.number))
 			continue
 		}
-		name := "a process that cannot be seen"
+		name := "a process that is not visible"
 		if known {
 			name = who.String()
 		}
@@ -89,10 +87,10 @@ func checkPorts(_ context.Context, m *Machine) []Finding {
 		good = append(good, "free: "+strings.Join(free, ", "))
 	}
 	if len(ours) > 0 {
-		good = append(good, "the agent's that runs: "+strings.Join(ours, ", "))
+		good = append(good, "used by the running agent: "+strings.Join(ours, ", "))
 	}
 	if len(good) == 0 && len(found) == 0 {
-		good = []string{"none is configured"}
+		good = []string{"no port is configured"}
 	}
 	if len(good) > 0 {
 		found = append(found, ok("%s", strings.Join(good, "; "))...)
@@ -142,7 +140,7 @@ func (m *Machine) owner(inode uint64) (process, bool) {
 func checkAddress(_ context.Context, m *Machine) []Finding {
 	all := m.Addresses()
 	if len(all) == 0 {
-		return fail("give the machine a default route, or name its address by --node-ip",
+		return fail("give the machine a default route, or set its address with --node-ip",
 			"the node's address is not known: there is no default route")
 	}
 	own, err := net.InterfaceAddrs()
@@ -153,10 +151,10 @@ func checkAddress(_ context.Context, m *Machine) []Finding {
 	for _, addr := range all {
 		texts = append(texts, addr.String())
 		if addr.IsLoopback() || addr.IsMulticast() {
-			return fail("name an address that pods can reach by --node-ip", "%s cannot be a node's address", addr)
+			return fail("set an address that pods can reach with --node-ip", "%s cannot be a node's address", addr)
 		}
 		if !isOwn(own, addr) {
-			return warn("see that --node-ip is right: in a cluster such an address is not reported, as with the kubelet",
+			return warn("check --node-ip: in a cluster such an address is not reported, as with the kubelet",
 				"%s is on no interface of this machine", addr)
 		}
 	}

@@ -116,10 +116,10 @@ func sends(err error) bool { return err != nil && !errors.Is(err, io.EOF) && !cr
 func unit(endpoint string) (name, journal string) {
 	for _, known := range []string{"containerd", "crio"} {
 		if strings.Contains(endpoint, known) {
-			return known, "its own log says more (journalctl -u " + known + ")"
+			return known, "see its own log (journalctl -u " + known + ")"
 		}
 	}
-	return "", "its own log says more"
+	return "", "see its own log"
 }
 
 // checkRuntime says whether the runtime can be worked with.
@@ -137,9 +137,9 @@ func checkRuntime(ctx context.Context, m *Machine) []Finding {
 // explain says what is wrong with the runtime, and what to do.
 func explain(err error, endpoint string) (seen, do string) {
 	name, journal := unit(endpoint)
-	start := "start the runtime, or name its socket by --container-runtime-endpoint"
+	start := "start the runtime, or name its socket with --container-runtime-endpoint"
 	if name != "" {
-		start = "start the runtime (systemctl start " + name + "), or name its socket by --container-runtime-endpoint"
+		start = "start the runtime (systemctl start " + name + "), or name its socket with --container-runtime-endpoint"
 	}
 	path, pathErr := cri.SocketPath(endpoint)
 	msg, why := cri.Message(err), messages.CauseOf(err).Code
@@ -147,22 +147,22 @@ func explain(err error, endpoint string) (seen, do string) {
 	case pathErr != nil:
 		return pathErr.Error(), "correct containerRuntimeEndpoint, or --container-runtime-endpoint"
 	case cri.IsPermanent(err) && name != "containerd":
-		return msg, "the runtime has to speak CRI v1: a newer version of it does"
+		return msg, "upgrade the runtime to a version with CRI v1"
 	case cri.IsPermanent(err):
 		return msg,
 			"containerd needs 1.6 or newer, and its CRI plugin: no \"cri\" in disabled_plugins of /etc/containerd/config.toml"
 	case cri.IsTimeout(err) || why == messages.CauseSilent: // gRPC gives up on a connection without a word
-		return "it accepts connections and gives no answer",
-			journal + "; restarting it may help, containers go on"
+		return "it accepts connections and does not answer",
+			journal + "; restarting it may help, and containers keep running"
 	}
 	if info, statErr := os.Stat(path); errors.Is(statErr, os.ErrNotExist) {
 		return "there is no socket", start
 	} else if statErr == nil && info.Mode()&os.ModeSocket == 0 {
-		return "it is no socket", start
+		return "it is not a socket", start
 	}
 	switch {
 	case why == messages.CauseNobodyListens:
-		return "nobody listens at the socket", start
+		return "nothing listens on the socket", start
 	case why == messages.CauseSocketForbidden:
 		return "permission denied", "run as root"
 	case why == messages.CauseStarting:
@@ -200,10 +200,10 @@ func checkConditions(ctx context.Context, m *Machine) []Finding {
 			found = append(found, fail(journal, "%s", why)...)
 		case runtimeapi.NetworkReady:
 			found = append(found,
-				fail("pods of the host's network run all the same; for the others see what is found of network below",
+				fail("pods on the host's network still run; for the others see network below",
 					"%s", why)...)
 		default:
-			found = append(found, warn("nothing now; look at it before the runtime is upgraded", "%s", why)...)
+			found = append(found, warn("nothing now; resolve it before the runtime is upgraded", "%s", why)...)
 		}
 	}
 	if len(good) > 0 {
@@ -238,14 +238,14 @@ func checkFeatures(ctx context.Context, m *Machine) []Finding {
 	}
 	slices.Sort(handlers)
 	note(facts.events, "events", "changes are found by polling")
-	note(facts.driver != "", "telling its cgroup driver", "cgroupDriver of the configuration has to be the runtime's")
-	note(recursive, "recursive read-only mounts", "pods that ask for them wait")
+	note(facts.driver != "", "cgroup driver reporting", "cgroupDriver in the configuration must match the runtime's")
+	note(recursive, "recursive read-only mounts", "pods that request them wait")
 	if usersRefused() {
 		note(false, "user namespaces", base.NoUserNamespaces)
 	} else {
 		note(users, "user namespaces", noUsers)
 	}
-	note(facts.status.GetFeatures().GetSupplementalGroupsPolicy(), "supplementalGroupsPolicy", "pods that ask for Strict wait")
+	note(facts.status.GetFeatures().GetSupplementalGroupsPolicy(), "supplementalGroupsPolicy", "pods that request Strict wait")
 	text := strings.Join(can, ", ")
 	if len(handlers) > 0 {
 		text += "; handlers: " + strings.Join(handlers, ", ")
@@ -255,8 +255,8 @@ func checkFeatures(ctx context.Context, m *Machine) []Finding {
 		text = strings.TrimPrefix(fmt.Sprintf("%s; not: %s", text, strings.Join(cannot, ", ")), "; ")
 	}
 	if facts.driver == "" { // the only one by which ordinary pods can come to grief
-		return warn("see that cgroupDriver is what the runtime is configured for (SystemdCgroup of containerd, cgroup_manager "+
-			"of CRI-O); newer runtimes tell (containerd 2.0)", "%s", text)
+		return warn("check that cgroupDriver matches the runtime's (SystemdCgroup of containerd, cgroup_manager "+
+			"of CRI-O); newer runtimes report it (containerd 2.0)", "%s", text)
 	}
 	return ok("%s", text)
 }

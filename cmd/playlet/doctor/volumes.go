@@ -16,5 +16,5 @@ func checkVolumes(_ context.Context, m *Machine) []Finding {
 	if err != nil {
 		found = append(found, skip("%v", err)...)
 	}
-	return or(found, ok("none that the agent cannot manage"))
+	return or(found, ok("no volumes that the agent cannot manage"))
 }
