@@ -115,11 +115,11 @@ func TestDoctorOnAMachineThatIsFit(t *testing.T) {
 		if s.HasEvents() {
 			found(t, all, "features", "ok", "events, ")
 			found(t, all, "network", "ok", "STATUS: ready")
-			found(t, all, "cgroup-driver", "ok", "as the runtime says")
+			found(t, all, "cgroup-driver", "ok", "reported by the runtime")
 		} else {
 			found(t, all, "features", "warn", "not: events")
 			found(t, all, "network", "ok", "no STATUS")
-			found(t, all, "cgroup-driver", "ok", "by the configuration")
+			found(t, all, "cgroup-driver", "ok", "from the configuration")
 		}
 		if after := hostState(t, s); !slices.Equal(after, before) {
 			t.Errorf("it left the machine otherwise:\n%q\n%q", before, after)
@@ -132,7 +132,7 @@ func TestDoctorOnAMachineThatIsFit(t *testing.T) {
 			t.Errorf("with an agent: exit code %d: %+v", code, all)
 		}
 		found(t, all, "agent", "ok", fmt.Sprintf("runs here, process %d", a.PID()))
-		found(t, all, "ports", "ok", "the agent's that runs: ")
+		found(t, all, "ports", "ok", "used by the running agent: ")
 		out, errs, code := playlet(t, append([]string{"doctor"}, a.CommandLine()...)...)
 		if code != 0 || errs != "" || !strings.Contains(out, "ok    runtime") || !strings.Contains(out, " 0 failed, ") ||
 			strings.Contains(out, "\x1b") {
@@ -197,7 +197,7 @@ esac
 		return nil
 	})
 	all, _ := doctor(t, a, "network")
-	found(t, all, "network", "fail", "no network configuration in "+s.CNIConfDir()+" (folders as the runtime says)")
+	found(t, all, "network", "fail", "no network configuration in "+s.CNIConfDir()+" (folders reported by the runtime)")
 	if after := hostState(t, s); !slices.Equal(after, before) {
 		t.Errorf("it left the machine otherwise:\n%q\n%q", before, after)
 	}

@@ -72,7 +72,7 @@ containers:
 		}{
 			{[]string{"web", "-c", "app", "--", "/none"}, 127, "/none"},
 			{[]string{"web", "-c", "app", "--", "/data"}, 126, "/data"},
-			{[]string{"web", "-c", "done", "--", "/hello"}, 1, `container "done" of pod "web-node0" does not run: it ended with exit code 4`},
+			{[]string{"web", "-c", "done", "--", "/hello"}, 1, `container "done" of pod "web-node0" does not run: it exited with code 4`},
 			{[]string{"web", "-c", "x", "--", "/hello"}, 1, `no container "x"; it has app, done`},
 			{[]string{"none", "--", "/hello"}, 1, `there is no pod "none"`},
 			{[]string{"web", "ls"}, 1, `a command comes after "--": playlet exec web -- ls`},

@@ -50,9 +50,9 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 		"image":     {image(missing), "container c: image " + missing + " not found in its registry"},
 		"registry":  {image(down), "container c: image " + down + " cannot be pulled: its registry does not answer"},
 		"name":      {image("Not/A:Name"), "container c: image Not/A:Name is not a valid name"},
-		"denied":    {image(at.denied), "container c: image " + at.denied + " cannot be pulled: its registry refuses it to these credentials"},
+		"denied":    {image(at.denied), "container c: image " + at.denied + " cannot be pulled: its registry denied access"},
 		"untrusted": {image(at.tls), "container c: image " + at.tls + " cannot be pulled: the runtime does not trust its registry's certificate"},
-		"plain":     {image(at.plain), "container c: image " + at.plain + " cannot be pulled: its registry speaks plain HTTP, which the runtime does not"},
+		"plain":     {image(at.plain), "container c: image " + at.plain + " cannot be pulled: its registry uses plain HTTP, and the runtime expects HTTPS"},
 		"dns":       {image("nowhere.invalid/x:1"), "container c: image nowhere.invalid/x:1 cannot be pulled: the name of its registry cannot be resolved"},
 		"failing":   {image(at.failing), "container c: image " + at.failing + " cannot be pulled: "},
 		"never": {"containers: [{name: c, image: \"" + missing + "\", imagePullPolicy: Never}]",
@@ -63,39 +63,39 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 		"host": {volume("hostPath: {path: /no/such/place, type: Directory}"),
 			"volume v cannot be mounted: hostPath /no/such/place is not what its type Directory asks for: nothing is there"},
 		"type":   {volume("hostPath: {path: " + dir + ", type: File}"), "volume v cannot be mounted: hostPath " + dir + " is not what its type File asks for: "},
-		"escape": {mount("mountPath: /v, subPath: out/etc"), "container c cannot be made: "},
+		"escape": {mount("mountPath: /v, subPath: out/etc"), "container c cannot be created: "},
 		"within": {mount("mountPath: /v, readOnly: true}, {name: v, mountPath: /v/none"),
 			`container c: the mount at "/v/none" has no mount point, and none can be made`},
-		"subexpr": {mount("mountPath: /v, subPathExpr: $(NOPE)/x"), `container c cannot be made: subPathExpr "$(NOPE)/x" of volume "v": the container's environment has no value for NOPE`},
+		"subexpr": {mount("mountPath: /v, subPathExpr: $(NOPE)/x"), `container c cannot be created: subPathExpr "$(NOPE)/x" of volume "v": the container's environment has no value for NOPE`},
 		"env":     {pod(", env: [{name: E, valueFrom: {secretKeyRef: {name: s, key: k}}}]"), "Secret default/s does not exist; it is needed by container c"},
 		"envkey":  {pod(", env: [{name: E, valueFrom: {configMapKeyRef: {name: settings, key: size}}}]"), "ConfigMap default/settings has no key \"size\"; it is needed by container c"},
-		"root":    {pod(", securityContext: {runAsNonRoot: true, runAsUser: 0}"), "container c cannot be made: runAsNonRoot is set, but so is runAsUser: 0"},
+		"root":    {pod(", securityContext: {runAsNonRoot: true, runAsUser: 0}"), "container c cannot be created: runAsNonRoot is set, but so is runAsUser: 0"},
 		"oom": {`containers: [{name: c, image: HELLO, args: [alloc, "200", --, sleep], resources: {limits: {memory: 32Mi}}}]`,
-			"container c is killed for using more than 32Mi"},
+			"container c was killed for using more than 32Mi of memory"},
 		"command":   {"containers: [{name: c, image: HELLO, command: [nope]}]", `container c: its command "nope" is not in the image`},
-		"format":    {strings.Replace(volume("hostPath: {path: "+dir+"/bad, type: File}"), "args: [sleep]", "command: [/v], terminationMessagePolicy: FallbackToLogsOnError", 1), "container c: its command is no program of this node's architecture"},
+		"format":    {strings.Replace(volume("hostPath: {path: "+dir+"/bad, type: File}"), "args: [sleep]", "command: [/v], terminationMessagePolicy: FallbackToLogsOnError", 1), "container c: its command is not a program for this node's architecture"},
 		"folder":    {strings.Replace(mount("mountPath: /v"), "args: [sleep]", "command: [/v]", 1), `container c: its command "/v" `},
-		"exits":     {command(`exit, "3"`), "container c ends with exit code 3"},
-		"lost":      {command(`exit, "127"`), "container c ends with exit code 127: a command was not found"},
-		"completes": {command(`exit, "0"`), "container c ends by itself, with exit code 0, and is started again by its restartPolicy"},
-		"once":      {command(`exit, "4"`) + "\nrestartPolicy: Never", "container c ended with exit code 4"},
-		"init":      {`initContainers: [{name: setup, image: HELLO, args: [exit, "1"]}]` + "\n" + pod(""), "init container setup ends with exit code 1"},
-		"initing":   {`initContainers: [{name: setup, image: HELLO, args: [sleep]}]` + "\n" + pod(""), "init container setup still runs, and all others wait for its end"},
+		"exits":     {command(`exit, "3"`), "container c exited with code 3"},
+		"lost":      {command(`exit, "127"`), "container c exited with code 127: a command was not found"},
+		"completes": {command(`exit, "0"`), "container c exited with code 0, and its restartPolicy starts it again"},
+		"once":      {command(`exit, "4"`) + "\nrestartPolicy: Never", "container c exited with code 4"},
+		"init":      {`initContainers: [{name: setup, image: HELLO, args: [exit, "1"]}]` + "\n" + pod(""), "init container setup exited with code 1"},
+		"initing":   {`initContainers: [{name: setup, image: HELLO, args: [sleep]}]` + "\n" + pod(""), "init container setup is still running, and the others wait for it to finish"},
 		"sidecar": {"initContainers: [{name: side, image: HELLO, args: [sleep], restartPolicy: Always, startupProbe: " + strings.Replace(probe, "2", "999", 1) + "}]\n" + pod(""),
 			"init container side: its startup probe fails: "},
 		"startup":  {pod(", startupProbe: " + strings.Replace(probe, "2", "999", 1)), "container c: its startup probe fails: "},
 		"ready":    {pod(", readinessProbe: " + probe), "container c: its readiness probe fails: "},
-		"live":     {pod(", livenessProbe: "+probe) + "\nterminationGracePeriodSeconds: 1", "container c is ended since its liveness probe fails: "},
-		"hook":     {pod(", lifecycle: {postStart: {exec: {command: [/hello, sleep]}}}"), "container c runs, and its post-start hook (/hello sleep) has not ended yet"},
-		"posthook": {pod(", lifecycle: {postStart: {exec: {command: [/hello, exit, \"3\"]}}}"), "container c: its post-start hook fails: the command ended with code 3"},
+		"live":     {pod(", livenessProbe: "+probe) + "\nterminationGracePeriodSeconds: 1", "container c was killed because its liveness probe failed: "},
+		"hook":     {pod(", lifecycle: {postStart: {exec: {command: [/hello, sleep]}}}"), "container c is running, and its post-start hook (/hello sleep) has not finished yet"},
+		"posthook": {pod(", lifecycle: {postStart: {exec: {command: [/hello, exit, \"3\"]}}}"), "container c: its post-start hook failed: the command ended with code 3"},
 		"deadline": {pod("") + "\nactiveDeadlineSeconds: 1\nterminationGracePeriodSeconds: 1", "the pod was active for longer than its activeDeadlineSeconds (1)"},
 		"selector": {pod("") + "\nnodeSelector: {disk: ssd}", "the pod's nodeSelector wants the label disk=ssd, which this node has not"},
 		"sysctl":   {pod("") + "\nsecurityContext: {sysctls: [{name: kernel.msgmax, value: \"1\"}]}", `forbidden sysctl: "kernel.msgmax" is not safe, and allowedUnsafeSysctls does not name it`},
-		"class":    {pod("") + "\nruntimeClassName: nope", `the pod's sandbox cannot be made: RuntimeClass "nope" does not exist`},
+		"class":    {pod("") + "\nruntimeClassName: nope", `the pod's sandbox cannot be created: RuntimeClass "nope" does not exist`},
 		"port":     {pod(", ports: [{containerPort: 80, hostPort: 8080}]"), ""},
 		"taken":    {pod(", ports: [{containerPort: 80, hostPort: 8080}]"), "host port 8080/TCP "},
 		"first":    {pod(""), ""},
-		"bug":      {pod(""), "the pod's actor failed too often and is left alone, and so are its containers: "},
+		"bug":      {pod(""), "the pod's actor failed too often and is in quarantine, and its containers are left alone: "},
 	}
 	write := func(name, spec string) { must(t, a.Write(name+".yaml", manifest(s, name, spec))) }
 	slow := pod(", lifecycle: {preStop: {sleep: {seconds: 600}}}") + "\nterminationGracePeriodSeconds: 700"
@@ -118,8 +118,8 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 	}
 
 	want := map[string]situation{
-		"default/" + onNode("stuck"): {cause: "the pod is ending because no source wants it any more: " +
-			"container c is given its grace period for its pre-stop hook (sleep 600s) and its end"},
+		"default/" + onNode("stuck"): {cause: "the pod is ending because no source lists it any more: " +
+			"container c has up to 700s to run its pre-stop hook (sleep 600s) and to stop"},
 		"default/" + onNode("changed"): {cause: "a pod of the same name is still ending"},
 	}
 	for name, one := range broken {
@@ -143,7 +143,7 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 	}
 	await(t, func() error {
 		out, errs, _ := playlet(t, "explain", "pod/oom", "-v", socket)
-		for _, want := range []string{"container c is killed for using more than 32Mi\n  state:", "  to unblock it:", "exit code 137", " RunContainer "} {
+		for _, want := range []string{"container c was killed for using more than 32Mi of memory\n  state:", "  to fix it:", "exit code 137", " RunContainer "} {
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("%q is not said: %s%s", want, out, errs)
 			}

@@ -58,7 +58,7 @@ func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	write("plugin", sleeps)
 	must(t, a.Remove("last.yaml"))
 	must(t, a.Remove("busy.yaml"))
-	const ending = "the pod is ending because no source wants it any more: "
+	const ending = "the pod is ending because no source lists it any more: "
 	n += prove(t, a, map[string]situation{
 		here("plugin"): {cause: "the CNI plugin movable is not installed in "},
 		here("last"):   {cause: ending + "the runtime cannot stop the pod's sandbox: "},
@@ -135,8 +135,8 @@ func TestTroublesOfTheClusterNameTheirCause(t *testing.T) {
 	must(t, err)
 	makes("secret", env("none"), "Secret "+ns+"/none does not exist; it is needed by container c")
 	makes("credentials", fmt.Sprintf("imagePullSecrets: [{name: wrong}]\ncontainers: [{name: c, image: %q}]", private.Ref("team/app")),
-		"container c: image "+private.Ref("team/app")+" cannot be pulled: its registry refuses it to these credentials")
-	makes("cpu", "containers: [{name: c, image: HELLO, resources: {requests: {cpu: 4000}}}]", "the node has too little CPU left for the pod (in thousandths, ")
+		"container c: image "+private.Ref("team/app")+" cannot be pulled: its registry denied access")
+	makes("cpu", "containers: [{name: c, image: HELLO, resources: {requests: {cpu: 4000}}}]", "the node does not have enough CPU left for the pod (in millicores, ")
 	makes("label", "nodeSelector: {disk: ssd}\n"+sleeps, "the pod's nodeSelector wants the label disk=ssd, which this node has not")
 	makes("windows", "os: {name: windows}\n"+sleeps, "spec.os.name is windows, and this node's is linux")
 	makes("claim", strings.Replace(sleeps, "args: [sleep]", "args: [sleep], volumeMounts: [{name: v, mountPath: /v}]", 1)+"\nvolumes: [{name: v, nfs: {server: s, path: /p}}]",
@@ -182,7 +182,7 @@ func TestTroublesOfTheClusterNameTheirCause(t *testing.T) {
 	for i := range 9 {
 		makes(fmt.Sprintf("many%d", i), "tolerations: [{operator: Exists}]\n"+sleeps, "")
 	}
-	makes("many", "tolerations: [{operator: Exists}]\n"+sleeps, "the node has as many pods as it may have (")
+	makes("many", "tolerations: [{operator: Exists}]\n"+sleeps, "the node already has its maximum number of pods (")
 	proved += prove(t, a, want) + 1
 	t.Logf("%d situations", proved)
 	_, err = c.Admin.CoreV1().Pods(ns).Patch(t.Context(), "kept", types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})

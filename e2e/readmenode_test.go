@@ -301,7 +301,7 @@ func (n *readmesNode) shows(said sayings) {
 	t.Helper()
 	want := said.shown[0]
 	n.runs("cd "+clone+" && playlet run -f greedy.yaml", 0)
-	n.until("playlet explain web", "^"+regexp.QuoteMeta(want[0])+"\n(?s:.*)CrashLoopBackOff(?s:.*)tried: +[0-9]+ times")
+	n.until("playlet explain web", "^"+regexp.QuoteMeta(want[0])+"\n(?s:.*)CrashLoopBackOff(?s:.*)failed: +[0-9]+ times")
 	got := strings.Split(n.runs("playlet explain web", 0), "\n")
 	label := func(line string) string {
 		before, _, _ := strings.Cut(line, ": ")

@@ -24,7 +24,7 @@ type PodCgroupReady struct {
 	Parent string
 }
 
-// PodCgroupFailed says that the pod's cgroup cannot be made now. resources goes on trying, with back-off, and will
+// PodCgroupFailed says that the pod's cgroup cannot be created now. resources goes on trying, with back-off, and will
 // say PodCgroupReady when it succeeds.
 //
 // Sender: resources. Receiver: pod. Reply: none.

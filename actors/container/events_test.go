@@ -147,7 +147,7 @@ func TestEventsOfHooks(t *testing.T) {
 	k.Send("pods/u1", r.desired)
 	k.RunWork()
 	sameEvents(t, "a post-start hook", k, "Created: Container created", "Started: Container started",
-		"FailedPostStartHook: PostStartHook failed; container c: its post-start hook fails: the command ended with code 1",
+		"FailedPostStartHook: PostStartHook failed; container c: its post-start hook failed: the command ended with code 1",
 		"Killing: FailedPostStartHook")
 
 	r = plain(t)
@@ -194,7 +194,7 @@ func TestAContainerThatCannotBeEnded(t *testing.T) {
 		}
 	}
 	if len(sent) != 1 || sent[0].Object.FieldPath != "" || !strings.HasSuffix(sent[0].Message, "container c is stuck") ||
-		!strings.Contains(sent[0].Message, "; the runtime cannot end container c: StopContainer ") ||
+		!strings.Contains(sent[0].Message, "; the runtime cannot stop container c: StopContainer ") ||
 		sent[0].Type != v1.EventTypeWarning {
 		t.Errorf("told %+v", sent)
 	}

@@ -56,7 +56,7 @@ func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
 	w.settle()
 	check(t, w)
 	start := []string{`c0 Pulling: Pulling image "image"`, `c0 Pulled: Container image "image" already present on machine`}
-	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1); container c0 ends with exit code 1"
+	held := "c0 BackOff: Back-off restarting failed container c0 in pod web_default(u1); container c0 exited with code 1"
 	want := slices.Concat(start, start, []string{held}, start, []string{held}, start)
 	if got := said(w.records); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -184,15 +184,15 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.hears(messages.VolumesFailed{UID: "u1", Volume: "data", Reason: messages.Reason{Code: messages.ReasonPermissionChange,
 		Cause: messages.Cause{Text: "Setting volume ownership for u1/volumes/kind/data, processed 7 files"}}})
 	a.sameEvents(t, "a change of owners", "VolumePermissionChangeInProgress: Setting volume ownership for u1/volumes/kind/data, "+
-		"processed 7 files; containers wait for volume data: all its files are being given to the pod's fsGroup")
+		"processed 7 files; containers wait for volume data: its files are being given to the pod's fsGroup")
 	group := messages.PodCgroupFailed{UID: "u1", Reason: messages.Reason{Code: messages.ReasonCreatePodContainer,
 		Message: "no cgroup"}}
 	a.hears(group, group)
-	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup; the pod's cgroup cannot be made: no cgroup")
+	a.sameEvents(t, "a cgroup", "FailedCreatePodContainer: unable to ensure pod container exists: no cgroup; the pod's cgroup cannot be created: no cgroup")
 	a.hears(messages.VolumesMounted{UID: "u1"},
 		work.SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox, Message: "no network"}},
 		work.SandboxStarted{Taken: true, Reason: messages.Reason{Message: "taken"}})
-	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network; the pod's sandbox cannot be made: no network")
+	a.sameEvents(t, "a sandbox", "FailedCreatePodSandBox: Failed to create pod sandbox: no network; the pod's sandbox cannot be created: no network")
 	a.hears(work.SandboxStarted{Reason: messages.Reason{Code: messages.ReasonCreateSandbox,
 		Cause: messages.CauseOf(&translate.ConfigError{Err: &translate.FQDNError{FQDN: "x.example"}})}})
 	a.sameEvents(t, "an FQDN", "FailedCreatePodSandBox: Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster "+

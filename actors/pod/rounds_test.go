@@ -174,7 +174,7 @@ func TestAllAreRestarted(t *testing.T) {
 	}
 	for _, m := range w.stopping {
 		if !m.NoHook || m.Grace != leastGrace || m.Cause.Code != messages.CauseAllRestarted ||
-			!strings.Contains(m.Cause.Text, "container c0 ended with exit code 42") {
+			!strings.Contains(m.Cause.Text, "container c0 exited with code 42") {
 			t.Errorf("%s is stopped by %+v", m.Name, m)
 		}
 	}

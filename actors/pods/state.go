@@ -166,7 +166,7 @@ func next(e *entry, v *view) (state, effects) {
 			return held, effects{}
 		case v.orphan:
 			return ending, effects{end: &messages.Ending{
-				Reason: "it was found running and no source wants it", Since: v.now, Orphan: true}}
+				Reason: "it was found running and no source lists it", Since: v.now, Orphan: true}}
 		}
 	case held:
 		switch {
@@ -187,7 +187,7 @@ func next(e *entry, v *view) (state, effects) {
 		case e.want == nil && v.successor:
 			return ending, effects{renew: true, end: &messages.Ending{Reason: "a changed manifest takes its place", Since: v.now}}
 		case e.want == nil:
-			return ending, effects{renew: true, end: &messages.Ending{Reason: "no source wants it any more", Since: v.now,
+			return ending, effects{renew: true, end: &messages.Ending{Reason: "no source lists it any more", Since: v.now,
 				Grace: e.within}}
 		case e.deleted():
 			return ending, effects{renew: true, end: deletion(v.now, e.want.pod), take: true}

@@ -105,7 +105,7 @@ func (a *actor) renewedLease(ctx supervisors.Context, m leased) {
 		rest = min(retry.After(l.failures, 0), a.renewEvery())
 		why := "the node's lease cannot be renewed: " + apiclient.Explain(m.err, a.opts.Desired.Name)
 		if apierrors.IsNotFound(m.err) {
-			why = "the node's lease cannot be made: the namespace " + v1.NamespaceNodeLease + " is not there yet"
+			why = "the node's lease cannot be created: the namespace " + v1.NamespaceNodeLease + " is not there yet"
 		}
 		if why != l.failed {
 			ctx.Log().Warn("renewing the lease failed; it is tried again", "error", why)

@@ -62,7 +62,7 @@ func TestAttach(t *testing.T) {
 		t.Errorf("%+v", asked)
 	}
 	for want, o := range map[string]api.ExecOptions{
-		`container "done" of pod "web" does not run: it ended with exit code 4 (Error)`: {Container: "done"},
+		`container "done" of pod "web" does not run: it exited with code 4 (Error)`: {Container: "done"},
 		`there is no pod "web" in namespace "ns"`:                                       {UID: "u2"},
 	} {
 		if err := r.client.Attach(t.Context(), "ns", "web", o, terminal); err == nil || err.Error() != want {

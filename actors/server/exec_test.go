@@ -267,7 +267,7 @@ func TestExecRefused(t *testing.T) {
 	for _, c := range []struct {
 		container, command, want string
 	}{
-		{"done", "x", `container "done" of pod "web" does not run: it ended with exit code 4 (Error)`},
+		{"done", "x", `container "done" of pod "web" does not run: it exited with code 4 (Error)`},
 		{"slow", "x", `container "slow" of pod "web" does not run: ImagePullBackOff`},
 		{"nobody", "x", `no container "nobody"; it has app, done, slow`},
 		{"app", "refused", "the container runtime does not stream: 404"},

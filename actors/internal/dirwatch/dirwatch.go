@@ -119,7 +119,7 @@ func (w *Watch) Open() error {
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return fmt.Errorf("inotify cannot be had, so changes are noticed at the regular check only: %w", err)
+		return fmt.Errorf("inotify is not available, so changes are only found by the regular check: %w", err)
 	}
 	w.file, w.fd = os.NewFile(uintptr(fd), "inotify"), fd
 	raw, err := w.file.SyscallConn()

@@ -31,15 +31,15 @@ var ofImages = map[messages.CauseCode]sentence{
 	messages.CauseRegistryUnresolved: {"cannot be pulled: the name of its registry cannot be resolved",
 		"correct the image's name, or the node's DNS"},
 	messages.CauseRegistryUnreachable: {"cannot be pulled: its registry does not answer",
-		"see that the registry runs and can be reached from this node"},
-	messages.CausePlainHTTP: {"cannot be pulled: its registry speaks plain HTTP, which the runtime does not",
+		"check that the registry is running and reachable from this node"},
+	messages.CausePlainHTTP: {"cannot be pulled: its registry uses plain HTTP, and the runtime expects HTTPS",
 		"give the registry a certificate, or configure the runtime to use plain HTTP for it"},
 	messages.CauseUntrustedCertificate: {"cannot be pulled: the runtime does not trust its registry's certificate",
-		"add the registry's CA to the runtime's or the node's"},
-	messages.CauseWrongPlatform: {"is not made for this node's architecture", "name an image for this architecture"},
-	messages.CauseTooManyRequests: {"cannot be pulled: its registry has had too many requests",
+		"add the registry's CA to the runtime's or the node's trusted ones"},
+	messages.CauseWrongPlatform: {"is not built for this node's architecture", "use an image built for this architecture"},
+	messages.CauseTooManyRequests: {"cannot be pulled: its registry limits the number of requests",
 		"wait, or pull with credentials"},
-	messages.CauseUnauthorized: {"cannot be pulled: its registry refuses it to these credentials",
+	messages.CauseUnauthorized: {"cannot be pulled: its registry denied access",
 		"correct the image's name, or name a Secret with credentials in imagePullSecrets"},
 	messages.CauseImageNotFound: {"not found in its registry", "correct the image's name or tag, or push the image"},
 	messages.CausePulling:       {"is being pulled from the registry {name}", ""},
@@ -53,59 +53,59 @@ var ofSandboxes = map[messages.CauseCode]sentence{
 	messages.CauseNoAddress: {"the pods' network has no address left for the pod",
 		"remove pods, or give the node a larger pod CIDR; playlet doctor shows unused leases"},
 	messages.CauseNoNetwork: {"the runtime has no network configuration", "install a network (CNI); see playlet doctor"},
-	messages.CauseHandlerAbsent: {`the runtime has no handler "{name}", which the pod's RuntimeClass asks for`,
+	messages.CauseHandlerAbsent: {`the runtime has no handler "{name}", which the pod's RuntimeClass names`,
 		"configure the handler in the runtime, or name another RuntimeClass"},
-	messages.CauseNoSandboxImage: {"the sandbox image {name} cannot be had",
-		"see that its registry can be reached, or configure another sandbox image in the runtime"},
+	messages.CauseNoSandboxImage: {"the sandbox image {name} cannot be pulled",
+		"check that its registry is reachable, or configure another sandbox image in the runtime"},
 	messages.CauseFQDNTooLong: {"the pod's FQDN is too long for its hostname (setHostnameAsFQDN)",
 		"shorten the pod's name, hostname or subdomain"},
-	messages.CauseDiskFull: {"the pod's sandbox cannot be made: no space is left on the node's disk", roomRemedy},
+	messages.CauseDiskFull: {"the pod's sandbox cannot be created: no space is left on the node's disk", roomRemedy},
 }
 
 // ofStarts follow "container NAME". The name has a space and quotes, where there is one.
 var ofStarts = map[messages.CauseCode]sentence{
-	messages.CausePostStart: {": its post-start hook fails: {text}", "mend the hook, lifecycle.postStart; what it printed is " +
-		"not shown, since it may be a secret: run it with playlet exec"},
+	messages.CausePostStart: {": its post-start hook failed: {text}", "fix the hook (lifecycle.postStart); its output is not shown, " +
+		"because it may hold secrets: run it with playlet exec"},
 	messages.CauseCommandIsFolder: {`: its command{name} is a directory`, "correct the container's command"},
 	messages.CauseCommandAbsent:   {`: its command{name} is not in the image`, "correct the container's command, or its image"},
 	messages.CauseCommandRefused: {`: its command{name} may not be executed by its user`,
 		"correct the command, its mode in the image, or runAsUser"},
 	messages.CauseMountPointAbsent: {`: the mount at{name} has no mount point, and none can be made: the image's root ` +
 		`or the volume around it is read-only`,
-		"make the mount point in the image or the volume, or mount what is around it for writing"},
-	messages.CauseWrongPlatform: {": its command is no program of this node's architecture",
-		"name an image for this architecture"},
+		"create the mount point in the image or the volume, or make the mount around it writable"},
+	messages.CauseWrongPlatform: {": its command is not a program for this node's architecture",
+		"use an image built for this architecture"},
 	messages.CauseWorkingDirRefused: {`: its working directory{name} cannot be entered`, "correct the container's workingDir"},
 	messages.CauseDiskFull:          {" cannot be started: no space is left on the node's disk", roomRemedy},
 }
 
 // ofObjects are followed by the container or volume that needs the object.
 var ofObjects = map[messages.CauseCode]sentence{
-	messages.CauseObjectAbsent: {"{kind} {name} does not exist", "make the {kind} {name}, or mark the reference optional"},
+	messages.CauseObjectAbsent: {"{kind} {name} does not exist", "create the {kind} {name}, or mark the reference optional"},
 	messages.CauseKeyAbsent:    {`{kind} {name} has no key "{detail}"`, "add the key to the {kind}, or correct the reference"},
 	messages.CauseObjectUnread: {"{kind} {name}: {detail}",
-		"see that the API server can be reached, or that --object-dir has the object"},
+		"check that the API server can be reached, or that --object-dir has the object"},
 }
 
 // ofWaits follow "containers wait for volume NAME: ".
 var ofWaits = map[messages.CauseCode]sentence{
 	messages.CauseDriverAbsent: {"{text}",
-		"see that the driver's pod runs on this node; it registers itself by a socket in plugins_registry"},
+		"check that the driver's pod runs on this node and has registered its socket in plugins_registry"},
 	messages.CauseNotAttached:  {"{text}", "see kubectl get volumeattachments, and the log of the driver's attacher"},
 	messages.CauseClaimPending: {"{text}", "see kubectl describe of the claim, and the log of its provisioner"},
-	messages.CauseVolumeInUse:  {"{text}", "end the pod that has the volume"},
+	messages.CauseVolumeInUse:  {"{text}", "remove the pod that uses the volume"},
 }
 
 // ofVolumes are the remedies for other failures of volumes.
 var ofVolumes = map[messages.CauseCode]string{
-	messages.CauseHostPath: "make what the volume asks for on the node, or correct its path or type",
-	messages.CauseMounting: "see what the mount waits for: a server, a disk",
+	messages.CauseHostPath: "create the path on the node, or correct the volume's path or type",
+	messages.CauseMounting: "check what the mount depends on: a server, a disk",
 }
 
 // ofRefusals are the reasons of admission for which the message alone is too terse.
 var ofRefusals = map[messages.CauseCode]sentence{
-	messages.CauseShortage: {"the node has too little {name} left for the pod ({detail})",
+	messages.CauseShortage: {"the node does not have enough {name} left for the pod ({detail})",
 		"remove pods from this node, or ask for less"},
-	messages.CausePressure: {"the node is under pressure and takes no such pod: {detail}",
+	messages.CausePressure: {"the node is under pressure and does not admit such pods: {detail}",
 		"free the resource; see playlet explain node"},
 }

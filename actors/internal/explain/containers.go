@@ -72,56 +72,53 @@ func (v view) crash(f *Finding, r messages.Reason) {
 			return
 		}
 	}
-	f.Cause = v.called(r.Container) + " ends again and again"
+	f.Cause = v.called(r.Container) + " keeps exiting"
 	f.Remedy = v.logs(r.Container, true)
 }
 
-// unfit explains that a container is ended, or was, by a probe.
+// unfit explains that a container was killed because of a probe, or is being killed.
 func (v view) unfit(f *Finding, r messages.Reason) {
-	f.Cause = fmt.Sprintf("%s is ended since its %s probe fails: %s", v.called(r.Container), r.Probe, short(r.Cause.Text))
-	f.Remedy = fmt.Sprintf("make the application answer the probe, or correct %sProbe; %s", r.Probe,
-		v.logs(r.Container, r.Code == messages.ReasonCrashLoopBackOff))
+	over, is := r.Code == messages.ReasonCrashLoopBackOff, "is being"
+	if over {
+		is = "was"
+	}
+	f.Cause = fmt.Sprintf("%s %s killed because its %s probe failed: %s", v.called(r.Container), is, r.Probe, short(r.Cause.Text))
+	f.Remedy = fmt.Sprintf("make the application answer the probe, or correct %sProbe; %s", r.Probe, v.logs(r.Container, over))
 }
 
-// end explains how a container ended: again and again, or once.
-func (v view) end(f *Finding, t *v1.ContainerStateTerminated, again bool) {
-	who, ends, is := v.called(f.Container), "ended", "was"
-	if again {
-		ends, is = "ends", "is"
-	}
-	f.LastError, f.Remedy = cmp.Or(t.Message, f.LastError), v.logs(f.Container, again)
-	spec := v.spec(f.Container)
+// end explains how a container ended. Its log is that of the previous run where the container has been started again since, or
+// is held back before its next start.
+func (v view) end(f *Finding, t *v1.ContainerStateTerminated, previous bool) {
+	name, spec := v.called(f.Container), v.spec(f.Container)
+	f.LastError, f.Remedy = cmp.Or(t.Message, f.LastError), v.logs(f.Container, previous)
 	switch {
 	case t.Reason == messages.ReasonOOMKilled:
-		f.Cause = who + " " + is + " killed since the node ran out of memory"
+		f.Cause = name + " was killed because the node ran out of memory"
 		f.Remedy = "give the node more memory, or the container a memory request and limit"
 		if spec != nil && !spec.Resources.Limits.Memory().IsZero() {
-			f.Cause = fmt.Sprintf("%s %s killed for using more than %s", who, is, spec.Resources.Limits.Memory())
-			f.Remedy = "raise the container's memory limit, or have it use less; " + v.logs(f.Container, again)
+			f.Cause = fmt.Sprintf("%s was killed for using more than %s of memory", name, spec.Resources.Limits.Memory())
+			f.Remedy = "raise the container's memory limit, or reduce its memory use; " + v.logs(f.Container, previous)
 		}
 	case t.Reason == messages.ReasonStartError, t.Reason == "ContainerCannotRun":
 		v.start(f, cri.StartCause(t.Message))
 	case t.Reason == messages.ReasonUnknown:
-		f.Cause = who + " " + ends + ", nobody knows how: " + short(t.Message)
+		f.Cause = name + " ended, and its exit code is unknown: " + short(t.Message)
 	case cri.EndCause(t.ExitCode, t.Message).Code != "":
 		v.start(f, cri.EndCause(t.ExitCode, t.Message))
-	case t.ExitCode == 0:
-		f.Cause = who + " " + ends + " by itself, with exit code 0"
-		if again {
-			f.Cause += ", and is started again by its restartPolicy"
-			f.Remedy = "have the command go on running, or choose another restartPolicy; " + f.Remedy
-		}
 	default:
-		f.Cause = fmt.Sprintf("%s %s with exit code %d", who, ends, t.ExitCode)
+		f.Cause = fmt.Sprintf("%s exited with code %d", name, t.ExitCode)
 		switch signal := unix.SignalName(syscall.Signal(t.ExitCode - 128)); {
+		case t.ExitCode == 0 && previous:
+			f.Cause += ", and its restartPolicy starts it again"
+			f.Remedy = "make the command keep running, or choose another restartPolicy; " + f.Remedy
 		case signal != "":
-			f.Cause = fmt.Sprintf("%s %s ended by %s (exit code %d)", who, is, signal, t.ExitCode)
+			f.Cause = fmt.Sprintf("%s was killed by %s (exit code %d)", name, signal, t.ExitCode)
 		case t.ExitCode == 127:
 			f.Cause += ": a command was not found"
 		case t.ExitCode == 126:
 			f.Cause += ": a command could not be executed"
 		}
-		if words := lastLine(t.Message); words != "" {
+		if words := lastLine(t.Message); words != "" && t.ExitCode != 0 {
 			f.Cause += ": " + words
 		}
 	}
@@ -143,7 +140,7 @@ func (v view) status(p *board.Pod) []Finding {
 		why := p.Cause
 		why.Text = cmp.Or(why.Text, v.is.Message)
 		f.Cause, _, f.Remedy = refused(v.is.Reason, why)
-		f.WaitsFor = "its deletion: it is not run again"
+		f.WaitsFor = "its deletion: it is not restarted"
 		out = append(out, f)
 	}
 	live := p.Ending == "" && v.is.Phase != v1.PodFailed
@@ -158,7 +155,7 @@ func (v view) status(p *board.Pod) []Finding {
 			f.Code, f.Since = cmp.Or(s.Terminated.Reason, messages.ReasonError), s.Terminated.FinishedAt.Time
 			v.end(&f, s.Terminated, false)
 			if f.Tries = int(c.RestartCount); !live || !v.restarts(c.Name) {
-				f.WaitsFor = "nothing: it is not started again"
+				f.WaitsFor = "nothing: it is not restarted"
 			} else {
 				f.WaitsFor = "its next start"
 			}
@@ -166,9 +163,9 @@ func (v view) status(p *board.Pod) []Finding {
 		case s.Running != nil && live && !c.Ready && !v.ephemeral(c.Name):
 			out = append(out, v.unready(c, init))
 		case s.Running != nil && live && last != nil && last.ExitCode != 0:
-			v.end(&f, last, false)
+			v.end(&f, last, true)
 			f.Code, f.Tries, f.Since = restarted, int(c.RestartCount), last.FinishedAt.Time
-			f.Cause = "it runs now; before, " + f.Cause
+			f.Cause = "it is running again; before that, " + f.Cause
 			mended = append(mended, f)
 		}
 	}
@@ -176,7 +173,7 @@ func (v view) status(p *board.Pod) []Finding {
 		if c.Type == v1.PodReady && c.Reason == "ReadinessGatesNotReady" && live {
 			out = append(out, Finding{Code: c.Reason, WaitsFor: "the gate's condition",
 				Cause: "its containers are ready, but a readiness gate is not: " + c.Message,
-				Since: c.LastTransitionTime.Time, Remedy: "see to who sets the condition"})
+				Since: c.LastTransitionTime.Time, Remedy: "check the component that sets the condition"})
 		}
 	}
 	return append(out, mended...)
@@ -212,19 +209,19 @@ func (v view) unready(c v1.ContainerStatus, init bool) Finding {
 	started := ptr.Deref(c.Started, false)
 	switch {
 	case spec == nil:
-		f.Cause = who + " runs and is not ready yet"
+		f.Cause = who + " is running but not ready yet"
 	case init && !translate.RestartsAlways(spec):
-		f.Code, f.Cause = messages.ReasonPodInitializing, who+" still runs, and all others wait for its end"
+		f.Code, f.Cause = messages.ReasonPodInitializing, who+" is still running, and the others wait for it to finish"
 		f.WaitsFor, f.Remedy = "its end", v.logs(c.Name, false)
 	case !started && spec.StartupProbe != nil:
-		f.Cause, f.WaitsFor = who+" runs, and its startup probe has not succeeded yet", "a success of the startup probe"
+		f.Cause, f.WaitsFor = who+" is running, and its startup probe has not succeeded yet", "a success of the startup probe"
 	case !started && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil:
-		f.Cause = who + " runs, and its post-start hook (" + hook(spec.Lifecycle.PostStart) + ") has not ended yet"
-		f.WaitsFor, f.Remedy = "the end of the hook", "make the hook shorter, or mend what it waits for"
+		f.Cause = who + " is running, and its post-start hook (" + hook(spec.Lifecycle.PostStart) + ") has not finished yet"
+		f.WaitsFor, f.Remedy = "the end of the hook", "make the hook shorter, or fix what it waits for"
 	case spec.ReadinessProbe != nil:
-		f.Cause, f.WaitsFor = who+" runs, and its readiness probe has not succeeded yet", "a success of the readiness probe"
+		f.Cause, f.WaitsFor = who+" is running, and its readiness probe has not succeeded yet", "a success of the readiness probe"
 	default:
-		f.Cause, f.WaitsFor = who+" has only just been started", "the next look at it"
+		f.Cause, f.WaitsFor = who+" has just been started", "its next status"
 	}
 	return f
 }
@@ -233,15 +230,15 @@ func (v view) unready(c v1.ContainerStatus, init bool) Finding {
 func (v view) fine(p *board.Pod) Finding {
 	switch {
 	case v.is.Phase == v1.PodSucceeded:
-		return Finding{Cause: "the pod has completed: all of its containers ended with exit code 0"}
+		return Finding{Cause: "the pod has completed: all of its containers exited with code 0"}
 	case v.is.Phase == v1.PodFailed:
 		return Finding{Code: "Failed", Cause: "the pod has failed"}
 	case v.is.Phase == v1.PodRunning && !slices.ContainsFunc(v.is.ContainerStatuses,
 		func(c v1.ContainerStatus) bool { return c.State.Waiting != nil }):
-		return Finding{Cause: "the pod runs, and all of its containers are ready"}
+		return Finding{Cause: "the pod is running, and all of its containers are ready"}
 	case p.Phase == "preparing" || p.Phase == "":
 		return Finding{Code: messages.ReasonContainerCreating, WaitsFor: "the sandbox, the volumes and the first images",
-			Cause: "the pod is being prepared: its sandbox, volumes and images"}
+			Cause: "the pod's sandbox, volumes and images are being prepared"}
 	}
 	return Finding{Code: messages.ReasonContainerCreating, Cause: "its containers are being started one after another",
 		WaitsFor: "their starts"}

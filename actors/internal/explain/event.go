@@ -33,7 +33,7 @@ func Event(words, sentence string) string {
 
 // EventOf is Event with the sentence on the reason for which the pod waits, or one of its containers.
 func EventOf(words string, pod *v1.Pod, r messages.Reason) string {
-	if pod == nil {
+	if pod == nil || r.Code == messages.ReasonUnhealthy { // the words have the probe and its result
 		return cut(words, maxEvent)
 	}
 	return Event(words, Waits(pod, &v1.PodStatus{}, r))
@@ -53,7 +53,7 @@ func Stopping(container string, why messages.Cause) string {
 	case messages.CauseResized:
 		text = "resize requires restart"
 	case messages.CauseRenewed:
-		text = "restart was asked for"
+		return "Restarting container " + container + ", as requested"
 	case messages.CauseStateUnknown:
 		return `Container is in "unknown" state, try killing it before restart`
 	case messages.CauseAllRestarted:

@@ -33,6 +33,10 @@ func TestWhatAnEventSays(t *testing.T) {
 	if got := Event("Error", long); len(got) > maxEvent {
 		t.Errorf("a long cause: %d bytes", len(got))
 	}
+	probe := messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Liveness, Message: "HTTP 500"}
+	if got := EventOf("Liveness probe failed: HTTP 500", &v1.Pod{}, probe); got != "Liveness probe failed: HTTP 500" {
+		t.Errorf("of a probe: %q", got) // the words say it all
+	}
 	if got := EventOf("Error", nil, messages.Reason{Code: "Unhealthy"}); got != "Error" {
 		t.Errorf("of no pod: %q", got)
 	}
@@ -42,7 +46,7 @@ func TestWhatAnEventSays(t *testing.T) {
 func TestEnded_ProgramOfAnotherPlatform(t *testing.T) {
 	v := view{pod: &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "a.b/x"}}}}}
 	end := &v1.ContainerStateTerminated{ExitCode: 255, Message: "exec /bad: exec format error"}
-	if got := Ended(v.pod, "c", end); got != "container c: its command is no program of this node's architecture" {
+	if got := Ended(v.pod, "c", end); got != "container c: its command is not a program for this node's architecture" {
 		t.Error(got)
 	}
 }
@@ -57,7 +61,7 @@ func TestKilling(t *testing.T) {
 		"Container c failed startup probe":                               probe("startup", "Never"),
 		"Container c definition changed, will be restarted":              {Code: messages.CauseOutdated},
 		"Container c resize requires restart, will be restarted":         {Code: messages.CauseResized},
-		"Container c restart was asked for, will be restarted":           {Code: messages.CauseRenewed},
+		"Restarting container c, as requested":                           {Code: messages.CauseRenewed},
 		`Container is in "unknown" state, try killing it before restart`: {Code: messages.CauseStateUnknown},
 		"Container c: an exit, all will be restarted":                    {Code: messages.CauseAllRestarted, Text: "an exit"},
 		"FailedPostStartHook":                                            {Code: messages.CausePostStart, Text: "password=secret"},

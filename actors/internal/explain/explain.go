@@ -60,8 +60,8 @@ func Pod(p *board.Pod) Explanation {
 	var all []Finding
 	if q := p.Quarantine; q != nil {
 		all = append(all, Finding{Code: messages.ReasonQuarantined, NextTry: q.Until, LastError: q.Reason,
-			Cause:  "the pod's actor failed too often and is left alone, and so are its containers: " + short(q.Reason),
-			Remedy: "it is tried again by itself; it is a bug of Playlet: the agent's log has the stack"})
+			Cause:  "the pod's actor failed too often and is in quarantine, and its containers are left alone: " + short(q.Reason),
+			Remedy: "it is retried automatically; this is a bug in Playlet: the agent's log has the stack"})
 	}
 	var cleaning []Finding // of a pod that is over by itself, what is left of it: how it has ended is what counts
 	over := (v.is.Phase == v1.PodFailed || v.is.Phase == v1.PodSucceeded) && p.Ending == ""
@@ -116,11 +116,11 @@ func WaitsOf(container string, pod *v1.Pod, s *v1.PodStatus, r messages.Reason) 
 
 func problem(p messages.ManifestProblem) Finding {
 	if p.Warning {
-		return Finding{Code: "ManifestWarning", Cause: "a field of a manifest is passed over: " + ProblemText(p),
+		return Finding{Code: "ManifestWarning", Cause: "a field of a manifest is ignored: " + ProblemText(p),
 			Remedy: "correct " + p.Path + "; it is read again when it changes"}
 	}
 	return Finding{Code: "ManifestProblem", Cause: "its manifest cannot be used: " + ProblemText(p),
-		WaitsFor: "a manifest without errors", Remedy: "mend " + p.Path + "; it is read again when it changes"}
+		WaitsFor: "a manifest without errors", Remedy: "fix " + p.Path + "; it is read again when it changes"}
 }
 
 // ProblemText is one line on a manifest problem: path:line: field: message.
@@ -145,10 +145,10 @@ func ProblemText(p messages.ManifestProblem) string {
 }
 
 func unheard(s messages.Address) Finding {
-	f := Finding{Code: "SourceUnheard", Cause: s.String() + " has not said yet which pods it wants", WaitsFor: s.String(),
-		Remedy: "look at the agent's log for " + s.String()}
+	f := Finding{Code: "SourceUnheard", Cause: s.String() + " has not reported its pods yet", WaitsFor: s.String(),
+		Remedy: "check the agent's log for " + s.String()}
 	if s == messages.APIServer {
-		f.Remedy = "see that the API server can be reached from this node, and that the node may list its pods"
+		f.Remedy = "check that the API server can be reached from this node, and that the node may list its pods"
 	}
 	return f
 }
@@ -169,7 +169,7 @@ func (v view) evidence(p *board.Pod) []string {
 		add("waits for %s: %s", r.Code, short(r.Message))
 	}
 	if p.Ending != "" {
-		add("ends since %s: %s", p.EndingSince.Format(time.RFC3339), p.Ending)
+		add("ending since %s: %s", p.EndingSince.Format(time.RFC3339), p.Ending)
 	}
 	if v.is.Reason != "" {
 		add("status %s: %s", v.is.Reason, short(v.is.Message))
@@ -183,9 +183,9 @@ func (v view) evidence(p *board.Pod) []string {
 	for _, c := range v.statuses() {
 		switch s := c.State; {
 		case s.Waiting != nil:
-			add("container %s waits: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+short(s.Waiting.Message), ": "))
+			add("container %s is waiting: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+short(s.Waiting.Message), ": "))
 		case s.Running != nil:
-			add("container %s runs since %s, ready %t, %d restarts", c.Name, s.Running.StartedAt.Format(time.RFC3339), c.Ready,
+			add("container %s is running since %s, ready %t, %d restarts", c.Name, s.Running.StartedAt.Format(time.RFC3339), c.Ready,
 				c.RestartCount)
 		}
 		for _, t := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {

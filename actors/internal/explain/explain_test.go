@@ -125,18 +125,18 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"refused by an earlier agent", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "NodeAffinity", Message: "Pod was rejected: x."}),
 			"Pod was rejected: x"},
 		{"quota of pods", refusedFor("OutOfpods", of(messages.CauseShortage, "", "pods", "requested: 1, used: 110, capacity: 110")),
-			"the node has as many pods as it may have (requested: 1, used: 110, capacity: 110)"},
+			"the node already has its maximum number of pods (requested: 1, used: 110, capacity: 110)"},
 		{"too little cpu, static", waiting(messages.Reason{Code: "OutOfcpu",
 			Cause: of(messages.CauseShortage, "", "cpu", "requested: 4000, used: 500, capacity: 2000")}),
-			"the node has too little CPU left for the pod (in thousandths, requested: 4000, used: 500, capacity: 2000)"},
+			"the node does not have enough CPU left for the pod (in millicores, requested: 4000, used: 500, capacity: 2000)"},
 		{"port conflict", waiting(messages.Reason{Code: "NodePorts", Message: "Predicate NodePorts failed: host port 80/TCP is held by pod a/b",
 			Cause: because("", "host port 80/TCP is held by pod a/b")}),
 			"host port 80/TCP is held by pod a/b"},
 		{"pressure", refusedFor("Evicted", of(messages.CausePressure, "", "", "[DiskPressure]")),
-			"the node is under pressure and takes no such pod: [DiskPressure]"},
+			"the node is under pressure and does not admit such pods: [DiskPressure]"},
 		{"evicted", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory. " +
 			"Threshold quantity: 100Mi, available: 60Mi. "}),
-			"the node ended it to protect itself: The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi"},
+			"the node evicted it to protect itself: The node was low on resource: memory. Threshold quantity: 100Mi, available: 60Mi"},
 		{"preempting", waiting(messages.Reason{Code: "Preempting", Message: "it waits for the end of others"}), "it waits for the end of others"},
 
 		// image
@@ -146,7 +146,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"unknown host", image("ErrImagePull", messages.CauseRegistryUnresolved),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the name of its registry cannot be resolved"},
 		{"no right", image("ErrImagePull", messages.CauseUnauthorized),
-			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry refuses it to these credentials"},
+			"container c: image 127.0.0.1:5000/x:y cannot be pulled: its registry denied access"},
 		{"certificate", image("ErrImagePull", messages.CauseUntrustedCertificate),
 			"container c: image 127.0.0.1:5000/x:y cannot be pulled: the runtime does not trust its registry's certificate"},
 		{"full disk", image("ErrImagePull", messages.CauseDiskFull),
@@ -174,7 +174,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 			Cause: of(messages.CauseObjectUnread, "Secret", "default/tls", "it has not been read from the API server yet: refused")}),
 			"Secret default/tls: it has not been read from the API server yet: refused; it is needed by volume conf"},
 		{"owners", waiting(messages.Reason{Code: "VolumePermissionChangeInProgress", Volume: "data", Cause: because("", "processed 7 files")}),
-			"containers wait for volume data: all its files are being given to the pod's fsGroup"},
+			"containers wait for volume data: its files are being given to the pod's fsGroup"},
 		{"hostPath", waiting(messages.Reason{Code: "FailedMount", Volume: "data",
 			Cause: because(messages.CauseHostPath, "hostPath /data is not what its type Directory asks for: nothing is there")}),
 			"volume data cannot be mounted: hostPath /data is not what its type Directory asks for: nothing is there"},
@@ -187,7 +187,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"not bound", waiting(messages.Reason{Code: "FailedMount", Volume: "data", Cause: because(messages.CauseClaimPending, "PersistentVolumeClaim ns/c is not bound to a volume yet")}),
 			"containers wait for volume data: PersistentVolumeClaim ns/c is not bound to a volume yet"},
 		{"folder", waiting(messages.Reason{Code: "FailedMount", Message: "no space left on device"}),
-			"the pod's folder cannot be made: no space left on device"},
+			"the pod's folder cannot be created: no space left on device"},
 
 		// network and runtime
 		{"no network", waiting(messages.Reason{Code: "NetworkNotReady", Message: "network is not ready: cni plugin not initialized"}),
@@ -199,19 +199,19 @@ func TestTheCauseOfEachState(t *testing.T) {
 			Cause: of(messages.CauseNoAddress, "", "", "")}),
 			"the pods' network has no address left for the pod"},
 		{"handler", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Cause: of(messages.CauseHandlerAbsent, "", "gvisor", "")}),
-			`the runtime has no handler "gvisor", which the pod's RuntimeClass asks for`},
+			`the runtime has no handler "gvisor", which the pod's RuntimeClass names`},
 		{"sandbox", waiting(messages.Reason{Code: "FailedCreatePodSandBox", Message: "RuntimeClass x does not exist"}),
-			"the pod's sandbox cannot be made: RuntimeClass x does not exist"},
+			"the pod's sandbox cannot be created: RuntimeClass x does not exist"},
 		{"runtime down", waiting(messages.Reason{Code: "RuntimeUnavailable", Message: "connection refused"}),
 			"the container runtime does not answer: connection refused"},
 		{"cgroup", waiting(messages.Reason{Code: "FailedCreatePodContainer", Message: "read-only file system"}),
-			"the pod's cgroup cannot be made: read-only file system"},
+			"the pod's cgroup cannot be created: read-only file system"},
 		{"quarantine", func(p *board.Pod) { p.Quarantine = &messages.ChildQuarantined{Reason: "nil map", Until: noon} },
-			"the pod's actor failed too often and is left alone, and so are its containers: nil map"},
+			"the pod's actor failed too often and is in quarantine, and its containers are left alone: nil map"},
 
 		{"all are restarted", waiting(messages.Reason{Code: "RestartingAllContainers",
-			Message: "all containers are restarted: container c ended with exit code 42"}),
-			"all containers are restarted: container c ended with exit code 42"},
+			Message: "all containers are restarted: container c exited with code 42"}),
+			"all containers are restarted: container c exited with code 42"},
 
 		// start
 		{"missing ConfigMap in the environment", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c",
@@ -220,7 +220,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"missing Secret in envFrom", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "setup",
 			Cause: of(messages.CauseObjectAbsent, "Secret", "default/s", "")}), "Secret default/s does not exist; it is needed by init container setup"},
 		{"root", waiting(messages.Reason{Code: "CreateContainerConfigError", Container: "c", Message: "runAsNonRoot, and the image's user is root"}),
-			"container c cannot be made: runAsNonRoot, and the image's user is root"},
+			"container c cannot be created: runAsNonRoot, and the image's user is root"},
 		{"bad command", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
 			Message: runc + `exec: "nope": executable file not found in $PATH: unknown`}), `container c: its command "nope" is not in the image`},
 		{"bad command, by crun", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
@@ -232,42 +232,42 @@ func TestTheCauseOfEachState(t *testing.T) {
 		{"no right to the command", crash(v1.ContainerStateTerminated{Reason: "StartError", ExitCode: 128,
 			Message: runc + `exec: "/etc/passwd": permission denied`}), `container c: its command "/etc/passwd" may not be executed by its user`},
 		{"post-start hook fails", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Cause: because(messages.CausePostStart, "code 3")}),
-			"container c: its post-start hook fails: code 3"},
+			"container c: its post-start hook failed: code 3"},
 		{"start", waiting(messages.Reason{Code: "RunContainerError", Container: "c", Message: "device or resource busy"}),
 			"container c cannot be started: device or resource busy"},
 
 		// back-off
-		{"OOM", crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}), "container c is killed for using more than 16Mi"},
+		{"OOM", crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}), "container c was killed for using more than 16Mi of memory"},
 		{"exit code", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 3, Message: "at work\nno database\n"}),
-			"container c ends with exit code 3: no database"},
-		{"signal", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 139}), "container c is ended by SIGSEGV (exit code 139)"},
+			"container c exited with code 3: no database"},
+		{"signal", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 139}), "container c was killed by SIGSEGV (exit code 139)"},
 		{"not found in a shell", crash(v1.ContainerStateTerminated{Reason: "Error", ExitCode: 127}),
-			"container c ends with exit code 127: a command was not found"},
+			"container c exited with code 127: a command was not found"},
 		{"it completes", crash(v1.ContainerStateTerminated{Reason: "Completed"}),
-			"container c ends by itself, with exit code 0, and is started again by its restartPolicy"},
+			"container c exited with code 0, and its restartPolicy starts it again"},
 		{"liveness", waiting(messages.Reason{Code: "CrashLoopBackOff", Container: "c", Probe: messages.Liveness, Cause: because("", "HTTP 500")}),
-			"container c is ended since its liveness probe fails: HTTP 500"},
+			"container c was killed because its liveness probe failed: HTTP 500"},
 
 		// init and probes
 		{"init runs", func(p *board.Pod) {
 			r := runs(false, false)
 			r.Name = "setup"
 			p.Status.InitContainerStatuses = []v1.ContainerStatus{r}
-		}, "init container setup still runs, and all others wait for its end"},
+		}, "init container setup is still running, and the others wait for it to finish"},
 		{"init fails", func(p *board.Pod) {
 			p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "setup", State: v1.ContainerState{
 				Terminated: &v1.ContainerStateTerminated{ExitCode: 1, Reason: "Error"}}}}
-		}, "init container setup ended with exit code 1"},
+		}, "init container setup exited with code 1"},
 		{"startup probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Startup, Cause: because("", "connection refused")}),
 			"container c: its startup probe fails: connection refused"},
 		{"readiness probe fails", waiting(messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Readiness, Cause: because("", "HTTP 503")}),
 			"container c: its readiness probe fails: HTTP 503"},
-		{"startup probe is awaited", running(runs(false, false)), "container c runs, and its startup probe has not succeeded yet"},
+		{"startup probe is awaited", running(runs(false, false)), "container c is running, and its startup probe has not succeeded yet"},
 		{"post-start hook runs", func(p *board.Pod) {
 			running(runs(false, false))(p)
 			p.Pod.Spec.Containers[0].StartupProbe = nil
-		}, "container c runs, and its post-start hook (warm up) has not ended yet"},
-		{"readiness probe is awaited", running(runs(true, false)), "container c runs, and its readiness probe has not succeeded yet"},
+		}, "container c is running, and its post-start hook (warm up) has not finished yet"},
+		{"readiness probe is awaited", running(runs(true, false)), "container c is running, and its readiness probe has not succeeded yet"},
 		{"readiness gate", func(p *board.Pod) {
 			running(runs(true, true))(p)
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Reason: "ReadinessGatesNotReady",
@@ -276,34 +276,36 @@ func TestTheCauseOfEachState(t *testing.T) {
 
 		// the end
 		{"stuck pre-stop", ending(waiting(messages.Reason{Code: "Killing", Container: "c", RetryAt: noon})),
-			"the pod is ending because it was deleted: container c is given its grace period for its pre-stop hook (sleep 600s) and its end"},
+			"the pod is ending because it was deleted: container c has its grace period to run its pre-stop hook (sleep 600s) and to stop"},
 		{"grace period", ending(waiting(messages.Reason{Code: "Killing", Container: "plain", RetryAt: noon})),
-			"the pod is ending because it was deleted: container plain has been asked to end and may take its grace period for it"},
+			"the pod is ending because it was deleted: container plain has its grace period to stop"},
+		{"grace period, known", ending(waiting(messages.Reason{Code: "Killing", Container: "plain", Since: noon, RetryAt: noon.Add(30 * time.Second)})),
+			"the pod is ending because it was deleted: container plain has up to 30s to stop"},
 		{"sandbox that stays", ending(waiting(messages.Reason{Code: "FailedKillPod", Message: "cni: del failed"})),
 			"the pod is ending because it was deleted: the runtime cannot stop the pod's sandbox: cni: del failed"},
 		{"volumes", ending(waiting(messages.Reason{Code: "Unmounting", Message: "its volumes are being unmounted"})),
 			"the pod is ending because it was deleted: its volumes are being unmounted"},
 		{"removal fails", ending(waiting(messages.Reason{Code: "FailedRemove", Message: "busy"})),
-			"the pod is ending because it was deleted: what the runtime has of the ended pod cannot be removed: busy"},
+			"the pod is ending because it was deleted: the runtime cannot remove the ended pod's sandbox or containers: busy"},
 		{"liveness kill", waiting(messages.Reason{Code: "Killing", Container: "c", Probe: messages.Liveness, Cause: because("", "HTTP 500")}),
-			"container c is ended since its liveness probe fails: HTTP 500"},
+			"container c is being killed because its liveness probe failed: HTTP 500"},
 		{"finalizers", waiting(messages.Reason{Code: "Finalizers",
 			Message: "nothing of the pod is left here; its object is kept by its finalizers: example.com/hold"}),
 			"nothing of the pod is left here; its object is kept by its finalizers: example.com/hold"},
 
 		// nothing to wait for
 		{"failed", status(v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
-			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 2}}}}}), "container c ended with exit code 2"},
+			State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 2}}}}}), "container c exited with code 2"},
 		{"failed, a moment ago", func(p *board.Pod) {
 			waiting(messages.Reason{Code: "Removing", Message: "what is left of it is being removed"})(p)
 			p.Status = &v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
 				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}}}}
-		}, "container c ended with exit code 9"},
+		}, "container c exited with code 9"},
 		{"failed, and what is left stays", func(p *board.Pod) {
 			waiting(messages.Reason{Code: "Unmounting", Message: "its volumes are being unmounted"})(p)
 			p.Status = &v1.PodStatus{Phase: v1.PodFailed, ContainerStatuses: []v1.ContainerStatus{{Name: "c",
 				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 9}}}}}
-		}, "container c ended with exit code 9"},
+		}, "container c exited with code 9"},
 		{"too long", status(v1.PodStatus{Phase: v1.PodFailed, Reason: "DeadlineExceeded",
 			Message: "the pod was active for longer than its activeDeadlineSeconds (5)"}),
 			"the pod was active for longer than its activeDeadlineSeconds (5)"},
@@ -324,16 +326,20 @@ func TestWhatIsFine(t *testing.T) {
 	again := runs(true, true)
 	again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 1}
 	for want, pod := range map[string]func(*board.Pod){
-		"the pod runs, and all of its containers are ready":                   running(runs(true, true)),
-		"it runs now; before, container c ended with exit code 1":             running(again),
-		"the pod has completed: all of its containers ended with exit code 0": status(v1.PodStatus{Phase: v1.PodSucceeded}),
-		"its containers are being started one after another":                  func(*board.Pod) {},
-		"the pod is being prepared: its sandbox, volumes and images":          func(p *board.Pod) { p.Status, p.Phase = nil, "" },
+		"the pod is running, and all of its containers are ready":          running(runs(true, true)),
+		"it is running again; before that, container c exited with code 1": running(again),
+		"the pod has completed: all of its containers exited with code 0":  status(v1.PodStatus{Phase: v1.PodSucceeded}),
+		"its containers are being started one after another":               func(*board.Pod) {},
+		"the pod's sandbox, volumes and images are being prepared":         func(p *board.Pod) { p.Status, p.Phase = nil, "" },
 	} {
 		p := web()
 		pod(p)
-		if e := Pod(p); e.Cause != want || Cause(p) != "" {
+		e := Pod(p)
+		if e.Cause != want || Cause(p) != "" {
 			t.Errorf("%q, %q, want %q", e.Cause, Cause(p), want)
+		}
+		if e.Code == restarted && e.Remedy != "see playlet logs -p -n default web -c c" {
+			t.Errorf("of a container that runs again: %q", e.Remedy) // the log of the run that failed
 		}
 	}
 }
@@ -348,7 +354,7 @@ func TestTheRestOfAFinding(t *testing.T) {
 		Cause: because(messages.CauseImageNotFound, "manifest unknown")}}
 	e := Pod(p)
 	if e.WaitsFor != "the end of its back-off" || e.Tries != 3 || !e.NextTry.Equal(noon.Add(time.Minute)) || !e.Since.Equal(noon) ||
-		e.Remedy != "raise the container's memory limit, or have it use less; see playlet logs -p -n default web -c c" {
+		e.Remedy != "raise the container's memory limit, or reduce its memory use; see playlet logs -p -n default web -c c" {
 		t.Errorf("%+v", e.Finding)
 	}
 	if len(e.Others) != 1 || e.Others[0].Cause != "container plain: image busybox:1 not found in its registry" {
@@ -375,11 +381,13 @@ func TestTheNode(t *testing.T) {
 	if strings.Join(got, "|") != want || len(e.Evidence) != 3 {
 		t.Errorf("%q %q", got, e.Evidence)
 	}
-	if e = Node([]Check{{Name: "ping"}}, &board.Snapshot{}); e.Code != "" || !strings.HasPrefix(e.Cause, "the node is well") {
+	if e = Node([]Check{{Name: "ping"}}, &board.Snapshot{}); e.Code != "" || e.Cause != "the node is healthy: the runtime and its network are "+
+		"ready, all sources have reported, and the agent has 0 pods" {
 		t.Errorf("%+v", e)
 	}
-	e = Node([]Check{{Name: "listeners", Notes: []string{"port 10250 is closed"}}}, &board.Snapshot{})
-	if !strings.HasPrefix(e.Cause, "the node is well") || len(e.Others) != 1 || e.Others[0].Cause != "port 10250 is closed" {
+	e = Node([]Check{{Name: "listeners", Notes: []string{"port 10250 is closed"}}}, &board.Snapshot{Pods: []board.Pod{{}}})
+	if e.Cause != "the node works, with 1 note: the runtime and its network are ready, all sources have reported, and the agent has "+
+		"1 pod" || len(e.Others) != 1 || e.Others[0].Cause != "port 10250 is closed" {
 		t.Errorf("a note comes before how the node is: %+v", e)
 	}
 }
@@ -412,7 +420,7 @@ func TestPodsThatAreNotThere(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	if e, known := Absent("x", "web", s); !known || e.Cause != "sources/apiserver has not said yet which pods it wants" {
+	if e, known := Absent("x", "web", s); !known || e.Cause != "sources/apiserver has not reported its pods yet" {
 		t.Errorf("%+v", e)
 	}
 	s.Problems[0].Pod = ""

@@ -15,20 +15,20 @@ func Held(f messages.HeldFolder) Finding {
 	switch f.Code {
 	case messages.HeldData:
 		out.Cause = fmt.Sprintf("%s holds data although no volume of %s is mounted there: it is kept", f.Path, kind)
-		out.Remedy = "see why the volume is not mounted there, and move the data away: the folder of a pod that is over goes then"
+		out.Remedy = "find out why the volume is not mounted there, and move the data away: the folder of an ended pod is then removed"
 	case messages.HeldDevice:
 		out.Cause = fmt.Sprintf("%s is a block device of %s that a kubelet mapped: it is kept, and stays in use", f.Path, kind)
 		out.Remedy = "have a kubelet run here until its pod has ended, or release the device by hand"
 	case messages.HeldMount:
-		out.Cause = fmt.Sprintf("%s is mounted, and no record says by which CSI driver: it is kept, and stays in use", f.Path)
+		out.Cause = fmt.Sprintf("%s is mounted, and no record names its CSI driver: it is kept, and stays in use", f.Path)
 		out.Remedy = "unmount it by hand once its pod has ended"
 	case messages.HeldDriver:
-		out.Cause = fmt.Sprintf("%s is a volume of CSI, and without an API server there are no drivers: it is kept", f.Path)
+		out.Cause = fmt.Sprintf("%s is a CSI volume, and a node without an API server has no drivers: it is kept", f.Path)
 		out.Remedy = "give the agent the node's kubeconfig (--kubeconfig), or have a kubelet run here until its pod has ended"
 	case messages.HeldRemains:
-		out.Cause = fmt.Sprintf("%s of a pod that is over could not be removed: it is kept: %s", f.Path, short(f.Error))
+		out.Cause = fmt.Sprintf("%s of an ended pod could not be removed: it is kept: %s", f.Path, short(f.Error))
 		out.LastError = f.Error
-		out.Remedy = "unmount or move away what the error names: the agent tries the removal again by itself"
+		out.Remedy = "unmount or move away what the error names; the removal is retried automatically"
 	default: // HeldPlugin
 		out.Cause = fmt.Sprintf("%s is a volume of %s, which a kubelet mounted and Playlet cannot mount", f.Path, kind)
 		out.Remedy = "have a kubelet run here for pods with such volumes; at its pod's end the volume is unmounted"

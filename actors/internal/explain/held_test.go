@@ -14,10 +14,10 @@ func TestHeld(t *testing.T) {
 	for code, want := range map[messages.HeldCode]string{
 		messages.HeldData:    "/p holds data although no volume of kubernetes.io/nfs is mounted there: it is kept",
 		messages.HeldDevice:  "/p is a block device of kubernetes.io/nfs that a kubelet mapped: it is kept, and stays in use",
-		messages.HeldMount:   "/p is mounted, and no record says by which CSI driver: it is kept, and stays in use",
-		messages.HeldDriver:  "/p is a volume of CSI, and without an API server there are no drivers: it is kept",
+		messages.HeldMount:   "/p is mounted, and no record names its CSI driver: it is kept, and stays in use",
+		messages.HeldDriver:  "/p is a CSI volume, and a node without an API server has no drivers: it is kept",
 		messages.HeldPlugin:  "/p is a volume of kubernetes.io/nfs, which a kubelet mounted and Playlet cannot mount",
-		messages.HeldRemains: "/p of a pod that is over could not be removed: it is kept: still mounted: /p/x",
+		messages.HeldRemains: "/p of an ended pod could not be removed: it is kept: still mounted: /p/x",
 	} {
 		f := messages.HeldFolder{Code: code, Plugin: "kubernetes.io~nfs", Path: "/p", Error: "still mounted: /p/x"}
 		got := Held(f)

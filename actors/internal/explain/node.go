@@ -18,13 +18,13 @@ type Check struct {
 // remedies are by check.
 var remedies = map[string]string{
 	"runtime":     "start the container runtime and see its log; playlet doctor looks at its configuration and network",
-	"supervisors": "see the agent's log; the actor is tried again by itself, and a restart of the agent tries it at once",
-	"sources":     "mend the source that is named: a manifest, a URL, the connection to the API server",
-	"pods":        "see the agent's log and the node's disk",
+	"supervisors": "see the agent's log; the actor is retried automatically, and at once when the agent restarts",
+	"sources":     "fix the manifest, URL or connection named above",
+	"pods":        "check the agent's log and the node's disk",
 	"listeners":   "free the address, or configure another",
-	"probes":      "give the node more CPU, or its pods fewer probes",
-	"volumes":     "playlet doctor says of each folder how it is released",
-	"cluster":     "see that the API server can be reached and that the node's credentials have its rights",
+	"probes":      "give the node more CPU, or reduce the number of probes",
+	"volumes":     "playlet doctor shows how to release each folder",
+	"cluster":     "check that the API server can be reached and that the node's credentials have its rights",
 }
 
 // pressures say what a shortage does.
@@ -62,12 +62,24 @@ func Node(checks []Check, s *board.Snapshot) Explanation {
 			WaitsFor: "the shortage's end", Remedy: "free " + pressures[u] + ", or end pods"})
 	}
 	if len(all) == 0 {
-		all = []Finding{{Cause: fmt.Sprintf("the node is well: the runtime and its network are ready, "+
-			"all sources have been heard, and %d pods are known", len(s.Pods))}}
+		state := "is healthy"
+		if len(notes) > 0 {
+			state = "works, with " + count(len(notes), "note")
+		}
+		all = []Finding{{Cause: fmt.Sprintf("the node %s: the runtime and its network are ready, all sources have reported, and "+
+			"the agent has %s", state, count(len(s.Pods), "pod"))}}
 	}
 	all = append(all, notes...)
 	out.Finding, out.Others = all[0], all[1:]
 	return out
+}
+
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // Absent explains a pod that is not there, by its name and, unless that is empty, its namespace: its manifest has a problem, or a

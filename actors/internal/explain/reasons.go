@@ -28,11 +28,11 @@ func (v view) reason(r messages.Reason) Finding {
 	case messages.ReasonFailedMount:
 		f.Cause, f.Remedy = volume(r, why)
 	case messages.ReasonPermissionChange:
-		f.Cause = "containers wait for volume " + r.Volume + ": all its files are being given to the pod's fsGroup"
+		f.Cause = "containers wait for volume " + r.Volume + ": its files are being given to the pod's fsGroup"
 		f.WaitsFor, f.NextTry, f.Tries = "the last file", time.Time{}, 0
 		f.Remedy = "set fsGroupChangePolicy: OnRootMismatch where the files have the group already"
 	case messages.ReasonCreateConfig:
-		f.Cause, f.Remedy = needs(why, v.called(r.Container), v.called(r.Container)+" cannot be made: ")
+		f.Cause, f.Remedy = needs(why, v.called(r.Container), v.called(r.Container)+" cannot be created: ")
 	case messages.ReasonCreateContainer, messages.ReasonRunContainer, messages.ReasonStartError:
 		v.start(&f, why)
 	case messages.ReasonCrashLoopBackOff:
@@ -45,7 +45,7 @@ func (v view) reason(r messages.Reason) Finding {
 		v.ofPod(&f, r, why)
 	}
 	if r.Permanent {
-		f.WaitsFor = "a changed pod; trying again would not help"
+		f.WaitsFor = "a changed pod; retrying will not help"
 	}
 	return f
 }
@@ -53,17 +53,17 @@ func (v view) reason(r messages.Reason) Finding {
 // plain are codes of which the message says it all: who is waited for, and what to do.
 var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonAgentStarting:      {"the agent's start", ""},
-	messages.ReasonNodeUnknown:        {"the Node object", "see that the API server can be reached from this node"},
+	messages.ReasonNodeUnknown:        {"the Node object", "check that the API server can be reached from this node"},
 	messages.ReasonPreempting:         {"the end of other pods", ""},
 	messages.ReasonAllocating:         {"the device plugin", "see the device plugin's log"},
 	messages.ReasonPredecessorEnding:  {"the end of that pod", ""},
-	messages.ReasonPredecessorFound:   {"every source's word on which pods it wants", "see playlet explain node"},
+	messages.ReasonPredecessorFound:   {"every source to report its pods", "see playlet explain node"},
 	messages.ReasonNameTaken:          {"a free name", "remove or rename one of the two"},
-	messages.ReasonUnsupported:        {"a pod without these fields", "take these fields out, or run the pod on another node"},
+	messages.ReasonUnsupported:        {"a pod without these fields", "remove these fields, or run the pod on another node"},
 	messages.ReasonRestartingAll:      {"the end of its containers", ""},
 	messages.ReasonUnmounting:         {"the end of the unmounts", "see what uses the volumes' mounts, with fuser -m or lsof"},
 	messages.ReasonRemoving:           {"the runtime and the disk", ""},
-	messages.ReasonFinalizers:         {"who set the finalizers", "have their owners finish, or remove them with kubectl edit"},
+	messages.ReasonFinalizers:         {"the owners of the finalizers", "have their owners finish, or remove them with kubectl edit"},
 	messages.ReasonRuntimeUnavailable: {"the container runtime", "start the container runtime; see its log and playlet doctor"},
 	messages.ReasonNetworkNotReady:    {"the runtime's network", "install a network (CNI) for the runtime; see playlet doctor"},
 }
@@ -79,15 +79,15 @@ func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
 	}
 	switch r.Code {
 	case messages.ReasonCreateSandbox:
-		f.Cause, f.Remedy = put(ofSandboxes, why, sentence{"the pod's sandbox cannot be made: {text}",
+		f.Cause, f.Remedy = put(ofSandboxes, why, sentence{"the pod's sandbox cannot be created: {text}",
 			"see the runtime's log, and playlet doctor"})
 	case messages.ReasonStopSandbox:
 		f.Cause = "the runtime cannot stop the pod's sandbox: " + said
 		f.Remedy = "see the runtime's log; often a CNI plugin is missing or fails"
 	case messages.ReasonFailedRemove:
-		f.Cause, f.Remedy = "what the runtime has of the ended pod cannot be removed: "+said, "see the runtime's log"
+		f.Cause, f.Remedy = "the runtime cannot remove the ended pod's sandbox or containers: "+said, "see the runtime's log"
 	case messages.ReasonCreatePodContainer:
-		f.Cause, f.Remedy = "the pod's cgroup cannot be made: "+said, "see playlet doctor"
+		f.Cause, f.Remedy = "the pod's cgroup cannot be created: "+said, "see playlet doctor"
 	default:
 		f.Cause, f.WaitsFor, f.Remedy = refused(r.Code, why)
 	}
@@ -101,9 +101,9 @@ func refused(code string, why messages.Cause) (cause, waitsFor, remedy string) {
 		switch v1.ResourceName(why.Name) {
 		case v1.ResourcePods:
 			_, remedy = ofRefusals[why.Code].about(why)
-			return "the node has as many pods as it may have (" + why.Detail + ")", waitsFor, remedy
+			return "the node already has its maximum number of pods (" + why.Detail + ")", waitsFor, remedy
 		case v1.ResourceCPU:
-			why.Name, why.Detail = "CPU", "in thousandths, "+why.Detail
+			why.Name, why.Detail = "CPU", "in millicores, "+why.Detail
 		}
 	}
 	cause, remedy = put(ofRefusals, why, sentence{cmp.Or(strings.TrimSuffix(short(why.Text), "."), code), ""})
@@ -115,12 +115,12 @@ func refused(code string, why messages.Cause) (cause, waitsFor, remedy string) {
 	case "NodePorts":
 		waitsFor, remedy = "the end of that pod", "choose another hostPort, or remove the pod that has it"
 	case "SysctlForbidden":
-		remedy = "allow it with --allowed-unsafe-sysctls, or take it out of the pod"
+		remedy = "allow it with --allowed-unsafe-sysctls, or remove it from the pod"
 	case messages.EventEvicted:
 		if why.Code == messages.CausePressure {
 			break
 		}
-		cause, waitsFor = "the node ended it to protect itself: "+cause, ""
+		cause, waitsFor = "the node evicted it to protect itself: "+cause, ""
 		remedy = "have it use less, or request what it uses; see playlet explain node"
 		if why.Code == messages.CauseLimitExceeded {
 			remedy = "have it use less, or raise the limit"
@@ -151,7 +151,7 @@ func (v view) image(f *Finding, r messages.Reason, why messages.Cause) {
 		f.Cause, f.Remedy = whose+"cannot be looked up in the runtime: "+short(why.Text), "see the runtime's log"
 	default:
 		means, remedy := put(ofImages, why, sentence{"cannot be pulled: {text}",
-			"see that the registry has it and can be reached"})
+			"check that the registry is reachable and has the image"})
 		f.Cause, f.Remedy = whose+means, remedy
 	}
 	if r.Code == messages.ReasonPulling || r.Code == messages.ReasonPullQueued {
@@ -162,7 +162,7 @@ func (v view) image(f *Finding, r messages.Reason, why messages.Cause) {
 func volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
 	name := r.Volume
 	if name == "" {
-		return "the pod's folder cannot be made: " + short(why.Text), "see the node's disk"
+		return "the pod's folder cannot be created: " + short(why.Text), "check the node's disk"
 	}
 	if s, ok := ofWaits[why.Code]; ok {
 		cause, remedy = s.about(why)
@@ -170,7 +170,7 @@ func volume(r messages.Reason, why messages.Cause) (cause, remedy string) {
 	}
 	cause, remedy = needs(why, "volume "+name, "volume "+name+" cannot be mounted: ")
 	if remedy = cmp.Or(remedy, ofVolumes[why.Code]); remedy == "" && !r.Permanent {
-		remedy = "mend what the message says; the volume is tried again by itself"
+		remedy = "fix the cause named in the message; the mount is retried automatically"
 	}
 	return cause, remedy
 }
@@ -204,7 +204,7 @@ func (v view) probe(f *Finding, kind messages.ProbeKind, said string) {
 	if p := messages.Probe(spec, kind); p != nil {
 		f.WaitsFor += fmt.Sprintf(", which runs every %ds", max(p.PeriodSeconds, 1))
 		if kind != messages.Readiness {
-			f.WaitsFor += fmt.Sprintf("; after %d failures in a row the container is ended", max(p.FailureThreshold, 1))
+			f.WaitsFor += fmt.Sprintf("; after %d failures in a row the container is killed", max(p.FailureThreshold, 1))
 		}
 	}
 }
@@ -220,14 +220,18 @@ func (v view) killing(f *Finding, r messages.Reason) {
 		v.start(f, r.Cause)
 		return
 	case r.Cause.Text != "":
-		f.Cause, f.Remedy = "the runtime cannot end "+v.called(r.Container)+": "+short(r.Cause.Text), "see the runtime's log"
+		f.Cause, f.Remedy = "the runtime cannot stop "+v.called(r.Container)+": "+short(r.Cause.Text), "see the runtime's log"
 		return
 	}
-	f.Cause = v.called(r.Container) + " has been asked to end and may take its grace period for it"
-	f.Remedy = "make the application end on its stop signal, or shorten terminationGracePeriodSeconds"
+	grace := "its grace period"
+	if d := r.RetryAt.Sub(r.Since).Round(time.Second); d > 0 && !r.Since.IsZero() {
+		grace = fmt.Sprintf("up to %.0fs", d.Seconds())
+	}
+	f.Cause = v.called(r.Container) + " has " + grace + " to stop"
+	f.Remedy = "make the application exit on its stop signal, or shorten terminationGracePeriodSeconds"
 	if spec := v.spec(r.Container); spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PreStop != nil {
-		f.Cause = v.called(r.Container) + " is given its grace period for its pre-stop hook (" + hook(spec.Lifecycle.PreStop) +
-			") and its end"
+		f.Cause = v.called(r.Container) + " has " + grace + " to run its pre-stop hook (" + hook(spec.Lifecycle.PreStop) +
+			") and to stop"
 		f.Remedy = "make the pre-stop hook shorter, " + f.Remedy
 	}
 }

@@ -34,7 +34,7 @@ func (r *Rounds) Note(s *known.State) (begins bool) {
 			of := roundOf(s, f)
 			r.Begun = max(r.Begun, of) // one is made only when nothing earlier runs
 			if beginsRound(s, c, of) && of >= found {
-				found, r.Cause = of+1, fmt.Sprintf("container %s ended with exit code %d", c.Name, f.ExitCode)
+				found, r.Cause = of+1, fmt.Sprintf("container %s exited with code %d", c.Name, f.ExitCode)
 			}
 		}
 	}

@@ -92,7 +92,7 @@ func (c Chosen) ID() (string, error) {
 	case state.Running != nil:
 		return c.run(false), nil
 	case state.Terminated != nil:
-		return "", bad("container %q of pod %q does not run: it ended with exit code %d (%s)",
+		return "", bad("container %q of pod %q does not run: it exited with code %d (%s)",
 			c.Container, c.Pod.Pod.Name, state.Terminated.ExitCode, state.Terminated.Reason)
 	default:
 		return "", bad("container %q of pod %q does not run: %s", c.Container, c.Pod.Pod.Name, c.waits())

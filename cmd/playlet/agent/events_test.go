@@ -143,7 +143,7 @@ func TestTheEventsOfTrouble(t *testing.T) {
 	}
 	r.awaitEvents("late", append(started, "Warning FailedCreatePodSandBox : Failed to create pod sandbox: *no network today")...)
 	r.binds(manifest("crash", "Always", nil, []string{"main forever:1"}))
-	twice := []string{"Warning BackOff spec.containers{main}: Back-off restarting failed container main in pod crash_default(*); container main ends with exit code 1"}
+	twice := []string{"Warning BackOff spec.containers{main}: Back-off restarting failed container main in pod crash_default(*); container main exited with code 1"}
 	for _, s := range started {
 		twice = append(twice, "2 "+s)
 	}

@@ -61,19 +61,19 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		"missing": {manifest("missing", "Always", nil, []string{"main missing:1"}), "container main: image missing:1 not found in its registry"},
 		"down":    {manifest("down", "Always", nil, []string{"main down:1"}), "container main: image down:1 cannot be pulled: its registry does not answer"},
 		"denied": {manifest("denied", "Always", nil, []string{"main denied:1"}),
-			"container main: image denied:1 cannot be pulled: its registry refuses it to these credentials"},
+			"container main: image denied:1 cannot be pulled: its registry denied access"},
 		"full": {manifest("full", "Always", nil, []string{"main full:1"}),
 			"container main: image full:1 cannot be pulled: no space is left on the node's disk"},
 		"bad": {manifest("bad", "Always", nil, []string{"main Not/A:Name"}), "container main: image Not/A:Name is not a valid name"},
 		"never": {strings.ReplaceAll(more("never", "    imagePullPolicy: Never\n"), "image: hello", "image: nowhere"),
 			"container main: image nowhere is not on this node, and imagePullPolicy is Never"},
-		"crash": {manifest("crash", "Always", nil, []string{"main hello"}), "container main ends with exit code 3: no database"},
-		"oom":   {more("oom", "    resources: {limits: {memory: 16Mi}}\n"), "container main is killed for using more than 16Mi"},
+		"crash": {manifest("crash", "Always", nil, []string{"main hello"}), "container main exited with code 3: no database"},
+		"oom":   {more("oom", "    resources: {limits: {memory: 16Mi}}\n"), "container main was killed for using more than 16Mi of memory"},
 		"done": {manifest("done", "Always", nil, []string{"main hello"}),
-			"container main ends by itself, with exit code 0, and is started again by its restartPolicy"},
-		"once":    {manifest("once", "Never", nil, []string{"main hello"}), "container main ended with exit code 4"},
-		"init":    {manifest("init", "Always", []string{"setup hello"}, []string{"main hello"}), "init container setup ends with exit code 1"},
-		"initing": {manifest("initing", "Always", []string{"setup hello"}, []string{"main hello"}), "init container setup still runs, and all others wait for its end"},
+			"container main exited with code 0, and its restartPolicy starts it again"},
+		"once":    {manifest("once", "Never", nil, []string{"main hello"}), "container main exited with code 4"},
+		"init":    {manifest("init", "Always", []string{"setup hello"}, []string{"main hello"}), "init container setup exited with code 1"},
+		"initing": {manifest("initing", "Always", []string{"setup hello"}, []string{"main hello"}), "init container setup is still running, and the others wait for it to finish"},
 		"command": {manifest("command", "Always", nil, []string{"main hello"}), `container main: its command "nope" is not in the image`},
 		"config":  {volume("config", "configMap: {name: settings}"), "ConfigMap default/settings does not exist; it is needed by volume v"},
 		"secret":  {volume("secret", "secret: {secretName: tls}"), "Secret default/tls does not exist; it is needed by volume v"},
@@ -86,12 +86,12 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 		"ready": {more("ready", "    readinessProbe: {periodSeconds: 1, exec: {command: [nope]}}\n"),
 			"container main: its readiness probe fails: not yet"},
 		"live": {more("live", "    livenessProbe: {periodSeconds: 1, failureThreshold: 1, exec: {command: [nope]}}\n"),
-			"container main is ended since its liveness probe fails: not yet"},
+			"container main was killed because its liveness probe failed: not yet"},
 		"selector": {manifest("selector", "Always", nil, []string{"main hello"}) + "  nodeSelector: {disk: ssd}\n",
 			"the pod's nodeSelector wants the label disk=ssd, which this node has not"},
 		"plugin":  {manifest("plugin", "Always", nil, []string{"main hello"}), "the CNI plugin bridge is not installed in /opt/cni/bin"},
 		"address": {manifest("address", "Always", nil, []string{"main hello"}), "the pods' network has no address left for the pod"},
-		"sandbox": {manifest("sandbox", "Always", nil, []string{"main hello"}), "the pod's sandbox cannot be made: RunPodSandbox default/sandbox-node: the moon is full"},
+		"sandbox": {manifest("sandbox", "Always", nil, []string{"main hello"}), "the pod's sandbox cannot be created: RunPodSandbox default/sandbox-node: the moon is full"},
 		"port":    {more("port", "    ports: [{containerPort: 80, hostPort: 8080}]\n"), ""},
 		"port2":   {more("port2", "    ports: [{containerPort: 80, hostPort: 8080}]\n"), "host port 8080"},
 	}
@@ -103,7 +103,7 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 	r.start(nil)
 	r.untilPrinted([]string{"pods"}, "ends-node       1/1     Running")
 	r.remove("ends.yaml")
-	all["ends"] = struct{ manifest, cause string }{"", "the pod is ending because no source wants it any more: container main has been asked to end"}
+	all["ends"] = struct{ manifest, cause string }{"", "the pod is ending because no source lists it any more: container main has up to 600s to stop"}
 	for name, one := range all {
 		if one.cause != "" && !strings.HasPrefix(name, "port") {
 			r.untilPrinted([]string{"pods"}, "default/"+name+"-node: "+one.cause)
@@ -112,8 +112,8 @@ func TestTheCauseOfEachTrouble(t *testing.T) {
 	}
 	r.untilPrinted([]string{"pods"}, "host port 8080")
 	r.untilPrinted([]string{"events"}, "FailedValidation", "a manifest cannot be used; "+filepath.Join(r.dir, "manifests", "wrong.yaml")+":", "spec.containers[0].terminationMessagePolicy")
-	r.untilPrinted([]string{"explain", "pod/oom", "-v"}, all["oom"].cause+"\n  state:", "CrashLoopBackOff", "\n  waits for:      the end of its back-off\n",
-		"\n  to unblock it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
+	r.untilPrinted([]string{"explain", "pod/oom", "-v"}, all["oom"].cause+"\n  state:", "CrashLoopBackOff", "\n  waits for:  the end of its back-off\n",
+		"\n  to fix it:", "\nEvidence:\n  pod default/oom-node, UID ", "exit code 137", " → pod/main  RunContainer ")
 	r.untilPrinted([]string{"explain", "pod/wrong"}, "a manifest that may be the pod's cannot be used: ", "spec.containers[0].terminationMessagePolicy")
 	r.untilPrinted([]string{"explain", "node"}, "wrong.yaml")
 	r.eventually("the explanation of a failed pull, in JSON", func() bool { // while it is tried again, it waits for the pull

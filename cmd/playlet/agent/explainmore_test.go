@@ -77,24 +77,24 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 		return more(name, "    volumeMounts: [{name: v, mountPath: /v}]\n") + "  volumes: [{name: v, " + source + "}]\n"
 	}
 	all := map[string]struct{ manifest, cause string }{
-		"dns": {image("dns"), "container main: image dns:1 cannot be pulled: the name of its registry cannot be resolved"}, "tls": {image("tls"), "container main: image tls:1 cannot be pulled: the runtime does not trust its registry's certificate"}, "plain": {image("plain"), "container main: image plain:1 cannot be pulled: its registry speaks plain HTTP, which the runtime does not"}, "busy": {image("busy"), "container main: image busy:1 cannot be pulled: its registry has had too many requests"}, "arch": {image("arch"), "container main: image arch:1 is not made for this node's architecture"},
-		"term": {more("term", ""), "container main is ended by SIGTERM (exit code 143)"}, "shell": {more("shell", ""), "container main ends with exit code 127: a command was not found: sh: 1: nope: not found"}, "noexec": {more("noexec", ""), "container main ends with exit code 126: a command could not be executed"},
-		"mode": {more("mode", ""), `container main: its command "/run.sh" may not be executed by its user`}, "folder": {more("folder", ""), `container main: its command "/etc" is a directory`}, "cwd": {more("cwd", ""), `container main: its working directory "/nope" cannot be entered`}, "format": {more("format", ""), "container main: its command is no program of this node's architecture"},
-		"rofs": {more("rofs", ""), `container main: the mount at "/data/sub" has no mount point, and none can be made`}, "writes": {more("writes", ""), "container main ends with exit code 1: cp: can't create '/data/x': Read-only file system"},
-		"handler": {more("handler", ""), `the runtime has no handler "fast", which the pod's RuntimeClass asks for`}, "nonet": {more("nonet", ""), "the runtime has no network configuration"}, "pause": {more("pause", ""), "the sandbox image pause:3 cannot be had"},
+		"dns": {image("dns"), "container main: image dns:1 cannot be pulled: the name of its registry cannot be resolved"}, "tls": {image("tls"), "container main: image tls:1 cannot be pulled: the runtime does not trust its registry's certificate"}, "plain": {image("plain"), "container main: image plain:1 cannot be pulled: its registry uses plain HTTP, and the runtime expects HTTPS"}, "busy": {image("busy"), "container main: image busy:1 cannot be pulled: its registry limits the number of requests"}, "arch": {image("arch"), "container main: image arch:1 is not built for this node's architecture"},
+		"term": {more("term", ""), "container main was killed by SIGTERM (exit code 143)"}, "shell": {more("shell", ""), "container main exited with code 127: a command was not found: sh: 1: nope: not found"}, "noexec": {more("noexec", ""), "container main exited with code 126: a command could not be executed"},
+		"mode": {more("mode", ""), `container main: its command "/run.sh" may not be executed by its user`}, "folder": {more("folder", ""), `container main: its command "/etc" is a directory`}, "cwd": {more("cwd", ""), `container main: its working directory "/nope" cannot be entered`}, "format": {more("format", ""), "container main: its command is not a program for this node's architecture"},
+		"rofs": {more("rofs", ""), `container main: the mount at "/data/sub" has no mount point, and none can be made`}, "writes": {more("writes", ""), "container main exited with code 1: cp: can't create '/data/x': Read-only file system"},
+		"handler": {more("handler", ""), `the runtime has no handler "fast", which the pod's RuntimeClass names`}, "nonet": {more("nonet", ""), "the runtime has no network configuration"}, "pause": {more("pause", ""), "the sandbox image pause:3 cannot be pulled"},
 		"key":       {volume("key", "configMap: {name: settings, items: [{key: size, path: size}]}"), `ConfigMap default/settings has no key "size"; it is needed by volume v`},
 		"envkey":    {more("envkey", "    env: [{name: SIZE, valueFrom: {configMapKeyRef: {name: settings, key: size}}}]\n"), "ConfigMap default/settings has no key \"size\"; it is needed by container main"},
 		"allenv":    {more("allenv", "    envFrom: [{secretRef: {name: tls}}]\n"), "Secret default/tls does not exist; it is needed by container main"},
-		"subpath":   {strings.Replace(volume("subpath", "hostPath: {path: "+r.dir+"}"), "mountPath: /v}", "mountPath: /v, subPathExpr: $(NOPE)/x}", 1), `container main cannot be made: subPathExpr "$(NOPE)/x" of volume "v": the container's environment has no value for NOPE`},
-		"nonroot":   {more("nonroot", "    securityContext: {runAsNonRoot: true, runAsUser: 0}\n"), "container main cannot be made: runAsNonRoot is set, but so is runAsUser: 0"},
-		"imageroot": {more("imageroot", "    securityContext: {runAsNonRoot: true}\n"), "container main cannot be made: runAsNonRoot is set, but the image runs as root"},
-		"hook":      {more("hook", "    lifecycle: {postStart: {exec: {command: [nope]}}}\n"), "container main: its post-start hook fails: "},
-		"hanging":   {more("hanging", "    lifecycle: {postStart: {exec: {command: [hang]}}}\n"), "container main runs, and its post-start hook (hang) has not ended yet"},
+		"subpath":   {strings.Replace(volume("subpath", "hostPath: {path: "+r.dir+"}"), "mountPath: /v}", "mountPath: /v, subPathExpr: $(NOPE)/x}", 1), `container main cannot be created: subPathExpr "$(NOPE)/x" of volume "v": the container's environment has no value for NOPE`},
+		"nonroot":   {more("nonroot", "    securityContext: {runAsNonRoot: true, runAsUser: 0}\n"), "container main cannot be created: runAsNonRoot is set, but so is runAsUser: 0"},
+		"imageroot": {more("imageroot", "    securityContext: {runAsNonRoot: true}\n"), "container main cannot be created: runAsNonRoot is set, but the image runs as root"},
+		"hook":      {more("hook", "    lifecycle: {postStart: {exec: {command: [nope]}}}\n"), "container main: its post-start hook failed: "},
+		"hanging":   {more("hanging", "    lifecycle: {postStart: {exec: {command: [hang]}}}\n"), "container main is running, and its post-start hook (hang) has not finished yet"},
 		"sidecar":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: sidecar}\nspec:\n  initContainers: [{name: side, image: hello, restartPolicy: Always, startupProbe: {periodSeconds: 1, failureThreshold: 999, exec: {command: [nope]}}}]\n  containers: [{name: main, image: hello}]\n", "init container side: its startup probe fails: not yet"},
 		"deadline":  {pod("deadline", "activeDeadlineSeconds: 1"), "the pod was active for longer than its activeDeadlineSeconds (1)"},
 		"sysctl":    {pod("sysctl", "securityContext: {sysctls: [{name: kernel.msgmax, value: \"1\"}]}"), `forbidden sysctl: "kernel.msgmax" is not safe, and allowedUnsafeSysctls does not name it`},
 		"affinity":  {pod("affinity", "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [ssd]}]}]}}}"), "this node's labels are not what the pod's node affinity requires"},
-		"class":     {pod("class", "runtimeClassName: nope"), `the pod's sandbox cannot be made: RuntimeClass "nope" does not exist`},
+		"class":     {pod("class", "runtimeClassName: nope"), `the pod's sandbox cannot be created: RuntimeClass "nope" does not exist`},
 	}
 	for name, one := range all {
 		r.write(name+".yaml", one.manifest)
@@ -116,8 +116,8 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 		r.untilPrinted([]string{"pods"}, "default/"+name+"-node: "+one.cause)
 		r.oneSentence(name, one.cause)
 	}
-	r.untilPrinted([]string{"pods"}, "default/stuck-node: the pod is ending because no source wants it any more: container main is given "+
-		"its grace period for its pre-stop hook (hang) and its end; killed in ")
+	r.untilPrinted([]string{"pods"}, "default/stuck-node: the pod is ending because no source lists it any more: container main has up to "+
+		"600s to run its pre-stop hook (hang) and to stop; stopping for ", "s; killed in ")
 	for name, why := range map[string]string{
 		"token": "a static pod cannot refer to service accounts: there is no API server to ask",
 		"claim": "a static pod cannot refer to claims: there is no API server to ask",
@@ -125,7 +125,7 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 		r.untilPrinted([]string{"explain", name}, "a manifest that may be the pod's cannot be used: ", name+".yaml:", why)
 	}
 	r.untilPrinted([]string{"explain", "gate"}, "a readiness gate is not: readiness gate \"example.com/ready\": nobody has set this condition")
-	r.untilPrinted([]string{"explain", "job"}, "the pod has completed: all of its containers ended with exit code 0\n")
+	r.untilPrinted([]string{"explain", "job"}, "the pod has completed: all of its containers exited with code 0\n")
 	r.runtime.Close()
 	r.untilPrinted([]string{"pods", "job"}, "the container runtime at ", " is not ready")
 	r.untilPrinted([]string{"explain", "node"}, "the container runtime")
@@ -146,15 +146,15 @@ func TestTheCauseOfRefusals(t *testing.T) {
 	r.binds(manifest("tainted", "Always", nil, []string{"main forever"}))
 	r.binds(tolerant("cpu", "    resources: {requests: {cpu: 4000}}\n"))
 	r.untilPrinted([]string{"pods"}, "default/tainted: the pod does not tolerate the node's taint dedicated=db:NoExecute",
-		"default/cpu: the node has too little CPU left for the pod (in thousandths, ")
+		"default/cpu: the node does not have enough CPU left for the pod (in millicores, ")
 	r.binds(tolerant("first", ""))
 	r.binds(tolerant("second", ""))
 	r.await("both", func(s sim.Snapshot) bool { return isUp(s, "first") && isUp(s, "second") })
 	r.binds(tolerant("third", ""))
-	r.untilPrinted([]string{"pods"}, "default/third: the node has as many pods as it may have (")
+	r.untilPrinted([]string{"pods"}, "default/third: the node already has its maximum number of pods (")
 	r.edits("first", func(p *v1.Pod) { p.Finalizers = []string{"example.com/backup"} })
 	r.deletes("first", 1)
 	r.untilPrinted([]string{"explain", "first"}, "its object is kept by its finalizers: example.com/backup")
-	r.oneSentence("third", "the node has as many pods as it may have (")
+	r.oneSentence("third", "the node already has its maximum number of pods (")
 	r.untilPrinted([]string{"events", "first"}, "Finalizers", "its object is kept by its finalizers: example.com/backup")
 }

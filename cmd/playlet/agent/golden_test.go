@@ -79,7 +79,7 @@ var varies = []struct {
 	{regexp.MustCompile(` \(x\d+ over SPAN\)`), ""},
 	{regexp.MustCompile(`10\.88\.\d+\.\d+`), "ADDRESS"},
 	{regexp.MustCompile(`(127\.0\.0\.1:|connection for )\d{4,}`), "${1}PORT"},
-	{regexp.MustCompile(`tried: .* in vain`), "tried: N times in vain"},
+	{regexp.MustCompile(`failed: .*(once|times)`), "failed: N times"},
 	{regexp.MustCompile(`(CrashLoopBackOff +|Restarts: +)[1-9]\d*`), "${1}N"}, // it goes on
 	{regexp.MustCompile(`(\S) {2,}(\S)`), "$1   $2"},
 	// How far a pod is that is waited for is said as it comes.

@@ -95,7 +95,7 @@ func TestAllAreRestartedByTheNextAgent(t *testing.T) {
 	}
 	r.eventually("Events tell why", func() bool {
 		for text := range r.events("api") {
-			if strings.Contains(text, "Killing") && strings.Contains(text, "container source ended with exit code 42, all will be restarted") {
+			if strings.Contains(text, "Killing") && strings.Contains(text, "container source exited with code 42, all will be restarted") {
 				return true
 			}
 		}

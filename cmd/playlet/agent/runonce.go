@@ -119,7 +119,7 @@ func whyFailed(s *v1.PodStatus) string {
 	var ends []string
 	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
 		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			ends = append(ends, fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason))
+			ends = append(ends, fmt.Sprintf("container %s exited with code %d (%s)", c.Name, t.ExitCode, t.Reason))
 		}
 	}
 	return strings.Join(ends, ", ")

@@ -62,7 +62,7 @@ func TestRunOnceFailsWithWhatFailed(t *testing.T) {
 	r.write("bad.yaml", "kind: Pod\nnonsense: true\n")
 	r.write("job.yaml", manifest("job", "Never", nil, []string{"job image"}))
 	err := once(t, r)
-	if err == nil || !strings.Contains(err.Error(), "pod default/job-node failed: container job ended with exit code 3 (Error)") || !strings.Contains(err.Error(), "bad.yaml") {
+	if err == nil || !strings.Contains(err.Error(), "pod default/job-node failed: container job exited with code 3 (Error)") || !strings.Contains(err.Error(), "bad.yaml") {
 		t.Errorf("%v", err)
 	}
 }

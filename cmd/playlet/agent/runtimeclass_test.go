@@ -63,7 +63,7 @@ func TestAPodWaitsForItsRuntimeClass(t *testing.T) {
 	r.binds(manifest("plain", "Always", nil, []string{"main forever"}))
 	r.await("the pod without a class", runsBy("", "plain"))
 	r.untilPrinted([]string{"pods"}, "web", `runtimeclass.node.k8s.io "late" not found`)
-	r.untilPrinted([]string{"pods"}, "odd", `the runtime has no handler "third", which the pod's RuntimeClass asks for`)
+	r.untilPrinted([]string{"pods"}, "odd", `the runtime has no handler "third", which the pod's RuntimeClass names`)
 	r.eventually("the event", func() bool {
 		for text := range r.events("web") {
 			if strings.HasPrefix(text, `Warning FailedCreatePodSandBox : Failed to create pod sandbox: runtimeclass.node.k8s.io "late" not found`) {

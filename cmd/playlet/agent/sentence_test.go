@@ -15,7 +15,8 @@ import (
 
 // quiet are what no Event tells of: nothing is wrong, or not with the pod.
 var quiet = []string{
-	" still runs, and all others wait for its end", "has not ended yet", "has not succeeded yet", // it only takes its time
+	" is still running, and the others wait for it to finish", "has not finished yet", "has not succeeded yet", // it only takes its time
+	" probe fails: ", // the Event has the result, in Kubernetes' words
 	"the container runtime does not answer: ",
 }
 

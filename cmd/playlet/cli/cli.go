@@ -63,7 +63,7 @@ type ExitError struct {
 // Error implements error.
 func (e *ExitError) Error() string {
 	if e.Err == nil {
-		return fmt.Sprintf("the command ended with exit code %d", e.Code)
+		return fmt.Sprintf("the command exited with code %d", e.Code)
 	}
 	return e.Err.Error()
 }

@@ -50,7 +50,7 @@ func TestDevRefusesInOneLine(t *testing.T) {
 func TestDevNotesAreForOnesOwnContainerd(t *testing.T) {
 	n := &api.Node{Unheard: []messages.Address{"sources/file"}}
 	n.Runtime.Reason = &api.Reason{Code: "RuntimeUnavailable", Message: "start it (systemctl start containerd)"}
-	rest := "sources/file has not been heard yet; what it wants is not shown"
+	rest := "sources/file has not reported yet; its pods are not shown"
 	if got := nodeNotes(n); !slices.Equal(got, []string{"containerd is not ready: RuntimeUnavailable", rest}) {
 		t.Errorf("%q", got)
 	}

@@ -57,7 +57,7 @@ func endOfNode(status syscall.WaitStatus) error {
 	case status.Signaled():
 		return fmt.Errorf("the node was ended by a signal: %v", status.Signal())
 	case status.ExitStatus() != 0:
-		return fmt.Errorf("the node has ended with exit code %d", status.ExitStatus())
+		return fmt.Errorf("the node exited with code %d", status.ExitStatus())
 	default:
 		return nil
 	}

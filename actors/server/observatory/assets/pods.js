@@ -63,7 +63,7 @@ export function findings(e) {
   const moment = t => (t ? `${new Date(t).toLocaleTimeString()} (${time(t) > Date.now() ? `in ${span(time(t) - Date.now())}` : `${ago(t)} ago`})` : '');
   const one = (f, level) => h('section', { class: 'finding' }, h(level, { class: 'cause' }, f.cause), h('dl', {},
     pair('State', f.code), pair('Container', f.container), pair('Waits for', f.waitsFor), pair('Since', moment(f.since)),
-    pair('Tried', f.tries ? `${f.tries} times in vain` : ''), pair('Last error', f.lastError), pair('Next try', moment(f.nextTry)),
+    pair('Failed', f.tries ? `${f.tries} times` : ''), pair('Last error', f.lastError), pair('Next try', moment(f.nextTry)),
     pair('Until', moment(f.until)), pair('To unblock it', f.remedy)));
   return [one(e, 'h3'), (e.others ?? []).map(f => one(f, 'h4'))];
 }

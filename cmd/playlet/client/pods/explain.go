@@ -17,10 +17,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
-const explainLong = `Say in plain words why a pod is in the state that it is in: the cause first, then what it waits for, since when, what was
-tried, when the next try is and what would unblock it. "explain node" says the same of the node.
+const explainLong = `Explain in plain words why a pod is in its state: the cause first, then what it waits for, since when, how
+often it failed, when it is retried and what would fix it. "explain node" says the same of the node.
 
-With -v, what that was made from follows: the pod's status and its last messages. The fields of -o json are stable.`
+With -v, the evidence follows: the pod's status and its last messages. The fields of -o json are stable.`
 
 const explainExample = `  playlet explain pod/web
   playlet explain shop/web -v
@@ -32,7 +32,7 @@ func newExplainCommand() *cobra.Command {
 	c := &podsCommand{}
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: "explain {NAME... | node}", Short: "Say why a pod, or the node, is in its state", Long: explainLong,
+		Use: "explain {NAME... | node}", Short: "Explain why a pod, or the node, is in its state", Long: explainLong,
 		Example: explainExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && c.set.Selector == "" {
@@ -42,7 +42,7 @@ func newExplainCommand() *cobra.Command {
 		},
 	}
 	c.set.AddFlags(cmd, &c.Socket)
-	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Add what the explanation was made from")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Add the evidence")
 	cli.OutputFlag(cmd, &c.Output, "text", "text", "json")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error { return c.explain(ctx, args, verbose) })
 }
@@ -104,11 +104,23 @@ func (c *podsCommand) explain(ctx context.Context, args []string, verbose bool) 
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
-		if err := PrintExplanation(c.Out, &got.Items[i], c.Now()); err != nil {
+		e := &got.Items[i]
+		if several := len(got.Items) > 1; several && e.Name != "" {
+			prefixCauses(e, e.Namespace+"/"+e.Name+": ")
+		}
+		if err := PrintExplanation(c.Out, e, c.Now()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// prefixCauses begins each sentence of an explanation with the name of its pod.
+func prefixCauses(e *api.Explanation, name string) {
+	e.Cause = name + e.Cause
+	for i := range e.Others {
+		e.Others[i].Cause = name + e.Others[i].Cause
+	}
 }
 
 // PrintExplanation prints one explanation, the cause first.
@@ -163,12 +175,12 @@ func printFinding(w io.Writer, f api.Finding, now time.Time) {
 	when("since", f.Since)
 	switch {
 	case f.Tries == 1:
-		line("tried", "once in vain")
+		line("failed", "once")
 	case f.Tries > 1:
-		line("tried", fmt.Sprintf("%d times in vain", f.Tries))
+		line("failed", fmt.Sprintf("%d times", f.Tries))
 	}
-	line("last said", f.LastError)
-	when("next try", f.NextTry)
+	line("last error", f.LastError)
+	when("retry", f.NextTry)
 	when("ended at", f.Until)
-	line("to unblock it", f.Remedy)
+	line("to fix it", f.Remedy)
 }

@@ -43,7 +43,7 @@ kube-system   x                1/1     Running            0          <unknown>  
 	want = `default/database-node1: no such image  [31m
 kube-system/x: nil map
 the container runtime at unix:///c.sock is not ready: RuntimeUnavailable: gone; pods are shown as they were last seen
-sources/file has not been heard yet; what it wants is not shown
+sources/file has not reported yet; its pods are not shown
 manifest problem: /m/a.yaml:2: spec.x: unknown field (the last good version keeps running)
 `
 	if notes != want {

@@ -147,7 +147,7 @@ func TestPodsWatchOfObjects(t *testing.T) {
 // How long a pull goes on is said again as time passes, and a pull that is over is not spoken of.
 func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 	for output, want := range map[string]string{
-		"table": "default/web: web:1, for 90s\n", "wide": "   web:1, for 90s\n",
+		"table": "default/web: web:1 (for 90s)\n", "wide": "   web:1 (for 90s)\n",
 	} {
 		f := fake.Start(t)
 		out := &syncBuffer{more: make(chan struct{}, 1)}
@@ -238,7 +238,7 @@ func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if got := notes.b.String(); got != "default/web: web:1, for 90s\nthe agent is gone; waiting for it to come back\n" {
+	if got := notes.b.String(); got != "default/web: web:1 (for 90s)\nthe agent is gone; waiting for it to come back\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -164,7 +164,7 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 	case err != nil:
 		return err
 	case code != 0:
-		return fmt.Errorf("%s in the container of pod %s ended with exit code %d: %s", command[0], names.Full(pod), code, text)
+		return fmt.Errorf("%s in the container of pod %s exited with code %d: %s", command[0], names.Full(pod), code, text)
 	case text != "":
 		c.note(text)
 	}

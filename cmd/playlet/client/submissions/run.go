@@ -333,7 +333,7 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 	for _, c := range slices.Concat(p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && w.Reason == messages.ReasonCrashLoopBackOff && c.RestartCount > 0 {
 			return false, fmt.Errorf("pod %s does not become %s: %s", name, until,
-				why(fmt.Sprintf("container %s ends again and again", c.Name)))
+				why(fmt.Sprintf("container %s keeps exiting", c.Name)))
 		}
 	}
 	return false, nil
@@ -343,7 +343,7 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 func failureOf(p *api.Pod) string {
 	for _, c := range slices.Concat(p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses) {
 		if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
-			return fmt.Sprintf("container %s ended with exit code %d (%s)", c.Name, t.ExitCode, t.Reason)
+			return fmt.Sprintf("container %s exited with code %d (%s)", c.Name, t.ExitCode, t.Reason)
 		}
 	}
 	return cmp.Or(p.Pod.Status.Message, summary.Of(p).Status)

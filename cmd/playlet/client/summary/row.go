@@ -69,21 +69,29 @@ func RowKey(p *api.Pod, wide bool) string {
 func WaitingFor(p *api.Pod, now time.Time) string {
 	text := p.Cause
 	if q := p.Quarantine; q != nil && !now.IsZero() && q.Until.After(now) {
-		return cli.Plain(text + "; next try in " + duration.HumanDuration(q.Until.Sub(now)))
+		return cli.Plain(text + "; retry in " + duration.HumanDuration(q.Until.Sub(now)))
 	}
-	if r := p.Waiting; text != "" && r != nil {
-		switch {
-		case r.Permanent:
-			text += "; trying again would not help"
-		case now.IsZero() || !r.RetryAt.After(now):
-		case r.Code == messages.ReasonKilling:
-			text += "; killed in " + duration.HumanDuration(r.RetryAt.Sub(now))
-		default:
-			text += "; next try in " + duration.HumanDuration(r.RetryAt.Sub(now))
-		}
-		if !r.Since.IsZero() && !now.IsZero() {
-			text += ", for " + duration.HumanDuration(max(now.Sub(r.Since), 0))
-		}
+	if text == "" || p.Waiting == nil {
+		return cli.Plain(text)
+	}
+	r, killing := p.Waiting, p.Waiting.Code == messages.ReasonKilling
+	retry := !now.IsZero() && r.RetryAt.After(now)
+	switch since := duration.HumanDuration(max(now.Sub(r.Since), 0)); {
+	case r.Since.IsZero() || now.IsZero():
+	case killing:
+		text += "; stopping for " + since
+	case retry:
+		text += "; failing for " + since
+	default:
+		text += " (for " + since + ")"
+	}
+	switch in := duration.HumanDuration(r.RetryAt.Sub(now)); {
+	case r.Permanent:
+		text += "; retrying will not help"
+	case retry && killing:
+		text += "; killed in " + in
+	case retry:
+		text += "; retry in " + in
 	}
 	return cli.Plain(text)
 }
@@ -141,7 +149,7 @@ func NodeNotes(n *api.Node, mayMean func(namespace, name string) bool, now time.
 	}
 	out = append(out, n.Short...)
 	for _, s := range n.Unheard {
-		out = append(out, fmt.Sprintf("%s has not been heard yet; what it wants is not shown", s))
+		out = append(out, fmt.Sprintf("%s has not reported yet; its pods are not shown", s))
 	}
 	for _, p := range n.Problems {
 		namespace, name, named := strings.Cut(p.Pod, "/")

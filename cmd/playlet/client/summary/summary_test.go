@@ -111,13 +111,13 @@ func TestAgeAndIP(t *testing.T) {
 func TestWhatAPodWaitsFor(t *testing.T) {
 	for want, state := range map[string]api.PodState{
 		"": {},
-		"no such image; next try in 20s, for 2m": {Cause: "no\nsuch image", Waiting: &api.Reason{RetryAt: fake.Noon.Add(20 * time.Second),
+		"no such image; failing for 2m; retry in 20s": {Cause: "no\nsuch image", Waiting: &api.Reason{RetryAt: fake.Noon.Add(20 * time.Second),
 			Since: fake.Noon.Add(-2 * time.Minute)}},
-		"due":                            {Cause: "due", Waiting: &api.Reason{RetryAt: fake.Noon.Add(-time.Second)}},
-		"x; trying again would not help": {Cause: "x", Waiting: &api.Reason{Permanent: true}},
-		"stuck; killed in 9s":            {Cause: "stuck", Waiting: &api.Reason{Code: "Killing", RetryAt: fake.Noon.Add(9 * time.Second)}},
-		"its manifest is gone":           {Cause: "its manifest is gone"},
-		"nil map; next try in 5m":        {Cause: "nil map", Quarantine: &api.Quarantine{Until: fake.Noon.Add(5 * time.Minute)}},
+		"due":                       {Cause: "due", Waiting: &api.Reason{RetryAt: fake.Noon.Add(-time.Second)}},
+		"x; retrying will not help": {Cause: "x", Waiting: &api.Reason{Permanent: true}},
+		"stuck; killed in 9s":       {Cause: "stuck", Waiting: &api.Reason{Code: "Killing", RetryAt: fake.Noon.Add(9 * time.Second)}},
+		"its manifest is gone":      {Cause: "its manifest is gone"},
+		"nil map; retry in 5m":      {Cause: "nil map", Quarantine: &api.Quarantine{Until: fake.Noon.Add(5 * time.Minute)}},
 	} {
 		if got := WaitingFor(&api.Pod{PodState: state}, fake.Noon); got != want {
 			t.Errorf("%q, want %q", got, want)
