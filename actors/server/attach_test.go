@@ -63,7 +63,7 @@ func TestAttach(t *testing.T) {
 	}
 	for want, o := range map[string]api.ExecOptions{
 		`container "done" of pod "web" does not run: it exited with code 4 (Error)`: {Container: "done"},
-		`there is no pod "web" in namespace "ns"`:                                       {UID: "u2"},
+		`there is no pod "web" in namespace "ns"`:                                   {UID: "u2"},
 	} {
 		if err := r.client.Attach(t.Context(), "ns", "web", o, terminal); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
