@@ -96,6 +96,10 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	built, err := commit()
+	if err != nil {
+		return fmt.Errorf("the commit of the checkout: %w", err)
+	}
 	begun := time.Now()
 	c, err := cluster.New(ctx, "--enable-aggregator-routing=true") // webhooks and API services without kube-proxy
 	if err != nil {
@@ -139,7 +143,7 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	r := report{Options: *options, Results: results, All: all, Date: begun, Took: time.Since(begun)}
+	r := report{Options: *options, Results: results, All: all, Commit: built, Date: begun, Took: time.Since(begun)}
 	if err := r.write(*table); err != nil {
 		return err
 	}

@@ -27,9 +27,10 @@ var files embed.FS
 type report struct {
 	suite.Options
 	suite.Results
-	All  []string // the names of the specs of conformance
-	Date time.Time
-	Took time.Duration
+	All    []string // the names of the specs of conformance
+	Commit string   // of the checkout when the run began
+	Date   time.Time
+	Took   time.Duration
 }
 
 // write writes the files of the programme into the folder of reports, and the table unless its path is empty.
@@ -62,8 +63,8 @@ func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
 }
 
-// Commit is the checkout's, with -dirty where it has changes.
-func (r report) Commit() (string, error) {
+// commit returns the checkout's commit, with -dirty where it has changes.
+func commit() (string, error) {
 	out, err := exec.Command("git", "-c", "safe.directory=*", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*").Output()
 	return strings.TrimSpace(string(out)), err
 }
