@@ -2,6 +2,8 @@ package sim
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -46,6 +48,17 @@ func (r *Runtime) Calls(name string) []Entry {
 		}
 	}
 	return some
+}
+
+// Forget drops all calls that have ended from the journal, and the names of objects that are gone. No WaitCall may be in progress.
+func (r *Runtime) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.journal = slices.DeleteFunc(r.journal, func(e *Entry) bool { return e.EndSeq != 0 })
+	r.happenings = nil
+	maps.DeleteFunc(r.store.targets, func(id string, _ Target) bool {
+		return r.store.sandboxes[id] == nil && r.store.containers[id] == nil
+	})
 }
 
 // WaitCall returns the first call of the journal that satisfies ok, waiting until there is one or ctx ends. It looks at

@@ -8,6 +8,11 @@ var known = []suite.Known{
 	{`guaranteed qos.*(cpu|mem) restart`, "without CAP_SYS_RESOURCE no container is made less likely to be killed"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},
-	{`Device Plugin|POD Resources|Pod Resources`,
-		"there is no image sample-device-plugin, and no CPU manager; those of plugins that fail were not tried yet"},
+}
+
+// causes are the reasons of failures that a table names, by the spec and its message.
+var causes = []struct{ specs, message, why string }{
+	{`PrivilegedPod`, ``, "the host's kernel has no dummy links"},
+	{`container runtime is temporarily down`, ``, "the spec stops the runtime through systemd's D-Bus, which the host has not"},
+	{`GracefulNodeShutdown`, ``, "needs systemd and its login1"},
 }

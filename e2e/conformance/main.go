@@ -1,10 +1,13 @@
-// Command conformance runs Kubernetes' own node conformance suite (k8s.io/kubernetes/test/e2e_node) against the agent: the
-// suite's API server and etcd, the agent in the kubelet's place with the flags and the configuration that the suite gives a
-// kubelet, and the test stack's containerd, in namespaces of their own. The first run builds the suite, for minutes.
+// Command conformance runs Kubernetes' own node suite (k8s.io/kubernetes/test/e2e_node) against the agent: the suite's API server
+// and etcd, the agent in the kubelet's place with the flags and the configuration that the suite gives a kubelet, and the test
+// stack's containerd, in namespaces of their own. The first run builds the suite, for minutes.
 //
-//	go run ./e2e/conformance [-focus REGEXP] [-skip REGEXP] [-procs N] [-kubelet] [-out FOLDER]
+//	go run ./e2e/conformance [-part NAME] [-focus REGEXP] [-skip REGEXP] [-procs N] [-kubelet] [-table FOLDER] [-out FOLDER]
+//	go run ./e2e/conformance -list
 //
-// With -kubelet, the kubelet of the same version runs instead: a test that fails with it, too, fails because of the machine.
+// The suite is run in parts; -list prints them. With -kubelet, the kubelet of the same version runs instead: a test that fails
+// with it, too, fails because of the machine. With -table, the agent runs first, then the kubelet for the specs that failed, and
+// the results go into the part's table in that folder, beside the results of earlier runs.
 package main
 
 import (
@@ -16,6 +19,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,7 +31,13 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-var options = suite.Flags(`\[NodeConformance\]`, 4, 3*time.Hour, "playlet-conformance")
+var (
+	options = suite.Flags("", 4, 5*time.Hour, "playlet-conformance")
+	list    = flag.Bool("list", false, "print the parts of the suite, with the number of their specs")
+	of      = flag.String("part", "conformance", "the part of the suite that runs; all of them where it is empty")
+	table   = flag.String("table", "", "a folder; run, compare with the kubelet, and write the results into the part's table there")
+	compare = flag.Bool("compare", true, "with -table, run the kubelet for the specs that failed")
+)
 
 // binary is the test binary in the folder that it works in.
 const binary = "e2e_node.test"
@@ -55,14 +66,43 @@ serializeImagePulls: false
 
 func main() {
 	flag.Parse()
+	ctx := context.Background()
+	if isolate.Inside() || !*list && *table == "" {
+		os.Exit(runSuite(ctx))
+	}
+	if err := outside(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		os.Exit(1)
+	}
+}
+
+// outside prints the parts, or writes a table, for which this program runs again.
+func outside(ctx context.Context) error {
+	parts, err := programs(ctx)
+	if err != nil {
+		return err
+	}
+	specs, err := listSpecs(ctx, parts.Tests)
+	if err != nil {
+		return err
+	}
+	if *list {
+		printParts(os.Stdout, specs)
+		return nil
+	}
+	return writeTable(ctx, specs)
+}
+
+// runSuite runs the suite in namespaces of its own and returns the exit code.
+func runSuite(ctx context.Context) int {
 	if !isolate.Inside() {
-		if _, err := programs(context.Background()); err != nil {
+		if _, err := programs(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "conformance:", err)
-			os.Exit(1)
+			return 1
 		}
 	}
-	os.Exit(stack.Main(func() int {
-		failed, err := run(context.Background())
+	return stack.Main(func() int {
+		failed, err := run(ctx)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "conformance:", err)
 		}
@@ -70,7 +110,7 @@ func main() {
 			return 1
 		}
 		return 0
-	}))
+	})
 }
 
 // programs gets the suite and the programs of its images.
@@ -87,16 +127,20 @@ func run(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	names, args, err := selected(ctx, parts.Tests)
+	if err != nil {
+		return 0, err
+	}
 	s, err := stack.New(ctx, stack.Options{Mirrored: []string{suite.Mirrored}})
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, s.Stop()) }()
-	names, err := suite.PushImages(s.Registry, parts)
+	images, err := suite.PushImages(s.Registry, parts)
 	if err != nil {
 		return 0, err
 	}
-	for _, name := range names { // some tests ask for images that are not pulled for them
+	for _, name := range images { // some tests ask for images that are not pulled for them
 		if _, err := s.Pull(ctx, suite.Mirrored+"/"+name); err != nil {
 			return 0, err
 		}
@@ -112,13 +156,15 @@ func run(ctx context.Context) (failed int, err error) {
 	if err := options.Clear(); err != nil {
 		return 0, err
 	}
-	results, err := options.Run(ctx, suite.Suite{
+	chosen := *options
+	chosen.Focus = exactly(names)
+	results, err := chosen.Run(ctx, suite.Suite{
 		Ginkgo: parts.Ginkgo, Tests: filepath.Join(dir, binary), Dir: dir, Known: known, Log: "suite.log",
-		Args: []string{
+		Args: append([]string{
 			"--prepull-images=false", "--k8s-bin-dir=" + filepath.Join(dir, "bin"), "--report-dir=" + options.Out,
 			"--system-spec-file=" + filepath.Join(dir, "system.yaml"), "--kubelet-config-file=" + filepath.Join(dir, "base.yaml"),
 			"--container-runtime-endpoint=unix://" + s.Socket(), "--kubelet-flags=--node-ip=" + isolate.NodeIP,
-		},
+		}, args...),
 		Env: []string{"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "HOME=" + dir},
 	})
 	if err != nil {
@@ -126,6 +172,45 @@ func run(ctx context.Context) (failed int, err error) {
 	}
 	results.Print(known, options.Out)
 	return len(results.Failed), nil
+}
+
+// selected returns the names of the specs that run, and the flags of the suite that their part needs.
+func selected(ctx context.Context, tests string) (names, args []string, err error) {
+	all, err := listSpecs(ctx, tests)
+	if err != nil {
+		return nil, nil, err
+	}
+	focused, err := regexp.Compile(options.Focus)
+	if err != nil {
+		return nil, nil, err
+	}
+	skipped := []string{"nothing is named so"}
+	for _, k := range known {
+		skipped = append(skipped, k.Tests)
+	}
+	if options.Skip != "" {
+		skipped = append(skipped, options.Skip)
+	}
+	unwanted, err := regexp.Compile(strings.Join(skipped, "|"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if *of != "" {
+		p, err := findPart(*of)
+		if err != nil {
+			return nil, nil, err
+		}
+		args = p.args
+	}
+	for _, s := range all {
+		if (*of == "" || partOf(s) == *of) && focused.MatchString(s.name) && !unwanted.MatchString(s.name) {
+			names = append(names, s.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil, fmt.Errorf("no spec of part %q matches %q", *of, options.Focus)
+	}
+	return names, args, nil
 }
 
 // layOut makes the folder that the suite works in, with the programs that it looks for in bin.

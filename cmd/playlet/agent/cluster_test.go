@@ -141,6 +141,9 @@ func (r *rig) eventually(what string, ok func() bool) {
 	deadline := time.Now().Add(waitLimit)
 	for n := 0; n%lookEach != 0 || !ok(); n++ {
 		if time.Now().After(deadline) {
+			if r.failing != nil {
+				r.t.Log(r.failing())
+			}
 			r.t.Fatalf("it did not come to it: %s", what)
 		}
 		if r.meanwhile != nil {

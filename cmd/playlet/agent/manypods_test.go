@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	ktesting "k8s.io/client-go/testing"
 
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -43,6 +45,10 @@ func TestManyShortPods_LeaveNothingBehind(t *testing.T) {
 			t.Errorf("%s has %d elements after %d pods and %d after %d", name, before[name], few, after[name], more)
 		}
 	}
+	largest := slices.SortedFunc(maps.Keys(after), func(a, b string) int { return after[b] - after[a] })
+	for _, name := range largest[:min(15, len(largest))] {
+		t.Logf("%s: %d elements after %d pods, %d after %d", name, before[name], few, after[name], more)
+	}
 }
 
 // podWave is the number of pods that are there at once.
@@ -53,6 +59,9 @@ func sizesAfter(t *testing.T, n int) map[string]int {
 	r := newClusterRig(t, sim.Options{Script: sim.Script{Default: sim.Sequence{sim.ExitAfter(0, 0)}}}, "--max-pods=250",
 		"--registry-qps=0")
 	r.measured = true
+	r.api.PrependReactor("create", "events", func(a ktesting.Action) (bool, runtime.Object, error) {
+		return true, a.(ktesting.CreateAction).GetObject(), nil // the server of the simulation keeps none
+	})
 	services := r.startRecorded()
 	r.eventually("pods are watched", func() bool {
 		return slices.ContainsFunc(r.api.Actions(), func(a ktesting.Action) bool {
@@ -61,6 +70,9 @@ func sizesAfter(t *testing.T, n int) map[string]int {
 	})
 	began := time.Now()
 	for first := 0; first < n; first += podWave {
+		if first%max(n/10/podWave*podWave, podWave) == 0 {
+			logHeap(t, first)
+		}
 		names := make([]string, 0, podWave)
 		for i := first; i < min(first+podWave, n); i++ {
 			name := fmt.Sprintf("short%d", i)
@@ -88,16 +100,48 @@ func sizesAfter(t *testing.T, n int) map[string]int {
 			}
 		}
 		r.await("nothing is left in the runtime", func(s sim.Snapshot) bool { return len(s.Sandboxes) == 0 })
+		remaining := "not read"
+		r.failing = func() string { return "remaining pods: " + remaining }
 		r.eventually("all pods are gone", func() bool {
 			list, err := r.api.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
-			return err == nil && len(list.Items) == 0 && len(r.agent.observatory.board.Now().Pods) == 0
+			board := r.agent.observatory.board.Now().Pods
+			if remaining = fmt.Sprint(err); err == nil {
+				remaining = fmt.Sprintf("%d at the API server, %d on the board", len(list.Items), len(board))
+				for i := range list.Items {
+					remaining += fmt.Sprintf(", API server %s (deletion %v)", list.Items[i].Name, list.Items[i].DeletionTimestamp)
+				}
+				for _, b := range board {
+					remaining += fmt.Sprintf(", board %s %s", b.Pod.Name, b.Phase)
+				}
+			}
+			return err == nil && len(list.Items) == 0 && len(board) == 0
 		})
-		r.api.ClearActions()
+		r.forgetWave()
 	}
 	t.Logf("%d pods took %s", n, time.Since(began).Round(time.Millisecond))
+	logHeap(t, n)
 	a := r.agent
 	r.stop()
 	return collections(a, *services)
+}
+
+// forgetWave drops the records of the simulated runtime and API server, and the log, which are not the agent's.
+func (r *clusterRig) forgetWave() {
+	r.api.ClearActions()
+	r.runtime.Forget()
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.log.b.Reset()
+}
+
+// logHeap logs the live heap of agent, simulated runtime and simulated API server, and the goroutines, after so many pods.
+func logHeap(t *testing.T, pods int) {
+	goruntime.GC()
+	goruntime.GC() // the first one only queues finalizers and moves pools to their victims
+	var m goruntime.MemStats
+	goruntime.ReadMemStats(&m)
+	t.Logf("after %6d pods: %5.1f MiB of live heap, %d objects, %d goroutines", pods, float64(m.HeapAlloc)/(1<<20), m.HeapObjects,
+		goruntime.NumGoroutine())
 }
 
 // startRecorded starts the agent, and returns the actors of its services as they are spawned.

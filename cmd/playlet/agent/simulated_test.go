@@ -39,6 +39,7 @@ type rig struct {
 	scales    scales             // nil: the machine is measured
 	clients   *apiserver.Clients // of a cluster in memory; nil without one
 	meanwhile func()             // is called while something is waited for; may be nil
+	failing   func() string      // returns details of a wait that has failed; may be nil
 }
 
 type logBuffer struct {

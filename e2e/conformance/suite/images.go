@@ -61,7 +61,13 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 		return data
 	}
 	agnhost, nnp, dns := read(p.Agnhost), read(p.NonewPrivs), read(p.CoreDNS)
-	etcd, sample := read(p.Etcd), read(p.SampleAPIServer)
+	etcd, sample, plugin := read(p.Etcd), read(p.SampleAPIServer), read(p.DevicePlugin)
+	pause, failed := devimages.Image(devimages.Pause)
+	if err = errors.Join(err, failed); err != nil {
+		return nil, err
+	}
+	served, failed := registryFolder("pause", "testing", pause)
+	err = errors.Join(err, failed)
 	certificate, key, failed := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err = errors.Join(err, failed); err != nil {
 		return nil, err
@@ -88,7 +94,7 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 		layers []v1.Layer
 	}
 	images := []made{
-		{"agnhost:2.63.0", host("pause"), []v1.Layer{tools, hosted, resolver}},
+		{"agnhost:2.63.0", host("pause"), []v1.Layer{tools, hosted, resolver, layer(served...)}},
 		{"agnhost:2.55", host("pause"), []v1.Layer{tools, hosted, resolver}},
 		{"busybox:1.37.0-1", shell, []v1.Layer{tools}},
 		{"glibc-dns-testing:2.0.0", shell, []v1.Layer{tools, resolver}},
@@ -99,6 +105,9 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 		{"nginx:1.15-4", server, []v1.Layer{tools, hosted}},
 		{"nginx:1.27-0", server, []v1.Layer{tools, hosted}},
 		{"nonroot:1.5", v1.Config{Cmd: []string{"sh"}, User: "1234"}, []v1.Layer{tools}},
+		{"perl:5.26", shell, []v1.Layer{tools}}, // no test runs a program of it
+		{"sample-device-plugin:1.7", v1.Config{Entrypoint: []string{"/sampledeviceplugin", "-alsologtostderr"}},
+			[]v1.Layer{tools, layer(program("sampledeviceplugin", plugin))}},
 		{"nonewprivs:1.4", v1.Config{Cmd: []string{"nnp"}}, []v1.Layer{tools, suid}},
 	}
 	if p.Etcd != "" {
@@ -121,8 +130,7 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 		}
 		names = append(names, name)
 	}
-	pause, err := devimages.Image(devimages.Pause)
-	return append(names, "pause:3.10.2"), errors.Join(err, r.Push("pause:3.10.2", pause))
+	return append(names, "pause:3.10.2"), r.Push("pause:3.10.2", pause)
 }
 
 func build(config v1.Config, layers []v1.Layer) (v1.Image, error) {

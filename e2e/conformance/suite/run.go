@@ -2,6 +2,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -85,7 +86,7 @@ func (o *Options) Run(ctx context.Context, s Suite) (r Results, err error) {
 	if err != nil && !errors.As(err, &exit) && ctx.Err() == nil {
 		return r, err
 	}
-	if r, err = read(filepath.Join(o.Out, "junit_01.xml")); err != nil {
+	if r, err = Read(filepath.Join(o.Out, "junit_01.xml")); err != nil {
 		err = fmt.Errorf("the suite did not run (%w): see %s", err, log.Name())
 	}
 	return r, err
@@ -125,8 +126,8 @@ type Spec struct{ Name, Why string }
 // Results are the tests that passed, failed, skipped themselves, and were not asked for.
 type Results struct{ Passed, Failed, Skipped, Others []Spec }
 
-// read returns the results of a report in JUnit's form.
-func read(report string) (r Results, err error) {
+// Read returns the results of a report in JUnit's form.
+func Read(report string) (r Results, err error) {
 	data, err := os.ReadFile(report)
 	if err != nil {
 		return r, err
@@ -140,6 +141,7 @@ func read(report string) (r Results, err error) {
 			} `xml:"skipped"`
 			Failure struct {
 				Message string `xml:"message,attr"`
+				Text    string `xml:",chardata"`
 			} `xml:"failure"`
 		} `xml:"testsuite>testcase"`
 	}
@@ -155,7 +157,7 @@ func read(report string) (r Results, err error) {
 		case c.Status == "interrupted":
 			r.Others = append(r.Others, Spec{Name: name})
 		case c.Status != "skipped":
-			r.Failed = append(r.Failed, Spec{name, firstLine(c.Failure.Message)})
+			r.Failed = append(r.Failed, Spec{name, firstLine(cmp.Or(c.Failure.Message, c.Failure.Text))})
 		case c.Skipped.Message != "skipped":
 			r.Skipped = append(r.Skipped, Spec{name, firstLine(c.Skipped.Message)})
 		case test:

@@ -14,7 +14,8 @@ func TestRead_SortsSpecsByOutcome(t *testing.T) {
 <testcase name="[It] b passes" status="passed"></testcase>
 <testcase name="[It] a passes" status="passed"></testcase>
 <testcase name="[It] fails" status="failed"><failure message="first line&#xA;second"></failure></testcase>
-<testcase name="[It] panics" status="panicked"><failure message="nil"></failure></testcase>
+<testcase name="[It] panics" status="panicked"><failure>nil
+stack</failure></testcase>
 <testcase name="[SynchronizedAfterSuite]" status="failed"><failure message="left over"></failure></testcase>
 <testcase name="[It] is cut off" status="interrupted"><failure message="Interrupted by User"></failure></testcase>
 <testcase name="[It] skips itself" status="skipped"><skipped message="skipped - no such feature"></skipped></testcase>
@@ -23,7 +24,7 @@ func TestRead_SortsSpecsByOutcome(t *testing.T) {
 	if err := os.WriteFile(path, []byte(report), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := read(path)
+	got, err := Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,6 +85,10 @@ var (
 		programs: []string{"test/images/agnhost", "test/images/nonewprivs"}, tests: []string{"test/e2e_node"},
 		setVersion: kubernetes.setVersion, set: kubernetes.set,
 	}
+	nodeTestPlugin = part{ // apart from the suite, which need not be built again for it
+		name: "node-e2e-plugin", module: kubernetes.module, version: kubernetes.version,
+		programs: []string{"test/images/sample-device-plugin"},
+	}
 	ginkgo = part{name: "ginkgo", module: "github.com/onsi/ginkgo/v2", version: "v2.28.1", programs: []string{"ginkgo"}}
 	etcd   = part{
 		name: "etcd", module: "go.etcd.io/etcd/server/v3", version: "v3.6.8",

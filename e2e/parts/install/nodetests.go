@@ -10,8 +10,8 @@ import (
 // NodeTests says where the parts of Kubernetes' node conformance suite lie, as absolute paths.
 type NodeTests struct {
 	Tests, Ginkgo string // the test binary, and what runs its tests side by side
-	// Agnhost, NonewPrivs and BusyBox are static programs, of which the images of the tests are made.
-	Agnhost, NonewPrivs, BusyBox string
+	// Agnhost, NonewPrivs, DevicePlugin and BusyBox are the static programs in the images of the tests.
+	Agnhost, NonewPrivs, DevicePlugin, BusyBox string
 }
 
 // busyBox is Debian's package, which is unpacked and not installed.
@@ -36,13 +36,14 @@ func LocateBusyBox() (string, error) {
 // EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and says where it is.
 func EnsureNodeTests(ctx context.Context, log io.Writer) (NodeTests, error) {
 	cache, err := ensure(ctx, log, func(j *job) error {
-		return errors.Join(j.placeBusyBox(), j.buildCluster(ginkgo), j.buildCluster(nodeTests))
+		return errors.Join(j.placeBusyBox(), j.buildCluster(ginkgo), j.buildCluster(nodeTests), j.buildCluster(nodeTestPlugin))
 	})
 	suite := filepath.Join(cache, nodeTests.dir())
 	n := NodeTests{
 		Tests: filepath.Join(suite, "e2e_node.test"), Ginkgo: filepath.Join(cache, ginkgo.dir(), "ginkgo"),
 		Agnhost: filepath.Join(suite, "agnhost"), NonewPrivs: filepath.Join(suite, "nonewprivs"),
-		BusyBox: filepath.Join(cache, busyBox.dir, "bin/busybox"),
+		DevicePlugin: filepath.Join(cache, nodeTestPlugin.dir(), "sample-device-plugin"),
+		BusyBox:      filepath.Join(cache, busyBox.dir, "bin/busybox"),
 	}
-	return n, errors.Join(err, missing(n.Tests, n.Ginkgo, n.Agnhost, n.NonewPrivs, n.BusyBox))
+	return n, errors.Join(err, missing(n.Tests, n.Ginkgo, n.Agnhost, n.NonewPrivs, n.DevicePlugin, n.BusyBox))
 }
