@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/e2e/conformance/suite"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
@@ -135,7 +136,7 @@ func run(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, s.Stop()) }()
+	defer func() { err = errors.Join(err, leaveCgroups(), s.Stop()) }()
 	images, err := suite.PushImages(s.Registry, parts)
 	if err != nil {
 		return 0, err
@@ -172,6 +173,16 @@ func run(ctx context.Context) (failed int, err error) {
 	}
 	results.Print(known, options.Out)
 	return len(results.Failed), nil
+}
+
+// leaveCgroups moves this process into the root cgroups. The agent has moved it into the group of systemCgroups, and the stack
+// ends all processes that it finds in groups.
+func leaveCgroups() error {
+	roots, err := namespaces.Cgroups()
+	for _, root := range roots {
+		err = errors.Join(err, os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(fmt.Sprint(os.Getpid())), 0))
+	}
+	return err
 }
 
 // selected returns the names of the specs that run, and the flags of the suite that their part needs.
