@@ -119,7 +119,7 @@ func exercise(t *testing.T) (*rig, http.Handler) {
 	metrics.PullChecks.WithLabelValues("credentialRecordFound").Inc()
 	metrics.PluginRegistrations.WithLabelValues("example.com/gpu").Inc()
 	metrics.Since(metrics.PluginAllocation, now, "example.com/gpu")
-	metrics.PodResources("requests_total", "requests_list", "requests_get", "requests_get_allocatable", "errors_list", "errors_get",
+	metrics.PodResources("v1", "requests_total", "requests_list", "requests_get", "requests_get_allocatable", "errors_list", "errors_get",
 		"errors_get_allocatable")
 	metrics.Since(metrics.CgroupTime, now, "create")
 	metrics.Pulled(200<<20, time.Second)

@@ -43,6 +43,10 @@ var (
 // binary is the test binary in the folder that it works in.
 const binary = "e2e_node.test"
 
+// diskMiB is the size of the node's disk, a file that grows with its use. How full the machine's own disk is does not matter then,
+// and specs that fill the node's disk do not fill the machine's.
+const diskMiB = 10 << 10
+
 // fakes stand in for systemd, by which the suite starts and restarts a kubelet.
 //
 //go:embed fakes
@@ -132,7 +136,7 @@ func run(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := stack.New(ctx, stack.Options{Mirrored: []string{suite.Mirrored}})
+	s, err := stack.New(ctx, stack.Options{Mirrored: []string{suite.Mirrored}, DiskMiB: diskMiB})
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +155,7 @@ func run(ctx context.Context) (failed int, err error) {
 		return 0, fmt.Errorf("default route: %w: %s", err, out)
 	}
 	dir := filepath.Join(isolate.Dir(), "suite")
-	if err := layOut(dir, parts.NodeTests); err != nil {
+	if err := layOut(dir, s.DiskRoot(), parts.NodeTests); err != nil {
 		return 0, err
 	}
 	if err := options.Clear(); err != nil {
@@ -224,8 +228,9 @@ func selected(ctx context.Context, tests string) (names, args []string, err erro
 	return names, args, nil
 }
 
-// layOut makes the folder that the suite works in, with the programs that it looks for in bin.
-func layOut(dir string, parts install.NodeTests) error {
+// layOut makes the folder that the suite works in, with the programs that it looks for in bin. The agent's folders lie on the disk
+// of the runtime.
+func layOut(dir, disk string, parts install.NodeTests) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
@@ -250,8 +255,8 @@ func layOut(dir string, parts install.NodeTests) error {
 			return err
 		}
 	}
-	for _, kept := range []string{"/var/lib/kubelet", "/var/log/pods"} { // on a disk, where a folder has a size
-		own := filepath.Join(dir, kept)
+	for _, kept := range []string{"/var/lib/kubelet", "/var/log/pods"} {
+		own := filepath.Join(disk, "node", kept)
 		err := errors.Join(os.MkdirAll(own, 0o755), os.MkdirAll(kept, 0o755), unix.Mount(own, kept, "", unix.MS_BIND, ""))
 		if err != nil {
 			return err

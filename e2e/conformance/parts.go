@@ -45,9 +45,11 @@ var suiteParts = []part{
 		args:  []string{"--cri-proxy-enabled=true"}},
 	{name: "standalone", about: "without an API server", files: "standalone_test", args: []string{"--standalone-mode=true"}},
 	{name: "load", about: "density, performance, probes under load", files: "density_test|node_perf_test|probe_stress_test"},
-	{name: "node", about: "cgroups of the node, locks, limits, user namespaces",
-		files: "container_manager_test|node_container_manager_test|pids_test|oomkiller_linux_test|lock_contention_linux_test|" +
-			"user_namespaces_test|seccompdefault_test|proc_mount_test"},
+	{name: "lock", about: "the agent's lock file", files: "lock_contention_linux_test",
+		args: []string{"--kubelet-flags=--exit-on-lock-contention --lock-file=/var/run/kubelet.lock"}},
+	{name: "node", about: "cgroups of the node, limits, user namespaces",
+		files: "container_manager_test|node_container_manager_test|pids_test|oomkiller_linux_test|user_namespaces_test|" +
+			"seccompdefault_test|proc_mount_test"},
 	{name: "features", about: "all other specs", files: ".*"},
 }
 

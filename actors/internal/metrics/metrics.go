@@ -112,10 +112,10 @@ func podResourcesCounter(name, help string) *prometheus.CounterVec {
 	return counter("kubelet_pod_resources_endpoint_"+name, help, "server_api_version")
 }
 
-// PodResources counts requests to the pod resources API v1 as "requests_total" or another name of its families.
-func PodResources(names ...string) {
+// PodResources counts requests to a version of the pod resources API as "requests_total" or another name of its families.
+func PodResources(version string, names ...string) {
 	for _, name := range names {
-		podResources[name].WithLabelValues("v1").Inc()
+		podResources[name].WithLabelValues(version).Inc()
 	}
 }
 

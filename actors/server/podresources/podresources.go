@@ -1,4 +1,4 @@
-// Package podresources answers the pod resources API v1 of the kubelet: which pods are here, and which devices their
+// Package podresources answers the pod resources APIs v1 and v1alpha1 of the kubelet: which pods are here, and which devices their
 // containers have (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, nothing is
 // told of those, as by a kubelet whose policies are "none".
 package podresources
@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -43,7 +44,9 @@ func New(b *board.Board, devices Devices) http.Handler {
 			}
 			return next(ctx, req)
 		}))
-	api.RegisterPodResourcesListerServer(s, &lister{board: b, devices: devices})
+	l := &lister{board: b, devices: devices}
+	api.RegisterPodResourcesListerServer(s, l)
+	v1alpha1.RegisterPodResourcesListerServer(s, &alphaLister{lister: l})
 	return s
 }
 
@@ -55,32 +58,40 @@ type lister struct {
 
 // List implements api.PodResourcesListerServer: pods that are over, and of which nothing runs, are left out.
 func (l *lister) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
-	metrics.PodResources("requests_total", "requests_list")
+	metrics.PodResources("v1", "requests_total", "requests_list")
 	out := &api.ListPodResourcesResponse{}
-	for _, p := range l.board.Now().Pods {
-		if p.Status == nil || !finalstatus.Final(p.Status.Phase) || p.Phase == "terminating" {
-			out.PodResources = append(out.PodResources, l.of(p.Pod))
-		}
+	for _, pod := range l.active() {
+		out.PodResources = append(out.PodResources, l.of(pod))
 	}
 	return out, nil
 }
 
+// active returns the pods that may still use resources.
+func (l *lister) active() (pods []*v1.Pod) {
+	for _, p := range l.board.Now().Pods {
+		if p.Status == nil || !finalstatus.Final(p.Status.Phase) || p.Phase == "terminating" {
+			pods = append(pods, p.Pod)
+		}
+	}
+	return pods
+}
+
 // Get implements api.PodResourcesListerServer.
 func (l *lister) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.GetPodResourcesResponse, error) {
-	metrics.PodResources("requests_total", "requests_get")
+	metrics.PodResources("v1", "requests_total", "requests_get")
 	for _, p := range l.board.Now().Pods {
 		if p.Pod.Namespace == r.GetPodNamespace() && p.Pod.Name == r.GetPodName() {
 			return &api.GetPodResourcesResponse{PodResources: l.of(p.Pod)}, nil
 		}
 	}
-	metrics.PodResources("errors_get")
+	metrics.PodResources("v1", "errors_get")
 	return nil, fmt.Errorf("pod %s in namespace %s not found", r.GetPodName(), r.GetPodNamespace())
 }
 
 // GetAllocatableResources implements api.PodResourcesListerServer.
 func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse,
 	error) {
-	metrics.PodResources("requests_total", "requests_get_allocatable")
+	metrics.PodResources("v1", "requests_total", "requests_get_allocatable")
 	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable()}, nil
 }
 
@@ -100,4 +111,28 @@ func (l *lister) of(pod *v1.Pod) *api.PodResources {
 		add(&pod.Spec.Containers[i])
 	}
 	return out
+}
+
+// alphaLister implements v1alpha1.PodResourcesListerServer, which older monitors of devices use.
+type alphaLister struct {
+	v1alpha1.UnimplementedPodResourcesListerServer
+	lister *lister
+}
+
+// List returns the pods of v1's List, without init containers: the API has no sidecars.
+func (a *alphaLister) List(context.Context, *v1alpha1.ListPodResourcesRequest) (*v1alpha1.ListPodResourcesResponse, error) {
+	metrics.PodResources("v1alpha1", "requests_total")
+	out := &v1alpha1.ListPodResourcesResponse{}
+	for _, pod := range a.lister.active() {
+		p := &v1alpha1.PodResources{Name: pod.Name, Namespace: pod.Namespace}
+		for i := range pod.Spec.Containers {
+			c := &v1alpha1.ContainerResources{Name: pod.Spec.Containers[i].Name}
+			for _, d := range a.lister.devices.Of(string(pod.UID), c.Name) {
+				c.Devices = append(c.Devices, &v1alpha1.ContainerDevices{ResourceName: d.ResourceName, DeviceIds: d.DeviceIds})
+			}
+			p.Containers = append(p.Containers, c)
+		}
+		out.PodResources = append(out.PodResources, p)
+	}
+	return out, nil
 }

@@ -2,14 +2,19 @@ package podresources
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	api "k8s.io/kubelet/pkg/apis/podresources/v1"
+	"k8s.io/kubelet/pkg/apis/podresources/v1alpha1"
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
@@ -23,6 +28,27 @@ func (named) Of(uid, container string) []*api.ContainerDevices {
 }
 
 func (named) Allocatable() []*api.ContainerDevices { return named{}.Of("all", "free") }
+
+// TestNew_ServesBothVersions calls List of each API by its name in gRPC.
+func TestNew_ServesBothVersions(t *testing.T) {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	server := httptest.NewUnstartedServer(New(board.New(), named{}))
+	server.Config.Protocols = &protocols
+	server.Start()
+	defer server.Close()
+	conn, err := grpc.NewClient(server.Listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // the test is over
+	if _, err := api.NewPodResourcesListerClient(conn).List(t.Context(), &api.ListPodResourcesRequest{}); err != nil {
+		t.Errorf("v1: %v", err)
+	}
+	if _, err := v1alpha1.NewPodResourcesListerClient(conn).List(t.Context(), &v1alpha1.ListPodResourcesRequest{}); err != nil {
+		t.Errorf("v1alpha1: %v", err)
+	}
+}
 
 // Pods that are over are not listed, but told of by name; of init containers only sidecars are.
 func TestWhatIsReported(t *testing.T) {
@@ -53,6 +79,15 @@ func TestWhatIsReported(t *testing.T) {
 	if want := "ns/runs side[u-side] [] [] app[u-app] [] [] ns/new side[u-side] [] [] app[u-app] [] [] " +
 		"ns/ends side[u-side] [] [] app[u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
+	}
+	alpha, err := (&alphaLister{lister: l}).List(t.Context(), nil)
+	if err != nil || len(alpha.GetPodResources()) != 3 {
+		t.Fatalf("v1alpha1: got %v, %v, want 3 pods", alpha, err)
+	}
+	first := alpha.GetPodResources()[0]
+	if c := first.GetContainers(); first.GetName() != "runs" || len(c) != 1 || c[0].GetName() != "app" ||
+		c[0].GetDevices()[0].GetResourceName() != "example.com/gpu" || c[0].GetDevices()[0].GetDeviceIds()[0] != "u-app" {
+		t.Errorf("v1alpha1: got first pod %v", first)
 	}
 	if one, err := l.Get(t.Context(), &api.GetPodResourcesRequest{PodName: "over", PodNamespace: "ns"}); err != nil ||
 		one.GetPodResources().GetName() != "over" {
