@@ -19,8 +19,8 @@ type Options struct {
 	// RootDir is the kubelet's --root-dir, absolute; what pods see of the host lies in <RootDir>/pods.
 	RootDir    string
 	Operations Operations
-	// Parallel is how many pods are mounted or unmounted at a time; 0 is 10. So many others may ask the API server for
-	// tokens, and so many renew them.
+	// Parallel is how many pods of a namespace are mounted or unmounted at a time; 0 is 10. As many others may ask the API server
+	// for tokens, and as many renew them. All namespaces together have twice as many places.
 	Parallel int
 	// Node is what volumes need to know of the machine.
 	Node kinds.Facts
@@ -55,7 +55,8 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	}
 	d := driver{disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, storage: opts.Storage,
 		timeouts: defaultTimeouts}}
-	places := []int{onDisk: opts.Parallel, asking: opts.Parallel, renewal: opts.Parallel, storing: -1}
+	most := 2 * opts.Parallel // a namespace has half
+	places := []int{onDisk: most, asking: most, renewal: most, storing: -1}
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node,
 			held:        holding{rootDir: opts.RootDir, alone: opts.Storage == nil, remains: map[string]remains{}},
@@ -64,7 +65,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 			Name: "volumes", Driver: d, Report: a.reported, Joins: joins,
 			Operations: opts.Operations, Prefix: operationsPrefix, OperationTimeout: kinds.OperationTimeout,
 			Rules: reconcile.Rules[*v1.Pod, state]{
-				Same: kinds.SameVolumes, Retry: kinds.Retry, Judge: judge, Lane: a.lane(d), Places: places,
+				Same: kinds.SameVolumes, Retry: kinds.Retry, Judge: judge, Lane: a.lane(d), Places: places, Share: share,
 				Timeout: mountTimeout, RemoveTimeout: unmountTimeout, Grace: 2,
 			},
 		})

@@ -126,6 +126,14 @@ func (a *actor) lane(d driver) func(operation) int {
 	}
 }
 
+// share has operations share the places of a lane by namespace. That of a removal may not be known.
+func share(op operation) []string {
+	if op.Desired == nil {
+		return []string{"removals"}
+	}
+	return []string{"namespace " + op.Desired.Namespace}
+}
+
 // plugins is the list of all kinds.
 func plugins(s *persistent.Storage) []kinds.Plugin {
 	return append(kinds.All(), persistent.Plugins(s)...)

@@ -163,6 +163,29 @@ func TestTokensKeepNoOtherWaiting(t *testing.T) {
 	}
 }
 
+// The pods of a namespace whose mounts never end keep each other waiting, and no pod of another namespace.
+func TestVolumes_NamespaceWhoseMountsHang(t *testing.T) {
+	n := crowded(t, 10)
+	mount := func(namespace, uid string) {
+		pod := tokenPod(uid)
+		pod.Namespace = namespace
+		n.Send(messages.PodAddress(uid), messages.MountVolumes{UID: uid, Pod: pod})
+	}
+	for i := range 200 {
+		mount("greedy", fmt.Sprint("greedy-", i))
+	}
+	for i := range 3 {
+		begun := len(n.Work)
+		mount("other", fmt.Sprint("other-", i))
+		if got := n.begun(begun); !slices.Equal(got, []string{fmt.Sprint("other-", i)}) {
+			t.Errorf("begun are %v, want pod %d of the other namespace", got, i)
+		}
+	}
+	if in := n.actor.(*actor).volumes.Inspect(); in.Busy != 13 || in.Waiting != 190 {
+		t.Errorf("%d are busy and %d wait, want 13 and 190", in.Busy, in.Waiting)
+	}
+}
+
 // A pod at its end whose mount waits for a place does not wait for it, and neither for its unmounting in another lane.
 func TestAMountThatWaitsIsWithdrawn(t *testing.T) {
 	n := crowded(t, 1)

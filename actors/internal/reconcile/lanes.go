@@ -3,14 +3,25 @@ package reconcile
 import (
 	"slices"
 	"time"
+
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 // lane is a kind of operations that have places of their own, so that what waits for something slow keeps nobody
-// else. The oldest goes first.
+// else. The oldest goes first that its share allows.
 type lane struct {
-	places int // negative: no bound
+	places int           // negative: no bound
+	limit  *shares.Limit // of so many places
 	busy   int
 	line   []string
+}
+
+// take takes a place for an operation.
+func (l *lane) take(keys []string) (release func(), err error) {
+	if l.places < 0 {
+		return func() {}, nil
+	}
+	return l.limit.Take(keys...)
 }
 
 // queue puts an object into the line of its next operation, unless one is under way: its end decides what is next.
@@ -49,6 +60,7 @@ func (m *machine[D, A]) operation(now time.Time, o *object[D, A]) Operation[D, A
 // setPlaces changes how many operations a lane has at a time.
 func (m *machine[D, A]) setPlaces(now time.Time, lane, places int) effects[D, A] {
 	m.lanes[lane].places = places
+	m.lanes[lane].limit.SetMost(places)
 	return m.flush(now)
 }
 
@@ -56,12 +68,24 @@ func (m *machine[D, A]) setPlaces(now time.Time, lane, places int) effects[D, A]
 func (m *machine[D, A]) admit(now time.Time) {
 	for i := range m.lanes {
 		l := &m.lanes[i]
-		for len(l.line) > 0 && (l.places < 0 || l.busy < l.places) {
-			o := m.objects[l.line[0]]
-			l.line = l.line[1:]
+		l.line = slices.DeleteFunc(l.line, func(key string) bool {
+			if l.places >= 0 && l.busy >= l.places {
+				return false
+			}
+			o := m.objects[key]
+			var keys []string
+			if m.rules.Share != nil {
+				keys = m.rules.Share(m.operation(now, o))
+			}
+			release, err := l.take(keys)
+			if err != nil {
+				return false
+			}
+			o.release = release
 			l.busy++
 			m.begin(now, o)
-		}
+			return true
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
@@ -51,6 +52,8 @@ type Rules[D, A any] struct {
 	Lane func(Operation[D, A]) int
 	// Places is how many operations each lane has at a time; negative: no bound; none: one lane without a bound.
 	Places []int
+	// Share has the keys by which operations share the places of a lane; nil: the oldest go first.
+	Share func(Operation[D, A]) []string
 	// Timeout and RemoveTimeout are how long the end of an operation is awaited. It may go on after that.
 	Timeout, RemoveTimeout time.Duration
 	// Identity is what the inventory finds of a key, where that is not the key itself; nil: it is.
@@ -76,6 +79,7 @@ type object[D, A any] struct {
 	actual  A
 	again   bool // what it is made of has changed since the operation under way began
 	lane    int
+	release func()          // gives its place back
 	op      Operation[D, A] // the operation under way, or the last one
 	due     time.Time       // when the operation is overdue, or the object is ensured again; zero: never
 	timer   uint64          // generation of the timer for that
@@ -124,7 +128,7 @@ func newMachine[D, A any](rules Rules[D, A]) *machine[D, A] {
 	}
 	m := &machine[D, A]{rules: rules, objects: map[string]*object[D, A]{}}
 	for _, places := range rules.Places {
-		m.lanes = append(m.lanes, lane{places: places})
+		m.lanes = append(m.lanes, lane{places: places, limit: shares.New("operations", places)})
 	}
 	return m
 }
@@ -226,6 +230,7 @@ func (m *machine[D, A]) object(now time.Time, key string) *object[D, A] {
 // finish ends the operation under way.
 func (m *machine[D, A]) finish(now time.Time, o *object[D, A], actual A, err error) {
 	m.lanes[o.lane].busy--
+	o.release()
 	m.rest(o)
 	op, again := o.op, o.again
 	o.again = false

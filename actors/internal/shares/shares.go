@@ -108,6 +108,13 @@ func (l *Limit) Wait(ctx context.Context, keys ...string) (release func(), err e
 	return l.releaser(keys), nil // it came at the same time
 }
 
+// SetMost changes the number of places. Places that are taken stay.
+func (l *Limit) SetMost(most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.most = most
+}
+
 // Held returns the number of places that are taken.
 func (l *Limit) Held() int {
 	l.mu.Lock()

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -190,23 +187,6 @@ func TestExcess(t *testing.T) {
 		if got := Excess(work); got != c.want {
 			t.Errorf("%s: dropped %d, want %d", name, got, c.want)
 		}
-	}
-}
-
-// A buffered channel of nothing is a limit that one client can fill for all others.
-func TestTree_LimitsAreShares(t *testing.T) {
-	err := filepath.WalkDir("../../server", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if strings.Contains(string(text), "make(chan struct{}, ") {
-			t.Errorf("%s limits requests by a channel, without shares: use package shares", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
