@@ -5,6 +5,7 @@ package objectset
 
 import (
 	"errors"
+	"maps"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -35,8 +36,9 @@ type Board struct {
 	noFolder bool
 	cluster  bool
 	set      *Set
-	version  uint64 // grows with each change of either set
-	ofFolder uint64 // the version at which set changed last
+	version  uint64         // grows with each change of either set
+	ofFolder uint64         // the version at which set was read first, or an object went
+	changes  map[Ref]uint64 // the versions at which objects of set were added or changed
 	readings map[Ref]reading
 	services every[Key, *v1.Service]
 	classes  every[string, string] // RuntimeClasses: handlers by name
@@ -52,9 +54,40 @@ func (b *Board) Publish(s *Set) uint64 {
 	defer b.mu.Unlock()
 	if b.set == nil || !equality.Semantic.DeepEqual(b.set, s) {
 		b.change()
-		b.set, b.ofFolder = s, b.version
+		b.compare(s)
+		b.set = s
 	}
 	return b.version
+}
+
+// compare notes which objects of the folder changed, so that a change touches only pods that refer to one of them.
+func (b *Board) compare(s *Set) {
+	before := b.set
+	if before == nil {
+		b.changes, b.ofFolder = map[Ref]uint64{}, b.version
+		before = &Set{}
+	}
+	gone := changed(b, ConfigMap, before.ConfigMaps, s.ConfigMaps)
+	gone = changed(b, Secret, before.Secrets, s.Secrets) || gone
+	if gone || !maps.Equal(before.RuntimeClasses, s.RuntimeClasses) {
+		b.ofFolder = b.version
+	}
+}
+
+// changed notes the objects of a kind that were added or changed. It reports whether one went.
+func changed[T any](b *Board, kind Kind, before, now map[Key]T) (gone bool) {
+	for k, object := range now {
+		if was, there := before[k]; !there || !equality.Semantic.DeepEqual(was, object) {
+			b.changes[Ref{kind, k.Namespace, k.Name}] = b.version
+		}
+	}
+	for k := range before {
+		if _, there := now[k]; !there {
+			delete(b.changes, Ref{kind, k.Namespace, k.Name})
+			gone = true
+		}
+	}
+	return gone
 }
 
 // change counts a change and wakes those who wait for one.
@@ -84,7 +117,11 @@ func (b *Board) VersionOf(pod *v1.Pod) (version uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !OfAPIServer(pod) {
-		return b.ofFolder
+		version = b.ofFolder
+		for r := range Refs(pod) {
+			version = max(version, b.changes[r])
+		}
+		return version
 	}
 	for r := range Refs(pod) {
 		version = max(version, b.readings[r].version)

@@ -147,3 +147,32 @@ func TestWhatAPodNames(t *testing.T) {
 		break // asking for one is fine
 	}
 }
+
+// A change of the folder touches only pods that refer to the object; a removal may touch all.
+func TestVersionOf_ChangesOfTheFolder(t *testing.T) {
+	b := NewBoard(true)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Annotations: map[string]string{"kubernetes.io/config.source": "file"}}}
+	pod.Spec.Volumes = []v1.Volume{{VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "word"}}}}
+	if OfAPIServer(pod) {
+		t.Fatal("the pod is of the API server")
+	}
+	of := func(names ...string) *Set {
+		s := &Set{Secrets: map[Key]*v1.Secret{}}
+		for _, name := range names {
+			s.Secrets[Key{"ns", name}] = secretOf(name)
+		}
+		return s
+	}
+	for i, step := range []struct {
+		set  *Set
+		news bool
+	}{
+		{of(), true}, {of("other"), false}, {of("other", "more"), false}, {of("other", "more", "word"), true},
+		{of("other", "more", "word", "last"), false}, {of("other"), true},
+	} {
+		before := b.VersionOf(pod)
+		if b.Publish(step.set); (b.VersionOf(pod) > before) != step.news {
+			t.Errorf("step %d: version %d after %d", i, b.VersionOf(pod), before)
+		}
+	}
+}
