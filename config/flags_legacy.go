@@ -62,8 +62,6 @@ var legacyRows = []flagRow{
 		successor: "registerWithTaints with " + unschedulableTaint + ":NoSchedule in the --config file"},
 
 	// Kept.
-	kept("cadvisor-port", func(n *Node) any { return &n.CAdvisorPort },
-		"/metrics/cadvisor and /stats/summary of --port have the same figures"),
 	kept("cni-bin-dir", func(n *Node) any { return &n.CNIBinDirs }, cniInRuntime),
 	kept("cni-conf-dir", func(n *Node) any { return &n.CNIConfDir }, cniInRuntime),
 	kept("network-plugin-dir", func(n *Node) any { return &n.CNIConfDir }, cniInRuntime),

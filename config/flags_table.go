@@ -56,11 +56,11 @@ var flagGroups = []flagGroup{
 		own("config", func(n *Node) any { return &n.ConfigFile },
 			"KubeletConfiguration `file` (kubelet.config.k8s.io/v1beta1, YAML or JSON). "+
 				"Flags given on the command line override it. "+
-				"A folder here has its meaning of old, a manifest folder"),
+				"If this is a folder, it is read as a manifest folder (legacy)"),
 		own("config-dir", func(n *Node) any { return &n.ConfigDir },
 			"`folder` of drop-ins that override --config: files ending in .conf, applied in lexical order, sub-folders included"),
 		own("kubeconfig", func(n *Node) any { return &n.KubeconfigPath },
-			"`file` that says how to reach the API server. Without it the node stands alone"),
+			"`file` with the address and credentials of the API server. Without it the node is standalone"),
 		own("bootstrap-kubeconfig", func(n *Node) any { return &n.BootstrapKubeconfigPath },
 			"kubeconfig `file` used to request a client certificate while the file of --kubeconfig does not exist"),
 		gatesRow,
@@ -75,9 +75,9 @@ var flagGroups = []flagGroup{
 			"`name:value` headers, comma-separated and repeatable, sent to --manifest-url"),
 		own("object-dir", func(n *Node) any { return &n.ObjectDir },
 			"`folder` of manifests of ConfigMaps, Secrets and RuntimeClasses for static pods; "+
-				"without it, there are none. For root's eyes only (chmod 700)"),
+				"without it there are none. Only root should be able to read it (chmod 700)"),
 		mirror("file-check-frequency", "fileCheckFrequency", "how often manifest files are read again"),
-		mirror("http-check-frequency", "httpCheckFrequency", "how often --manifest-url is asked"),
+		mirror("http-check-frequency", "httpCheckFrequency", "how often --manifest-url is fetched"),
 		mirror("sync-frequency", "syncFrequency", "longest time between two comparisons of running pods with wanted ones"),
 		mirror("runonce", "runOnce", "run the pods of files and URLs once and exit"),
 	}},
@@ -123,7 +123,7 @@ var flagGroups = []flagGroup{
 		mirror("cluster-dns", "clusterDNS", "IP addresses of the cluster's DNS servers, comma-separated"),
 		mirror("cluster-domain", "clusterDomain", "DNS `domain` that containers search first"),
 		mirror("resolv-conf", "resolvConf", "`file` that the DNS configuration of containers is derived from"),
-		mirror("pod-cidr", "podCIDR", "`CIDR` of pod addresses of a node that stands alone"),
+		mirror("pod-cidr", "podCIDR", "`CIDR` of pod addresses on a standalone node"),
 		mirror("hairpin-mode", "hairpinMode", "how a service reaches its own backend: promiscuous-bridge, hairpin-veth or none"),
 		mirror("make-iptables-util-chains", "makeIPTablesUtilChains",
 			"make the chains KUBE-IPTABLES-HINT and KUBE-FIREWALL, where iptables is installed"),
@@ -132,23 +132,25 @@ var flagGroups = []flagGroup{
 		own("log-links-dir", func(n *Node) any { return &n.LogLinksDir },
 			"`folder` with a link to the log of each container, named "+
 				"<pod>_<namespace>_<container>-<id>.log, for log shippers; empty: none"),
-		mirror("seccomp-default", "seccompDefault", "give containers that ask for no seccomp profile the runtime's default one"),
+		mirror("seccomp-default", "seccompDefault", "give containers without a seccomp profile the runtime's default one"),
 		mirror("allowed-unsafe-sysctls", "allowedUnsafeSysctls", "unsafe sysctls, or patterns ending in *, that pods may set"),
 	}},
-	{"What is asked of the agent", []flagRow{
+	{"Interfaces of the agent", []flagRow{
 		own("admin-socket", func(n *Node) any { return &n.AdminSocket },
 			"unix `socket` on which playlet's sub-commands reach the agent"),
 		own("admin-socket-group", func(n *Node) any { return &n.AdminSocketGroup },
-			"`group` whose members may use the admin socket, beside root; it gives them all that root can do with pods"),
+			"`group` whose members may use the admin socket, besides root; they can do with pods all that root can"),
 		own("observatory-address", func(n *Node) any { return &n.ObservatoryAddress },
-			"serve a web page on what this agent does on this `host:port`, to who has the token (\"playlet observatory\" prints "+
-				"the address with it). An empty host is the loopback; elsewhere the token and the page pass unencrypted. "+
-				"Empty: on the admin socket alone"),
+			"serve a web page that shows this agent on this `host:port`, to anyone with the token (\"playlet observatory\" prints "+
+				"the address with it). An empty host is the loopback; elsewhere the token and the page are unencrypted. "+
+				"Empty: only on the admin socket"),
+		own("cadvisor-port", func(n *Node) any { return &n.CAdvisorPort },
+			"`port` of cAdvisor's pages, metrics and API, on the loopback unless --address is given; 0 turns it off"),
 		own("enable-chaos", func(n *Node) any { return &n.EnableChaos },
-			"let \"playlet chaos\" kill and pause actors of this agent and break their messages, for tests of failure"),
+			"let \"playlet chaos\" kill and pause actors of this agent and lose, delay or duplicate their messages, to test failures"),
 		own("enable-manifest-submission", func(n *Node) any { return &n.EnableManifestSubmission },
-			"take manifests of pods at /manifests of --port, too, from clients that may create, update or delete "+
-				"nodes/manifests; such a client is as good as root here"),
+			"accept manifests of pods at /manifests of --port from clients that may create, update or delete "+
+				"nodes/manifests; such a client is equivalent to root on this node"),
 		mirror("enable-server", "enableServer", "serve the kubelet's HTTPS API"),
 		mirror("address", "address", "`IP` address that API listens on; 0.0.0.0 or :: for all"),
 		mirror("port", "port", "port of that API"),
@@ -182,7 +184,7 @@ var flagGroups = []flagGroup{
 		mirror("rotate-server-certificates", "serverTLSBootstrap",
 			"obtain and renew the serving certificate from the API server"),
 	}},
-	{"What is asked of the API server", []flagRow{
+	{"Requests to the API server", []flagRow{
 		mirror("kube-api-content-type", "contentType", "media type spoken with the API server"),
 		mirror("kube-api-qps", "kubeAPIQPS", "requests per second to the API server"),
 		mirror("kube-api-burst", "kubeAPIBurst", "requests that may be sent at once within --kube-api-qps"),

@@ -67,7 +67,7 @@ func TestEveryFlagOfTheKubeletExists(t *testing.T) {
 		if flag.Usage == "" {
 			t.Errorf("--%s has no usage", flag.Name)
 		}
-		if !flag.Hidden && flag.Name != "admin-socket" && !slices.Contains([]string{"object-dir", "log-links-dir", "evict-static-pods", "enable-chaos", "enable-manifest-submission", "observatory-address", "admin-socket-group"}, flag.Name) &&
+		if !flag.Hidden && flag.Name != "admin-socket" && !slices.Contains([]string{"object-dir", "log-links-dir", "evict-static-pods", "enable-chaos", "enable-manifest-submission", "observatory-address", "admin-socket-group", "cadvisor-port"}, flag.Name) &&
 			!slices.Contains(known, flag.Name) {
 			t.Errorf("--%s is shown but no flag of the kubelet", flag.Name)
 		}
@@ -128,7 +128,7 @@ func TestEachFlagSetsItsField(t *testing.T) {
 func TestEachFlagIsAnswered(t *testing.T) {
 	quiet := strings.Fields(`config config-dir kubeconfig bootstrap-kubeconfig hostname-override node-ip node-labels root-dir
 		cert-dir cloud-provider runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir lock-file
-		exit-on-lock-contention admin-socket admin-socket-group enable-chaos enable-manifest-submission observatory-address object-dir log-links-dir evict-static-pods housekeeping-interval v vmodule log-flush-frequency provider-id fail-cgroupv1`)
+		exit-on-lock-contention admin-socket admin-socket-group enable-chaos enable-manifest-submission observatory-address cadvisor-port object-dir log-links-dir evict-static-pods housekeeping-interval v vmodule log-flush-frequency provider-id fail-cgroupv1`)
 	for _, row := range allRows() {
 		if wantQuiet := slices.Contains(quiet, row.name); (row.answer() == "") != wantQuiet {
 			t.Errorf("--%s: warning %q", row.name, row.answer())

@@ -222,7 +222,7 @@ func TestOldUnitsCommandLine(t *testing.T) {
 		}
 	}
 	for _, flag := range []string{"--allow-privileged", "--network-plugin", "--logtostderr", "--container-runtime",
-		"--cadvisor-port", "--api-servers", "--cni-bin-dir"} {
+		"--api-servers", "--cni-bin-dir"} {
 		if !slices.ContainsFunc(warnings, func(w Warning) bool { return w.Flag == flag }) {
 			t.Errorf("%s: no warning", flag)
 		}

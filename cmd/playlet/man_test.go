@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Every command that is shown has a page, with its options and examples; the root's has all flags.
@@ -30,6 +33,30 @@ func TestManualHasEveryCommand(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, "playlet-"+c.Name()+".1")); (err == nil) != c.IsAvailableCommand() {
 			t.Errorf("%s: %v", c.Name(), err)
 		}
+	}
+}
+
+// A placeholder of a flag is a word for its value, and no example of it: the manual has it in capitals.
+func TestPlaceholdersAreNoExamples(t *testing.T) {
+	var check func(c *cobra.Command)
+	check = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if value, _ := pflag.UnquoteUsage(f); strings.ContainsAny(value, ",!") {
+				t.Errorf("%s --%s has the placeholder %q", c.CommandPath(), f.Name, value)
+			}
+		})
+		for _, sub := range c.Commands() {
+			check(sub)
+		}
+	}
+	check(newRoot())
+	dir := t.TempDir()
+	if _, problems, code := playlet(t, "man", dir); code != 0 {
+		t.Fatal(problems)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "playlet-pods.1"))
+	if want := ".B \\-l, \\-\\-selector=SELECTOR\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%v, %q is not in\n%s", err, want, text)
 	}
 }
 

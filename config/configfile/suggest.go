@@ -49,7 +49,29 @@ var fieldIndex = regexp.MustCompile(`\[\d+\]`)
 
 // MeantField is the path of the field of a structure that an unknown one, as spec.containers[0].imag, probably means, or empty.
 func MeantField(t reflect.Type, path string) string {
-	above, name := "", path
+	above, name, fields := around(t, path)
+	if meant := Closest(name, slices.Collect(maps.Keys(fields))); meant != "" {
+		return above + meant
+	}
+	return ""
+}
+
+// FieldBelow is the name of a field beside an unknown one that has a field of its name, as spec of containers at the top; or empty.
+func FieldBelow(t reflect.Type, path string) string {
+	_, name, fields := around(t, path)
+	for _, beside := range slices.Sorted(maps.Keys(fields)) {
+		if at := fields[beside]; beside != "status" && at.Kind() != reflect.Slice {
+			if _, there := jsonFields(at)[name]; there {
+				return beside
+			}
+		}
+	}
+	return ""
+}
+
+// around splits a path before the name of its field, and returns the fields of the structure that the name is in.
+func around(t reflect.Type, path string) (above, name string, fields map[string]reflect.Type) {
+	name = path
 	if i := strings.LastIndex(path, "."); i >= 0 {
 		above, name = path[:i+1], path[i+1:]
 	}
@@ -59,14 +81,11 @@ func MeantField(t reflect.Type, path string) string {
 		}
 		next, ok := jsonFields(t)[fieldIndex.ReplaceAllString(key, "")]
 		if !ok {
-			return ""
+			return above, name, nil
 		}
 		t = next
 	}
-	if meant := Closest(name, slices.Collect(maps.Keys(jsonFields(t)))); meant != "" {
-		return above + meant
-	}
-	return ""
+	return above, name, jsonFields(t)
 }
 
 // jsonFields are the fields of a structure, or of the items of a list of structures, by their names in the file.

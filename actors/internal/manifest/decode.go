@@ -136,6 +136,11 @@ func (d Document) broken(faults ...fault) Document {
 	return d
 }
 
+// submittable are the kinds that can be submitted besides Pods and lists.
+func submittable() []string {
+	return append([]string{"ConfigMap", "Secret"}, slices.Sorted(maps.Keys(templated))...)
+}
+
 // checkKind checks what kind of object a document says it is.
 func checkKind(h head, version, prefix string, kinds ...string) []fault {
 	check := func(name string, value any, valid ...string) []fault {
@@ -150,6 +155,13 @@ func checkKind(h head, version, prefix string, kinds ...string) []fault {
 			return []fault{faultOf(field.NotSupported(at, text, valid))}
 		}
 		return nil
+	}
+	if kind, _ := h.Kind.(string); kind != "" && !slices.Contains(kinds, kind) { // its apiVersion is another's
+		message := fmt.Sprintf("%s is not something a node runs; it takes %s", kind, strings.Join(kinds, ", "))
+		if i := slices.IndexFunc(kinds, func(k string) bool { return strings.EqualFold(k, kind) }); i >= 0 {
+			message = fmt.Sprintf("there is no kind %s; did you mean %s?", kind, kinds[i])
+		}
+		return []fault{{field: prefix + "kind", message: message}}
 	}
 	return append(check("apiVersion", h.APIVersion, version), check("kind", h.Kind, kinds...)...)
 }
@@ -195,7 +207,7 @@ func (d Document) decodeItem(text []byte, typed bool) Document {
 func (d Document) check(h head, kinds ...string) []fault {
 	version := "v1"
 	if d.submitted {
-		kinds = append(append(kinds, "ConfigMap", "Secret"), slices.Sorted(maps.Keys(templated))...)
+		kinds = append(kinds, submittable()...)
 		if kind, ok := h.Kind.(string); ok && templated[kind].version != "" {
 			version = templated[kind].version
 		}

@@ -48,7 +48,7 @@ func TestABadDocumentHidesNoGoodOne(t *testing.T) {
 			[]string{"/m/web.yaml:15: spec.containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535 [x/bad-node-1]"}},
 		"wrong syntax": {"a: [\n", []string{"/m/web.yaml:7: is not YAML: did not find expected node content []"}},
 		"wrong kind": {"apiVersion: v1\nkind: Node\n", []string{
-			`/m/web.yaml:8: kind: Unsupported value: "Node": supported values: "Pod", "PodList", "List" []`}},
+			`/m/web.yaml:8: kind: Node is not something a node runs; it takes Pod, PodList, List []`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods, problems := load(good("first") + "---\n" + test.data + "---\n" + good("last"))

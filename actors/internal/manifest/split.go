@@ -5,22 +5,71 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 )
 
 // chunk is the text of one document of a file.
 type chunk struct {
 	line int // of its first byte, 1 is the first of the file
+	at   int // offset of its first byte, without a byte order mark of the file
 	data []byte
 }
 
 // split takes a file apart into documents. JSON values may follow each other without anything between them; in YAML a
 // line that begins with --- or ... in its first column is a mark, wherever it stands (YAML 1.2, 9.1.2).
 func split(data []byte) []chunk {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data = unmarked(data)
 	if chunks, ok := splitJSON(data); ok {
 		return chunks
 	}
 	return splitYAML(data)
+}
+
+// unmarked is a file without its byte order mark.
+func unmarked(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
+
+// Batches splits a file between documents into parts with that many of them at most. Lines of a part count as those of the file:
+// each begins with as many empty lines as the file has before it.
+func Batches(data []byte, most int) [][]byte {
+	chunks := split(data)
+	if len(chunks) <= most {
+		return [][]byte{data}
+	}
+	var out [][]byte
+	for part := range slices.Chunk(chunks, most) {
+		first, last := part[0], part[len(part)-1]
+		text := unmarked(data)[first.at : last.at+len(last.data)]
+		out = append(out, append(bytes.Repeat([]byte("\n"), first.line-1), text...))
+	}
+	return out
+}
+
+// Skipped is a document of a kind that a node does not run.
+type Skipped struct{ Kind, Name string }
+
+// WithoutUnsupported returns a file with documents blanked that are of kinds that cannot be submitted. Lines stay.
+func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
+	data = slices.Clone(unmarked(data))
+	var out []Skipped
+	for _, c := range split(data) {
+		text, faults, _ := toJSON(c.data)
+		if len(faults) > 0 {
+			continue
+		}
+		h, _ := readHead(text, "")
+		kind, isText := h.Kind.(string)
+		if known := append(submittable(), "Pod", "PodList", "List"); !isText || kind == "" || slices.Contains(known, kind) {
+			continue
+		}
+		_, name := readName(text)
+		out = append(out, Skipped{kind, name})
+		for i := c.at; i < c.at+len(c.data); i++ {
+			if data[i] != '\n' {
+				data[i] = ' '
+			}
+		}
+	}
+	return data, out
 }
 
 // splitJSON succeeds where all of data is JSON objects.
@@ -40,7 +89,7 @@ func splitJSON(data []byte) ([]chunk, bool) {
 			return nil, false
 		}
 		begin := int(decoder.InputOffset()) - len(value)
-		chunks = append(chunks, chunk{line: lineAt(data, begin), data: value})
+		chunks = append(chunks, chunk{line: lineAt(data, begin), at: begin, data: value})
 	}
 }
 
@@ -52,7 +101,7 @@ func splitYAML(data []byte) []chunk {
 	onlyDirectives := true // and comments, since begin: they belong to the document after the mark
 	cut := func(end int) {
 		if text := data[begin:end]; len(bytes.TrimSpace(text)) > 0 {
-			chunks = append(chunks, chunk{line: beginLine, data: text})
+			chunks = append(chunks, chunk{line: beginLine, at: begin, data: text})
 		}
 	}
 	for at, line := 0, 1; at < len(data); line++ {

@@ -91,9 +91,10 @@ func TestProblemsOfASubmission(t *testing.T) {
 		strings.Replace(deployment, "    spec:", "    spec:\n      restartPolicy: Never", 1):                        "f:13: spec.template.spec.restartPolicy: must be Always in a Deployment",
 		strings.Replace(job, "restartPolicy: Never", "priority: 0", 1):                                              "spec.template.spec.restartPolicy: must be Never or OnFailure in a Job",
 		strings.Replace(job, "batch/v1", "batch/v2", 1):                                                             "f:1: apiVersion: ",
-		"apiVersion: v1\nkind: Service\nmetadata: {name: x}\n":                                                      "f:2: kind: Unsupported value: \"Service\"",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: x}\n":                                                      "f:2: kind: Service is not something a node runs; it takes Pod, PodList, List, ConfigMap, Secret, DaemonSet",
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\ndatta: hunter2\n":                                       "datta: ",
 		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret, metadata: {name: x}, data: hunter2}]\n": "f:3: items[0].kind: must stand in a document of its own",
+		"apiVersion: networking.k8s.io/v1\nkind: Ingress\n":                                                         "f:2: kind: Ingress is not something a node runs; it takes ",
 		deployment + "---\n" + deployment:                                                                           "f:20: metadata.name: Duplicate value",
 	} {
 		_, problems := submission(text)

@@ -33,7 +33,7 @@ func toJSON(text []byte) (converted []byte, faults, repeated []fault) {
 		if syntax := jsonFault(text); syntax != nil {
 			return nil, []fault{*syntax}, nil
 		}
-		return nil, yamlFaults(text, err), nil
+		return nil, slips(text, yamlFaults(text, err)), nil
 	}
 	if line := secondDocument(text); line > 0 {
 		return nil, []fault{{line: line, message: "another document begins here without a line of --- before it"}}, nil
@@ -52,6 +52,31 @@ func jsonFault(text []byte) *fault {
 		return nil
 	}
 	return &fault{line: lineAt(text, int(syntax.Offset)-1), message: "is not JSON: " + syntax.Error()}
+}
+
+// slips replaces faults that come from a tab or from a template by one that names it.
+func slips(text []byte, faults []fault) []fault {
+	lines := bytes.Split(text, []byte("\n"))
+	about := func(line int) string {
+		if line < 1 || line > len(lines) {
+			return ""
+		}
+		switch l := lines[line-1]; {
+		case bytes.ContainsRune(l[:len(l)-len(bytes.TrimLeft(l, " \t"))], '\t'):
+			return "is indented by a tab: YAML takes spaces only"
+		case bytes.Contains(l, []byte("{{")):
+			return "has a template that was not rendered: {{ (helm template renders a chart)"
+		}
+		return ""
+	}
+	for _, f := range faults {
+		for _, line := range []int{f.line, f.line + 1, f.line - 1} { // the parser may be one off
+			if message := about(line); message != "" {
+				return []fault{{line: line, message: message}}
+			}
+		}
+	}
+	return faults
 }
 
 // yamlFaults finds the lines of an error of the YAML parser. It gives the line of what it met instead of what it

@@ -43,13 +43,13 @@ type Exposure struct {
 func Exposed(node *config.Node) Exposure {
 	out := secure(node)
 	out.ReadOnly, out.ReadOnlyReason = unguarded(node, node.Kubelet.ReadOnlyPort, node.Standalone(),
-		" lets everybody who can connect read what pods there are: readOnlyPort is set")
+		" shows the pods to everybody who can connect: readOnlyPort is set")
 	if out.ReadOnly != "" && out.ReadOnly != node.Kubelet.Address {
-		out.ReadOnlyReason = "port " + strconv.Itoa(int(node.Kubelet.ReadOnlyPort)) + " is open on " + out.ReadOnly +
-			" alone: everybody who connects may read, and no address is configured"
+		out.ReadOnlyReason = "port " + strconv.Itoa(int(node.Kubelet.ReadOnlyPort)) + " is open only on " + out.ReadOnly +
+			": everybody who connects may read, and no address is configured"
 	}
 	out.CAdvisor, out.CAdvisorReason = unguarded(node, node.CAdvisorPort, true,
-		" shows everybody who can connect what pods there are and what they use: --cadvisor-port is set")
+		" shows the pods and their usage to everybody who can connect: --cadvisor-port is set")
 	out.observatory(node)
 	return out
 }
@@ -89,8 +89,8 @@ func (e *Exposure) observatory(node *config.Node) {
 	}
 	e.Observatory = net.JoinHostPort(host, port)
 	if address, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !address.IsLoopback()) {
-		e.ObservatoryReason = "the observatory is open to other machines on " + e.Observatory + ", unencrypted, to who has " +
-			"its token: --observatory-address names more than the loopback"
+		e.ObservatoryReason = "the observatory is open to other machines on " + e.Observatory + ", unencrypted, to anyone with " +
+			"the token: --observatory-address is not a loopback address"
 	}
 }
 

@@ -66,12 +66,12 @@ func TestExposedReadOnly(t *testing.T) {
 		address, reason string
 	}{
 		"cluster, off":             {&config.Node{KubeconfigPath: "/kc"}, 0, "0.0.0.0", "", ""},
-		"cluster":                  {&config.Node{KubeconfigPath: "/kc"}, 10255, "0.0.0.0", "0.0.0.0", "lets everybody"},
+		"cluster":                  {&config.Node{KubeconfigPath: "/kc"}, 10255, "0.0.0.0", "0.0.0.0", "shows the pods to everybody"},
 		"cluster, loopback":        {&config.Node{KubeconfigPath: "/kc"}, 10255, "127.0.0.1", "127.0.0.1", ""},
 		"standalone, off":          {&config.Node{AddressGiven: true}, 0, "0.0.0.0", "", ""},
-		"standalone":               {&config.Node{}, 10255, "0.0.0.0", "127.0.0.1", "on 127.0.0.1 alone"},
-		"standalone, IPv6":         {&config.Node{}, 10255, "::", "::1", "on ::1 alone"},
-		"standalone, given":        {&config.Node{AddressGiven: true}, 10255, "0.0.0.0", "0.0.0.0", "lets everybody"},
+		"standalone":               {&config.Node{}, 10255, "0.0.0.0", "127.0.0.1", "only on 127.0.0.1"},
+		"standalone, IPv6":         {&config.Node{}, 10255, "::", "::1", "only on ::1"},
+		"standalone, given":        {&config.Node{AddressGiven: true}, 10255, "0.0.0.0", "0.0.0.0", "shows the pods to everybody"},
 		"no address of this world": {&config.Node{}, 10255, "here", "", "is closed: address here"},
 	} {
 		c.node.Kubelet = &config.KubeletConfiguration{Address: c.ip, ReadOnlyPort: c.port}
@@ -93,7 +93,7 @@ func TestExposedCAdvisor(t *testing.T) {
 		"standalone":               {&config.Node{CAdvisorPort: 4194}, "0.0.0.0", "127.0.0.1", ""},
 		"cluster":                  {&config.Node{CAdvisorPort: 4194, KubeconfigPath: "/kc"}, "0.0.0.0", "127.0.0.1", ""},
 		"IPv6":                     {&config.Node{CAdvisorPort: 4194}, "::", "::1", ""},
-		"given":                    {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "0.0.0.0", "0.0.0.0", "port 4194 shows everybody"},
+		"given":                    {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "0.0.0.0", "0.0.0.0", "port 4194 shows the pods and their usage to everybody"},
 		"given, loopback":          {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "127.0.0.2", "127.0.0.2", ""},
 		"no address of this world": {&config.Node{CAdvisorPort: 4194}, "here", "", "is closed: address here"},
 	} {

@@ -22,6 +22,15 @@ var StaticName = manifest.StaticName
 // NameInManifest is the inverse of it; see manifest.NameInManifest.
 var NameInManifest = manifest.NameInManifest
 
+// Batches splits a manifest between its documents; see manifest.Batches.
+var Batches = manifest.Batches
+
+// WithoutUnsupported leaves out documents that a node does not run; see manifest.WithoutUnsupported.
+var WithoutUnsupported = manifest.WithoutUnsupported
+
+// Skipped is a document that was left out.
+type Skipped = manifest.Skipped
+
 // Name is the kind (empty: a Pod), namespace and name of one pod or object of a manifest, as it has them.
 type Name struct{ Kind, Namespace, Name string }
 

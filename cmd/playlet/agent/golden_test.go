@@ -387,7 +387,7 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 	r.write("typo.yaml", strings.Replace(one("typo", "Always", "web:1"), "image:", "imag:", 1))
 	r.file("shop.yaml", deployed+"---\n"+fmt.Sprintf(settings, "red"))
 	r.file("typo.yaml", strings.Replace(one("typo", "Always", "web:1"), "image:", "imag:", 1)+"    env: [{name: A, valeu: b}]\n")
-	r.file("kind.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n")
+	r.file("kind.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {}\n---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n")
 	r.file("never.yaml", one("never", "Never", "web:1"))
 	r.file("nope.yaml", one("nope", "Never", "web:1")+"    command: [nope]\n")
 	r.file("loop.yaml", one("loop", "Always", "web:1"))
@@ -412,6 +412,7 @@ func TestTranscriptsOfTroubles(t *testing.T) {
 		{command: "events denied -o custom-columns=TYPE:.type,REASON:.reason", until: "Failed"},
 		{command: "run -f DIR/typo.yaml"},
 		{command: "run -f DIR/kind.yaml"},
+		{command: "run -f DIR/kind.yaml --skip-unsupported"},
 	}...)
 	r.transcript("changes", []entry{
 		{command: "pods -A -o jsonpath={.items[*].metadata.name}", until: "full-node"},

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -100,11 +101,11 @@ func nodeAPI(node *config.Node, runtime nodeapi.Runtime, g *guard, o *observator
 	return api
 }
 
-const openToAll = "port 10250 lets in everybody who can connect: authentication.anonymous is on and " +
-	"authorization.mode is AlwaysAllow"
+const openToAll = " lets in everybody who can connect: authentication.anonymous is on and authorization.mode is AlwaysAllow"
 
 // guard is what stands before the node's API on port 10250: the serving certificate, and who may do what.
 type guard struct {
+	port        string // "port 10250"
 	exposure    access.Exposure
 	credentials identity.State // what is wrong with those of this node
 	// serving, access and tls are nil where the port is closed.
@@ -116,18 +117,18 @@ type guard struct {
 // openGuard reads the files that the configuration names, and an error is about one of them; nothing listens and nothing is sent.
 // Where anything else keeps the serving certificate from being had, the pods run, and the port opens once it is there.
 func openGuard(node *config.Node, c *cluster, addresses *nodeAddresses, log *slog.Logger) (g *guard, err error) {
-	g = &guard{exposure: access.Exposed(node)}
+	g = &guard{port: fmt.Sprintf("port %d", node.Kubelet.Port), exposure: access.Exposed(node)}
 	for _, why := range g.exposure.Others() {
 		log.Warn(why)
 	}
 	switch e := g.exposure; {
 	case e.Closed != "":
-		log.Info("port 10250 is closed", "reason", e.Closed)
+		log.Info(g.port+" is closed", "reason", e.Closed)
 		return g, nil
 	case e.Narrowed != "":
-		log.Warn("port 10250 is open on the loopback alone", "address", e.Address, "reason", e.Narrowed)
+		log.Warn(g.port+" is open only on the loopback", "address", e.Address, "reason", e.Narrowed)
 	case e.Everybody:
-		log.Warn(openToAll)
+		log.Warn(g.port + openToAll)
 	}
 	k := node.Kubelet
 	rules := access.Options{
@@ -176,11 +177,11 @@ func (g *guard) problems() []string {
 	out := slices.Clone(g.credentials.Problems())
 	switch e := g.exposure; {
 	case e.Closed != "":
-		out = append(out, "port 10250 is closed: "+e.Closed)
+		out = append(out, g.port+" is closed: "+e.Closed)
 	case e.Narrowed != "":
-		out = append(out, "port 10250 is open on "+e.Address+" alone: "+e.Narrowed)
+		out = append(out, g.port+" is open only on "+e.Address+": "+e.Narrowed)
 	case e.Everybody:
-		out = append(out, openToAll)
+		out = append(out, g.port+openToAll)
 	}
 	return append(out, g.exposure.Others()...)
 }

@@ -136,7 +136,7 @@ type Set struct {
 // AddFlags adds -n, -A and -l, and the completion of names.
 func (s *Set) AddFlags(cmd *cobra.Command, socket *string) {
 	s.AddNames(cmd, socket)
-	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Only pods whose labels match, as `app=web,tier!=test`")
+	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Only pods whose labels match this `selector`, such as app=web,tier!=test")
 }
 
 // AddNames is AddFlags without -l.

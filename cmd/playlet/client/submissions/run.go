@@ -3,6 +3,7 @@
 package submissions
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/sources/submit"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
@@ -26,8 +28,8 @@ const runLong = `Submit the pods of manifests to the agent of this node, which r
 restarts of the agent and reboots of the machine.
 
 A manifest is YAML or JSON, in one or several documents: Pods, ConfigMaps and Secrets (kept in the agent's --object-dir), and
-Deployments, DaemonSets, StatefulSets, ReplicaSets and Jobs, of each of which one pod is run by its template; a line says which
-of their fields count here. -f names a file, a folder, a URL, or - for standard input.
+Deployments, DaemonSets, StatefulSets, ReplicaSets and Jobs, each of which runs one pod of its template; a line names the fields
+without effect. --skip-unsupported leaves out other kinds. -f names a file, a folder, a URL, or - for standard input.
 
 Each pod is known by its namespace and the name in its manifest; running the same again changes nothing, and another version
 takes the place of the one before. All of a manifest is accepted or, when anything is wrong, nothing; each problem is named with
@@ -37,7 +39,8 @@ With --wait the command ends with 0 once all pods are ready (or have succeeded),
 seconds, or with --for=completed once all have succeeded. It ends with 1 as soon as that is not to be expected: a pod has failed,
 will not run, or a container of it has ended a second time and is restarted again and again.
 
-When no answer comes, whether the pods were accepted is not known; running the same again settles it.`
+A long manifest is checked whole, and then submitted in parts; progress goes to stderr. If no answer comes, the agent may still
+apply what it has received; running the same again settles it.`
 
 const runExample = `  # Run the pods of a manifest
   playlet run -f web.yaml
@@ -64,6 +67,7 @@ type submitCommand struct {
 	until    string // what --wait waits for: ready or completed
 	dryRun   string // none or server
 	diff     bool
+	skip     bool // documents of kinds that a node does not run are left out
 	timeout  time.Duration
 	ticks    <-chan time.Time // of progress; nil: the clock's
 	readyFor time.Duration    // how long a pod without readiness probes has to be ready
@@ -88,6 +92,8 @@ func newRunCommand() *cobra.Command {
 		"server")
 	cmd.Flags().BoolVar(&c.diff, "diff", false,
 		"Show in what the pods differ from those that were submitted before, and change nothing; exit code 1 where they do")
+	cmd.Flags().BoolVar(&c.skip, "skip-unsupported", false,
+		"Leave out objects that a node does not run (Service, Ingress and so on), with a line for each")
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		switch {
 		case len(c.files) == 0:
@@ -224,8 +230,67 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+	if c.skip {
+		var skipped []submit.Skipped
+		data, skipped = submit.WithoutUnsupported(data)
+		for _, s := range skipped {
+			c.Note(fmt.Sprintf("%s %s skipped: it is not something a node runs", s.Kind, cmp.Or(s.Name, "without a name")))
+		}
+		if len(bytes.TrimSpace(data)) == 0 {
+			return nil
+		}
+	}
+	parts := submit.Batches(data, maxDocuments)
+	check := c.diff || c.dryRun == "server"
+	if len(parts) > 1 && !check { // all of a manifest is accepted, or nothing
+		if err := c.checkParts(ctx, file, parts); err != nil {
+			return err
+		}
+	}
+	for i, part := range parts {
+		if err := c.submitPart(ctx, file, part, check); err != nil {
+			return err
+		}
+		c.progressOf(file, "submitted", i, len(parts))
+	}
+	return nil
+}
+
+// maxDocuments is how many documents are submitted at a time. Other commands have their turn in between.
+const maxDocuments = 100
+
+// progressOf tells how much of a long manifest is done.
+func (c *submitCommand) progressOf(file, done string, i, parts int) {
+	if parts > 1 {
+		c.Note(fmt.Sprintf("%s: %s %d%%", shownName(file), done, (i+1)*100/parts))
+	}
+}
+
+// checkParts has the agent check all parts before one of them is submitted.
+func (c *submitCommand) checkParts(ctx context.Context, file string, parts [][]byte) error {
+	pods := map[string]bool{}
+	for i, part := range parts {
+		found, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) { return c.Client.DryRun(ctx, part) })
+		if refused, ok := errors.AsType[*api.Error](err); ok {
+			return c.refusal(file, refused)
+		} else if err != nil {
+			return fmt.Errorf("%s: %w; nothing of it was submitted", shownName(file), err)
+		}
+		for _, p := range found.Pods {
+			if name := p.Namespace + "/" + p.Name; p.Kind == "" && pods[name] {
+				return fmt.Errorf("%s has two pods %s; nothing of it was submitted", shownName(file), name)
+			} else if p.Kind == "" {
+				pods[name] = true
+			}
+		}
+		c.progressOf(file, "checked", i, len(parts))
+	}
+	return nil
+}
+
+func (c *submitCommand) submitPart(ctx context.Context, file string, data []byte, check bool) error {
 	submitted, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
-		if c.diff || c.dryRun == "server" {
+		if check {
 			return c.Client.DryRun(ctx, data)
 		}
 		return c.Client.Submit(ctx, data, true)
@@ -243,7 +308,8 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 	case errors.Is(err, api.ErrNotRunning):
 		return err
 	default:
-		return fmt.Errorf("%s: %w; whether it was accepted is not known: run the same again", shownName(file), err)
+		return fmt.Errorf("%s: %w; the agent may still apply what it has received: running the same again settles it",
+			shownName(file), err)
 	}
 }
 
@@ -255,6 +321,10 @@ func (c *submitCommand) refusal(file string, refused *api.Error) error {
 	for _, p := range refused.Problems {
 		p.Path = shownName(file)
 		c.Note(api.ProblemText(p))
+	}
+	if slices.ContainsFunc(refused.Problems, func(p messages.ManifestProblem) bool { return p.Field == "kind" }) {
+		return fmt.Errorf("%s was refused, and none of it is run (--skip-unsupported leaves out what a node does not run)",
+			shownName(file))
 	}
 	return fmt.Errorf("%s was refused, and none of it is run", shownName(file))
 }
