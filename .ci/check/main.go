@@ -1,8 +1,9 @@
 // Command check runs what a change must pass, step by step, and ends with the number of checks that passed and failed:
 // every test counts as one, subtests too, and so does every step that is no test. All steps run, whatever the earlier
-// ones found. The Taskfile calls it; the steps stand in steps.go.
+// ones found. Without arguments it runs all that CI runs, the build included; the steps stand in steps.go.
 //
-//	go run ./.ci/check lint unit fuzz e2e
+//	go run ./.ci/check
+//	go run ./.ci/check lint unit
 package main
 
 import (
@@ -73,10 +74,13 @@ func (t tally) String() string {
 	return s
 }
 
+// usual are the groups that run when none is named.
+var usual = []string{"build", "parts", "lint", "unit", "fuzz", "e2e"}
+
 // choose gives the steps of the groups named, in the order of the table.
 func choose(all []step, names []string) ([]step, error) {
 	if len(names) == 0 {
-		return nil, fmt.Errorf("name what to run: %s", strings.Join(groups(), ", "))
+		names = usual
 	}
 	for _, n := range names {
 		if !slices.Contains(groups(), n) {

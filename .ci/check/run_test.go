@@ -53,9 +53,11 @@ func TestChoose(t *testing.T) {
 	if err != nil || got[0].name != "gofmt" || got[len(got)-1].group != "unit" {
 		t.Errorf("%v, %v: steps run in the order of the table", got, err)
 	}
-	for _, names := range [][]string{nil, {"lint", "nonsense"}} {
-		if _, err := choose(all, names); err == nil {
-			t.Errorf("%q is taken", names)
-		}
+	if _, err := choose(all, []string{"lint", "nonsense"}); err == nil {
+		t.Error("a group that is not there is taken")
+	}
+	got, err = choose(all, nil)
+	if err != nil || got[0].group != "build" || got[len(got)-1].group != "e2e" {
+		t.Errorf("%v, %v: without names it builds first, and ends with e2e", got, err)
 	}
 }

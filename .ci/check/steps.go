@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ const golangci = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 // ways to compile the tree, each shared by all steps that can. plain is also how `task build` compiles.
 func steps(fuzztime string) []step {
 	return []step{
+		{"build", "bin/playlet", build},
 		// First, as later steps need the Debian packages that it installs.
 		{"parts", "parts for end-to-end tests", command(plain, "go", "run", "./e2e/parts")},
 		{"lint", "gofmt", gofmt},
@@ -34,6 +36,24 @@ func steps(fuzztime string) []step {
 		{"fuzz", "fuzzing", fuzz(fuzztime)},
 		{"e2e", "end-to-end tests", e2e},
 	}
+}
+
+// build compiles bin/playlet, which the end-to-end tests of this run then use. With -v Go names each package that it compiled.
+func build(ctx context.Context, out io.Writer) (tally, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return tally{}, err
+	}
+	version, err := output(ctx, nil, "git", "-c", "safe.directory=*", "describe", "--tags", "--always", "--dirty")
+	if err != nil {
+		version = "unknown" // no checkout of git
+	}
+	binary := filepath.Join(dir, "bin", "playlet")
+	flags := "-s -w -X github.com/playlet-dev/playlet/cmd/playlet/version.Build=" + strings.TrimSpace(version)
+	if t, err := command(plain, "go", "build", "-v", "-ldflags", flags, "-o", binary, "./cmd/playlet")(ctx, out); err != nil {
+		return t, err
+	}
+	return tally{passed: 1}, os.Setenv("PLAYLET_BINARY", binary)
 }
 
 // The ways to compile. GOFLAGS of the caller do not take part, so that a run here is a run anywhere; the commit is not
