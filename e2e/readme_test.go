@@ -50,7 +50,7 @@ type sayings struct {
 }
 
 // programs are those that the commands of README begin with.
-var programs = regexp.MustCompile(`^(sudo )?(alias|task|playlet|PATH=\S+)( |$)`)
+var programs = regexp.MustCompile(`^(sudo )?(go|playlet|PATH=\S+)( |$)`)
 
 func readme(t *testing.T, text string) sayings {
 	t.Helper()

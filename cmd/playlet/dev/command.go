@@ -14,7 +14,8 @@ import (
 )
 
 const devLong = `Run a node for trying things out, with nothing prepared: a containerd of its own, a registry with two small images,
-the agent, and a sample pod that answers over HTTP. Manifests that are put into its folder run as well.
+the agent, and a sample pod that answers over HTTP. Manifests that are put into its folder run as well. It serves
+the web page on the loopback, with a token, takes ConfigMaps and Secrets, and lets chaos break actors: it prints what to try.
 
 It takes root. containerd, runc and CNI plugins are looked for in $PATH, /usr/lib/cni, /opt/cni/bin and among the parts
 that the project's tests have built; what is missing is named, and downloaded with --install.
@@ -57,6 +58,9 @@ func NewCommand() *cobra.Command {
 	flags.BoolVar(&o.Once, "once", false, "End as soon as the sample pod has answered; the exit code says whether it did")
 	flags.StringVar(&o.AdminSocket, "admin-socket", "",
 		"Agent's unix `socket`; when empty "+config.DefaultAdminSocket+", or one in the folder where another agent has that")
+	flags.IntVar(&o.Page, "page", 4195, "`port` of the web page on the loopback, or another one where it is taken; -1: no page")
+	flags.BoolVar(&o.Chaos, "chaos", true, "Let playlet chaos break actors of the agent")
+	flags.StringVar(&o.ObjectDir, "object-dir", "", "`folder` of ConfigMaps and Secrets; one of the run when empty")
 	flags.BoolVar(&clean, "clean", false, "Only remove what a run that was killed has left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.DefaultSocket, o.Out = config.DefaultAdminSocket, cmd.OutOrStdout()

@@ -64,6 +64,22 @@ const (
 	samplePort = 8080
 )
 
+// brokenManifest needs a ConfigMap that is not there: playlet explain names it, and the folder of objects takes it.
+const brokenManifest = `apiVersion: v1
+kind: Pod
+metadata:
+  name: broken
+spec:
+  terminationGracePeriodSeconds: 5
+  containers:
+  - name: hello
+    image: ` + registryHost + `/hello:1
+    args: ["serve", "8080"]
+    env:
+    - name: GREETING
+      valueFrom: {configMapKeyRef: {name: greeting, key: text}}
+`
+
 // sampleManifest is written for a newcomer to copy and change.
 const sampleManifest = `apiVersion: v1
 kind: Pod

@@ -30,11 +30,13 @@ const (
 	podLogsFolder  = "pod-logs"
 	logLinksFolder = "log-links"
 	adminSock      = "admin.sock"
+	objectsFolder  = "objects"
+	brokenFile     = "broken.yaml" // a pod that fails in an instructive way; it is not run by itself
 )
 
 var contents = append([]string{
 	planFile, outcomeFile, agentLog, containerdLog, kubeletConf, nodeFolder, podLogsFolder, adminSock, adminSock + ".lock",
-	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder,
+	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder, objectsFolder, brokenFile,
 }, containerd.Contents...)
 
 func (f folder) manifests() string  { return f.at("manifests") }
@@ -97,8 +99,11 @@ func (f folder) make(sample string) error {
 			return err
 		}
 	}
-	if sample == "" {
-		return nil
+	if err := os.Mkdir(f.at(objectsFolder), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := writeFile(f.at(brokenFile), []byte(brokenManifest), 0o644); err != nil || sample == "" {
+		return err
 	}
 	return writeFile(f.samplePath(), []byte(sample), 0o644)
 }

@@ -1,11 +1,13 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/server/observatory"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
@@ -45,6 +48,7 @@ type Hooks struct {
 // node is the process that does what is to be seen.
 type node struct {
 	Hooks
+	page     string // the address of the web page, with its token; empty: none
 	plan     *Plan
 	folder   folder
 	progress *progress.Progress
@@ -211,6 +215,15 @@ func (n *node) startAgent(ctx context.Context, waiting func(string)) (string, er
 		"--cert-dir=" + n.folder.at(nodeFolder) + "/pki", "--admin-socket=" + n.plan.AdminSocket,
 		"--log-links-dir=" + n.folder.at(logLinksFolder),
 	}
+	args = append(args, "--object-dir="+cmp.Or(n.plan.ObjectDir, n.folder.at(objectsFolder)),
+		fmt.Sprintf("--enable-chaos=%t", !n.plan.NoChaos))
+	if n.plan.Page >= 0 {
+		page, err := freePort(ctx, n.plan.Page)
+		if err != nil {
+			return "", err
+		}
+		args = append(args, fmt.Sprintf("--observatory-address=127.0.0.1:%d", page))
+	}
 	if n.plan.NodeIP != "" {
 		args = append(args, "--node-ip="+n.plan.NodeIP)
 	}
@@ -220,7 +233,24 @@ func (n *node) startAgent(ctx context.Context, waiting func(string)) (string, er
 	if err := n.awaitAgent(ctx, waiting); err != nil {
 		return "", err
 	}
+	n.page = n.pageAddress(ctx)
 	return fmt.Sprintf("node %s, health on http://127.0.0.1:%d/healthz", n.agent.NodeName, port), nil
+}
+
+// pageAddress is the address of the web page with its token; empty where there is none.
+func (n *node) pageAddress(ctx context.Context) string {
+	if n.plan.Page < 0 {
+		return ""
+	}
+	at, err := api.NewClient(n.plan.AdminSocket).Observatory(ctx)
+	if err != nil {
+		return ""
+	}
+	token, err := observatory.ReadToken(at.TokenFile)
+	if err != nil {
+		return ""
+	}
+	return (&url.URL{Scheme: "http", Host: at.Address, Path: "/", RawQuery: "token=" + token}).String()
 }
 
 // awaitAgent waits until the agent has heard its runtime and its sources for the first time.

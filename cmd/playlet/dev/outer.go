@@ -24,6 +24,11 @@ type Options struct {
 	Programs []string
 	// Install lets missing programs be installed.
 	Install bool
+	// Page is the port of the web page on the loopback; -1 has none. Chaos lets actors be broken. ObjectDir is the folder of
+	// ConfigMaps and Secrets; one of the run's own when it is empty.
+	Page      int
+	Chaos     bool
+	ObjectDir string
 	// Once ends the run as soon as the sample pod has answered.
 	Once bool
 	// AdminSocket is the path of the agent's. Where it is empty, DefaultSocket is taken unless another agent owns it.

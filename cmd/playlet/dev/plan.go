@@ -26,6 +26,10 @@ type Plan struct {
 	// NodeIP is given to the agent where it cannot find an address of the machine; empty otherwise.
 	NodeIP string `json:"nodeIP,omitempty"`
 	Once   bool   `json:"once,omitempty"`
+	// Page is the port of the web page on the loopback, or of any free port; -1: none.
+	Page      int    `json:"page,omitempty"`
+	NoChaos   bool   `json:"noChaos,omitempty"`
+	ObjectDir string `json:"objectDir,omitempty"`
 	// Temporary says that the folder goes with the run.
 	Temporary bool `json:"temporary,omitempty"`
 }
@@ -45,7 +49,7 @@ func prepare(ctx context.Context, o Options, p *progress.Progress) (*Plan, *Reco
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Programs: found, Once: o.Once}
+	plan := &Plan{Programs: found, Once: o.Once, Page: o.Page, NoChaos: !o.Chaos, ObjectDir: o.ObjectDir}
 	err = p.Step("programs", func(func(string)) (string, error) {
 		plan.Version, err = programs.ContainerdVersion(ctx, found.Containerd)
 		if err == nil && plan.Version.Major == 1 && plan.Version.Minor < 6 {

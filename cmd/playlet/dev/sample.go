@@ -131,6 +131,9 @@ func (n *node) directions() string {
 	var out strings.Builder
 	row := func(what, how string) { fmt.Fprintf(&out, "  %-22s %s\n", what, how) }
 	out.WriteString("\n")
+	if n.page != "" {
+		row("The web page:", n.page)
+	}
 	if n.url != "" {
 		row(reach, fetch(n.url))
 		row("Follow its log:", n.command("logs", "-f", sampleName))
@@ -141,6 +144,13 @@ func (n *node) directions() string {
 		}
 	}
 	row("See pods, and why:", n.command("pods", "-w"))
+	row("Explain a failure:", n.command("run", "-f", n.folder.at(brokenFile))+"; "+n.command("explain", "broken"))
+	if n.url != "" {
+		row("Trace a start:", n.command("trace", sampleName))
+	}
+	if n.url != "" && !n.plan.NoChaos {
+		row("Break its actor:", n.command("chaos", "kill", "pods/"+sampleName))
+	}
 	row("Run more of them:", "put manifests into "+n.folder.manifests()+kept)
 	row("Ask containerd:", asRoot(n.askRuntime()))
 	row("Logs:", n.folder.at(agentLog)+", "+containerdLog+" beside it")

@@ -105,12 +105,18 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	n.folder, n.plan.Programs.Containerd, n.plan.Temporary = "/tmp/playlet-dev-x", dir+"/containerd", true
 	n.plan.AdminSocket, n.url = config.DefaultAdminSocket, "http://192.0.2.1:8080/"
 	n.plan.Programs.Busybox = "/bin/busybox"
+	n.page = "http://127.0.0.1:4195/?token=x"
 	text := n.directions()
+	if !strings.HasPrefix(text, "\n  The web page:          http://127.0.0.1:4195/?token=x\n") {
+		t.Errorf("the page does not come first:\n%s", text)
+	}
 	self, err := os.Executable()
 	must(t, err)
 	for _, want := range []string{
 		"Reach the sample pod:  http://192.0.2.1:8080/\n", "Follow its log:        " + self + " logs -f hello\n",
 		"A shell in it:         " + self + " exec -it hello -- sh\n", "See pods, and why:     " + self + " pods -w\n",
+		"Explain a failure:     " + self + " run -f /tmp/playlet-dev-x/broken.yaml; " + self + " explain broken\n",
+		"Trace a start:         " + self + " trace hello\n", "Break its actor:       " + self + " chaos kill pods/hello\n",
 		"put manifests into /tmp/playlet-dev-x/manifests; they go when this ends, --dir keeps them\n",
 		"Ask containerd:        " + quoted(dir+"/ctr") +
 			" --address /tmp/playlet-dev-x/containerd.sock --namespace k8s.io containers list\n",

@@ -115,7 +115,7 @@ func TestStagesAreNotStartedByHand(t *testing.T) {
 }
 
 func TestHowNodeEnded(t *testing.T) {
-	for status, want := range map[syscall.WaitStatus]string{0: "", 3 << 8: "exit code 3", 9: "a signal: killed"} {
+	for status, want := range map[syscall.WaitStatus]string{0: "", 3 << 8: "exited with code 3", 9: "a signal: killed"} {
 		if got := text(endOfNode(status)); !strings.HasSuffix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%d: %q", status, got)
 		}
