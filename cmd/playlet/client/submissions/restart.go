@@ -42,6 +42,7 @@ type restartCommand struct {
 
 func newRestartCommand() *cobra.Command {
 	c := &restartCommand{ids: map[string]map[string]string{}}
+	c.restarting = true
 	cmd := &cobra.Command{
 		Use: "restart POD[/CONTAINER]...", Short: "End containers and start them again", Long: restartLong,
 		Example:           restartExample,

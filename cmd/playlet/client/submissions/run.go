@@ -62,15 +62,17 @@ func Commands() []*cobra.Command {
 // submitCommand is one run of "playlet run" or "playlet rm".
 type submitCommand struct {
 	base.Command
-	files    []string
-	wait     bool
-	until    string // what --wait waits for: ready or completed
-	dryRun   string // none or server
-	diff     bool
-	skip     bool // documents of kinds that a node does not run are left out
-	timeout  time.Duration
-	ticks    <-chan time.Time // of progress; nil: the clock's
-	readyFor time.Duration    // how long a pod without readiness probes has to be ready
+	files  []string
+	wait   bool
+	until  string // what --wait waits for: ready or completed
+	dryRun string // none or server
+	diff   bool
+	// restarting says that ends of containers are what the user asked for.
+	restarting bool
+	skip       bool // documents of kinds that a node does not run are left out
+	timeout    time.Duration
+	ticks      <-chan time.Time // of progress; nil: the clock's
+	readyFor   time.Duration    // how long a pod without readiness probes has to be ready
 
 	done    []messages.SubmittedPod // what has been said of pods so far
 	differs bool                    // --diff has found a difference

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
@@ -46,7 +48,7 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 			}
 			c.progress(said, name, p)
 			delete(pulling, name)
-			if w := p.Waiting; w != nil && (w.Code == messages.ReasonPulling || w.Code == messages.ReasonPullQueued) {
+			if w := p.Waiting; w != nil && slices.Contains(lengthy, w.Code) {
 				pulling[name] = p
 			}
 			ok, err := done(p)
@@ -108,12 +110,20 @@ func (c *submitCommand) takeGone(change *api.Change, left map[string]string) {
 	}
 }
 
+// lengthy are reasons of which the progress is printed again: pulls, and containers that have time to stop.
+var lengthy = []string{messages.ReasonPulling, messages.ReasonPullQueued, messages.ReasonKilling}
+
 // progress says how a pod fares, when that is news.
 func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod) {
 	s := summary.Of(p)
 	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.Status), s.Ready, s.Total)
 	if why := summary.WaitingFor(p, time.Time{}); why != "" {
 		text += ": " + why
+	}
+	if c.restarting && slices.ContainsFunc(p.Pod.Status.ContainerStatuses, func(s v1.ContainerStatus) bool {
+		return s.State.Terminated != nil
+	}) { // as the user asked: it is no error
+		text = fmt.Sprintf("%s: Restarting, %d of %d ready", name, s.Ready, s.Total)
 	}
 	if said[name] != text {
 		said[name] = text

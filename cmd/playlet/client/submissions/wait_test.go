@@ -66,3 +66,20 @@ func TestAPodIsReadyForMoreThanAMoment(t *testing.T) {
 		}
 	}
 }
+
+// The end of a container that the user restarts is no error in the progress of the wait; of any other it is.
+func TestProgress_OfARestart(t *testing.T) {
+	p := fake.Pod("a", v1.PodRunning, fake.Ended(143, "Error"))
+	p.Cause = "container a was killed by SIGTERM (exit code 143)"
+	for restarting, want := range map[bool]string{
+		true:  "default/web: Restarting, 0 of 1 ready\n",
+		false: "default/web: Error, 0 of 1 ready: container a was killed by SIGTERM (exit code 143)\n",
+	} {
+		var notes strings.Builder
+		c := submitCommand{restarting: restarting}
+		c.Err = &notes
+		if c.progress(map[string]string{}, "default/web", p); notes.String() != want {
+			t.Errorf("%t: %q, want %q", restarting, notes.String(), want)
+		}
+	}
+}
