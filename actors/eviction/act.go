@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,13 +14,12 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
-	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// What a measurement leads to is here, one step after another: what nobody uses is taken back (reclaim.go), pods are evicted, and
-// their end is awaited. The actor itself, which measures, is in actor.go.
+// The steps that follow a measurement: unused things are reclaimed (reclaim.go), pods are evicted, and their end is awaited
+// (leave.go). The actor itself, which measures, is in actor.go.
 
 // decide says what a measurement leads to. While a pod leaves that has a grace period of a soft threshold, hard ones alone count.
 // What nobody uses has gone before it where it leaves for want of disk.
@@ -30,16 +28,6 @@ func (a *actor) decide(now pressureState, m measured, at time.Time) action {
 		return now.decide(m.m, m.reclaimed || a.acting.kind() == v1.NodeDiskPressure, true, at)
 	}
 	return now.decide(m.m, m.reclaimed, false, at)
-}
-
-// unhurried says that pods are awaited of which one has more time than a hard threshold gives.
-func (a *actor) unhurried() bool {
-	for _, grace := range a.leaving {
-		if grace > hardGrace {
-			return true
-		}
-	}
-	return false
 }
 
 // act does what a measurement leads to.
@@ -287,21 +275,6 @@ func (a *actor) candidates(f figured) (list []candidate, leaving map[types.UID]i
 	return list, leaving
 }
 
-// forgetGone forgets the pods that outlived their wait and are no longer on the node.
-func (a *actor) forgetGone() {
-	if len(a.awaited) == 0 {
-		return
-	}
-	here := map[types.UID]bool{}
-	for _, p := range a.opts.Board.Now().Pods {
-		here[p.Pod.UID] = true
-	}
-	maps.DeleteFunc(a.awaited, func(uid types.UID, _ bool) bool { return !here[uid] })
-}
-
-// gone says that nothing of the pod runs any more, and that its volumes have gone.
-func gone(p *board.Pod) bool { return p.Phase == "finished" }
-
 func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why messages.PodFailure,
 	leaving map[types.UID]int64,
 ) {
@@ -312,74 +285,4 @@ func (a *actor) evict(ctx supervisors.Context, c candidate, signal string, why m
 	ctx.Tell(messages.Pods, messages.EvictPod{UID: string(c.pod.UID), Failure: why})
 	a.reclaimed, a.unmeasured = false, 0
 	leaving[c.pod.UID] = *why.Grace
-}
-
-// hasten gives pods that leave no more time than a hard threshold does. What they leave may be enough, and no other pod goes for
-// it.
-func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
-	for _, p := range a.opts.Board.Now().Pods {
-		if leaving[p.Pod.UID] <= hardGrace || p.Failure == nil {
-			continue
-		}
-		ctx.Log().Warn("the grace period of an evicted pod was shortened: a hard threshold is met, too", "pod",
-			p.Pod.Namespace+"/"+p.Pod.Name, "podUID", p.Pod.UID, "seconds", hardGrace)
-		why := *p.Failure
-		why.Grace = ptr.To[int64](hardGrace)
-		ctx.Tell(messages.Pods, messages.EvictPod{UID: string(p.Pod.UID), Failure: why})
-		leaving[p.Pod.UID] = hardGrace
-	}
-}
-
-// await waits for the end of pods before anything more is done: what they leave may be enough. leaving has their grace periods,
-// in seconds.
-func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
-	a.waits++
-	generation := a.waits
-	stopped, stop := context.WithCancel(context.Background())
-	a.busy, a.leaving, a.stopWait = true, leaving, stop
-	published := a.opts.Board
-	limit := leaveTimeout + podspec.Grace(slices.Max(slices.Collect(maps.Values(leaving))))
-	ctx.Do(supervisors.Work{Name: "await the end of evicted pods", Timeout: limit, Run: func(ctx context.Context) any {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(stopped, cancel)()
-		s := published.Now()
-		for life, anew := s.Life, false; ; {
-			var there []types.UID
-			anew = anew || !s.Life.Equal(life) || !known(s)
-			lost := anew && known(s) // what pods was told before it knew all pods
-			for i := range s.Pods {
-				p := &s.Pods[i]
-				if _, ok := leaving[p.Pod.UID]; ok && !gone(p) && (p.Failure != nil || !lost) {
-					there = append(there, p.Pod.UID)
-				}
-			}
-			var err error
-			if len(there) == 0 {
-				return left{generation: generation}
-			}
-			if s, err = published.After(ctx, s.Version); err != nil {
-				return left{generation, there}
-			}
-		}
-	}})
-}
-
-// stopAwaiting ends the wait for pods that leave.
-func (a *actor) stopAwaiting() {
-	a.stopWait()
-	a.busy, a.leaving = false, nil
-}
-
-// onLeft measures what the end of pods has brought. Nobody waits again for one that does not end.
-func (a *actor) onLeft(ctx supervisors.Context, m left) {
-	if m.generation != a.waits || a.leaving == nil {
-		return // that wait was stopped
-	}
-	a.stopAwaiting()
-	for _, uid := range m.there {
-		a.awaited[uid] = true
-		ctx.Log().Warn("an evicted pod did not end in time; eviction goes on", "podUID", uid)
-	}
-	a.measureAgain(ctx)
 }

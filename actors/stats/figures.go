@@ -1,0 +1,90 @@
+package stats
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/cadvisor/lib/model"
+	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
+)
+
+// figures are what was collected for one answer. Immutable.
+type figures struct {
+	at      time.Time
+	node    *cgroupstats.Cgroup
+	cgroups cgroupstats.Set
+	system  map[string]string
+	pods    []podFigures
+	disk    space
+	images  imageSpace
+	mounted []model.FsStats
+	lacks   []string // sentences on what could not be read
+}
+
+// podFigures are those of a pod that runs.
+type podFigures struct {
+	*board.Pod
+	own        *cgroupstats.Cgroup // nil: none is to be seen
+	sandbox    *cgroupstats.Cgroup
+	containers []containerFigures
+	usage      *podUsage // nil: not measured yet
+}
+
+// containerFigures are those of a container that runs.
+type containerFigures struct {
+	status   *v1.ContainerStatus
+	started  time.Time
+	cgroup   *cgroupstats.Cgroup // of the CRI's figures, where no cgroup is to be seen; nil: neither
+	writable *runtimeapi.FilesystemUsage
+}
+
+// blind says that there is a container of which no figures were read.
+func (f *figures) blind() bool {
+	return slices.ContainsFunc(f.pods, func(p podFigures) bool {
+		return slices.ContainsFunc(p.containers, func(c containerFigures) bool { return c.cgroup == nil })
+	})
+}
+
+// join brings together what is known of each pod that runs. One that has no running container is left out, as with the kubelet.
+func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
+	f.node, f.pods = f.cgroups["/"], nil
+	own, inside := map[string]*cgroupstats.Cgroup{}, map[string]*cgroupstats.Cgroup{}
+	sandboxes := map[string]*cgroupstats.Cgroup{}
+	for _, c := range f.cgroups {
+		switch {
+		case c.Pod != "" && c.ID == "":
+			own[c.Pod] = c
+		case c.Sandbox:
+			sandboxes[c.Pod] = c
+		case c.ID != "":
+			inside[c.ID] = c
+		}
+	}
+	for i := range snapshot.Pods {
+		p := podFigures{Pod: &snapshot.Pods[i]}
+		uid := string(p.Pod.Pod.UID)
+		p.own, p.sandbox = own[uid], sandboxes[uid]
+		for status := range podspec.Statuses(p.Status) {
+			if status.State.Running == nil {
+				continue
+			}
+			id := bareID(status.ContainerID)
+			c := containerFigures{status: status, started: status.State.Running.StartedAt.Time, cgroup: inside[id]}
+			if s := runtime[id]; s != nil {
+				c.writable = s.GetWritableLayer()
+				if c.cgroup == nil {
+					c.cgroup = ofCRI(s, uid, id)
+				}
+			}
+			p.containers = append(p.containers, c)
+		}
+		if len(p.containers) > 0 {
+			f.pods = append(f.pods, p)
+		}
+	}
+}
