@@ -110,8 +110,12 @@ func (c *command) list(ctx context.Context, _ []string) error {
 	var rows [][]string
 	for i := range all {
 		img := &all[i]
+		users := usersText(img.Users)
+		if n := strings.Count(users, ", ") + 1; n > maxUsers && c.Output != "wide" {
+			users = fmt.Sprintf("%d pods", n)
+		}
 		for n, tag := range tags(img) {
-			row := []string{tag, short(img.ID), bytesText(img.Size), lastUsed(img, c.Now()), cli.OrNone(usersText(img.Users))}
+			row := []string{tag, short(img.ID), bytesText(img.Size), lastUsed(img, c.Now()), cli.OrNone(users)}
 			if c.Output == "wide" {
 				digest := ""
 				if len(img.Digests) > 0 {
@@ -124,6 +128,9 @@ func (c *command) list(ctx context.Context, _ []string) error {
 	}
 	return t.Print(rows)
 }
+
+// maxUsers is how many pods the table names; of more it has the number, and all with -o wide.
+const maxUsers = 3
 
 // images lists those on the node, by name.
 func (c *command) images(ctx context.Context) ([]messages.NodeImage, error) {
