@@ -2,9 +2,9 @@
 // acts on it: what nobody uses is removed, then pods are evicted, one at a time. Limits of local storage are held, too. Processes
 // that the kernel ends for want of memory are told of (oom.go).
 //
-// How to read the folder: measure.go and disk.go measure, and layout.go tells which file systems are one; pressure.go has thresholds and
-// their hysteresis, decide.go what is to be done, rank.go which pod comes first and what its status says, local.go the limits of
-// a pod's own; all but the first are pure. actor.go measures, act.go, leave.go and reclaim.go carry it out.
+// How to read the folder: measure.go and disk.go measure, and layout.go tells which file systems are one; pressure.go has
+// thresholds and their hysteresis, decide.go what is to be done, rank.go which pod comes first and what its status says, local.go
+// the limits of a pod's own; all but the first are pure. actor.go measures, act.go, leave.go and reclaim.go carry it out.
 //
 // Signals, thresholds, ranking and messages are the kubelet's, as documented for node-pressure eviction. What differs: a pod of
 // which there are no figures is not evicted, since its end may bring nothing; figures of volumes are measured anew before a disk

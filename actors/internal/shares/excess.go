@@ -1,8 +1,8 @@
 package shares
 
-// Excess returns the index of the work to be dropped where there is too much, the oldest first, given its keys. It is the oldest of
-// the outermost key that has the most, of the key below it that has the most, and so on. Work of SystemKey is kept until it is more
-// than half.
+// Excess returns the index of the work to be dropped where there is too much, the oldest first, given its keys. It is the oldest
+// of the outermost key that has the most, of the key below it that has the most, and so on. Work of SystemKey is kept until it is
+// more than half.
 func Excess(work [][]string) int {
 	first := 0
 	for depth := 0; depth < len(work[first]); depth++ {
