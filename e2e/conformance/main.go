@@ -154,6 +154,7 @@ func run(ctx context.Context) (failed int, err error) {
 	if out, err := exec.CommandContext(ctx, "ip", "route", "add", "default", "dev", isolate.HostName).CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("default route: %w: %s", err, out)
 	}
+	defer s.SuperviseRuntime()() // some specs kill it
 	dir := filepath.Join(isolate.Dir(), "suite")
 	if err := layOut(dir, s.DiskRoot(), parts.NodeTests); err != nil {
 		return 0, err

@@ -35,6 +35,31 @@ func (s *Stack) RestartRuntime() error {
 	return s.StartRuntime()
 }
 
+// SuperviseRuntime starts the runtime again whenever it ends, as a service manager does, until stop is called. Meanwhile nothing
+// else may stop or start the runtime.
+func (s *Stack) SuperviseRuntime() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if !s.daemon.Running() {
+				if err := s.StartRuntime(); err != nil { // it may have been killed again
+					s.logf("start of the runtime: %v", err)
+				}
+			}
+			select {
+			case <-time.After(500 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 // FreezeRuntime stops the runtime's process with SIGSTOP, so that it accepts connections but answers none, until
 // ThawRuntime. It returns when every thread has stopped.
 func (s *Stack) FreezeRuntime() error {
