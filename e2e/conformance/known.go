@@ -10,10 +10,19 @@ var known = []suite.Known{
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},
 }
 
-// causes are the reasons of failures that a table names, by the spec and its message.
+// causes are the reasons of failures that a table names, by the spec and its message. Those without a message also say why a spec
+// is not run.
 var causes = []struct{ specs, message, why string }{
-	{`PrivilegedPod`, ``, "the host's kernel has no dummy links"},
-	{`container runtime is temporarily down`, ``, "the spec stops the runtime through systemd's D-Bus, which the host has not"},
-	{`should merge kubelet configs correctly`, `masked`, "Playlet masks the values of staticPodURLHeader at /configz: they are credentials"},
-	{`GracefulNodeShutdown`, ``, "needs systemd and its login1"},
+	{`PrivilegedPod`, ``, "host: the kernel has no dummy links"},
+	{`container runtime is temporarily down`, ``, "host: the spec stops the runtime through systemd's D-Bus"},
+	{`GracefulNodeShutdown`, ``, "host: needs systemd's login1; judged in the virtual machine"},
+	{`\[Feature:NodeSwap\]|MemoryQoS|Memory QoS`, ``, "host: needs cgroup v2; judged in the virtual machine"},
+	{`ImageGCNoEviction`, ``, "host: pulls images of the public registries by their digests"},
+	{`NodePerf|Node Performance`, ``, "host: the images of the workloads cannot be had"},
+	{`should merge kubelet configs correctly`, `masked`,
+		"Playlet: masks the values of staticPodURLHeader at /configz, as they are credentials"},
+	{`Pods API`, ``, "Playlet: the alpha gate PodsAPI has no effect"},
+	{`CPU Manager|CPU manager|Memory Manager|Topology Manager|core resource managers`, ``,
+		"Playlet: there are no CPU, memory and topology managers"},
+	{`DRA`, ``, "Playlet: there is no dynamic resource allocation"},
 }

@@ -37,6 +37,7 @@ var (
 	list    = flag.Bool("list", false, "print the parts of the suite, with the number of their specs")
 	of      = flag.String("part", "conformance", "the part of the suite that runs; all of them where it is empty")
 	table   = flag.String("table", "", "a folder; run, compare with the kubelet, and write the results into the part's table there")
+	from    = flag.String("from", "", "with -table, the folder of an earlier run's report, which is read in place of a run")
 	compare = flag.Bool("compare", true, "with -table, run the kubelet for the specs that failed")
 )
 
@@ -140,7 +141,7 @@ func run(ctx context.Context) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, leaveCgroups(), s.Stop()) }()
+	defer func() { err = errors.Join(err, dissolveCgroups(), s.Stop()) }()
 	images, err := suite.PushImages(s.Registry, parts)
 	if err != nil {
 		return 0, err
@@ -180,12 +181,24 @@ func run(ctx context.Context) (failed int, err error) {
 	return len(results.Failed), nil
 }
 
-// leaveCgroups moves this process into the root cgroups. The agent has moved it into the group of systemCgroups, and the stack
-// ends all processes that it finds in groups.
-func leaveCgroups() error {
+// dissolveCgroups moves the processes of the groups that the agent made for them, this one too, into the root cgroups, and removes
+// the groups. The stack ends all processes that it finds in groups.
+func dissolveCgroups() error {
 	roots, err := namespaces.Cgroups()
 	for _, root := range roots {
-		err = errors.Join(err, os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(fmt.Sprint(os.Getpid())), 0))
+		for _, group := range []string{"system", "kubelet.slice"} {
+			procs, failed := os.ReadFile(filepath.Join(root, group, "cgroup.procs"))
+			if failed != nil {
+				continue // the agent did not make it here
+			}
+			for pid := range strings.FieldsSeq(string(procs)) {
+				failed := os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(pid), 0)
+				if !errors.Is(failed, unix.ESRCH) {
+					err = errors.Join(err, failed)
+				}
+			}
+			err = errors.Join(err, os.Remove(filepath.Join(root, group)))
+		}
 	}
 	return err
 }

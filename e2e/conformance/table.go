@@ -58,9 +58,29 @@ func writeTable(ctx context.Context, all []spec) error {
 	if err != nil {
 		return err
 	}
-	agent, err := runAgain(ctx, filepath.Join(options.Out, "agent"), "-focus="+options.Focus, "-skip="+options.Skip)
+	focused, err := regexp.Compile(options.Focus)
 	if err != nil {
 		return err
+	}
+	names := specsOf(p.name, all)
+	agent := map[string]result{}
+	now := time.Now().UTC().Format(time.DateOnly) + " " + commit(ctx)
+	switch {
+	case *from != "":
+		report := filepath.Join(*from, "junit_01.xml")
+		info, err := os.Stat(report)
+		if err != nil {
+			return err
+		}
+		if agent, err = readReport(report); err != nil {
+			return err
+		}
+		now = info.ModTime().UTC().Format(time.DateOnly) // of another commit, perhaps
+	case slices.ContainsFunc(names, focused.MatchString): // else only the causes are written
+		agent, err = runAgain(ctx, filepath.Join(options.Out, "agent"), "-focus="+options.Focus, "-skip="+options.Skip)
+		if err != nil {
+			return err
+		}
 	}
 	var failed []string
 	for name, r := range agent {
@@ -74,11 +94,10 @@ func writeTable(ctx context.Context, all []spec) error {
 			return err
 		}
 	}
-	now := time.Now().UTC().Format(time.DateOnly) + " " + commit(ctx)
 	for name, r := range agent {
 		rows[name] = row{name, r.status, kubelet[name].status, now, cause(name, r, kubelet[name])}
 	}
-	return os.WriteFile(path, []byte(markdown(p, specsOf(p.name, all), rows)), 0o644)
+	return os.WriteFile(path, []byte(markdown(p, names, rows)), 0o644)
 }
 
 // runAgain runs this program for a part of the suite, and returns the results.
@@ -107,18 +126,29 @@ func commit(ctx context.Context) string {
 
 // cause returns the reason that is known for the failure of a spec, or else the spec's own message.
 func cause(name string, agent, kubelet result) string {
-	if agent.status == "passed" {
+	switch agent.status {
+	case "passed":
 		return ""
+	case "skipped":
+		return agent.message
 	}
-	for _, c := range causes {
-		if regexp.MustCompile(c.specs).MatchString(name) && regexp.MustCompile(c.message).MatchString(agent.message) {
-			return c.why
-		}
+	if why := knownCause(name, agent.message); why != "" {
+		return why
 	}
 	if kubelet.message != "" && kubelet.message != agent.message {
 		return agent.message + "; the kubelet: " + kubelet.message
 	}
 	return agent.message
+}
+
+// knownCause returns the reason why a spec fails, or is not run.
+func knownCause(name, message string) string {
+	for _, c := range causes {
+		if regexp.MustCompile(c.specs).MatchString(name) && regexp.MustCompile(c.message).MatchString(message) {
+			return c.why
+		}
+	}
+	return ""
 }
 
 // markdown returns the table of a part. Each spec of the part has a row.
@@ -138,7 +168,7 @@ func markdown(p part, names []string, rows map[string]row) string {
 	for _, name := range names {
 		r := rows[name]
 		if r.agent == "" {
-			r.agent = "not run"
+			r.agent, r.why = "not run", knownCause(name, "")
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", cell(name), r.agent, r.kubelet, r.run, cell(r.why))
 	}
