@@ -34,8 +34,8 @@ type node struct {
 	Others []node `json:",omitempty"`
 	// Agent is the binary, Kubeconfig and Proxy are those of the agent and of kube-proxy, CA is the cluster's authority.
 	Agent, Kubeconfig, Proxy, CA string
-	// Cluster is the network namespace of the control plane.
-	Cluster string
+	// Cluster is the network namespace of the control plane. Logs is the folder of logs.
+	Cluster, Logs string
 }
 
 func prepareNode(dir string) error {
@@ -69,7 +69,7 @@ func runNode() (err error) {
 	}
 	defer func() {
 		runtime := s.RuntimeLog()
-		err = errors.Join(err, s.Stop(), os.WriteFile(filepath.Join(logs(), n.Name+"-containerd.log"), []byte(runtime), 0o644))
+		err = errors.Join(err, s.Stop(), os.WriteFile(filepath.Join(n.Logs, n.Name+"-containerd.log"), []byte(runtime), 0o644))
 	}()
 	names, err := suite.PushImages(s.Registry, p.Images)
 	if err != nil {
@@ -80,7 +80,7 @@ func runNode() (err error) {
 			return err
 		}
 	}
-	proxy := daemon.Daemon{Name: "kube-proxy", Log: filepath.Join(logs(), n.Name+"-kube-proxy.log")}
+	proxy := daemon.Daemon{Name: "kube-proxy", Log: filepath.Join(n.Logs, n.Name+"-kube-proxy.log")}
 	defer func() { err = errors.Join(err, proxy.End(syscall.SIGTERM)) }()
 	if err := proxy.Start(exec.Command(p.Kubeadm.Proxy, "--kubeconfig="+n.Proxy, "--hostname-override="+n.Name,
 		"--proxy-mode=iptables", "--cluster-cidr="+podNetwork, "--bind-address="+n.Address,
@@ -95,7 +95,7 @@ func runNode() (err error) {
 	}
 	fmt.Println(agentRuns)
 	<-ctx.Done()
-	return os.WriteFile(filepath.Join(logs(), n.Name+"-agent.log"), []byte(a.Log()), 0o644)
+	return os.WriteFile(filepath.Join(n.Logs, n.Name+"-agent.log"), []byte(a.Log()), 0o644)
 }
 
 func (n node) startAgent(s *stack.Stack) (*stack.Agent, error) {

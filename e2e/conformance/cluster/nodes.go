@@ -51,6 +51,7 @@ func startNodes(ctx context.Context, c *cluster.Cluster) (started nodes, err err
 		all[i] = node{
 			Name: fmt.Sprint("node", k), Address: fmt.Sprint("192.168.77.", 10+k), Pods: fmt.Sprintf("10.100.%d.0/24", k),
 			Agent: filepath.Join(isolate.Dir(), "playlet"), Proxy: proxy, CA: c.CAFile, Cluster: space,
+			Logs: logs(),
 		}
 		if all[i].Kubeconfig, err = c.Kubeconfig("system:node:"+all[i].Name, "system:nodes"); err != nil {
 			return nil, err

@@ -54,8 +54,13 @@ type Suite struct {
 	Log string
 }
 
-// Clear empties the folder of reports.
-func (o *Options) Clear() error { return errors.Join(os.RemoveAll(o.Out), os.MkdirAll(o.Out, 0o755)) }
+// Clear empties the folder of reports, and makes its path absolute.
+func (o *Options) Clear() (err error) {
+	if o.Out, err = filepath.Abs(o.Out); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(o.Out), os.MkdirAll(o.Out, 0o755))
+}
 
 // Run runs the suite's tests and returns the results. A failed test is no error.
 func (o *Options) Run(ctx context.Context, s Suite) (r Results, err error) {
