@@ -164,7 +164,8 @@ func baseLayer(p Programs) ([]entry, error) {
 		{name: "tmp/", mode: 0o1777}, {name: "var/tmp/", mode: 0o1777},
 		{name: "bin/busybox", mode: 0o755, data: program},
 		{name: "usr/bin/nmeter", mode: 0o755, data: []byte(nmeter)},
-		{name: "bin/sh", link: "bash"}, // BusyBox hides variables with a dash from its shell's programs
+		// The suites run sh by $PATH, and /bin/sh where they read the messages of BusyBox, which hides variables with a dash.
+		{name: "usr/local/bin/sh", link: "/bin/bash"},
 		{name: "bin/nc", link: "nc.openbsd"},
 		{name: "etc/nsswitch.conf", mode: 0o644, data: []byte("hosts: files dns\n")},
 		{name: "etc/passwd", mode: 0o644, data: []byte("root:x:0:0:root:/root:/bin/sh\n" +
