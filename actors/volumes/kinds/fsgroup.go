@@ -70,12 +70,8 @@ func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error
 	change := &GroupChange{Folder: filepath.Join(filepath.Base(p.Path()), folder)}
 	key := fmt.Sprintf("the change of %s to fsGroup %d", change.Folder, *group)
 	for {
-		pod, err := p.Duplicate()
-		if err != nil {
-			return err
-		}
-		_, err = safepath.Bounded(ctx, p.Pod.Namespace+"/"+folder, key, func() (none struct{}, err error) {
-			return none, errors.Join(ownAll(ctx, pod, folder, *group, mayStay, change), pod.Close())
+		err := p.Bounded(ctx, p.Pod.Namespace+"/"+folder, key, func(pod *safepath.Root) error {
+			return ownAll(ctx, pod, folder, *group, mayStay, change)
 		})
 		switch cut := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded); {
 		case errors.Is(err, safepath.ErrManyHang):

@@ -67,21 +67,16 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	pod, err := p.Duplicate()
-	if err != nil {
-		return err
-	}
-	_, err = safepath.Bounded(ctx, path, "binding "+path+" for pod "+string(p.Pod.UID), func() (none struct{}, err error) {
-		defer pod.Close() //nolint:errcheck // read only
+	err := p.Bounded(ctx, path, "binding "+path+" for pod "+string(p.Pod.UID), func(pod *safepath.Root) error {
 		source, err := os.OpenFile(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return none, err
+			return err
 		}
 		defer source.Close() //nolint:errcheck // read only
 		if err := ctx.Err(); err != nil {
-			return none, err // the pod may be gone by now
+			return err // the pod may be gone by now
 		}
-		return none, pod.BindFrom(source.Fd(), folder, true)
+		return pod.BindFrom(source.Fd(), folder, true)
 	})
 	switch {
 	case errors.Is(err, unix.ENOTDIR):

@@ -64,14 +64,8 @@ func (r *Root) Detach(name string) error {
 	// Otherwise the end of what is mounted in it would be passed on to where it was mounted by others.
 	ctx, cancel := context.WithTimeout(context.Background(), ServerTimeout)
 	defer cancel()
-	own, err := r.Duplicate()
-	if err != nil {
-		return err
-	}
 	path := filepath.Join(r.path, name)
-	_, err = Bounded(ctx, path, "detaching "+path, func() (none struct{}, err error) {
-		return none, errors.Join(own.Receive(name), own.Close())
-	})
+	err := r.Bounded(ctx, path, "detaching "+path, func(own *Root) error { return own.Receive(name) })
 	if err != nil && !IsDead(err) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"time"
 
@@ -55,13 +56,36 @@ type call struct {
 // plain value that owns nothing, such as a descriptor that one caller would close under the others. The volume is the same for
 // all calls on one file system, whatever pod has it. A call of a volume with 16 others that hang is refused with ErrManyHang.
 func Bounded[T any](ctx context.Context, volume, key string, do func() (T, error)) (T, error) {
+	return bounded(ctx, volume, key, func() (func() (T, error), error) { return do, nil })
+}
+
+// Bounded makes a call on a copy of the root, as the function Bounded does. The caller may close the root while the call hangs.
+// A call that is joined or refused makes no copy, and one that is made closes its own.
+func (r *Root) Bounded(ctx context.Context, volume, key string, do func(*Root) error) error {
+	_, err := bounded(ctx, volume, key, func() (func() (struct{}, error), error) {
+		own, err := r.duplicate()
+		return func() (none struct{}, err error) {
+			defer own.Close() //nolint:errcheck // read only
+			return none, do(own)
+		}, err
+	})
+	return err
+}
+
+// bounded is Bounded. begin returns the call, and is called only for one that is neither joined nor refused.
+func bounded[T any](ctx context.Context, volume, key string, begin func() (func() (T, error), error)) (T, error) {
+	var none T
 	calls.Lock()
 	c := calls.byKey[key]
 	if c == nil {
 		if of, all := hung(volume); of >= hungOfVolume || all >= hungInAll {
 			calls.Unlock()
-			var none T
 			return none, fmt.Errorf("%s: %w (%d of volume %s, %d in all)", key, ErrManyHang, of, volume, all)
+		}
+		do, err := begin()
+		if err != nil {
+			calls.Unlock()
+			return none, err
 		}
 		c = &call{volume: volume, done: make(chan struct{})}
 		calls.byKey[key] = c
@@ -88,7 +112,6 @@ func Bounded[T any](ctx context.Context, volume, key string, do func() (T, error
 		calls.Lock()
 		c.hangs = true
 		calls.Unlock()
-		var none T
 		return none, fmt.Errorf("%s: the file system does not answer: %w", key, context.Cause(ctx))
 	}
 }
@@ -111,26 +134,21 @@ func hung(volume string) (of, all int) {
 func (r *Root) AskServer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, ServerTimeout)
 	defer cancel()
-	own, err := r.Duplicate()
-	if err != nil {
-		return err
-	}
 	path := filepath.Join(r.path, name)
-	_, err = Bounded(ctx, path, path, func() (none struct{}, err error) {
-		defer own.Close() //nolint:errcheck // read only
+	return r.Bounded(ctx, path, path, func(own *Root) error {
 		f, err := own.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 		if err != nil {
-			return none, err
+			return err
 		}
 		defer f.Close() //nolint:errcheck // read only
 		var stat unix.Statx_t
-		return none, unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &stat)
+		return unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_BASIC_STATS, &stat)
 	})
-	return err
 }
 
-// Duplicate opens the root once more, for a call that may outlive it. One that is forgotten is closed with the garbage.
-func (r *Root) Duplicate() (*Root, error) {
+// duplicate opens the root once more, for a call that may outlive it.
+func (r *Root) duplicate() (*Root, error) {
+	defer runtime.KeepAlive(r.dir) // its descriptor is in use
 	fd, err := unix.FcntlInt(r.dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -184,5 +186,62 @@ func TestRemoveAll_IsNotCutShortWhileItProgresses(t *testing.T) {
 	}
 	if err := ctx.Err(); err != nil {
 		t.Errorf("the removal counts as stalled: %v", err)
+	}
+}
+
+// descriptors counts the open files of the process.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	return len(open)
+}
+
+// Calls that are joined or refused leave no copy of the root, and a call that ends closes its own.
+func TestRootBounded_LeavesNoDescriptor(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a finalizer would hide a copy that is left
+	r := openTemp(t)
+	answer, results := make(chan struct{}), make(chan error, hungOfVolume)
+	waited, cancel := context.WithCancel(t.Context())
+	cancel()
+	ask := func(key string) error {
+		own, err := OpenRoot(r.Path())
+		must(t, err)
+		err = own.Bounded(waited, "volume", key, func(pod *Root) error {
+			<-answer
+			_, err := pod.Names(".")
+			results <- err
+			return err
+		})
+		must(t, own.Close()) // while the call hangs
+		return err
+	}
+	before := descriptors(t)
+	for n := range hungOfVolume {
+		if err := ask(fmt.Sprint("call ", n)); !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want the end of the wait", err)
+		}
+	}
+	hanging := descriptors(t)
+	for range 100 {
+		if err := ask("call 0"); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a call that is joined: got %v, want the end of the wait", err)
+		}
+		if err := ask("one more"); !errors.Is(err, ErrManyHang) {
+			t.Fatalf("a call over the limit: got %v, want ErrManyHang", err)
+		}
+	}
+	if got := descriptors(t); got != hanging {
+		t.Errorf("%d descriptors after calls that were joined or refused, want %d", got, hanging)
+	}
+	close(answer)
+	for range hungOfVolume {
+		must(t, <-results)
+	}
+	for openCalls() > 0 {
+		runtime.Gosched()
+	}
+	if got := descriptors(t); got != before {
+		t.Errorf("%d descriptors after the end of all calls, want %d", got, before)
 	}
 }
