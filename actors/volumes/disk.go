@@ -92,7 +92,8 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 		return errors.Join(unmountErr, err)
 	}
 	held := heldByOthers(folder)
-	if held != nil || mountedIn(mounts, folder, kinds.VolumeFolder(csi.PluginName, "")) || mountedIn(mounts, folder, subpath.Folder) {
+	drivers := kinds.VolumeFolder(csi.PluginName, "")
+	if held != nil || mountedIn(mounts, folder, drivers) || mountedIn(mounts, folder, subpath.Folder) {
 		d.storage.Undoing(uid, true)
 	} else {
 		d.storage.Forget(uid) // other mounts keep the folder, not the pod

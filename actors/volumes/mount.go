@@ -15,10 +15,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/internal/reconcile"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
+	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// volumesAtATime bounds how many volumes of one pod are mounted side by side.
+// volumesAtATime bounds how many local volumes of one pod are mounted side by side.
 const volumesAtATime = 8
 
 // volumeOutcome is what came of mounting one volume; one without a name is of the pod's folder, which could not be made.
@@ -39,7 +40,8 @@ func (o *volumeOutcome) renewAt(at time.Time) {
 }
 
 // mountPod mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
-// when one of them hangs and the others are done.
+// when one of them hangs and the others are done. Volumes that may hang take no place of others: their drivers and file systems
+// have limits of their own.
 func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
 	if err := d.inFolder(kinds.MakePod, uid, pod, func(kinds.Folder) error { return nil }); err != nil {
 		return mountOutcome{only, []volumeOutcome{{err: err}}}
@@ -53,6 +55,10 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 	slots := make(chan struct{}, volumesAtATime)
 	var wg sync.WaitGroup
 	for i, v := range volumes {
+		if persistent.Handles(v) || (kinds.HostPath{}).Checks(v) {
+			wg.Go(func() { results[i] = d.mountVolume(ctx, uid, pod, v) })
+			continue
+		}
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():

@@ -143,6 +143,37 @@ func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	}
 }
 
+// hangingClaim is a kind of persistent volume that hangs.
+type hangingClaim struct{ gate }
+
+func (hangingClaim) Handles(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil }
+
+// Volumes that hang in their drivers or file systems take no place of the pod's other volumes.
+func TestMountPod_HungVolumesTakeNoPlace(t *testing.T) {
+	h := hangingClaim{gate{entered: make(chan struct{}, 99), leave: make(chan struct{})}}
+	d := newDisk(t, append([]kinds.Plugin{h}, kinds.All()...)...)
+	d.timeouts.volume = time.Hour
+	var volumes []v1.Volume
+	for i := range 2 * volumesAtATime {
+		volumes = append(volumes, v1.Volume{Name: fmt.Sprint("claim", i), VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}})
+	}
+	pod := volumestest.PodWith("u", append(volumes, volumestest.EmptyDirVolume("own"))...)
+	done := make(chan mountOutcome, 1)
+	go func() { done <- d.mountPod(t.Context(), "u", pod) }()
+	end := time.Now().Add(time.Minute) // only a hang reaches it
+	for !exists(t, d.pod("u/volumes/kubernetes.io~empty-dir/own")) && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
+	if !exists(t, d.pod("u/volumes/kubernetes.io~empty-dir/own")) {
+		t.Error("the emptyDir waits for the claims")
+	}
+	close(h.leave)
+	if out := <-done; len(out.failures()) > 0 {
+		t.Errorf("got %+v", out)
+	}
+}
+
 // The volumes of one pod are mounted side by side.
 func TestVolumesAreMountedSideBySide(t *testing.T) {
 	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}

@@ -15,17 +15,21 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/internal/plugin"
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
 const (
-	// callTimeout ends a call that changes something, and callsAtATime bounds those of one driver; the former is the kubelet's.
-	callTimeout  = 2 * time.Minute
-	callsAtATime = 10
+	// callTimeout ends a call that changes something. It is the kubelet's.
+	callTimeout = 2 * time.Minute
+	// callsAtATime bounds the calls to a driver that change something. One namespace has half of the places at most, and one pod
+	// half of those. callsWaiting bounds the calls that wait for a place, with the same shares.
+	callsAtATime = 20
+	callsWaiting = 2000
 	// askTimeout ends a question.
 	askTimeout = 10 * time.Second
 )
 
-// Driver is one driver, as it was when it registered. Immutable, but for its slots. Its methods are safe for concurrent use; each
+// Driver is one driver, as it was when it registered. Immutable, but for the calls in progress. Its methods are safe for concurrent use; each
 // makes a connection of its own, since the driver's process may be another by then.
 type Driver struct {
 	Name, Endpoint string
@@ -37,7 +41,7 @@ type Driver struct {
 
 	socket string // by which it registered
 	can    map[api.NodeServiceCapability_RPC_Type]bool
-	slots  chan struct{}
+	calls  *shares.Limit
 }
 
 // What a driver may be able to do.
@@ -52,8 +56,22 @@ const (
 // Can reports whether the driver has a capability.
 func (d *Driver) Can(what api.NodeServiceCapability_RPC_Type) bool { return d.can[what] }
 
+// Owner is the tenant for which a driver is called. Calls have shares by namespace, and within it by ID.
+type Owner struct {
+	Namespace string // empty: unknown
+	ID        string // the pod's UID, or a name of the staged volume
+}
+
+func (o Owner) keys() []string {
+	if o.Namespace == "" {
+		return []string{o.ID}
+	}
+	return []string{"namespace " + o.Namespace, o.ID}
+}
+
 // Volume describes a volume to the driver. Secrets are never logged and never part of an error.
 type Volume struct {
+	Owner      Owner
 	Handle     string
 	Staging    string // path; empty where the driver does not stage
 	Target     string // path
@@ -70,7 +88,7 @@ type Volume struct {
 
 // Stage makes the volume ready for all pods of this node.
 func (d *Driver) Stage(ctx context.Context, v Volume) error {
-	return change(ctx, d, "NodeStageVolume", v.Migrated, api.NodeClient.NodeStageVolume, &api.NodeStageVolumeRequest{
+	return change(ctx, d, v.Owner, "NodeStageVolume", v.Migrated, api.NodeClient.NodeStageVolume, &api.NodeStageVolumeRequest{
 		VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: d.capability(v), Secrets: v.Secrets,
 		VolumeContext: v.Attributes, PublishContext: v.Published,
 	})
@@ -78,27 +96,27 @@ func (d *Driver) Stage(ctx context.Context, v Volume) error {
 
 // Publish gives the volume to a pod, at the target.
 func (d *Driver) Publish(ctx context.Context, v Volume) error {
-	return change(ctx, d, "NodePublishVolume", v.Migrated, api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
+	return change(ctx, d, v.Owner, "NodePublishVolume", v.Migrated, api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
 		VolumeId: v.Handle, StagingTargetPath: v.Staging, TargetPath: v.Target, VolumeCapability: d.capability(v),
 		Readonly: v.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Attributes, PublishContext: v.Published,
 	})
 }
 
 // Unpublish takes the volume away from a pod.
-func (d *Driver) Unpublish(ctx context.Context, handle, target string) error {
-	return change(ctx, d, "NodeUnpublishVolume", false, api.NodeClient.NodeUnpublishVolume,
+func (d *Driver) Unpublish(ctx context.Context, o Owner, handle, target string) error {
+	return change(ctx, d, o, "NodeUnpublishVolume", false, api.NodeClient.NodeUnpublishVolume,
 		&api.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: target})
 }
 
 // Unstage undoes Stage.
-func (d *Driver) Unstage(ctx context.Context, handle, staging string) error {
-	return change(ctx, d, "NodeUnstageVolume", false, api.NodeClient.NodeUnstageVolume,
+func (d *Driver) Unstage(ctx context.Context, o Owner, handle, staging string) error {
+	return change(ctx, d, o, "NodeUnstageVolume", false, api.NodeClient.NodeUnstageVolume,
 		&api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
 }
 
 // Grow grows what is on the volume to a size in bytes. The volume is published at its target, and may be in use.
 func (d *Driver) Grow(ctx context.Context, v Volume, size int64) error {
-	return change(ctx, d, "NodeExpandVolume", v.Migrated, api.NodeClient.NodeExpandVolume, &api.NodeExpandVolumeRequest{
+	return change(ctx, d, v.Owner, "NodeExpandVolume", v.Migrated, api.NodeClient.NodeExpandVolume, &api.NodeExpandVolumeRequest{
 		VolumeId: v.Handle, VolumePath: v.Target, StagingTargetPath: v.Staging, Secrets: v.Secrets,
 		CapacityRange: &api.CapacityRange{RequiredBytes: size}, VolumeCapability: d.capability(v),
 	})
@@ -156,16 +174,15 @@ func (d *Driver) learn(ctx context.Context) error {
 type method[Q, A any] func(api.NodeClient, context.Context, *Q, ...grpc.CallOption) (*A, error)
 
 // change makes a call that changes something, when the driver has a place for it.
-func change[Q, A any](ctx context.Context, d *Driver, what string, migrated bool, m method[Q, A], q *Q) error {
+func change[Q, A any](ctx context.Context, d *Driver, o Owner, what string, migrated bool, m method[Q, A], q *Q) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	select {
-	case d.slots <- struct{}{}:
-		defer func() { <-d.slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("CSI driver %s: %s: other calls to the driver do not end", d.Name, what)
+	release, err := d.calls.Wait(ctx, o.keys()...)
+	if err != nil {
+		return fmt.Errorf("CSI driver %s: %s: other calls to the driver do not end: %w", d.Name, what, err)
 	}
-	_, err := call(ctx, d, what, migrated, m, q)
+	defer release()
+	_, err = call(ctx, d, what, migrated, m, q)
 	return err
 }
 

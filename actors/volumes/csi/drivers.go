@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -66,7 +67,8 @@ func (d *Drivers) Register(ctx context.Context, socket, name, endpoint string, v
 	if err != nil {
 		return err
 	}
-	one := &Driver{Name: name, Endpoint: endpoint, socket: socket, slots: make(chan struct{}, callsAtATime)}
+	one := &Driver{Name: name, Endpoint: endpoint, socket: socket,
+		calls: shares.NewQueue("calls in progress", callsAtATime, callsWaiting)}
 	if err = one.learn(ctx); err == nil {
 		err = one.check()
 	}

@@ -205,6 +205,7 @@ func (j *job) stageVolume(ctx context.Context) error {
 		return err
 	}
 	j.touch(false)
+	j.setStager(stagedKey(j.record), j.p.Pod.Namespace)
 	v := j.volume
 	v.Secrets = j.stage
 	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // those of no pod
@@ -249,7 +250,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 		if err != nil {
 			return err
 		}
-		if err := c.s.unpublish(ctx, driver, r, filepath.Join(p.Path(), target)); err != nil {
+		if err := c.s.unpublish(ctx, driver, r, filepath.Base(p.Path()), filepath.Join(p.Path(), target)); err != nil {
 			return err
 		}
 	}
@@ -259,15 +260,15 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 
 // unpublish has the driver unmount a pod's volume. One that is attached stays while it is mounted elsewhere too: the mount shows
 // which file system to look for, also to the next agent.
-func (s *Storage) unpublish(ctx context.Context, driver *csi.Driver, r csi.Record, target string) error {
+func (s *Storage) unpublish(ctx context.Context, driver *csi.Driver, r csi.Record, uid, target string) error {
 	if !s.mayBeAttached(ctx, r) {
-		return driver.Unpublish(ctx, r.Handle, target)
+		return driver.Unpublish(ctx, s.ownerOf(uid), r.Handle, target)
 	}
 	ref, err := s.referenceAt(r, target)
 	if err = errors.Join(err, ref.check()); err != nil {
 		return err
 	}
-	if err := driver.Unpublish(ctx, r.Handle, target); err != nil {
+	if err := driver.Unpublish(ctx, s.ownerOf(uid), r.Handle, target); err != nil {
 		return err
 	}
 	return ref.check() // a part may have been bound meanwhile

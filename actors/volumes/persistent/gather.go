@@ -45,6 +45,7 @@ func (j *job) describe() {
 	}
 	j.record.Attached = attachmentName(j.record.Handle, j.record.Driver, j.NodeName)
 	j.volume.Handle, j.volume.Group = j.record.Handle, kinds.FSGroupOf(j.p.Pod)
+	j.volume.Owner = csi.Owner{Namespace: j.p.Pod.Namespace, ID: string(j.p.Pod.UID)}
 }
 
 // gather gets what is needed of others: the driver, the attachment, secrets and tokens.

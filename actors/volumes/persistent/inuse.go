@@ -73,8 +73,8 @@ func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	return out, err
 }
 
-// kubeletDevices adds the records of block devices that a kubelet mapped, and their pods. It returns the name prefixes of the volume kinds
-// that only a kubelet supports. Such volumes stay in use while anything of their kind is on this node.
+// kubeletDevices adds the records of block devices that a kubelet mapped, and their pods. It returns the name prefixes of the
+// volume kinds that only a kubelet supports. Such volumes stay in use while anything of their kind is on this node.
 func (s *Storage) kubeletDevices(records map[string]csi.Record, pods map[string]bool) (kept []string, err error) {
 	folders, err := leftover.Find(s.RootDir, false)
 	for _, f := range folders {

@@ -13,11 +13,12 @@ import (
 
 // podVolume is what is known of a pod's volume, in this process' life.
 type podVolume struct {
-	folder   string // in the pod's folder; empty: it has no place of its own, as a hostPath
-	wants    string // its unique name, where it is to be attached
-	progress progress
-	size     int64  // up to which it has been grown here, or cannot be while it is in use, in bytes; 0: not known
-	trouble  string // why it cannot be looked at
+	namespace string // of the pod; empty: not known
+	folder    string // in the pod's folder; empty: it has no place of its own, as a hostPath
+	wants     string // its unique name, where it is to be attached
+	progress  progress
+	size      int64  // up to which it has been grown here, or cannot be while it is in use, in bytes; 0: not known
+	trouble   string // why it cannot be looked at
 
 	waits time.Time // when it began to wait to be attached; zero: it does not
 	claim *v1.PersistentVolumeClaim
@@ -65,12 +66,40 @@ func (s *Storage) change(uid types.UID, volume string, how func(*podVolume)) boo
 
 // begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
 func (s *Storage) begin(p kinds.Folder, volume, folder string) podVolume {
-	s.change(p.Pod.UID, volume, func(h *podVolume) { h.folder = folder })
+	s.change(p.Pod.UID, volume, func(h *podVolume) { h.folder, h.namespace = folder, p.Pod.Namespace })
 	if !s.isMounted(p, volume) {
 		s.change(p.Pod.UID, volume, func(h *podVolume) { h.progress, h.size = begun, 0 })
 	}
 	h, _ := s.lookUp(p.Pod.UID, volume)
 	return h
+}
+
+// ownerOf returns the owner of a pod's volumes. The namespace is unknown if this process mounted none of them.
+func (s *Storage) ownerOf(uid string) csi.Owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.pods[uid] {
+		if v.namespace != "" {
+			return csi.Owner{Namespace: v.namespace, ID: uid}
+		}
+	}
+	return csi.Owner{ID: uid}
+}
+
+// setStager notes the namespace of the pod that had a volume staged; empty: the volume is unstaged.
+func (s *Storage) setStager(key, namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stagers[key] = namespace; namespace == "" {
+		delete(s.stagers, key)
+	}
+}
+
+// stagerOf returns the owner of a staged volume. The namespace is unknown if this process did not stage the volume.
+func (s *Storage) stagerOf(key string) csi.Owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return csi.Owner{Namespace: s.stagers[key], ID: key}
 }
 
 // setReady notes whether a volume is staged with success; isReady says it.

@@ -123,13 +123,14 @@ func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	d.setReady(key, false)
 	defer d.touch(false)
 	if driver.Can(csi.Stages) {
-		if err := driver.Unstage(ctx, r.Handle, at); err != nil {
+		if err := driver.Unstage(ctx, d.stagerOf(key), r.Handle, at); err != nil {
 			return err
 		}
 	}
 	if err := release(ctx, root, key, csi.GlobalMount); err != nil {
 		return err
 	}
+	d.setStager(key, "")
 	d.Log.Info("unstaged a volume", "driver", r.Driver, "folder", filepath.Join(root.Path(), key))
 	return nil
 }

@@ -32,6 +32,7 @@ type Storage struct {
 	onDisk     map[string]bool                 // pods of which records lie on the disk
 	attachable map[string]bool                 // drivers whose volumes are attached, as far as known
 	ready      map[string]bool                 // volumes that this process staged, by stagedKey
+	stagers    map[string]string               // namespaces of pods that had volumes staged, by stagedKey
 	touched    bool                            // what is in use may have changed
 	freed      bool                            // a pod's volume was taken away, and may have to be unstaged
 	releases   int                             // volumes of pods that were taken away so far
@@ -64,7 +65,7 @@ type Options struct {
 func New(o Options) *Storage {
 	s := &Storage{
 		Options: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]podVolume{}, onDisk: map[string]bool{},
-		attachable: map[string]bool{}, ready: map[string]bool{}, touched: true,
+		attachable: map[string]bool{}, ready: map[string]bool{}, stagers: map[string]string{}, touched: true,
 	}
 	s.objects = driverObjects{specs: map[string]storagev1.CSIDriverSpec{}, changed: s.Drivers.Nudge}
 	var ctx context.Context

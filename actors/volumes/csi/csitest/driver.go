@@ -28,8 +28,9 @@ type Driver struct {
 	registration.UnsafeRegistrationServer
 	Name, Data string
 	Can        []api.NodeServiceCapability_RPC_Type
-	// Hang, unless nil, has staging wait until it is closed.
-	Hang chan struct{}
+	// Hang, unless nil, has calls wait until it is closed: those of Hangs, e.g. "Publish handle", or staging where that is nil.
+	Hang  chan struct{}
+	Hangs func(call string) bool
 	// Hidden has it mount in a mount namespace of its own, so that the agent's folders stay plain.
 	Hidden bool
 	// Fail, unless nil, says how a call ends that has mounted what it was to mount.
@@ -110,6 +111,24 @@ func (d *Driver) note(call, handle string) {
 	d.calls = append(d.calls, call+" "+handle)
 }
 
+// begin notes a call, and waits where it hangs.
+func (d *Driver) begin(ctx context.Context, call, handle string) error {
+	d.note(call, handle)
+	hangs := call == "Stage"
+	if d.Hangs != nil {
+		hangs = d.Hangs(call + " " + handle)
+	}
+	if d.Hang == nil || !hangs {
+		return nil
+	}
+	select {
+	case <-d.Hang:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // GetInfo implements registration.
 func (d *Driver) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{
@@ -150,20 +169,19 @@ func (d *Driver) NodeGetCapabilities(
 
 // NodeStageVolume implements api.NodeServer.
 func (d *Driver) NodeStageVolume(ctx context.Context, r *api.NodeStageVolumeRequest) (*api.NodeStageVolumeResponse, error) {
-	d.note("Stage", r.GetVolumeId())
-	if d.Hang != nil {
-		select {
-		case <-d.Hang:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+	if err := d.begin(ctx, "Stage", r.GetVolumeId()); err != nil {
+		return nil, err
 	}
 	return &api.NodeStageVolumeResponse{}, d.bind("Stage", d.folder(r.GetVolumeId()), r.GetStagingTargetPath())
 }
 
 // NodePublishVolume implements api.NodeServer.
-func (d *Driver) NodePublishVolume(_ context.Context, r *api.NodePublishVolumeRequest) (*api.NodePublishVolumeResponse, error) {
-	d.note("Publish", r.GetVolumeId())
+func (d *Driver) NodePublishVolume(
+	ctx context.Context, r *api.NodePublishVolumeRequest,
+) (*api.NodePublishVolumeResponse, error) {
+	if err := d.begin(ctx, "Publish", r.GetVolumeId()); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	d.contexts = append(d.contexts, maps.Clone(r.GetVolumeContext()))
 	d.mu.Unlock()
@@ -178,9 +196,11 @@ func (d *Driver) NodePublishVolume(_ context.Context, r *api.NodePublishVolumeRe
 
 // NodeUnpublishVolume implements api.NodeServer.
 func (d *Driver) NodeUnpublishVolume(
-	_ context.Context, r *api.NodeUnpublishVolumeRequest,
+	ctx context.Context, r *api.NodeUnpublishVolumeRequest,
 ) (*api.NodeUnpublishVolumeResponse, error) {
-	d.note("Unpublish", r.GetVolumeId())
+	if err := d.begin(ctx, "Unpublish", r.GetVolumeId()); err != nil {
+		return nil, err
+	}
 	if d.Hidden {
 		return &api.NodeUnpublishVolumeResponse{}, nil
 	}
@@ -192,8 +212,12 @@ func (d *Driver) NodeUnpublishVolume(
 }
 
 // NodeUnstageVolume implements api.NodeServer.
-func (d *Driver) NodeUnstageVolume(_ context.Context, r *api.NodeUnstageVolumeRequest) (*api.NodeUnstageVolumeResponse, error) {
-	d.note("Unstage", r.GetVolumeId())
+func (d *Driver) NodeUnstageVolume(
+	ctx context.Context, r *api.NodeUnstageVolumeRequest,
+) (*api.NodeUnstageVolumeResponse, error) {
+	if err := d.begin(ctx, "Unstage", r.GetVolumeId()); err != nil {
+		return nil, err
+	}
 	return &api.NodeUnstageVolumeResponse{}, unbind(r.GetStagingTargetPath())
 }
 
