@@ -147,7 +147,8 @@ var flagGroups = []flagGroup{
 		own("cadvisor-port", func(n *Node) any { return &n.CAdvisorPort },
 			"`port` of cAdvisor's pages, metrics and API, on the loopback unless --address is given; 0 turns it off"),
 		own("enable-chaos", func(n *Node) any { return &n.EnableChaos },
-			"let \"playlet chaos\" kill and pause actors of this agent and lose, delay or duplicate their messages, to test failures"),
+			"let \"playlet chaos\" kill and pause actors of this agent and lose, delay or duplicate their messages, "+
+				"to test failures"),
 		own("enable-manifest-submission", func(n *Node) any { return &n.EnableManifestSubmission },
 			"accept manifests of pods at /manifests of --port from clients that may create, update or delete "+
 				"nodes/manifests; such a client is equivalent to root on this node"),

@@ -19,8 +19,8 @@ import (
 // three of them two cores are idle for a third of the time.
 const lanes = 5
 
-// e2e runs the packages that have tests with the build tag e2e, one package after another but for virtual machines. $PLAYLET_BINARY names the agent that
-// they test; without it they build one.
+// e2e runs the packages that have tests with the build tag e2e, one package after another but for virtual machines.
+// $PLAYLET_BINARY names the agent that they test; without it they build one.
 func e2e(ctx context.Context, out io.Writer) (tally, error) {
 	const ignored = `{{$p := .ImportPath}}{{range .IgnoredGoFiles}}{{$p}} {{.}}{{"\n"}}{{end}}`
 	list, err := output(ctx, plain, "go", "list", "-f", ignored, "./e2e/...")

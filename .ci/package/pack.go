@@ -92,7 +92,7 @@ remove | 0)
 			echo "playlet: the agent was not stopped; do it by: systemctl stop $units" >&2
 	fi
 	update-alternatives --remove kubelet /usr/bin/playlet ||
-		echo "playlet: /usr/bin/kubelet is still an alternative; do it by: update-alternatives --remove kubelet /usr/bin/playlet" >&2
+		echo "playlet: /usr/bin/kubelet is still an alternative; run: update-alternatives --remove kubelet /usr/bin/playlet" >&2
 	if copied; then rm -f "$unit"; fi
 	if taken; then
 		rm -f "$takeover"

@@ -163,7 +163,7 @@ func kubeletDeb(t *testing.T) string {
 	for name, text := range map[string]string{"usr/bin/kubelet": "real", kubeletsUnit: "real", "DEBIAN/control": "Package: kubelet\n" +
 		"Version: 1.36.3-1.1\nArchitecture: all\nMaintainer: nobody\nDescription: a kubelet\n"} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil { //nolint:gosec // dpkg-deb reads it
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -229,7 +229,7 @@ func TestRPM_ScriptsAreThoseOfTheDeb(t *testing.T) {
 	root := newRoot(t)
 	for path, text := range map[string]string{"usr/bin/playlet": "", kubeletUnit: systemd.ForKubeadm(), filepath.Dir(kubeletsUnit) + "/x": ""} {
 		path = filepath.Join(root, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil { //nolint:gosec // a program
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -193,7 +193,8 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 		ctx.Log().Info("Events are written again", "waiting", len(a.queue.items)+len(r.left))
 	}
 	if dropped := a.queue.counts.Dropped; dropped > a.dropped && r.unreached == nil {
-		ctx.Log().Warn("too many Events waited; the oldest of those with the most were dropped", "dropped", dropped-a.dropped, "limit", maxWaiting)
+		ctx.Log().Warn("too many Events waited; the oldest of those with the most were dropped",
+			"dropped", dropped-a.dropped, "limit", maxWaiting)
 		a.dropped = dropped
 	}
 	if r.refusal == nil || apierrors.HasStatusCause(r.refusal, v1.NamespaceTerminatingCause) {

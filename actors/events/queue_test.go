@@ -190,8 +190,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A namespace with thousands of pods drops its own Events; of one pod the correlator takes few. Those of others, of kube-system and
-// of the node keep their places, also when a batch comes back.
+// A namespace with thousands of pods drops its own Events; of one pod the correlator takes few. Those of others, of kube-system
+// and of the node keep their places, also when a batch comes back.
 func TestQueue_NamespaceWithThousands(t *testing.T) {
 	of := func(namespace, pod string) messages.RecordEvent {
 		p := podNamed(pod)

@@ -7,9 +7,9 @@
 // that was restarted joins those that its predecessor began.
 //
 // Pulls wait in a queue (queue.go) with a line for each namespace and registry (lanes). Within a line the oldest pod goes first;
-// among lines the namespace with the fewest pulls, then the registry. Where several were used within the hour, a namespace gets at
-// most half of the slots that others leave, and a registry all but one. A pull gives its slot away and goes on: after a minute to a
-// namespace that has none, after two hours to any. Without a configured bound there are 32 slots, 16 for one registry. Where
+// among lines the namespace with the fewest pulls, then the registry. Where several were used within the hour, a namespace gets
+// at most half of the slots that others leave, and a registry all but one. A pull gives its slot away and goes on: after a minute
+// to a namespace that has none, after two hours to any. Without a configured bound there are 32 slots, 16 for one registry. Where
 // registryPullQPS is used up a pull waits; the kubelet fails it.
 //
 // The back-off belongs to the image with its credentials, so that a changed Secret is tried at once. Credentials (keys.go)

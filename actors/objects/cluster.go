@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// getsAtATime bounds concurrent reads, so that a slow server does not get all of them at once. Namespaces and pods have shares.
+	// getsAtATime bounds concurrent reads, so that a slow server does not get all of them at once. Namespaces and pods have
+	// shares.
 	getsAtATime = 32
 	// getsWaiting is no bound: a read waits for a place as long as a pod names the object.
 	getsWaiting = 1 << 20
@@ -43,7 +44,8 @@ type cluster struct {
 
 func newCluster(opts Options) *cluster {
 	c := &cluster{
-		opts: opts, reads: shares.NewQueue("reads of objects", getsAtATime, getsWaiting), woken: make(chan struct{}, 1), now: time.Now,
+		opts: opts, reads: shares.NewQueue("reads of objects", getsAtATime, getsWaiting),
+		woken: make(chan struct{}, 1), now: time.Now,
 		followers: map[objectset.Ref]*follower{}, kinds: map[string]*trouble{},
 	}
 	c.life, c.end = context.WithCancel(context.Background())

@@ -56,7 +56,8 @@ func MeantField(t reflect.Type, path string) string {
 	return ""
 }
 
-// FieldBelow is the name of a field beside an unknown one that has a field of its name, as spec of containers at the top; or empty.
+// FieldBelow is the name of a field beside an unknown one that has a field of its name, as spec of containers at the top; or
+// empty.
 func FieldBelow(t reflect.Type, path string) string {
 	_, name, fields := around(t, path)
 	for _, beside := range slices.Sorted(maps.Keys(fields)) {

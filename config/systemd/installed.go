@@ -18,7 +18,8 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 
 // Installed returns the arguments with which the installed service starts the agent, and the file that has them: its unit with
 // the unit's drop-ins and environment files or, without a unit, the configuration file of the package. A kubelet's service that
-// runs this program takes precedence once its configuration is there. root is "/" but for tests. Without any of them it returns nothing, and no error.
+// runs this program takes precedence once its configuration is there. root is "/" but for tests. Without any of them it returns
+// nothing, and no error.
 func Installed(root string) (args []string, file string, err error) {
 	u, err := load(root, KubeletUnit)
 	if err == nil && !(u.ours(root) && configured(root, u.args())) {

@@ -50,7 +50,8 @@ func (r *Runtime) Calls(name string) []Entry {
 	return some
 }
 
-// Forget drops all calls that have ended from the journal, and the names of objects that are gone. No WaitCall may be in progress.
+// Forget drops all calls that have ended from the journal, and the names of objects that are gone. No WaitCall may be in
+// progress.
 func (r *Runtime) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

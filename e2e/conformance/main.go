@@ -44,8 +44,8 @@ var (
 // binary is the test binary in the folder that it works in.
 const binary = "e2e_node.test"
 
-// diskMiB is the size of the node's disk, a file that grows with its use. How full the machine's own disk is does not matter then,
-// and specs that fill the node's disk do not fill the machine's.
+// diskMiB is the size of the node's disk, a file that grows with its use. How full the machine's own disk is does not matter
+// then, and specs that fill the node's disk do not fill the machine's.
 const diskMiB = 10 << 10
 
 // fakes stand in for systemd, by which the suite starts and restarts a kubelet.
@@ -181,8 +181,8 @@ func run(ctx context.Context) (failed int, err error) {
 	return len(results.Failed), nil
 }
 
-// dissolveCgroups moves the processes of the groups that the agent made for them, this one too, into the root cgroups, and removes
-// the groups. The stack ends all processes that it finds in groups.
+// dissolveCgroups moves the processes of the groups that the agent made for them, this one too, into the root cgroups, and
+// removes the groups. The stack ends all processes that it finds in groups.
 func dissolveCgroups() error {
 	roots, err := namespaces.Cgroups()
 	for _, root := range roots {
@@ -242,8 +242,8 @@ func selected(ctx context.Context, tests string) (names, args []string, err erro
 	return names, args, nil
 }
 
-// layOut makes the folder that the suite works in, with the programs that it looks for in bin. The agent's folders lie on the disk
-// of the runtime.
+// layOut makes the folder that the suite works in, with the programs that it looks for in bin. The agent's folders lie on the
+// disk of the runtime.
 func layOut(dir, disk string, parts install.NodeTests) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {

@@ -149,7 +149,7 @@ func (m *Machine) Start(ctx context.Context) error {
 		return err
 	}
 	m.port = port
-	cmd := exec.Command("qemu-system-x86_64", m.arguments()...) //nolint:gosec // the arguments are of the package
+	cmd := exec.Command("qemu-system-x86_64", m.arguments()...)
 	log, err := os.OpenFile(m.in("qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

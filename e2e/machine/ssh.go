@@ -147,8 +147,8 @@ func (m *Machine) run(ctx context.Context, command string, stdin io.Reader) (Res
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		m.drop() // ends the session's goroutines, so that the buffers are whole
-		<-ended
+		m.drop()    // ends the session's goroutines, so that the buffers are whole
+		_ = <-ended // the context's error is returned
 		err = ctx.Err()
 	}
 	result := Result{Stdout: stdout.String(), Stderr: stderr.String()}
@@ -183,7 +183,7 @@ func (m *Machine) session(ctx context.Context) (*ssh.Session, error) {
 		case err = <-opened:
 		case <-ctx.Done():
 			m.drop()
-			<-opened
+			_ = <-opened // the context's error is returned
 			return nil, ctx.Err()
 		}
 		if err == nil {

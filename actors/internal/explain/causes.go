@@ -64,7 +64,8 @@ var ofSandboxes = map[messages.CauseCode]sentence{
 
 // ofStarts follow "container NAME". The name has a space and quotes, where there is one.
 var ofStarts = map[messages.CauseCode]sentence{
-	messages.CausePostStart: {": its post-start hook failed: {text}", "fix the hook (lifecycle.postStart); its output is not shown, " +
+	messages.CausePostStart: {": its post-start hook failed: {text}", "fix the hook (lifecycle.postStart); its output is " +
+		"not shown, " +
 		"because it may hold secrets: run it with playlet exec"},
 	messages.CauseCommandIsFolder: {`: its command{name} is a directory`, "correct the container's command"},
 	messages.CauseCommandAbsent:   {`: its command{name} is not in the image`, "correct the container's command, or its image"},

@@ -60,7 +60,8 @@ func Pod(p *board.Pod) Explanation {
 	var all []Finding
 	if q := p.Quarantine; q != nil {
 		all = append(all, Finding{Code: messages.ReasonQuarantined, NextTry: q.Until, LastError: q.Reason,
-			Cause:  "the pod's actor failed too often and is in quarantine, and its containers are left alone: " + short(q.Reason),
+			Cause: "the pod's actor failed too often and is in quarantine, and its containers are left alone: " +
+				short(q.Reason),
 			Remedy: "it is retried automatically; this is a bug in Playlet: the agent's log has the stack"})
 	}
 	var cleaning []Finding // of a pod that is over by itself, what is left of it: how it has ended is what counts
@@ -185,8 +186,8 @@ func (v view) evidence(p *board.Pod) []string {
 		case s.Waiting != nil:
 			add("container %s is waiting: %s", c.Name, strings.TrimSuffix(s.Waiting.Reason+": "+short(s.Waiting.Message), ": "))
 		case s.Running != nil:
-			add("container %s is running since %s, ready %t, %d restarts", c.Name, s.Running.StartedAt.Format(time.RFC3339), c.Ready,
-				c.RestartCount)
+			add("container %s is running since %s, ready %t, %d restarts", c.Name,
+				s.Running.StartedAt.Format(time.RFC3339), c.Ready, c.RestartCount)
 		}
 		for _, t := range []*v1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
 			if t != nil {

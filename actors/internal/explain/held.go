@@ -15,7 +15,8 @@ func Held(f messages.HeldFolder) Finding {
 	switch f.Code {
 	case messages.HeldData:
 		out.Cause = fmt.Sprintf("%s holds data although no volume of %s is mounted there: it is kept", f.Path, kind)
-		out.Remedy = "find out why the volume is not mounted there, and move the data away: the folder of an ended pod is then removed"
+		out.Remedy = "find out why the volume is not mounted there, and move the data away: " +
+			"the folder of an ended pod is then removed"
 	case messages.HeldDevice:
 		out.Cause = fmt.Sprintf("%s is a block device of %s that a kubelet mapped: it is kept, and stays in use", f.Path, kind)
 		out.Remedy = "have a kubelet run here until its pod has ended, or release the device by hand"

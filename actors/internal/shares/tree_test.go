@@ -42,8 +42,7 @@ var limits = map[string]string{
 	"each pod, driver or object has its own": `
 		actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.walkFew actors/stats.walkLinks actors/stats.walkPending
-		actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan
-		actors/volumes/csi:chan`,
+		actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan`,
 	"a cache: an entry that is gone is read or made once more": `
 		actors/images/provider.maxCached actors/internal/host.hookPlaces actors/volumes/satoken.maxAccounts
 		cmd/playlet/agent/podlog.mostNames cmd/playlet/agent/spans.maxTraced`,
@@ -183,7 +182,7 @@ func TestTree_LimitsAreShares(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		if !found[name] && !strings.HasPrefix(name, "actors/volumes/csi") {
+		if !found[name] {
 			t.Errorf("%s is in the table of limits and not in the tree", name)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package podresources answers the pod resources APIs v1 and v1alpha1 of the kubelet: which pods are here, and which devices their
-// containers have (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, nothing is
-// told of those, as by a kubelet whose policies are "none".
+// Package podresources answers the pod resources APIs v1 and v1alpha1 of the kubelet: which pods are here, and which devices
+// their containers have (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, nothing
+// is told of those, as by a kubelet whose policies are "none".
 package podresources
 
 import (

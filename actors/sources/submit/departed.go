@@ -24,8 +24,9 @@ func (j *journal) loadDeparted() (uids []string, err error) {
 		return nil, nil
 	}
 	if _, useless := errors.AsType[*atomicfile.UnreadableError](err); useless {
-		j.report(messages.ManifestProblem{Path: j.departedFile(), Warning: true, Message: "the list of withdrawn pods cannot be " +
-			"read; such a pod ends later if another submission is damaged, too: " + err.Error()})
+		j.report(messages.ManifestProblem{Path: j.departedFile(), Warning: true,
+			Message: "the list of withdrawn pods cannot be " +
+				"read; such a pod ends later if another submission is damaged, too: " + err.Error()})
 		return nil, nil
 	}
 	return uids, err

@@ -29,8 +29,8 @@ const (
 	askTimeout = 10 * time.Second
 )
 
-// Driver is one driver, as it was when it registered. Immutable, but for the calls in progress. Its methods are safe for concurrent use; each
-// makes a connection of its own, since the driver's process may be another by then.
+// Driver is one driver, as it was when it registered. Immutable, but for the calls in progress. Its methods are safe for
+// concurrent use; each makes a connection of its own, since the driver's process may be another by then.
 type Driver struct {
 	Name, Endpoint string
 	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and Topology
@@ -96,7 +96,8 @@ func (d *Driver) Stage(ctx context.Context, v Volume) error {
 
 // Publish gives the volume to a pod, at the target.
 func (d *Driver) Publish(ctx context.Context, v Volume) error {
-	return change(ctx, d, v.Owner, "NodePublishVolume", v.Migrated, api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
+	const method = "NodePublishVolume"
+	return change(ctx, d, v.Owner, method, v.Migrated, api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
 		VolumeId: v.Handle, StagingTargetPath: v.Staging, TargetPath: v.Target, VolumeCapability: d.capability(v),
 		Readonly: v.ReadOnly, Secrets: v.Secrets, VolumeContext: v.Attributes, PublishContext: v.Published,
 	})

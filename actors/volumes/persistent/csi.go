@@ -170,8 +170,8 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 			if uids := others(published, j.record, string(j.p.Pod.UID)); len(uids) > 0 {
 				why := messages.Cause{Code: messages.CauseVolumeInUse, Name: j.pv.Name, Detail: uids[0]}
 				// Kubernetes' suite waits for an Event with the words before the colon.
-				return kinds.WaitError{Over: released, Err: why.Errorf("volume uses the ReadWriteOncePod access mode and is already "+
-					"in use by another pod: pod %s has PersistentVolume %s", uids[0], j.pv.Name)}
+				return kinds.WaitError{Over: released, Err: why.Errorf("volume uses the ReadWriteOncePod access mode and is "+
+					"already in use by another pod: pod %s has PersistentVolume %s", uids[0], j.pv.Name)}
 			}
 			if err = errors.Join(err, j.mayHave(lost, stagedKey(j.record))); err != nil {
 				return err

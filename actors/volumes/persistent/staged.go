@@ -48,7 +48,8 @@ func NewUnstager(s *Storage, report func(supervisors.Context)) Unstager {
 		OperationTimeout: kinds.OperationTimeout, Pod: func(string) string { return "" },
 		Report: func(ctx supervisors.Context, _ reconcile.Report[struct{}, struct{}]) { report(ctx) },
 		Rules: reconcile.Rules[struct{}, struct{}]{
-			Same: func(_, _ struct{}) bool { return true }, Retry: kinds.Retry, Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
+			Same: func(_, _ struct{}) bool { return true }, Retry: kinds.Retry,
+			Timeout: time.Minute, RemoveTimeout: 3 * time.Minute,
 		},
 	})
 }

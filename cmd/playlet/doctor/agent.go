@@ -35,19 +35,20 @@ func lockIn(rootDir string) string { return filepath.Join(rootDir, "playlet", "l
 // checkAgent looks for who else would manage the same containers.
 func checkAgent(ctx context.Context, m *Machine) []Finding {
 	var found []Finding
+	holder, held := m.agent(ctx)
 	for _, p := range m.processes() {
-		if p.name != "kubelet" {
+		if p.name != "kubelet" || held && p.PID == holder.PID {
 			continue
 		}
 		if m.sameMounts(p) {
-			found = append(found, fail("stop one of the two (systemctl disable --now kubelet, or playlet install --replace-kubelet)",
+			found = append(found, fail("stop one of the two "+
+				"(systemctl disable --now kubelet, or playlet install --replace-kubelet)",
 				"a kubelet runs here, process %d: both would manage the same containers", p.PID)...)
 		} else {
 			found = append(found, warn("check that it does not use the same container runtime",
 				"a kubelet runs in a container, process %d", p.PID)...)
 		}
 	}
-	holder, held := m.agent(ctx)
 	running, err := m.Agent(ctx)
 	switch {
 	case held && err != nil:

@@ -205,10 +205,12 @@ func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	unified, _ := m.unified() // that there are none is a finding of its own
 	switch {
 	case driver == "systemd" && !systemd:
-		return fail("configure the runtime for cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), and set cgroupDriver: cgroupfs",
+		return fail("configure the runtime for cgroupfs ("+driverSetting(m, "false", "cgroupfs")+"), "+
+			"and set cgroupDriver: cgroupfs",
 			"systemd, %s, and this machine does not run systemd", from)
 	case driver == "cgroupfs" && systemd && unified:
-		return warn("configure the runtime for systemd ("+driverSetting(m, "true", "systemd")+"), and set cgroupDriver: systemd; "+
+		return warn("configure the runtime for systemd ("+driverSetting(m, "true", "systemd")+"), "+
+			"and set cgroupDriver: systemd; "+
 			"pods must then be recreated", "cgroupfs, %s, beside systemd, which manages the same tree", from)
 	case facts.driver != "" && m.Node.Kubelet.CgroupDriver != facts.driver && m.Node.Kubelet.CgroupDriver != defaultDriver:
 		return warn("set cgroupDriver: "+facts.driver, "%s, %s, which takes precedence; the configuration names %s", driver, from,

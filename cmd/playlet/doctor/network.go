@@ -251,7 +251,8 @@ func checkResolver(_ context.Context, m *Machine) []Finding {
 		loopback = loopback && err == nil && addr.IsLoopback()
 	}
 	if loopback {
-		return warn("name the file with the real servers with resolvConf (with systemd-resolved /run/systemd/resolve/resolv.conf)",
+		return warn("name the file with the real servers with resolvConf "+
+			"(with systemd-resolved /run/systemd/resolve/resolv.conf)",
 			"%s names only servers on this machine's loopback, which pods cannot reach", file)
 	}
 	return ok("%s: %s", file, strings.Join(conf.Servers, ", "))

@@ -80,7 +80,8 @@ func NewInstallCommand() *cobra.Command {
 	}, i.install)
 	cmd.Flags().BoolVar(&i.noStart, "no-start", false, "Write the files alone: neither enable nor start the service")
 	cmd.Flags().BoolVar(&i.replaceKubelet, "replace-kubelet", false,
-		"Run in the place of the installed kubelet: kubelet.service starts playlet, with the kubelet's arguments; its containers "+
+		"Run in the place of the installed kubelet: kubelet.service starts playlet, with the kubelet's arguments; its "+
+			"containers "+
 			"are taken over")
 	return cmd
 }

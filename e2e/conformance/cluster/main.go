@@ -3,7 +3,8 @@
 // own, and nodes in namespaces inside them, each with a containerd, kube-proxy and the agent. CoreDNS runs in pods. The first
 // run builds the suite and the programs, for minutes.
 //
-//	go run ./e2e/conformance/cluster [-focus REGEXP] [-skip REGEXP] [-procs N] [-kubelet] [-timeout TIME] [-out FOLDER] [-table FILE]
+//	go run ./e2e/conformance/cluster [-focus REGEXP] [-skip REGEXP] [-procs N] [-kubelet]
+//		[-timeout TIME] [-out FOLDER] [-table FILE]
 //
 // With -kubelet, the kubelet of the same version runs on the nodes instead. The folder gets the files that the CNCF's
 // conformance programme takes: e2e.log, junit_01.xml, PRODUCT.yaml and README.md.

@@ -74,8 +74,8 @@ var guestFiles embed.FS
 //go:embed guest-setup.sh
 var guestSetup string
 
-// EnsureGuest makes the images of virtual machines as Ensure gets runtimes, which it takes, too. It has a lock of its own, so that
-// others who need no image do not wait for minutes.
+// EnsureGuest makes the images of virtual machines as Ensure gets runtimes, which it takes, too. It has a lock of its own, so
+// that others who need no image do not wait for minutes.
 func EnsureGuest(ctx context.Context, log io.Writer, releases ...Release) error {
 	_, err := Locate(New)
 	if _, without := LocateBusyBox(); err != nil || without != nil {

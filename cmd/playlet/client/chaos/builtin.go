@@ -61,7 +61,8 @@ func completeExperiments(*cobra.Command, []string, string) ([]string, cobra.Shel
 
 func newChaosShow() *cobra.Command {
 	return &cobra.Command{
-		Use: "show EXPERIMENT", Short: "Print an experiment that comes with Playlet", Args: cli.One("experiment", "builtin:kills"),
+		Use: "show EXPERIMENT", Short: "Print an experiment that comes with Playlet",
+		Args:              cli.One("experiment", "builtin:kills"),
 		ValidArgsFunction: completeExperiments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := readFile(args[0])

@@ -108,7 +108,8 @@ func newChaosVerb(verb chaos.Verb) *cobra.Command {
 			chaos.Reorder: "How long a message may be delayed"}[verb]
 		flags.DurationVar(&c.rule.Duration.Duration, "duration", chaos.DefaultDuration, what)
 	case chaos.Kill:
-		flags.BoolVar(&c.rule.Force, "force", false, "Kill an actor more often than its supervisor tolerates, which puts it into "+
+		flags.BoolVar(&c.rule.Force, "force", false, "Kill an actor more often than its supervisor tolerates, which puts it "+
+			"into "+
 			"quarantine or ends the agent")
 	case chaos.Drop, chaos.Duplicate:
 	}

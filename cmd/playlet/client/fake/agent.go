@@ -103,7 +103,8 @@ func (f *Agent) explain(r *http.Request) any {
 	for _, p := range f.Pods.Pods {
 		if p.Pod.Name == r.PathValue("name") {
 			var e api.Explanation
-			e.Namespace, e.Name, e.UID, e.Cause = p.Pod.Namespace, p.Pod.Name, string(p.Pod.UID), cmp.Or(f.Cause, "the cause of "+p.Pod.Name)
+			e.Namespace, e.Name, e.UID = p.Pod.Namespace, p.Pod.Name, string(p.Pod.UID)
+			e.Cause = cmp.Or(f.Cause, "the cause of "+p.Pod.Name)
 			out.Items = append(out.Items, e)
 		}
 	}
