@@ -148,8 +148,7 @@ func (m *Machine) run(ctx context.Context, command string, stdin io.Reader) (Res
 	case err = <-ended:
 	case <-ctx.Done():
 		m.drop()    // ends the session's goroutines, so that the buffers are whole
-		_ = <-ended // the context's error is returned
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), <-ended)
 	}
 	result := Result{Stdout: stdout.String(), Stderr: stderr.String()}
 	var exit *ssh.ExitError
@@ -183,8 +182,7 @@ func (m *Machine) session(ctx context.Context) (*ssh.Session, error) {
 		case err = <-opened:
 		case <-ctx.Done():
 			m.drop()
-			_ = <-opened // the context's error is returned
-			return nil, ctx.Err()
+			return nil, errors.Join(ctx.Err(), <-opened)
 		}
 		if err == nil {
 			return session, nil

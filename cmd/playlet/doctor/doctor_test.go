@@ -63,6 +63,8 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"a kubelet elsewhere": {wrong: kubeletElsewhere, check: "agent", result: Warn, says: "in a container"},
 		"an agent": {wrong: func(r *rig) { r.agent(true) }, check: "agent", result: OK,
 			says: "playlet v1 runs here, process 88"},
+		"an agent named kubelet": {wrong: func(r *rig) { r.agent(true); r.write(filepath.Join(r.Proc, "88", "comm"), "kubelet\n") },
+			check: "agent", result: OK, says: "playlet v1 runs here, process 88"},
 		"an agent behind a link": {wrong: func(r *rig) { r.rootThroughALink(); r.agent(true) }, check: "agent", result: OK,
 			says: "playlet v1 runs here, process 88"},
 		"an agent that is dumb":                 {wrong: func(r *rig) { r.agent(false) }, check: "agent", result: Warn, says: "does not answer"},
