@@ -42,8 +42,7 @@ func TestEachFailureIsAnEvent(t *testing.T) {
 		}
 		r.codes["id"] = 1
 		step(k, 20)
-		one := "web spec.containers{c} Warning Unhealthy: Liveness probe failed: command ended with code 1; " +
-			"container c: its liveness probe fails: command ended with code 1"
+		const one = "web spec.containers{c} Warning Unhealthy: Liveness probe failed: command ended with code 1"
 		want := []string{one, one}
 		if !on {
 			want = nil

@@ -147,7 +147,7 @@ func (m *Machine) run(ctx context.Context, command string, stdin io.Reader) (Res
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		m.drop()    // ends the session's goroutines, so that the buffers are whole
+		m.drop() // ends the session's goroutines, so that the buffers are whole
 		err = errors.Join(ctx.Err(), <-ended)
 	}
 	result := Result{Stdout: stdout.String(), Stderr: stderr.String()}
