@@ -32,6 +32,12 @@ const FilesPath = "/srv/files"
 // bootLimit bounds a boot. It takes a minute on a quiet machine.
 const bootLimit = 10 * time.Minute
 
+// The devices of a machine whose options name no others.
+const (
+	defaultMemory = 3072
+	defaultCPUs   = 2
+)
+
 // Options describe a machine. The zero value is a machine of Debian 12 that is in no network with others.
 type Options struct {
 	Release install.Release // Bookworm when empty
@@ -59,6 +65,8 @@ type Machine struct {
 	client  ssh.ClientConfig
 	qemu    *process.Process
 	release func() // ends the thread that QEMU's end depends on
+	// state is the file with the memory of a machine that has booted, from which the first start goes on; empty: it boots.
+	state string
 
 	mu   sync.Mutex
 	conn *ssh.Client // nil: none, or lost
@@ -105,7 +113,7 @@ func Boot(tb testing.TB, o Options) *Machine {
 
 // New makes a machine that is off. All that it writes is in dir, which must exist.
 func New(dir string, o Options) (*Machine, error) {
-	o.Release, o.Memory, o.CPUs = cmp.Or(o.Release, install.Bookworm), cmp.Or(o.Memory, 3072), cmp.Or(o.CPUs, 2)
+	o.Release, o.Memory, o.CPUs = cmp.Or(o.Release, install.Bookworm), cmp.Or(o.Memory, defaultMemory), cmp.Or(o.CPUs, defaultCPUs)
 	m := &Machine{Name: "machine", Address: "10.0.2.15", options: o, dir: dir}
 	var err error
 	if m.guest, err = install.LocateGuest(o.Release); err != nil {
@@ -120,8 +128,14 @@ func New(dir string, o Options) (*Machine, error) {
 		}
 		m.Name, m.Address = fmt.Sprintf("machine%d", m.number), install.GuestAddress(m.number)
 	}
-	commands := [][]string{{"qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", m.guest.Disk, m.in("disk.qcow2")}}
-	if o.Files != "" {
+	disk, format := m.guest.Disk, "raw"
+	if booted, err := install.BootedGuest(o.Release); err == nil && o.resumes() {
+		if _, err := os.Stat(booted); err == nil {
+			disk, format, m.state = filepath.Join(booted, "disk.qcow2"), "qcow2", filepath.Join(booted, "memory")
+		}
+	}
+	commands := [][]string{{"qemu-img", "create", "-q", "-f", "qcow2", "-F", format, "-b", disk, m.in("disk.qcow2")}}
+	if o.Files != "" && !o.resumes() {
 		size, err := folderSize(o.Files)
 		if err != nil {
 			return nil, err
@@ -159,11 +173,24 @@ func (m *Machine) Start(ctx context.Context) error {
 	if m.qemu, m.release, err = startBound(cmd); err != nil {
 		return err
 	}
-	if err := m.awaitSSH(ctx, ""); err != nil {
+	err = m.awaitSSH(ctx, "")
+	if err == nil && m.state != "" {
+		m.state = ""
+		_, err = m.Output(ctx, fmt.Sprintf("date -s @%d", time.Now().Unix()))
+	}
+	if err == nil && m.options.Files != "" {
+		err = m.giveFiles(ctx)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("%s does not boot: %w; its console ends with\n%s", m.Name, err, process.Tail(m.Console(), 40)),
 			m.Kill())
 	}
 	return nil
+}
+
+// resumes reports whether a machine with the options can go on from one that has booted, which has the usual devices.
+func (o Options) resumes() bool {
+	return o.Network == nil && o.Kernel == "" && o.Memory == defaultMemory && o.CPUs == defaultCPUs && os.Getenv("PLAYLET_E2E_ACCEL") == ""
 }
 
 // arguments are QEMU's. KVM is used where PLAYLET_E2E_ACCEL says kvm: that /dev/kvm opens does not show that guests boot.
@@ -174,14 +201,17 @@ func (m *Machine) arguments() []string {
 	}
 	line := "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off loglevel=4 systemd.hostname=" + m.Name + " " + m.options.Kernel
 	args := []string{"-M", "q35", "-accel", accel, "-cpu", cpu, "-smp", strconv.Itoa(m.options.CPUs), "-m", strconv.Itoa(m.options.Memory),
-		"-nodefaults", "-no-user-config", "-display", "none", "-pidfile", m.in("pid"),
+		"-nodefaults", "-no-user-config", "-display", "none", "-qmp", "unix:" + m.in("qmp") + ",server=on,wait=off",
 		"-kernel", m.guest.Kernel, "-initrd", m.guest.Initrd, "-append", line,
 		"-chardev", "file,id=console,append=on,path=" + m.in("console"), "-serial", "chardev:console",
 		"-device", "virtio-rng-pci",
 		"-drive", "file=" + m.in("disk.qcow2") + ",if=virtio,format=qcow2,cache=unsafe,discard=unmap",
 		"-netdev", fmt.Sprintf("user,id=outside,hostfwd=tcp:127.0.0.1:%d-:22", m.port),
 		"-device", "virtio-net-pci,romfile=,netdev=outside,mac=" + install.GuestMAC(0)}
-	if m.options.Files != "" {
+	if m.state != "" {
+		args = append(args, "-incoming", "exec:cat "+quote(m.state))
+	}
+	if m.options.Files != "" && !m.options.resumes() {
 		args = append(args, "-drive", "file="+m.in("files.raw")+",if=virtio,format=raw,readonly=on")
 	}
 	if m.number > 0 {

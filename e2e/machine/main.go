@@ -61,6 +61,11 @@ func prepare(dir string) error {
 		fmt.Fprintln(os.Stderr, "machine: there is no virtual machine, and its tests are skipped:", err)
 		return ctx.Err()
 	}
+	for _, release := range releases {
+		if err := EnsureBooted(ctx, os.Stderr, release); err != nil {
+			fmt.Fprintln(os.Stderr, "machine: each machine boots:", err)
+		}
+	}
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return fmt.Errorf("the module of the working directory: %w", err)

@@ -22,7 +22,7 @@ import (
 const dialLimit = 15 * time.Second
 
 // commandLimit bounds commands whose context has no deadline.
-const commandLimit = 5 * time.Minute
+const commandLimit = 10 * time.Minute
 
 // Result is the output of a command that ran.
 type Result struct {
@@ -52,14 +52,14 @@ func (m *Machine) makeClient() error {
 	return nil
 }
 
-// awaitSSH connects to a boot that is not the one of the ID before, and mounts Options.Files.
+// awaitSSH connects to a boot that is not the one of the ID before.
 func (m *Machine) awaitSSH(ctx context.Context, before string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootLimit)
 	defer cancel()
 	for {
 		err := m.greet(ctx, before)
 		if err == nil {
-			break
+			return nil
 		}
 		m.drop()
 		select {
@@ -70,11 +70,6 @@ func (m *Machine) awaitSSH(ctx context.Context, before string) error {
 		case <-time.After(time.Second):
 		}
 	}
-	if m.options.Files == "" {
-		return nil
-	}
-	_, err := m.Output(ctx, "mount "+FilesPath)
-	return err
 }
 
 func (m *Machine) greet(ctx context.Context, before string) error {
@@ -124,7 +119,7 @@ func (m *Machine) drop() {
 }
 
 // Run runs a command of the shell as root. An error means that it was not carried out, or has not ended in time; a command that
-// ends with another code than 0 is no error. A context without a deadline gives it five minutes.
+// ends with another code than 0 is no error. A context without a deadline gives it ten minutes.
 func (m *Machine) Run(ctx context.Context, command string) (Result, error) {
 	return m.run(ctx, command, nil)
 }

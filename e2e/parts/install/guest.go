@@ -123,6 +123,42 @@ func LocateGuest(release Release) (Guest, error) {
 	return g, nil
 }
 
+// BootedGuest returns the folder with the state of a machine of the release that has booted under the QEMU of this machine. The
+// folder is not there where EnsureBooted has not made it.
+func BootedGuest(release Release) (string, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return "", err
+	}
+	name, err := bootedDir(release)
+	return filepath.Join(cache, name), err
+}
+
+// bootedDir is the name of that folder. QEMU reads no state of another version.
+func bootedDir(release Release) (string, error) {
+	out, err := exec.Command("qemu-system-x86_64", "--version").Output()
+	if err != nil {
+		return "", err
+	}
+	_, version, _ := strings.Cut(string(out), "version ")
+	version, _, _ = strings.Cut(strings.TrimSpace(version), " ")
+	return release.dir() + "-booted-qemu-" + version, nil
+}
+
+// EnsureBooted has boot fill the folder of BootedGuest, unless it is there.
+func EnsureBooted(ctx context.Context, log io.Writer, release Release, boot func(dir string) error) error {
+	return lockedBy(ctx, log, "lock-guest", func(j *job) error {
+		name, err := bootedDir(release)
+		if err != nil {
+			return err
+		}
+		return j.place(name, func(dir string) error {
+			return j.step(fmt.Sprintf("booting a virtual machine with Debian's %s, from which tests go on", release),
+				func() error { return boot(dir) })
+		})
+	})
+}
+
 func (j *job) makeGuest(release Release, dir string) error {
 	root := filepath.Join(dir, "root")
 	// In namespaces of their own, so that neither a mount nor a daemon of a package's script outlives a command.
