@@ -53,7 +53,7 @@ func TestShort(t *testing.T) {
 	n := machine.StartNode(t, machine.Options{})
 	n.Configure("shutdownGracePeriod: 60s\nshutdownGracePeriodCriticalPods: 30s")
 	const resources = "resources: {requests: {cpu: 50m, memory: 32Mi}%s}"
-	n.Pod("guaranteed", r.lingering("guaranteed", 2), "priorityClassName: system-node-critical",
+	n.Pod("guaranteed", r.lingering("guaranteed", 2), "priority: 2000000000",
 		fmt.Sprintf(resources, ", limits: {cpu: 50m, memory: 32Mi}"))
 	n.Pod("burstable", r.lingering("burstable", 2), "", fmt.Sprintf(resources, ""))
 	n.Pod("besteffort", r.lingering("besteffort", 2), "", "")
