@@ -64,7 +64,7 @@ func TestTheObservatoryOfARunningAgent(t *testing.T) {
 		"/v1/pods":                            `"name":"main"`,
 		"/v1/actors":                          `"path":"pods/` + uid,
 		"/v1/actors/pods":                     `"children":["`,
-		"/v1/explain/pod/web-node":            "the pod runs",
+		"/v1/explain/pod/web-node":            "the pod is running",
 		"/v1/explain/node":                    `"kind":"Node"`,
 		"/v1/events":                          "Started",
 		"/v1/version":                         `"pid":`,
