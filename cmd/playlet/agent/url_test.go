@@ -54,7 +54,7 @@ func TestPodsOfAURL(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	set := r.serve("")
 	r.start(nil)
-	r.untilPrinted([]string{"pods"}, "sources/url has not been heard yet",
+	r.untilPrinted([]string{"pods"}, "sources/url has not reported yet",
 		"/pods.yaml: it cannot be read: the server answers 500")
 	set(manifest("web", "Always", nil, []string{"main one"}))
 	r.untilPrinted([]string{"pods", "-o", "wide"}, "web-node", "Running", "sources/url")
