@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
@@ -88,15 +89,7 @@ type stopDone struct {
 	id     string
 	fact   messages.ContainerFact
 	failed error
-	hook   preStopDone
-}
-
-// preStopDone is the result of a container's pre-stop hook.
-type preStopDone struct {
-	id     string
-	failed bool
-	// fallback: see callHook.
-	fallback string
+	hook   hooks.PreStopDone
 }
 
 // retryPause is how long after a failure a container is ended again whose hook failed.
@@ -116,7 +109,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.stopDone(ctx, m)
 	case hookDone:
 		a.hookDone(ctx, m)
-	case preStopDone:
+	case hooks.PreStopDone:
 		a.recordPreStop(ctx, m)
 	case retryStop:
 		if a.stage == messages.StageRunning && a.hookFailed != nil && m.id == a.fact.ID {
@@ -269,7 +262,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		a.enter(messages.StageWaiting)
 		a.until = ctx.Now().Add(m.Grace)
 		ctx.Do(supervisors.Work{Name: "pre-stop hook", Timeout: m.Grace + time.Minute, Run: func(c context.Context) any {
-			return runPreStop(cri.WithPriority(c, m.Order), a.host, m)
+			return hooks.PreStop(cri.WithPriority(c, m.Order), a.host, m)
 		}})
 		return
 	}

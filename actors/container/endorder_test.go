@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
@@ -101,17 +102,17 @@ func TestAContainerEndsBeforeItsTurn(t *testing.T) {
 func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	d := newDraining(t)
 	hook, end := make(chan bool, 1), make(chan stopDone, 1)
-	go func() { hook <- runPreStop(context.Background(), d.h, d.stop).failed }()
+	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop).Failed }()
 	<-d.begun
 	go func() { end <- stop(context.Background(), d.h, d.stop) }()
-	for d.h.Ops.Waiting(preStopKey(d.stop)) < 2 {
+	for d.h.Ops.Waiting(host.PreStopKey(d.stop.UID, d.stop.Fact.ID)) < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	close(d.release)
 	if <-hook {
 		t.Error("the hook failed")
 	}
-	if done := <-end; done.failed != nil || done.hook.failed || len(d.begun) != 0 || len(d.r.Calls("StopContainer")) != 1 {
+	if done := <-end; done.failed != nil || done.hook.Failed || len(d.begun) != 0 || len(d.r.Calls("StopContainer")) != 1 {
 		t.Errorf("%+v, %d more hooks, %d stops", done, len(d.begun), len(d.r.Calls("StopContainer")))
 	}
 }
@@ -121,17 +122,17 @@ func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = time.Hour
 	hook := make(chan bool, 1)
-	go func() { hook <- runPreStop(context.Background(), d.h, d.stop).failed }()
+	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop).Failed }()
 	<-d.begun
 	shorter := d.stop
 	shorter.Grace = time.Millisecond
-	if !runPreStop(t.Context(), d.h, shorter).failed {
+	if !hooks.PreStop(t.Context(), d.h, shorter).Failed {
 		t.Error("a hook that has not ended in its time has not failed")
 	}
-	if runPreStop(t.Context(), d.h, d.stop).failed {
+	if hooks.PreStop(t.Context(), d.h, d.stop).Failed {
 		t.Error("a hook that has used its time up has failed again")
 	}
-	if n := d.h.Ops.Waiting(preStopKey(d.stop)); n != 1 {
+	if n := d.h.Ops.Waiting(host.PreStopKey(d.stop.UID, d.stop.Fact.ID)); n != 1 {
 		t.Errorf("%d callers wait for the hook, want the first one", n)
 	}
 	k := d.actor(t)
@@ -162,18 +163,18 @@ func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
 			if sidecar {
 				waiting := m
 				waiting.Grace, m.NoHook = time.Hour, true
-				go func() { waits <- runPreStop(context.Background(), h, waiting).failed }()
-				for len(h.Ops.InFlight(preStopKey(m))) == 0 {
+				go func() { waits <- hooks.PreStop(context.Background(), h, waiting).Failed }()
+				for len(h.Ops.InFlight(host.PreStopKey(m.UID, m.Fact.ID))) == 0 {
 					time.Sleep(time.Millisecond)
 				}
 			}
-			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.ExitCode != 137 || done.hook.failed == sidecar {
+			if done := stop(t.Context(), h, m); done.failed != nil || done.fact.ExitCode != 137 || done.hook.Failed == sidecar {
 				t.Fatalf("got %+v", done)
 			}
 			if sidecar {
 				<-waits
 			}
-			if err := h.Ops.Settle(t.Context(), preStopKey(m)); err != nil {
+			if err := h.Ops.Settle(t.Context(), host.PreStopKey(m.UID, m.Fact.ID)); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(log.String(), "the command ended with code 137") {

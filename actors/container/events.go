@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -75,13 +76,13 @@ func (a *actor) recordFallback(ctx supervisors.Context, server string) {
 }
 
 // recordPreStop records, once for each container, that its pre-stop hook failed, or was answered by plain HTTP.
-func (a *actor) recordPreStop(ctx supervisors.Context, d preStopDone) {
-	if !d.failed && d.fallback == "" || a.preStop == d.id || d.id != a.fact.ID {
+func (a *actor) recordPreStop(ctx supervisors.Context, d hooks.PreStopDone) {
+	if !d.Failed && d.Fallback == "" || a.preStop == d.ID || d.ID != a.fact.ID {
 		return
 	}
-	a.preStop = d.id
-	a.recordFallback(ctx, d.fallback)
-	if !d.failed {
+	a.preStop = d.ID
+	a.recordFallback(ctx, d.Fallback)
+	if !d.Failed {
 		return
 	}
 	a.record(ctx, a.desired.Pod, a.name, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")

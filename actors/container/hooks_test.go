@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	lifecycle "github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -66,7 +67,7 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	ended := make(chan error, hooks)
 	for range hooks {
 		go func() {
-			_, err := runHook(ctx, h, m, m.Spec.Lifecycle.PreStop, m.Spec.Ports)
+			_, err := lifecycle.Run(ctx, h, m, m.Spec.Lifecycle.PreStop, m.Spec.Ports)
 			ended <- err
 		}()
 	}
@@ -104,7 +105,7 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 	for _, path := range []string{"/", "/teapot", "/broken"} {
 		for scheme, sent := range map[v1.URIScheme]string{"HTTP": "secret", "HTTPS": ""} {
 			credentials.Store("nobody asked")
-			fallback, err := runHook(t.Context(), h, m, get(path, scheme, s), m.Spec.Ports)
+			fallback, err := lifecycle.Run(t.Context(), h, m, get(path, scheme, s), m.Spec.Ports)
 			if err != nil || credentials.Load() != sent || (fallback == s.Listener.Addr().String()) != (scheme == "HTTPS") {
 				t.Errorf("%s %s: %v, with the credentials %q, fallback %q", scheme, path, err, credentials.Load(), fallback)
 			}
@@ -137,7 +138,7 @@ func TestAFailedHookIsReported(t *testing.T) {
 			was := slog.Default()
 			slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 			defer slog.SetDefault(was)
-			if _, err := runHook(t.Context(), h, m, c.hook, nil); err == nil {
+			if _, err := lifecycle.Run(t.Context(), h, m, c.hook, nil); err == nil {
 				t.Error("it did not fail")
 			}
 			got := log.String()

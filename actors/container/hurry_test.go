@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -31,7 +32,7 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 			m.Grace = time.Hour
 			first := make(chan stopDone, 1)
 			go func() { first <- stop(context.Background(), h, m) }()
-			for len(h.Ops.InFlight("u1/stop/")) == 0 || (hook != nil && len(h.Ops.InFlight(preStopKey(m))) == 0) {
+			for len(h.Ops.InFlight("u1/stop/")) == 0 || (hook != nil && len(h.Ops.InFlight(host.PreStopKey(m.UID, m.Fact.ID))) == 0) {
 				time.Sleep(time.Millisecond)
 			}
 			m.Grace = time.Second

@@ -10,41 +10,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/host"
-	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
-
-// hookLimit bounds a hook. The API gives it no limit of its own: it runs until it ends or its container does.
-const hookLimit = 24 * time.Hour
-
-// hookNoteVersion is the shape of hookNote on the disk.
-const hookNoteVersion = 1
-
-// hookNote names, in the container's folder, the container that a note about a hook is of.
-type hookNote struct {
-	ID string `json:"id"`
-	// Failed is why a post-start hook failed that has ended.
-	Failed string `json:"failed,omitempty"`
-}
-
-// note writes that what the file stands for is so of the container.
-func note(path, id string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	return atomicfile.Save(path, hookNoteVersion, hookNote{ID: id})
-}
-
-// noted says whether that was written. What cannot be read is as if it were not there.
-func noted(path, id string) bool {
-	var n hookNote
-	err := atomicfile.Load(path, hookNoteVersion, &n)
-	return err == nil && n.ID == id
-}
 
 func postStart(c *v1.Container) *v1.LifecycleHandler {
 	if c.Lifecycle == nil {
@@ -64,19 +36,23 @@ func noteHook(h *host.Host, w messages.RunContainer, id string) error {
 	if postStart(w.Container) == nil {
 		return nil
 	}
-	return note(pendingPath(h, w), id)
+	return (hooks.Record{ID: id}).Save(pendingPath(h, w))
 }
 
 // hookPending says whether the container's hook has not ended well yet.
 func hookPending(h *host.Host, w messages.RunContainer, id string) bool {
-	return postStart(w.Container) != nil && noted(pendingPath(h, w), id)
+	if postStart(w.Container) == nil {
+		return false
+	}
+	_, pending := hooks.RecordOf(pendingPath(h, w), id)
+	return pending
 }
 
 // hookDone is the result of the post-start hook.
 type hookDone struct {
 	id     string
 	failed error
-	// fallback: see callHook.
+	// fallback: see hooks.Call.
 	fallback string
 }
 
@@ -86,19 +62,19 @@ type retryStop struct{ id string }
 // runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
 	key := host.PostStartKey(string(w.Pod.UID), id)
-	fallback, err := cri.Run(ctx, h.Ops, key, hookLimit, func(ctx context.Context) (string, error) {
-		path, before := pendingPath(h, w), hookNote{}
-		if atomicfile.Load(path, hookNoteVersion, &before) == nil && before.ID == id && before.Failed != "" {
+	fallback, err := cri.Run(ctx, h.Ops, key, hooks.Limit, func(ctx context.Context) (string, error) {
+		path := pendingPath(h, w)
+		if before, _ := hooks.RecordOf(path, id); before.ID == id && before.Failed != "" {
 			return "", errors.New(before.Failed) // an agent before this one saw its end
 		}
-		m := stopOf(h, w, messages.ContainerFact{ID: id}, hookLimit, messages.Cause{})
-		fallback, err := callHook(ctx, h, m, postStart(w.Container), w.Container.Ports)
+		m := stopOf(h, w, messages.ContainerFact{ID: id}, hooks.Limit, messages.Cause{})
+		fallback, err := hooks.Call(ctx, h, m, postStart(w.Container), w.Container.Ports)
 		if err != nil {
 			if ctx.Err() != nil {
 				return "", err // it was cut off
 			}
-			failed := hookNote{ID: id, Failed: firstBytes(err)}
-			if err := atomicfile.Save(path, hookNoteVersion, failed); err != nil {
+			failed := hooks.Record{ID: id, Failed: hooks.FirstBytes(err)}
+			if err := failed.Save(path); err != nil {
 				supervisors.LogOf(ctx).Warn("the end of a post-start hook cannot be noted; it may run again", "error", err)
 			}
 			return "", err
@@ -129,7 +105,7 @@ func (a *actor) hook(ctx supervisors.Context) {
 	a.enter(messages.StageHooking)
 	a.report(ctx)
 	h, w, id := a.host, a.desired, a.fact.ID
-	ctx.Do(supervisors.Work{Name: "post-start hook", Timeout: hookLimit + time.Minute, Run: func(c context.Context) any {
+	ctx.Do(supervisors.Work{Name: "post-start hook", Timeout: hooks.Limit + time.Minute, Run: func(c context.Context) any {
 		return runPostStart(cri.WithPriority(c, w.Order), h, w, id)
 	}})
 }
@@ -145,7 +121,7 @@ func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 		a.report(ctx)
 		return
 	}
-	why := messages.Cause{Code: messages.CausePostStart, Text: firstBytes(d.failed)}
+	why := messages.Cause{Code: messages.CausePostStart, Text: hooks.FirstBytes(d.failed)}
 	ctx.Log().Warn("the post-start hook failed; the container is ended", "id", d.id, "reason", messages.EventFailedPostStartHook,
 		"error", why.Text)
 	a.explained(ctx, a.desired.Pod, messages.EventFailedPostStartHook, "PostStartHook failed",

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
@@ -288,7 +289,7 @@ func hanging(t *testing.T) (*hookRig, server) {
 func TestAGraceThatNoClockHolds(t *testing.T) {
 	pod := podOf(v1.Container{Name: "c"})
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(math.MaxInt64))
-	if got := podspec.GracePeriod(pod.Spec.TerminationGracePeriodSeconds); got < time.Hour || got+hookLimit < got {
+	if got := podspec.GracePeriod(pod.Spec.TerminationGracePeriodSeconds); got < time.Hour || got+hooks.Limit < got {
 		t.Errorf("it is %v", got)
 	}
 }

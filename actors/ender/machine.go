@@ -60,6 +60,7 @@ type machine struct {
 	born      time.Time
 	state     state
 	wanted    *messages.PodWanted
+	grace     time.Duration            // of the pod's end
 	until     time.Time                // when the grace period is over
 	asks      map[string]time.Time     // questions and work by name, and when they are repeated
 	fails     int                      // of the present work in a row
@@ -124,6 +125,9 @@ func (m *machine) take(now time.Time, msg any) {
 		if m.worked(now, "stop", v.err); v.err == nil {
 			m.asks["stop"] = now.Add(workTimeout) // a reading says before whether it is needed again
 		}
+		if v.err != nil { // the grace period does not run while the runtime is away
+			m.until = m.asks["stop"].Add(m.grace)
+		}
 		delete(m.asks, "read")
 	case removed:
 		m.worked(now, "remove", v.err)
@@ -155,7 +159,7 @@ func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
 	// The grace period counts from now: what the pod's actor gave its containers of it is not known.
 	grace := podspec.GracePeriod(w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace)
 	if until := now.Add(grace); first || until.Before(m.until) {
-		m.until = until
+		m.grace, m.until = grace, until
 		if !first && m.state == stopping {
 			delete(m.asks, "stop") // one that ends sooner is begun beside the one under way
 		}
@@ -231,6 +235,16 @@ func (m *machine) quiet(now time.Time) {
 	generation := uint64(max(now.UnixNano(), 0))
 	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
 	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
+}
+
+// ips returns the pod's addresses, as last reported.
+func (m *machine) ips() (out []string) {
+	if m.wanted.Last != nil {
+		for _, ip := range m.wanted.Last.PodIPs {
+			out = append(out, ip.IP)
+		}
+	}
+	return out
 }
 
 // final is the pod's last status: what is known of it, with the ends of its containers as the runtime tells them. nil: nothing is

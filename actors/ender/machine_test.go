@@ -2,6 +2,7 @@ package ender
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -178,6 +179,23 @@ func TestWorkThatFailsIsRepeated(t *testing.T) {
 	w.fail = nil
 	w.settle()
 	w.check()
+}
+
+// The grace period does not run while the runtime is away: a stop that is tried again has all of it.
+func TestTheGracePeriodWaitsForTheRuntime(t *testing.T) {
+	w := newWorld(t)
+	var stops []time.Duration
+	for _, msg := range []any{w.wanted, stopped{errors.New("the runtime is away")}, nil} {
+		for _, e := range w.machine.step(w.now, msg) {
+			if s, is := e.(stop); is {
+				stops = append(stops, s.until.Sub(w.now))
+			}
+		}
+		w.now = w.now.Add(retry.First)
+	}
+	if !slices.Equal(stops, []time.Duration{5 * time.Second, 5 * time.Second}) {
+		t.Errorf("stopped within %v, want 5s twice", stops)
+	}
 }
 
 // A stop that succeeded is not repeated before a reading says that it was in vain, and then with a rest.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/playlet-dev/playlet/actors/internal/stoporder"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -96,7 +97,7 @@ func (m *Machine) clearLost() bool {
 		case c.Earlier && (cleared || !c.Init):
 			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
 			cause := cmp.Or(m.rounds.Cause, "its pod was restarted")
-			m.stopContainer(c, leastGrace, messages.Cause{Code: messages.CauseAllRestarted, Text: cause})
+			m.stopContainer(c, stoporder.LeastGrace, messages.Cause{Code: messages.CauseAllRestarted, Text: cause})
 		case c.Earlier: // its turn comes
 		case current != nil && f.SandboxID == current.ID:
 			continue

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/stoporder"
 	"github.com/playlet-dev/playlet/actors/pod/rounds"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -173,7 +174,7 @@ func TestAllAreRestarted(t *testing.T) {
 		t.Errorf("stopped %v", w.stops)
 	}
 	for _, m := range w.stopping {
-		if !m.NoHook || m.Grace != leastGrace || m.Cause.Code != messages.CauseAllRestarted ||
+		if !m.NoHook || m.Grace != stoporder.LeastGrace || m.Cause.Code != messages.CauseAllRestarted ||
 			!strings.Contains(m.Cause.Text, "container c0 exited with code 42") {
 			t.Errorf("%s is stopped by %+v", m.Name, m)
 		}

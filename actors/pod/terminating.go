@@ -1,9 +1,10 @@
 package pod
 
 import (
-	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/internal/stoporder"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/messages"
 )
 
@@ -20,8 +21,7 @@ func (m *Machine) planTerminating() Phase {
 	}
 	m.halt()
 	settled := m.settled()
-	mains := m.stopMains()
-	if m.stopSidecars(mains || !settled) || !settled {
+	if m.stopContainers(!settled) || !settled {
 		return Terminating
 	}
 	next := Cleaning
@@ -74,41 +74,25 @@ func (m *Machine) settled() bool {
 	return false
 }
 
-// stopMains ends all containers but sidecars, side by side. It reports whether any still runs.
-func (m *Machine) stopMains() bool {
-	left := false
+// stopContainers stops the containers in their order. others means that one may run that is not known. It reports whether any
+// known container still runs.
+func (m *Machine) stopContainers(others bool) bool {
+	var alive []*known.Container
+	var list []stoporder.Container
 	for _, c := range m.Containers {
-		if !c.Sidecar() && c.Alive() {
-			left = true
-			m.stopContainer(c, m.Grace(), m.endReason())
+		if c.Alive() {
+			alive = append(alive, c)
+			list = append(list, stoporder.Container{Sidecar: c.Sidecar(), Begun: c.Stage() == messages.StageStopping})
 		}
 	}
-	return left
-}
-
-// leastGrace is what a sidecar has when those before it have used the pod's grace period up (KEP-753).
-const leastGrace = 2 * time.Second
-
-// stopSidecars stops sidecars one after another, in reverse order, within the rest of the pod's grace period. Their pre-stop
-// hooks run from the beginning. After the grace period, sidecars no longer wait for one another (KEP-753). They still wait for
-// the other containers, which the runtime kills at about that time, or later if it was away. others means that such a container
-// remains, or may remain. The result reports whether any container remains.
-func (m *Machine) stopSidecars(others bool) bool {
-	left := others
-	for _, c := range slices.Backward(m.Containers) {
-		if !c.Sidecar() || !c.Alive() {
-			continue
+	for _, s := range stoporder.Next(list, m.Grace(), m.ends.Sub(m.now), others) {
+		stage := messages.StageStopping
+		if s.HookOnly {
+			stage = messages.StageWaiting
 		}
-		rest, begun := m.ends.Sub(m.now), c.Stage() == messages.StageStopping
-		switch {
-		case begun, !left, !others && rest <= 0:
-			m.stopContainer(c, max(rest, leastGrace), m.endReason())
-		case rest > 0:
-			m.askStop(c, messages.StageWaiting, rest, m.endReason())
-		}
-		left = true
+		m.askStop(alive[s.Index], stage, s.Grace, m.endReason())
 	}
-	return left
+	return len(alive) > 0
 }
 
 // graceOver reports whether the pod ends and has used its grace period up: no pre-stop hook is started or awaited any more.

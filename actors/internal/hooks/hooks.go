@@ -1,0 +1,173 @@
+// Package hooks runs the lifecycle hooks of containers, for the actors that start and end containers.
+package hooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/playlet-dev/playlet/actors/internal/endpoint"
+	"github.com/playlet-dev/playlet/actors/internal/host"
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/podspec"
+	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Limit bounds a hook. The API gives it no limit of its own: it runs until it ends or its container does.
+const Limit = 24 * time.Hour
+
+// PreStopDone is the result of a container's pre-stop hook.
+type PreStopDone struct {
+	ID     string // of the container
+	Failed bool
+	// Fallback is the server that answered a hook by HTTPS with plain HTTP; empty: none did.
+	Fallback string
+}
+
+// preStopOf is the container's pre-stop hook with its ports: of its spec or, where that is gone, of the annotations it was made
+// with. What cannot be read there cannot be run; the container is stopped all the same.
+func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPort) {
+	if m.Spec == nil {
+		return translate.Annotated[v1.LifecycleHandler](m.Fact.Annotations, cri.AnnotationPreStopHandler),
+			ptr.Deref(translate.Annotated[[]v1.ContainerPort](m.Fact.Annotations, cri.AnnotationPorts), nil)
+	}
+	if m.Spec.Lifecycle == nil {
+		return nil, nil
+	}
+	return m.Spec.Lifecycle.PreStop, m.Spec.Ports
+}
+
+// PreStop runs the container's pre-stop hook, waits for it within the grace period, and reports whether it failed to end well
+// in that time. The hook itself runs on until its container has ended, as with the kubelet; see EndHooks. It runs once: one in
+// progress is joined. One that has ended or used its grace period up is noted in the container's folder and not awaited again,
+// not even after a restart of the agent.
+func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer) PreStopDone {
+	done := PreStopDone{ID: m.Fact.ID}
+	hook, ports := preStopOf(m)
+	path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
+	if hook == nil || m.Fact.State != messages.ContainerRunning {
+		return done
+	}
+	if _, over := RecordOf(path, m.Fact.ID); over {
+		return done
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.Grace)
+	defer cancel()
+	over := func() {
+		if err := (Record{ID: m.Fact.ID}).Save(path); err != nil {
+			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", err)
+		}
+	}
+	var err error
+	done.Fallback, err = cri.Run(ctx, h.Ops, host.PreStopKey(m.UID, m.Fact.ID), m.Grace+Limit, func(ctx context.Context) (string, error) {
+		defer over()
+		return Run(ctx, h, m, hook, ports)
+	})
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		over()
+	}
+	done.Failed = err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
+	return done
+}
+
+// Run runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
+func Run(
+	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
+) (fallback string, err error) {
+	fallback, err = Call(ctx, h, m, hook, ports)
+	if err != nil {
+		log := supervisors.LogOf(ctx)
+		if m.Pod != nil {
+			log = log.With("pod", m.Pod.Namespace+"/"+m.Pod.Name)
+		}
+		log.Warn("pre-stop hook failed; the container is stopped all the same",
+			"container", m.Name, "id", m.Fact.ID, "error", FirstBytes(err))
+	}
+	return fallback, err
+}
+
+// Call runs a hook. fallback is the server that answered one by HTTPS with plain HTTP; empty: none did.
+func Call(
+	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
+) (fallback string, err error) {
+	if hook.Sleep == nil { // which takes nothing that others need
+		leave, err := h.Hooks.Enter(ctx, m.UID)
+		if err != nil {
+			return "", err
+		}
+		defer leave()
+	}
+	switch {
+	case hook.Exec != nil:
+		// It spends the grace period, which runs while others have the slots: it takes none.
+		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace+Limit)
+		if err != nil {
+			return "", err
+		}
+		if result.ExitCode != 0 {
+			// What it printed may be a secret, and who reads Events, logs and statuses need not be who may read that.
+			return "", fmt.Errorf("the command ended with code %d", result.ExitCode)
+		}
+		return "", nil
+	case hook.HTTPGet != nil:
+		return runHTTP(ctx, m, hook.HTTPGet, ports)
+	case hook.Sleep != nil:
+		t := time.NewTimer(podspec.Grace(hook.Sleep.Seconds))
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return "", nil
+		case <-ctx.Done():
+			metrics.CutSleeps.WithLabelValues().Inc()
+			return "", ctx.Err()
+		}
+	default:
+		return "", errors.New("the hook has no handler")
+	}
+}
+
+// FirstBytes is the beginning of what an application or the runtime said: enough to know what is meant.
+func FirstBytes(said error) string {
+	text := said.Error()
+	return strings.ToValidUTF8(strings.TrimSpace(text[:min(len(text), 256)]), "")
+}
+
+// userAgent is what the requests of hooks call themselves.
+const userAgent = "kube-lifecycle/playlet"
+
+// runHTTP makes the hook's request. As in the kubelet, every response counts as success. If the server speaks plain HTTP and the
+// hook asks for HTTPS, the request is repeated over HTTP without its Authorization header. fallback is such a server.
+func runHTTP(ctx context.Context, m messages.StopContainer, get *v1.HTTPGetAction, ports []v1.ContainerPort) (
+	fallback string, err error) {
+	target, err := endpoint.URL(get, m.IPs, ports)
+	if err != nil {
+		return "", err
+	}
+	answer, err := endpoint.Get(ctx, target, get.HTTPHeaders, userAgent)
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		metrics.HTTPFallbacks.WithLabelValues().Inc()
+		fallback, target.Scheme = target.Host, "http"
+		public := slices.DeleteFunc(slices.Clone(get.HTTPHeaders),
+			func(h v1.HTTPHeader) bool { return strings.EqualFold(h.Name, "Authorization") })
+		answer, err = endpoint.Get(ctx, target, public, userAgent)
+	}
+	if answer.Code == 0 {
+		return "", err
+	}
+	if answer.Code >= http.StatusBadRequest {
+		supervisors.LogOf(ctx).Info("the request of a hook was answered with an error status, which counts as success",
+			"container", m.Name, "at", endpoint.Place(target), "code", answer.Code)
+	}
+	return fallback, nil
+}
