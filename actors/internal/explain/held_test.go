@@ -28,6 +28,10 @@ func TestHeld(t *testing.T) {
 		if e := Pod(p); len(e.Others) == 0 || e.Others[len(e.Others)-1].Cause != want {
 			t.Errorf("%s: the pod is explained by %+v", code, e)
 		}
+		node := Node([]Check{{Name: "volumes", Notes: []string{want}}}, &board.Snapshot{Held: p.Held})
+		if len(node.Others) != 1 || node.Others[0] != got {
+			t.Errorf("%s: the node is explained by %+v, want %+v once", code, node.Others, got)
+		}
 		if all := HeldIn(&board.Snapshot{Held: p.Held}); strings.Join(all, " ") != want {
 			t.Errorf("%s: all are %q", code, all)
 		}

@@ -23,7 +23,6 @@ var remedies = map[string]string{
 	"pods":        "check the agent's log and the node's disk",
 	"listeners":   "free the address, or configure another",
 	"probes":      "give the node more CPU, or reduce the number of probes",
-	"volumes":     "playlet doctor shows how to release each folder",
 	"cluster":     "check that the API server can be reached and that the node's credentials have its rights",
 }
 
@@ -54,12 +53,18 @@ func Node(checks []Check, s *board.Snapshot) Explanation {
 			out.Evidence[len(out.Evidence)-1] = c.Name + ": " + c.Failed
 		}
 		for _, n := range c.Notes {
+			if c.Name == "volumes" { // these are Held, with a remedy each
+				break
+			}
 			notes = append(notes, Finding{Code: c.Name, Cause: n, Remedy: remedies[c.Name]})
 		}
 	}
 	for _, u := range s.Under {
 		all = append(all, Finding{Code: string(u), Cause: Short(u),
 			WaitsFor: "the shortage's end", Remedy: "free " + pressures[u] + ", or end pods"})
+	}
+	for _, f := range s.Held {
+		notes = append(notes, Held(f))
 	}
 	if len(all) == 0 {
 		state := "is healthy"

@@ -23,7 +23,7 @@ var Checks = []Check{
 	{Name: "openat2", About: "paths of pods can be opened safely", Run: checkOpenat2},
 	{Name: "manifests", About: "the folder of manifests", Run: checkManifests},
 	{Name: "disk", About: "disk space for pods, logs and images, compared with eviction thresholds", Run: checkDisk},
-	{Name: "volumes", About: "volumes left by a kubelet that the agent cannot manage", Run: checkVolumes},
+	{Name: "volumes", About: "volumes that the agent cannot manage, and folders that it keeps", Run: checkVolumes},
 	{Name: "memory", About: "memory, compared with the eviction threshold, and swap", Run: checkMemory},
 	{Name: "clock", About: "the clock is synchronised", Run: checkClock},
 	{Name: "capabilities", About: "the capabilities of this process", Run: checkCapabilities},

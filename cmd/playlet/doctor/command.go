@@ -161,6 +161,7 @@ func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root strin
 	}
 	m := machineOf(node, warnings)
 	m.Socket, m.Chosen, m.Service, m.Unread = socket, chosen, service, unread
+	m.Held = func(ctx context.Context) ([]api.Finding, error) { return held(ctx, api.NewClient(socket)) }
 	m.Agent = func(ctx context.Context) (Running, error) {
 		v, err := api.NewClient(socket).Version(ctx)
 		if err != nil {
@@ -213,6 +214,22 @@ func machineOf(node *config.Node, warnings []config.Warning) *Machine {
 		},
 		Addresses: func() []netip.Addr { return agent.NodeIPs(node, slog.New(slog.DiscardHandler)) },
 	}
+}
+
+// held returns the folders that the agent keeps.
+func held(ctx context.Context, agent *api.Client) (out []api.Finding, err error) {
+	answer, err := agent.Explain(ctx, api.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range answer.Items {
+		for _, f := range append([]api.Finding{item.Finding}, item.Others...) {
+			if f.Code == messages.EventVolumeHeld {
+				out = append(out, f)
+			}
+		}
+	}
+	return out, nil
 }
 
 // built is when this program was: as Go recorded it of the checkout, or as old as its file.

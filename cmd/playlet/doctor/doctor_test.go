@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -56,6 +57,15 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 		"data in a plain folder": {wrong: func(r *rig) {
 			r.write(r.Node.RootDir+"/pods/u/volumes/kubernetes.io~nfs/pv/file", "")
 		}, check: "volumes", result: Warn, says: "holds data although no volume of kubernetes.io/nfs is mounted there"},
+
+		"a folder of a pod that is over": {wrong: func(r *rig) {
+			r.write(r.Node.RootDir+"/pods/u/volumes/kubernetes.io~nfs/pv/file", "")
+			r.Held = func(context.Context) ([]api.Finding, error) {
+				return []api.Finding{{Cause: "/r/pods/over of a pod that is over", Remedy: "unmount it"},
+					{Cause: r.Node.RootDir + "/pods/u/volumes/kubernetes.io~nfs/pv holds data although no volume of " +
+						"kubernetes.io/nfs is mounted there: it is kept"}}, nil
+			}
+		}, check: "volumes", result: Warn, says: "/r/pods/over of a pod that is over → unmount it"},
 
 		"no other agent": {check: "agent", result: OK, says: "none runs"},
 		"a kubelet": {wrong: func(r *rig) { r.process("77", "kubelet") }, check: "agent", result: Fail,

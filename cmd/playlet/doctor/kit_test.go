@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
 )
@@ -130,6 +131,7 @@ func newRig(t *testing.T, flags ...string) *rig {
 		TrialDir: dir + "/trials", NetNSDir: dir + "/netns", CNIConfDir: dir + "/cni",
 		Dial:      func(*config.Node) (Runtime, error) { return r.runtime, nil },
 		Agent:     func(context.Context) (Running, error) { return Running{}, errors.New("none runs") },
+		Held:      func(context.Context) ([]api.Finding, error) { return nil, errors.New("none runs") },
 		Addresses: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("203.0.113.77")} },
 	}
 	for path, text := range map[string]string{

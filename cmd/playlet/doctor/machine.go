@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -40,6 +41,8 @@ type Machine struct {
 	// Socket is that of the agent. With Chosen, the user named it (PLAYLET_SOCKET), whatever its root folder is.
 	Socket string
 	Chosen bool
+	// Held asks the agent that runs for the folders that it keeps; an error where none answers.
+	Held func(ctx context.Context) ([]api.Finding, error)
 	// Addresses are the node's.
 	Addresses func() []netip.Addr
 	// TrialDir and NetNSDir are where a trial of the network keeps what the plugins answered, and its namespace.

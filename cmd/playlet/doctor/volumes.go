@@ -2,13 +2,23 @@ package doctor
 
 import (
 	"context"
+	"slices"
 
+	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 )
 
-// checkVolumes names the folders of volumes that the agent would keep because it cannot undo them.
-func checkVolumes(_ context.Context, m *Machine) []Finding {
+// checkVolumes names the folders of volumes and pods that the agent would keep because it cannot undo them, and those that a
+// running agent keeps. Only the agent knows which folders are of pods that are over.
+func checkVolumes(ctx context.Context, m *Machine) []Finding {
 	folders, err := leftover.Explain(m.Node.RootDir, m.Node.Standalone())
+	if held, err := m.Held(ctx); err == nil { // checkAgent reports an agent that does not answer
+		for _, f := range held {
+			if !slices.ContainsFunc(folders, func(o api.Finding) bool { return o.Cause == f.Cause }) {
+				folders = append(folders, f)
+			}
+		}
+	}
 	var found []Finding
 	for _, f := range folders {
 		found = append(found, warn(f.Remedy, "%s", f.Cause)...)
