@@ -38,7 +38,7 @@ terminationGracePeriodSeconds: 1`))
 	must(t, err)
 	for _, name := range []string{"kills", "messages"} {
 		report := filepath.Join(t.TempDir(), "report")
-		out, notes, code := playlet(t, "chaos", "run", filepath.Join("chaos", name+".yaml"), "--report="+report, socket)
+		out, notes, code := playlet(t, "chaos", "run", "builtin:"+name, "--report="+report, socket)
 		t.Log(out)
 		if code != 0 || !strings.Contains(out, "passed: steady after ") {
 			t.Errorf("%s: %d %s", name, code, notes)

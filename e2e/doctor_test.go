@@ -300,7 +300,7 @@ func TestDoctorOnWhatIsAwayAndTaken(t *testing.T) {
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	found(t, all, "runtime", "fail", "gives no answer")
+	found(t, all, "runtime", "fail", "it accepts connections and does not answer")
 	found(t, all, "conditions", "skip", "does not answer")
 
 	must(t, s.TermRuntime())

@@ -93,6 +93,9 @@ var inSentences = []use{
 	{"playlet --help", []run{{command: "playlet --help", want: `(?s)Pods:.*The agent:.*The node:`}}},
 	{"playlet help flags", []run{{command: "playlet help flags", want: `--pod-manifest-path`}}},
 	{"playlet completion", []run{{command: "playlet completion", want: `bash`}, {command: "playlet completion bash", want: `__playlet`}}},
+	{"playlet install --replace-kubelet", []run{{command: "playlet install --replace-kubelet --dry-run", code: 1,
+		want: `no kubelet is installed here as kubelet.service`}}},
+	{"playlet uninstall", []run{{command: "playlet uninstall --dry-run", want: `\(dry run\) containers go on running`}}},
 }
 
 // uses are the commands of README's blocks, in an order in which one has what it takes from those before.
