@@ -111,7 +111,7 @@ var uses = []use{
 	}},
 	{"playlet run -f job.yaml --wait --for=completed", []run{
 		{command: "playlet run -f job.yaml --wait --for=completed", want: `default/job`},
-		{command: "playlet run -f failing.yaml --wait --for=completed", code: 1, want: `exit code 3`},
+		{command: "playlet run -f failing.yaml --wait --for=completed", code: 1, want: `exited with code 3`},
 	}},
 	{"playlet pods [-w] [NAME...] [-l app=web] [-o yaml]", []run{
 		{command: "playlet pods", want: `(?m)^default +web-node0 +1/1 +Running`},

@@ -101,8 +101,8 @@ containers:
 		}
 	}
 	awaitFile(t, w.file("order"), "init\nsidecar\ninit\nsidecar\n") // and no pre-stop hook
-	awaitEvents(t, c, ns, uid, map[string]int32{"Normal Killing spec.containers{other}: Container other: container source ended " +
-		"with exit code 1, all will be restarted": 1})
+	awaitEvents(t, c, ns, uid, map[string]int32{"Normal Killing spec.containers{other}: Container other: container source exited " +
+		"with code 1, all will be restarted": 1})
 	must(t, a.Kill9())
 	must(t, a.Start())
 	awaitNode(t, c, n.Name, nodeReady)
