@@ -169,12 +169,13 @@ func (m *newcomer) followsTheFirstSteps(said sayings) {
 	shell.Env = append(slices.DeleteFunc(shell.Env, func(v string) bool { return strings.HasPrefix(v, "PATH=") }),
 		"PATH="+newcomersPath, "TERM=dumb")
 	y := typing(t, shell)
-	y.key("cd " + clone + "\n")
 	succeeds := func() {
 		t.Helper()
 		y.key("echo code=$?\n")
 		y.sees("\ncode=0\r\n")
 	}
+	y.key("cd " + clone + "\n")
+	succeeds() // the shell runs now, and nsenter no longer
 	before, files := machine(t), m.files()
 	y.key(said.command(t, "go run ") + "\n")
 	y.sees("Debian packages that are missing here are unpacked into " + home + "/.cache/playlet/parts, and stay there: " +
