@@ -70,7 +70,8 @@ func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer) PreSto
 		}
 	}
 	var err error
-	done.Fallback, err = cri.Run(ctx, h.Ops, host.PreStopKey(m.UID, m.Fact.ID), m.Grace+Limit, func(ctx context.Context) (string, error) {
+	key := host.PreStopKey(m.UID, m.Fact.ID)
+	done.Fallback, err = cri.Run(ctx, h.Ops, key, m.Grace+Limit, func(ctx context.Context) (string, error) {
 		defer over()
 		return Run(ctx, h, m, hook, ports)
 	})

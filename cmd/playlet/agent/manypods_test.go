@@ -63,8 +63,8 @@ func TestManyShortPods_LeaveNothingBehind(t *testing.T) {
 // podWave is the number of pods that are there at once.
 const podWave = 100
 
-// sizesAfter runs so many pods, a hundred at a time, and returns the numbers of elements in the agent's maps and slices. recent is
-// the number of manifests that were removed recently.
+// sizesAfter runs so many pods, a hundred at a time, and returns the numbers of elements in the agent's maps and slices. recent
+// is the number of manifests that were removed recently.
 func sizesAfter(t *testing.T, n int) (sizes map[string]int, recent int) {
 	r := newClusterRig(t, sim.Options{Script: sim.Script{Default: sim.Sequence{sim.ExitAfter(0, 0)}}}, "--max-pods=250",
 		"--registry-qps=0")
