@@ -40,7 +40,7 @@ var limits = map[string]string{
 		actors/prober.maxSaves actors/runtime.maxRemovals actors/status.writers actors/internal/linux/cgroups.heldAtOnce
 		actors/stats/cgroupmetrics.slotsAtOnce`,
 	"each pod, driver or object has its own": `
-		actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
+		actors/ender:chan actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords
 		actors/internal/metrics.maxPulls actors/shutdown:chan actors/stats.walkFew actors/stats.walkLinks actors/stats.walkPending
 		actors/stats.walkPlaces actors/volumes.maxHeldError actors/volumes.volumesAtATime actors/volumes:chan`,
 	"a cache: an entry that is gone is read or made once more": `
