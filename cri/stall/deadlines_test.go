@@ -15,7 +15,7 @@ import (
 // longDeadlines are the program's deadlines of five minutes or more. Each has the reason that it does not cut off work that would
 // start again from zero.
 var longDeadlines = map[string]string{
-	"actors/container/poststart.go hookLimit":          "a hook runs once",
+	"actors/internal/hooks/hooks.go Limit":             "a hook runs once",
 	"actors/eviction/oom.go killTimeout":               "a wait, which is repeated",
 	"actors/images/images.go defaultPullTimeout":       "of a pull without a sign of life; progress puts it off",
 	"actors/images/need.go slotLimit":                  "of a slot; the pull goes on without it",
