@@ -27,6 +27,7 @@ func TestUnit(t *testing.T) {
 		"Service.Restart":  "always",
 		"Service.KillMode": "process", "Service.WatchdogSec": "60", "Install.WantedBy": "multi-user.target",
 		"Service.UMask":     "0022",
+		"Service.OOMPolicy": "continue",
 		"Service.ExecStart": `"/opt/my node/playlet" --config=/etc/100%%/$$x.yaml $PLAYLET_ARGS`,
 	} {
 		if got[name] != want {
