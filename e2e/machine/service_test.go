@@ -85,7 +85,7 @@ func testService(t *testing.T, release install.Release) {
 		}
 		n.Await(commandLimit, "systemctl is-active playlet.service", nil)
 		n.AwaitPods("one", "two")
-		restarts = "1" // the reboot ended all containers
+		restarts = "1"                                            // the reboot ended all containers
 		if before = n.Tasks(); strings.Count(before, "\n") != 3 { // two sandboxes, two containers
 			t.Errorf("after a reboot there runs\n%s", before)
 		}
