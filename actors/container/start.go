@@ -26,7 +26,7 @@ import (
 
 // start makes the attempt's container and starts it, or joins where that is under way, or adopts what was made before.
 func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
-	key := fmt.Sprintf("%s/start/container/%s/%d", w.Pod.UID, w.Container.Name, w.Attempt)
+	key := fmt.Sprintf("%scontainer/%s/%d", cri.StartPrefix(string(w.Pod.UID)), w.Container.Name, w.Attempt)
 	done, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (startDone, error) {
 		return makeAndStart(ctx, h, w), nil
 	})
@@ -68,6 +68,9 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	done.created, done.tooLarge = !made.found, made.tooLarge
 	if err := noteHook(h, w, id); err != nil {
 		return failed(messages.Cause{Text: "its post-start hook cannot be recorded: " + err.Error()})
+	}
+	if err := h.Ops.MayStart(string(w.Pod.UID), w.Sandbox.ID); err != nil {
+		return failed(messages.CauseOf(err))
 	}
 	startErr := h.CRI.StartContainer(ctx, id)
 	// Whatever was answered, what is true is read: an answer that was lost is no failure.

@@ -14,6 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/hooks"
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/stoporder"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
@@ -42,7 +43,7 @@ func (s *stopper) rest() time.Duration { return max(time.Until(s.until), 0) }
 
 func (s *stopper) stopNow(ctx context.Context) error {
 	settle, cancel := context.WithTimeout(ctx, s.host.Reap(3))
-	err := s.host.Ops.Settle(settle, string(s.pod.UID)+"/start/")
+	err := s.host.Ops.Settle(settle, cri.StartPrefix(string(s.pod.UID)))
 	cancel()
 	if err != nil {
 		return err
@@ -61,7 +62,7 @@ func (s *stopper) stopNow(ctx context.Context) error {
 	}
 	var errs []error
 	for _, sandbox := range sandboxes {
-		errs = append(errs, host.Ignore(s.host.CRI.StopPodSandbox(ctx, sandbox.GetId())))
+		errs = append(errs, s.host.Ops.StopSandbox(ctx, s.host.CRI, string(s.pod.UID), sandbox.GetId(), s.host.Reap(2), nil))
 	}
 	return errors.Join(errs...)
 }

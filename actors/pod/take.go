@@ -139,6 +139,9 @@ func (m *Machine) takeSandboxStopped(v work.SandboxStopped) {
 	if v.Failed != nil {
 		m.warn("", messages.EventFailedKillPod, *v.Failed, "error killing pod: %s", v.Failed.Message)
 		m.sandboxing.retry.Fails(m.now, *v.Failed)
+		if v.Running {
+			m.readAgain()
+		}
 	} else if s := m.Sandboxes.Of(v.ID); s != nil {
 		s.Stopped, s.Ready = true, false
 	}

@@ -63,3 +63,21 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 		t.Errorf("it waits for %v, want %v", codes, want)
 	}
 }
+
+// A container may run in a sandbox that the pod is about to stop, when its start was answered late. The pod reads the CRI before it
+// asks for the stop again.
+func TestPodMachine_ReadsAgainWhenASandboxStillRunsContainers(t *testing.T) {
+	for _, running := range []bool{true, false} {
+		w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
+		w.step(nil)
+		w.settle()
+		a := &alone{now: w.now, machine: w.machine}
+		a.hears(messages.PodWanted{Pod: w.pod, Generation: 2, Ending: &messages.Ending{Since: w.now}})
+		a.hears(a.ended(ended(w, 0)))
+		a.take()
+		a.hears(work.SandboxStopped{ID: w.sandboxes[0].ID, Running: running, Failed: &messages.Reason{Code: messages.ReasonStopSandbox}})
+		if got := len(sentOf[messages.ReadPod](a.take())) > 0; got != running {
+			t.Errorf("running %v: got a reading %v, want %v", running, got, running)
+		}
+	}
+}

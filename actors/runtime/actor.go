@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/runtime/readqueue"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -217,11 +218,6 @@ const (
 	settleTimeout = 10 * time.Minute
 )
 
-// startPrefix begins the keys of a pod's operations that make or start something.
-func startPrefix(uid string) string { return uid + startInfix }
-
-const startInfix = "/start/"
-
 // shareAbove is how many pods make their own lists when they are to be read at one time. More than so many, after a start of
 // the agent or when a node is emptied, are read from the lists of one audit.
 const shareAbove = 4
@@ -241,7 +237,7 @@ func (a *actor) pump(ctx supervisors.Context) {
 			was = p.facts
 		}
 		ctx.Do(supervisors.Work{Name: "read pod " + uid, Pod: uid, Timeout: readTimeout, Run: func(ctx context.Context) any {
-			if from == nil && len(a.opts.Operations.InFlight(startPrefix(uid))) > 0 {
+			if from == nil && len(a.opts.Operations.InFlight(cri.StartPrefix(uid))) > 0 {
 				return readDone{uid: uid, busy: true}
 			}
 			read, err := readPod(ctx, a.opts.CRI, uid, readAt, from, was)
@@ -261,7 +257,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Pod: m.uid, Timeout: settleTimeout,
 			Run: func(ctx context.Context) any {
 				// Whatever the end of the wait, the next reading looks for itself.
-				_ = a.opts.Operations.Settle(ctx, startPrefix(m.uid))
+				_ = a.opts.Operations.Settle(ctx, cri.StartPrefix(m.uid))
 				return settled{m.uid}
 			}})
 	case m.err != nil:

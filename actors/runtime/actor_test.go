@@ -307,7 +307,7 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 		f.pod(uids[i], "a0r")
 	}
 	r := settledRig(t, f, func(o *Options) { o.MaxReads, o.PollPeriod = 1, time.Hour })
-	release := r.hold(startPrefix("u3") + "x") // one that is being started makes its own lists afterwards
+	release := r.hold(cri.StartPrefix("u3") + "x") // one that is being started makes its own lists afterwards
 	for _, uid := range append(uids, "absent") {
 		r.Send(messages.PodAddress(uid), messages.ReadPod{UID: uid})
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/actors/runtime/readqueue"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -84,7 +84,7 @@ func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, re
 	startedMeanwhile := a.opts.Operations.Watch()
 	all, only, err := a.listAll(ctx, uids)
 	for _, key := range startedMeanwhile() {
-		if uid, _, ok := strings.Cut(key, startInfix); ok {
+		if uid, ok := cri.StartsPod(key); ok {
 			m.starting[uid] = true
 		}
 	}

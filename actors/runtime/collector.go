@@ -251,7 +251,7 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 	}
 	for _, id := range r.sandboxes {
 		if !kept[id] {
-			tried(a.removeOne(ctx, r.uid, id, a.removeSandbox))
+			tried(a.removeOne(ctx, r.uid, id, func(ctx context.Context, id string) error { return a.removeSandbox(ctx, r.uid, id) }))
 		}
 	}
 	if len(problems) == 0 {
@@ -275,8 +275,8 @@ func (a *actor) removeOne(ctx context.Context, uid, id string, remove func(conte
 }
 
 // removeSandbox stops first: what a sandbox that died has left of its network is taken down by that alone.
-func (a *actor) removeSandbox(ctx context.Context, id string) error {
-	if err := a.opts.CRI.StopPodSandbox(ctx, id); err != nil {
+func (a *actor) removeSandbox(ctx context.Context, uid, id string) error {
+	if err := a.opts.Operations.StopSandbox(ctx, a.opts.CRI, uid, id, removeTimeout, nil); err != nil {
 		return err
 	}
 	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)

@@ -34,7 +34,7 @@ func TestCollector(t *testing.T) {
 	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true}, Heard: true})
 	r.Send("pods/back", messages.ReadPod{UID: "back"}) // younger than that word
 	r.work()
-	if got := f.took(); !strings.HasSuffix(got, ":back rm:gone/s0/b0 stopp:gone/s0 rmp:gone/s0") {
+	if got := f.took(); !strings.HasSuffix(got, ":back rm:gone/s0/b0 containers stopp:gone/s0 rmp:gone/s0") {
 		t.Errorf("as soon as it is known who is wanted, what nobody wants goes: %s", got)
 	}
 	r.Advance(time.Minute)
@@ -79,7 +79,7 @@ func TestCollectorKeepsWhatItCannotRemove(t *testing.T) {
 	f.fail("rm", nil)
 	r.Advance(time.Minute)
 	r.work()
-	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0 stopp:gone/s0 rmp:gone/s0")
+	r.expect("calls", f.took(), "sandboxes containers rm:gone/s0/b0 containers stopp:gone/s0 rmp:gone/s0")
 }
 
 func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {

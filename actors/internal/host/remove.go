@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/facts"
 	"github.com/playlet-dev/playlet/cri/remains"
 	"github.com/playlet-dev/playlet/cri/translate"
@@ -18,19 +19,24 @@ import (
 // RemovePod removes all that the runtime has of the pod, as the runtime itself lists it, and the pod's log folder. It joins a
 // removal that is under way. A panic in that is one of the caller.
 func (h *Host) RemovePod(ctx context.Context, pod *v1.Pod) error {
-	_, err := h.Ops.Do(ctx, string(pod.UID)+"/remove", h.Reap(8), func(ctx context.Context) (any, error) {
+	_, err := h.Ops.Do(ctx, string(pod.UID)+"/remove", h.Reap(10), func(ctx context.Context) (any, error) {
 		uid := string(pod.UID)
-		left := removeContainers(ctx, h, uid)
-		err := removeSandboxes(ctx, h, uid)
+		asked := map[string]bool{}
+		left := removeContainers(ctx, h, uid, asked)
+		err := removeSandboxes(ctx, h, uid, asked)
 		if left != nil && err == nil { // what could not be removed alone may have gone with its sandbox
-			left = removeContainers(ctx, h, uid)
+			left = removeContainers(ctx, h, uid, asked)
 		}
 		return nil, errors.Join(left, err, removeLogs(ctx, h, pod))
 	})
 	return Joined(err)
 }
 
-func removeContainers(ctx context.Context, h *Host, uid string) error {
+// removeContainers removes the pod's containers and adds those that it asked to stop.
+func removeContainers(ctx context.Context, h *Host, uid string, asked map[string]bool) error {
+	if err := h.Ops.Settle(ctx, cri.StartPrefix(uid)); err != nil {
+		return err
+	}
 	list, err := h.CRI.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: facts.PodFilter(uid)})
 	if err != nil {
 		return err
@@ -38,7 +44,8 @@ func removeContainers(ctx context.Context, h *Host, uid string) error {
 	var errs []error
 	for _, c := range list {
 		if c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING {
-			// Nobody stopped it: it came up after the pod had ended. It gets a signal before it is removed.
+			// It came up after the pod had ended. It gets a signal before it is removed.
+			asked[c.GetId()] = true
 			errs = append(errs, Ignore(h.CRI.StopContainer(ctx, c.GetId(), 0)))
 		}
 		errs = append(errs, Ignore(h.CRI.RemoveContainer(ctx, c.GetId())))
@@ -46,14 +53,14 @@ func removeContainers(ctx context.Context, h *Host, uid string) error {
 	return errors.Join(errs...)
 }
 
-func removeSandboxes(ctx context.Context, h *Host, uid string) error {
+func removeSandboxes(ctx context.Context, h *Host, uid string, asked map[string]bool) error {
 	list, err := h.CRI.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: facts.PodFilter(uid)})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, s := range list {
-		err := Ignore(h.CRI.StopPodSandbox(ctx, s.GetId()))
+		err := h.Ops.StopSandbox(ctx, h.CRI, uid, s.GetId(), h.Reap(2), asked)
 		if err == nil {
 			err = remains.RemoveSandbox(ctx, s.GetId(), h.CRI.RemovePodSandbox)
 		}

@@ -37,7 +37,7 @@ func (ResizeContainer) call() (name string, calls int) { return "UpdateContainer
 
 // run joins a resize that is under way, and tells then what that has given.
 func (e ResizeContainer) run(ctx context.Context, h *host.Host) any {
-	key := fmt.Sprintf("%s/start/resize/%s", e.Pod.UID, e.ID)
+	key := cri.StartPrefix(string(e.Pod.UID)) + "resize/" + e.ID
 	out, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (ContainerResized, error) {
 		return e.update(ctx, h), nil
 	})
@@ -118,7 +118,7 @@ func (UpdateSandbox) call() (name string, calls int) { return "UpdatePodSandboxR
 
 // run joins a call that is under way, and says then what that has told.
 func (e UpdateSandbox) run(ctx context.Context, h *host.Host) any {
-	key := string(e.Pod.UID) + "/start/inform/" + e.ID
+	key := cri.StartPrefix(string(e.Pod.UID)) + "inform/" + e.ID
 	pod, err := cri.Run(ctx, h.Ops, key, h.Reap(1), func(ctx context.Context) (*v1.Pod, error) {
 		resources, overhead := translate.UpdatedSandboxResources(e.Pod, h.Node)
 		return e.Pod, h.CRI.UpdatePodSandboxResources(ctx, e.ID, resources, overhead)

@@ -42,7 +42,7 @@ func (StartSandbox) call() (name string, calls int) { return "RunPodSandbox", 4 
 
 // run creates the attempt's sandbox, or adopts the sandbox with its name. It joins an attempt in progress.
 func (e StartSandbox) run(ctx context.Context, h *host.Host) any {
-	key := fmt.Sprintf("%s/start/sandbox/%d", e.Pod.UID, e.Attempt)
+	key := fmt.Sprintf("%ssandbox/%d", cri.StartPrefix(string(e.Pod.UID)), e.Attempt)
 	fact, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (messages.SandboxFact, error) {
 		return e.make(ctx, h)
 	})
@@ -153,17 +153,18 @@ type StopSandbox struct{ UID, ID string }
 type SandboxStopped struct {
 	ID     string
 	Failed *messages.Reason
+	// Running means that a container runs in the sandbox that the pod took for ended: the pod has to be read again.
+	Running bool
 }
 
-func (StopSandbox) call() (name string, calls int) { return "StopPodSandbox", 1 }
+func (StopSandbox) call() (name string, calls int) { return "StopPodSandbox", 2 }
 
 func (e StopSandbox) run(ctx context.Context, h *host.Host) any {
-	_, err := h.Ops.Do(ctx, e.UID+"/stopsandbox/"+e.ID, h.Reap(1), func(ctx context.Context) (any, error) {
-		return nil, host.Ignore(h.CRI.StopPodSandbox(ctx, e.ID))
-	})
+	err := h.Ops.StopSandbox(ctx, h.CRI, e.UID, e.ID, h.Reap(2), nil)
 	out := SandboxStopped{ID: e.ID}
 	if err = host.Joined(err); err != nil {
 		out.Failed = failed(messages.ReasonStopSandbox, err)
+		_, out.Running = errors.AsType[*cri.RunningError](err)
 	}
 	return out
 }
