@@ -55,6 +55,9 @@ type world struct {
 	groups     []*v1.Pod // as its cgroup was asked for
 	edits      uint64
 	noImages   bool // no pull ends
+	noVolumes  bool // no volume is mounted
+	stubborn   bool // no container stops
+	record     func(msg any, effects []Effect)
 	holds      bool // images are kept for it
 	watch      func(*v1.PodStatus)
 	stuck      map[string]bool // containers left of starts that were cut off, which cannot be removed
@@ -137,7 +140,11 @@ func (w *world) step(msg any) {
 	w.log("%s <- %T", w.now.Format("04:05"), msg)
 	before := w.machine.Phase()
 	w.stepAt = w.now
-	for _, e := range w.machine.Step(w.now, msg) {
+	effects := w.machine.Step(w.now, msg)
+	if w.record != nil {
+		w.record(msg, effects)
+	}
+	for _, e := range effects {
 		w.effect(e)
 	}
 	w.checkAsked()
@@ -301,6 +308,9 @@ func (w *world) sent(msg any) {
 	case messages.ReadPod:
 		w.send(w.observed())
 	case messages.MountVolumes:
+		if w.noVolumes {
+			break
+		}
 		w.mounted, w.foldersOut = true, false
 		w.send(messages.VolumesMounted{UID: m.UID, Paths: map[string]string{}})
 	case messages.UnmountVolumes:

@@ -302,6 +302,9 @@ func (w *world) stop(m messages.StopContainer) {
 	if m.Fact.State == messages.ContainerCreated {
 		w.fault("%s, which never ran, is stopped", m.Fact.ID)
 	}
+	if w.stubborn {
+		return
+	}
 	w.send(delayed(func() any {
 		ended := m.Fact
 		ended.State, ended.ExitCode, ended.FinishedAt = messages.ContainerExited, 137, w.now

@@ -39,7 +39,7 @@ type RemovePod struct{ Pod *v1.Pod }
 // PodRemoved is the result of RemovePod.
 type PodRemoved struct{ Failed *messages.Reason }
 
-func (RemovePod) call() (name string, calls int) { return "RemovePodSandbox", 8 }
+func (RemovePod) call() (name string, calls int) { return "RemovePodSandbox", 10 }
 
 func (e RemovePod) run(ctx context.Context, h *host.Host) any {
 	if err := h.RemovePod(ctx, e.Pod); err != nil {
