@@ -8,6 +8,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -65,9 +66,11 @@ func (a *actor) check(ctx supervisors.Context) {
 			return checked{version: version, status: status, err: err}
 		}
 		config, err := a.opts.CRI.RuntimeConfig(ctx) // it is of one start of the runtime
-		if cri.IsUnimplemented(err) {
+		outdated := cri.IsUnimplemented(err)
+		if outdated {
 			err = nil
 		}
+		metrics.RuntimeOutdated(outdated)
 		return checked{version, status, config, err}
 	}})
 }

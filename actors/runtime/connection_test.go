@@ -7,9 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/playlet-dev/playlet/actors/internal/metrics"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -82,6 +84,19 @@ func TestNotReadyIsAway(t *testing.T) {
 	r.work()
 	if got := r.sent(); !strings.HasSuffix(got, "away") {
 		t.Error(got)
+	}
+}
+
+// The kubelet reports a runtime without RuntimeConfig in a metric that names the release that gives such runtimes up.
+func TestConnection_ReportsAnOutdatedRuntime(t *testing.T) {
+	for want, err := range []error{nil, &cri.CallError{Call: "RuntimeConfig", Answered: true,
+		Err: status.Error(codes.Unimplemented, "unknown method")}} {
+		f := newFake()
+		f.fail("RuntimeConfig", err)
+		start(t, f, nil).work()
+		if got, err := testutil.GatherAndCount(metrics.Registry, "kubelet_cri_losing_support"); err != nil || got != want {
+			t.Errorf("got %d metrics, want %d: %v", got, want, err)
+		}
 	}
 }
 

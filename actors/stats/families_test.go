@@ -49,7 +49,6 @@ var absent = map[string]string{
 	"what is left of gone pods is a driver's sweep, whose failures are in health and tried again": "kubelet_orphan_pod_cleaned_volumes*",
 	"there are no projected pod certificates yet":                                                 "kubelet_podcertificate_states",
 	"it is of Windows": "kubelet_started_host_process_containers_*",
-	"a runtime without RuntimeConfig is told of by the doctor":      "kubelet_cri_losing_support",
 	"watches here are reflectors with stores of their own":          "informer_*",
 	"nobody is elected, and no controller manager runs":             "leader_election_* running_managed_controllers",
 	"it is hidden since 1.29: resource_scrape_error tells the same": "scrape_error",
@@ -116,6 +115,7 @@ func exercise(t *testing.T) (*rig, http.Handler) {
 	metrics.ProviderErrors.WithLabelValues("p").Inc()
 	metrics.Since(metrics.ProviderTime, now, "p")
 	metrics.SetProviderConfig("sha256:2")
+	metrics.RuntimeOutdated(true)
 	metrics.PullChecks.WithLabelValues("credentialRecordFound").Inc()
 	metrics.PluginRegistrations.WithLabelValues("example.com/gpu").Inc()
 	metrics.Since(metrics.PluginAllocation, now, "example.com/gpu")

@@ -36,6 +36,10 @@ var (
 		Help: "The hash of the configuration of credential providers; the value is always 1."}, []string{"hash"})
 	_ = register(providerConfig, 1, nil)
 
+	losingSupport = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_cri_losing_support",
+		Help: "The Kubernetes version that no longer supports this container runtime; the value is always 1."}, []string{"version"})
+	_ = register(losingSupport, 1, nil)
+
 	PullIntents   = gauge("kubelet_imagemanager_ondisk_pullintents", "Pulls that are recorded on the disk as begun.")
 	PulledRecords = gauge("kubelet_imagemanager_ondisk_pulledrecords", "Images whose credentials are recorded on the disk.")
 	PullChecks    = counter("kubelet_imagemanager_image_mustpull_checks_total",
@@ -46,6 +50,15 @@ var (
 func SetProviderConfig(hash string) {
 	providerConfig.Reset()
 	providerConfig.WithLabelValues(hash).Set(1)
+}
+
+// RuntimeOutdated records whether the container runtime lacks RuntimeConfig, without which Kubernetes 1.37 does not support it
+// (KEP-4033).
+func RuntimeOutdated(outdated bool) {
+	losingSupport.Reset()
+	if outdated {
+		losingSupport.WithLabelValues("1.37.0").Set(1)
+	}
 }
 
 // containerLists are the containers' statuses by the value of the label container_type.
