@@ -42,23 +42,29 @@ type Path struct {
 	Ready    time.Time     `json:"ready"` // when the pod's first ready status was handled
 	Took     time.Duration `json:"took"`  // nanoseconds
 	Segments []Segment     `json:"segments"`
+	// Adopted reports that the agent found the pod running: the path is its adoption, and the start was earlier.
+	Adopted bool `json:"adopted,omitempty"`
 }
 
 // Why there is no critical path.
 var (
-	ErrNotReady  = errors.New("no message says that it became ready")
+	ErrNotReady  = errors.New("it has not become ready yet")
 	ErrForgotten = errors.New("the messages of its start are no longer recorded")
 )
+
+// creating are the calls of a start. An adoption makes none of them.
+var creating = []string{"RunPodSandbox", "CreateContainer", "StartContainer"}
 
 // CriticalPath walks back along the causes from the first PodStatusChanged that says ready to the begin of the pod's story, and
 // says where the time went. It is given the entries of one pod, which begin with what led to it.
 func CriticalPath(entries []supervisors.Entry, names Names) (*Path, error) {
 	byID, calls := map[uint64]*supervisors.Entry{}, map[uint64][]*supervisors.Entry{}
 	var last *supervisors.Entry
-	forgotten := false
+	forgotten, created := false, false
 	for i := range entries {
 		e := &entries[i]
 		byID[e.ID] = e
+		created = created || e.Kind == supervisors.OfCall && slices.Contains(creating, e.Message)
 		if e.Kind == supervisors.OfCall {
 			calls[e.Cause] = append(calls[e.Cause], e)
 		}
@@ -69,12 +75,12 @@ func CriticalPath(entries []supervisors.Entry, names Names) (*Path, error) {
 		forgotten = forgotten || e.Forgotten > 0
 	}
 	switch {
-	case last == nil && forgotten:
+	case forgotten && (last == nil || !created):
 		return nil, ErrForgotten
 	case last == nil:
 		return nil, ErrNotReady
 	}
-	p := &path{names: names, Path: Path{Began: begin(entries, byID, last.Flow.Pod)}}
+	p := &path{names: names, Path: Path{Began: begin(entries, byID, last.Flow.Pod), Adopted: !created}}
 	chain := []*supervisors.Entry{last}
 	for e := last; e != nil && e.Sent.After(p.Began); {
 		cause := byID[e.Cause]

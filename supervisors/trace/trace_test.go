@@ -77,14 +77,18 @@ func TestTheCriticalPath(t *testing.T) {
 	event := without(5, 6)
 	event[3] = entry(4, 98, work, messages.Runtime, messages.Runtime, "GetContainerEvents", "", 66, 66, 70)
 	event[3].Flow.Pod = ""
+	adopted := without(5, 6) // the runtime was only read
 	forgotten := without(10, 11)
 	forgotten[3].Forgotten = 7
+	readyOnly := without(5, 6)
+	readyOnly[0].Forgotten = 7
 	for name, c := range map[string]struct {
 		entries []supervisors.Entry
 		want    []part
 		err     error
 	}{
 		"a whole start": {started(), whole, nil},
+		"an adoption":   {adopted, slices.Concat(whole[:5], []part{{Queue, "RunPodSandbox", 16, 1}, {Working, "RunPodSandbox", 17, 53}}, whole[12:]), nil},
 		"a cause is missing": {without(4), slices.Concat(whole[:4], []part{{InHand, "Started", 14, 5}, {InHand, "PullImage", 19, 2},
 			{Outside, "SandboxStarted", 21, 49}}, whole[12:]), nil},
 		"an event of the runtime": {event, slices.Concat(whole[:4], []part{{InHand, "Started", 14, 5}, {InHand, "PullImage", 19, 2},
@@ -92,9 +96,10 @@ func TestTheCriticalPath(t *testing.T) {
 		"nothing is before": {without(1, 2, 3, 4, 8), slices.Concat([]part{{Outside, "SandboxStarted", 18, 52}}, whole[12:]), nil},
 		"joined work": {foreign, slices.Concat([]part{{Working, "RunPodSandbox", 0, 18}},
 			whole[7:]), nil},
-		"not ready":     {without(10, 11), nil, ErrNotReady},
-		"begin is gone": {forgotten, nil, ErrForgotten},
-		"nothing":       {nil, nil, ErrNotReady},
+		"not ready":                       {without(10, 11), nil, ErrNotReady},
+		"begin is gone":                   {forgotten, nil, ErrForgotten},
+		"the calls of the start are gone": {readyOnly, nil, ErrForgotten},
+		"nothing":                         {nil, nil, ErrNotReady},
 	} {
 		got, err := CriticalPath(c.entries, names)
 		if !errors.Is(err, c.err) {
@@ -106,6 +111,9 @@ func TestTheCriticalPath(t *testing.T) {
 		var parts []part
 		for _, s := range got.Segments {
 			parts = append(parts, part{s.Kind, s.Name, int(s.Began.Sub(zero).Milliseconds()), int(s.Took.Milliseconds())})
+		}
+		if wantAdopted := !slices.ContainsFunc(c.entries, func(e supervisors.Entry) bool { return e.Kind == call }); got.Adopted != wantAdopted {
+			t.Errorf("%s: adopted is %t, want %t", name, got.Adopted, wantAdopted)
 		}
 		if !reflect.DeepEqual(parts, c.want) || got.Took != at(97).Sub(got.Began) {
 			t.Errorf("%s: %s\n%v\nwant\n%v", name, got.Took, parts, c.want)

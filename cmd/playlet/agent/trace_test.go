@@ -72,6 +72,13 @@ func TestTheStoryOfAStart(t *testing.T) {
 		}) || slices.ContainsFunc(path.Segments, func(s trace.Segment) bool { return s.Kind == trace.Outside }) {
 		t.Errorf("the critical path is %+v, %v", path, err)
 	}
+	if path.Adopted {
+		t.Error("the start is called an adoption")
+	}
+	r.stop()
+	r.start(nil)
+	t.Setenv("PLAYLET_SOCKET", r.agent.node.AdminSocket)
+	r.untilPrinted([]string{"trace", "web", "--critical-path"}, "Not the pod's start: the agent found it running and adopted it.")
 }
 
 // A request to the API server is a leaf of the work that made it, without its query and its body.

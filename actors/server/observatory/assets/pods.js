@@ -134,7 +134,7 @@ function drawPath(p) {
       h('td', {}, g.kind), h('td', {}, g.actor), h('td', {}, g.name), h('td', { class: 'fall' }, line));
   });
   const short = rows.filter(r => !r).length;
-  return [h('p', { class: 'lead' }, 'From the first message to ready: ', h('b', {}, took(p.took))), bar, legend, h('table', {}, h('thead', {}, h('tr', {},
+  return [h('p', { class: 'lead' }, p.adopted ? 'Not the pod\'s start: the agent found it running and adopted it. From the agent\'s first message to ready: ' : 'From start to ready: ', h('b', {}, took(p.took))), bar, legend, h('table', {}, h('thead', {}, h('tr', {},
     ['at', 'took', 'kind', 'actor', 'what', ''].map(t => h('th', { scope: 'col' }, t)))), h('tbody', {}, rows)),
   short > 0 && h('p', { class: 'note' }, `${short} more, each less than 0.1 %, are left out.`)].filter(Boolean);
 }

@@ -31,7 +31,8 @@ by actor/PATH as "playlet actors" prints it.
 -o mermaid is a sequence diagram, for Markdown or mermaid.live; -o perfetto is a file for ui.perfetto.dev, with one track an
 actor; -o json is one entry a line, whose fields are stable.
 
-With --critical-path it is said where the time of a pod's start went: back along the causes from when it became ready.`
+With --critical-path it is said where the time of a pod's start went: back along the causes from when it became ready. Of a pod
+that the agent found running, when it was restarted, it is the adoption, and is called so.`
 
 const traceExample = `  # The story of a pod, from its manifest on
   playlet trace web
@@ -150,12 +151,7 @@ func (c *traceCommand) choose(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	c.names.Pods = map[string]string{}
-	for i := range all.Actors {
-		if a := &all.Actors[i]; a.Pod != "" {
-			c.names.Pods[a.Path.PodUID()] = a.Pod
-		}
-	}
+	c.names.Pods = PodNames(all.Actors)
 	if path, ok := strings.CutPrefix(arg, actorPrefix); ok {
 		if path = strings.Trim(path, "/"); path == "" {
 			return errors.New("which actor? (playlet actors lists them)")
@@ -265,7 +261,11 @@ func (c *traceCommand) printPath(entries []supervisors.Entry) error {
 		fmt.Fprintf(c.Out, "%d more take %s together, each less than %.1f%% (-o json has them)\n", short,
 			shorter.Round(time.Microsecond), leastShare)
 	}
-	fmt.Fprintf(c.Out, "\nFrom the begin to ready: %s\n", path.Took.Round(time.Microsecond))
+	from := "From start to ready"
+	if path.Adopted {
+		from = "Not the pod's start: the agent found it running and adopted it. From the agent's first message to ready"
+	}
+	fmt.Fprintf(c.Out, "\n%s: %s\n", from, path.Took.Round(time.Microsecond))
 	for _, kind := range trace.Kinds {
 		if sums[kind] > 0 {
 			fmt.Fprintf(w, "  %s\t%s\t%.1f%%\n", kind, sums[kind].Round(time.Microsecond), share(sums[kind]))

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func TestTheCriticalPathIsPrinted(t *testing.T) {
 +0.075s  5ms   5.0%   work      pod    RunPodSandbox
 +0.080s  20ms  20.0%  handling  pods   PodStatusChanged
 
-From the begin to ready: 100ms
+From start to ready: 100ms
   call      60ms  60.0%
   work      10ms  10.0%
   handling  30ms  30.0%
@@ -93,13 +94,25 @@ From the begin to ready: 100ms
 	if out != want || code != 0 {
 		t.Errorf("%d %s\n%s\nwant\n%s", code, notes, out, want)
 	}
+	whole := f.Trace.Entries
+	f.Trace.Entries = slices.Delete(slices.Clone(whole), 2, 3)
+	out, _, _ = f.Command(t, "trace", "web", "--critical-path")
+	want = `
+Not the pod's start: the agent found it running and adopted it. From the agent's first message to ready: 100ms
+  work      70ms  70.0%
+  handling  30ms  30.0%
+`
+	if !strings.HasSuffix(out, want) {
+		t.Errorf("%s\nwant\n%s", out, want)
+	}
+	f.Trace.Entries = whole
 	f.Trace.Entries[3].Began = f.Trace.Entries[3].Began.Add(10 * time.Microsecond)
 	if out, _, _ := f.Command(t, "trace", "web", "--critical-path"); !strings.Contains(out, "\n1 more take 10µs together, each less than 0.1%") {
 		t.Error(out)
 	}
-	f.Trace.Entries = f.Trace.Entries[:3]
+	f.Trace.Entries = whole[:3]
 	for args, want := range map[string]string{
-		"web":                 "pod default/web has no critical path: no message says that it became ready (playlet explain pod/web says how it is)",
+		"web":                 "pod default/web has no critical path: it has not become ready yet (playlet explain pod/web says how it is)",
 		"":                    "name the pod",
 		"actor/images":        "name the pod",
 		"web -f":              "leave out --follow and --since",
