@@ -4,6 +4,7 @@ package actors
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/names"
 	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
 )
 
 const actorsLong = `Draw the agent's actors as they run: each with its state, the messages that wait in its mailbox, the age of the oldest
@@ -181,16 +183,19 @@ func (c *actorsCommand) list(ctx context.Context, path string) error {
 	if c.forPrograms() {
 		return c.Print(got)
 	}
-	rows := make([][]string, 0, len(got.Actors))
-	for i, branch := range branches(got.Actors) {
-		rows = append(rows, Row(&got.Actors[i], branch, got.At, c.Output == "wide"))
+	rows, names := make([][]string, 0, len(got.Actors)), PodNames(got.Actors)
+	for i, branch := range Branches(got.Actors) {
+		rows = append(rows, Row(&got.Actors[i], branch, names, got.At, c.Output == "wide"))
 	}
 	return c.newTable().Print(rows)
 }
 
+// shown is the printed path of an actor, and its printed state.
+type shown struct{ path, state string }
+
 // watch prints rows as they change, until ctx ends.
 func (c *actorsCommand) watch(ctx context.Context, path string) error {
-	t, last := c.newTable(), map[messages.Address]string{}
+	t, last := c.newTable(), map[messages.Address]shown{}
 	for {
 		got, err := c.get(ctx, path)
 		if ctx.Err() != nil {
@@ -200,19 +205,21 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 			return err
 		}
 		var rows [][]string
+		names := PodNames(got.Actors)
 		there := map[messages.Address]bool{}
 		for i := range got.Actors {
 			a := &got.Actors[i]
 			there[a.Path] = true
-			if key := fmt.Sprint(a.State, a.Restarts, a.Waiting); last[a.Path] != key {
-				last[a.Path] = key
-				rows = append(rows, Row(a, ShownPath(a), got.At, c.Output == "wide"))
+			now := shown{ShownPath(a), fmt.Sprint(a.State, a.Restarts, a.Waiting)}
+			if last[a.Path] != now {
+				last[a.Path] = now
+				rows = append(rows, Row(a, now.path, names, got.At, c.Output == "wide"))
 			}
 		}
-		for gone := range last {
+		for _, gone := range slices.Sorted(maps.Keys(last)) {
 			if !there[gone] {
+				rows = append(rows, []string{last[gone].path, "gone"})
 				delete(last, gone)
-				rows = append(rows, []string{gone.String(), "gone"})
 			}
 		}
 		if err := t.Print(rows); err != nil {
@@ -224,8 +231,19 @@ func (c *actorsCommand) watch(ctx context.Context, path string) error {
 	}
 }
 
-// Row is one line of the table: an actor as it was at a time.
-func Row(a *api.Actor, name string, at time.Time, wide bool) []string {
+// PodNames returns the names of the actors' pods, by UID.
+func PodNames(actors []api.Actor) map[string]string {
+	out := map[string]string{}
+	for i := range actors {
+		if a := &actors[i]; a.Pod != "" {
+			out[a.Path.PodUID()] = a.Pod
+		}
+	}
+	return out
+}
+
+// Row is one line of the table: an actor as it was at a time. names are those of pods.
+func Row(a *api.Actor, name string, names map[string]string, at time.Time, wide bool) []string {
 	state, oldest, uptime, busy, failure := string(a.State), cli.NoCell, cli.NoCell, cli.NoCell, cli.NoCell
 	if !a.Until.IsZero() {
 		state += ", starts in " + duration.HumanDuration(max(a.Until.Sub(at), 0))
@@ -234,7 +252,7 @@ func Row(a *api.Actor, name string, at time.Time, wide bool) []string {
 	}
 	if h := a.Handling; h != nil {
 		oldest = duration.HumanDuration(max(at.Sub(h.Sent), 0))
-		busy = fmt.Sprintf("%s of %s, %s", h.Message, h.From, duration.HumanDuration(max(at.Sub(h.Began), 0)))
+		busy = fmt.Sprintf("%s of %s, %s", h.Message, ShownPath(&api.Actor{Vitals: supervisors.Vitals{Path: h.From}, Pod: names[h.From.PodUID()]}), duration.HumanDuration(max(at.Sub(h.Began), 0)))
 	}
 	if f := a.Failure; f != nil {
 		failure = cli.Plain(f.Reason) + " (" + duration.HumanDuration(max(at.Sub(f.At), 0)) + " ago)"
@@ -246,8 +264,8 @@ func Row(a *api.Actor, name string, at time.Time, wide bool) []string {
 	return append(row, failure)
 }
 
-// branches draw the place of each actor in the tree below the first.
-func branches(actors []api.Actor) []string {
+// Branches draw the place of each actor in the tree below the first.
+func Branches(actors []api.Actor) []string {
 	depths := make([]int, len(actors))
 	for i := range actors {
 		for a := actors[i].Path; a != actors[0].Path; a = a.Parent() {

@@ -59,6 +59,12 @@ pods/default/web   running   4         9s       2          60m      pod         
 			t.Errorf("%s: %d %s", path, code, notes)
 		}
 	}
+	f.Mu.Lock()
+	f.Actors.Actors[4].Handling = &supervisors.Handling{Message: "RunContainer", From: "pods/u1", Sent: fake.Noon, Began: fake.Noon}
+	f.Mu.Unlock()
+	if out, _, _ = f.Command(t, "actors", "pods/default/web/c", "-o", "wide"); !strings.Contains(out, "RunContainer of pods/default/web, 0s") {
+		t.Errorf("the sender is not named by its pod:\n%s", out)
+	}
 	out, _, _ = f.Command(t, "actors", "pods/u1", "-o", "json")
 	var got api.Actors
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Actors) != 2 || got.Actors[0].Handling.Message != "ImagePulled" {
@@ -84,7 +90,7 @@ func TestActorsAreWatched(t *testing.T) {
 		case bytes.Contains(p, []byte("gone")):
 			cancel()
 		case bytes.Contains(p, []byte("pods/default/web ")) && step > 1:
-			f.Actors.Actors = f.Actors.Actors[:7] // the last, sources/file, is gone
+			f.Actors.Actors = append(f.Actors.Actors[:4:4], f.Actors.Actors[5:]...) // the container is gone
 		default:
 			f.Actors.Actors[3].Restarts = 3
 		}
@@ -93,7 +99,7 @@ func TestActorsAreWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 11 || !strings.HasPrefix(lines[9], "pods/default/web ") || !strings.HasPrefix(lines[10], "sources/file ") {
+	if len(lines) != 11 || !strings.HasPrefix(lines[9], "pods/default/web ") || !strings.HasPrefix(lines[10], "pods/default/web/c ") {
 		t.Errorf("%s", out.String())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
@@ -54,6 +55,7 @@ func Start(t *testing.T, commands ...func() *cobra.Command) *Agent {
 	mux.HandleFunc("/v1/pods", f.answerPods)
 	for path, answer := range map[string]func(*http.Request) any{
 		"GET /v1/actors":             func(*http.Request) any { return f.Actors },
+		"GET /v1/events":             func(*http.Request) any { return v1.EventList{} },
 		"GET /v1/figures":            func(*http.Request) any { return f.Figures },
 		"GET /v1/version":            func(*http.Request) any { return f.Version },
 		"GET /v1/explain/pod/{name}": f.explain,

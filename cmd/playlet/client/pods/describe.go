@@ -3,6 +3,7 @@ package pods
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -46,25 +47,30 @@ func (c *podsCommand) describe(ctx context.Context, _ []string) error {
 	found, notes := names.Meant(found)
 	for i := range found {
 		p := &found[i]
-		got, err := c.Client.Events(ctx, api.Filter{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
-		if err != nil {
-			return err
-		}
-		events := slices.DeleteFunc(got.Items, func(e v1.Event) bool { return e.InvolvedObject.UID != p.Pod.UID })
 		if i > 0 {
 			fmt.Fprintln(c.Out)
 		}
-		d := &description{w: tabwriter.NewWriter(c.Out, 0, 0, 2, ' ', 0), pod: p, events: events, now: c.Now()}
-		d.print()
-		if err := d.w.Flush(); err != nil {
-			return err
-		}
-		if err := printEvents(c.Out, events, c.Now()); err != nil {
+		if err := Describe(ctx, c.Client, p, c.Out, c.Now()); err != nil {
 			return err
 		}
 	}
 	c.Note(notes...)
 	return missing
+}
+
+// Describe prints a pod and its Events.
+func Describe(ctx context.Context, client *api.Client, p *api.Pod, out io.Writer, now time.Time) error {
+	got, err := client.Events(ctx, api.Filter{Namespace: p.Pod.Namespace, Name: p.Pod.Name})
+	if err != nil {
+		return err
+	}
+	events := slices.DeleteFunc(got.Items, func(e v1.Event) bool { return e.InvolvedObject.UID != p.Pod.UID })
+	d := &description{w: tabwriter.NewWriter(out, 0, 0, 2, ' ', 0), pod: p, events: events, now: now}
+	d.print()
+	if err := d.w.Flush(); err != nil {
+		return err
+	}
+	return printEvents(out, events, now)
 }
 
 // description is what is printed of one pod.

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -16,6 +17,9 @@ const (
 	Bold    Style = "1"
 	Faint   Style = "2"
 	Reverse Style = "7"
+	Red     Style = "31"
+	Yellow  Style = "33"
+	Green   Style = "32"
 )
 
 // Line is one line of a frame.
@@ -86,21 +90,47 @@ func (s State) listFrame() []Line {
 	out = append(out, Line{tabs, Bold})
 	cells := [][]string{list.Headings}
 	for _, r := range rows {
-		cells = append(cells, r.Cells)
-	}
-	widths := cli.Widths(nil, cells)
-	out = append(out, Line{cut(cli.Line(list.Headings, widths, columnGap), s.shift, s.width), Faint})
-	for i := p.first; i < min(p.first+max(s.body(), 1), len(rows)); i++ {
-		style := Plain
-		switch {
-		case i == p.row:
-			style = Reverse
-		case rows[i].Loud:
-			style = Bold
+		line := slices.Clone(r.Cells)
+		if r.Branch != "" && p.order == 0 && p.filter == "" {
+			line[0] = r.Branch
 		}
-		out = append(out, Line{cut(cli.Line(rows[i].Cells, widths, columnGap), s.shift, s.width), style})
+		cells = append(cells, line)
+	}
+	cells = fit(cells, list.Spare, s.width)
+	widths := cli.Widths(nil, cells)
+	out = append(out, Line{cut(cli.Line(cells[0], widths, columnGap), s.shift, s.width), Faint})
+	for i := p.first; i < min(p.first+max(s.body(), 1), len(rows)); i++ {
+		style := rows[i].Style
+		if i == p.row {
+			style = Reverse
+		}
+		out = append(out, Line{cut(cli.Line(cells[i+1], widths, columnGap), s.shift, s.width), style})
 	}
 	return out
+}
+
+// fit leaves out spare columns, one after another, until the longest line fits the width.
+func fit(cells [][]string, spare []int, width int) [][]string {
+	kept := make([]int, len(cells[0]))
+	for i := range kept {
+		kept[i] = i
+	}
+	for {
+		out := make([][]string, len(cells))
+		for i, line := range cells {
+			for _, k := range kept {
+				out[i] = append(out[i], line[k])
+			}
+		}
+		whole := -columnGap
+		for _, w := range cli.Widths(nil, out) {
+			whole += w + columnGap
+		}
+		if whole <= width || len(spare) == 0 {
+			return out
+		}
+		kept, spare = slices.DeleteFunc(kept, func(k int) bool { return k == spare[0] }), spare[1:]
+	}
 }
 
 // last is the last line: a question, what is being typed, a note, or the keys.
@@ -112,11 +142,18 @@ func (s State) last() Line {
 		return Line{"/" + s.place().filter + "_", Bold}
 	case s.note != "":
 		return Line{s.note, Bold}
-	case s.text.of.Verb != None:
-		return Line{"Esc back  j/k scroll  ←/→ shift  t trace  Ctrl-C quit", Faint}
+	case s.text.of.Verb == Help:
+		return Line{"Esc back  Ctrl-C quit", Faint}
+	}
+	logs := ""
+	if s.now().Logs {
+		logs = "  l logs  d describe"
+	}
+	if s.text.of.Verb != None {
+		return Line{"Esc back  j/k scroll  ←/→ shift" + logs + "  t trace  Ctrl-C quit", Faint}
 	}
 	next := s.content.Lists[(s.list+1)%len(s.content.Lists)].Name
-	return Line{"Tab " + next + "  Enter " + s.now().Open + "  t trace  s sort  / filter  K kill  q quit", Faint}
+	return Line{"? keys  Tab " + next + "  Enter " + s.now().Open + logs + "  t trace  s sort  / filter  q quit", Faint}
 }
 
 // cut leaves so many columns of a line, from one on. Where something is left out at the end, it ends with an ellipsis.

@@ -22,6 +22,9 @@ type List struct {
 	Orders   []string // names of the orders; the first is the one in which the rows come
 	Rows     []Row
 	Open     string // what Open does with a row, in a word
+	// Spare are columns that are left out, one after another, while the last column lacks width.
+	Spare []int
+	Logs  bool // Logs and Describe have a text on a row
 }
 
 // Row is one line of a list.
@@ -29,7 +32,9 @@ type Row struct {
 	ID    string // stays the same while the row's cells change; one row has it in its list
 	Cells []string
 	Ranks []float64 // for each order but the first: the highest comes first
-	Loud  bool      // it stands out: something is wrong
+	Style Style     // unless the row is chosen
+	// Branch replaces the first cell while all rows are shown in their first order: the row's place in a tree.
+	Branch string
 }
 
 // Verb is what a key asks for.
@@ -39,8 +44,11 @@ type Verb string
 const (
 	None   Verb = ""
 	Quit   Verb = "quit"
-	Open   Verb = "open"   // a text on the row, which Show takes
-	Trace  Verb = "trace"  // another text on it
+	Open   Verb = "open"  // a text on the row, which Show takes
+	Trace  Verb = "trace" // another text on it
+	Logs   Verb = "logs"
+	Descr  Verb = "describe"
+	Help   Verb = "help"   // the keys; nothing is asked for
 	Target Verb = "target" // what would Kill end? Ask takes the question
 	Kill   Verb = "kill"   // a person has said yes
 )
@@ -51,6 +59,22 @@ type Command struct {
 	List string
 	ID   string
 }
+
+// Keyboard is the help on the keys.
+const Keyboard = `
+arrows, j k, g G   choose a row
+Tab                pods or actors
+Enter              explain the pod, or inspect the actor
+l                  the pod's last log lines, as they are written
+d                  describe the pod
+t                  trace the pod or the actor
+s                  sort by the next column
+/                  only rows with this text; Esc shows all again
+K                  kill the actor, after a question; the agent must run with --enable-chaos
+arrows left right  shift lines that are longer than the terminal is wide
+?                  these keys
+q, Ctrl-C          quit
+`
 
 // place is where one list stands.
 type place struct {
@@ -106,7 +130,11 @@ func (s State) Show(c Command, title string, lines []string) State {
 	if s.text.of != c || c.Verb == None {
 		return s
 	}
-	s.text.title, s.text.lines = title, lines
+	page := max(s.height-textFrame, 1)
+	end := c.Verb == Logs && s.text.scroll+page >= len(s.text.lines) // the newest lines stay in sight
+	if s.text.title, s.text.lines = title, lines; end {
+		s.text.scroll = len(lines)
+	}
 	return s.settle()
 }
 
@@ -178,8 +206,10 @@ func (s State) textKey(k Key) (State, Command) {
 	switch k {
 	case Esc, "q", Enter:
 		s.text, s.shift = text{}, 0
-	case "t":
-		return s.open(Trace, s.text.of.ID)
+	case "t", "l", "d":
+		if verb := (map[Key]Verb{"t": Trace, "l": Logs, "d": Descr})[k]; s.text.of.ID != "" && (verb == Trace || s.now().Logs) {
+			return s.open(verb, s.text.of.ID)
+		}
 	case Up, "k":
 		s.text.scroll--
 	case Down, "j":
@@ -236,6 +266,14 @@ func (s State) listKey(k Key) (State, Command) {
 	case Left, Right, Backspace, CtrlC: // mean nothing here
 	case "t":
 		return s.open(Trace, p.id)
+	case "l", "d":
+		if !s.now().Logs {
+			return s.Note("a pod has logs and a description; Tab leads to the pods"), Command{}
+		}
+		return s.open(map[Key]Verb{"l": Logs, "d": Descr}[k], p.id)
+	case "?":
+		s.text, s.shift = text{of: Command{Verb: Help}, title: "keys", lines: strings.Split(strings.TrimSpace(Keyboard), "\n")}, 0
+		return s, Command{}
 	case "K":
 		if p.id != "" {
 			return s, Command{Target, s.now().Name, p.id}

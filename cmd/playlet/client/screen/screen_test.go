@@ -10,13 +10,17 @@ import (
 // pods is a content of two lists.
 func pods(rows ...Row) Content {
 	return Content{Header: []string{"node1", "pods 3"}, Lists: []List{
-		{Name: "pods", Headings: []string{"NAME", "CPU", "CAUSE"}, Orders: []string{"name", "CPU"}, Rows: rows, Open: "explain"},
+		{Name: "pods", Headings: []string{"NAME", "CPU", "CAUSE"}, Orders: []string{"name", "CPU"}, Rows: rows, Open: "explain", Logs: true},
 		{Name: "actors", Headings: []string{"PATH"}, Orders: []string{"path"}, Rows: []Row{{ID: "node", Cells: []string{"node"}}}, Open: "inspect"},
 	}}
 }
 
 func row(name string, cpu int, cause string) Row {
-	return Row{ID: name, Cells: []string{name, fmt.Sprint(cpu), cause}, Ranks: []float64{float64(cpu)}, Loud: cause != ""}
+	r := Row{ID: name, Cells: []string{name, fmt.Sprint(cpu), cause}, Ranks: []float64{float64(cpu)}}
+	if cause != "" {
+		r.Style = Red
+	}
+	return r
 }
 
 func three() Content { return pods(row("a", 1, ""), row("bob", 30, "no such image"), row("c", 2, "")) }
@@ -43,9 +47,52 @@ NAME  CPU  CAUSE
 >a     1    
 bob   30   no such image
 c     2    
-Tab actors  Enter explain  t trace  s sort  / filter  K kill  q quit`
+? keys  Tab actors  Enter explain  l logs  d describe  t trace  s sort  / fil…`
 	if got != want {
 		t.Errorf("\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Spare columns make room for the last one, the trouble is red, and a tree is drawn while nothing is sorted or left out.
+func TestAFrameHasRoomForTheCause(t *testing.T) {
+	c := three()
+	c.Lists[0].Spare = []int{1}
+	c.Lists[0].Rows[1].Branch = "└─ bob"
+	for width, want := range map[int]string{
+		25: "NAME    CAUSE\n>a       \n└─ bob  no such image\nc       ",
+		26: "NAME    CPU  CAUSE\n>a       1    \n└─ bob  30   no such image\nc       2    ",
+	} {
+		s := State{}.Resize(width, 8).With(c)
+		if got := strings.Join(strings.Split(look(s), "\n")[3:7], "\n"); got != want {
+			t.Errorf("%d columns:\n%q\nwant\n%q", width, got, want)
+		}
+		if style := s.Frame()[5].Style; style != Red {
+			t.Errorf("bob has style %q", style)
+		}
+		sorted, _ := s.Key("s")
+		filtered, _ := s.Key("/")
+		filtered, _ = filtered.Key("b")
+		for _, s := range []State{sorted, filtered} {
+			if strings.Contains(look(s), "└─") {
+				t.Errorf("a branch is drawn where rows of the tree are missing or sorted:\n%s", look(s))
+			}
+		}
+	}
+}
+
+// The newest lines of a log stay in sight, unless a person has scrolled back.
+func TestALogIsFollowed(t *testing.T) {
+	s, c := State{}.Resize(20, 5).With(three()).Key("l")
+	s = s.Show(c, "logs of a", []string{"1", "2", "3", "4"})
+	if got := look(s); !strings.HasPrefix(got, "logs of a\n2\n3\n4\n") {
+		t.Errorf("the log begins as\n%s", got)
+	}
+	if got := look(s.Show(c, "logs of a", []string{"1", "2", "3", "4", "5"})); !strings.Contains(got, "\n4\n5\n") {
+		t.Errorf("the new line is not in sight:\n%s", got)
+	}
+	s, _ = s.Key("k")
+	if got := look(s.Show(c, "logs of a", []string{"1", "2", "3", "4", "5"})); !strings.Contains(got, "\n1\n2\n3\n") {
+		t.Errorf("the screen has moved:\n%s", got)
 	}
 }
 
@@ -83,6 +130,13 @@ func TestKeys(t *testing.T) {
 		{"j t", "", Command{Trace, "pods", "bob"}, "asking the agent"},
 		{"j enter t", "", Command{Trace, "pods", "bob"}, ""},
 		{"j enter q", "bob", Command{}, ""},
+		{"j l", "", Command{Logs, "pods", "bob"}, "asking the agent"},
+		{"j d", "", Command{Descr, "pods", "bob"}, "asking the agent"},
+		{"j enter l", "", Command{Logs, "pods", "bob"}, ""},
+		{"tab l", "node", Command{}, "a pod has logs and a description; Tab leads to the pods"},
+		{"?", "", Command{}, "describe the pod"},
+		{"? l", "", Command{}, "describe the pod"},
+		{"? esc", "a ", Command{}, ""},
 		{"tab enter esc tab", "a ", Command{}, ""},
 		{"j K", "bob", Command{Target, "pods", "bob"}, ""},
 		{"right", "", Command{}, "h image"},

@@ -16,6 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/actors"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/screen"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
+	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
@@ -25,6 +26,7 @@ type topData struct {
 	actors          api.Actors
 	figures, before api.Figures // the newest ones, and those before
 	problem         string      // why there is nothing newer
+	colour          bool
 }
 
 // The lists of the screen.
@@ -39,7 +41,8 @@ var topPodHeading = []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS",
 func (d *topData) content(now time.Time) screen.Content {
 	return screen.Content{Header: d.header(now), Lists: []screen.List{
 		{
-			Name: topPods, Headings: topPodHeading, Rows: d.podRows(now), Open: "explain",
+			Name: topPods, Headings: topPodHeading, Rows: d.podRows(now), Open: "explain", Logs: true,
+			Spare:  []int{7, 4, 2, 0, 6, 5}, // AGE, RESTARTS, READY, NAMESPACE, MEMORY, CPU
 			Orders: []string{"name", "CPU", "memory", "restarts", "age"},
 		},
 		{
@@ -53,15 +56,28 @@ func (d *topData) header(now time.Time) []string {
 	runtime := cli.OrNone(strings.TrimSpace(d.pods.Runtime.Name + " " + d.pods.Runtime.Version))
 	node := cmp.Or(d.figures.Node.NodeName, "the node")
 	lines := []string{fmt.Sprintf("playlet top   %s   %s   %s", node, runtime, now.Local().Format(time.TimeOnly))}
-	phases := map[v1.PodPhase]int{}
+	phases, crashing, troubled := map[v1.PodPhase]int{}, 0, 0
 	for i := range d.pods.Pods {
-		phases[cmp.Or(d.pods.Pods[i].Pod.Status.Phase, v1.PodPending)]++
+		p := &d.pods.Pods[i]
+		phases[cmp.Or(p.Pod.Status.Phase, v1.PodPending)]++
+		if strings.HasSuffix(summary.Of(p).Status, messages.ReasonCrashLoopBackOff) {
+			crashing++
+		}
+		if p.Cause != "" {
+			troubled++
+		}
 	}
 	counts := []string{fmt.Sprintf("pods %d", len(d.pods.Pods))}
 	for _, phase := range []v1.PodPhase{v1.PodRunning, v1.PodPending, v1.PodSucceeded, v1.PodFailed, v1.PodUnknown} {
 		if n := phases[phase]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, phase))
 		}
+	}
+	if troubled > 0 {
+		counts = append(counts, fmt.Sprintf(" %d in trouble", troubled))
+	}
+	if crashing > 0 {
+		counts = append(counts, fmt.Sprintf("%d crashing", crashing))
 	}
 	lines = append(lines, strings.Join(counts, "  "))
 	allocatable := d.figures.Allocatable
@@ -111,7 +127,7 @@ func (d *topData) podRows(now time.Time) []screen.Row {
 			born = p.Pod.Status.StartTime.Time
 		}
 		rows = append(rows, screen.Row{
-			ID: string(p.Pod.UID), Loud: p.Cause != "",
+			ID: string(p.Pod.UID), Style: d.style(p.Cause != "", p.Pod.Status.Phase),
 			Cells: append(cells[:5:5], cores(u.CPU), megabytes(u.Memory), cells[5], summary.WaitingFor(p, now)),
 			Ranks: []float64{cpuOf(u.CPU), memoryOf(u.Memory), float64(summary.Of(p).Restarts), now.Sub(born).Seconds()},
 		})
@@ -121,6 +137,7 @@ func (d *topData) podRows(now time.Time) []screen.Row {
 
 func (d *topData) actorRows() []screen.Row {
 	rows, at := make([]screen.Row, 0, len(d.actors.Actors)), d.actors.At
+	branches, names := actors.Branches(d.actors.Actors), actors.PodNames(d.actors.Actors)
 	for i := range d.actors.Actors {
 		a := &d.actors.Actors[i]
 		oldest := 0.0
@@ -128,11 +145,27 @@ func (d *topData) actorRows() []screen.Row {
 			oldest = at.Sub(a.Handling.Sent).Seconds()
 		}
 		rows = append(rows, screen.Row{
-			ID: a.Path.String(), Cells: actors.Row(a, actors.ShownPath(a), at, false), Loud: a.State != supervisors.Running,
+			ID: a.Path.String(), Cells: actors.Row(a, actors.ShownPath(a), names, at, false), Branch: branches[i],
+			Style: d.style(a.State != supervisors.Running, ""),
 			Ranks: []float64{float64(a.Waiting), oldest, float64(a.Restarts)},
 		})
 	}
 	return rows
+}
+
+// style is that of a row: red in trouble, yellow while it starts, green once it has succeeded. Without colours, trouble is bold.
+func (d *topData) style(trouble bool, phase v1.PodPhase) screen.Style {
+	switch {
+	case trouble && !d.colour:
+		return screen.Bold
+	case trouble:
+		return screen.Red
+	case d.colour && phase == v1.PodPending:
+		return screen.Yellow
+	case d.colour && phase == v1.PodSucceeded:
+		return screen.Green
+	}
+	return screen.Plain
 }
 
 // pod is the pod with that UID.

@@ -30,18 +30,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-const topLong = `Show the node as it lives: its pods, each with why it is not as it should be and what it uses, and its actors.
+var topLong = `Show the node as it lives: its pods, each with why it is not as it should be and what it uses, and its actors.
 
 Keys:
-  arrows, j k, g G   choose a row
-  Tab                pods or actors
-  Enter              explain the pod, or inspect the actor
-  t                  trace it
-  s                  sort by something else
-  /                  only rows with this text; Esc shows all again
-  K                  kill the actor, after a question; the agent must have been started with --enable-chaos
-  arrows left right  shift lines that are longer than the terminal is wide
-  q, Ctrl-C          quit
+` + "  " + strings.ReplaceAll(strings.TrimSpace(screen.Keyboard), "\n", "\n  ") + `
 
 Without a terminal, and with --once, the pods are printed as one table.`
 
@@ -74,7 +66,9 @@ func NewCommand() *cobra.Command {
 			return printTop(ctx, c)
 		}
 		in, out := c.In.(*os.File), c.Out.(*os.File) // terminals are
-		return (&top{client: c.Client, in: in, out: out, every: max(every, leastTopInterval), now: time.Now}).run(ctx)
+		t := &top{client: c.Client, in: in, out: out, every: max(every, leastTopInterval), now: time.Now}
+		t.data.colour = cli.WantsColour(out)
+		return t.run(ctx)
 	})
 }
 
@@ -102,7 +96,10 @@ type top struct {
 const (
 	topWidth, topHeight = 80, 24 // of a terminal that does not tell
 	topSpeech           = 10 * time.Second
+	topLogLines         = 500
 )
+
+var errGone = errors.New("the pod is gone")
 
 // run lasts until a person quits, or ctx ends. The terminal is as before then, whatever happened.
 func (t *top) run(ctx context.Context) error {
@@ -259,9 +256,9 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 		return
 	}
 	target, name := messages.Address(c.ID), c.ID
+	var pod *api.Pod
 	if c.List == topPods {
-		pod := t.data.pod(c.ID)
-		if pod == nil {
+		if pod = t.data.pod(c.ID); pod == nil {
 			return // it has just gone
 		}
 		target, name = messages.PodAddress(c.ID), names.Full(pod)
@@ -277,6 +274,9 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 				fmt.Fprintln(&text, messages.OneLine(err))
 			}
 			lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text.String(), "\t", "    "), "\n"), "\n")
+			for i := range lines { // a log may hold what would steer the terminal
+				lines[i] = cli.Plain(lines[i])
+			}
 			t.change(ctx, func() { t.state = t.state.Show(c, what+" "+name, lines) })
 		})
 	}
@@ -300,9 +300,18 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 			}
 			return actors.PrintTrace(ctx, t.client, api.TraceOptions{Actor: target.String()}, out)
 		})
+	case screen.Logs:
+		asked("logs of", func(ctx context.Context, out io.Writer) error {
+			o := api.LogOptions{UID: c.ID, Tail: new(int64(topLogLines))}
+			return t.client.Logs(ctx, pod.Pod.Namespace, pod.Pod.Name, o, out, func(note string) { fmt.Fprintln(out, note) })
+		})
+	case screen.Descr:
+		asked("describe pod", func(ctx context.Context, out io.Writer) error {
+			return pods.Describe(ctx, t.client, pod, out, t.now())
+		})
 	case screen.Target, screen.Kill:
 		t.start(ctx, func() { t.kill(ctx, c, target, name) })
-	case screen.None, screen.Quit:
+	case screen.None, screen.Quit, screen.Help:
 	}
 }
 
@@ -318,7 +327,7 @@ func (t *top) explain(ctx context.Context, uid, fullName string, out io.Writer) 
 			return pods.PrintExplanation(out, e, t.now())
 		}
 	}
-	return errors.New("the pod is gone")
+	return errGone
 }
 
 // kill asks a person whether an actor is to be killed or, where the answer was yes, kills it.

@@ -135,7 +135,10 @@ func TestTheHeaderOfTop(t *testing.T) {
 			}
 		}
 	}
-	says("node1   containerd 2.4.2", "pods 2  1 Running  1 Pending", "node 500m CPU (25%), 1024Mi memory (25%)",
+	crash := fake.Pod("c", v1.PodRunning, fake.Waits("CrashLoopBackOff"))
+	crash.Cause = "container c exited with code 3"
+	d.pods.Pods = append(d.pods.Pods, *crash)
+	says("node1   containerd 2.4.2", "pods 3  2 Running  1 Pending   2 in trouble  1 crashing", "node 500m CPU (25%), 1024Mi memory (25%)",
 		"agent 10m CPU since its start, 40Mi memory")
 	d.before = d.figures
 	d.figures.At, d.figures.Agent.CPU = fake.Noon.Add(2*time.Second), d.figures.Agent.CPU+100*time.Millisecond
@@ -144,6 +147,24 @@ func TestTheHeaderOfTop(t *testing.T) {
 	says("since its start")
 	d.problem, d.pods.Runtime.Ready = "playlet is not running", false
 	says("! playlet is not running (1 more: playlet explain node)")
+}
+
+// States have colours where the terminal takes them; elsewhere trouble is bold.
+func TestTheColoursOfTop(t *testing.T) {
+	f := fake.Start(t, NewCommand)
+	hasFigures(f)
+	pending, job := fake.Pod("c", v1.PodPending), fake.Pod("c", v1.PodSucceeded)
+	f.Has(pending, job)
+	for colour, want := range map[bool]string{true: `["" "31" "33" "32"]`, false: `["" "1" "" ""]`} {
+		d := &topData{pods: f.Pods, colour: colour}
+		var got []string
+		for _, r := range d.podRows(fake.Noon) {
+			got = append(got, string(r.Style))
+		}
+		if fmt.Sprintf("%q", got) != want {
+			t.Errorf("colour %t: %q, want %s", colour, got, want)
+		}
+	}
 }
 
 // pseudoTerminal is a new terminal, and what stands on its screen.
@@ -287,7 +308,19 @@ func TestTopOnATerminal(t *testing.T) {
 	x.until("another cause") // it is live
 	x.press("\x1b")
 	x.until("[pods (2)]")
-	x.press("\t/quarant\r")
+	x.press("l")
+	x.until("logs of default/db", "db  1", "db  2", "Esc back")
+	x.press("d")
+	x.until("describe pod default/db", "Status:", "ImagePullBackOff")
+	x.press("\x1b")
+	x.until("[pods (2)]")
+	x.press("?")
+	x.until("choose a row", "Esc back  Ctrl-C quit")
+	x.press("\x1b")
+	x.until("[pods (2)]", "pods 2  1 Running  1 Pending   1 in trouble")
+	x.press("\t")
+	x.until("│  ├─ default/web", "│  │  └─ c")
+	x.press("/quarant\r")
 	x.until("[actors (1)]", "pods/other/web", `only "quarant"`)
 	x.press("K")
 	x.until("Kill the actor of pods/other/web?", "(y/n)")
