@@ -112,7 +112,8 @@ var fields = []rule{
 	{refused, inContainer + "readinessProbe.terminationGracePeriodSeconds", nil},
 
 	// Containers: security.
-	{honoured, inContainer + "securityContext.{privileged,allowPrivilegeEscalation,readOnlyRootFilesystem,procMount}", nil},
+	{honoured, inContainer + "securityContext.{privileged,allowPrivilegeEscalation,readOnlyRootFilesystem}", nil},
+	{honoured, inContainer + "securityContext.procMount", []string{"Default"}}, // Unmasked needs a user namespace
 	{honoured, inContainer + "securityContext.{capabilities.add[],capabilities.drop[],runAsUser,runAsGroup,runAsNonRoot}", nil},
 	{honoured, inContainer + "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, inContainer + "securityContext.seLinuxOptions.{user,role,type,level}", nil},

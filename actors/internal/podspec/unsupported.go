@@ -36,7 +36,7 @@ func Unsupported(pod *v1.Pod) field.ErrorList {
 }
 
 // others are the refused values of fields that have two, by the honoured one.
-var others = map[string]string{"true": "false", "Recursive": "MountOption"}
+var others = map[string]string{"true": "false", "Recursive": "MountOption", "Default": "Unmasked"}
 
 // Refused lists the fields of a pod's spec that this agent does not honour yet, as containers[].volumeDevices, sorted. One that
 // is honoured with some of its values alone has the refused one where there are two, as "hostUsers: false". Init containers and

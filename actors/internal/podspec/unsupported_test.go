@@ -1,9 +1,16 @@
 package podspec
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
+	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"unicode"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -44,12 +51,13 @@ volumes:
 }
 
 func TestUnsupportedSpeaksPlainly(t *testing.T) {
-	pod := podFrom(t, aContainer("volumeDevices: [{name: a, devicePath: /b}]\nresources: {claims: [{name: a}], limits: {ephemeral-storage: 1Gi}}"))
+	pod := podFrom(t, aContainer("volumeDevices: [{name: a, devicePath: /b}]\nresources: {claims: [{name: a}], limits: {ephemeral-storage: 1Gi}}\nsecurityContext: {procMount: Unmasked}"))
 	pod.Spec.OS = podFrom(t, aPod("os: {name: windows}")).Spec.OS
 	Default(pod)
 	want := []string{
 		"spec.containers[0].resources.claims: Forbidden: not supported yet by Playlet",
 		"spec.containers[0].volumeDevices: Forbidden: not supported yet by Playlet",
+		"spec.containers[0].securityContext.procMount: Forbidden: not supported yet by Playlet, except Default",
 		"spec.os.name: Forbidden: not supported yet by Playlet, except linux",
 	}
 	errs := Unsupported(pod)
@@ -115,5 +123,44 @@ func TestUnsupported_WindowsOptionsAreIgnored(t *testing.T) {
 	Default(pod)
 	if errs := Unsupported(pod); len(errs) > 0 {
 		t.Errorf("got %v, want no refusal", errs)
+	}
+}
+
+// A message that names a refused field as the remedy sends its reader in a circle.
+func TestMessages_NameNoRefusedFieldAsTheRemedy(t *testing.T) {
+	leaf := func(path string) string {
+		path, _, _ = strings.Cut(path, ":")
+		return strings.Trim(path[strings.LastIndexAny(path, ".")+1:], "[]")
+	}
+	honouredLeaves := map[string]bool{}
+	for path, r := range rules {
+		honouredLeaves[leaf(path)] = honouredLeaves[leaf(path)] || r.verdict != refused && r.only == nil
+	}
+	files, err := filepath.Glob("validate*.go")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("found %d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING || !strings.Contains(text.Value, " ") {
+				return true
+			}
+			for _, path := range Refused() {
+				if name := leaf(path); !honouredLeaves[name] && slices.Contains(strings.FieldsFunc(text.Value, func(r rune) bool {
+					return !unicode.IsLetter(r)
+				}), name) {
+					t.Errorf("%s: message %s names %s, which is refused", file, text.Value, path)
+				}
+			}
+			return true
+		})
 	}
 }

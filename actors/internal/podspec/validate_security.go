@@ -51,9 +51,6 @@ func (v *validator) containerSecurity(sc *v1.SecurityContext, at *field.Path) {
 	}
 	v.runAs(sc.RunAsUser, sc.RunAsGroup, at)
 	ifSet(&v.checker, at.Child("procMount"), sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
-	if ptr.Deref(sc.ProcMount, "") == v1.UnmaskedProcMount {
-		v.invalid(at.Child("procMount"), *sc.ProcMount, "needs hostUsers to be false")
-	}
 	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
 	v.appArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))
 	if ptr.Deref(sc.AllowPrivilegeEscalation, true) {

@@ -37,7 +37,6 @@ func TestValidateSecurity(t *testing.T) {
 		{"container's user", aContainer("securityContext: {runAsUser: -1, runAsGroup: -1}"),
 			[]string{c + "runAsUser: Invalid value", c + "runAsGroup: Invalid value"}},
 		{"proc", aContainer("securityContext: {procMount: Half}"), []string{c + "procMount: Unsupported value"}},
-		{"unmasked proc", aContainer("securityContext: {procMount: Unmasked}"), []string{c + "procMount: Invalid value"}},
 		{"privileged and not", aContainer("securityContext: {privileged: true, allowPrivilegeEscalation: false}"),
 			[]string{c + "allowPrivilegeEscalation: Invalid value"}},
 		{"capable and not",
