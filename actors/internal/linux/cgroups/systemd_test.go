@@ -81,12 +81,47 @@ func withSystemd(t *testing.T) {
 	}
 }
 
+// TestSystemd_ForgedEndsOfJobs: any local user may send the signal that ends a job.
+func TestSystemd_ForgedEndsOfJobs(t *testing.T) {
+	if _, err := exec.LookPath("dbus-daemon"); err != nil {
+		t.Skip("no dbus-daemon (Debian: dbus-daemon)")
+	}
+	withOwnMounts(t, withLiar, "DBUS_SYSTEM_BUS_ADDRESS=unix:path="+busSocket)
+}
+
+func withLiar(t *testing.T) {
+	manager := startSystemd(t)
+	liar, err := dbus.Connect("unix:path=" + busSocket)
+	must(t, "connect", err)
+	t.Cleanup(func() { _ = liar.Close() })
+	var host cgroups.Host
+	root := cgroups.ParseName(fmt.Sprintf("/playlettest%d", os.Getpid()))
+	for _, lie := range []string{"failed", "canceled", "done"} {
+		manager.mu.Lock()
+		manager.liar, manager.lie = liar, lie
+		manager.mu.Unlock()
+		pod := cgroups.PodName(root, "Burstable", lie)
+		must(t, "apply in spite of "+lie, host.Apply(pod, true, cgroups.Values{CPUShares: 512}))
+		manager.mu.Lock()
+		if manager.units[filepath.Base(pod.Systemd())] == nil {
+			t.Errorf("after a forged %q the slice is missing", lie)
+		}
+		manager.liar = nil
+		manager.mu.Unlock()
+		must(t, "remove", host.Remove(pod, true))
+	}
+	must(t, "remove its class", host.Remove(cgroups.ClassName(root, "Burstable"), true))
+	must(t, "remove the root", host.Remove(root, true))
+}
+
 // systemd is what the driver needs of the interface org.freedesktop.systemd1.Manager: units with properties.
 type systemd struct {
 	conn  *dbus.Conn
 	mu    sync.Mutex
 	units map[string]map[string]any
 	jobs  uint32
+	liar  *dbus.Conn // sends a forged end of each job before the real one; nil: nobody does
+	lie   string     // the result of it
 }
 
 type property struct {
@@ -187,6 +222,9 @@ func (s *systemd) set(name string, properties []property) {
 func (s *systemd) job(unit string) dbus.ObjectPath {
 	s.jobs++
 	id, path := s.jobs, dbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", s.jobs))
+	if s.liar != nil {
+		_ = s.liar.Emit("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager.JobRemoved", id, path, unit, s.lie)
+	}
 	time.AfterFunc(10*time.Millisecond, func() {
 		_ = s.conn.Emit("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager.JobRemoved", id, path, unit,
 			"done") // lost with the connection alone
