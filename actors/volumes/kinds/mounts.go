@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
@@ -100,6 +101,18 @@ func ownMount(p Folder, folder string, memory bool) (bool, error) {
 	return false, nil
 }
 
+// unmountTimeout is how long a pod waits for one unmount. Then it reports the unmount, retries and joins it.
+const unmountTimeout = time.Minute
+
+// unmount undoes the topmost mount on a folder. The kernel writes data back first, for which a hung server may block it for ever:
+// the call then stays blocked in a goroutine of its own, and later calls join it.
+func unmount(ctx context.Context, p Folder, folder string) error {
+	ctx, cancel := context.WithTimeout(ctx, unmountTimeout)
+	defer cancel()
+	path := filepath.Join(p.Path(), folder)
+	return p.Bounded(ctx, path, "unmounting "+path, func(own *safepath.Root) error { return own.Unmount(folder) })
+}
+
 // RemoveMount undoes all mounts on a folder of the pod and removes the folder. It keeps a folder with data and returns an error.
 func RemoveMount(ctx context.Context, p Folder, folder string) error {
 	for {
@@ -108,7 +121,7 @@ func RemoveMount(ctx context.Context, p Folder, folder string) error {
 			return nil
 		}
 		if err == nil && is {
-			if err = p.Unmount(folder); errors.Is(err, unix.EBUSY) && safepath.IsDead(p.AskServer(ctx, folder)) {
+			if err = unmount(ctx, p, folder); errors.Is(err, unix.EBUSY) && safepath.IsDead(p.AskServer(ctx, folder)) {
 				err = p.Detach(folder)
 			}
 			if err == nil {

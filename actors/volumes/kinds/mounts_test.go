@@ -1,6 +1,8 @@
 package kinds
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
@@ -155,4 +158,40 @@ func bindShared(t *testing.T, folder string) {
 	t.Helper()
 	volumestest.MountOn(t, folder, func() error { return unix.Mount(folder, folder, "", unix.MS_BIND, "") })
 	must(t, unix.Mount("", folder, "", unix.MS_SHARED, ""))
+}
+
+// The kernel may write data back to a hung server before it unmounts. A pod waits as long as its call lasts, later calls join, and
+// the folder stays until the mount is gone.
+func TestRemoveMount_JoinsAnUnmountThatHangs(t *testing.T) {
+	volumestest.NeedMounts(t)
+	root, err := safepath.OpenRoot(t.TempDir())
+	must(t, err)
+	defer root.Close() //nolint:errcheck // read only
+	p := Folder{Root: root}
+	path := filepath.Join(root.Path(), "v")
+	must(t, os.Mkdir(path, 0o755))
+	volumestest.MountTmpfs(t, path)
+	entered, answer := make(chan struct{}), make(chan struct{})
+	first := make(chan error, 1)
+	go func() { // the kernel in the middle of writing back
+		first <- p.Bounded(t.Context(), path, "unmounting "+path, func(*safepath.Root) error {
+			close(entered)
+			<-answer
+			return unix.EBUSY
+		})
+	}()
+	<-entered
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := RemoveMount(ctx, p, "v"); !errors.Is(err, context.Canceled) || !exists(t, path) {
+		t.Errorf("got %v, want the end of the wait, and the folder to stay", err)
+	}
+	close(answer)
+	if err := <-first; !errors.Is(err, unix.EBUSY) {
+		t.Error(err)
+	}
+	must(t, RemoveMount(t.Context(), p, "v"))
+	if exists(t, path) {
+		t.Error("the folder is left")
+	}
 }

@@ -32,10 +32,12 @@ var calls = struct {
 	byKey map[string]*call
 }{byKey: map[string]*call{}}
 
-// The bounds of calls that hang. Each keeps a thread, and Go ends a process that has 10,000.
+// The bounds of calls that hang. Each keeps a thread, and Go ends a process that has 10,000. Above hungInAll only volumes without
+// a hung call get another one, so that the volumes of one tenant do not use up the calls of all others.
 const (
 	hungOfVolume = 16
 	hungInAll    = 1000
+	hungAtMost   = 8000
 )
 
 // ErrManyHang is the refusal of a call. It counts as an end of the wait.
@@ -55,6 +57,7 @@ type call struct {
 // it: a hung server costs one thread for each key. All callers with one key use the same type, and share the value: T is a
 // plain value that owns nothing, such as a descriptor that one caller would close under the others. The volume is the same for
 // all calls on one file system, whatever pod has it. A call of a volume with 16 others that hang is refused with ErrManyHang.
+// Once 1,000 calls hang on the machine, so is a call of a volume with any other that hangs.
 func Bounded[T any](ctx context.Context, volume, key string, do func() (T, error)) (T, error) {
 	return bounded(ctx, volume, key, func() (func() (T, error), error) { return do, nil })
 }
@@ -78,7 +81,7 @@ func bounded[T any](ctx context.Context, volume, key string, begin func() (func(
 	calls.Lock()
 	c := calls.byKey[key]
 	if c == nil {
-		if of, all := hung(volume); of >= hungOfVolume || all >= hungInAll {
+		if of, all := hung(volume); of >= hungOfVolume || of > 0 && all >= hungInAll || all >= hungAtMost {
 			calls.Unlock()
 			return none, fmt.Errorf("%s: %w (%d of volume %s, %d in all)", key, ErrManyHang, of, volume, all)
 		}
