@@ -18,7 +18,7 @@ import (
 var values = []string{
 	"Cause", "ContainerEnded", "ContainerFact", "ContainerResources", "ContainerUser", "CSIDriver", "Ending", "ImageKey", "ManifestProblem", "FailingProbe", "ObservedContainer", "PodFacts",
 	"ImageUser", "NodeImage", "PendingResize", "PodFailure", "Pressure", "ProbeResults", "Reason",
-	"HeldFolder", "Sandbox", "SandboxFact", "Submission", "SubmittedPod", "WatchedContainer",
+	"HeldFolder", "Sandbox", "SandboxFact", "Submission", "SubmittedObject", "SubmittedPod", "WatchedContainer",
 }
 
 // parts are what the comment of a message says, in this order.

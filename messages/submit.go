@@ -94,6 +94,8 @@ type WithdrawPod struct {
 	Kind string
 	// Grace is how long the pod has at most, in seconds, also where it ends already; nil: its own.
 	Grace *int64
+	// DryRun has it checked and answered, and nothing changed.
+	DryRun bool
 }
 
 // PodWithdrawn says that the pod is wanted no more and that this is on disk.
@@ -125,3 +127,24 @@ type GetSubmissions struct{ Namespace, Name string }
 // Sender: submit. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may ask again.
 type SubmissionsReported struct{ Submissions []Submission }
+
+// GetSubmittedObjects asks which ConfigMaps and Secrets were submitted.
+//
+// Sender: server, for a client of the admin socket. Receiver: submit. Reply: SubmittedObjectsReported or SubmissionRefused.
+// If lost: the client gets no answer and may ask again.
+type GetSubmittedObjects struct{}
+
+// SubmittedObjectsReported lists the submitted ConfigMaps and Secrets, by namespace, kind and name.
+//
+// Sender: submit. Receiver: server, for the client. Reply: none.
+// If lost: the client gets no answer and may ask again.
+type SubmittedObjectsReported struct{ Objects []SubmittedObject }
+
+// SubmittedObject is a submitted ConfigMap or Secret. It has the names of the values and no value.
+type SubmittedObject struct {
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Keys      []string  `json:"keys"`
+	Accepted  time.Time `json:"accepted"` // the last change
+}

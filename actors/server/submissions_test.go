@@ -15,6 +15,7 @@ func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
 	r := openRig(t)
 	manifest := bytes.Repeat([]byte("#"), 2<<20) // more than other requests may have
 	pod := messages.SubmittedPod{Namespace: "default", Name: "web", PodName: "web-node", UID: "u1", Change: messages.PodCreated}
+	object := messages.SubmittedObject{Kind: "Secret", Namespace: "shop", Name: "a", Keys: []string{"k"}}
 	sub := messages.Submission{Namespace: "default", Name: "web", Manifest: []byte(`{}`)}
 	for _, test := range []struct {
 		name     string
@@ -32,9 +33,18 @@ func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
 		{"put", func() (any, error) { return r.client.Put(t.Context(), "default", "web", manifest) },
 			messages.SubmitPods{Manifest: manifest, Namespace: "default", Name: "web", Replace: true},
 			messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}, &api.Submitted{Pods: []messages.SubmittedPod{pod}}},
-		{"withdraw", func() (any, error) { return r.client.Withdraw(t.Context(), "default", "web", -1) },
+		{"withdraw", func() (any, error) { return r.client.Withdraw(t.Context(), "default", "web", -1, false) },
 			messages.WithdrawPod{Namespace: "default", Name: "web", Exact: true}, messages.PodWithdrawn{Pod: pod},
 			&api.Submitted{Pods: []messages.SubmittedPod{pod}}},
+		{"withdraw in a dry run", func() (any, error) { return r.client.Withdraw(t.Context(), "default", "web", 5, true) },
+			messages.WithdrawPod{Namespace: "default", Name: "web", Exact: true, DryRun: true, Grace: new(int64(5))},
+			messages.PodWithdrawn{Pod: pod}, &api.Submitted{Pods: []messages.SubmittedPod{pod}}},
+		{"withdraw an object", func() (any, error) { return r.client.WithdrawObject(t.Context(), "Secret", "shop", "a", true) },
+			messages.WithdrawPod{Namespace: "shop", Name: "a", Kind: "Secret", DryRun: true}, messages.PodWithdrawn{Pod: pod},
+			&api.Submitted{Pods: []messages.SubmittedPod{pod}}},
+		{"list objects", func() (any, error) { return r.client.SubmittedObjects(t.Context()) }, messages.GetSubmittedObjects{},
+			messages.SubmittedObjectsReported{Objects: []messages.SubmittedObject{object}},
+			&api.SubmittedObjects{Objects: []messages.SubmittedObject{object}}},
 		{"list", func() (any, error) { return r.client.Submissions(t.Context()) },
 			messages.GetSubmissions{}, messages.SubmissionsReported{Submissions: []messages.Submission{sub}},
 			&api.Submissions{Submissions: []messages.Submission{sub}}},

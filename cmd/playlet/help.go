@@ -21,7 +21,7 @@ command it runs the pods of this node, in the foreground, until SIGTERM or SIGIN
 // commandGroups are the commands in the order of the help text. One that is in no group is listed behind them.
 var commandGroups = []struct{ title, names string }{
 	{"Pods", "pods describe explain events logs exec attach port-forward cp"},
-	{"Change them", "run restart rm images"},
+	{"Change them", "run restart rm objects images"},
 	{"The agent", "actors trace top observatory chaos"},
 	{"The node", "dev doctor install uninstall version"},
 }
@@ -86,7 +86,7 @@ func helpOn(root *cobra.Command, args []string) error {
 
 // printRootHelp prints what fits on a screen. Commands without a group are named in one line.
 func printRootHelp(w io.Writer, root *cobra.Command, flags *config.Flags) {
-	fmt.Fprintf(w, "%s\n\nUsage: playlet [FLAGS], or playlet COMMAND [ARGUMENTS]\n", rootLong)
+	fmt.Fprintf(w, "%s\nUsage: playlet [FLAGS], or playlet COMMAND [ARGUMENTS]\n", rootLong)
 	var others []string
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() && c.GroupID == "" {

@@ -114,6 +114,7 @@ func New(conf Config) http.Handler {
 		"POST /v1/chaos":                            h.addChaos,
 		"DELETE /v1/chaos":                          h.stopChaos,
 		"DELETE /v1/chaos/{id}":                     h.stopChaos,
+		"GET /v1/objects":                           h.objects,
 		"GET /v1/submissions":                       h.submissions,
 		"POST /v1/submissions":                      h.submit,
 		"GET /v1/submissions/{namespace}/{name}":    h.submission,

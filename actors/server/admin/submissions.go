@@ -75,6 +75,15 @@ func (h *handlers) submissions(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, api.Submissions{Submissions: found.Submissions})
 }
 
+// objects answers GET /v1/objects with the submitted ConfigMaps and Secrets.
+func (h *handlers) objects(w http.ResponseWriter, r *http.Request) error {
+	found, err := askSubmit[messages.SubmittedObjectsReported](h, r, messages.GetSubmittedObjects{})
+	if err != nil {
+		return err
+	}
+	return answer(w, api.SubmittedObjects{Objects: found.Objects})
+}
+
 // submission answers GET /v1/submissions/{namespace}/{name}.
 func (h *handlers) submission(w http.ResponseWriter, r *http.Request) error {
 	found, err := h.named(r)
@@ -182,14 +191,16 @@ func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return data, nil
 }
 
-// withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS][?exact=true].
+// withdraw answers DELETE /v1/submissions/{namespace}/{name}[?kind=ConfigMap][?grace=SECONDS][?exact=true][?dryRun=true].
 func (h *handlers) withdraw(w http.ResponseWriter, r *http.Request) error {
 	return h.withdrawOne(w, r, false)
 }
 
 func (h *handlers) withdrawOne(w http.ResponseWriter, r *http.Request, exact bool) error {
 	question := messages.WithdrawPod{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	if err := params(r, api.Params{"kind": &question.Kind, "grace": &question.Grace, "exact": &question.Exact}); err != nil {
+	if err := params(r, api.Params{
+		"kind": &question.Kind, "grace": &question.Grace, "exact": &question.Exact, "dryRun": &question.DryRun,
+	}); err != nil {
 		return err
 	}
 	question.Exact = question.Exact || exact

@@ -210,16 +210,20 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 	}
 	if r == nil {
 		if pod := j.ending(m.Namespace, m.Name); pod != nil && m.Grace != nil {
-			j.hurry(string(pod.UID), m.Grace)
+			if !m.DryRun {
+				j.hurry(string(pod.UID), m.Grace)
+			}
 			return messages.PodWithdrawn{Pod: messages.SubmittedPod{Namespace: pod.Namespace, Name: m.Name, PodName: pod.Name,
 				UID: string(pod.UID), Change: messages.PodHurried}}
 		}
 		return j.unknown(m.Namespace, m.Name)
 	}
-	if err := j.remove(r); err != nil {
-		return j.refusal(err)
+	if !m.DryRun {
+		if err := j.remove(r); err != nil {
+			return j.refusal(err)
+		}
+		j.hurry(string(r.Pod.UID), m.Grace)
 	}
-	j.hurry(string(r.Pod.UID), m.Grace)
 	return messages.PodWithdrawn{Pod: r.submitted(messages.PodDeleted, "")}
 }
 

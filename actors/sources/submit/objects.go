@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,8 +139,48 @@ func (j *journal) withdrawObject(m messages.WithdrawPod) any {
 		return messages.SubmissionRefused{Why: messages.RefusedUnknown,
 			Message: fmt.Sprintf("no %s was submitted", o)}
 	}
+	if m.DryRun {
+		return messages.PodWithdrawn{Pod: o.submitted(messages.PodDeleted)}
+	}
 	if err := atomicfile.Remove(path); err != nil {
 		return messages.SubmissionRefused{Why: messages.RefusedFailure, Message: err.Error()}
 	}
 	return messages.PodWithdrawn{Pod: o.submitted(messages.PodDeleted)}
+}
+
+// listObjects lists the submitted objects. A file that cannot be read is left out: the objects actor reports it.
+func (j *journal) listObjects() any {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := messages.SubmittedObjectsReported{Objects: []messages.SubmittedObject{}}
+	files, err := os.ReadDir(j.opts.ObjectDir)
+	if err != nil && j.opts.ObjectDir != "" && !errors.Is(err, fs.ErrNotExist) {
+		return j.refusal(err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if !strings.HasPrefix(f.Name(), objectPrefix) || err != nil {
+			continue
+		}
+		text, err := atomicfile.ReadFile(filepath.Join(j.opts.ObjectDir, f.Name()), maxObject)
+		var o struct { // of both kinds
+			metav1.TypeMeta   `json:",inline"`
+			metav1.ObjectMeta `json:"metadata"`
+			Data, BinaryData  map[string]json.RawMessage
+			StringData        map[string]json.RawMessage
+		}
+		if err != nil || json.Unmarshal(text, &o) != nil {
+			continue
+		}
+		keys := map[string]json.RawMessage{}
+		for _, values := range []map[string]json.RawMessage{o.Data, o.BinaryData, o.StringData} {
+			maps.Copy(keys, values)
+		}
+		out.Objects = append(out.Objects, messages.SubmittedObject{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name,
+			Keys: slices.Sorted(maps.Keys(keys)), Accepted: info.ModTime()})
+	}
+	slices.SortFunc(out.Objects, func(x, y messages.SubmittedObject) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Name, y.Name))
+	})
+	return out
 }

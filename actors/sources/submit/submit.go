@@ -108,6 +108,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.work(ctx, "WithdrawPod", func() any { return a.journal.withdraw(m) })
 	case messages.GetSubmissions:
 		a.work(ctx, "GetSubmissions", func() any { return a.journal.list(m) })
+	case messages.GetSubmittedObjects:
+		a.work(ctx, "GetSubmittedObjects", a.journal.listObjects)
 	case opened:
 		a.opening = false
 		a.take(ctx, m.done)

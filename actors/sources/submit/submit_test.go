@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -451,4 +452,30 @@ func TestPodsThatReferToObjects(t *testing.T) {
 	r.opts.Node.Objects, r.opts.Node.NodeName = false, "node-2"
 	r.start()
 	r.wants("default/web-node-2=one")
+}
+
+// A dry run of a removal answers as the removal does, and everything stays; the list of objects has keys and no values.
+func TestDryRunsOfRemovalsAndTheListOfObjects(t *testing.T) {
+	r := newRig(t)
+	r.opts.ObjectDir = t.TempDir()
+	r.start()
+	r.submit(yaml("web", "one"), "{apiVersion: v1, kind: Secret, metadata: {name: token}, data: {b: c2VjcmV0}, stringData: {a: s3cr3t}}\n",
+		"{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}\n")
+	remove := []messages.WithdrawPod{{Namespace: "default", Name: "web"}, {Namespace: "default", Name: "token", Kind: "Secret"}}
+	for _, dry := range []bool{true, true, false} {
+		for i, want := range []string{"default/web-node-1 deleted", "default/token deleted"} {
+			remove[i].DryRun = dry
+			if !dry && i == 0 {
+				listed := fmt.Sprintf("%+v", r.ask(messages.GetSubmittedObjects{}).(messages.SubmittedObjectsReported).Objects)
+				if strings.Contains(listed, "s3cr3t") || strings.Contains(listed, "c2VjcmV0") ||
+					!strings.Contains(listed, "Name:settings Keys:[]") || !strings.Contains(listed, "Name:token Keys:[a b]") {
+					t.Errorf("the objects are %s", listed)
+				}
+			}
+			r.says(said(r.ask(remove[i])), want)
+		}
+	}
+	for i := range remove {
+		r.says(said(r.ask(remove[i])), "unknown")
+	}
 }

@@ -65,7 +65,7 @@ func (w *interrupted) Write(p []byte) (int, error) {
 	return n, err
 }
 
-var changes = regexp.MustCompile(`^(port-forward|run|rm|restart|images (pull|rm|prune))\b`)
+var changes = regexp.MustCompile(`^(port-forward|run|rm|restart|images (pull|rm|prune)|objects rm)\b`)
 
 // varies is what differs from run to run, and what stands for it. Columns are as wide as what is in them.
 var varies = []struct {

@@ -119,7 +119,7 @@ func (r *rig) fetches(image string) {
 func (r *rig) withdraws(name string) {
 	r.t.Helper()
 	r.asks("withdrawing", func(ctx context.Context, c *api.Client) error {
-		_, err := c.Withdraw(ctx, "default", name, -1)
+		_, err := c.Withdraw(ctx, "default", name, -1, false)
 		var refused *api.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusNotFound {
 			return nil // the answer to the time before was lost

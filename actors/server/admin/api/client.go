@@ -230,9 +230,12 @@ func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byt
 }
 
 // Withdraw has a submitted pod wanted no more. The name is that in its manifest, or that of a pod that ends already. grace is how
-// long it has at most, in seconds, also where it ends already; negative: its own grace period.
-func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64) (*Submitted, error) {
+// long it has at most, in seconds, also where it ends already; negative: its own grace period. A dry run changes nothing.
+func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64, dryRun bool) (*Submitted, error) {
 	query := "exact=true"
+	if dryRun {
+		query += "&dryRun=true"
+	}
 	if grace >= 0 {
 		query += "&grace=" + strconv.FormatInt(grace, 10)
 	}
@@ -249,9 +252,15 @@ func (c *Client) Submission(ctx context.Context, namespace, name string) (*messa
 	return get[messages.Submission](ctx, c, submissionPath(namespace, name), "")
 }
 
-// WithdrawObject removes a ConfigMap or a Secret that was submitted.
-func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string) (*Submitted, error) {
-	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), "kind="+kind, nil)
+// WithdrawObject removes a ConfigMap or a Secret that was submitted; a dry run changes nothing.
+func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string, dryRun bool) (*Submitted, error) {
+	query := Params{"kind": &kind, "dryRun": &dryRun}.Encode()
+	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
+}
+
+// SubmittedObjects lists the ConfigMaps and Secrets that were submitted.
+func (c *Client) SubmittedObjects(ctx context.Context) (*SubmittedObjects, error) {
+	return get[SubmittedObjects](ctx, c, "/v1/objects", "")
 }
 
 func submissionPath(namespace, name string) string {

@@ -239,6 +239,11 @@ type Submissions struct {
 	Submissions []messages.Submission `json:"submissions"` // by namespace and name
 }
 
+// SubmittedObjects answers GET /v1/objects.
+type SubmittedObjects struct {
+	Objects []messages.SubmittedObject `json:"objects"` // by namespace, kind and name
+}
+
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
 

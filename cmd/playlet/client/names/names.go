@@ -4,11 +4,14 @@ package names
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
@@ -131,12 +134,46 @@ type Set struct {
 	all                 bool
 	Names               []Pod
 	Labels              labels.Selector
+	fields              string // a selector
+	fieldSelector       fields.Selector
 }
 
 // AddFlags adds -n, -A and -l, and the completion of names.
 func (s *Set) AddFlags(cmd *cobra.Command, socket *string) {
 	s.AddNames(cmd, socket)
 	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Only pods whose labels match this `selector`, such as app=web,tier!=test")
+}
+
+// AddFields adds --field-selector.
+func (s *Set) AddFields(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.fields, "field-selector", "",
+		"Only pods whose fields match this `selector`, such as status.phase=Running,metadata.namespace!=kube-system")
+}
+
+// podFields are the fields by which pods are chosen, those of the API server.
+func podFields(p *v1.Pod) fields.Set {
+	return fields.Set{
+		"metadata.name": p.Name, "metadata.namespace": p.Namespace, "spec.nodeName": p.Spec.NodeName,
+		"spec.restartPolicy": string(p.Spec.RestartPolicy), "spec.serviceAccountName": p.Spec.ServiceAccountName,
+		"spec.hostNetwork": strconv.FormatBool(p.Spec.HostNetwork), "status.phase": string(p.Status.Phase),
+		"status.podIP": p.Status.PodIP,
+	}
+}
+
+// parseFields reads --field-selector, which may name the fields of podFields.
+func parseFields(text string) (fields.Selector, error) {
+	selector, err := fields.ParseSelector(text)
+	if err != nil {
+		return nil, fmt.Errorf("--field-selector=%s: write it as status.phase=Running,metadata.namespace!=kube-system", text)
+	}
+	known := podFields(&v1.Pod{})
+	for _, r := range selector.Requirements() {
+		if !known.Has(r.Field) {
+			return nil, fmt.Errorf("--field-selector=%s: pods are not chosen by %q; there are %s", text, r.Field,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		}
+	}
+	return selector, nil
 }
 
 // AddNames is AddFlags without -l.
@@ -162,8 +199,14 @@ func NoPod(cmd *cobra.Command) error {
 
 // Settle takes the arguments.
 func (s *Set) Settle(_ *cobra.Command, args []string) (err error) {
-	if len(args) > 0 && s.Selector != "" {
+	switch {
+	case len(args) > 0 && s.Selector != "":
 		return errors.New("pods are chosen by name or by label (-l), not by both")
+	case len(args) > 0 && s.fields != "":
+		return errors.New("pods are chosen by name or by field (--field-selector), not by both")
+	}
+	if s.fieldSelector, err = parseFields(s.fields); err != nil {
+		return err
 	}
 	if s.Labels, err = labels.Parse(s.Selector); err != nil {
 		return fmt.Errorf("--selector=%s: write it as app=web,tier!=test", s.Selector)
@@ -200,7 +243,8 @@ func (s *Set) MayMean(namespace, name, node string) bool {
 // Matches says whether a pod is among them.
 func (s *Set) Matches(p *api.Pod) bool {
 	return s.MayMean(p.Pod.Namespace, p.Pod.Name, p.Pod.Spec.NodeName) &&
-		(s.Labels == nil || s.Labels.Matches(labels.Set(p.Pod.Labels)))
+		(s.Labels == nil || s.Labels.Matches(labels.Set(p.Pod.Labels))) &&
+		(s.fieldSelector == nil || s.fieldSelector.Matches(podFields(p.Pod)))
 }
 
 // Choose gives the pods in the order in which they were named. The error names those that are not there.

@@ -27,13 +27,18 @@ const eventsExample = `  # What happened on this node, the newest last
   playlet events
 
   # To a pod, and what goes on to happen
-  playlet events -w web`
+  playlet events -w web
+
+  # What went wrong, as kubectl has it
+  playlet events --for pod/web --types=Warning`
 
 // eventsCommand is one run of "playlet events".
 type eventsCommand struct {
 	podsCommand
 	table *cli.Table
 	seen  map[string]int32
+	about string   // what --for names
+	types []string // lower-case; all when empty
 }
 
 func newEventsCommand() *cobra.Command {
@@ -41,10 +46,25 @@ func newEventsCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "events [POD...]", Aliases: []string{"event", "ev"}, Short: "List the last events of this node, or of pods",
-		Long: eventsLong, Example: eventsExample, Args: c.set.Settle,
+		Long: eventsLong, Example: eventsExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			about, err := podOf(c.about)
+			if err != nil {
+				return err
+			}
+			for i, t := range c.types {
+				if c.types[i] = strings.ToLower(t); c.types[i] != "normal" && c.types[i] != "warning" {
+					return fmt.Errorf("--types=%s: it may be Normal, Warning, or both", t)
+				}
+			}
+			return c.set.Settle(cmd, append(args, about...))
+		},
 	}
 	c.set.AddNames(cmd, &c.Socket)
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what comes, until Ctrl-C")
+	cmd.Flags().StringVar(&c.about, "for", "", "Only those of this `pod`, as pod/web")
+	cmd.Flags().StringSliceVar(&c.types, "types", nil, "Only those of these `types`: Normal, Warning")
+	cmd.Flags().StringVar(&c.sortBy, "sort-by", "", "Sort by this `field`, such as .lastTimestamp or .count")
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table"}, cli.ObjectOutputs...)...)
 	return c.Runs(cmd, func(ctx context.Context, _ []string) (err error) {
@@ -54,10 +74,16 @@ func newEventsCommand() *cobra.Command {
 		c.table = &cli.Table{
 			Out: c.Out, Heading: []string{"NAMESPACE", "LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"}, Begun: c.bare,
 		}
-		if watch {
+		switch {
+		case watch && c.sortBy != "":
+			return errors.New("--watch prints events as they come, and does not sort them; leave out --sort-by")
+		case watch:
 			return c.watch(ctx)
 		}
 		got, err := c.Client.Events(ctx, api.Filter{})
+		if err == nil {
+			err = cli.SortBy(got.Items, c.sortBy, func(e *v1.Event) any { return e })
+		}
 		if err != nil {
 			return err
 		}
@@ -73,8 +99,21 @@ func newEventsCommand() *cobra.Command {
 func (c *eventsCommand) chosen(all []v1.Event) []v1.Event {
 	return slices.DeleteFunc(all, func(e v1.Event) bool {
 		o := &e.InvolvedObject
-		return !c.set.MayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.Names) > 0 && o.Kind != "Pod"
+		return !c.set.MayMean(e.Namespace, o.Name, e.Source.Host) || len(c.set.Names) > 0 && o.Kind != "Pod" ||
+			len(c.types) > 0 && !slices.Contains(c.types, strings.ToLower(e.Type))
 	})
+}
+
+// podOf is the argument that --for stands for.
+func podOf(about string) ([]string, error) {
+	kind, _, named := strings.Cut(about, "/")
+	switch {
+	case about == "":
+		return nil, nil
+	case !named || !slices.Contains([]string{"pod", "pods", "po"}, strings.ToLower(kind)):
+		return nil, fmt.Errorf("--for=%s: write it as pod/NAME; a node runs pods", about)
+	}
+	return []string{strings.ToLower(kind) + strings.TrimPrefix(about, kind)}, nil
 }
 
 // show prints events; one by one where they are no list.

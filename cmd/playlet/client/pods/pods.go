@@ -4,11 +4,14 @@ package pods
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
@@ -44,6 +47,7 @@ const podsExample = `  # All pods of this node
   playlet pods web default/db
   playlet pods -l app=web --no-headers
   playlet pods web -o jsonpath='{.status.podIP}'
+  playlet pods --field-selector=status.phase=Running --sort-by=.status.startTime -L app
   playlet pods -o custom-columns=NAME:.metadata.name,IMAGE:.spec.containers[*].image
 
   # Changes as they happen
@@ -60,7 +64,11 @@ type podsCommand struct {
 	set   names.Set
 	print cli.ObjectPrinter // nil: as a table
 	bare  bool              // no headings
-	ticks <-chan time.Time  // of a watch: when what goes on is said again; nil for a clock's
+	// sortBy is the path of a field; columns are the labels with a column of their own; labels is a column of all.
+	sortBy  string
+	columns []string
+	labels  bool
+	ticks   <-chan time.Time // of a watch: when what goes on is said again; nil for a clock's
 }
 
 func newPodsCommand() *cobra.Command {
@@ -71,6 +79,10 @@ func newPodsCommand() *cobra.Command {
 		Example: podsExample, Args: c.set.Settle,
 	}
 	c.set.AddFlags(cmd, &c.Socket)
+	c.set.AddFields(cmd)
+	cmd.Flags().StringVar(&c.sortBy, "sort-by", "", "Sort by this `field`, such as .metadata.name or .status.startTime")
+	cmd.Flags().BoolVar(&c.labels, "show-labels", false, "Add a column with all labels")
+	cmd.Flags().StringSliceVarP(&c.columns, "label-columns", "L", nil, "Add a column for each of these `labels`")
 	cmd.Flags().BoolVar(&c.bare, "no-headers", false, "Leave the headings of the table out")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Go on, and print what changes, until Ctrl-C")
 	cli.OutputFlag(cmd, &c.Output, "table", append([]string{"table", "wide"}, cli.ObjectOutputs...)...)
@@ -78,7 +90,10 @@ func newPodsCommand() *cobra.Command {
 		if c.print, err = cli.PrinterOf(c.Output, c.bare); err != nil {
 			return err
 		}
-		if watch {
+		switch {
+		case watch && c.sortBy != "":
+			return errors.New("--watch prints changes as they come, and does not sort them; leave out --sort-by")
+		case watch:
 			return c.watch(ctx)
 		}
 		return c.list(ctx)
@@ -93,6 +108,9 @@ func (c *podsCommand) list(ctx context.Context) error {
 		return err
 	}
 	found, missing := c.set.Choose(pods.Pods)
+	if err := cli.SortBy(found, c.sortBy, func(p *api.Pod) any { return p.Pod }); err != nil {
+		return err
+	}
 	var notes []string
 	switch {
 	case c.print == nil:
@@ -120,10 +138,33 @@ func (c *podsCommand) mayMean(pods []api.Pod) func(namespace, name string) bool 
 }
 
 func (c *podsCommand) newTable() *cli.Table {
+	heading := summary.Heading
 	if c.wide() {
-		return &cli.Table{Out: c.Out, Heading: summary.WideHeading, Begun: c.bare}
+		heading = summary.WideHeading
 	}
-	return &cli.Table{Out: c.Out, Heading: summary.Heading, Begun: c.bare}
+	heading = slices.Clone(heading)
+	for _, label := range c.columns { // as kubectl has it, by the part that tells labels apart
+		heading = append(heading, strings.ToUpper(label[strings.LastIndexByte(label, '/')+1:]))
+	}
+	if c.labels {
+		heading = append(heading, "LABELS")
+	}
+	return &cli.Table{Out: c.Out, Heading: heading, Begun: c.bare}
+}
+
+// row is one line of the table.
+func (c *podsCommand) row(p *api.Pod, now time.Time) []string {
+	return append(summary.Row(p, now, c.wide()), c.labelCells(p)...)
+}
+
+func (c *podsCommand) labelCells(p *api.Pod) (out []string) {
+	for _, label := range c.columns {
+		out = append(out, cli.OrNone(p.Pod.Labels[label]))
+	}
+	if c.labels {
+		out = append(out, cli.OrNone(labels.FormatLabels(p.Pod.Labels)))
+	}
+	return out
 }
 
 func (c *podsCommand) printTable(pods []api.Pod) error {
@@ -135,7 +176,7 @@ func (c *podsCommand) printTable(pods []api.Pod) error {
 	}
 	rows := make([][]string, 0, len(pods))
 	for i := range pods {
-		rows = append(rows, summary.Row(&pods[i], c.Now(), c.wide()))
+		rows = append(rows, c.row(&pods[i], c.Now()))
 	}
 	return c.newTable().Print(rows)
 }

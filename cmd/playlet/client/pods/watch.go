@@ -104,7 +104,7 @@ func (w *podWatch) sayProgress() {
 	}
 	var rows [][]string
 	for i := range going {
-		rows = append(rows, summary.Row(&going[i], w.Now(), true))
+		rows = append(rows, w.row(&going[i], w.Now()))
 	}
 	if len(rows) > 0 {
 		w.failed = errors.Join(w.failed, w.table.Print(rows))
@@ -146,9 +146,9 @@ func (w *podWatch) changed(pods []api.Pod) error {
 		p, uid := &pods[i], string(pods[i].Pod.UID)
 		w.pods[uid] = *p
 		objects = append(objects, p.Pod)
-		if key := summary.RowKey(p, w.wide()); w.keys[uid] != key {
+		if key := summary.RowKey(p, w.wide()) + strings.Join(w.labelCells(p), "\x00"); w.keys[uid] != key {
 			w.keys[uid] = key
-			rows = append(rows, summary.Row(p, w.Now(), w.wide()))
+			rows = append(rows, w.row(p, w.Now()))
 		}
 		if wait := summary.WaitingFor(p, time.Time{}); w.waits[uid] != wait {
 			w.waits[uid] = wait
@@ -175,7 +175,7 @@ func (w *podWatch) gone(refs []api.Ref) error {
 		delete(w.pods, ref.UID)
 		delete(w.keys, ref.UID)
 		delete(w.waits, ref.UID)
-		row := summary.Row(&p, w.Now(), w.wide())
+		row := w.row(&p, w.Now())
 		row[2], row[3] = "-", "Gone"
 		rows = append(rows, row)
 		last := p.Pod.DeepCopy()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ type logsCommand struct {
 func newLogsCommand() *cobra.Command {
 	c := &logsCommand{}
 	cmd := &cobra.Command{
-		Use: "logs POD...", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong, Example: logsExample,
+		Use: "logs POD... | POD CONTAINER", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong, Example: logsExample,
 		Args: c.set.Some,
 	}
 	flags := cmd.Flags()
@@ -139,6 +140,9 @@ func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
 		return nil, err
 	}
 	found, missing := c.set.Choose(all.Pods)
+	if missing != nil && len(c.set.Names) == 2 && len(found) == 1 && c.options.Container == "" && !c.everyone {
+		missing = c.containerOf(&found[0], missing)
+	}
 	found, notes := names.Meant(found)
 	c.Note(notes...)
 	if missing != nil {
@@ -166,6 +170,24 @@ func (c *logsCommand) sources(ctx context.Context) ([]logSource, error) {
 		}
 	}
 	return out, nil
+}
+
+// containerOf takes the second of two names as a container of the first, as kubectl does.
+func (c *logsCommand) containerOf(pod *api.Pod, missing error) error {
+	second := c.set.Names[1].Name
+	if len(c.set.Names[0].Choose([]api.Pod{*pod})) == 0 {
+		return missing
+	}
+	if containerSpec(pod.Pod, second) != nil {
+		c.options.Container = second
+		return nil
+	}
+	var has []string
+	for _, container := range names.Containers(pod.Pod) {
+		has = append(has, container.Name)
+	}
+	return fmt.Errorf("%w, and no container of this name in pod %s, which has %s", missing, names.Full(pod),
+		strings.Join(has, ", "))
 }
 
 func (c *logsCommand) read(ctx context.Context, s logSource, out io.Writer) error {

@@ -30,6 +30,9 @@ completion. When no answer comes, the same may be given again: a container that 
 const restartExample = `  # All containers of a pod
   playlet restart web
 
+  # The pods with a label
+  playlet restart -l app=web
+
   # One of them, and wait until it runs again
   playlet restart web/nginx --wait`
 
@@ -37,6 +40,7 @@ const restartExample = `  # All containers of a pod
 type restartCommand struct {
 	submitCommand
 	namespace, container string
+	selector             string
 	ids                  map[string]map[string]string // of the containers that are restarted, by the pod's UID and their names
 }
 
@@ -44,11 +48,14 @@ func newRestartCommand() *cobra.Command {
 	c := &restartCommand{ids: map[string]map[string]string{}}
 	c.restarting = true
 	cmd := &cobra.Command{
-		Use: "restart POD[/CONTAINER]...", Short: "End containers and start them again", Long: restartLong,
+		Use: "restart POD[/CONTAINER]... | -l SELECTOR", Short: "End containers and start them again", Long: restartLong,
 		Example:           restartExample,
 		ValidArgsFunction: names.CompletePods(&c.Socket, &c.namespace, true),
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch set := (names.Set{Selector: c.selector}); {
+			case c.selector != "": // which refuses names beside it
+				return set.Settle(cmd, args)
+			case len(args) == 0:
 				return names.NoPod(cmd)
 			}
 			return nil
@@ -56,6 +63,8 @@ func newRestartCommand() *cobra.Command {
 	}
 	names.AddNamespaceFlag(cmd, &c.namespace, &c.Socket, names.OfOnePod)
 	names.AddContainerFlag(cmd, &c.container, &c.Socket, &c.namespace)
+	cmd.Flags().StringVarP(&c.selector, "selector", "l", "",
+		"The pods whose labels match this `selector`, such as app=web,tier!=test")
 	c.addWaitFlags(cmd, "Wait until the containers run again, and their pods are ready; progress goes to stderr")
 	return c.Runs(cmd, func(ctx context.Context, args []string) error {
 		return c.perform(ctx, c.restartAll(ctx, args), c.awaitRestarted)
@@ -71,6 +80,19 @@ func (c *restartCommand) restartAll(ctx context.Context, args []string) error {
 	}
 	var errs []error
 	var pods []*api.Pod // each once, however often and by whatever names it is named
+	if c.selector != "" {
+		set := names.Set{Namespace: c.namespace, Selector: c.selector}
+		if err := set.Settle(nil, nil); err != nil {
+			return err
+		}
+		found, _ := set.Choose(all.Pods)
+		if found, _ = names.Meant(found); len(found) == 0 {
+			return fmt.Errorf("no pod has the labels %s", c.selector)
+		}
+		for i := range found {
+			args = append(args, names.Full(&found[i]))
+		}
+	}
 	for _, arg := range args {
 		pod, container, err := c.target(all.Pods, arg)
 		if err == nil {

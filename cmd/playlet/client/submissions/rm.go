@@ -36,8 +36,11 @@ const rmExample = `  # End a pod
   # All that were submitted and have a label
   playlet rm -l app=web
 
-  # All pods of a manifest
+  # All pods, ConfigMaps and Secrets of a manifest
   playlet rm -f web.yaml
+
+  # What would that be?
+  playlet rm -l app=web --dry-run
 
   # At once, also where it is ending already and takes its time
   playlet rm web --force`
@@ -60,13 +63,22 @@ func newRmCommand() *cobra.Command {
 	cmd.Flags().Int64Var(&c.grace, "grace-period", -1,
 		"`seconds` that a pod has to end; negative: its own terminationGracePeriodSeconds")
 	cmd.MarkFlagsMutuallyExclusive("force", "grace-period")
+	c.addDryRun(cmd)
 	cmd.ValidArgsFunction = names.Completion(&c.Socket, c.submittedNames)
 	return c.Runs(cmd, func(ctx context.Context, _ []string) error {
 		if c.force {
 			c.grace = 0
 		}
+		c.wait = c.wait && c.dryRun == "none"
 		return c.perform(ctx, c.withdrawAll(ctx), c.awaitGone)
 	})
+}
+
+// addDryRun adds --dry-run, whose values are kubectl's.
+func (c *submitCommand) addDryRun(cmd *cobra.Command) {
+	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", "Say what would be removed, and remove nothing: server, client, or none",
+		"none", "server", "client")
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = "server"
 }
 
 // rmCommand is one run of "playlet rm".
@@ -100,9 +112,9 @@ func (c *rmCommand) withdrawAll(ctx context.Context) error {
 	for _, n := range wanted {
 		gone, err := base.Retry(ctx, startTimeout, func() (*api.Submitted, error) {
 			if n.Kind != "" {
-				return c.Client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name)
+				return c.Client.WithdrawObject(ctx, n.Kind, n.Namespace, n.Name, c.dryRun != "none")
 			}
-			return c.Client.Withdraw(ctx, n.Namespace, n.Name, c.grace)
+			return c.Client.Withdraw(ctx, n.Namespace, n.Name, c.grace, c.dryRun != "none")
 		})
 		if err == nil {
 			c.say(gone.Pods)

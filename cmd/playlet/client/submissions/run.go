@@ -54,9 +54,9 @@ const runExample = `  # Run the pods of a manifest
   # What would be changed
   playlet run -f web.yaml --diff`
 
-// Commands are "playlet restart", "rm" and "run".
+// Commands are "playlet objects", "restart", "rm" and "run".
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newRestartCommand(), newRmCommand(), newRunCommand()}
+	return []*cobra.Command{newObjectsCommand(), newRestartCommand(), newRmCommand(), newRunCommand()}
 }
 
 // submitCommand is one run of "playlet run" or "playlet rm".
@@ -172,8 +172,8 @@ func (c *submitCommand) say(pods []messages.SubmittedPod) {
 			name += " (namespace " + p.Namespace + ")"
 		}
 		dry := ""
-		if c.dryRun == "server" {
-			dry = " (server dry run)"
+		if c.dryRun != "none" && c.dryRun != "" {
+			dry = " (" + c.dryRun + " dry run)"
 		}
 		fmt.Fprintf(c.Out, "%s/%s %s%s\n", cmp.Or(strings.ToLower(p.Kind), "pod"), name, p.Change, dry)
 		if p.Note != "" {
