@@ -202,7 +202,8 @@ func copied(t *testing.T, data, socket string) {
 		t.Errorf("%d %q", code, errs)
 	}
 	for want, args := range map[string][]string{
-		"playlet: the container of pod default/" + onNode("web") + " has no tar, which is needed to copy\n": {"-c", "bare", "web:/hello", dir},
+		"playlet: the container of pod default/" + onNode("web") + " has no tar, which is needed to copy; " +
+			"playlet exec reads a file without it: playlet exec " + onNode("web") + " -- cat FILE\n": {"-c", "bare", "web:/hello", dir},
 		"/data/none": {"-c", "app", "web:/data/none", dir},
 	} {
 		if _, errs, code := playlet(t, append([]string{"cp", socket}, args...)...); code != 1 || !strings.Contains(errs, want) {

@@ -181,4 +181,5 @@ type ImageFetched struct {
 	Waiting string        `json:"waiting,omitempty"` // what for, and since when
 	Since   time.Time     `json:"since,omitzero"`
 	Failed  string        `json:"failed,omitempty"`
+	Remedy  string        `json:"remedy,omitempty"` // of the failure
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -26,6 +27,7 @@ const (
 
 // fetch is a pull that a person asked for.
 type fetch struct {
+	image   string
 	asked   time.Time // last
 	answer  messages.ImageFetched
 	release func() // gives its place back
@@ -39,7 +41,8 @@ func (f *fetch) take(msg any) {
 	case messages.ImagePulled:
 		f.answer = messages.ImageFetched{ID: m.Ref, Size: m.Size, Took: m.Took}
 	case messages.ImageFailed:
-		f.answer = messages.ImageFetched{Failed: m.Reason.Message}
+		cause, remedy := explain.Pull(f.image, m.Reason)
+		f.answer = messages.ImageFetched{Failed: cause, Remedy: remedy}
 	}
 }
 
@@ -159,7 +162,7 @@ func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 	}
 	f, name, err := a.fetches[m.ID], imageName{}, error(nil)
 	if f == nil {
-		f = &fetch{}
+		f = &fetch{image: m.Image}
 		if name, err = parseName(m.Image); err == nil {
 			f.release, err = a.places.Take(m.Client)
 		}

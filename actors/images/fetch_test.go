@@ -59,7 +59,7 @@ func TestAPersonsPullFailsOnce(t *testing.T) {
 	f.take()
 	fetched(t, k, "1", "web")
 	k.RunWork()
-	if got := fetched(t, k, "1", "web"); !strings.Contains(got.Failed, `could not pull the image "web:latest": no such image`) {
+	if got := fetched(t, k, "1", "web"); !strings.Contains(got.Failed, "image web cannot be pulled: no such image") {
 		t.Errorf("%+v", got)
 	}
 	expect(t, "tried at once", f.take(), "look web:latest; pull web:latest")

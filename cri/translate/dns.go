@@ -38,6 +38,9 @@ type DNSFacts struct {
 // becomes an event of the pod.
 type DNSWarning struct{ Reason, Message string }
 
+// MissingClusterDNS is the reason of a DNSWarning on a node without clusterDNS.
+const MissingClusterDNS = "MissingClusterDNS"
+
 // NewDNSConfig is the pod's resolv.conf by its dnsPolicy, with its dnsConfig
 // merged in and cut to what resolvers take.
 func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarning) {
@@ -52,7 +55,7 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 		policy = v1.DNSDefault
 	}
 	if policy != v1.DNSNone && policy != v1.DNSDefault && len(facts.ClusterDNS) == 0 {
-		warnings = append(warnings, DNSWarning{"MissingClusterDNS", fmt.Sprintf(
+		warnings = append(warnings, DNSWarning{MissingClusterDNS, fmt.Sprintf(
 			"The node has no clusterDNS, so the pod gets dnsPolicy %q in place of %q.", v1.DNSDefault, v1.DNSClusterFirst)})
 		policy = v1.DNSDefault
 	}

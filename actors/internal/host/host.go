@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,6 +46,8 @@ type Host struct {
 	Devices *devices.Manager
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
+	// Standalone: the node is in no cluster. That it has no clusterDNS is a note on the node, not a warning of each pod.
+	Standalone bool
 	// Events: whether Kubernetes Events are recorded.
 	Events bool
 	// Hooks bounds the hooks of containers that run at a time: they take no slots of the CRI client.
@@ -124,7 +127,9 @@ func (h *Host) DNSWarnings(pod *v1.Pod) []translate.DNSWarning {
 	if err != nil {
 		return nil // making a sandbox reports it
 	}
-	return warnings
+	return slices.DeleteFunc(warnings, func(w translate.DNSWarning) bool {
+		return h.Standalone && w.Reason == translate.MissingClusterDNS
+	})
 }
 
 // MakeLogDir makes the folder of logs: of all pods, of one, or of one of its containers. All users may read it, whatever the

@@ -94,3 +94,14 @@ func TestWhatIsLeftOutOfDNS(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A node in no cluster has no clusterDNS: that is no fault of a pod.
+func TestAStandaloneNodeWarnsOfNoClusterDNS(t *testing.T) {
+	pod := &v1.Pod{Spec: v1.PodSpec{DNSPolicy: v1.DNSClusterFirst}}
+	for standalone, want := range map[bool]int{true: 0, false: 1} {
+		h := &Host{Standalone: standalone}
+		if got := h.DNSWarnings(pod); len(got) != want {
+			t.Errorf("standalone %t: got %+v, want %d warnings", standalone, got, want)
+		}
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
@@ -52,6 +54,23 @@ type Config struct {
 type Note struct {
 	Check string
 	Says  func() []string
+}
+
+// NoClusterDNS notes, on a node without clusterDNS, that pods which ask for a cluster's resolver use the node's.
+func NoClusterDNS(b *board.Board) Note {
+	return Note{"dns", func() []string {
+		count := 0
+		for _, p := range b.Now().Pods {
+			s := &p.Pod.Spec
+			if s.DNSPolicy == v1.DNSClusterFirst && !s.HostNetwork || s.DNSPolicy == v1.DNSClusterFirstWithHostNet {
+				count++
+			}
+		}
+		if count == 0 {
+			return nil
+		}
+		return []string{fmt.Sprintf("no clusterDNS is set: pods with dnsPolicy ClusterFirst (%d) use the node's resolver", count)}
+	}}
 }
 
 // Checks are those of /healthz. Safe for concurrent use.

@@ -31,7 +31,8 @@ func TestTranscriptsOfHabits(t *testing.T) {
 	r.write("crash.yaml", labelled("crash", "app: crash", "c web:1"))
 	r.file("objects.yaml", fmt.Sprintf(settings, "red")+"---\n"+
 		"{apiVersion: v1, kind: Secret, metadata: {name: token, namespace: shop}, stringData: {b: s3cr3t, a: s3cr3t}}\n")
-	r.file("sample.yaml", labelled("sample", "app: sample", "c web:1"))
+	sample := labelled("sample", "app: sample", "c web:1")
+	r.file("sample.yaml", strings.Replace(sample, "dnsPolicy: Default", "dnsPolicy: ClusterFirst", 1))
 	r.untilPrinted([]string{"pods"}, "2/2", "CrashLoopBackOff")
 	r.transcript("habits", []entry{
 		{command: "run -f DIR/sample.yaml --wait"},
@@ -46,6 +47,8 @@ func TestTranscriptsOfHabits(t *testing.T) {
 		{command: "pods --sort-by={.metadata"},
 		{command: "events --for pod/crash --types=Warning", until: "BackOff"},
 		{command: "events --for Pod/web --types=normal --sort-by=.reason --no-headers", until: "Started"},
+		{command: "events --for=pod/sample --types=Warning"}, // no clusterDNS is a note on the node
+		{command: "explain node"},
 		{command: "events --for=deployment/web"},
 		{command: "events --types=Bad"},
 		{command: "logs web d"},

@@ -52,6 +52,9 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		Version: version.Playlet(), Kubernetes: version.Kubernetes,
 		Log: log.With(podlog.ActorKey, messages.Server.String()),
 	}
+	if node.Standalone() && len(k.ClusterDNS) == 0 {
+		out.Notes = append(out.Notes, healthz.NoClusterDNS(o.board))
+	}
 	if c != nil {
 		out.Notes = append(out.Notes, healthz.Note{Check: "cluster", Says: c.problems})
 		out.Registered = func() api.Registered {

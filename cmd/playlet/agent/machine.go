@@ -214,8 +214,9 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 		CRI: r.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: k.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(k.ResolverConfig, ""),
 		Allocatable: allocatable(node, m.reader.Last()), Abilities: abilities(r.state, k.CgroupDriver),
-		Devices: resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
-		Objects: newObjects(node), Events: true, IPs: m.addresses.hostIPs, IPsUnsettled: m.addresses.unsettled,
+		Devices:    resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
+		Standalone: node.Standalone(),
+		Objects:    newObjects(node), Events: true, IPs: m.addresses.hostIPs, IPsUnsettled: m.addresses.unsettled,
 	}
 }
 

@@ -171,7 +171,11 @@ func (c *command) pull(ctx context.Context, args []string) error {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", image, err))
 		case got.Failed != "":
-			errs = append(errs, errors.New(cli.Plain(got.Failed)))
+			text := got.Failed
+			if got.Remedy != "" {
+				text += "; " + got.Remedy
+			}
+			errs = append(errs, errors.New(cli.Plain(text)))
 		default:
 			fmt.Fprintf(c.Out, "%s pulled, ID %s, in %s\n", image, short(got.ID), got.Took.Round(time.Millisecond))
 		}

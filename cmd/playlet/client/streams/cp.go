@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -160,13 +161,52 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 	text := cli.Plain(strings.TrimSpace(said.String()))
 	switch {
 	case err != nil && notRun(err) == 127:
-		return fmt.Errorf("the container of pod %s has no %s, which is needed to copy", names.Full(pod), command[0])
+		return fmt.Errorf("the container of pod %s has no %s, which is needed to copy; playlet exec reads a file without it: "+
+			"playlet exec %s -- cat FILE", names.Full(pod), command[0], pod.Pod.Name)
 	case err != nil:
 		return err
 	case code != 0:
-		return fmt.Errorf("%s in the container of pod %s exited with code %d: %s", command[0], names.Full(pod), code, text)
+		return fmt.Errorf("pod %s: %s", names.Full(pod), tarFailure(text, code, folderOf(command)))
 	case text != "":
 		c.note(text)
 	}
 	return nil
+}
+
+// tarFailures are what GNU tar and BusyBox's say, as expressions with the path, and what that means.
+var tarFailures = []struct {
+	said  *regexp.Regexp
+	means string
+}{
+	{regexp.MustCompile(`(?i)tar: (?:can't open ')?(?:\./)?([^':]*)'?: (?:Cannot (?:open|stat|mkdir): )?Permission denied`),
+		"the container's user may not read or write %s"},
+	{regexp.MustCompile(`(?i)tar: (?:can't open ')?(?:\./)?([^':]*)'?: (?:Cannot (?:open|stat|mkdir): )?Read-only file system`),
+		"%s is on a read-only file system"},
+	{regexp.MustCompile(`(?i)tar: (?:can't change directory to ')?([^':]*)'?: (?:Cannot (?:open|chdir): )?Not a directory`),
+		"%s is not a folder in the container"},
+	{regexp.MustCompile(`(?i)tar: (?:can't (?:open|change directory to) ')?(?:\./)?([^':]*)'?: (?:Cannot (?:open|stat|chdir): )?` +
+		`No such file or directory`), "there is no %s in the container"},
+	{regexp.MustCompile(`(?i)()No space left on device`), "no space is left in the container%s"},
+}
+
+// tarFailure puts the first known failure that tar has written into words; of another one, its own words with the exit code.
+func tarFailure(text string, code int, dir string) string {
+	for _, f := range tarFailures {
+		if found := f.said.FindStringSubmatch(text); found != nil {
+			file := found[1]
+			if file != "" && !path.IsAbs(file) {
+				file = path.Join(dir, file)
+			}
+			return fmt.Sprintf(f.means, file)
+		}
+	}
+	return fmt.Sprintf("tar in the container exited with code %d: %s", code, text)
+}
+
+// folderOf is the folder in which a command of tar works.
+func folderOf(command []string) string {
+	if i := slices.Index(command, "-C"); i >= 0 {
+		return command[i+1]
+	}
+	return ""
 }
