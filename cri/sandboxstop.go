@@ -44,8 +44,8 @@ func StartsPod(key string) (uid string, ok bool) {
 func stopSandboxKey(uid, id string) string { return uid + "/stopsandbox/" + id }
 
 // StopSandbox stops a sandbox of the pod with this UID and joins a stop in progress. StopPodSandbox kills running containers
-// without a grace period. StopSandbox therefore waits for the pod's starts in progress, and returns a *RunningError if a container
-// runs in the sandbox whose ID is not in asked, the containers that the caller has asked to stop. A sandbox that does not exist
+// without a grace period. StopSandbox therefore waits for the pod's starts in progress. It returns a *RunningError if the sandbox
+// has a running container that is not in asked, the containers that the caller has asked to stop. A sandbox that does not exist
 // is stopped. Timeout must be positive.
 func (o *Operations) StopSandbox(ctx context.Context, c SandboxStopper, uid, id string, timeout time.Duration,
 	asked map[string]bool) error {

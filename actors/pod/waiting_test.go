@@ -64,8 +64,8 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	}
 }
 
-// A container may run in a sandbox that the pod is about to stop, when its start was answered late. The pod reads the CRI before it
-// asks for the stop again.
+// A container may run in a sandbox that the pod is about to stop, when its start was answered late. The pod reads the CRI before
+// it asks for the stop again.
 func TestPodMachine_ReadsAgainWhenASandboxStillRunsContainers(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))

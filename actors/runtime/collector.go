@@ -251,7 +251,9 @@ func (a *actor) remove(ctx context.Context, r removal) (done removed, err error)
 	}
 	for _, id := range r.sandboxes {
 		if !kept[id] {
-			tried(a.removeOne(ctx, r.uid, id, func(ctx context.Context, id string) error { return a.removeSandbox(ctx, r.uid, id) }))
+			tried(a.removeOne(ctx, r.uid, id, func(ctx context.Context, id string) error {
+				return a.removeSandbox(ctx, r.uid, id)
+			}))
 		}
 	}
 	if len(problems) == 0 {

@@ -163,7 +163,8 @@ func (v view) image(f *Finding, r messages.Reason, why messages.Cause) {
 // Pull returns why an image that a person asked for was not pulled, with the runtime's words, and what would fix it.
 func Pull(image string, r messages.Reason) (cause, remedy string) {
 	why := r.Cause
-	means, remedy := put(ofImages, why, sentence{"cannot be pulled: {text}", "check that the registry is reachable and has the image"})
+	means, remedy := put(ofImages, why, sentence{"cannot be pulled: {text}",
+		"check that the registry is reachable and has the image"})
 	if why.Code == messages.CauseUnauthorized {
 		remedy = "correct the image's name, or give the node credentials for the registry"
 	}

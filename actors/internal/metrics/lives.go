@@ -37,7 +37,8 @@ var (
 	_ = register(providerConfig, 1, nil)
 
 	losingSupport = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_cri_losing_support",
-		Help: "The Kubernetes version that no longer supports this container runtime; the value is always 1."}, []string{"version"})
+		Help: "The Kubernetes version that no longer supports this container runtime; the value is always 1."},
+		[]string{"version"})
 	_ = register(losingSupport, 1, nil)
 
 	PullIntents   = gauge("kubelet_imagemanager_ondisk_pullintents", "Pulls that are recorded on the disk as begun.")

@@ -109,7 +109,8 @@ func openCalls() int {
 	return len(calls.byKey)
 }
 
-// Calls that hang are bounded by volume and in all. When they are many, a volume without any still gets its first one. They free their places when they return.
+// Calls that hang are bounded by volume and in all. When they are many, a volume without any still gets its first one. They free
+// their places when they return.
 func TestBounded_CapsHungCalls(t *testing.T) {
 	answer, over := make(chan struct{}), sync.WaitGroup{}
 	waited, cancel := context.WithCancel(t.Context())

@@ -252,7 +252,8 @@ func Row(a *api.Actor, name string, names map[string]string, at time.Time, wide 
 	}
 	if h := a.Handling; h != nil {
 		oldest = duration.HumanDuration(max(at.Sub(h.Sent), 0))
-		busy = fmt.Sprintf("%s of %s, %s", h.Message, ShownPath(&api.Actor{Vitals: supervisors.Vitals{Path: h.From}, Pod: names[h.From.PodUID()]}), duration.HumanDuration(max(at.Sub(h.Began), 0)))
+		from := &api.Actor{Vitals: supervisors.Vitals{Path: h.From}, Pod: names[h.From.PodUID()]}
+		busy = fmt.Sprintf("%s of %s, %s", h.Message, ShownPath(from), duration.HumanDuration(max(at.Sub(h.Began), 0)))
 	}
 	if f := a.Failure; f != nil {
 		failure = cli.Plain(f.Reason) + " (" + duration.HumanDuration(max(at.Sub(f.At), 0)) + " ago)"

@@ -55,8 +55,9 @@ type logsCommand struct {
 func newLogsCommand() *cobra.Command {
 	c := &logsCommand{}
 	cmd := &cobra.Command{
-		Use: "logs POD... | POD CONTAINER", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong, Example: logsExample,
-		Args: c.set.Some,
+		Use: "logs POD... | POD CONTAINER", Aliases: []string{"log"}, Short: "Print the logs of containers", Long: logsLong,
+		Example: logsExample,
+		Args:    c.set.Some,
 	}
 	flags := cmd.Flags()
 	c.set.AddFlags(cmd, &c.Socket)

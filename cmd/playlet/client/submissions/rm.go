@@ -76,8 +76,8 @@ func newRmCommand() *cobra.Command {
 
 // addDryRun adds --dry-run, whose values are kubectl's.
 func (c *submitCommand) addDryRun(cmd *cobra.Command) {
-	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none", "Say what would be removed, and remove nothing: server, client, or none",
-		"none", "server", "client")
+	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none",
+		"Say what would be removed, and remove nothing: server, client, or none", "none", "server", "client")
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = "server"
 }
 
