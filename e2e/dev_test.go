@@ -87,10 +87,13 @@ func greets(t *testing.T, url string) {
 	})
 }
 
-// direction gives the command behind a heading, as it was printed.
+// direction gives the command behind a heading, as it was printed, with the printed alias in force: a shell that reads no
+// terminal has none.
 func (d *devRun) direction(heading string) string {
 	d.t.Helper()
-	return strings.TrimSpace(d.printed(regexp.QuoteMeta(heading) + ` +(.*)\n`))
+	alias := strings.Trim(d.printed(`In another terminal: +alias playlet=(.*)\n`), "'")
+	command := strings.TrimSpace(d.printed(regexp.QuoteMeta(heading) + ` +(.*)\n`))
+	return regexp.MustCompile(`(^|; )playlet `).ReplaceAllString(command, "${1}"+alias+" ")
 }
 
 func (d *devRun) followsDirections() {
@@ -300,5 +303,35 @@ func TestDevIsInterruptedWhileItStarts(t *testing.T) {
 	d.printed("A node")
 	d.ends(syscall.SIGINT, 1)
 	d.printed(`playlet: interrupted before the sample pod had answered`)
+	asBefore(t, before)
+}
+
+// The tour is typed as a person does, over pods of one's own that are run beside the sample: its last word is a pod that heals.
+func TestTheTourOfDev(t *testing.T) {
+	before := machine(t)
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	must(t, os.WriteFile(file, []byte(`{apiVersion: v1, kind: Pod, metadata: {name: mine}, spec: {containers: [{name: hello,
+		image: "playlet.local/hello:1"}]}}`), 0o644))
+	d := &devRun{t: t, cmd: devCommand(t, stack.Containerd2, "--tour", "--pods="+file)}
+	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.out
+	keys, err := d.cmd.StdinPipe()
+	must(t, err)
+	d.start(func() {})
+	d.printed(`pods: pod/` + onNode("mine") + ` created`)
+	for i, step := range []struct{ title, shows, next string }{
+		{"start", `From start to ready: `, "Enter leads to the next step: watch"},
+		{"watch", `default/` + onNode("hello"), "Enter leads to the next step: explain"},
+		{"explain", `ConfigMap default/greeting does not exist; it is needed by container hello\n`, "Enter leads to the next step: break"},
+		{"break", `pods/default/` + onNode("hello") + ` +running +0 +<none> +1 `, "Enter leads to the next step: heal"},
+		{"heal", `default +` + onNode("broken") + ` +1/1 +Running`, "Enter ends the tour"},
+	} {
+		d.printed(fmt.Sprintf(`%d of 5: %s\n`, i+1, step.title))
+		d.printed(step.shows)
+		d.printed(step.next)
+		_, err := io.WriteString(keys, "\n")
+		must(t, err)
+	}
+	d.printed(`End it: +Ctrl-C`)
+	d.ends(syscall.SIGINT, 0)
 	asBefore(t, before)
 }

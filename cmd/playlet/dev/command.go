@@ -1,7 +1,13 @@
 package dev
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -9,6 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/cmd/playlet/client"
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -25,6 +32,12 @@ that was killed has left is removed by the next one.`
 
 const devExample = `  # A node and a sample pod, until Ctrl-C
   playlet dev
+
+  # The same, shown in five steps: start, watch, explain, break, heal
+  playlet dev --tour
+
+  # With pods of your own beside the sample
+  playlet dev --pods=web.yaml
 
   # The same where containerd may not be there yet
   playlet dev --install
@@ -61,11 +74,31 @@ func NewCommand() *cobra.Command {
 	flags.IntVar(&o.Page, "page", 4195, "`port` of the web page on the loopback, or another one where it is taken; -1: no page")
 	flags.BoolVar(&o.Chaos, "chaos", true, "Let playlet chaos break actors of the agent")
 	flags.StringVar(&o.ObjectDir, "object-dir", "", "`folder` of ConfigMaps and Secrets; one of the run when empty")
+	flags.StringArrayVar(&o.Pods, "pods", nil,
+		"Run the pods of this manifest `file`, folder or URL beside the sample pod, as playlet run does; repeatable")
+	flags.BoolVar(&o.Tour, "tour", false, "Show the node in five steps, each of which waits for Enter")
 	flags.BoolVar(&clean, "clean", false, "Only remove what a run that was killed has left")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o.DefaultSocket, o.Out = config.DefaultAdminSocket, cmd.OutOrStdout()
-		if clean {
+		o.In = cmd.InOrStdin()
+		switch {
+		case clean:
 			return Clean(o)
+		case o.Tour && (o.Once || !o.Chaos):
+			return errors.New("--tour breaks an actor and waits for Enter: leave out --once and --chaos=false")
+		}
+		for i, file := range o.Pods {
+			if strings.Contains(file, "://") {
+				continue
+			}
+			if _, err := os.Stat(file); err != nil {
+				return fmt.Errorf("--pods: %w", err)
+			}
+			path, err := filepath.Abs(file)
+			if err != nil {
+				return err
+			}
+			o.Pods[i] = path
 		}
 		return Run(cmd.Context(), o)
 	}
@@ -75,10 +108,22 @@ func NewCommand() *cobra.Command {
 		}},
 		&cobra.Command{Use: NodeStage, Hidden: true, Args: cobra.ExactArgs(1),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return Node(cmd.Context(), args[0], Hooks{Start: startAgent, Status: summary.Line, Notes: nodeNotes})
+				return Node(cmd.Context(), args[0], Hooks{
+					Start: startAgent, Status: summary.Line, Notes: nodeNotes, Command: runCommand,
+				})
 			}},
 	)
 	return cmd
+}
+
+// runCommand runs one of the commands that ask the agent.
+func runCommand(ctx context.Context, args []string, out io.Writer) error {
+	root := &cobra.Command{Use: "playlet", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(client.Commands()...)
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(out)
+	return root.ExecuteContext(ctx)
 }
 
 // startAgent starts the agent in this process, as its command line would.

@@ -80,6 +80,15 @@ spec:
       valueFrom: {configMapKeyRef: {name: greeting, key: text}}
 `
 
+// greetingManifest is the ConfigMap that brokenManifest needs.
+const greetingManifest = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: greeting
+data:
+  text: Hello
+`
+
 // sampleManifest is written for a newcomer to copy and change.
 const sampleManifest = `apiVersion: v1
 kind: Pod

@@ -32,11 +32,12 @@ const (
 	adminSock      = "admin.sock"
 	objectsFolder  = "objects"
 	brokenFile     = "broken.yaml" // a pod that fails in an instructive way; it is not run by itself
+	greetingFile   = "greeting.yaml"
 )
 
 var contents = append([]string{
 	planFile, outcomeFile, agentLog, containerdLog, kubeletConf, nodeFolder, podLogsFolder, adminSock, adminSock + ".lock",
-	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder, objectsFolder, brokenFile,
+	folder("").containerd().Socket() + locks.RuntimeSuffix, logLinksFolder, objectsFolder, brokenFile, greetingFile,
 }, containerd.Contents...)
 
 func (f folder) manifests() string  { return f.at("manifests") }
@@ -102,7 +103,8 @@ func (f folder) make(sample string) error {
 	if err := os.Mkdir(f.at(objectsFolder), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := writeFile(f.at(brokenFile), []byte(brokenManifest), 0o644); err != nil || sample == "" {
+	if err := errors.Join(writeFile(f.at(brokenFile), []byte(brokenManifest), 0o644),
+		writeFile(f.at(greetingFile), []byte(greetingManifest), 0o644)); err != nil || sample == "" {
 		return err
 	}
 	return writeFile(f.samplePath(), []byte(sample), 0o644)

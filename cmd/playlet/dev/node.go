@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -41,6 +42,8 @@ type Hooks struct {
 	Start func(args []string, log io.Writer) (*Agent, error)
 	// Status puts a pod's status in a few words: "Running 1/1".
 	Status func(*api.Pod) string
+	// Command runs one of the program's commands with these arguments; what it prints goes to out.
+	Command func(ctx context.Context, args []string, out io.Writer) error
 	// Notes are lines about what is wrong with the node.
 	Notes func(*api.Node) []string
 }
@@ -57,6 +60,7 @@ type node struct {
 	client   *cri.Client
 	agent    *Agent
 	url      string         // of the sample, once it has answered
+	entered  chan struct{}  // a line was typed; closed: none will be
 	closers  []func() error // last first
 }
 
@@ -68,8 +72,9 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	entered := make(chan struct{}, 16)
 	go func() {
-		_, _ = io.Copy(io.Discard, asked()) // until the other end is closed
+		readEntered(asked(), entered)
 		cancel()
 	}()
 	// When nobody reads what we print any more, the run ends; by the signal it would end half-way.
@@ -80,7 +85,7 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 	if err != nil {
 		return tell(dir, err)
 	}
-	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: progress.New(os.Stdout)}
+	n := &node{Hooks: h, plan: plan, folder: folder(dir), progress: progress.New(os.Stdout), entered: entered}
 	n.progress.Unread = cancel
 	err = n.start(ctx)
 	if err == nil {
@@ -105,13 +110,32 @@ func (n *node) start(ctx context.Context) error {
 		{"containerd", n.startContainerd},
 		{"agent", n.startAgent},
 		{"pod " + sampleName, n.awaitSample},
+		{"pods", n.runPods},
 	} {
+		if step.name == "pods" && len(n.plan.Pods) == 0 {
+			continue
+		}
 		err := n.progress.Step(step.name, func(waiting func(string)) (string, error) { return step.do(ctx, waiting) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
 	return nil
+}
+
+// runPods submits the manifests that were named, as playlet run does.
+func (n *node) runPods(ctx context.Context, _ func(string)) (string, error) {
+	args := []string{"run", "--admin-socket=" + n.plan.AdminSocket}
+	for _, file := range n.plan.Pods {
+		args = append(args, "-f", file)
+	}
+	var out bytes.Buffer
+	err := n.Command(ctx, args, &out)
+	text := strings.TrimSpace(out.String())
+	if err != nil && text != "" {
+		err = fmt.Errorf("%w\n%s", err, text)
+	}
+	return strings.ReplaceAll(text, "\n", ", "), err
 }
 
 func (n *node) startRegistry(ctx context.Context, _ func(string)) (string, error) {

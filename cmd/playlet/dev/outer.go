@@ -29,6 +29,11 @@ type Options struct {
 	Page      int
 	Chaos     bool
 	ObjectDir string
+	// Pods are manifests that are run beside the sample pod: files, folders and URLs.
+	Pods []string
+	// Tour shows the node in steps, each of which waits for a line on In.
+	Tour bool
+	In   io.Reader
 	// Once ends the run as soon as the sample pod has answered.
 	Once bool
 	// AdminSocket is the path of the agent's. Where it is empty, DefaultSocket is taken unless another agent owns it.
@@ -72,7 +77,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	undone = false
 	err = unlessEnded(ctx, o.Once, makeAll(ctx, plan, r))
 	if err == nil && ctx.Err() == nil {
-		err = runInit(ctx, s, r, o.Once)
+		err = runInit(ctx, s, r, o)
 	}
 	cleaned := p.Step("clean-up", func(func(string)) (string, error) { return "the machine is as it was", undo(r) })
 	undone = cleaned == nil

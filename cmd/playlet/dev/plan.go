@@ -30,6 +30,9 @@ type Plan struct {
 	Page      int    `json:"page,omitempty"`
 	NoChaos   bool   `json:"noChaos,omitempty"`
 	ObjectDir string `json:"objectDir,omitempty"`
+	// Pods are manifests to run beside the sample. Tour shows the node in steps.
+	Pods []string `json:"pods,omitempty"`
+	Tour bool     `json:"tour,omitempty"`
 	// Temporary says that the folder goes with the run.
 	Temporary bool `json:"temporary,omitempty"`
 }
@@ -49,7 +52,8 @@ func prepare(ctx context.Context, o Options, p *progress.Progress) (*Plan, *Reco
 	if err != nil {
 		return nil, nil, err
 	}
-	plan := &Plan{Programs: found, Once: o.Once, Page: o.Page, NoChaos: !o.Chaos, ObjectDir: o.ObjectDir}
+	plan := &Plan{Programs: found, Once: o.Once, Page: o.Page, NoChaos: !o.Chaos, ObjectDir: o.ObjectDir,
+		Pods: o.Pods, Tour: o.Tour}
 	err = p.Step("programs", func(func(string)) (string, error) {
 		plan.Version, err = programs.ContainerdVersion(ctx, found.Containerd)
 		if err == nil && plan.Version.Major == 1 && plan.Version.Minor < 6 {
@@ -89,8 +93,11 @@ func planFolder(o Options, plan *Plan, r *Record) (err error) {
 	if err != nil {
 		return err
 	}
-	if !there {
+	switch {
+	case !there:
 		r.Sample = sampleManifest
+	case o.Tour:
+		return fmt.Errorf("the tour needs the sample pod, and %s holds manifests of yours", f.manifests())
 	}
 	if r.AdminSocket, err = chooseSocket(o, f); err != nil {
 		return err

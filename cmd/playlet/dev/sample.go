@@ -16,6 +16,7 @@ import (
 	"unicode"
 
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 	"github.com/playlet-dev/playlet/config"
 )
@@ -134,6 +135,9 @@ func (n *node) directions() string {
 	if n.page != "" {
 		row("The web page:", n.page)
 	}
+	if alias := n.alias(); alias != "" {
+		row("In another terminal:", alias)
+	}
 	if n.url != "" {
 		row(reach, fetch(n.url))
 		row("Follow its log:", n.command("logs", "-f", sampleName))
@@ -170,13 +174,26 @@ func fetch(url string) string {
 	return url
 }
 
-// command is one of this program's that asks the agent.
-func (n *node) command(name string, args ...string) string {
-	called := []string{calledAs(), name}
-	if n.plan.AdminSocket != config.DefaultAdminSocket {
-		called = append(called, "--admin-socket="+n.plan.AdminSocket)
+// alias lets the printed commands be short; empty where "playlet" alone is this program and finds the agent.
+func (n *node) alias() string {
+	called := calledAs()
+	if n.plan.AdminSocket == config.DefaultAdminSocket && called == "playlet" {
+		return ""
 	}
-	return asRoot(append(called, args...))
+	words := []string{called}
+	if n.plan.AdminSocket != config.DefaultAdminSocket {
+		words = []string{"env", cli.SocketVariable + "=" + n.plan.AdminSocket, called}
+	}
+	return "alias playlet=" + quoted(asRoot(words))
+}
+
+// command is one of this program's that asks the agent, with the alias in force.
+func (n *node) command(args ...string) string {
+	words := append([]string{"playlet"}, args...)
+	if n.alias() == "" {
+		return asRoot(words)
+	}
+	return typed(words)
 }
 
 // askRuntime is a command that lists containers: crictl's, or else that of the program that comes with containerd.
@@ -197,6 +214,11 @@ func asRoot(args []string) string {
 	if os.Getenv("SUDO_UID") != "" {
 		args = append([]string{"sudo"}, args...)
 	}
+	return typed(args)
+}
+
+// typed is a command line as a shell reads it.
+func typed(args []string) string {
 	out := make([]string, len(args))
 	for i, arg := range args {
 		out[i] = quoted(arg)

@@ -107,16 +107,17 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	n.plan.Programs.Busybox = "/bin/busybox"
 	n.page = "http://127.0.0.1:4195/?token=x"
 	text := n.directions()
-	if !strings.HasPrefix(text, "\n  The web page:          http://127.0.0.1:4195/?token=x\n") {
-		t.Errorf("the page does not come first:\n%s", text)
-	}
 	self, err := os.Executable()
 	must(t, err)
+	first := "\n  The web page:          http://127.0.0.1:4195/?token=x\n  In another terminal:   alias playlet=" + self + "\n"
+	if !strings.HasPrefix(text, first) {
+		t.Errorf("it does not begin with %q:\n%s", first, text)
+	}
 	for _, want := range []string{
-		"Reach the sample pod:  http://192.0.2.1:8080/\n", "Follow its log:        " + self + " logs -f hello\n",
-		"A shell in it:         " + self + " exec -it hello -- sh\n", "See pods, and why:     " + self + " pods -w\n",
-		"Explain a failure:     " + self + " run -f /tmp/playlet-dev-x/broken.yaml; " + self + " explain broken\n",
-		"Trace a start:         " + self + " trace hello\n", "Break its actor:       " + self + " chaos kill pods/hello\n",
+		"Reach the sample pod:  http://192.0.2.1:8080/\n", "Follow its log:        playlet logs -f hello\n",
+		"A shell in it:         playlet exec -it hello -- sh\n", "See pods, and why:     playlet pods -w\n",
+		"Explain a failure:     playlet run -f /tmp/playlet-dev-x/broken.yaml; playlet explain broken\n",
+		"Trace a start:         playlet trace hello\n", "Break its actor:       playlet chaos kill pods/hello\n",
 		"put manifests into /tmp/playlet-dev-x/manifests; they go when this ends, --dir keeps them\n",
 		"Ask containerd:        " + quoted(dir+"/ctr") +
 			" --address /tmp/playlet-dev-x/containerd.sock --namespace k8s.io containers list\n",
@@ -134,14 +135,14 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 		}
 	}
 	n.plan.Programs.Busybox = ""
-	if want := "A command in it:       " + self + " exec hello -- hello env\n"; !strings.Contains(n.directions(), want) {
+	if want := "A command in it:       playlet exec hello -- hello env\n"; !strings.Contains(n.directions(), want) {
 		t.Errorf("%q is not in\n%s", want, n.directions())
 	}
 	t.Setenv("SUDO_UID", "1000")
 	n.plan.AdminSocket, n.plan.Temporary, n.url = "/a b/admin.sock", false, ""
 	text = n.directions()
 	for _, want := range []string{
-		"sudo " + self + " pods '--admin-socket=/a b/admin.sock' -w\n", "/manifests; they stay when this ends\n",
+		"  alias playlet=" + quoted("sudo env 'PLAYLET_SOCKET=/a b/admin.sock' "+self) + "\n", ":     playlet pods -w\n", "/manifests; they stay when this ends\n",
 		" sudo ctr --address ",
 	} {
 		if !strings.Contains(text, want) {
@@ -153,9 +154,13 @@ func TestDirectionsCanBeTypedAsTheyAre(t *testing.T) {
 	}
 	program(t, filepath.Join(dir, "crictl"), "exit 0")
 	must(t, os.Symlink(self, filepath.Join(dir, "playlet")))
+	if text = n.directions(); !strings.Contains(text, "alias playlet="+quoted("sudo env 'PLAYLET_SOCKET=/a b/admin.sock' playlet")+"\n") {
+		t.Errorf("the socket is in no alias:\n%s", text)
+	}
+	n.plan.AdminSocket = config.DefaultAdminSocket
 	text = n.directions()
 	if !strings.Contains(text, " sudo crictl --runtime-endpoint unix:///tmp/playlet-dev-x/containerd.sock ps\n") ||
-		!strings.Contains(text, "sudo playlet pods") {
+		!strings.Contains(text, "sudo playlet pods") || strings.Contains(text, "alias") {
 		t.Errorf("%s", text)
 	}
 }

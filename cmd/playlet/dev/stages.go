@@ -21,7 +21,7 @@ const (
 )
 
 // askedFD is the reading end of a pipe in init and in node: at its end, which the writing process's death is too, node
-// has to stop. A signal would be lost on a process 1 that is not ready for it, and kill any other.
+// has to stop. Lines that are typed go through it. A signal would be lost on a process 1 that is not ready for it, and kill any other.
 const askedFD = 3
 
 // asked gives the pipe of this stage, which programs started from it do not get.
@@ -32,7 +32,7 @@ func asked() *os.File {
 
 // runInit starts init and waits for it. All processes of its PID namespace are gone before its end is reported. A first
 // signal, or the end of ctx, asks node to stop; a second signal does not ask.
-func runInit(ctx context.Context, s *store, r *Record, once bool) error {
+func runInit(ctx context.Context, s *store, r *Record, o Options) error {
 	// The kernel ends init when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -58,6 +58,9 @@ func runInit(ctx context.Context, s *store, r *Record, once bool) error {
 	}
 	stopped := make(chan struct{})
 	go pass(ctx, signals, stopped, func() { _ = write.Close() }, func() { _ = cmd.Process.Kill() })
+	if o.Tour {
+		go passLines(o.In, write) // nothing ends the read of a terminal but the process's end
+	}
 	identity, err := identify(procDir, cmd.Process.Pid)
 	if err == nil {
 		r.Init = identity
@@ -72,7 +75,7 @@ func runInit(ctx context.Context, s *store, r *Record, once bool) error {
 	if err != nil {
 		return err
 	}
-	return outcome(ctx, folder(r.Dir), once, ended)
+	return outcome(ctx, folder(r.Dir), o.Once, ended)
 }
 
 // pass calls ask at the first signal, or when ctx has ended, which one signal may do both, and kill at the second

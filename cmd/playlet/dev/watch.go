@@ -66,6 +66,11 @@ func (n *node) stay(ctx context.Context) error {
 	if n.plan.Once {
 		return nil
 	}
+	if n.plan.Tour {
+		if err := n.tour(ctx); err != nil {
+			return err
+		}
+	}
 	n.progress.Line("%s", n.directions())
 	seen := map[string]*shown{}
 	return n.watch(ctx, func(now *api.Pods) error {
