@@ -227,19 +227,14 @@ func (j *journal) withdraw(m messages.WithdrawPod) any {
 	return messages.PodWithdrawn{Pod: r.submitted(messages.PodDeleted, "")}
 }
 
-// hurry notes how long a pod has that is wanted no more, and forgets those that are gone.
+// hurry records the grace period, in seconds, of a departed pod; nil is the pod's own.
 func (j *journal) hurry(uid string, grace *int64) {
 	if grace == nil {
 		return
 	}
-	graces := map[string]int64{uid: *grace}
-	for _, p := range j.pods() {
-		if g, ok := j.graces[string(p.Pod.UID)]; ok && string(p.Pod.UID) != uid {
-			graces[string(p.Pod.UID)] = g
-		}
-	}
-	j.graces = graces
+	j.graces[uid] = *grace
 	j.version++
+	_ = j.saveDeparted() // where it fails the next check tries again
 }
 
 // ending is the pod of that name that was submitted, and withdrawn, and ends.

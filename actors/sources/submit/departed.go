@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
-	"slices"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
@@ -14,12 +13,16 @@ import (
 // departedVersion is the version of the shape of the file of departed pods.
 const departedVersion = 1
 
-// departedFile is the file with the UIDs of departed pods. It is no record: those end with suffix.
+// departedFile is the file with the departed pods. It is no record: those end with suffix.
 func (j *journal) departedFile() string { return filepath.Join(j.opts.Dir, "departed") }
 
-// loadDeparted returns the UIDs that are on the disk. A file that is damaged is reported and kept aside.
-func (j *journal) loadDeparted() (uids []string, err error) {
-	err = atomicfile.Load(j.departedFile(), departedVersion, &uids)
+// departures are the departed pods as the file has them: by UID, the grace period in seconds with which each was withdrawn; nil
+// is the pod's own.
+type departures map[string]*int64
+
+// loadDeparted returns the departed pods that are on the disk. A file that is damaged is reported and kept aside.
+func (j *journal) loadDeparted() (on departures, err error) {
+	err = atomicfile.Load(j.departedFile(), departedVersion, &on)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -29,7 +32,7 @@ func (j *journal) loadDeparted() (uids []string, err error) {
 				"read; such a pod ends later if another submission is damaged, too: " + err.Error()})
 		return nil, nil
 	}
-	return uids, err
+	return on, err
 }
 
 // depart records on disk that the pod of old leaves the journal, and that of r does not; nil means no record. It comes before
@@ -49,9 +52,15 @@ func (j *journal) depart(old, r *record) error {
 }
 
 func (j *journal) saveDeparted() error {
-	uids := slices.Sorted(maps.Keys(j.departed.UIDs()))
-	err := atomicfile.Save(j.departedFile(), departedVersion, uids)
-	if err == nil && len(uids) == 0 {
+	on := departures{}
+	for uid := range j.departed.UIDs() {
+		on[uid] = nil
+		if grace, ok := j.graces[uid]; ok {
+			on[uid] = &grace
+		}
+	}
+	err := atomicfile.Save(j.departedFile(), departedVersion, on)
+	if err == nil && len(on) == 0 {
 		err = atomicfile.Remove(j.departedFile())
 	}
 	j.unsaved = err != nil
@@ -75,6 +84,8 @@ func (j *journal) prune() (state, error) {
 		return j.state(), err
 	}
 	if changed := j.departed.Prune(j.opts.Clock.Now(), j.opts.Board, messages.Submit); changed || j.unsaved {
+		gone := j.departed.UIDs()
+		maps.DeleteFunc(j.graces, func(uid string, _ int64) bool { return !gone[uid] })
 		j.version++
 		_ = j.saveDeparted() // where it fails the next check tries again
 	}

@@ -69,6 +69,29 @@ func TestDeparted_OutlivesTheProcess(t *testing.T) {
 	r.gone("default/db-node-1=two default/web-node-1=one", db)
 }
 
+// The grace period of a withdrawal outlives the process, for as long as the pod is there.
+func TestDeparted_KeepsTheGracePeriod(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"), yaml("db", "one"))
+	web, db := r.uidOf("web"), r.uidOf("db")
+	three := int64(3)
+	r.withdraw("db")
+	r.ask(messages.WithdrawPod{Namespace: "default", Name: "web", Grace: &three})
+	for range 2 {
+		if got := r.gone("", web, db).Graces; !maps.Equal(got, map[string]int64{web: 3}) {
+			t.Errorf("grace periods %v, want 3 s for %s alone", got, web)
+		}
+		r.start()
+	}
+	r.opts.Board.Publish(board.Snapshot{Audited: true})
+	r.clock.Step(time.Hour)
+	r.kit.Advance(checkEvery)
+	r.kit.RunWork()
+	if got := r.gone("").Graces; len(got) > 0 {
+		t.Errorf("grace periods %v, want none once the pods are over", got)
+	}
+}
+
 // A departed pod is forgotten when the board lacks it, and not while it ends.
 func TestDeparted_IsPruned(t *testing.T) {
 	r := newRig(t)

@@ -27,7 +27,7 @@ type journal struct {
 	loaded   bool       // what is in memory is what is on disk
 	version  uint64     // counts the changes; 0 is before it was read first
 	records  map[key]*record
-	graces   map[string]int64           // of pods that were withdrawn, by UID; in memory alone, and as long as they are there
+	graces   map[string]int64           // of departed pods, by UID, in seconds; the pod's own where there is none
 	problems []messages.ManifestProblem // records that were found damaged, until their pods are submitted again or withdrawn
 	departed base.Departures            // pods that were withdrawn or replaced, and may still run
 	unsaved  bool                       // the disk lacks the newest departures
@@ -49,7 +49,7 @@ func newJournal(opts Options) *journal {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &journal{opts: opts}
+	return &journal{opts: opts, graces: map[string]int64{}}
 }
 
 // open reads the journal from the disk, whatever is in memory.
@@ -127,7 +127,12 @@ func (j *journal) load() error {
 		return err
 	}
 	j.records, j.loaded = records, true
-	j.departed.Add(j.opts.Clock.Now(), departed...)
+	for uid, grace := range departed {
+		j.departed.Add(j.opts.Clock.Now(), uid)
+		if _, known := j.graces[uid]; grace != nil && !known {
+			j.graces[uid] = *grace
+		}
+	}
 	if j.departed.Update(j.opts.Clock.Now(), nil, j.named()) {
 		_ = j.saveDeparted() // where it fails the next change or check tries again
 	}
