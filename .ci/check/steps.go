@@ -26,6 +26,7 @@ func steps(fuzztime string) []step {
 		{"lint", "gofmt", gofmt},
 		{"lint", "go vet", command(plain, "go", "vet", "-tags=e2e", "./...", "./.ci/check", "./.ci/package")},
 		{"lint", "golangci-lint", command(plain, "go", "run", golangci, "run", "./...", "./.ci/check", "./.ci/package")},
+		{"lint", "plain English", plainEnglish},
 		{"lint", "licences", licences},
 		{"vulnerabilities", "govulncheck", vulnerabilities},
 		{"unit", "unit tests with -race",
