@@ -21,7 +21,8 @@ const (
 )
 
 // askedFD is the reading end of a pipe in init and in node: at its end, which the writing process's death is too, node
-// has to stop. Lines that are typed go through it. A signal would be lost on a process 1 that is not ready for it, and kill any other.
+// has to stop. Lines that are typed go through it. A signal would be lost on a process 1 that is not ready for it, and kill any
+// other.
 const askedFD = 3
 
 // asked gives the pipe of this stage, which programs started from it do not get.

@@ -65,7 +65,8 @@ Enter leads to the next step: break
 	}
 }
 
-// A line that is typed reaches the tour through the pipe; the end of the input lets it go on, and the end of the pipe ends the run.
+// A line that is typed reaches the tour through the pipe; after the end of the input it goes on, and the end of the pipe ends the
+// run.
 func TestTypedLinesReachTheTour(t *testing.T) {
 	read, write := io.Pipe()
 	entered, over := make(chan struct{}, 16), make(chan struct{})
