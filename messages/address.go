@@ -36,9 +36,9 @@ const (
 	Registration Address = "registration"
 	// Identity holds this node's certificates.
 	Identity Address = "identity"
-	// Stats measures what pods use of the disks, for who reads figures.
+	// Stats measures the disk usage of pods for readers of metrics.
 	Stats Address = "stats"
-	// Eviction measures what the node is short of.
+	// Eviction measures the node's resources and evicts pods under pressure.
 	Eviction Address = "eviction"
 	// Shutdown ends the pods when the machine shuts down.
 	Shutdown Address = "shutdown"
@@ -46,7 +46,7 @@ const (
 	Events Address = "events"
 )
 
-// uids is what a UID may look like: it is an element of addresses, and of paths of folders that are removed one day.
+// uids matches a valid UID. UIDs become elements of addresses, and names of folders that are removed recursively.
 var uids = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9._]{0,126}[A-Za-z0-9])?$`)
 
 // CheckUID returns an error unless the UID of a pod can be one element of an address and of a path. UUIDs and hashes can.
@@ -88,7 +88,7 @@ func (a Address) Name() string {
 	return string(a[strings.LastIndexByte(string(a), '/')+1:])
 }
 
-// PodUID is the UID of the pod whose actor this is, or a child of it; empty for any other address.
+// PodUID returns the UID of the pod whose actor, or child of it, has this address. It is empty for other addresses.
 func (a Address) PodUID() string {
 	rest, ok := strings.CutPrefix(string(a), string(Pods)+"/")
 	if !ok {

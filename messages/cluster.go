@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// APIPodsObserved is all pods of this node as the API server has them, mirror pods among them, whole and with their statuses.
-// It is what status compares with before it writes.
+// APIPodsObserved is all pods of this node as the API server has them, mirror pods included, with their statuses. The status
+// actor compares with it before it writes.
 //
 // Sender: sources/apiserver. Receiver: status. Reply: none.
 // If lost: the next change sends all again, as does each regular check.
@@ -23,7 +23,7 @@ type APIPodsObserved struct {
 // If lost: the pod's next change carries it, and PodStatusesWanted sends all again with each sweep.
 type PodStatusWanted struct {
 	UID string
-	// Pod is the pod as its source wants it. Immutable.
+	// Pod is the desired pod, as its source has it. Immutable.
 	Pod *v1.Pod
 	// Static means that the pod does not come from the API server: a mirror pod represents it there.
 	Static bool
@@ -36,14 +36,14 @@ type PodStatusWanted struct {
 	Over bool
 }
 
-// PodStatusesWanted is the whole set of pods of this node: status forgets all others and, where every source was heard,
-// removes the mirror pods of all others.
+// PodStatusesWanted is the whole set of pods of this node. The status actor drops all others. Once every source has reported,
+// it also removes mirror pods that belong to none of them.
 //
 // Sender: pods. Receiver: status. Reply: none.
 // If lost: pods sends it again with its next sweep.
 type PodStatusesWanted struct {
 	Pods []PodStatusWanted
-	// Heard is true when every source has been heard.
+	// Heard is true when every source has reported.
 	Heard bool
 }
 
@@ -57,7 +57,7 @@ type NodeObserved struct{ Node *v1.Node } // immutable
 
 // GetNode asks for this node's object.
 //
-// Sender: pods, status. Receiver: registration. Reply: NodeObserved, where the API server has told of the Node.
+// Sender: pods, status. Receiver: registration. Reply: NodeObserved, once the API server has sent the Node.
 // If lost: registration sends it again with each regular check.
 type GetNode struct{}
 
@@ -66,7 +66,7 @@ type Pressure struct {
 	Type    v1.NodeConditionType // MemoryPressure, DiskPressure or PIDPressure
 	Under   bool
 	Reason  string // as the kubelet has it, e.g. KubeletHasDiskPressure
-	Message string // names the signals below their thresholds, with what was measured
+	Message string // names the signals below their thresholds, with the measurements
 	Since   time.Time
 }
 
@@ -79,13 +79,14 @@ type NodePressureObserved struct {
 	At        time.Time // of the measurement
 }
 
-// RecordEvent asks for a Kubernetes Event. It is made of the same reasons as statuses, and never holds what a Secret holds.
+// RecordEvent asks for a Kubernetes Event. Its reason is one of those used in statuses. Its text never contains the contents
+// of a Secret.
 //
 // Sender: any actor. Receiver: events. Reply: none.
 // If lost: the Event is missing; events are news, and nothing depends on them.
 type RecordEvent struct {
-	// Object is what the event is about: a pod, with the path of a container's field where it is about one, or the node. A
-	// static pod goes by its own UID, which its mirror pod carries in kubernetes.io/config.mirror.
+	// Object is the subject of the Event: the node, or a pod with, for a container, the path of its field. A static pod has
+	// its own UID here, which its mirror pod carries in kubernetes.io/config.mirror.
 	Object v1.ObjectReference
 	// Type is Normal or Warning.
 	Type    string

@@ -17,25 +17,25 @@ type Sandbox struct {
 	Handler string
 }
 
-// ContainerStage is where the actor of a container is in its run, and where the pod knows it to be. What leads to what in a run
-// is a table in actors/container; what the pod may order when, one in actors/pod/known.
+// ContainerStage is the stage of a container's run, as its actor and the pod record it. The tables of transitions are in
+// actors/container and, for the pod's orders, in actors/pod/known.
 type ContainerStage string
 
 // The stages.
 const (
-	StageIdle     ContainerStage = "idle"     // it was told nothing yet, or its latest start failed
-	StageStarting ContainerStage = "starting" // create and start are under way
+	StageIdle     ContainerStage = "idle"     // it has no run yet, or its latest start failed
+	StageStarting ContainerStage = "starting" // create and start are in progress
 	StageHooking  ContainerStage = "hooking"  // the container runs, and so does its post-start hook
 	StageRunning  ContainerStage = "running"
-	StageWaiting  ContainerStage = "waiting"  // its pre-stop hook was begun, and its end waits for that of others
-	StageStopping ContainerStage = "stopping" // pre-stop hook, signal and grace period are under way
+	StageWaiting  ContainerStage = "waiting"  // its pre-stop hook has begun; other containers end first
+	StageStopping ContainerStage = "stopping" // pre-stop hook, signal and grace period are in progress
 )
 
 // RunContainer is all that one container is to be: this attempt of it runs, in this sandbox. Telling it again changes
 // nothing, and is answered again. Another attempt comes only to an actor that has none.
 //
 // Sender: pod. Receiver: container. Reply: ContainerReported; the actor exits with ContainerEnded when the container ends.
-// If lost: the pod tells it again when its timeout ends.
+// If lost: the pod sends it again when its timeout ends.
 type RunContainer struct {
 	Pod       *v1.Pod
 	Container *v1.Container
@@ -53,9 +53,9 @@ type RunContainer struct {
 	Order   int64
 	// Round is how often all containers of the pod have been restarted together; the container is made to carry it.
 	Round uint32
-	// TargetID is the container whose processes an ephemeral one shares; empty for none.
+	// TargetID is the container with which an ephemeral container shares processes; empty for none.
 	TargetID string
-	// Generation tells one try at this attempt from the next, and is larger. It comes back with the report.
+	// Generation increases with each try at this attempt. The report carries it back.
 	Generation uint64
 }
 
@@ -68,9 +68,9 @@ type RunContainer struct {
 type StopContainer struct {
 	UID   string
 	Name  string
-	Fact  ContainerFact // what is known of it; zero when its start is still under way
+	Fact  ContainerFact // zero while its start is in progress
 	Pod   *v1.Pod
-	Spec  *v1.Container // for its hooks; nil when the spec no longer has it: then its annotations tell
+	Spec  *v1.Container // for its hooks; nil when the spec lacks it: the annotations have them then
 	IPs   []string      // of the pod, for its hooks
 	Grace time.Duration
 	Cause Cause // why it is ended; explain.Stopping has the sentences
@@ -83,16 +83,16 @@ type StopContainer struct {
 	NoHook bool
 }
 
-// ContainerReported is all that the actor of a container has to say of it: at each change, and whenever it is told again what
-// to run. Its end is no report: the actor exits with it.
+// ContainerReported is the full state of a container, as its actor knows it. It is sent at each change, and in answer to each
+// RunContainer. The end of the container is not reported: its actor exits with ContainerEnded.
 //
 // Sender: container. Receiver: pod. Reply: none.
-// If lost: the pod tells RunContainer again when its timeout ends, and is answered again.
+// If lost: the pod sends RunContainer again when its timeout ends, and gets a new report.
 type ContainerReported struct {
 	UID, Name  string
 	Generation uint64 // of the latest RunContainer
-	// Stage is StageRunning, or StageHooking until the post-start hook has ended: before that the container has not started for
-	// others, and a hook that fails ends it. StageIdle says that it could not be created or started.
+	// Stage is StageHooking until the post-start hook has ended, and then StageRunning. Until then the container does not
+	// count as started, and a hook that fails ends it. StageIdle means that it could not be created or started.
 	Stage ContainerStage
 	// Fact is the container; nil where none was created, as far as is known.
 	Fact *ContainerFact
@@ -100,7 +100,7 @@ type ContainerReported struct {
 	Failed *Reason
 	// HookFailed is why the post-start hook failed, for which the container is ended; empty: it did not.
 	HookFailed string
-	// StopFailed is why the runtime could not end the container, which is tried again; such a report says nothing else.
+	// StopFailed is the reason why the runtime could not stop the container. The stop is retried. No other field is set then.
 	StopFailed string
 	// Taken means that the runtime cannot remove a container that never ran and has this attempt's name. The next attempt
 	// follows.
@@ -127,7 +127,7 @@ type RestartContainers struct {
 	IDs map[string]string // of containers, by name
 }
 
-// RestartTaken says which containers are being started again, or why none is.
+// RestartTaken lists the containers that are being restarted, or gives the reason why none is.
 //
 // Sender: pod. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may ask again, which changes nothing.

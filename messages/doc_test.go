@@ -21,14 +21,14 @@ var values = []string{
 	"HeldFolder", "Sandbox", "SandboxFact", "Submission", "SubmittedObject", "SubmittedPod", "WatchedContainer",
 }
 
-// parts are what the comment of a message says, in this order.
+// parts are the paragraphs that end the comment of a message, in this order.
 var parts = []string{"Sender", "Receiver", "Reply", "If lost"}
 
 var partsText = regexp.MustCompile(`(?s)(?:^|\n)Sender: [^\s.].*?\.\s+Receiver: [^\s.].*?\.\s+Reply: [^\s.].*?\.\s+If lost: [^\s.].*?\.\s*$`)
 
 const disorder = `its last paragraph is not "Sender: …. Receiver: …. Reply: …. If lost: …."`
 
-// saysAll tells what is missing in the comment of a message; empty when nothing is.
+// saysAll returns the first part that the comment of a message lacks; empty when it is complete.
 func saysAll(doc string) string {
 	if partsText.MatchString(doc) {
 		return ""
@@ -45,8 +45,8 @@ func saysAll(doc string) string {
 	return "it does not say: " + strings.Join(missing, ", ")
 }
 
-// TestEveryMessageIsDocumented: the comment of every message names its sender, its receiver, the reply and what happens
-// when it is lost. An exported struct is a message unless it is among values.
+// TestEveryMessageIsDocumented checks that the comment of every message has all parts. An exported struct is a message unless
+// it is among values.
 func TestEveryMessageIsDocumented(t *testing.T) {
 	seen := map[string]bool{}
 	for name, doc := range exportedStructs(t) {

@@ -43,19 +43,20 @@ const (
 	EventDeadlineExceeded   = "DeadlineExceeded"
 	EventNetworkNotReady    = "NetworkNotReady"
 	EventFamilyMismatch     = "HostIPsIPFamilyMismatch"
-	EventFailedValidation   = "FailedValidation" // of the node where the manifest does not tell the pod
+	EventFailedValidation   = "FailedValidation" // about the node where the manifest does not name the pod
 	// EventExceededGracePeriod is of a pod that the node ends, and that does not end in time.
 	EventExceededGracePeriod = "ExceededGracePeriod"
 	// EventExceedsNode is of a pod that asks for more than the whole node has, and is run all the same.
 	EventExceedsNode = "ExceedsNode"
 	// EventFeaturesMissing is recorded of a pod when an update of it needs features that the node does not declare (KEP-5328).
 	EventFeaturesMissing = "FailedNodeDeclaredFeaturesCheck"
-	// EventEvicted is of a pod that the node ends for want of a resource, or for a limit that it exceeds; it is the reason in its
-	// status, too.
+	// EventEvicted is recorded when the node ends a pod that exceeds a limit, or to reclaim a resource. The pod's status has
+	// the same reason.
 	EventEvicted = "Evicted"
-	// EventOOMKilling is of a process in a pod that the kernel ends for want of memory; node problem detectors use it of nodes.
+	// EventOOMKilling is recorded when the kernel kills a process of a pod for lack of memory. Node problem detectors use it
+	// for nodes.
 	EventOOMKilling = "OOMKilling"
-	// Of a pod that is resized in place (KEP-1287). Those of one that cannot be are made of the reason of its condition.
+	// Events of in-place resize (KEP-1287). An Event of an impossible resize takes its reason from the pod's condition.
 	EventResize          = "Resize"
 	EventResizeStarted   = "ResizeStarted"
 	EventResizeCompleted = "ResizeCompleted"
@@ -73,7 +74,7 @@ const (
 	EventCgroupV1            = "CgroupV1"
 	EventAllocatableEnforced = "NodeAllocatableEnforced"
 	EventAllocatableFailed   = "FailedNodeAllocatableEnforcement"
-	EventChaos               = "Chaos" // of this agent's own: what playlet chaos did
+	EventChaos               = "Chaos" // Playlet's own: an effect of playlet chaos
 )
 
 // PodEvent asks for an event about a pod or, where a container is named, about that container of it. kind is Normal or

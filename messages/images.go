@@ -14,7 +14,7 @@ type ImageKey struct {
 	Volume    string // the name of the volume that the image is for; empty: it is the container's own
 }
 
-// SamePlace says that the other need is of the same container for the same purpose, in whatever attempt.
+// SamePlace reports whether other is a need of the same container for the same purpose, in any attempt.
 func (k ImageKey) SamePlace(other ImageKey) bool {
 	return k.UID == other.UID && k.Container == other.Container && k.Volume == other.Volume
 }
@@ -32,19 +32,19 @@ type PullImage struct {
 	Priority int64 // lower is served first
 }
 
-// ImagePulled says that the image is there.
+// ImagePulled reports that the image is present.
 //
 // Sender: images. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
 type ImagePulled struct {
 	Key ImageKey
-	// Image is the one that was asked for: with the same key another may be wanted by now.
+	// Image is the requested image. The pod may need another under the same key by now.
 	Image string
-	// Ref is what CreateContainer is given: the runtime's ID of the image.
+	// Ref is the runtime's ID of the image, for CreateContainer.
 	Ref string
 	// Pulled is false when the image was there already.
 	Pulled bool
-	// Again says that nothing has happened since this was answered before.
+	// Again is true when this answer has been sent before, and nothing has changed since.
 	Again bool
 	// Took is how long the pull lasted, and Waited how long the pod waited for it, its time in the queue included.
 	Took, Waited time.Duration
@@ -52,8 +52,8 @@ type ImagePulled struct {
 	Size uint64
 }
 
-// ImageFailed says that the image is not there now. Unless the reason is permanent, images goes on trying for this
-// key and will say ImagePulled when it succeeds.
+// ImageFailed reports that the image is not present. Unless the reason is permanent, images retries for this key, and sends
+// ImagePulled when the pull succeeds.
 //
 // Sender: images. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
@@ -64,8 +64,8 @@ type ImageFailed struct {
 	Again  bool // as in ImagePulled
 }
 
-// ImageAwaited says how far the image is: its place in the queue of its registry (ReasonPullQueued), or that it is being
-// pulled (ReasonPulling). It is sent when that changes.
+// ImageAwaited reports the progress towards the image: its place in the queue of its registry (ReasonPullQueued), or a pull
+// in progress (ReasonPulling). It is sent at each change.
 //
 // Sender: images. Receiver: pod. Reply: none.
 // If lost: it is sent at the next change, and when the pod asks again.
@@ -73,29 +73,29 @@ type ImageAwaited struct {
 	Key    ImageKey
 	Image  string // as in ImagePulled
 	Reason Reason
-	Again  bool // as in ImagePulled; of a pull that is under way
+	Again  bool // as in ImagePulled; for a pull in progress
 }
 
 // ForgetImages ends all needs of a pod: it is terminating.
 //
 // Sender: pod. Receiver: images. Reply: none.
-// If lost: a pull is finished for nobody, and its answer finds no pod.
+// If lost: a pull is completed without need, and its answer is a dead letter.
 type ForgetImages struct{ UID string }
 
-// ReclaimImages asks for the removal of all images that nobody uses, since the node is short of disk.
+// ReclaimImages asks for the removal of all unused images, because the node is short of disk.
 //
 // Sender: eviction. Receiver: images. Reply: ImagesReclaimed, when nothing more is to be removed.
 // If lost: eviction asks again with a later measurement, as long as the disk is short.
 type ReclaimImages struct{}
 
-// ImagesReclaimed says what the removal of all unused images has brought.
+// ImagesReclaimed is the result of a removal of all unused images.
 //
 // Sender: images. Receiver: eviction. Reply: none.
-// If lost: eviction stops waiting, and goes on by what it measures.
+// If lost: eviction stops waiting and relies on its next measurement.
 type ImagesReclaimed struct {
-	Freed   int64 // bytes, as the runtime tells the images' sizes
+	Freed   int64 // bytes, by the runtime's image sizes
 	Removed int
-	Lack    string // what could not be removed, and why; empty where all was
+	Lack    string // the images that could not be removed, and why
 }
 
 // NodeImage is an image on the node, as the collection of unused ones sees it.
@@ -122,13 +122,13 @@ type ImageUser struct {
 	Container string `json:"container,omitempty"`
 }
 
-// GetImages asks which images are on the node, who uses them, and which the collection of unused ones would remove.
+// GetImages asks for the images on the node, their users, and the images that the next collection would remove.
 //
 // Sender: server, for a client of the admin socket. Receiver: images. Reply: ImagesListed.
 // If lost: the client gets no answer and may ask again.
 type GetImages struct{}
 
-// ImagesListed is what is on the node of images, by ID.
+// ImagesListed lists the images on the node by ID.
 //
 // Sender: images. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may ask again.
@@ -137,26 +137,26 @@ type ImagesListed struct {
 	Failed string // why that is not known
 }
 
-// RemoveImage asks for an image to be removed that nobody uses. It names one by its ID; one that is gone is removed already.
+// RemoveImage asks for the removal of an unused image, by its ID. An absent image counts as removed.
 //
 // Sender: server, for a client of the admin socket. Receiver: images. Reply: ImageRemoved.
 // If lost: the client gets no answer and may ask again.
 type RemoveImage struct {
 	ID string
-	// Collect has the image kept by all rules of the collection, and not only while somebody uses it.
+	// Collect applies all rules of the collection, where a plain removal spares only images in use.
 	Collect bool
 }
 
-// ImageRemoved says that the image is gone, or why not.
+// ImageRemoved reports that the image is absent, or the reason why it stays.
 //
 // Sender: images. Receiver: server, for the client. Reply: none.
-// If lost: the client gets no answer; asking again, it hears that the image is gone.
+// If lost: the client gets no answer; when it asks again, the image is absent.
 type ImageRemoved struct {
-	Freed uint64 `json:"freed"` // bytes, as the runtime tells the image's size
-	// Kept is why it stays, and Users who uses it.
+	Freed uint64 `json:"freed"` // bytes, by the runtime's image size
+	// Kept is the reason why the image stays. Users are the pods that use it.
 	Kept  string      `json:"kept,omitempty"`
 	Users []ImageUser `json:"users,omitempty"`
-	// Busy says that images are being collected, and that the same is to be asked again.
+	// Busy is true while images are being collected. The client asks again later.
 	Busy bool `json:"busy,omitempty"`
 }
 
@@ -170,7 +170,7 @@ type FetchImage struct {
 	Client    string // of the admin socket: each has a share of the pulls
 }
 
-// ImageFetched says how far a pull is: it has ended where there is an ID, or a reason why it failed.
+// ImageFetched reports the progress of a pull. The pull has ended when there is an ID, or a reason for its failure.
 //
 // Sender: images. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and asks again.
@@ -178,7 +178,7 @@ type ImageFetched struct {
 	ID      string        `json:"id,omitempty"` // of the image
 	Size    uint64        `json:"size,omitempty"`
 	Took    time.Duration `json:"took,omitempty"`
-	Waiting string        `json:"waiting,omitempty"` // what for, and since when
+	Waiting string        `json:"waiting,omitempty"` // the reason for the wait, and its begin
 	Since   time.Time     `json:"since,omitzero"`
 	Failed  string        `json:"failed,omitempty"`
 	Remedy  string        `json:"remedy,omitempty"` // of the failure

@@ -1,8 +1,8 @@
 package messages
 
-// ContainersChanged lists the containers of a pod, of which one came, started, ended or went: their logs are worth a look
-// before the next regular one. Of a pod that is gone it lists none.
+// ContainersChanged lists the containers of a pod when one of them was created, started, ended or was removed. The logs actor
+// then looks at their logs before its next regular check. The list is empty for a pod that is gone.
 //
 // Sender: runtime. Receiver: logs. Reply: none.
-// If lost: an audit tells every pod again.
+// If lost: the next audit sends it for every pod.
 type ContainersChanged struct{ Facts PodFacts }

@@ -2,22 +2,22 @@ package messages
 
 import v1 "k8s.io/api/core/v1"
 
-// ObjectsWanted is all pods here that came from the API server: what they name is read from there and followed, and nothing
-// else.
+// ObjectsWanted is all pods of this node that came from the API server. The objects actor reads and watches the objects that
+// these pods name, and no others.
 //
-// Sender: pods. Receiver: objects. Reply: none; ObjectsChanged says to others that something was read.
+// Sender: pods. Receiver: objects. Reply: none; ObjectsChanged announces to others that objects were read.
 // If lost: pods sends it again with its next sweep.
 type ObjectsWanted struct{ Pods []*v1.Pod } // immutable
 
-// ObjectsChanged says that ConfigMaps and Secrets are read, up to this version; volumes that hold older ones are to be
-// written again, and pulls may have other credentials. Told again, it says nothing new.
+// ObjectsChanged announces that ConfigMaps and Secrets are read, up to this version. Volumes with older contents must be
+// written again, and pulls may have other credentials. It may be sent repeatedly.
 //
 // Sender: objects. Receiver: volumes, images. Reply: none.
 // If lost: objects sends it again at each regular check.
 type ObjectsChanged struct{ Version uint64 }
 
-// ObjectProblems is all that is wrong with the manifests of ConfigMaps and Secrets, and with reading them from the API
-// server. It never says what they hold.
+// ObjectProblems lists all faults in the manifests of ConfigMaps and Secrets, and all failures to read them from the API
+// server. It never contains their data.
 //
 // Sender: objects. Receiver: pods. Reply: none.
 // If lost: objects sends it again at each regular check.

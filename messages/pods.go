@@ -6,20 +6,19 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// PodWanted is the desired state of one pod. Sending it again changes nothing. The resources in its spec are those that were
-// allocated to it, which the disk has: those that the source wants by now may still be pending (KEP-1287).
+// PodWanted is the desired state of one pod. Sending it again changes nothing. The resources in its spec are the allocated
+// ones, which are recorded on disk. The source's newer values may still be pending (KEP-1287).
 //
 // Sender: pods. Receiver: pod. Reply: none.
-// If lost: pods sends it again when the pod's actor says that it knows nothing (GetDesired), and at each sweep until a
-// PodStatusChanged shows that it was taken.
+// If lost: pods sends it again at GetDesired, and at each sweep until a PodStatusChanged shows that it was taken.
 type PodWanted struct {
 	Pod *v1.Pod // immutable
 	// Generation counts the changes of the desired state.
 	Generation uint64
 	// Final is the pod's last status when it had finished before: it is never run again.
 	Final *v1.PodStatus
-	// Unkept says that Final is not on the disk yet, and it was not given up to write it: nothing of the pod may be removed,
-	// and PodEnded has no answer.
+	// Unkept is true until Final is on disk or writing it was given up. Until then the pod keeps all that it has, and
+	// PodEnded is not answered.
 	Unkept bool
 	// Last is the newest status that is known of the pod, from an earlier life of its actor or of the agent: its status goes on
 	// from there. Immutable.
@@ -33,9 +32,9 @@ type PodWanted struct {
 	NoNetwork *Reason
 	// Fail is set when the node has to end the pod, which stays as a failed one.
 	Fail *PodFailure
-	// Pending is set while the source wants other resources than are allocated.
+	// Pending is set while the source's resources differ from the allocated ones.
 	Pending *PendingResize
-	// Resized says that the pod was resized before: what its containers were made with may not be what they have.
+	// Resized is true after a resize: the resources of a container may differ from those it was created with.
 	Resized bool
 }
 
@@ -45,7 +44,8 @@ type PendingResize struct {
 	Message string
 }
 
-// PodFailure is why the node ends a pod that is still wanted. It is sent with the pod's desired state until the pod has ended.
+// PodFailure is the reason why the node ends a pod that its source still has. It is sent with the pod's desired state until
+// the pod has ended.
 type PodFailure struct {
 	Reason  string // CamelCase, as the kubelet has it in the pod's status
 	Message string
@@ -55,12 +55,13 @@ type PodFailure struct {
 	Grace *int64 `json:",omitempty"`
 	// Cause is the failure, for explanations.
 	Cause Cause `json:",omitzero"`
-	// Annotations are those of the Event that tells of it. Immutable.
+	// Annotations are set on the Event about the failure. Immutable.
 	Annotations map[string]string `json:",omitempty"`
 }
 
-// EvictPod has the node end a pod that is still wanted, for want of a resource or for a limit that it exceeds. One that the node
-// ends already keeps its reason, and gets the lesser grace period of the two. A pod that ends for another reason stays as it is.
+// EvictPod makes the node end a pod that its source still has, because it exceeds a limit or to reclaim a resource. A pod
+// that the node is ending keeps its reason, and gets the lesser of the two grace periods. A pod that ends for another reason
+// is not changed.
 //
 // Sender: eviction. Receiver: pods. Reply: none; readers find the failure in the snapshot that pods publishes.
 // If lost: the pod stays, and a later measurement evicts the one that comes first then.
@@ -77,10 +78,10 @@ type Ending struct {
 	Reason string // e.g. "its manifest is gone"
 	Since  time.Time
 	Grace  *int64 // seconds; nil: the pod's own
-	Orphan bool   // no source ever named it: Pod was made from what the CRI says
+	Orphan bool   // no source ever named it: Pod is built from the CRI
 }
 
-// GetDesired says that a pod's actor runs and knows nothing.
+// GetDesired asks for the desired state of a pod after its actor has started.
 //
 // Sender: pod. Receiver: pods. Reply: PodWanted.
 // If lost: the pod asks again when its timeout ends.
@@ -99,9 +100,9 @@ type PodStatusChanged struct {
 	Holds      []Reason // of each container that is kept from starting
 }
 
-// PodEnded says that nothing of the pod runs any more. Gone says that nothing of it is left either; pods stops the
-// actor then. Without Gone the pod finished by itself, and stays for as long as a source names it, or it was deleted and waits
-// for its final status to be kept before it removes what the runtime has of it.
+// PodEnded reports that nothing of the pod runs. With Gone, nothing of it remains either, and pods stops the actor. Without
+// Gone there are two cases. A pod that finished by itself stays for as long as a source names it. A deleted pod waits until
+// its final status is kept, and then removes its sandboxes and containers.
 //
 // Sender: pod. Receiver: pods. Reply: PodWanted with Final and without Unkept, when that is on the disk, or cannot be
 // written and the pod was deleted; a pod that is gone is stopped.

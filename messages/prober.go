@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// ProbeKind is what a probe is for.
+// ProbeKind is the purpose of a probe.
 type ProbeKind string
 
 // The kinds of probes, in the kubelet's words.
@@ -47,7 +47,7 @@ func (r *ProbeResults) Of(kind ProbeKind) *ProbeResult {
 	return &r.Startup
 }
 
-// Learn takes what is known of another, and keeps its own where that knows nothing.
+// Learn takes the results of o. It keeps its own where o has none.
 func (r *ProbeResults) Learn(o ProbeResults) {
 	for _, kind := range ProbeKinds {
 		if word := *o.Of(kind); word != "" {
@@ -71,13 +71,13 @@ func Probe(c *v1.Container, kind ProbeKind) *v1.Probe {
 // WatchedContainer is one container that has probes, as the pod knows it.
 type WatchedContainer struct {
 	Spec      *v1.Container // immutable
-	ID        string        // of the attempt; what was said of another is of no use
+	ID        string        // of the attempt; results of others do not count
 	StartedAt time.Time
 	Run       []ProbeKind  // the probes that are to run now
-	Known     ProbeResults // what the pod goes by
+	Known     ProbeResults // the results that the pod uses
 }
 
-// ObservedContainer is what the prober knows of one container.
+// ObservedContainer is the prober's state of one container.
 type ObservedContainer struct {
 	Name, ID string
 	Results  ProbeResults
@@ -85,7 +85,7 @@ type ObservedContainer struct {
 	Failing []FailingProbe
 }
 
-// FailingProbe is a probe that fails: what its latest run said, and since when it does.
+// FailingProbe is a probe that fails, with the output of its latest run and the time of its first failure.
 type FailingProbe struct {
 	Kind  ProbeKind
 	Said  string
@@ -96,8 +96,8 @@ type FailingProbe struct {
 // for as long as its results count. No containers: the prober forgets the pod. Sending it again changes nothing.
 //
 // Sender: pod. Receiver: prober. Reply: ProbesObserved with its generation.
-// If lost: the pod sends it again when its timeout ends; answered, it is sent again with a reading when the prober has not been
-// heard for 50 s, since it may have forgotten the pod and the word of that be lost.
+// If lost: the pod sends it again when its timeout ends. After an answer it also sends it with a reading when the prober has
+// been silent for 50 s: the prober may have restarted, and its ServiceStarted may be lost.
 type WatchProbes struct {
 	UID        string
 	Generation uint64

@@ -10,15 +10,15 @@ import (
 type Reason struct {
 	// Code is a CamelCase word as Kubernetes has it, e.g. ErrImagePull.
 	Code string
-	// Message is a sentence for a person: it names the thing and, where it can, what to do.
+	// Message is a sentence for people. It names the thing and, where possible, the remedy.
 	Message string
 	// Permanent is true when trying again cannot help.
 	Permanent bool
 	// RetryAt is when it is tried again; zero when that is not known. Of ReasonKilling it is when the grace period ends.
 	RetryAt time.Time
-	// Since is when what is waited for began; zero where that is no matter.
+	// Since is the time when the wait began; zero where it is irrelevant.
 	Since time.Time
-	// Container and Volume are what it is about; empty: the whole pod.
+	// Container and Volume name the subject; empty for the whole pod.
 	Container, Volume string
 	// Tries counts the failures in a row, or the restarts; 0 where they are not counted.
 	Tries int
@@ -26,7 +26,7 @@ type Reason struct {
 	Cause Cause
 	// Before is the failure before this try, of something that is being tried again.
 	Before Cause
-	// Probe is the one by whose failures it waits, or was ended; empty: none.
+	// Probe is the probe whose failures delayed or ended the container; empty for none.
 	Probe ProbeKind
 }
 
@@ -62,13 +62,13 @@ const (
 	ReasonUnsupported         = "Unsupported" // the pod sets a field that this agent does not honour yet
 	ReasonNetworkNotReady     = "NetworkNotReady"
 	ReasonPreempting          = "Preempting"
-	ReasonNodeUnknown         = "NodeUnknown" // what decides over a pod is not known yet
+	ReasonNodeUnknown         = "NodeUnknown" // the Node object has not been read yet
 	ReasonAllocating          = "AllocatingDevices"
 	ReasonUnhealthy           = "Unhealthy" // a probe fails
 	ReasonKilling             = "Killing"   // a container is being ended
 	ReasonStopSandbox         = "FailedKillPod"
 	ReasonUnmounting          = "Unmounting"
-	ReasonRemoving            = "Removing" // what the runtime and the disk have of an ended pod
+	ReasonRemoving            = "Removing" // sandboxes, containers and folders of an ended pod
 	ReasonFailedRemove        = "FailedRemove"
 	ReasonFinalizers          = "Finalizers" // the object of an ended pod is kept by them
 	ReasonAgentStarting       = "AgentStarting"

@@ -12,7 +12,7 @@ type EnsurePodCgroup struct {
 	Pod *v1.Pod
 }
 
-// PodCgroupReady says that the pod's cgroup is there.
+// PodCgroupReady reports that the pod's cgroup exists.
 //
 // Sender: resources. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
@@ -20,12 +20,12 @@ type PodCgroupReady struct {
 	UID string
 	// Pod is the pod as it was asked for: the answer to an older question is none to a newer one.
 	Pod *v1.Pod
-	// Parent is the cgroup as the runtime takes it for the parent of what it makes; empty where pods have no cgroups.
+	// Parent is the parent cgroup, in the form that the runtime takes; empty where pods have no cgroups.
 	Parent string
 }
 
-// PodCgroupFailed says that the pod's cgroup cannot be created now. resources goes on trying, with back-off, and will
-// say PodCgroupReady when it succeeds.
+// PodCgroupFailed reports that the pod's cgroup cannot be created now. The resources actor retries with back-off, and sends
+// PodCgroupReady when it succeeds.
 //
 // Sender: resources. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
@@ -34,13 +34,13 @@ type PodCgroupFailed struct {
 	Reason Reason
 }
 
-// RemovePodCgroup asks for the pod's cgroup to be removed; what still runs in it is killed before.
+// RemovePodCgroup asks for the removal of the pod's cgroup. Processes that remain in it are killed first.
 //
 // Sender: pod. Receiver: resources. Reply: PodCgroupRemoved.
 // If lost: the pod asks again when its timeout ends.
 type RemovePodCgroup struct{ UID string }
 
-// PodCgroupRemoved says that the pod has no cgroup any more.
+// PodCgroupRemoved reports that the pod has no cgroup.
 //
 // Sender: resources. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
@@ -50,34 +50,35 @@ type PodCgroupRemoved struct {
 	Left string
 }
 
-// PodCgroupsWanted is the whole set of pods that may have a cgroup; all others are left behind, and are removed with
-// what runs in them once every source has been heard. It is sent when it is known what runs.
+// PodCgroupsWanted is the whole set of pods that may have a cgroup. Once every source has reported, all other cgroups of pods
+// are removed with their processes. It is sent only when the running pods are known.
 //
 // Sender: pods. Receiver: resources. Reply: none.
 // If lost: pods sends it again with its next sweep.
 type PodCgroupsWanted struct {
 	UIDs map[string]bool
-	// Heard is true when every source has been heard: only then is anything left behind.
+	// Heard is true when every source has reported. Only then is a cgroup left behind.
 	Heard bool
-	// Active are those of them that run or are to run: burstable pods weigh together what these ask for. Immutable.
+	// Active are the pods that run or are to run. The weight of burstable pods is computed from their requests. Immutable.
 	Active map[string]*v1.Pod
 }
 
-// AllocateDevices asks that the containers of a pod get the devices that they ask for. What they have already stays: asking again
-// is the same question.
+// AllocateDevices asks for the devices that the containers of a pod request. Allocated devices stay allocated, so that the
+// question can be repeated.
 //
 // Sender: pods. Receiver: resources. Reply: DevicesAllocated.
 // If lost: pods asks again when its timeout ends.
 type AllocateDevices struct {
 	UID string
 	Pod *v1.Pod
-	// Holding are the pods that hold their devices, this one included; those of all others are taken back before, where Heard.
+	// Holding are the pods that hold their devices, this one included. With Heard, the devices of all other pods are released
+	// first.
 	Holding map[string]bool
-	// Heard is true when every source has been heard, and it is known what runs.
+	// Heard is true when every source has reported and the running pods are known.
 	Heard bool
 }
 
-// DevicesAllocated says that the containers of a pod have the devices that they ask for, or why the pod cannot have them.
+// DevicesAllocated reports that the containers of a pod have their devices, or the reason why the pod cannot have them.
 //
 // Sender: resources. Receiver: pods. Reply: none.
 // If lost: pods asks again when its timeout ends.
@@ -87,7 +88,7 @@ type DevicesAllocated struct {
 	Refused string
 }
 
-// DevicesChanged says that the health of a device has changed which a container of the pod has.
+// DevicesChanged reports a change in the health of a device that a container of the pod has.
 //
 // Sender: the connection to the device plugin. Receiver: pod. Reply: none.
 // If lost: the pod's next status has it.

@@ -16,7 +16,7 @@ const (
 	ContainerUnknown ContainerState = "unknown"
 )
 
-// ContainerFact is what the CRI says of one container at one time.
+// ContainerFact is the state of one container in the CRI at one time.
 type ContainerFact struct {
 	ID         string
 	Name       string // of the container in the pod
@@ -36,11 +36,11 @@ type ContainerFact struct {
 	Annotations map[string]string
 	LogPath     string
 	User        *ContainerUser
-	// Resources are those that it has now; nil where the runtime does not tell, as in lists.
+	// Resources are the current resources; nil where the runtime does not report them, as in lists.
 	Resources *ContainerResources
 }
 
-// ContainerResources are those of a container that can be changed while it runs, in the runtime's units.
+// ContainerResources are the resources of a container that can change while it runs, in the runtime's units.
 type ContainerResources struct {
 	CPUShares           int64 // as of cgroup v1
 	CPUQuota, CPUPeriod int64 // microseconds; no limit where the quota is 0 or below
@@ -53,7 +53,7 @@ type ContainerUser struct {
 	Groups   []int64
 }
 
-// SandboxFact is what the CRI says of one sandbox at one time.
+// SandboxFact is the state of one sandbox in the CRI at one time.
 type SandboxFact struct {
 	ID        string
 	Attempt   uint32
@@ -63,7 +63,7 @@ type SandboxFact struct {
 	HostNet   bool
 	// Handler is the runtime's handler that it was made with; empty: the default one.
 	Handler string
-	// NoIP says that the runtime tells of a network of its own, and of no address in it.
+	// NoIP is true when the runtime reports a network of the pod's own without an address.
 	NoIP bool
 	// PodStarted is the pod's start time, as noted on the sandbox; zero where it is not.
 	PodStarted time.Time
@@ -71,29 +71,29 @@ type SandboxFact struct {
 	Source string
 }
 
-// PodFacts is all that the CRI says of one pod at one time.
+// PodFacts is the state of one pod in the CRI at one time.
 type PodFacts struct {
 	UID, Name, Namespace string
 	Sandboxes            []SandboxFact   // newest first
 	Containers           []ContainerFact // newest first
-	// ReadAt is when the reading began: what an operation changed after that, it may not show.
+	// ReadAt is the time when the reading began. Later operations may be missing from it.
 	ReadAt time.Time
 	// Away is how long the runtime has been away since its actor started: grace periods do not run meanwhile.
 	Away time.Duration
 }
 
-// Alive says that something of the pod runs, as far as is known.
+// Alive reports whether a sandbox or container of the pod may be running.
 func (f *PodFacts) Alive() bool {
 	return slices.ContainsFunc(f.Sandboxes, func(s SandboxFact) bool { return s.Ready }) ||
 		slices.ContainsFunc(f.Containers, func(c ContainerFact) bool { return c.Alive() })
 }
 
-// Alive says that there is a process to end, as far as is known.
+// Alive reports whether the container may have a process to end.
 func (f *ContainerFact) Alive() bool {
 	return f.State == ContainerRunning || f.State == ContainerUnknown
 }
 
-// Removed is the end of a container that somebody else has removed from the runtime, as found at a time.
+// Removed returns the end of a container that was removed from the runtime from outside, as observed at a time.
 func (f ContainerFact) Removed(at time.Time) ContainerFact {
 	f.State, f.ExitCode, f.Reason = ContainerExited, 137, ReasonUnknown
 	f.Message, f.FinishedAt = "the container was removed from the runtime by someone else", at
@@ -119,8 +119,8 @@ type PodObserved struct{ Facts PodFacts }
 // If lost: pods asks again every few seconds.
 type GetAudit struct{}
 
-// RuntimeAudited lists every pod that the CRI knows of, wanted or not, as far as the CRI's lists tell: containers lack
-// times of start and end, exit code, reason, message, log path and user; sandboxes lack addresses, HostNet and NoIP.
+// RuntimeAudited lists every pod in the CRI, desired or not, from the CRI's lists. Containers lack times of start and end,
+// exit code, reason, message, log path and user. Sandboxes lack addresses, HostNet and NoIP.
 //
 // Sender: runtime. Receiver: pods. Reply: none.
 // If lost: the next audit sends it again.
@@ -129,7 +129,7 @@ type RuntimeAudited struct {
 	ReadAt time.Time
 }
 
-// RuntimeStateChanged says whether the runtime can be reached and is ready, and its network with it.
+// RuntimeStateChanged reports whether the runtime is reachable and ready, and whether its network is.
 //
 // Sender: runtime. Receiver: pods, registration. Reply: none.
 // If lost: the next audit sends it again.
@@ -137,10 +137,10 @@ type RuntimeStateChanged struct {
 	Ready  bool
 	Reason Reason // why not
 	Since  time.Time
-	// NetworkReady is what the runtime reported last of the pods' network; NetworkReason says why not.
+	// NetworkReady is the runtime's latest report on the pods' network. NetworkReason explains a failure.
 	NetworkReady  bool
 	NetworkReason string
-	// Stale says why the runtime's lists are not to be relied on though it is ready; empty when they are.
+	// Stale explains why the lists of a ready runtime cannot be trusted; empty when they can.
 	Stale string
 }
 
@@ -150,12 +150,12 @@ type RuntimeStateChanged struct {
 // Sender: pods. Receiver: runtime. Reply: none.
 // If lost: pods sends it again with its next sweep.
 type KeepContainers struct {
-	// At is when this was true: a pod that asked to be read later counts as wanted.
+	// At is the time of this state. A pod that asked for a reading after it counts as desired.
 	At time.Time
-	// Wanted are the UIDs of the pods that some source wants, or that are ending: at most as many dead containers
-	// as configured stay of each.
+	// Wanted are the UIDs of the pods that a source has, or that are ending. Of each, the configured number of dead
+	// containers stays.
 	Wanted map[string]bool
-	// Heard is true when every source has been heard: only then may what belongs to no pod be removed.
+	// Heard is true when every source has reported. Only then may sandboxes and containers without a pod be removed.
 	Heard bool
 }
 
@@ -165,16 +165,16 @@ type KeepContainers struct {
 // Sender: eviction. Receiver: runtime. Reply: ContainersReclaimed, when nothing more is to be removed.
 // If lost: eviction stops waiting, and asks again with a later measurement, as long as the disk is short.
 type ReclaimContainers struct {
-	// Over are the UIDs of pods that are still wanted and have their final status. Nothing of them runs again.
+	// Over are the UIDs of pods that a source still has and that have their final status. They never run again.
 	Over map[string]bool
 }
 
-// ContainersReclaimed says what the removal of dead containers has brought.
+// ContainersReclaimed is the result of a removal of dead containers.
 //
 // Sender: runtime. Receiver: eviction. Reply: none.
-// If lost: eviction stops waiting, and goes on by what it measures.
+// If lost: eviction stops waiting and relies on its next measurement.
 type ContainersReclaimed struct {
 	Removed int    // containers, sandboxes and log folders
-	Freed   int64  // bytes of logs; what containers wrote elsewhere no runtime tells of dead ones
-	Lack    string // what could not be removed, and why; empty where all was
+	Freed   int64  // bytes of logs; runtimes do not report other files of dead containers
+	Lack    string // the containers that could not be removed, and why
 }

@@ -1,6 +1,7 @@
 package messages
 
-// NodeShutdownObserved says whether the machine is shutting down: while it is, the Node is not ready, and no new pod is admitted.
+// NodeShutdownObserved reports whether the machine is shutting down. During a shutdown the Node is not ready and no new pod
+// is admitted.
 //
 // Sender: shutdown. Receiver: pods, registration. Reply: none.
 // If lost: shutdown sends it again every few seconds.

@@ -2,7 +2,7 @@ package messages
 
 import v1 "k8s.io/api/core/v1"
 
-// ManifestProblem is what is wrong with one manifest.
+// ManifestProblem is a fault in one manifest.
 type ManifestProblem struct {
 	Path    string `json:"path"`
 	Line    int    `json:"line,omitempty"` // 1 is the first; 0 when not known
@@ -11,11 +11,11 @@ type ManifestProblem struct {
 	Message string `json:"message"`
 	// Warning is true when the pod runs all the same, without the named field.
 	Warning bool `json:"warning,omitempty"`
-	// KeptLast is true when the last good version of what the manifest named keeps running.
+	// KeptLast is true when the pod keeps running from the last good version of the manifest.
 	KeptLast bool `json:"keptLast,omitempty"`
 }
 
-// SourcePodsWanted is all that one source wants: these pods, and no others of that source.
+// SourcePodsWanted is the complete set of pods of one source.
 //
 // Sender: a source. Receiver: pods. Reply: none.
 // If lost: the source repeats it at every check and after ServiceStarted or ResendDesired.
@@ -23,9 +23,9 @@ type SourcePodsWanted struct {
 	Source   Address
 	Pods     []*v1.Pod // defaulted, validated, with UID; immutable
 	Problems []ManifestProblem
-	// Graces are what pods, by UID, that are wanted no more have to end within, in seconds, where that is not their own.
+	// Graces are the grace periods, in seconds by UID, of removed pods where they differ from the pods' own.
 	Graces map[string]int64
-	// Unknown says that it is not known yet what is wanted, and the Problems why: nothing may be taken from Pods.
+	// Unknown is true when the source cannot read its pods yet. Problems explain it, and the receiver ignores Pods.
 	Unknown bool
 	// Unread are the paths of the manifests that cannot be used at present. A running pod of this source may be theirs.
 	Unread []string
@@ -36,7 +36,7 @@ type SourcePodsWanted struct {
 	Gone map[string]bool
 }
 
-// ResendDesired asks a source to send what it wants again.
+// ResendDesired asks a source to send its pods again.
 //
 // Sender: sources, for its children. Receiver: each source. Reply: SourcePodsWanted, to pods.
 // If lost: the source's next check sends it anyway.

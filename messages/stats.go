@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MeasureUsage says that somebody reads what volumes and logs use, and which pods there are: what was not measured for a while is
-// measured anew, and what pods used that are gone is forgotten.
+// MeasureUsage announces a reader of the usage of volumes and logs, with the pods of this node. Old measurements are
+// repeated, and those of pods that are gone are dropped.
 //
 // Sender: a handler of HTTP, or work of eviction, from outside the tree. Receiver: stats. Reply: none; readers find the figures
 // in the process-wide collector.
@@ -18,6 +18,6 @@ type MeasureUsage struct {
 	Urgent map[types.UID]bool
 	// Short reports that the node's disk is short: urgent figures are measured at any cost.
 	Short bool
-	// Claims says that only the pods with claims are read.
+	// Claims limits the measurement to pods with claims.
 	Claims bool
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// PodOf is the UID of the pod whose story a message belongs to: what its PodUID says, or else a message of this package has
-// it in its field UID, or in that of its Key, Pod or Facts. It is empty for a message of no one pod.
+// PodOf returns the UID of the pod whose story a message belongs to. It is the result of PodUID or, in messages of this
+// package, the field UID, also of its Key, Pod or Facts. It is empty for a message about no single pod.
 func PodOf(msg any) string {
 	if s, ok := msg.(Subject); ok {
 		return s.PodUID()

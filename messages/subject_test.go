@@ -13,7 +13,7 @@ func TestThePodOfAMessage(t *testing.T) {
 		ReadPod{UID: "u"}, StopContainer{UID: "u", Pod: &v1.Pod{}}, PullImage{Key: ImageKey{UID: "u"}}, RunContainer{Pod: pod},
 		PodWanted{Pod: pod}, PodObserved{Facts: PodFacts{UID: "u"}}, MountVolumes{UID: "u"},
 	} {
-		for range 2 { // the second time by what the first has found
+		for range 2 { // the second run uses the cache
 			if got := PodOf(msg); got != "u" {
 				t.Errorf("%T: %q", msg, got)
 			}

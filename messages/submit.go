@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// SubmittedPod is what became of one pod of a submission.
+// SubmittedPod is the result of a submission for one pod.
 type SubmittedPod struct {
-	// Namespace and Name are those of the manifest; a submission is known by them.
+	// Namespace and Name are taken from the manifest. They identify a submission.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// PodName is the name that the pod runs under: the node's is appended, as to every static pod's.
 	PodName string `json:"podName"`
 	UID     string `json:"uid"`
-	// Change is what the submission changed.
+	// Change is the effect of the submission on the pod.
 	Change SubmissionChange `json:"change"`
-	// Kind is that of an object that is no pod, ConfigMap or Secret; PodName is its name then, and it has no UID.
+	// Kind is set for an object other than a pod, ConfigMap or Secret. PodName is its name then, and it has no UID.
 	Kind string `json:"kind,omitempty"`
-	// Note says which fields of what was no Pod count here.
+	// Note lists the fields of such an object that have an effect here.
 	Note string `json:"note,omitempty"`
-	// Before and After are the pod as its author wrote it, of what was submitted before and of this; of a dry run alone.
+	// Before and After are the pod as its author wrote it, in the earlier submission and in this one. Only a dry run sets
+	// them.
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }
 
-// SubmissionChange is what a submission or a withdrawal changed of one pod.
+// SubmissionChange is the effect of a submission or a withdrawal on one pod.
 type SubmissionChange string
 
 // The changes.
@@ -58,16 +59,16 @@ const (
 	RefusedConflict  Refusal = "conflict"  // something else has the name, or the UID
 	RefusedUnknown   Refusal = "unknown"   // there is no such submission
 	RefusedNoSpace   Refusal = "no space"  // the disk is full
-	RefusedFailure   Refusal = "failure"   // the disk failed: what is kept is not known
+	RefusedFailure   Refusal = "failure"   // the disk failed: its state is unknown
 )
 
-// SubmitPods asks that the pods of a manifest be wanted from now on, by name: sending it again changes nothing.
+// SubmitPods adds the pods of a manifest to the desired pods, by name. Sending it again changes nothing.
 //
 // Sender: server, for a client of the admin socket. Receiver: submit. Reply: PodsSubmitted or SubmissionRefused.
 // If lost: the client gets no answer and may send it again.
 type SubmitPods struct {
 	Manifest []byte // immutable; one or more documents
-	// Namespace and Name are set when the manifest must be that of this one pod.
+	// Namespace and Name are set when the manifest must contain exactly this pod.
 	Namespace, Name string
 	// Replace allows another version of the pod to be replaced; without it that is a conflict.
 	Replace bool
@@ -75,20 +76,21 @@ type SubmitPods struct {
 	DryRun bool
 }
 
-// PodsSubmitted says that the pods are wanted and that this is on disk: it survives the agent and the machine.
+// PodsSubmitted confirms that the pods are desired and recorded on disk. The record survives a restart of the agent and of
+// the machine.
 //
 // Sender: submit. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may submit again, which changes nothing.
 type PodsSubmitted struct{ Pods []SubmittedPod }
 
-// WithdrawPod asks that a submitted pod be wanted no more.
+// WithdrawPod removes a submitted pod from the desired pods.
 //
 // Sender: server, for a client of the admin socket. Receiver: submit. Reply: PodWithdrawn or SubmissionRefused.
 // If lost: the client gets no answer and may send it again.
 type WithdrawPod struct {
-	// Name is that of the manifest, or the name that the pod runs under.
+	// Name is the name in the manifest, or the name of the running pod.
 	Namespace, Name string
-	// Exact: the name is that of the manifest alone. Asked twice, the other one could be another pod's.
+	// Exact restricts Name to the name in the manifest. A repeated request could otherwise match another pod.
 	Exact bool
 	// Kind is ConfigMap or Secret where it is no pod.
 	Kind string
@@ -98,13 +100,13 @@ type WithdrawPod struct {
 	DryRun bool
 }
 
-// PodWithdrawn says that the pod is wanted no more and that this is on disk.
+// PodWithdrawn confirms that the pod is no longer desired, and that this is recorded on disk.
 //
 // Sender: submit. Receiver: server, for the client. Reply: none.
-// If lost: the client gets no answer; asking again, it hears that there is no such submission.
+// If lost: the client gets no answer; when it asks again, the submission does not exist.
 type PodWithdrawn struct{ Pod SubmittedPod }
 
-// SubmissionRefused says why something was not done.
+// SubmissionRefused gives the reason why a request was refused.
 //
 // Sender: submit. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may send it again.
@@ -116,13 +118,13 @@ type SubmissionRefused struct {
 	Accepted []SubmittedPod
 }
 
-// GetSubmissions asks what was submitted: all of it, or the pod of this name.
+// GetSubmissions asks for all submissions, or for the pod of this name.
 //
 // Sender: server, for a client of the admin socket. Receiver: submit. Reply: SubmissionsReported or SubmissionRefused.
 // If lost: the client gets no answer and may ask again.
 type GetSubmissions struct{ Namespace, Name string }
 
-// SubmissionsReported lists what was submitted, by namespace and name.
+// SubmissionsReported lists the submitted pods by namespace and name.
 //
 // Sender: submit. Receiver: server, for the client. Reply: none.
 // If lost: the client gets no answer and may ask again.

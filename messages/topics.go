@@ -1,8 +1,8 @@
 package messages
 
-// Topic is what a message tells the state of. It replaces all that the same sender told before on that topic, about the same pod
-// or, where it is about no pod, about all: an older one that comes late says what is not true any more. Empty: the message
-// stands for itself, as questions and events do.
+// Topic returns the state that a message reports, as a name. A message replaces the same sender's earlier ones on its topic,
+// about the same pod or, without a pod, about all. One that arrives after a newer one is obsolete. Questions and Events have
+// no topic and stand for themselves.
 func Topic(msg any) string {
 	switch m := msg.(type) {
 	case SourcePodsWanted:
@@ -40,7 +40,7 @@ func Topic(msg any) string {
 	case RunContainer, StopContainer:
 		return "desired container"
 	case ContainerReported:
-		if m.StopFailed != "" { // which says nothing else of the container
+		if m.StopFailed != "" { // the only field that is set then
 			return ""
 		}
 		return "container"

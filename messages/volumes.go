@@ -11,7 +11,7 @@ type MountVolumes struct {
 	Pod *v1.Pod
 }
 
-// VolumesMounted says where the pod's volumes are.
+// VolumesMounted carries the paths of the pod's volumes.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
@@ -34,7 +34,7 @@ type VolumesFailed struct {
 	Quiet bool
 }
 
-// UnmountVolumes asks for all volumes of a pod to be undone. Remove says that the pod is gone for good: its folder is
+// UnmountVolumes asks for the unmount of all volumes of a pod. With Remove, the pod is gone for good and its folder is
 // removed too, never across a mount.
 //
 // Sender: pod. Receiver: volumes. Reply: VolumesUnmounted.
@@ -44,23 +44,23 @@ type UnmountVolumes struct {
 	Remove bool
 }
 
-// VolumesUnmounted says that nothing of the pod is mounted any more, and, if so asked, that its folder is gone.
+// VolumesUnmounted reports that nothing of the pod is mounted and, if requested, that its folder is gone.
 //
 // Sender: volumes. Receiver: pod. Reply: none.
 // If lost: the pod asks again when its timeout ends.
 type VolumesUnmounted struct {
 	UID string
-	// Removed says that the folder was asked to be removed, too.
+	// Removed is true when the removal of the folder was requested too.
 	Removed bool
 	// Left is why something remained; it is tried again, and holds the pod up only where something is Published.
 	Left string
-	// Published says that a CSI driver has, or may have, volumes of the pod still: an API server that forgets the pod may have
-	// them detached.
+	// Published is true while a CSI driver may still have volumes of the pod. An API server that forgets the pod may detach
+	// them.
 	Published bool
 }
 
-// PodFoldersWanted is the whole set of pods whose folders must stay; all others are left behind and are removed,
-// never across a mount. It is sent only when every source has been heard.
+// PodFoldersWanted is the whole set of pods whose folders must stay. All other folders are removed, never across a mount. It
+// is sent only when every source has reported.
 //
 // Sender: pods. Receiver: volumes. Reply: none.
 // If lost: pods sends it again with its next sweep.
@@ -105,8 +105,8 @@ type HeldFolder struct {
 // If lost: volumes sends it again with each sweep.
 type FoldersHeld struct{ Folders []HeldFolder } // immutable
 
-// VolumesInUse is all volumes that pods here want attached, or that may be mounted here still, by their names on the Node. None
-// of them may be detached.
+// VolumesInUse is all volumes that pods of this node need attached, or that may still be mounted here, by their names on the
+// Node. None of them may be detached.
 //
 // Sender: volumes. Receiver: registration, which writes it to the Node. Reply: none; NodeObserved shows it.
 // If lost: volumes sends it again with each sweep.
@@ -115,8 +115,8 @@ type VolumesInUse struct{ Names []v1.UniqueVolumeName } // immutable
 // CSIDriver is a CSI driver that is registered on this node.
 type CSIDriver struct {
 	Name string
-	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and
-	// Topology where the node is.
+	// NodeID is the driver's name for this node. MaxVolumes is its limit of volumes here, 0 for none reported. Topology is
+	// the location of the node.
 	NodeID     string
 	MaxVolumes int64
 	Topology   map[string]string // immutable
