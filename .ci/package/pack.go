@@ -56,19 +56,25 @@ const kubeletUnit = "/usr/share/playlet/kubelet.service"
 //
 // On a machine without a kubelet, /usr/bin/kubelet and its unit are the package's, as kubeadm needs them: the program is an
 // alternative, and the unit a copy, since systemd enables a link under its target's name. The files of a kubelet's package
-// replace both; when that is removed, dpkg's trigger puts them back.
+// replace both; when that is removed, dpkg's trigger puts them back. A kubelet that the administrator installed, as a link or with a
+// unit in /etc, is left alone.
 const (
 	shared = `#!/bin/sh
 kubelet=$DPKG_ROOT/usr/bin/kubelet
 unit=$DPKG_ROOT/usr/lib/systemd/system/kubelet.service
 takeover=$DPKG_ROOT/etc/systemd/system/kubelet.service.d/90-playlet.conf
-linked() { [ -L "$kubelet" ] && [ "$(readlink "$DPKG_ROOT/etc/alternatives/kubelet")" = /usr/bin/playlet ]; }
+administrators=$DPKG_ROOT/etc/systemd/system/kubelet.service
+foreign() {
+	{ [ -e "$administrators" ] || [ -L "$administrators" ]; } && ! grep -Eqs "^ExecStart=/usr/bin/kubelet( |$)" "$administrators"
+}
+alternative() { [ "$(readlink "$kubelet")" = /etc/alternatives/kubelet ]; }
+linked() { alternative && [ "$(readlink "$DPKG_ROOT/etc/alternatives/kubelet")" = /usr/bin/playlet ] && ! foreign; }
 copied() { grep -qs "^Description=kubelet: Playlet" "$unit"; }
-taken() { grep -qs "^ExecStart=/usr/bin/playlet " "$takeover"; }
+taken() { grep -Eqs "^ExecStart=/usr/bin/playlet( |$)" "$takeover"; }
 booted() { [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; }
 `
 	afterInstall = shared + `
-if [ -L "$kubelet" ] || [ ! -e "$kubelet" ] && { copied || [ ! -e "$unit" ]; }; then
+if { alternative || [ ! -e "$kubelet" ] && [ ! -L "$kubelet" ]; } && { copied || [ ! -e "$unit" ]; } && ! foreign; then
 	update-alternatives --install /usr/bin/kubelet kubelet /usr/bin/playlet 10 &&
 		cp -f "$DPKG_ROOT/usr/share/playlet/kubelet.service" "$unit" ||
 		echo "playlet: /usr/bin/kubelet was not linked to playlet" >&2

@@ -206,7 +206,7 @@ func TestDeb_IsAKubeletWhereThereIsNone(t *testing.T) {
 		{[]string{"-P", "playlet"}, ""},
 	} {
 		if step.want == "kubelet" { // taken over by: playlet install --replace-kubelet --binary=/usr/bin/playlet
-			text := "[Service]\nExecStart=\nExecStart=/usr/bin/playlet $KUBELET_CONFIG_ARGS\n"
+			text := "[Service]\nExecStart=\nExecStart=/usr/bin/playlet" + []string{"", " $KUBELET_CONFIG_ARGS"}[i%2] + "\n"
 			if err := errors.Join(os.MkdirAll(filepath.Dir(takeover), 0o755), os.WriteFile(takeover, []byte(text), 0o600)); err != nil {
 				t.Fatal(err)
 			}
@@ -217,6 +217,49 @@ func TestDeb_IsAKubeletWhereThereIsNone(t *testing.T) {
 		}
 		if _, err := os.Stat(takeover); slices.Equal(step.args, []string{"-P", "playlet"}) && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("step %d: the node was not given back: %v", i, err)
+		}
+	}
+}
+
+// A kubelet of the administrator is neither replaced nor, when the package is removed, stopped.
+func TestDeb_LeavesTheAdministratorsKubeletAlone(t *testing.T) {
+	if _, err := exec.LookPath("update-alternatives"); err != nil || os.Geteuid() != 0 {
+		t.Skip("needs update-alternatives and root:", err)
+	}
+	const unit = "etc/systemd/system/kubelet.service"
+	for name, files := range map[string]map[string]string{
+		"a link":                 {"usr/bin/kubelet": "->/opt/bin/kubelet"},
+		"a unit in /etc":         {unit: "[Service]\nExecStart=/usr/local/bin/kubelet \\\n  --v=2\n"},
+		"a masked unit":          {unit: "->/dev/null"},
+		"a link of the packages": {unit: "[Service]\nExecStart=/usr/local/bin/kubelet\n", "usr/bin/kubelet": "->/etc/alternatives/kubelet"},
+	} {
+		root := newRoot(t)
+		files["usr/bin/playlet"], files[kubeletUnit], files[filepath.Dir(kubeletsUnit)+"/x"] = "", systemd.ForKubeadm(), ""
+		for path, text := range files {
+			path = filepath.Join(root, path)
+			err := os.MkdirAll(filepath.Dir(path), 0o755)
+			if target, link := strings.CutPrefix(text, "->"); link {
+				err = errors.Join(err, os.Symlink(target, path))
+			} else {
+				err = errors.Join(err, os.WriteFile(path, []byte(text), 0o755))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		before, _ := os.Readlink(filepath.Join(root, "usr/bin/kubelet"))
+		for _, script := range []string{afterInstall, shared + "if linked; then exit 1; fi"} {
+			cmd := exec.CommandContext(t.Context(), "sh", "-s", "configure")
+			cmd.Stdin, cmd.Env = strings.NewReader(script), append(os.Environ(), "DPKG_ROOT="+root)
+			if text, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: the kubelet counts as the package's: %v: %s", name, err, text)
+			}
+		}
+		if after, _ := os.Readlink(filepath.Join(root, "usr/bin/kubelet")); after != before {
+			t.Errorf("%s: /usr/bin/kubelet was a link to %q, and is one to %q", name, before, after)
+		}
+		if _, err := os.Lstat(filepath.Join(root, kubeletsUnit)); err == nil {
+			t.Errorf("%s: the package has put its unit in place", name)
 		}
 	}
 }
