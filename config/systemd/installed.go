@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -92,7 +93,7 @@ func (s *service) read(root, name, text string, without []string) error {
 	}
 	var files []string // which take precedence over Environment=, systemd.exec(5)
 	for _, text := range texts {
-		options, err := unit.DeserializeOptions(strings.NewReader(text))
+		options, err := unit.DeserializeOptions(strings.NewReader(joinLines(text)))
 		if err != nil {
 			return &fs.PathError{Op: "parse", Path: s.path, Err: err}
 		}
@@ -101,6 +102,8 @@ func (s *service) read(root, name, text string, without []string) error {
 			case o.Section != "Service":
 			case o.Name == "ExecStart":
 				s.start = o.Value
+			case o.Name == "Environment" && o.Value == "":
+				clear(s.environment)
 			case o.Name == "Environment":
 				for _, word := range words(o.Value) {
 					name, value, _ := strings.Cut(word, "=")
@@ -151,13 +154,49 @@ func (s *service) args() []string {
 		name, variable := strings.CutPrefix(word, "$")
 		switch {
 		case i == 0: // the program
-		case variable && !strings.HasPrefix(name, "$"):
-			args = append(args, strings.Fields(s.environment[strings.Trim(name, "{}")])...)
+		case variable && !strings.HasPrefix(name, "$") && !strings.HasPrefix(name, "{"):
+			args = append(args, words(s.environment[name])...)
 		default:
-			args = append(args, strings.NewReplacer("%%", "%", "$$", "$").Replace(word))
+			args = append(args, s.expand(word))
 		}
 	}
 	return args
+}
+
+// references are the specifiers and variables in a word of a command line.
+var references = regexp.MustCompile(`%%|%H|\$\$|\$\{\w+\}`)
+
+// expand replaces references as systemd does. Other specifiers stay as they are.
+func (s *service) expand(word string) string {
+	return references.ReplaceAllStringFunc(word, func(found string) string {
+		switch found {
+		case "%%", "$$":
+			return found[:1]
+		case "%H":
+			host, err := os.Hostname()
+			if err != nil {
+				return found
+			}
+			return host
+		default:
+			return s.environment[strings.Trim(found, "${}")]
+		}
+	})
+}
+
+// joinLines joins lines that are continued with a backslash, and leaves comments out, also those in between.
+func joinLines(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, ";") {
+			continue
+		}
+		if start, continued := strings.CutSuffix(strings.TrimRight(line, "\r\n"), `\`); continued {
+			line = start + " "
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // readEnvironment reads the lines NAME=VALUE of an environment file; one with a dash before its name may be missing.

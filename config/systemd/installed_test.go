@@ -81,6 +81,10 @@ func TestTakeover(t *testing.T) {
 		TakeoverPath:           "[Service]\nExecStart=\nExecStart=/earlier/playlet\n",
 	}
 	const variables = "$KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS"
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		files     map[string]string
 		start     string
@@ -90,8 +94,16 @@ func TestTakeover(t *testing.T) {
 		"kubeadm": {kubeadm, "/opt/playlet " + variables, append(kubeadmArgs, "--node-ip=10.0.0.1"), ""},
 		"plain":   {map[string]string{unitFile: plain}, "/opt/playlet", nil, ""},
 		"prefix":  {map[string]string{unitFile: "[Service]\nExecStart=-/opt/bin/kubelet --v=2\n"}, "/opt/playlet --v=2", []string{"--v=2"}, ""},
-		"none":    {nil, "", nil, "kubelet.service: file does not exist"},
-		"other":   {map[string]string{unitFile: "[Service]\nExecStart=/usr/bin/k3s agent\n"}, "", nil, `starts "/usr/bin/k3s", which is no kubelet`},
+		"continued lines": {map[string]string{unitFile: "[Service]\nExecStart=/usr/bin/kubelet \\\n  --v=2 \\\n# more\n  --max-pods=9\n"},
+			"/opt/playlet --v=2    --max-pods=9", []string{"--v=2", "--max-pods=9"}, ""},
+		"a program alone in its line": {map[string]string{unitFile: "[Service]\nExecStart=/usr/bin/kubelet\\\n --v=2\n"},
+			"/opt/playlet --v=2", []string{"--v=2"}, ""},
+		"references": {map[string]string{unitFile: "[Service]\nEnvironment=A=1\nEnvironment=\nEnvironment=IP=10.0.0.1 \"L=--node-labels='a=b'\"\n" +
+			"ExecStart=/usr/bin/kubelet --node-ip=${IP} --hostname-override=%H ${A} $L\n"},
+			"/opt/playlet --node-ip=${IP} --hostname-override=%H ${A} $L",
+			[]string{"--node-ip=10.0.0.1", "--hostname-override=" + host, "", "--node-labels=a=b"}, ""},
+		"none":  {nil, "", nil, "kubelet.service: file does not exist"},
+		"other": {map[string]string{unitFile: "[Service]\nExecStart=/usr/bin/k3s agent\n"}, "", nil, `starts "/usr/bin/k3s", which is no kubelet`},
 		"ours": {map[string]string{unitFile: plain, "/usr/bin/kubelet": "->/etc/alternatives/kubelet",
 			"/etc/alternatives/kubelet": "->/usr/bin/playlet"}, "", nil, "runs playlet already"},
 	} {

@@ -65,7 +65,7 @@ func Takeover(root, binary string) (dropIn string, args []string, err error) {
 	return "# playlet install --replace-kubelet wrote this: Playlet runs with the arguments of the kubelet.\n" +
 		"# playlet uninstall removes it, and the kubelet runs again.\n" +
 		"[Unit]\nStartLimitIntervalSec=0\n\n[Service]\nExecStart=\n" +
-		"ExecStart=" + strings.TrimSpace(quote(binary)+" "+rest) + "\n" +
+		"ExecStart=" + strings.TrimSpace(quote(binary)+" "+strings.TrimSpace(rest)) + "\n" +
 		serviceText, u.args(), nil
 }
 

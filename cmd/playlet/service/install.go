@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -311,7 +312,8 @@ func (i *installer) checkManager(ctx context.Context) error {
 			"playlet")
 	}
 	state, _ := i.systemctl(ctx, "is-active", systemd.KubeletUnit) // its exit code tells the same
-	if strings.TrimSpace(state) == "active" && !i.replaceKubelet {
+	// A kubelet that systemd starts again and again, e.g. before kubeadm has configured it, is activating.
+	if slices.Contains([]string{"active", "activating", "reloading"}, strings.TrimSpace(state)) && !i.replaceKubelet {
 		return errors.New("a kubelet runs here (kubelet.service), and both would manage the same containers; --replace-kubelet " +
 			"has kubelet.service run playlet instead")
 	}

@@ -152,9 +152,11 @@ func (m *machine) withKubelet(t *testing.T) string {
 func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
 	m := newMachine(t)
 	pods := m.withKubelet(t)
-	if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "--replace-kubelet") ||
-		m.content(t, m.binary) != "" {
-		t.Errorf("%v", err)
+	for _, m.kubelet = range []string{"activating", "active"} {
+		if err := m.install(t.Context()); err == nil || !strings.Contains(err.Error(), "--replace-kubelet") ||
+			m.content(t, m.binary) != "" {
+			t.Errorf("a kubelet that is %s: got the error %v", m.kubelet, err)
+		}
 	}
 	m.replaceKubelet = true
 	device := filepath.Join(m.root, "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
