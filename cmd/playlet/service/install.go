@@ -2,24 +2,18 @@
 package service
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
 	"github.com/playlet-dev/playlet/config/systemd"
@@ -205,103 +199,6 @@ func (i *installer) writeProgram() error {
 	return i.write(i.binary, program, 0o755)
 }
 
-// takeOver has the kubelet's service run this program. If it does not start, the kubelet gets the node back.
-func (i *installer) takeOver(ctx context.Context) error {
-	if i.config != systemd.ConfigPath {
-		return errors.New("--config and --replace-kubelet exclude each other: the arguments of the kubelet are kept")
-	}
-	dropIn, args, err := systemd.Takeover(i.root, i.binary)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.New("no kubelet is installed here as kubelet.service; playlet install without --replace-kubelet needs none")
-	}
-	if err != nil {
-		return fmt.Errorf("nothing was installed: %w", err)
-	}
-	if i.onlyRoot {
-		i.say("not looked at: whether an agent can work with the kubelet's arguments on this machine")
-	} else if err := i.refuse(ctx, args); err != nil {
-		return fmt.Errorf("nothing was installed, for the kubelet's arguments would not do: %w", err)
-	}
-	i.nameLeftovers()
-	i.nameManifests(args)
-	if err := errors.Join(i.writeProgram(), i.write(systemd.TakeoverPath, []byte(dropIn), 0o600)); err != nil {
-		return err
-	}
-	if i.noStart {
-		i.say("not started: systemctl daemon-reload and systemctl restart %s do that", systemd.KubeletUnit)
-		return nil
-	}
-	if err := i.control(ctx, "daemon-reload"); err != nil {
-		return err
-	}
-	if err := i.control(ctx, "restart", systemd.KubeletUnit); err != nil {
-		err = fmt.Errorf("%w (journalctl -u %s says why); the kubelet has the node again", err, systemd.KubeletUnit)
-		return errors.Join(err, i.giveBack(ctx, "restart"))
-	}
-	if !i.dryRun {
-		i.say("%s runs playlet; playlet pods shows its pods", systemd.KubeletUnit)
-	}
-	return nil
-}
-
-// giveBack has the kubelet's service run the kubelet.
-func (i *installer) giveBack(ctx context.Context, restart string) error {
-	if err := i.remove(systemd.TakeoverPath); err != nil {
-		return err
-	}
-	if _, err := os.Stat(i.path(systemdLives)); err != nil {
-		return nil //nolint:nilerr // no systemd: nothing was started
-	}
-	return errors.Join(i.control(ctx, "daemon-reload"), i.control(ctx, restart, systemd.KubeletUnit))
-}
-
-// nameLeftovers names the volumes of the kubelet that the agent will keep because it cannot manage them.
-func (i *installer) nameLeftovers() {
-	found, err := leftover.Explain(i.path(rootDir), false)
-	for _, f := range found {
-		i.say("not managed by playlet: %s (%s)", f.Cause, f.Remedy)
-	}
-	if err != nil {
-		i.say("not all volumes of the kubelet can be read: %v", err)
-	}
-}
-
-// nameManifests names the files of static pods of which a kubelet reads only the first document.
-func (i *installer) nameManifests(args []string) {
-	dir, err := doctor.StaticPodPath(args)
-	if err != nil || dir == "" {
-		return
-	}
-	files, err := os.ReadDir(i.path(dir))
-	if err != nil {
-		return
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(filepath.Join(i.path(dir), f.Name()))
-		if err != nil || strings.HasPrefix(f.Name(), ".") {
-			continue
-		}
-		if n := documents(text); n > 1 {
-			i.say("%s has %d documents: a kubelet runs the first alone, playlet runs all", filepath.Join(dir, f.Name()), n)
-		}
-	}
-}
-
-// documents counts the documents of a YAML file that hold something.
-func documents(text []byte) int {
-	n := 0
-	for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		one, err := reader.Read()
-		if err != nil {
-			return n
-		}
-		var content any
-		if err := yaml.Unmarshal(one, &content); err != nil || content != nil {
-			n++
-		}
-	}
-}
-
 // checkManager sees to it that there is a service manager, and that no kubelet is stopped unasked.
 func (i *installer) checkManager(ctx context.Context) error {
 	if i.noStart || i.dryRun {
@@ -353,67 +250,4 @@ func (i *installer) uninstall(ctx context.Context) error {
 	}
 	i.say("containers go on running, and their data and logs stay")
 	return nil
-}
-
-// path is where a file is, below the root.
-func (i *installer) path(file string) string { return filepath.Join(i.root, file) }
-
-func (i *installer) say(format string, args ...any) {
-	if i.dryRun {
-		format = "(dry run) " + format
-	}
-	fmt.Fprintf(i.out, format+"\n", args...)
-}
-
-// write puts a file in place in one step.
-func (i *installer) write(file string, data []byte, mode fs.FileMode) error {
-	i.say("write %s", file)
-	if i.dryRun {
-		if utf8.Valid(data) { // not the program
-			fmt.Fprintf(i.out, "    %s\n", strings.ReplaceAll(strings.TrimSpace(string(data)), "\n", "\n    "))
-		}
-		return nil
-	}
-	path := i.path(file)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".playlet-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // it is gone when all went well
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), path)
-}
-
-func (i *installer) remove(file string) error {
-	if _, err := os.Lstat(i.path(file)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	i.say("remove %s", file)
-	if i.dryRun {
-		return nil
-	}
-	return os.Remove(i.path(file))
-}
-
-func (i *installer) control(ctx context.Context, args ...string) error {
-	i.say("systemctl %s", strings.Join(args, " "))
-	if i.dryRun {
-		return nil
-	}
-	if out, err := i.systemctl(ctx, args...); err != nil {
-		return fmt.Errorf("systemctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(out))
-	}
-	return nil
-}
-
-func systemctl(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "systemctl", args...).CombinedOutput()
-	return string(out), err
 }

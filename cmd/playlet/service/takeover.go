@@ -1,0 +1,116 @@
+package service
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/playlet-dev/playlet/actors/volumes/leftover"
+	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
+	"github.com/playlet-dev/playlet/config/systemd"
+)
+
+// takeOver has the kubelet's service run this program. If it does not start, the kubelet gets the node back.
+func (i *installer) takeOver(ctx context.Context) error {
+	if i.config != systemd.ConfigPath {
+		return errors.New("--config and --replace-kubelet exclude each other: the arguments of the kubelet are kept")
+	}
+	dropIn, args, err := systemd.Takeover(i.root, i.binary)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("no kubelet is installed here as kubelet.service; playlet install without --replace-kubelet needs none")
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was installed: %w", err)
+	}
+	if i.onlyRoot {
+		i.say("not looked at: whether an agent can work with the kubelet's arguments on this machine")
+	} else if err := i.refuse(ctx, args); err != nil {
+		return fmt.Errorf("nothing was installed, for the kubelet's arguments would not do: %w", err)
+	}
+	i.nameLeftovers()
+	i.nameManifests(args)
+	if err := errors.Join(i.writeProgram(), i.write(systemd.TakeoverPath, []byte(dropIn), 0o600)); err != nil {
+		return err
+	}
+	if i.noStart {
+		i.say("not started: systemctl daemon-reload and systemctl restart %s do that", systemd.KubeletUnit)
+		return nil
+	}
+	if err := i.control(ctx, "daemon-reload"); err != nil {
+		return err
+	}
+	if err := i.control(ctx, "restart", systemd.KubeletUnit); err != nil {
+		err = fmt.Errorf("%w (journalctl -u %s says why); the kubelet has the node again", err, systemd.KubeletUnit)
+		return errors.Join(err, i.giveBack(ctx, "restart"))
+	}
+	if !i.dryRun {
+		i.say("%s runs playlet; playlet pods shows its pods", systemd.KubeletUnit)
+	}
+	return nil
+}
+
+// giveBack has the kubelet's service run the kubelet.
+func (i *installer) giveBack(ctx context.Context, restart string) error {
+	if err := i.remove(systemd.TakeoverPath); err != nil {
+		return err
+	}
+	if _, err := os.Stat(i.path(systemdLives)); err != nil {
+		return nil //nolint:nilerr // no systemd: nothing was started
+	}
+	return errors.Join(i.control(ctx, "daemon-reload"), i.control(ctx, restart, systemd.KubeletUnit))
+}
+
+// nameLeftovers names the volumes of the kubelet that the agent will keep because it cannot manage them.
+func (i *installer) nameLeftovers() {
+	found, err := leftover.Explain(i.path(rootDir), false)
+	for _, f := range found {
+		i.say("not managed by playlet: %s (%s)", f.Cause, f.Remedy)
+	}
+	if err != nil {
+		i.say("not all volumes of the kubelet can be read: %v", err)
+	}
+}
+
+// nameManifests names the files of static pods of which a kubelet reads only the first document.
+func (i *installer) nameManifests(args []string) {
+	dir, err := doctor.StaticPodPath(args)
+	if err != nil || dir == "" {
+		return
+	}
+	files, err := os.ReadDir(i.path(dir))
+	if err != nil {
+		return
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(i.path(dir), f.Name()))
+		if err != nil || strings.HasPrefix(f.Name(), ".") {
+			continue
+		}
+		if n := documents(text); n > 1 {
+			i.say("%s has %d documents: a kubelet runs the first alone, playlet runs all", filepath.Join(dir, f.Name()), n)
+		}
+	}
+}
+
+// documents counts the documents of a YAML file that hold something.
+func documents(text []byte) int {
+	n := 0
+	for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		one, err := reader.Read()
+		if err != nil {
+			return n
+		}
+		var content any
+		if err := yaml.Unmarshal(one, &content); err != nil || content != nil {
+			n++
+		}
+	}
+}
