@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -51,10 +52,12 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) error {
 func podView(p *board.Pod) api.Pod {
 	shown := containers.Object(p)
 	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-	return api.Pod{Pod: shown, PodState: api.PodState{
+	out := api.Pod{Pod: shown, PodState: api.PodState{
 		Source: p.Source, Phase: p.Phase, Ending: p.Ending, Waiting: reason(p.Waiting), Quarantine: quarantine(p.Quarantine),
 		Cause: explain.Cause(p),
 	}}
+	out.State = cmp.Or(api.Summarize(&out).Status, string(v1.PodPending))
+	return out
 }
 
 // briefView is podView without what a manifest may hold secrets in: of the spec the names of containers are there, and of the
@@ -130,7 +133,7 @@ func (h *handlers) explain(w http.ResponseWriter, r *http.Request) error {
 		if !(filter{namespace, name}).match(p.Pod) {
 			continue
 		}
-		e := api.Explanation{Explanation: explain.Pod(&p)}
+		e := api.Explanation{Explanation: explain.Pod(&p), State: podView(&p).State}
 		if tree := h.conf.Tree(); tree != nil {
 			e.Messages = tree.Recorder().Last(string(p.Pod.UID))
 		}

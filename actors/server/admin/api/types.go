@@ -84,7 +84,9 @@ type Pod struct {
 type PodState struct {
 	Source messages.Address `json:"source,omitempty"`
 	// Phase is that of the pod's actor, e.g. "preparing"; the API's is in the status.
-	Phase   string  `json:"phase,omitempty"`
+	Phase string `json:"phase,omitempty"`
+	// State is the word of Summary.Status: one for one state in the commands, on the page and in explanations.
+	State   string  `json:"state,omitempty"`
 	Waiting *Reason `json:"waiting,omitempty"`
 	// Cause is why the pod is not as it should be, in one sentence; empty where it is, or is on its way.
 	Cause string `json:"cause,omitempty"`
@@ -205,6 +207,7 @@ type Explanations struct {
 // Explanation is why one pod, or the node, is in the state that it is in, with the last messages of the pod.
 type Explanation struct {
 	explain.Explanation
+	State    string              `json:"state,omitempty"`    // of a pod: PodState.State
 	Messages []supervisors.Entry `json:"messages,omitempty"` // oldest first
 }
 

@@ -26,12 +26,10 @@ function digest(p) {
   const sidecars = (p.spec.initContainers ?? []).filter(c => c.restartPolicy === 'Always').map(c => c.name);
   const ready = [...main, ...init.filter(c => sidecars.includes(c.name))];
   const waits = all.map(c => c.state?.waiting?.reason).find(r => r && r !== 'PodInitializing' && r !== 'ContainerCreating');
-  const ended = main.length > 0 && main.every(c => c.state?.terminated);
   p.name = `${p.metadata.namespace}/${p.metadata.name}`;
   p.ready = `${ready.filter(c => c.ready).length}/${(p.spec.containers ?? []).length + sidecars.length}`;
   p.restarts = all.reduce((n, c) => n + (c.restartCount ?? 0), 0);
-  p.word = p.metadata.deletionTimestamp || p.agent.ending ? 'Terminating' : p.agent.quarantine ? 'Quarantined'
-    : waits ?? (ended && p.status.phase === 'Failed' ? main[0].state.terminated.reason || 'Failed' : p.agent.waiting?.code ?? p.status.phase);
+  p.word = p.agent.state; // as the commands have it
   p.tone = p.agent.quarantine || p.status.phase === 'Failed' || waits && waits !== 'PodInitializing' ? 'bad'
     : p.agent.cause || p.word === 'Terminating' ? 'warn' : p.status.phase === 'Succeeded' ? 'done'
       : p.status.phase === 'Running' && p.ready.split('/')[0] === p.ready.split('/')[1] ? 'good' : 'wait';

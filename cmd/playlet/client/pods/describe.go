@@ -106,7 +106,7 @@ func (d *description) print() {
 		d.line(0, "Started", d.since(*status.StartTime))
 	}
 	d.line(0, "Labels", pairs(p.Labels))
-	d.line(0, "Status", summary.Of(d.pod).Status)
+	d.line(0, "Status", api.Summarize(d.pod).Status)
 	d.line(0, "Because", summary.WaitingFor(d.pod, d.now))
 	d.line(0, "Ending", d.pod.Ending)
 	d.line(0, "IP", summary.IP(p))

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 
 const explainLong = `Explain in plain words why a pod is in its state: the cause first, then what it waits for, since when, how
 often it failed, when it is retried and what would fix it. "explain node" says the same of the node.
+
+The state is the word that "playlet pods" prints; the reason, where it is another word, is that of Events.
 
 With -v, the evidence follows: the pod's status and its last messages. The fields of -o json are stable.`
 
@@ -124,13 +127,24 @@ func prefixCauses(e *api.Explanation, name string) {
 }
 
 // PrintExplanation prints one explanation, the cause first.
-func PrintExplanation(out io.Writer, e *api.Explanation, now time.Time) error {
+func PrintExplanation(out io.Writer, of *api.Explanation, now time.Time) error {
+	e := *of
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, cli.Plain(e.Cause))
-	printFinding(w, e.Finding, now)
+	word := "reason"
+	if e.Kind == "Node" {
+		word = "check"
+	}
+	if state := cmp.Or(e.State, e.Code); e.Code != "" && e.Kind != "Node" {
+		fmt.Fprintf(w, "  state:\t%s\n", cli.Plain(state))
+		if state == e.Code { // one word for one thing
+			e.Code = ""
+		}
+	}
+	printFinding(w, word, e.Finding, now)
 	for _, f := range e.Others {
 		fmt.Fprintf(w, "\n%s\n", cli.Plain(f.Cause))
-		printFinding(w, f, now)
+		printFinding(w, word, f, now)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -155,7 +169,7 @@ func PrintExplanation(out io.Writer, e *api.Explanation, now time.Time) error {
 	return nil
 }
 
-func printFinding(w io.Writer, f api.Finding, now time.Time) {
+func printFinding(w io.Writer, word string, f api.Finding, now time.Time) {
 	line := func(what, text string) {
 		if text = cli.Plain(text); text != "" {
 			fmt.Fprintf(w, "  %s:\t%s\n", what, text)
@@ -170,7 +184,7 @@ func printFinding(w io.Writer, f api.Finding, now time.Time) {
 			line(what, fmt.Sprintf("%s (in %s)", at.Local().Format(time.DateTime), duration.HumanDuration(-ago)))
 		}
 	}
-	line("state", f.Code)
+	line(word, f.Code)
 	line("waits for", f.WaitsFor)
 	when("since", f.Since)
 	switch {

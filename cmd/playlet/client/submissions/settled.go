@@ -80,7 +80,7 @@ func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 		return false, fmt.Errorf("pod %s has failed: %s", name, why(failureOf(p)))
 	case p.Ending != "":
 		return false, fmt.Errorf("pod %s is going: %s", name, why(p.Ending))
-	case until == untilReady && summary.Condition(p.Pod, v1.PodReady):
+	case until == untilReady && api.Condition(p.Pod, v1.PodReady):
 		return true, nil
 	case p.Waiting != nil && p.Waiting.Permanent:
 		return false, fmt.Errorf("pod %s will not run: %s", name, summary.WaitingFor(p, now))
@@ -103,5 +103,5 @@ func failureOf(p *api.Pod) string {
 			return fmt.Sprintf("container %s exited with code %d (%s)", c.Name, t.ExitCode, t.Reason)
 		}
 	}
-	return cmp.Or(p.Pod.Status.Message, summary.Of(p).Status)
+	return cmp.Or(p.Pod.Status.Message, api.Summarize(p).Status)
 }

@@ -115,7 +115,7 @@ var lengthy = []string{messages.ReasonPulling, messages.ReasonPullQueued, messag
 
 // progress says how a pod fares, when that is news.
 func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod) {
-	s := summary.Of(p)
+	s := api.Summarize(p)
 	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.Status), s.Ready, s.Total)
 	if why := summary.WaitingFor(p, time.Time{}); why != "" {
 		text += ": " + why

@@ -1,3 +1,4 @@
+// Package summary says how a pod, or the node, is in few words: a row of a table, a line, a note.
 package summary
 
 import (
@@ -22,10 +23,10 @@ var (
 
 // Row is one line of the table.
 func Row(p *api.Pod, now time.Time, wide bool) []string {
-	s := Of(p)
+	s := api.Summarize(p)
 	restarts := strconv.Itoa(s.Restarts)
-	if s.Restarts > 0 && !s.restartedAt.IsZero() {
-		restarts += fmt.Sprintf(" (%s ago)", duration.HumanDuration(now.Sub(s.restartedAt)))
+	if s.Restarts > 0 && !s.RestartedAt.IsZero() {
+		restarts += fmt.Sprintf(" (%s ago)", duration.HumanDuration(now.Sub(s.RestartedAt)))
 	}
 	row := []string{
 		p.Pod.Namespace, p.Pod.Name, fmt.Sprintf("%d/%d", s.Ready, s.Total), cli.Plain(s.Status), restarts, age(p.Pod, now),
@@ -40,7 +41,7 @@ func Row(p *api.Pod, now time.Time, wide bool) []string {
 
 // Line is a pod in a few words, the same until it changes.
 func Line(p *api.Pod) string {
-	s := Of(p)
+	s := api.Summarize(p)
 	text := fmt.Sprintf("%s  %d/%d ready", cli.Plain(s.Status), s.Ready, s.Total)
 	if ip := IP(p.Pod); ip != "" {
 		text += "  " + ip
@@ -57,7 +58,7 @@ func Line(p *api.Pod) string {
 // RowKey is what of a row makes a watch print it anew: all but what the passing of time changes.
 func RowKey(p *api.Pod, wide bool) string {
 	row := Row(p, time.Time{}, false)
-	row[4], row[5] = strconv.Itoa(Of(p).Restarts), ""
+	row[4], row[5] = strconv.Itoa(api.Summarize(p).Restarts), ""
 	if wide {
 		row = append(row, p.Phase, WaitingFor(p, time.Time{}))
 	}

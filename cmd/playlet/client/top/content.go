@@ -60,7 +60,7 @@ func (d *topData) header(now time.Time) []string {
 	for i := range d.pods.Pods {
 		p := &d.pods.Pods[i]
 		phases[cmp.Or(p.Pod.Status.Phase, v1.PodPending)]++
-		if strings.HasSuffix(summary.Of(p).Status, messages.ReasonCrashLoopBackOff) {
+		if strings.HasSuffix(api.Summarize(p).Status, messages.ReasonCrashLoopBackOff) {
 			crashing++
 		}
 		if p.Cause != "" {
@@ -129,7 +129,7 @@ func (d *topData) podRows(now time.Time) []screen.Row {
 		rows = append(rows, screen.Row{
 			ID: string(p.Pod.UID), Style: d.style(p.Cause != "", p.Pod.Status.Phase),
 			Cells: append(cells[:5:5], cores(u.CPU), megabytes(u.Memory), cells[5], summary.WaitingFor(p, now)),
-			Ranks: []float64{cpuOf(u.CPU), memoryOf(u.Memory), float64(summary.Of(p).Restarts), now.Sub(born).Seconds()},
+			Ranks: []float64{cpuOf(u.CPU), memoryOf(u.Memory), float64(api.Summarize(p).Restarts), now.Sub(born).Seconds()},
 		})
 	}
 	return rows

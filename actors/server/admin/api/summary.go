@@ -1,5 +1,4 @@
-// Package summary says how a pod, or the node, is in few words: a row of a table, a line, a note.
-package summary
+package api
 
 import (
 	"fmt"
@@ -8,22 +7,21 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Pod is a pod in a few words, the words that kubectl finds for the same status.
-type Pod struct {
+// Summary is a pod in a few words, the words that kubectl finds for the same status. Commands, the page and explanations share them.
+type Summary struct {
 	Ready, Total int
 	Status       string
 	Restarts     int
-	restartedAt  time.Time // end of the run before the newest restart; zero when not known
+	RestartedAt  time.Time // end of the run before the newest restart; zero when not known
 }
 
-// Of computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
+// Summarize computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
 // the init containers' while they run, and those of the ones that stay after that.
-func Of(p *api.Pod) Pod {
-	s := Pod{Status: string(p.Pod.Status.Phase), Total: len(p.Pod.Spec.Containers)}
+func Summarize(p *Pod) Summary {
+	s := Summary{Status: string(p.Pod.Status.Phase), Total: len(p.Pod.Spec.Containers)}
 	if r := p.Pod.Status.Reason; r != "" {
 		s.Status = r
 	}
@@ -34,7 +32,7 @@ func Of(p *api.Pod) Pod {
 	}
 	sidecars, initializing := s.initContainers(p.Pod)
 	if !initializing || Condition(p.Pod, v1.PodInitialized) {
-		s.Restarts, s.restartedAt = sidecars.Restarts, sidecars.restartedAt
+		s.Restarts, s.RestartedAt = sidecars.Restarts, sidecars.RestartedAt
 		s.containers(p.Pod)
 	}
 	phase := p.Pod.Status.Phase
@@ -47,7 +45,7 @@ func Of(p *api.Pod) Pod {
 
 // initContainers walks the init containers up to the one that has not done its part, which gives the status. It
 // returns the restarts of the sidecars alone.
-func (s *Pod) initContainers(pod *v1.Pod) (sidecars Pod, initializing bool) {
+func (s *Summary) initContainers(pod *v1.Pod) (sidecars Summary, initializing bool) {
 	specs := map[string]*v1.Container{}
 	for i := range pod.Spec.InitContainers {
 		specs[pod.Spec.InitContainers[i].Name] = &pod.Spec.InitContainers[i]
@@ -81,7 +79,7 @@ func (s *Pod) initContainers(pod *v1.Pod) (sidecars Pod, initializing bool) {
 }
 
 // containers adds the containers proper. Of several with something to say, the first in the spec is heard.
-func (s *Pod) containers(pod *v1.Pod) {
+func (s *Summary) containers(pod *v1.Pod) {
 	running, failed := false, ""
 	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
 		c := &pod.Status.ContainerStatuses[i]
@@ -113,10 +111,10 @@ func (s *Pod) containers(pod *v1.Pod) {
 }
 
 // count adds the container's restarts.
-func (s *Pod) count(c *v1.ContainerStatus) {
+func (s *Summary) count(c *v1.ContainerStatus) {
 	s.Restarts += int(c.RestartCount)
-	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.restartedAt) {
-		s.restartedAt = t.FinishedAt.Time
+	if t := c.LastTerminationState.Terminated; t != nil && t.FinishedAt.After(s.RestartedAt) {
+		s.RestartedAt = t.FinishedAt.Time
 	}
 }
 
