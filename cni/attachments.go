@@ -16,26 +16,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultCacheDir is where runtimes that use libcni keep what they have attached, unless they say otherwise; containerd does not.
+// DefaultCacheDir is libcni's default folder for records of attachments. containerd uses another.
 const DefaultCacheDir = "/var/lib/cni"
 
-// ErrInUse says that processes run in the network namespace of an attachment, or in a cgroup that has its container's name: its
-// address is theirs, whoever forgot them.
+// ErrInUse is returned when processes run in the network namespace of an attachment, or in a cgroup with its container's
+// name. They still use its address.
 var ErrInUse = errors.New("its processes run")
 
-// Attachments gives back what is attached of containers that their runtime does not know any more. It does so by DEL, with the
-// configuration that was in force at ADD, of one container at a time: GC (CNI 1.1) is told what is to stay and takes all else,
-// and others than the runtime may use the same networks.
+// Attachments releases the network attachments of containers that their runtime has forgotten. It uses DEL, container by
+// container, with the configuration in force at ADD. GC (CNI 1.1) would remove everything except a given list, and other
+// users may share the networks.
 type Attachments struct {
 	BinDirs  []string
 	CacheDir string // libcni's
 	Proc     string // where the machine's processes are seen
-	// Networks are those that are in force: by these is given back what libcni keeps nothing of.
+	// Networks are the networks in force. They release attachments without a record of libcni.
 	Networks []Network
 }
 
-// Of are those of a container; none is no error. Where libcni keeps nothing of it, its ADD was cut off, or what was kept is lost:
-// then the addresses count that are reserved for it.
+// Of returns the attachments of a container; none is no error. Without a record of libcni, an ADD was interrupted or the
+// record is lost: Of then returns one for each interface with a reserved address.
 func (a Attachments) Of(container string) ([]*libcni.NetworkAttachment, error) {
 	if container == "" {
 		return nil, errors.New("the container has no ID: libcni would give the attachments of all") // to libcni
@@ -63,8 +63,8 @@ func (a Attachments) Of(container string) ([]*libcni.NetworkAttachment, error) {
 	return list, nil
 }
 
-// Unrecorded are the containers for which addresses are reserved and of which libcni keeps nothing. A record that cannot be read
-// is one, too: libcni names its file by network, container and interface.
+// Unrecorded returns the containers with reserved addresses and no record of libcni. An unreadable record counts: its file
+// name contains network, container and interface.
 func (a Attachments) Unrecorded() ([]string, error) {
 	ids := map[string]bool{}
 	for i := range a.Networks {
@@ -90,8 +90,8 @@ func (a Attachments) config() *libcni.CNIConfig {
 // delTimeout bounds one DEL.
 const delTimeout = 10 * time.Second
 
-// Release has the plugins detach a container from all that it was attached to, and tells of how many networks with addresses that
-// was. While its network namespace is in use nothing is done, and the error is ErrInUse. One that failed may be repeated.
+// Release calls DEL for all attachments of a container, and returns the number of released networks with IPAM. It returns
+// ErrInUse, and does nothing, while the network namespace is in use. It may be repeated after a failure.
 func (a Attachments) Release(ctx context.Context, container string) (leases int, err error) {
 	list, err := a.Of(container)
 	if err != nil {
@@ -137,8 +137,8 @@ func (a Attachments) del(ctx context.Context, conf *libcni.NetworkConfigList, on
 	return a.config().DelNetworkList(ctx, conf, rt)
 }
 
-// ended says that no process is in a cgroup that has the container's name, as runtimes call them: of its network namespace
-// nothing is known.
+// ended returns ErrInUse if a process is in a cgroup with the container's name. It serves attachments whose network namespace
+// is unknown.
 func (a Attachments) ended(container string) error {
 	return a.noProcess("cgroup", func(file string) (bool, error) {
 		text, err := os.ReadFile(file)
@@ -146,7 +146,7 @@ func (a Attachments) ended(container string) error {
 	})
 }
 
-// unused says that no process is in the network namespace at path, or else why not.
+// unused returns ErrInUse if a process is in the network namespace at path.
 func (a Attachments) unused(path string) error {
 	var at unix.Stat_t
 	if err := unix.Stat(path, &at); errors.Is(err, fs.ErrNotExist) || path == "" {
@@ -163,7 +163,7 @@ func (a Attachments) unused(path string) error {
 	})
 }
 
-// noProcess says that there is no process that uses something, by a file of its folder in proc; ErrInUse where there is one.
+// noProcess returns ErrInUse if uses is true for the file of this name of any process.
 func (a Attachments) noProcess(name string, uses func(file string) (bool, error)) error {
 	files, err := filepath.Glob(filepath.Join(a.Proc, "[0-9]*", name))
 	if err == nil && len(files) == 0 {

@@ -28,7 +28,7 @@ func TestAttachmentsAreGivenBack(t *testing.T) {
 	p := places(t, "main")
 	a := Attachments{BinDirs: p.BinDirs, CacheDir: t.TempDir(), Proc: t.TempDir()}
 	log, space := filepath.Join(t.TempDir(), "calls"), filepath.Join(t.TempDir(), "netns")
-	must(t, os.WriteFile(space, nil, 0o600)) // what a namespace was mounted on
+	must(t, os.WriteFile(space, nil, 0o600)) // the mount point of a namespace
 	const lost, stranger = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
 	attach(t, a, log, lost, space)
 	attach(t, a, log, stranger, space)
@@ -78,8 +78,8 @@ func TestAttachmentsAreGivenBack(t *testing.T) {
 
 func inode(info os.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
 
-// Of whom libcni keeps nothing, what is reserved is given back by the network that is in force, once for each interface, unless a
-// process runs in a cgroup of that name.
+// An address without a record of libcni is released by the network in force, once per interface, unless a process runs in a
+// cgroup with the container's name.
 func TestAddressesThatNobodyRecorded(t *testing.T) {
 	p, log, leases := places(t, "main"), filepath.Join(t.TempDir(), "calls"), t.TempDir()
 	p.write(t, "10.conf", fmt.Sprintf(`{"cniVersion": "1.0.0", "name": "pods", "type": "main", "log": %q,

@@ -1,5 +1,5 @@
-// Package cni looks at the network configuration of pods as the container runtime does: what is configured, whether its
-// plugins are there and say that they can work (CNI 1.1, STATUS), and, where that is asked for, what a pod would be given,
-// tried in a network namespace made for it. The runtime alone attaches pods; nothing here touches one that a runtime knows.
-// What others have left is given back (Attachments).
+// Package cni checks the network configuration of pods from the container runtime's point of view. It reads the
+// configuration, finds the plugins and asks for their status (CNI 1.1, STATUS). A trial attaches a network namespace made for
+// it, and reports the result. The runtime alone attaches pods; this package changes no pod that a runtime knows. Attachments
+// that were left behind are released (Attachments).
 package cni

@@ -16,8 +16,8 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// runner runs plugins. Unlike libcni's own it ends a plugin's whole process group at its deadline, and does not wait for
-// ever for what that has left behind: a plugin that is a shell script hangs in a child.
+// runner runs plugins. At its deadline it kills a plugin's whole process group, unlike libcni's runner, and does not wait for
+// orphans: a plugin that is a shell script hangs in a child.
 type runner struct{ version.PluginDecoder }
 
 var _ invoke.Exec = &runner{}
@@ -46,7 +46,7 @@ func (*runner) ExecPlugin(ctx context.Context, path string, stdin []byte, env []
 		(answer.Msg != "" || answer.Code != 0) {
 		return nil, answer
 	}
-	return nil, fmt.Errorf("%s: %w%s", path, err, said(stdout.String(), stderr.String()))
+	return nil, fmt.Errorf("%s: %w%s", path, err, outputTail(stdout.String(), stderr.String()))
 }
 
 // FindInPath implements invoke.Exec.
@@ -54,8 +54,8 @@ func (*runner) FindInPath(plugin string, dirs []string) (string, error) {
 	return invoke.FindInPath(plugin, dirs)
 }
 
-// said is the end of what a plugin wrote without being asked.
-func said(outputs ...string) string {
+// outputTail returns the end of the first non-empty output, for an error message.
+func outputTail(outputs ...string) string {
 	const most = 300
 	for _, text := range outputs {
 		if text = strings.TrimSpace(text); text != "" {

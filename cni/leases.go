@@ -20,7 +20,7 @@ const defaultLeases = "/var/lib/cni/networks"
 // maxLease bounds a reservation, in bytes.
 const maxLease = 4 << 10
 
-// leases are those of the network's host-local plugins; none where it has no such plugin, or none can be read.
+// leases returns the leases of the network's host-local plugins. It skips leases that cannot be read.
 func (n *Network) leases() []lease {
 	var out []lease
 	for _, p := range n.list.Plugins {

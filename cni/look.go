@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Interface is what a pod has been given, as it is found in its namespace.
+// Interface is an interface of a pod, as found in its namespace.
 type Interface struct {
 	Name      string         `json:"name"`
 	MAC       string         `json:"mac,omitempty"`

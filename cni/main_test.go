@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// orders say what the plugin does; they lie in its configuration.
+// orders configure the test plugin's behaviour; they are in its network configuration.
 type orders struct {
 	CNIVersion string            `json:"cniVersion"`
 	Log        string            `json:"log"`     // the calls are written here

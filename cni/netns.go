@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onOwnThread runs f on a thread of its own, which ends with it: f may give the thread other namespaces. It must not be
-// the process's first thread, whose namespaces others take for the process's.
+// onOwnThread runs f on a thread of its own, which ends with it: f may change the thread's namespaces. The process's first
+// thread is excluded, because its namespaces appear as the process's.
 func onOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -59,13 +59,13 @@ func makeNetNS(path string) error {
 	return nil
 }
 
-// isNetNS says whether a namespace is mounted there, and not its file left alone.
+// isNetNS reports whether a namespace is mounted at path, as opposed to a plain file.
 func isNetNS(path string) bool {
 	var fs unix.Statfs_t
 	return unix.Statfs(path, &fs) == nil && fs.Type == unix.NSFS_MAGIC
 }
 
-// removeNetNS removes a namespace and its file; what is not there is no error. Interfaces in it go with it.
+// removeNetNS removes a namespace, its interfaces and its file. An absent one is no error.
 func removeNetNS(path string) error {
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmounting %s: %w", path, err)

@@ -86,7 +86,7 @@ func readAtMost(file string, limit int64) (data []byte, err error) {
 	return data, nil
 }
 
-// read reads a file. Its name says whether it holds a list of plugins or a single one.
+// read reads a configuration file, whose extension distinguishes a list of plugins from a single one.
 func read(file string) (*libcni.NetworkConfigList, error) {
 	data, err := readAtMost(file, maxConfig)
 	if err != nil {
@@ -131,7 +131,7 @@ func located(data []byte, err error) error {
 	return fmt.Errorf("line %d: %w", line, err)
 }
 
-// check looks at what reading does not: a pod's ADD would fail.
+// check finds errors that parsing accepts and that would make ADD fail.
 func check(list *libcni.NetworkConfigList) error {
 	if list.Name == "" {
 		return errors.New(`it has no "name"`)

@@ -12,17 +12,17 @@ type Reason string
 
 // The reasons.
 const (
-	// NoConfiguration says that the folder holds no configuration, or is not there.
+	// NoConfiguration: the folder is absent or holds no configuration.
 	NoConfiguration Reason = "NoConfiguration"
-	// Invalid says that the configuration cannot be read, or is none.
+	// Invalid: the configuration cannot be read or is not valid.
 	Invalid Reason = "InvalidConfiguration"
-	// PluginMissing says that a plugin, or the IPAM plugin that it calls, is in none of the folders.
+	// PluginMissing: a plugin, or the IPAM plugin that it calls, is in none of the folders.
 	PluginMissing Reason = "PluginMissing"
-	// PluginUnusable says that a plugin cannot be run, or does not speak the configuration's version.
+	// PluginUnusable: a plugin cannot be run, or does not support the configuration's version.
 	PluginUnusable Reason = "PluginUnusable"
-	// StatusNo says that a plugin answers STATUS with an error: it could serve no ADD now (CNI 1.1, STATUS).
+	// StatusNo: a plugin answers STATUS with an error, so that ADD would fail now (CNI 1.1, STATUS).
 	StatusNo Reason = "PluginNotAvailable"
-	// NoAnswer says that a plugin took too long.
+	// NoAnswer: a plugin exceeded its deadline.
 	NoAnswer Reason = "PluginNoAnswer"
 )
 
@@ -33,7 +33,7 @@ type NotReady struct {
 	Path string
 	// Plugin is the one concerned; empty where it is none.
 	Plugin string
-	// Limited says that pods that run are concerned too: their connectivity may be limited (CNI 1.1, error code 51).
+	// Limited is true when running pods are affected too: their connectivity may be limited (CNI 1.1, error code 51).
 	Limited bool
 	Err     error
 }

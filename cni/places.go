@@ -21,13 +21,13 @@ type Places struct {
 	MaxConfigs int `json:"maxConfigs"`
 }
 
-// DefaultPlaces are those of a runtime that says nothing.
+// DefaultPlaces returns the places of a runtime that does not report its own.
 func DefaultPlaces() Places {
 	return Places{ConfDir: DefaultConfDir, BinDirs: []string{DefaultBinDir}, MaxConfigs: 1}
 }
 
-// PlacesOf reads what containerd says of its own configuration in a verbose Status (CRI). ok is false where the runtime
-// reports nothing of CNI, as other runtimes do.
+// PlacesOf reads the places from containerd's verbose Status (CRI). ok is false for runtimes that report no CNI
+// configuration.
 func PlacesOf(info map[string]string) (p Places, ok bool) {
 	var config struct {
 		CNI struct {

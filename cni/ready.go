@@ -13,9 +13,9 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Ready reads the configuration and asks its plugins: which versions they speak and, from CNI 1.1 on, how they are
-// (STATUS). It is what the runtime would find, were it asked for a pod now. It starts each plugin up to twice, changes
-// nothing, and may be called from several goroutines. ctx bounds it as a whole. The error is a *NotReady.
+// Ready reads the configuration and asks its plugins for their versions and, from CNI 1.1 on, their STATUS. The result is the
+// one that the runtime would get for a pod now. It starts each plugin up to twice, changes nothing, and may be called from
+// several goroutines. ctx bounds the whole call. The error is a *NotReady.
 func Ready(ctx context.Context, p Places) ([]Network, error) {
 	networks, err := Load(p)
 	if err != nil {
@@ -29,7 +29,7 @@ func Ready(ctx context.Context, p Places) ([]Network, error) {
 	return networks, nil
 }
 
-// HasStatus says whether the network's version of CNI has STATUS.
+// HasStatus reports whether the network's version of CNI has STATUS.
 func (n *Network) HasStatus() bool {
 	has, err := version.GreaterThanOrEqualTo(n.Version, "1.1.0")
 	return err == nil && has
@@ -65,7 +65,7 @@ func (n *Network) ready(ctx context.Context, dirs []string) error {
 	return nil
 }
 
-// usable says whether a plugin is there, runs, and speaks the network's version.
+// usable returns an error unless the plugin exists, runs, and supports the network's version.
 func (n *Network) usable(ctx context.Context, name string, dirs []string) error {
 	no := func(why Reason, err error) error {
 		return &NotReady{Reason: why, Path: n.File, Plugin: name, Err: err}
@@ -83,7 +83,7 @@ func (n *Network) usable(ctx context.Context, name string, dirs []string) error 
 	}
 	wanted := n.Version
 	if wanted == "" {
-		wanted = "0.1.0" // CNI: where a configuration says none
+		wanted = "0.1.0" // CNI: the version of a configuration without one
 	}
 	if !slices.Contains(info.SupportedVersions(), wanted) {
 		return no(PluginUnusable, fmt.Errorf("%s speaks CNI %s, and the configuration wants %s", path,

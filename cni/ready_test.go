@@ -33,7 +33,7 @@ func TestPlacesOf(t *testing.T) {
 
 const good = `{"cniVersion": "1.1.0", "name": "pods", "plugins": [{"type": "one", "ipam": {"type": "two"}}]}`
 
-// What the runtime would choose, and why it would have no network.
+// Ready chooses the same network as the runtime, and explains its absence.
 func TestReady(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -96,7 +96,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// A folder that is not there is as good as an empty one; one that is a file is said to be unreadable.
+// An absent folder counts as an empty one; a file in its place is reported as unreadable.
 func TestNoFolder(t *testing.T) {
 	p := places(t)
 	p.ConfDir = filepath.Join(p.ConfDir, "none")

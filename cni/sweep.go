@@ -16,15 +16,15 @@ import (
 // its process follows.
 const prefix = "playlet-doctor-"
 
-// over reports whether a name is of a trial whose process is no more, or had our number.
+// over reports whether a trial has ended, by its name: its process is gone, or has our own ID.
 func over(name string) bool {
 	number, ours := strings.CutPrefix(name, prefix)
 	pid, err := strconv.Atoi(number)
 	return ours && (err != nil || pid <= 0 || pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH))
 }
 
-// Sweep undoes what trials have left that were killed, with the configuration of now: namespaces, and, after a restart of the
-// machine, which takes these away, the addresses that host-local has reserved for them on disk. It says what it did.
+// Sweep cleans up after killed trials, with the present configuration. It removes their namespaces. After a reboot, which
+// removes these, it releases the addresses that host-local has reserved on disk. It returns a note for each action.
 func (t Trial) Sweep(ctx context.Context, networks []Network) (notes []string, err error) {
 	entries, err := os.ReadDir(t.NetNSDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -13,13 +13,13 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// Trial says where a trial keeps what it needs, and how long it may take.
+// Trial configures a trial: its folders and its time limits.
 type Trial struct {
 	Places Places
 	// StateDir is libcni's cache of results. The runtime's own is not for us: its garbage collection reads it.
 	StateDir string
-	// NetNSDir is where the namespace's file is made: where the runtime makes those of pods, as daemons of networks look
-	// for them there. It is emptied by a restart of the machine.
+	// NetNSDir holds the namespace's file. It is the runtime's folder for pods, because network daemons look there. A reboot
+	// empties it.
 	NetNSDir string
 	// Undo bounds each DEL, also after the context of the trial has ended. 0 means 10 s.
 	Undo time.Duration
@@ -39,9 +39,9 @@ const (
 	Add   Step = "ADD"
 	Check Step = "CHECK"
 	Del   Step = "DEL"
-	// Look is ours: what was found in the namespace after ADD is not what the plugin has said.
+	// Look is our own step: the namespace after ADD differs from the plugin's result.
 	Look Step = "after ADD"
-	// Left is ours: what was found after DEL.
+	// Left is our own step: something remains after DEL.
 	Left Step = "after DEL"
 )
 
@@ -60,24 +60,24 @@ func (e *StepError) Error() string {
 // Unwrap gives errors.Is and errors.As the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Outcome is what a pod would have been given.
+// Outcome is the network that a pod would get.
 type Outcome struct {
 	// ContainerID is the name under which the plugins were called.
 	ContainerID string      `json:"containerID"`
 	Interfaces  []Interface `json:"interfaces,omitempty"`
 	Routes      []Route     `json:"routes,omitempty"`
-	// Unchecked are networks whose version of CNI, or configuration, has no CHECK.
+	// Unchecked are the networks whose CNI version or configuration has no CHECK.
 	Unchecked []string `json:"unchecked,omitempty"`
-	// Notes are what went otherwise and was put right.
+	// Notes describe problems that were repaired.
 	Notes []string `json:"notes,omitempty"`
 	// Took is how long the ADDs took.
 	Took time.Duration `json:"-"`
 }
 
-// Run attaches a namespace made for it to the networks, as the runtime would a pod, checks that it is, and detaches it
-// again: also when ctx ends, and when an ADD fails. A bridge that the plugin made stays, as after the last pod. What earlier
-// trials have left that were killed is undone before. No pod's namespace, address or interface is touched. The error joins a
-// *StepError for each operation that failed; what was found is reported all the same. Several processes may run one at once.
+// Run attaches a new namespace to the networks like the runtime would a pod, checks it, and detaches it. It detaches also
+// when ctx ends or an ADD fails. A bridge made by the plugin stays, as after the last pod. Run first cleans up after killed
+// trials. It touches no namespace, address or interface of a pod. The error joins a *StepError for each operation that
+// failed; the outcome is returned as well. Several processes may run trials at once.
 func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err error) {
 	notes, err := t.Sweep(ctx, networks)
 	out.Notes = notes
@@ -107,7 +107,7 @@ func (t Trial) Run(ctx context.Context, networks []Network) (out Outcome, err er
 	return out, errors.Join(errs...)
 }
 
-// attempt is a trial under way.
+// attempt is one run of a trial.
 type attempt struct {
 	trial  Trial
 	id     string // the container's for the plugins
@@ -124,7 +124,7 @@ func (t Trial) attempt(id string) *attempt {
 	}
 }
 
-// args are what the plugins are called with. Those that look a pod up get none.
+// args returns the runtime configuration for the plugins, without the arguments that identify a pod.
 func (a *attempt) args(n *Network) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
 		ContainerID: a.id, NetNS: a.netns, IfName: n.Interface, Args: [][2]string{{"IgnoreUnknown", "1"}},
@@ -146,7 +146,7 @@ func (a *attempt) add(ctx context.Context, n *Network) error {
 	return nil
 }
 
-// compare finds in the namespace what the plugin has said.
+// compare checks that the namespace has the interfaces and addresses of the plugin's result.
 func (a *attempt) compare(n *Network, found []Interface) error {
 	result := a.given[n.Name]
 	fail := func(format string, args ...any) error {
@@ -214,7 +214,7 @@ func (a *attempt) del(ctx context.Context, n *Network) error {
 	return nil
 }
 
-// left looks for what DEL should have taken away: the interface, and the lease of host-local.
+// left returns an error if DEL has left the interface, or a lease of host-local.
 func (a *attempt) left(n *Network) error {
 	fail := func(format string, args ...any) error {
 		return &StepError{Left, n.Name, fmt.Errorf(format, args...)}

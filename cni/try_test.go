@@ -36,7 +36,7 @@ func calls(t *testing.T, log string) []string {
 	return out
 }
 
-// clean says what a trial has left.
+// clean fails the test if a trial has left something.
 func clean(t *testing.T, tr Trial) {
 	t.Helper()
 	for _, dir := range []string{tr.StateDir, tr.NetNSDir} {
@@ -63,7 +63,7 @@ func load(t *testing.T, p Places) []Network {
 	return networks
 }
 
-// Whatever fails, DEL is called and nothing is left; a plugin that claims what is not so is found out.
+// DEL is called after each failure and leaves nothing; a result that differs from the namespace is an error.
 func TestATrialIsUndone(t *testing.T) {
 	for _, test := range []struct {
 		name, orders string
@@ -93,7 +93,7 @@ func TestATrialIsUndone(t *testing.T) {
 				clean(t, tr)
 				return
 			}
-			// What could not be undone is tried again by the next one.
+			// The next trial repeats a failed cleanup.
 			notes, err := tr.Sweep(t.Context(), load(t, p))
 			if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "could not be undone") {
 				t.Errorf("%q %v", notes, err)
@@ -134,8 +134,7 @@ func TestATrialThatIsEndedIsUndone(t *testing.T) {
 	clean(t, tr)
 }
 
-// What is left of a namespace may be its file alone: of a trial that was killed before it mounted it, or whose mounts went with
-// it.
+// A namespace's file may remain without its mount: the trial was killed before the mount, or the mounts are gone.
 func TestAFileWithoutItsNamespaceIsUndone(t *testing.T) {
 	p := places(t, "one")
 	tr, log := trial(t, p), filepath.Join(t.TempDir(), "log")
@@ -150,7 +149,7 @@ func TestAFileWithoutItsNamespaceIsUndone(t *testing.T) {
 	clean(t, tr)
 }
 
-// What a trial that was killed has left is undone by the next one; one under way is not touched.
+// The next trial cleans up after a killed one, and does not touch one in progress.
 func TestWhatAKilledTrialHasLeftIsUndone(t *testing.T) {
 	p := places(t, "one")
 	tr, log := trial(t, p), filepath.Join(t.TempDir(), "log")

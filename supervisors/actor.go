@@ -1,14 +1,14 @@
 // Package supervisors holds the tree of actors as a literal table, the one restart mechanism, and the thin typed layer
 // over protoactor that every actor of Playlet is written against. It alone imports protoactor.
 //
-// The flight recorder (recorder.go) keeps the last messages of each pod, and of each actor that exists once, in 12 MiB at most:
-// who sent what to whom and why, when it was sent, when it was handled and how long that took, with a digest of names and
-// reasons, never the contents. Of a pod its start is kept, too; where entries between are forgotten, the next one says how many.
-// Work is there between a message and its result, with its calls of the container runtime and the API server as leaves; it bears
-// the pod that it is for (Work.Pod), whoever had it begin, and counts from when what it waited for came (Awaited). The recorder
-// belongs to the process and outlives the actors. It is dumped into the log at a panic, written to playlet/flight-recorder.log in
-// the root folder at SIGUSR1, and read past all mailboxes. task bench-recording prints what it costs:
-// 3 % of the processor time of a start at most, as task bench measures that.
+// The flight recorder (recorder.go) keeps the latest messages of each pod, and of each actor that exists once, in at most 12
+// MiB. An entry has sender, receiver, cause, times of sending and handling, and a digest of names and reasons, never the
+// contents. A pod's first entries are kept as well; after a gap, the next entry gives the number of dropped ones. Work
+// appears between a message and its result, with its calls of the container runtime and the API server as leaves. It belongs
+// to the story of its pod (Work.Pod), and its time counts from the end of its wait (Awaited). The recorder belongs to the
+// process and outlives the actors. It is dumped into the log at a panic, written to playlet/flight-recorder.log in the root
+// folder at SIGUSR1, and read without mailboxes. task bench-recording prints its cost: at most 3 % of the processor time of a
+// pod start, as measured by task bench.
 //
 // Vitals (vitals.go) are state, mailbox, the message in hand, restarts and last failure of each actor, kept outside mailboxes. An
 // actor's own account of its state is an inspection, asked for with a deadline.
@@ -28,13 +28,13 @@ type Actor interface {
 	Receive(ctx Context, msg any)
 }
 
-// Inspectable is an actor that adds a detail of its own to its inspection. Inspect runs on the mailbox; what it returns
-// must be a copy that marshals to JSON.
+// Inspectable is an actor that adds a detail of its own to its inspection. Inspect runs on the mailbox and returns a copy
+// that marshals to JSON.
 type Inspectable interface {
 	Inspect() any
 }
 
-// Behavior is what an actor does with its next messages; see Context.Become.
+// Behavior handles an actor's next messages; see Context.Become.
 type Behavior func(ctx Context, msg any)
 
 // Context is all that an actor sees of the world of actors. It is valid on the mailbox only, never in a worker.
@@ -60,19 +60,19 @@ type Context interface {
 	// Spawn starts a child of the row's dynamic kind, once: spawning a name that is there is a no-op. The child's
 	// parent then gets ChildStarted.
 	Spawn(name string)
-	// SpawnKind is Spawn where the row has several dynamic kinds, of which Spawn takes the first. A name is free for another kind
-	// when ChildStopped was told.
+	// SpawnKind is Spawn for a row with several dynamic kinds, of which Spawn takes the first. A name can be used for another
+	// kind after ChildStopped.
 	SpawnKind(kind Kind, name string)
-	// SpawnWith is Spawn with what follows when the child ends itself; Spawn alone is with a Temporary strategy. Where the
-	// child is there already, the strategy replaces the one before.
+	// SpawnWith is Spawn with a strategy for the case that the child ends itself; Spawn uses Temporary. For an existing
+	// child, the new strategy replaces the old one.
 	SpawnWith(name string, s ExitStrategy)
 	// Exit ends this actor, once the message being handled is done with, with a result: a value that its parent's strategy
 	// judges and its parent gets in ChildExited. It is no failure and counts towards no intensity.
 	Exit(result any)
 	// Stop ends a child for good; ChildStopped follows when its name is free.
 	Stop(name string)
-	// Restart ends a child and starts it again under the same name when its end is known and after has passed. The same
-	// mechanism restarts a child after a panic, and after an exit where its strategy says so.
+	// Restart ends a child and starts it again under the same name, after its end and the delay. The same mechanism restarts
+	// a child after a panic, and after an exit if its strategy restarts it.
 	Restart(name string, after time.Duration)
 	// Become replaces the actor's behaviour, from the next message on.
 	Become(b Behavior)
@@ -82,7 +82,7 @@ type Context interface {
 
 // Work is something done outside the mailbox: any I/O, any wait.
 type Work struct {
-	// Name says in logs and inspections what is being done, e.g. "RunPodSandbox".
+	// Name describes the work in logs and inspections, e.g. "RunPodSandbox".
 	Name string
 	// Timeout bounds it; required.
 	Timeout time.Duration

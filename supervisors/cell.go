@@ -25,19 +25,19 @@ type cell struct {
 	self messages.Address
 	gen  uint64
 
-	cause uint64 // id of the message whose handling spawned it
+	cause uint64 // id of the message that led to the spawn
 	log   *slog.Logger
 
 	actor    Actor
 	behavior Behavior
 	pctx     actor.Context
 	env      *envelope                // being handled
-	handling atomic.Pointer[envelope] // the same, for who looks from outside
+	handling atomic.Pointer[envelope] // the same, for readers outside the mailbox
 	stopping bool
 	fell     bool  // by a panic
 	exit     *exit // set when the actor has ended itself
 	handled  uint64
-	mailbox  watch
+	mailbox  mailboxWatch
 	ended    atomic.Bool
 
 	children map[string]*child
@@ -46,7 +46,7 @@ type cell struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	mu      sync.Mutex // guards what workers and timers touch from outside the mailbox
+	mu      sync.Mutex // guards working and timers, used outside the mailbox
 	working map[uint64]string
 	timers  map[*timer]struct{}
 }
@@ -73,7 +73,7 @@ func (c *cell) Receive(pctx actor.Context) {
 	case *actor.Stopped:
 		c.guard(c.stopped)
 	case *actor.Restarting:
-		// Never by our own doing: the one mechanism stops and spawns anew.
+		// protoactor's own restart is never used: supervisors stop and spawn.
 		c.guard(c.stop)
 	case *actor.Terminated:
 		c.childTerminated(addressOf(m.Who).Name())
@@ -82,8 +82,7 @@ func (c *cell) Receive(pctx actor.Context) {
 	}
 }
 
-// guard keeps a panic while stopping from reviving the actor or wedging its parent, which is what protoactor would
-// make of it.
+// guard recovers a panic of a stopping actor. protoactor would revive the actor, or block its parent.
 func (c *cell) guard(f func()) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -133,12 +132,12 @@ func (c *cell) stopped() {
 		c.log.Warn("workers did not end with their actor", "working", c.workingNames())
 	}
 	c.ended.Store(true)
-	for name, ch := range c.children { // whoever comes next tries them all: a quarantine ends with the one who imposed it
+	for name, ch := range c.children { // a quarantine ends with its supervisor
 		c.forget(name, ch)
 	}
 	n := c.mailbox.now.Load() - 1 // protoactor throws a mailbox away with its actor; one is the message being handled
 	if c.fell {
-		n-- // and one is that of the panic
+		n-- // and one caused the panic
 	}
 	if n > 0 {
 		c.sys.deadLetters(c.row.Kind, uint64(n))
@@ -192,7 +191,7 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 		c.env = nil
 		c.handling.Store(nil)
 		ended := c.sys.clock.Now()
-		if handled || r != nil { // else chaos has lost or delayed it, and said so
+		if handled || r != nil { // otherwise intercept has recorded the effect
 			c.sys.recorder.record(c.self, env, began, ended, r)
 			c.sys.metrics.kinds[c.row.Kind].handling.Observe(ended.Sub(began).Seconds())
 		}
@@ -248,8 +247,7 @@ func (c *cell) follow(to messages.Address, msg any) *envelope {
 	return &envelope{id: id, cause: c.env.id, flow: c.flow().next(id, to, msg), from: c.self, sent: c.sys.clock.Now(), msg: msg}
 }
 
-// flow is the one that what is done now belongs to. A message that comes at a steady rate has none: a flow begins with what
-// follows.
+// flow returns the flow of the message being handled. A routine message has none: each of its consequences begins one.
 func (c *cell) flow() Flow {
 	if _, routine := c.env.msg.(messages.Routine); routine {
 		return Flow{}

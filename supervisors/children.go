@@ -18,20 +18,20 @@ const (
 	isolate
 )
 
-// child is what the supervisor knows of one child. It outlives the child's incarnations.
+// child is the supervisor's record of one child. It outlives the child's incarnations.
 type child struct {
 	*life   // which the supervisor alone writes, and so may read as it is
 	row     *Row
 	exits   ExitStrategy
 	pid     *actor.PID
-	next    next // what follows its end
+	next    next // the action at its end
 	after   time.Duration
 	reason  string
 	history record
 	respawn uint64 // number of the latest respawn; an earlier one was overtaken
 }
 
-// respawn tells the supervisor that a child's back-off or quarantine is over.
+// respawn signals the end of a child's back-off or quarantine.
 type respawn struct {
 	name   string
 	number uint64
@@ -129,7 +129,7 @@ func (c *cell) HandleFailure(_ *actor.ActorSystem, sup actor.Supervisor, pid *ac
 	}
 	ch.reason = fmt.Sprint(reason)
 	ch.failed(ch.reason, c.sys.clock.Now())
-	if ch.v.State == Ending { // it fell while being stopped: what was to follow still follows
+	if ch.v.State == Ending { // it panicked while being stopped: ch.next stands
 		sup.StopChildren(pid)
 		return
 	}
@@ -168,7 +168,7 @@ func (c *cell) childTerminated(name string) {
 	c.settle(name, ch)
 }
 
-// settle carries out what follows the end of a child.
+// settle acts on the end of a child: it forgets, restarts or isolates it.
 func (c *cell) settle(name string, ch *child) {
 	addr := c.self.Child(name)
 	ch.respawn++

@@ -8,7 +8,7 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// What follows is what this package relies on in protoactor. An upgrade that changes one of these fails here.
+// These tests hold the properties of protoactor that this package relies on. An upgrade that changes one fails here.
 
 func quietSystem() *actor.ActorSystem {
 	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }))

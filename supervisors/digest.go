@@ -12,11 +12,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Ready is the word by which a digest says that a pod's status has it ready.
+// Ready marks a ready pod in the digest of its status.
 const Ready = "ready"
 
-// safe are the fields of messages whose text is a name or a reason; no other text gets into a digest. counted are the lists of
-// which it says how long they are.
+// safe lists the fields of messages that contain names or reasons; no other text gets into a digest. counted lists the fields
+// of which a digest gives the length.
 var (
 	safe = []string{
 		"name", "namespace", "container", "volume", "service", "phase", "code", "verdict", "change", "state", "stage", "kind",
@@ -34,13 +34,13 @@ const (
 // part is one field of a message that goes into its digest.
 type part struct {
 	path  []int
-	label string // empty: the text says it all
+	label string // empty where the text is clear without it
 	text  func(v reflect.Value) string
 }
 
 var plans sync.Map // reflect.Type -> []part
 
-// digest says in few words which thing a message is about and what it says of it.
+// digest describes the subject and the content of a message in a few words.
 func digest(msg any) string {
 	t := reflect.TypeOf(msg)
 	if t == nil || t.Kind() != reflect.Struct {
@@ -109,7 +109,7 @@ func partsOf(t reflect.Type, path []int) (out []part) {
 	return out
 }
 
-// ofKind gives the part what is written of a field of this type and name; nothing where it may hold anything.
+// ofKind sets the part's text by the type and name of a field. It stays nil for a field with arbitrary text.
 func (p *part) ofKind(t reflect.Type, name string) {
 	always := func(text string) {
 		p.label, p.text = "", func(reflect.Value) string { return text }

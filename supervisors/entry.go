@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// EntryKind is what an entry of the flight recorder is about.
+// EntryKind is the kind of a flight recorder entry.
 type EntryKind string
 
 // The kinds.
@@ -16,20 +16,20 @@ const (
 	OfMessage EntryKind = ""
 	OfTimer   EntryKind = "timer" // a message that the actor sent itself for later; sent is when its time came
 	OfWork    EntryKind = "work"  // done outside the mailbox; the result is the message that it causes
-	OfChaos   EntryKind = "chaos" // what an interceptor did to a message on its way
+	OfChaos   EntryKind = "chaos" // an effect of the interceptor on a message
 	OfCall    EntryKind = "call"  // a request to the container runtime or the API server, made by work; sent is when it queued
 )
 
-// Entry is one message, piece of work or call as the flight recorder keeps it: who, to whom, what kind, why and when, and a
-// digest of names and reasons; never its contents, which may hold secrets.
+// Entry is one message, piece of work or call in the flight recorder. It has a digest of names and reasons, never the
+// contents, which may hold secrets.
 type Entry struct {
 	Seq     uint64           `json:"seq"` // counts the entries in the order in which they were recorded
 	ID      uint64           `json:"id"`
-	Cause   uint64           `json:"cause,omitempty"` // the ID of what led to it
+	Cause   uint64           `json:"cause,omitempty"` // the ID of the entry that caused it
 	Flow    Flow             `json:"flow"`
 	Kind    EntryKind        `json:"kind,omitempty"`
 	From    messages.Address `json:"from"`
-	To      messages.Address `json:"to"` // for a call: Runtime or APIServer, which stand for what they speak to
+	To      messages.Address `json:"to"` // for a call: Runtime or APIServer, for the services themselves
 	Message string           `json:"message"`
 	Digest  string           `json:"digest,omitempty"`
 	Sent    time.Time        `json:"sent"`
@@ -54,12 +54,12 @@ func (e Entry) String() string {
 	return s
 }
 
-// bytes is about what it takes; its addresses and its UID are shared with others.
+// bytes estimates the entry's size. Its addresses and its UID are shared with other entries.
 func (e *Entry) bytes() int {
 	return int(unsafe.Sizeof(*e)) + len(e.Message) + len(e.Digest) + len(e.Panic)
 }
 
-// story names whose last entries an entry is among: a pod's, by UID, or those of an actor that exists once.
+// story returns the name of the entry's story: the UID of its pod, or the actor that exists once.
 func (e *Entry) story() string {
 	switch {
 	case e.Flow.Pod != "":

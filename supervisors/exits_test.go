@@ -107,7 +107,7 @@ func TestARestartAfterAnExitWaits(t *testing.T) {
 	}
 }
 
-// What ended for good leaves its name: another can be spawned, and nothing is left of the one before.
+// A child that ended for good frees its name and leaves no state.
 func TestAnExitWithoutRestartLeavesTheNameFree(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 0), in, nil, exiting)
@@ -121,7 +121,7 @@ func TestAnExitWithoutRestartLeavesTheNameFree(t *testing.T) {
 		s.Tell("keeper/c", leave{result: i})
 		in.await(t, 1, "exits", exited(i, verdict))
 	}
-	if got := ask(t, s, "keeper"); got != "pong from keeper" { // the escalation is told, and is the parent's to answer
+	if got := ask(t, s, "keeper"); got != "pong from keeper" { // the parent gets the verdict and does not panic
 		t.Errorf("the keeper answered %v", got)
 	}
 	if got := s.Actors(); len(got) != 5 {

@@ -18,7 +18,7 @@ type Flow struct {
 
 type envelope struct {
 	id    uint64
-	cause uint64 // id of the message whose handling sent this one; 0 at the start of a flow
+	cause uint64 // id of the message that led to this one; 0 at the start of a flow
 	flow  Flow
 	from  messages.Address
 	kind  EntryKind
@@ -26,13 +26,13 @@ type envelope struct {
 	sent  time.Time
 	began int64 // nanoseconds of its handling's start; set before others can see that it is handled
 	msg   any
-	// intercepted says that the interceptor has delayed or doubled it, and does not see it again.
+	// intercepted is true after the interceptor has delayed or doubled the message; it does not see it again.
 	intercepted bool
 	original    uint64     // of a double, the ID of the message that it is a double of
 	reply       chan<- any // set on questions from outside the tree, and on the results of work that they asked for
 }
 
-// origin is, in the context of work, who does it and why.
+// origin is the actor and the cause of work, carried in the work's context.
 type origin struct {
 	sys   *System // nil where its calls are not recorded
 	log   *slog.Logger
@@ -53,7 +53,7 @@ type Call struct {
 	Took         time.Duration
 }
 
-// RecordCall notes a call in the flight recorder, as caused by the work whose context this is; with any other it does nothing.
+// RecordCall records a call in the flight recorder, with the work of ctx as its cause. Outside of work it does nothing.
 func RecordCall(ctx context.Context, c Call) {
 	o, ok := ctx.Value(originKey{}).(*origin)
 	if !ok || o.sys == nil {
@@ -63,8 +63,8 @@ func RecordCall(ctx context.Context, c Call) {
 		Message: c.Name, Digest: c.Digest, Sent: c.Asked, Began: c.Began, Took: c.Took})
 }
 
-// Awaited says, in work, that what it waited for has come: the flight recorder counts it from now, and not from when it began to
-// wait. It is for the goroutine of Run alone; elsewhere it does nothing.
+// Awaited marks the end of a wait in work: the flight recorder counts the work's time from now. It may only be called on the
+// goroutine of Run; outside of work it does nothing.
 func Awaited(ctx context.Context) {
 	if o, ok := ctx.Value(originKey{}).(*origin); ok {
 		o.began = o.now()
@@ -80,13 +80,13 @@ func LogOf(ctx context.Context) *slog.Logger {
 	return slog.Default()
 }
 
-// next is the flow of a message sent while handling one of flow f: the same story, unless the message is about
-// another pod, or to its actor, whose own story then begins, linked by its cause.
+// next returns the flow of a message sent while handling one of flow f. It is f, unless the message is for or about another
+// pod, whose own flow then begins, linked by its cause.
 func (f Flow) next(id uint64, to messages.Address, msg any) Flow {
 	return f.of(id, cmp.Or(messages.PodOf(msg), to.PodUID()))
 }
 
-// of is the flow of what is for this pod, where there is one.
+// of returns the flow for this pod; f itself when pod is empty or the same.
 func (f Flow) of(id uint64, pod string) Flow {
 	if f.ID == 0 {
 		f.ID = id

@@ -14,8 +14,8 @@ type (
 
 func (steadily) Routine() {}
 
-// A timer of the node begins a flow, and so does what follows from a message at a steady rate, which is not recorded, and routine
-// work: no flow goes on for as long as the agent runs, and none begins with an entry that nobody has.
+// Timers of the node, consequences of routine messages, and routine work each begin a flow. Otherwise one flow would go on as
+// long as the agent, or begin with an entry that is not recorded.
 func TestTimersOfTheNodeBeginFlows(t *testing.T) {
 	done := make(chan struct{})
 	s, _ := startWorker(t, nil, func(ctx Context, msg any) {
@@ -66,7 +66,7 @@ func TestTimersOfTheNodeBeginFlows(t *testing.T) {
 			t.Errorf("%v is of flow %d, and its cause is not", e, e.Flow.ID)
 		}
 	}
-	// Two actors' first messages, the ping, its timer, and what follows from the steady one: a message, and work three times.
+	// The first messages of two actors, the ping, its timer, and after the routine message: a message, and work three times.
 	if len(flows) != 8 {
 		t.Errorf("%d flows: %v", len(flows), story)
 	}

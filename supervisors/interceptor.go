@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Effect is what happens to a delivery.
+// Effect is an interceptor's effect on a delivery.
 type Effect string
 
 // The effects. Drop, Delay and Duplicate are the same as None where the delivery is not Droppable.
@@ -16,12 +16,12 @@ const (
 	None      Effect = ""
 	Drop      Effect = "drop"      // the message is lost
 	Delay     Effect = "delay"     // it is handled later; others that come meanwhile are handled before it
-	Duplicate Effect = "duplicate" // it is handled now and once more, behind what waits
+	Duplicate Effect = "duplicate" // it is handled now, and again after the mailbox's other messages
 	Hold      Effect = "hold"      // the actor stands still before it handles the message, as if it hung
 	Panic     Effect = "panic"     // the actor fails as by a bug
 )
 
-// Verdict is what an Interceptor does to a delivery; the zero value lets it pass.
+// Verdict is an Interceptor's decision about a delivery. The zero value lets it pass.
 type Verdict struct {
 	Effect Effect
 	For    time.Duration   // of Delay and Hold
@@ -42,21 +42,21 @@ type Delivery struct {
 // MessageKind is the type name of the delivered message.
 func (d Delivery) MessageKind() string { return typeName(d.Message) }
 
-// Droppable tells whether the message can be lost, late or doubled at all: what an actor has from itself (results, timers, the
-// words of the restart mechanism) and its first message cannot, but with the actor.
+// Droppable reports whether the message can be lost, late or doubled. An actor's first message, and its messages to itself
+// (results, timers, the restart mechanism's), are only lost with the actor.
 func (d Delivery) Droppable() bool {
 	_, first := d.Message.(messages.Started)
 	return !first && d.From != d.Actor
 }
 
-// Interceptor sees every delivery and may break it. It is how chaos reaches the tree; it is called on mailboxes, from
-// many goroutines at once, and must not block. What it has delayed or doubled it does not see again.
+// Interceptor sees every delivery and may break it; chaos is one. It is called on mailboxes, from many goroutines at once,
+// and must not block. Messages that it has delayed or doubled are not passed to it again.
 type Interceptor interface {
 	Before(d Delivery) Verdict
 	After(d Delivery) Verdict // all but Panic is the same as None here
 }
 
-// intercept carries out a verdict on the message about to be handled, and says whether it is to be handled now.
+// intercept carries out a verdict on a message. It returns whether the message is to be handled now.
 func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 	if v.Effect == None || v.Effect != Hold && v.Effect != Panic && !d.Droppable() {
 		return true
@@ -91,7 +91,7 @@ func (c *cell) intercept(env *envelope, d Delivery, v Verdict) (handle bool) {
 	return true
 }
 
-// flowOf is the flow of what stands in the message's place, with an ID of its own: where the message began a flow, so does that.
+// flowOf returns the flow for a copy of the message with its own ID. A copy of a message that began a flow begins one too.
 func (env *envelope) flowOf(id uint64) Flow {
 	f := env.flow
 	if f.ID == env.id {
@@ -106,9 +106,9 @@ func (c *cell) noteChaos(env *envelope, d Delivery, digest string) {
 		Message: d.MessageKind(), Digest: digest, Sent: env.sent, Began: c.sys.clock.Now()})
 }
 
-// newest are the numbers of the messages that actors were handed last of each topic, in whatever life. Messages from one actor to
-// another arrive in the order of their sending, unless an interceptor delays or doubles one: only with one is this kept, and what
-// has been overtaken is lost. So no receiver has to ask whether the state that it is told is an old one.
+// newest holds the number of the latest message per topic that each actor was handed, across restarts. Messages between two
+// actors arrive in order unless an interceptor delays or doubles one. Overtaken messages are therefore dropped here, and
+// receivers need no check. It is used only with an interceptor.
 type newest struct {
 	mu   sync.Mutex
 	last map[topic]uint64
@@ -117,16 +117,16 @@ type newest struct {
 type topic struct {
 	from, to messages.Address
 	of       string
-	pod      string // UID; empty in what is about all pods
+	pod      string // UID; empty for all pods
 }
 
-// every stands for whatever pod was told of last.
+// every stands for all pods: its number is the latest of any pod.
 const every = "*"
 
 // maxTopics bounds the numbers that are kept; a message is seldom late by so many.
 const maxTopics = 50_000
 
-// take notes a message that is about to be handled, and says whether it may be.
+// take records a message that is about to be handled. It returns false for an overtaken one.
 func (n *newest) take(to messages.Address, env *envelope) bool {
 	t := topic{from: env.from, to: to, of: messages.Topic(env.msg), pod: messages.PodOf(env.msg)}
 	if t.of == "" || env.kind != OfMessage {

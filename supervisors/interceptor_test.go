@@ -31,7 +31,7 @@ func (v *verdicts) After(Delivery) Verdict { return Verdict{} }
 
 type after struct{}
 
-// awaitWorker waits until the worker is as it is wanted; it is bounded and proves nothing by its length.
+// awaitWorker waits until the worker's vitals satisfy ok. Its limit only ends a hang.
 func awaitWorker(t *testing.T, s *System, ok func(v Vitals) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -47,7 +47,7 @@ func awaitWorker(t *testing.T, s *System, ok func(v Vitals) bool) {
 func there(v Vitals) bool { return v.State == Running }
 func busy(v Vitals) bool  { return v.Handling != nil && v.Handling.Message == "ping" }
 
-// What an interceptor does to a message is in the recorder, and each effect is what its name says.
+// Each effect of an interceptor happens as named, and is recorded.
 func TestEffectsOfAnInterceptor(t *testing.T) {
 	released := make(chan struct{})
 	for _, c := range []struct {
@@ -109,7 +109,7 @@ func TestEffectsOfAnInterceptor(t *testing.T) {
 				t.Errorf("%+v: %v has the ID of another", c.verdict, e)
 			}
 			ids[e.ID] = true
-			if e.Message == "ping" && e.Flow.ID != e.ID { // each begins a flow, the double and what was done, too
+			if e.Message == "ping" && e.Flow.ID != e.ID { // each begins a flow, also the duplicate and the record of the effect
 				t.Errorf("%+v: %v is of flow %d", c.verdict, e, e.Flow.ID)
 			}
 		}
@@ -119,21 +119,21 @@ func TestEffectsOfAnInterceptor(t *testing.T) {
 	}
 }
 
-// late delays each word that says so by its phase.
-type late struct{ Interceptor }
+// delayInterceptor delays each message whose phase asks for it.
+type delayInterceptor struct{ Interceptor }
 
-func (late) Before(d Delivery) Verdict {
+func (delayInterceptor) Before(d Delivery) Verdict {
 	m, _ := d.Message.(messages.PodStatusChanged)
 	return Verdict{Effect: Effect(m.Phase), For: 20 * time.Millisecond}
 }
 
-func (late) After(Delivery) Verdict { return Verdict{} }
+func (delayInterceptor) After(Delivery) Verdict { return Verdict{} }
 
-// What an actor is told of a state never goes back to an older one, however late that comes; about other pods it is heard.
+// A delayed older state is not handled after a newer one. States of other pods are not affected.
 func TestNoOlderWordAfterANewerOne(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
-	s, _ := startWorker(t, late{}, func(_ Context, msg any) {
+	s, _ := startWorker(t, delayInterceptor{}, func(_ Context, msg any) {
 		if m, ok := msg.(messages.PodStatusChanged); ok {
 			mu.Lock()
 			defer mu.Unlock()

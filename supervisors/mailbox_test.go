@@ -11,29 +11,31 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// noting is a mailbox that writes down what is done to it.
-type noting struct {
+// recordingMailbox records the calls of its methods.
+type recordingMailbox struct {
 	mu   sync.Mutex
 	seen []string
 }
 
-func (n *noting) note(s string) {
+func (n *recordingMailbox) note(s string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.seen = append(n.seen, s)
 }
 
-func (n *noting) PostUserMessage(m any)                                   { n.note(fmt.Sprint("user ", m)) }
-func (n *noting) PostSystemMessage(m any)                                 { n.note(fmt.Sprint("system ", m)) }
-func (n *noting) RegisterHandlers(actor.MessageInvoker, actor.Dispatcher) { n.note("handlers") }
-func (n *noting) Start()                                                  { n.note("start") }
-func (n *noting) UserMessageCount() int                                   { return 0 }
+func (n *recordingMailbox) PostUserMessage(m any)   { n.note(fmt.Sprint("user ", m)) }
+func (n *recordingMailbox) PostSystemMessage(m any) { n.note(fmt.Sprint("system ", m)) }
+func (n *recordingMailbox) RegisterHandlers(actor.MessageInvoker, actor.Dispatcher) {
+	n.note("handlers")
+}
+func (n *recordingMailbox) Start()                { n.note("start") }
+func (n *recordingMailbox) UserMessageCount() int { return 0 }
 
-// A message for an actor that has its name, and nothing else yet, waits until it has been told that it started.
+// A message for an actor that is registered, but not started, is handled after Started.
 func TestMessagesWaitForTheSpawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		inner := &noting{}
-		g := newGate(inner)
+		inner := &recordingMailbox{}
+		g := newSpawnMailbox(inner)
 		check := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -54,8 +56,8 @@ func TestMessagesWaitForTheSpawn(t *testing.T) {
 	})
 }
 
-// An actor can be sent to from the moment it has its name on: the sender does not panic, and the actor is told first that
-// it started. protoactor calls those who want to set an actor up in that very moment.
+// An actor can receive messages as soon as its name is registered: the sender does not panic, and Started comes first.
+// protoactor calls its initializers at that moment.
 func TestSendingDuringASpawn(t *testing.T) {
 	as := quietSystem()
 	defer as.Shutdown()
@@ -67,7 +69,7 @@ func TestSendingDuringASpawn(t *testing.T) {
 		case string:
 			seen <- m
 		}
-	}, actor.WithMailbox(func() actor.Mailbox { return newGate(actor.Unbounded()()) }), actor.WithOnInit(func(ctx actor.Context) {
+	}, actor.WithMailbox(func() actor.Mailbox { return newSpawnMailbox(actor.Unbounded()()) }), actor.WithOnInit(func(ctx actor.Context) {
 		to := ctx.Self()
 		go func() {
 			defer func() { panicked <- recover() }()

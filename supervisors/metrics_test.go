@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Metrics are by kind: two dynamic children are one, and a message to nobody counts for the kind that would be there.
+// Metrics are by kind: two dynamic children are one, and a dead letter counts for the kind of its address.
 func TestMetricsAreByKind(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
 	began, end, handled := make(chan struct{}), make(chan struct{}), make(chan struct{}, 9)
@@ -56,7 +56,7 @@ func TestMetricsAreByKind(t *testing.T) {
 	s.Tell("a", ping{})
 	s.Tell("a", ping{})
 	<-began
-	for idle := false; !idle; time.Sleep(time.Millisecond) { // the root has told of what it still has in hand
+	for idle := false; !idle; time.Sleep(time.Millisecond) { // until the root is idle
 		root, _ := s.VitalsOf(messages.Node)
 		idle = root.Handling == nil && root.Waiting == 0
 	}

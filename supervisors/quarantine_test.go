@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A parent that is restarted tries all its children: none of them is in quarantine any more, and health says so.
+// A restarted parent starts all its children: their quarantines end, in health as well.
 func TestAQuarantineEndsWithItsParent(t *testing.T) {
 	in := newInbox()
 	s := startFamily(t, family(Quarantine, 1), in, nil, nil)
@@ -33,7 +33,7 @@ func TestARestartDoesNotCutAQuarantineShort(t *testing.T) {
 		case ping: // its worker keeps the child from ending at once
 			ctx.Do(Work{Name: "slow", Timeout: time.Minute, Run: func(context.Context) any { <-release; return ping{} }})
 		case restart:
-			if ctx.(*cell).children["a"].v.State == Running { // the panic has not been told yet
+			if ctx.(*cell).children["a"].v.State == Running { // the supervisor has not handled the panic yet
 				ctx.Tell(ctx.Self(), restart{})
 				return true
 			}

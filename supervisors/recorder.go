@@ -14,9 +14,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Sizes of the flight recorder: how many entries of a pod, or of an actor that exists once, it keeps at most, how many of a pod's
-// are those of its start, and how many bytes all of them together take. Over that, who has more than a fair share forgets its own
-// oldest entry, else who has been silent longest does. A pod's start is forgotten last.
+// Sizes of the flight recorder: the entries of each pod or actor, those of a pod's start among them, and the bytes of all.
+// Over the budget, a story with more than its fair share loses its own oldest entry. Otherwise the story that has been silent
+// longest does. A pod's start is dropped last.
 const (
 	storyEntries   = 256
 	startEntries   = 96
@@ -42,13 +42,13 @@ type Recorder struct {
 	order         list.List // of stories: first the one that has been silent longest
 	count         int       // of entries
 	bytes, budget int
-	news          chan struct{} // closed at the next entry; nil while nobody waits
+	news          chan struct{} // closed at the next entry; nil without waiters
 }
 
 // NewRecorder is an empty one.
 func NewRecorder() *Recorder { return &Recorder{stories: map[string]*story{}, budget: recorderBudget} }
 
-// TurnOff has nothing recorded any more: so it is measured what recording costs.
+// TurnOff stops all recording, to measure its cost.
 func (r *Recorder) TurnOff() { r.off.Store(true) }
 
 func (r *Recorder) record(to messages.Address, env *envelope, began, ended time.Time, panicked any) {
@@ -108,8 +108,8 @@ func (r *Recorder) Add(e Entry) {
 	}
 }
 
-// drop forgets an entry of a story, which may be used again. At the first time it is settled what a pod's start is: half of what
-// there is, at most.
+// drop removes an entry of a story and returns it for reuse. The first drop fixes the length of a pod's start: at most half
+// of its entries.
 func (r *Recorder) drop(s *story) *Entry {
 	if s.forgotten == 0 && s.entries[0].Flow.Pod != "" {
 		s.start = min(startEntries, len(s.entries)/2)
@@ -131,7 +131,7 @@ func (r *Recorder) drop(s *story) *Entry {
 // Query chooses entries; an empty field chooses all.
 type Query struct {
 	Pod   string            // UID
-	Actor *messages.Address // who sent or got it
+	Actor *messages.Address // its sender or receiver
 	Since time.Time         // when it was done with
 	After uint64            // its Seq is greater
 }
@@ -142,8 +142,8 @@ func (q *Query) match(e *Entry) bool {
 		(q.Actor == nil || e.To == *q.Actor || e.From == *q.Actor) && (q.Since.IsZero() || !e.Ended().Before(q.Since))
 }
 
-// Select lists what is kept, oldest first. A pod's begins with what led to it: the chain of causes up to the work that some
-// source has done. What others did that led to something of it, as a pull for another pod, is there as well.
+// Select returns the recorded entries, oldest first. A pod's entries begin with their chain of causes, up to the work of a
+// source. Other pods' causes, such as a shared pull, are included.
 func (r *Recorder) Select(q Query) []Entry {
 	out := []Entry{} // never nil: a server shows a list
 	var led []Entry
@@ -164,7 +164,7 @@ func (r *Recorder) Select(q Query) []Entry {
 	if q.Pod != "" && q.After == 0 && q.Since.IsZero() {
 		led = r.causes(out)
 	}
-	r.mu.Unlock() // what follows takes a while, of all that is kept
+	r.mu.Unlock() // sorting takes a while
 	slices.SortFunc(out, func(x, y Entry) int { return cmp.Compare(x.Seq, y.Seq) })
 	if len(led) > 0 {
 		out = append(led, out...)
@@ -172,8 +172,8 @@ func (r *Recorder) Select(q Query) []Entry {
 	return out
 }
 
-// causes are what led to entries of a pod's story and is not among them, as it was sent: chains of causes up to the work that
-// begins them, with the calls of that, which are in the same story.
+// causes returns the causes of the entries that are not among them, in order of sending. Each chain ends with the work that
+// began it and with that work's calls, which are in the same story.
 func (r *Recorder) causes(of []Entry) (out []Entry) {
 	type kept struct {
 		*Entry

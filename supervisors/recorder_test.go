@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sizeOf is what the recorder counts for an entry, in bytes.
+// sizeOf returns the recorder's size of an entry, in bytes.
 func sizeOf(e Entry) int { return e.bytes() }
 
 func said(pod int, id uint64) Entry {
@@ -49,7 +49,7 @@ func TestEachOfManyPodsKeepsItsLastMessages(t *testing.T) {
 	}
 }
 
-// What is over the budget goes oldest first; a pod that speaks often costs others nothing but its own share.
+// Over the budget, the oldest entries are dropped; a busy pod costs others only its fair share.
 func TestTheRecorderKeepsItsBudget(t *testing.T) {
 	r := NewRecorder()
 	one := said(0, 0)
@@ -79,7 +79,7 @@ func TestTheRecorderKeepsItsBudget(t *testing.T) {
 	}
 }
 
-// One actor keeps so many of its entries; those of another stay.
+// Each actor keeps its own number of entries.
 func TestEachActorsStoryIsKept(t *testing.T) {
 	r := NewRecorder()
 	r.Add(Entry{ID: 1, To: messages.Images})
@@ -99,14 +99,14 @@ func TestEachActorsStoryIsKept(t *testing.T) {
 	}
 }
 
-// A pod's story begins with what led to it, up to what a source has read.
+// A pod's story begins with its causes, up to the reading of a source.
 func TestAStoryBeginsWithItsCauses(t *testing.T) {
 	r := NewRecorder()
 	at := time.Unix(100, 0)
 	r.Add(Entry{ID: 1, Kind: OfWork, To: messages.File})
 	r.Add(Entry{ID: 2, Cause: 1, Kind: OfWork, To: messages.File, Message: "ReadManifests"})
 	r.Add(Entry{ID: 5, Cause: 4, Flow: Flow{Pod: "u"}, To: "pods/u", Began: at})
-	r.Add(Entry{ID: 4, Cause: 3, To: messages.Pods}) // done with only after what it led to
+	r.Add(Entry{ID: 4, Cause: 3, To: messages.Pods}) // it ends after its consequences
 	r.Add(Entry{ID: 3, Cause: 2, To: messages.File})
 	r.Add(Entry{ID: 6, Cause: 5, Flow: Flow{Pod: "u"}, To: "pods/u", Began: at.Add(time.Second)})
 	if got := ids(r.Last("u")); !reflect.DeepEqual(got, []uint64{2, 3, 4, 5, 6}) {
@@ -130,7 +130,7 @@ func TestAStoryBeginsWithItsCauses(t *testing.T) {
 
 const secret = "s3cr3t"
 
-// A digest names the thing and the reason, and never has what may hold a secret.
+// A digest names the thing and the reason, and never contains fields that may hold a secret.
 func TestDigests(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", Annotations: map[string]string{"a": secret}},
 		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Args: []string{secret}, Env: []v1.EnvVar{{Name: "E", Value: secret}}}}}}
@@ -157,7 +157,7 @@ func TestDigests(t *testing.T) {
 	}
 }
 
-// BenchmarkRecorder is what one message costs, where so many pods speak in turn.
+// BenchmarkRecorder measures one message, with this many pods sending in turn.
 func BenchmarkRecorder(b *testing.B) {
 	for _, pods := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprintf("pods=%d", pods), func(b *testing.B) {
@@ -179,7 +179,7 @@ func BenchmarkRecorder(b *testing.B) {
 	}
 }
 
-// A long-lived pod keeps how it began and what came last; where the gap is, it is said how many are forgotten.
+// A long-lived pod keeps its first and its latest entries; the entry after the gap gives the number of dropped ones.
 func TestAPodsStartIsKept(t *testing.T) {
 	r, pod := NewRecorder(), said(1, 0).Flow.Pod
 	for id := range uint64(1000) {
@@ -194,7 +194,7 @@ func TestAPodsStartIsKept(t *testing.T) {
 			t.Errorf("entry %d: %d forgotten, not %d", i, e.Forgotten, want)
 		}
 	}
-	// Others that speak take what is over its share first, and its start only when it has nothing else.
+	// Other stories take its surplus first, and its start only when nothing else remains.
 	r.budget = r.bytes
 	for id := range uint64(startEntries) {
 		r.Add(said(2, 2000+id))
@@ -239,7 +239,7 @@ func TestTheRecordersIndexesAgree(t *testing.T) {
 	})
 }
 
-// What was done for another pod and led to something of this one is in its story, with its calls.
+// Work for another pod that caused an entry is in the pod's story, with its calls.
 func TestJoinedWorkIsInAStory(t *testing.T) {
 	r := NewRecorder()
 	r.Add(Entry{ID: 1, Flow: Flow{Pod: "v"}, To: messages.Images, Message: "PullImage"})

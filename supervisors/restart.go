@@ -9,11 +9,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// panicRetry is the back-off after panics that come after the first, upon which the restart is at once. It is jittered so that
-// siblings that fell together do not rise together.
+// panicRetry is the back-off after repeated panics. The first restart is immediate. Jitter spreads the restarts of siblings.
 var panicRetry = backoff.Policy{First: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: backoff.Half}
 
-// verdict is what the restart mechanism does with a child that panicked.
+// verdict is the decision about a child that panicked.
 type verdict struct {
 	outcome Outcome // empty: restart
 	after   time.Duration
@@ -25,7 +24,7 @@ type record struct {
 	probation bool // came out of quarantine: a panic within the strategy's time of that sends it back
 }
 
-// judge counts a panic at now and says what follows. It is pure but for the jitter, which the caller provides.
+// judge counts a panic and returns the decision. It is pure but for the jitter, which the caller provides.
 func (r *record) judge(s Strategy, now time.Time, jitter func() float64) verdict {
 	kept := slices.DeleteFunc(r.panics, func(t time.Time) bool { return now.Sub(t) >= s.Within })
 	r.probation = r.probation && len(kept) > 0 // which release itself is among, for as long as the strategy's time
@@ -50,7 +49,7 @@ func (r *record) release(now time.Time) {
 
 func randomJitter() float64 { return rand.Float64() } //nolint:gosec // spreads restarts; nothing to guess
 
-// RestartType says which exits of a child are followed by a restart, in the actor model's own words.
+// RestartType selects the exits after which a child is restarted, in the actor model's terms.
 type RestartType string
 
 // The restart types.
@@ -60,20 +59,20 @@ const (
 	Temporary RestartType = "temporary" // never restarted
 )
 
-// ExitStrategy is what a supervisor does when a child ends itself, beside what its row of the tree says of panics. The
-// functions are pure and may be called at any message of the parent, on the parent's mailbox.
+// ExitStrategy decides about a child that ends itself; its row of the tree decides about panics. The functions are pure and
+// may be called at any message of the parent, on the parent's mailbox.
 type ExitStrategy struct {
 	Restart RestartType
-	// Failed says whether an exit with this result makes a transient child start again; nil: none does.
+	// Failed reports whether a transient child restarts after an exit with this result; nil means never.
 	Failed func(result any) bool
 	// Delay is the back-off before a restart; nil: at once.
 	Delay func(now time.Time, result any) time.Duration
-	// Escalate says whether an exit with this result, where no restart follows, is the parent's failure, too; nil: none is.
-	// The parent decides what that means: it gets the verdict and does not panic.
+	// Escalate reports whether an exit without restart is also the parent's failure; nil means never. The parent acts on the
+	// verdict in ChildExited; it does not panic.
 	Escalate func(result any) bool
 }
 
-// Judge says what follows an exit, and after how long. It is pure.
+// Judge returns the verdict on an exit, and the delay of a restart. It is pure.
 func (s ExitStrategy) Judge(now time.Time, result any) (messages.ExitVerdict, time.Duration) {
 	switch {
 	case s.Restart == Permanent, s.Restart == Transient && s.Failed != nil && s.Failed(result):
@@ -101,7 +100,7 @@ func (c *cell) Exit(result any) {
 	}
 }
 
-// childExited carries out what the strategy says of the end of a child that ended itself.
+// childExited applies the exit strategy to a child that ended itself.
 func (c *cell) childExited(name string, ch *child) {
 	e := ch.c.exit
 	c.env = &envelope{id: e.env.id, flow: e.env.flow} // the parent's part of the story

@@ -34,7 +34,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Long after a quarantine the strategy is again what the row says, and not one panic fewer.
+// Long after a quarantine, a child is again allowed all the panics of its row.
 func TestProbationEnds(t *testing.T) {
 	s := Strategy{Panics: 3, Within: time.Minute, Then: Quarantine}
 	var r record

@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Options are what a System needs.
+// Options configure a System.
 type Options struct {
 	// Tree is the table to run; nil means Tree of this package.
 	Tree *Row
@@ -29,7 +29,7 @@ type Options struct {
 	Clock        clock.WithDelayedExecution // nil: the real one
 	Log          *slog.Logger               // nil: discards
 	Interceptor  Interceptor                // nil: none; for chaos
-	// WorkContext adds to the context of work what its calls are to carry; id is the entry's. It must not wait; nil: nothing.
+	// WorkContext adds values to the context of work; id is the work's entry. It must not block, and may be nil.
 	WorkContext func(ctx context.Context, flow Flow, id uint64) context.Context
 	// Fatal is called once, from any goroutine, when the root itself has failed: the process must exit.
 	Fatal func(error)
@@ -55,7 +55,7 @@ type System struct {
 	Counters Counters
 }
 
-// Counters count what the layer saw, beside its metrics. All may be read at any time.
+// Counters count events of the layer, beside its metrics. They may be read at any time.
 type Counters struct{ Stale, Panics, Restarts atomic.Uint64 }
 
 // protoactor finds an actor in one of 1,024 maps, each of 32 maps: 33,000 maps that hold some hundred actors and take 3 MiB. This
@@ -114,11 +114,11 @@ func missingConstructors(opts Options) error {
 
 // props are fresh for each spawn: middleware on shared props stacks up at every use.
 func (s *System) props(c *cell) *actor.Props {
-	mailbox := func() actor.Mailbox { return newGate(actor.Unbounded(&c.mailbox)()) }
+	mailbox := func() actor.Mailbox { return newSpawnMailbox(actor.Unbounded(&c.mailbox)()) }
 	return actor.PropsFromProducer(func() actor.Actor { return c }, actor.WithMailbox(mailbox))
 }
 
-// topStrategy receives a failure of the root: there is nobody above to restart it.
+// topStrategy receives a failure of the root, which has no supervisor.
 type topStrategy struct{ s *System }
 
 // HandleFailure implements actor.SupervisorStrategy.
@@ -142,12 +142,12 @@ func (s *System) onDeadLetter(e any) {
 	}
 }
 
-// deadLetters counts messages that nobody handles.
+// deadLetters counts messages that have no receiver.
 func (s *System) deadLetters(of Kind, count uint64) {
 	s.metrics.kinds[of].deadLetters.Add(float64(count))
 }
 
-// lost notes a message that nobody handles. That is allowed, and worth a line only to those who look for it.
+// lost logs a message that has no receiver. Loss is allowed, so the level is debug.
 func (s *System) lost(to messages.Address, env *envelope, why string) {
 	s.log.Debug(why, "actor", to.String(), "from", env.from.String(), "message", typeName(env.msg))
 }
@@ -169,7 +169,7 @@ func (s *System) post(to messages.Address, env *envelope) {
 	s.as.Root.Send(s.pid(to), env)
 }
 
-// Tell sends a message into the tree from outside; it starts a flow.
+// Tell sends a message into the tree from outside, and starts a flow.
 func (s *System) Tell(to messages.Address, msg any) { s.tell(to, msg, nil) }
 
 func (s *System) tell(to messages.Address, msg any, reply chan<- any) {
@@ -177,7 +177,7 @@ func (s *System) tell(to messages.Address, msg any, reply chan<- any) {
 	s.post(to, &envelope{id: id, flow: Flow{}.next(id, to, msg), sent: s.clock.Now(), msg: msg, reply: reply})
 }
 
-// ErrNoAnswer says which actor did not answer a question in time. A server answers it with 503.
+// ErrNoAnswer names the actor that did not answer a question in time. A server answers it with 503.
 type ErrNoAnswer struct {
 	Actor    messages.Address
 	Question string
@@ -217,7 +217,7 @@ func (s *System) Actors() []messages.Address {
 	return out
 }
 
-// Indispensable are the services whose loss ends the process, of those that are switched on: the tree lives when they answer.
+// Indispensable returns the enabled services whose loss ends the process. The tree is alive while they answer.
 func (s *System) Indispensable() (out []messages.Address) {
 	for _, row := range s.opts.Tree.Children {
 		if !row.Dynamic && row.Strategy.Then == Escalate && s.opts.Constructors[row.Kind] != nil {

@@ -17,14 +17,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// probe is an actor whose behaviour a test writes.
+// probe is an actor with a behaviour written by a test.
 type probe struct{ receive func(ctx Context, msg any) }
 
 func (p *probe) Receive(ctx Context, msg any) { p.receive(ctx, msg) }
 
 func (p *probe) Inspect() any { return "detail" }
 
-// inbox collects what test actors report, and waits for it.
+// inbox collects the reports of test actors, and waits for them.
 type inbox struct {
 	mu   sync.Mutex
 	got  []any
@@ -55,7 +55,7 @@ func (i *inbox) count(match func(any) bool) int {
 	return n
 }
 
-// await waits until n of what was put match.
+// await waits until n collected values match.
 func (i *inbox) await(t *testing.T, n int, what string, match func(any) bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -86,7 +86,7 @@ func family(then Outcome, panics int) *Row {
 	}}
 }
 
-// startFamily runs the tree; every actor reports what it gets, panics on boom, and the keeper spawns the kids a and b.
+// startFamily runs the tree. Every actor reports its messages and panics on boom; the keeper spawns the kids a and b.
 func startFamily(t *testing.T, tree *Row, in *inbox, fatal func(error), more func(ctx Context, msg any) bool) *System {
 	t.Helper()
 	make := func(string) Actor {
@@ -216,7 +216,7 @@ func TestEscalationEndsAtTheRoot(t *testing.T) {
 	in, fatal := newInbox(), make(chan error, 1)
 	s := startFamily(t, family(Escalate, 0), in, func(err error) { fatal <- err }, nil)
 	done := make(chan struct{})
-	go func() { // the kid's first panic fells the keeper, whose fourth fells the root
+	go func() { // each panic of the kid escalates to the keeper; the keeper's fourth ends the root
 		defer close(done)
 		for i := 1; i <= 4; i++ {
 			in.await(t, i, "starts of a", is[messages.Started]("keeper/a"))
@@ -346,10 +346,10 @@ func TestFlowAndCauseFollowMessagesResultsAndTimers(t *testing.T) {
 	s.Tell("keeper/a", messages.ReadPod{UID: "u1"})
 	in.await(t, 1, "pings at b", is[ping]("keeper/b"))
 	for _, a := range []messages.Address{"keeper/a", "keeper/b"} {
-		ask(t, s, a) // a barrier: what they handled has been recorded
+		ask(t, s, a) // a barrier: earlier messages have been recorded
 	}
 	story := s.Recorder().Last("u1")
-	// What is sent is handled, perhaps, before the handling of what caused it is over, and recorded first.
+	// A message may be handled, and recorded, before the handling of its cause has ended.
 	slices.SortFunc(story, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
 	if len(story) < 4 {
 		t.Fatalf("the pod's story has %d entries: %v", len(story), story)

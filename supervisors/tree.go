@@ -9,34 +9,34 @@ import (
 // Kind is a kind of actor, and the name of the row that declares it.
 type Kind string
 
-// Outcome is what happens to a child that panics more often than its row allows.
+// Outcome is the consequence when a child panics more often than its row allows.
 type Outcome string
 
 // The outcomes.
 const (
 	// Escalate makes the supervisor itself fail; at the root, the process exits and its service manager starts it again.
 	Escalate Outcome = "escalate"
-	// Quarantine leaves the child stopped, says so in health, and tries it again every QuarantinePeriod.
+	// Quarantine leaves the child stopped, reports it in health, and restarts it after QuarantinePeriod.
 	Quarantine Outcome = "quarantine"
 )
 
 // QuarantinePeriod is how long an actor in quarantine is left alone before it is tried again.
 const QuarantinePeriod = 5 * time.Minute
 
-// Strategy is what a supervisor does about panics of a child of this row. Only panics count: what
-// follows when a child ends itself says the ExitStrategy that it was spawned with, through the same restart mechanism.
+// Strategy limits the panics of a child of this row. The ExitStrategy of a child decides about its exits; both use the same
+// restart mechanism.
 type Strategy struct {
 	Panics int           // this many panics
 	Within time.Duration // within this time are restarted, with jittered back-off; one more is too many
 	Then   Outcome
 }
 
-// Row declares one kind of actor: where it stands, who has to send desired state again after its restart, and what happens when
-// it panics.
+// Row declares one kind of actor: its place in the tree, the clients that send desired state again after its restart, and its
+// strategy for panics.
 type Row struct {
 	Kind     Kind
 	Dynamic  bool               // spawned by its parent under names of the parent's choosing; otherwise once, named as its kind
-	Clients  []messages.Address // get ServiceStarted after every start, since the actor has forgotten what they desire
+	Clients  []messages.Address // get ServiceStarted after every start, to send their desired state again
 	Strategy Strategy
 	Why      string
 	Children []Row
@@ -47,7 +47,7 @@ var (
 	isolated = Strategy{Panics: 5, Within: time.Minute, Then: Quarantine}
 )
 
-// Tree says who restarts whom. Children start in the order given.
+// Tree is the supervision tree: each row is restarted by its parent. Children start in the order given.
 var Tree = Row{
 	Kind: "node", Strategy: lenient,
 	Why: "the root restarts services one by one; when one cannot be kept alive, the process exits with the reason and systemd " +

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// treeProblems reads a table as a newcomer would, who takes it at its word.
+// treeProblems checks the claims of a table as a reader would take them.
 func treeProblems(tree *Row) []string {
 	var out []string
 	kinds := map[Kind]string{}
@@ -38,7 +38,7 @@ func treeProblems(tree *Row) []string {
 			say("it has clients, and only services are announced")
 		}
 		for _, client := range row.Clients {
-			if !stands(tree, client) {
+			if !isSingleton(tree, client) {
 				say("its client %s has no row", client)
 			}
 		}
@@ -46,8 +46,8 @@ func treeProblems(tree *Row) []string {
 	return out
 }
 
-// stands says whether an address is that of an actor that exists once.
-func stands(tree *Row, a messages.Address) bool {
+// isSingleton reports whether an address belongs to an actor that exists once.
+func isSingleton(tree *Row, a messages.Address) bool {
 	row := tree
 	for _, name := range strings.Split(string(a), "/") {
 		if row = row.child(name); row == nil || row.Dynamic {

@@ -22,7 +22,7 @@ const (
 	Quarantined State = "quarantined" // ended; to be tried again when the quarantine is over
 )
 
-// Vitals are what the layer knows of an actor without asking it: an actor that hangs has them, too.
+// Vitals are the layer's own record of an actor. They need no answer from it, so that a hung actor has them too.
 type Vitals struct {
 	Path     messages.Address `json:"path"` // empty for the root
 	Kind     Kind             `json:"kind"`
@@ -51,7 +51,7 @@ type Failure struct {
 	At     time.Time `json:"at"`
 }
 
-// life is what all may read of one actor, over its restarts; its supervisor writes it.
+// life is the public record of one actor across restarts. Its supervisor writes it; others read it under the lock.
 type life struct {
 	mu sync.Mutex
 	v  Vitals
@@ -64,7 +64,7 @@ func (s *System) newLife(path messages.Address, kind Kind) *life {
 	return l
 }
 
-// begin notes a new incarnation, and says whether there was one before.
+// begin records a new incarnation, and returns whether there was one before.
 func (l *life) begin(c *cell) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *life) failed(reason string, at time.Time) {
 	l.v.Failure = &Failure{Reason: firstLine(reason), At: at}
 }
 
-// runs says whether an incarnation of it is there, be it one that is ending.
+// runs reports whether an incarnation exists, including one that is ending.
 func (l *life) runs() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *life) vitals() Vitals {
 	return v
 }
 
-// forget drops what is known of a child that will not be spawned again.
+// forget drops the record of a child that will not be spawned again.
 func (c *cell) forget(name string, ch *child) {
 	delete(c.children, name)
 	c.sys.lives.CompareAndDelete(c.self.Child(name), ch.life)
@@ -128,7 +128,7 @@ func (s *System) Vitals() []Vitals {
 	return out
 }
 
-// VitalsOf are those of one actor, if there is one.
+// VitalsOf returns the vitals of one actor, if it exists.
 func (s *System) VitalsOf(a messages.Address) (Vitals, bool) {
 	if l, ok := s.lives.Load(a); ok {
 		return l.(*life).vitals(), true
@@ -147,7 +147,7 @@ func (s *System) Quarantined() map[messages.Address]messages.ChildQuarantined {
 	return out
 }
 
-// Busy says in words what keeps the actor from answering; empty where nothing is known to.
+// Busy explains why the actor cannot answer; empty if no reason is known.
 func (v *Vitals) Busy(now time.Time) string {
 	ago := func(t time.Time) string { return now.Sub(t).Round(time.Millisecond).String() }
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// awaitVitals waits until an actor's vitals are as wanted.
+// awaitVitals waits until an actor's vitals satisfy ok.
 func awaitVitals(t *testing.T, s *System, a messages.Address, ok func(Vitals) bool) Vitals {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -68,7 +68,7 @@ func TestVitalsOfAnActorThatHangsAndFallsAndIsQuarantined(t *testing.T) {
 	}
 }
 
-// Who is stopped for good, or fell with its parent, is not listed any more.
+// An actor that was stopped for good, or that ended with its parent, is no longer listed.
 func TestVitalsOfWhoIsGone(t *testing.T) {
 	in := newInbox()
 	type stop struct{}

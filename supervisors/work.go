@@ -31,7 +31,7 @@ func (c *cell) Do(w Work) {
 	}
 	id := c.sys.seq.Add(1)
 	flow := c.flow().of(id, cmp.Or(w.Pod, c.self.PodUID()))
-	if w.Routine && flow.Pod == "" { // else what waits again and again would be one flow without an end
+	if w.Routine && flow.Pod == "" { // otherwise repeated waits would make one endless flow
 		flow.ID = id
 	}
 	done := &envelope{id: c.sys.seq.Add(1), cause: id, flow: flow, from: c.self, gen: c.gen, reply: c.env.reply}
@@ -70,7 +70,7 @@ func (c *cell) Do(w Work) {
 	}()
 }
 
-// runWork does it. A panic is logged here, with its stack: the actor, whose panic it becomes, may have ended meanwhile.
+// runWork calls w.Run. It logs a panic with its stack, since the actor that is to panic may have ended.
 func runWork(ctx context.Context, w Work) (msg any) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -98,7 +98,7 @@ func (t *timer) Cancel() {
 	}
 }
 
-// After posts a message later. A timer that is for no pod begins a flow: what an actor does every minute is no single one.
+// After posts a message later. A timer without a pod begins a flow, so that periodic timers do not make one endless flow.
 func (c *cell) After(d time.Duration, msg any) Timer {
 	t := &timer{c: c}
 	env := c.follow(c.self, msg)

@@ -60,7 +60,7 @@ type dropEverything struct{}
 func (dropEverything) Before(Delivery) Verdict { return Verdict{Effect: Drop} }
 func (dropEverything) After(Delivery) Verdict  { return Verdict{} }
 
-// What an actor has from itself can only be lost with the actor: nobody would ever tell it again.
+// Messages of an actor to itself can only be lost with the actor: they are never sent again.
 func TestResultsTimersAndTheFirstMessageCannotBeDropped(t *testing.T) {
 	type result struct{}
 	type tick struct{}
@@ -97,7 +97,7 @@ func TestWorkLogsAsItsActor(t *testing.T) {
 	}
 }
 
-// A bug in work is told even where its actor has ended meanwhile, and nobody is left to fall because of it.
+// A panic in work is logged even when its actor has ended, and no actor can fail because of it.
 func TestAPanicInWorkWhoseActorHasEndedIsReported(t *testing.T) {
 	in, release := newInbox(), make(chan struct{})
 	s, log := startWorker(t, nil, func(ctx Context, msg any) {
@@ -161,7 +161,7 @@ func TestWorkAndItsCallsAreRecorded(t *testing.T) {
 	}
 }
 
-// Work bears the story of the pod that it is for, whoever had it begin, and counts from when what it waited for came.
+// Work belongs to the story of its pod, whichever actor started it, and its time counts from the end of its wait.
 func TestWorkIsOfItsPod(t *testing.T) {
 	clock := testingclock.NewFakeClock(time.Unix(1000, 0))
 	done := make(chan struct{}, 3)

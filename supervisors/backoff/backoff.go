@@ -11,7 +11,7 @@ type Policy struct {
 	Jitter     float64 // from 0 to 1
 }
 
-// Half is the jitter towards what many ask at once, such as the API server.
+// Half is the jitter for requests to shared services, such as the API server.
 const Half = 0.5
 
 // After is the wait after so many failures in a row; less than one counts as one. Random, in [0,1), is used for the

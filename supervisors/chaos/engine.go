@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	reportEvery = 10 * time.Second // what rules did is reported at most so often
+	reportEvery = 10 * time.Second // the shortest time between two reports
 	keepEnded   = 100              // rules that are over and are listed still
 	shownActors = 5                // named in one report
 	keepKills   = time.Hour        // longer than within any supervisor counts
@@ -28,13 +28,13 @@ type System interface {
 	Nudge(messages.Address)
 }
 
-// Options are what an Engine needs.
+// Options configure an Engine.
 type Options struct {
 	Clock clock.WithDelayedExecution // nil: the real one
 	// Pod finds a pod by its UID. It is called on mailboxes and must not wait.
 	Pod func(uid string) (Pod, bool)
-	// Report is given a sentence on what a rule did, at most one a rule in reportEvery, and one at the rule's end; nil: nobody
-	// is. It must not wait.
+	// Report receives a sentence about a rule's effects, at most once per rule in reportEvery, and once at the rule's end. It
+	// may be nil, and must not block.
 	Report func(text string)
 }
 
@@ -63,7 +63,7 @@ func (e *Engine) Attach(s System) {
 	e.system = s
 }
 
-// Status is a rule and what it did.
+// Status is a rule with its effects so far.
 type Status struct {
 	ID uint64 `json:"id"`
 	Rule
@@ -79,14 +79,14 @@ type Status struct {
 
 type rule struct {
 	target target
-	over   chan struct{} // closed when it is; what it holds goes on
+	over   chan struct{} // closed at the end of the rule; releases its holds
 	timer  clock.Timer
 
 	mu       sync.Mutex
 	status   Status
 	ordinals map[string]uint64 // by actor and type
-	// chosen are the actors that were chosen by the seed when the rule was put in force, and how often it may yet act on each;
-	// nil: it acts on who gets a message first.
+	// chosen holds the actors that the seed chose when the rule was added, with the remaining number of effects on each. It
+	// is nil when the rule acts on the first actor to receive a message.
 	chosen   map[messages.Address]int
 	reported int
 	report   clock.Timer // nil: there is nothing to be reported
@@ -127,7 +127,7 @@ func (e *Engine) Targets(r Rule) []messages.Address {
 	return out
 }
 
-// Add puts a rule in force. The error says what is wrong with the rule.
+// Add puts a rule in force. It returns an error if the rule is invalid.
 func (e *Engine) Add(r Rule) (Status, error) {
 	if err := r.Complete(); err != nil {
 		return Status{}, err
@@ -204,7 +204,7 @@ func (e *Engine) List() []Status {
 	return out
 }
 
-// Stop ends the rule with this ID, or all where it is 0, and returns what those in force did. What they hold goes on.
+// Stop ends the rule with this ID, or all for 0, and returns the final status of the ended rules. Paused actors resume.
 func (e *Engine) Stop(id uint64) []Status {
 	out := []Status{}
 	for _, r := range e.inForce() {
@@ -216,7 +216,7 @@ func (e *Engine) Stop(id uint64) []Status {
 	return out
 }
 
-// Close ends all rules, each of which reports what is still to be reported.
+// Close ends all rules. Each sends its last report.
 func (e *Engine) Close() { e.Stop(0) }
 
 func (e *Engine) inForce() []*rule {
@@ -239,7 +239,7 @@ func (e *Engine) end(r *rule) {
 	if over {
 		return
 	}
-	e.tell(r) // it may be forgotten before the next report
+	e.reportActed(r) // it may be forgotten before the next report
 	r.timer.Stop()
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -60,7 +60,7 @@ func of(t *testing.T, e *Engine, id uint64) Status {
 	return all[i]
 }
 
-// until waits for what happens beside the test's own goroutine; it is bounded and proves nothing by its length.
+// until waits for a condition that another goroutine establishes. Its limit only ends a hang.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
@@ -197,7 +197,7 @@ func TestKillAndPauseNeedNoMessage(t *testing.T) {
 	}
 }
 
-// The API server gives a pod a new UID in each run of an experiment: who is chosen goes by its name.
+// Pods get new UIDs from the API server in each run of an experiment, so the seed chooses them by name.
 func TestASeedChoosesPodsByTheirNames(t *testing.T) {
 	for seed := range uint64(20) {
 		r := Rule{Verb: Kill, Target: "pods/**", Count: 1, Seed: seed + 1, Force: true}
@@ -235,7 +235,7 @@ func (p pair) Vitals() (out []supervisors.Vitals) {
 
 func (pair) Nudge(messages.Address) {}
 
-// What a supervisor would not restart is left alive, unless that is asked for.
+// Without --force, an actor is not killed more often than its supervisor restarts it.
 func TestAnActorIsNotKilledMoreOftenThanItsSupervisorBears(t *testing.T) {
 	e, _, c := newEngine(t, nil)
 	forever := metav1.Duration{Duration: time.Hour}

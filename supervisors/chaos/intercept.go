@@ -34,7 +34,7 @@ var effects = map[Verb]supervisors.Effect{
 	Duplicate: supervisors.Duplicate, Reorder: supervisors.Delay,
 }
 
-// try is what the rule makes of a delivery, and whether it has done all then.
+// try applies the rule to a delivery. done reports whether the rule has reached its count.
 func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, done bool) {
 	verb, message := r.status.Verb, d.MessageKind()
 	if verb != Kill && verb != Pause && !d.Droppable() || !r.target.match(d.Actor, d.Kind, e.opts.Pod) {
@@ -54,7 +54,7 @@ func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, do
 	if !act {
 		return v, false
 	}
-	if verb == Kill && !r.status.Force && !e.bears(d) {
+	if verb == Kill && !r.status.Force && !e.allowKill(d) {
 		r.status.Spared++
 		return v, false
 	}
@@ -69,7 +69,7 @@ func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, do
 		e.opts.Clock.AfterFunc(r.status.Duration.Duration, func() { go e.end(r) })
 	}
 	if r.report == nil && e.opts.Report != nil {
-		r.report = e.opts.Clock.AfterFunc(reportEvery, func() { go e.tell(r) })
+		r.report = e.opts.Clock.AfterFunc(reportEvery, func() { go e.reportActed(r) })
 	}
 	v = supervisors.Verdict{Effect: effects[verb], For: r.status.Duration.Duration, Until: r.over,
 		Why: fmt.Sprintf("rule %d, %s", r.status.ID, r.status.Rule)}
@@ -79,8 +79,8 @@ func (e *Engine) try(r *rule, d supervisors.Delivery) (v supervisors.Verdict, do
 	return v, done
 }
 
-// bears says whether the actor's supervisor restarts it after one more kill, and counts that.
-func (e *Engine) bears(d supervisors.Delivery) bool {
+// allowKill reports whether the actor's supervisor would restart it after one more kill, and counts that kill.
+func (e *Engine) allowKill(d supervisors.Delivery) bool {
 	var s supervisors.Strategy
 	supervisors.Tree.Walk(func(_ string, r *supervisors.Row) {
 		if r.Kind == d.Kind {
@@ -94,19 +94,19 @@ func (e *Engine) bears(d supervisors.Delivery) bool {
 		return len(times) == 0 || now.Sub(times[len(times)-1]) > keepKills
 	})
 	if d.Actor == messages.Node {
-		return true // only who names the root kills it
+		return true // only a target that names the root matches it
 	}
 	times := slices.DeleteFunc(e.kills[d.Actor], func(t time.Time) bool { return now.Sub(t) > s.Within })
-	bears := len(times) < s.Panics-1 // one is left for a bug
-	if bears {
+	allowed := len(times) < s.Panics-1 // one is left for a bug
+	if allowed {
 		times = append(times, now)
 	}
 	e.kills[d.Actor] = times
-	return bears
+	return allowed
 }
 
-// tell reports what a rule did since the last report.
-func (e *Engine) tell(r *rule) {
+// reportActed reports the effects of a rule since the last report.
+func (e *Engine) reportActed(r *rule) {
 	r.mu.Lock()
 	news, text := r.status.Acted-r.reported, r.status.sentence()
 	r.reported = r.status.Acted
@@ -120,7 +120,7 @@ func (e *Engine) tell(r *rule) {
 	}
 }
 
-// sentence is what a rule did.
+// sentence describes the effects of a rule.
 func (s *Status) sentence() string {
 	actors := slices.Sorted(maps.Keys(s.Actors))
 	var names []string

@@ -1,13 +1,13 @@
-// Package chaos breaks the tree on purpose: rules choose deliveries of messages, and kill, pause, drop, delay, double or reorder
-// what they have chosen. A rule's choices are a pure function of its seed: the same seed makes the same choices again.
+// Package chaos breaks the tree on purpose. Rules choose deliveries of messages, and kill, pause, drop, delay, double or
+// reorder them. A rule's choices are a pure function of its seed: the same seed makes the same choices again.
 //
-// Whether a rule acts follows from its seed, the rule, the actor's path with its pod's name in place of the UID, the type of
-// message and how many of these came before. Who is killed or paused a number of times is chosen by the seed when the rule is put
-// in force; of rules that wait for messages, which of two actors gets its message first is not the seed's. What an actor has from
-// itself is neither lost nor late nor doubled. A message that tells a state (messages.Topic) is lost once a newer one of it
-// was handled: without chaos none overtakes another, and no receiver has to know. A supervisor's intensity is kept to unless
-// --force is given. A paused actor still stops. An experiment (playlet chaos run) is a list of rules that the command
-// line puts in force one after another, with a look at pods, containers and actors four times a second.
+// Whether a rule acts depends on its seed, the rule, the actor's path with its pod's name in place of the UID, the type of
+// the message, and the number of earlier ones. The seed chooses the actors to kill or pause when the rule is put in force.
+// For rules that wait for messages, it does not determine which of two actors gets its message first. Messages of an actor to
+// itself are never lost, late or doubled. A message that reports a state (messages.Topic) is dropped after a newer one was
+// handled: without chaos none overtakes another, so that receivers do not check. A supervisor's intensity is respected unless
+// --force is given. A paused actor still stops. An experiment (playlet chaos run) is a list of rules. The command line puts
+// them in force one after another, and checks pods, containers and actors four times a second.
 package chaos
 
 import (
@@ -27,7 +27,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Verb is what a rule does.
+// Verb is the effect of a rule.
 type Verb string
 
 // The verbs.
@@ -51,7 +51,7 @@ const (
 	DefaultFor      = time.Minute
 )
 
-// Rule is what is to be done, to which actors and how often. An empty field has its default.
+// Rule is an effect, with its target and its frequency. An empty field has its default.
 type Rule struct {
 	Verb Verb `json:"verb"`
 	// Target chooses actors: a path or a glob of one ("volumes", "sources/*"; "pods/**" are all below), "kind/KIND",
@@ -62,16 +62,16 @@ type Rule struct {
 	Message string `json:"message,omitempty"`
 	// Count is how often it acts at most; 0 is once, and -1 as often as it can.
 	Count int `json:"count,omitempty"`
-	// Probability, above 0 and up to 1, is that of each chosen delivery; 0 stands for 1.
+	// Probability applies to each chosen delivery. It is above 0 and up to 1; 0 stands for 1.
 	Probability float64 `json:"probability,omitempty"`
-	// Duration is that of a pause or a delay, and the longest of a reordering: DefaultDuration, MaxDuration at most. A pause ends
-	// with its rule.
+	// Duration is the length of a pause or a delay, and the maximum of a reordering. It defaults to DefaultDuration and is at
+	// most MaxDuration. A pause ends with its rule.
 	Duration metav1.Duration `json:"duration,omitzero"`
 	// For is how long the rule is in force: DefaultFor, or twice Duration where that is longer; MaxFor at most.
 	For metav1.Duration `json:"for,omitzero"`
 	// Seed makes its choices; the same seed makes the same ones. 0 stands for 1.
 	Seed uint64 `json:"seed,omitempty"`
-	// Force lets it kill an actor more often than its supervisor bears, which puts the actor into quarantine or ends the agent.
+	// Force lets it kill an actor more often than its supervisor allows, which puts the actor into quarantine or ends the agent.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -87,13 +87,13 @@ func (r Rule) String() string {
 	return s + " --seed=" + strconv.FormatUint(r.Seed, 10)
 }
 
-// FieldError says which field of a rule is wrong.
+// FieldError is an invalid field of a rule.
 type FieldError struct{ Field, Text string }
 
 // Error implements error.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Text }
 
-// Complete sets what has a default. The error is one *FieldError, or several joined.
+// Complete sets defaults and validates the rule. The error is a *FieldError, or several joined.
 func (r *Rule) Complete() error {
 	var errs []error
 	wrong := func(bad bool, field, format string, args ...any) {
@@ -138,8 +138,8 @@ func list[T ~string](all []T) string {
 	return strings.Join(out, ", ")
 }
 
-// choose says whether the rule acts on a delivery: the ordinal-th one that it has chosen of this actor, by its identity, and
-// type. The fraction, of [0,1), is for what else there is to choose. It is pure.
+// choose decides whether the rule acts on a delivery: the ordinal-th of this type that it chose for this actor. fraction, in
+// [0,1), is the seed's value for other choices. choose is pure.
 func (r *Rule) choose(actor, message string, ordinal uint64) (act bool, fraction float64) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d\x00%s\x00%s\x00%s\x00%s\x00%s\x00%d", r.Seed, r.Verb, r.Target, r.Message, actor, message, ordinal)
@@ -147,7 +147,7 @@ func (r *Rule) choose(actor, message string, ordinal uint64) (act bool, fraction
 	return float(x) < r.Probability, float(mix(x))
 }
 
-// mix is the finalizer of SplitMix64: FNV alone leaves what few bits have changed in few bits.
+// mix is the finalizer of SplitMix64. FNV alone maps similar inputs to similar hashes.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -157,7 +157,7 @@ func mix(x uint64) uint64 {
 
 func float(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
-// Pod is what targets may name of a pod.
+// Pod holds the properties of a pod that targets can name.
 type Pod struct {
 	Namespace, Name string
 	// Manifest is the name in its manifest, where the node's was appended to it.
@@ -213,7 +213,7 @@ func parseTarget(text string) (t target, err error) {
 	return t, nil
 }
 
-// match says whether the actor is chosen. pod finds a pod by its UID.
+// match reports whether the target includes the actor. pod finds a pod by its UID.
 func (t *target) match(a messages.Address, kind supervisors.Kind, pod func(uid string) (Pod, bool)) bool {
 	glob := func(pattern, name string) bool { ok, _ := path.Match(pattern, name); return ok }
 	switch {

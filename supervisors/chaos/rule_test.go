@@ -84,8 +84,7 @@ func TestARuleThatIsWrongIsRefusedByField(t *testing.T) {
 	}
 }
 
-// A seed makes the same choices again, another one makes others, and of many deliveries as many are chosen as the probability
-// says.
+// A seed repeats its choices, and another seed makes others. The share of chosen deliveries approaches the probability.
 func TestASeedMakesTheSameChoices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Rule{Verb: Drop, Target: "**", Seed: rapid.Uint64Min(1).Draw(t, "seed"), Probability: rapid.Float64Range(0.05, 0.95).Draw(t, "p")}

@@ -22,7 +22,7 @@ func Call(log *slog.Logger, what string, do func() error) (err error) {
 	return do()
 }
 
-// afterPanic is the pause before what has panicked goes on.
+// afterPanic is the pause before a restart after a panic.
 const afterPanic = time.Second
 
 // GoOn runs something that lasts until ctx ends, and again after a panic, which is logged.

@@ -1,6 +1,6 @@
 // Package supervisortest runs one actor synchronously, with a recording context and an injected clock: no mailbox, no
-// goroutine, no protoactor. What the actor sends, asks to be done and plans is there to be looked at, and happens only
-// when the test says so.
+// goroutine, no protoactor. The messages, work and timers of the actor are recorded, and run only when the test calls for
+// them.
 package supervisortest
 
 import (
@@ -28,17 +28,17 @@ type Kit struct{ recording }
 type recording struct {
 	TB    testing.TB
 	Clock *clocktesting.FakeClock
-	// Outbox has what the actor told, oldest first; Take empties it.
+	// Outbox holds the messages that the actor sent, oldest first; Take empties it.
 	Outbox []Sent
-	// Replies has what the actor replied.
+	// Replies holds the actor's replies.
 	Replies []any
-	// Work has what the actor wants done and is not done yet.
+	// Work holds the work that the actor requested and that has not run.
 	Work []supervisors.Work
 	// Spawned, Stopped and Restarted record the verbs on children.
 	Spawned   []string
 	Stopped   []string
 	Restarted map[string]time.Duration
-	// Strategies has what the actor spawned its children with; Exited how it ended itself.
+	// Strategies holds the exit strategies of spawned children, and Exited the actor's own exit.
 	Strategies map[string]supervisors.ExitStrategy
 	Exited     []any
 	Ignored    []any
@@ -79,7 +79,7 @@ func (k *Kit) Send(from messages.Address, msg any) {
 	k.behavior(&k.recording, msg)
 }
 
-// Take returns what was told since the last Take.
+// Take returns the messages sent since the last Take.
 func (k *Kit) Take() []Sent {
 	out := k.Outbox
 	k.Outbox = nil
@@ -167,7 +167,7 @@ func (k *recording) After(d time.Duration, msg any) supervisors.Timer {
 	return t
 }
 
-// SpawnKind records what it spawned as "<kind> <name>".
+// SpawnKind records the spawned child as "<kind> <name>".
 func (k *recording) SpawnKind(kind supervisors.Kind, name string) {
 	k.Spawned = append(k.Spawned, string(kind)+" "+name)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// SegmentKind is what time on the critical path was spent on.
+// SegmentKind classifies time on the critical path.
 type SegmentKind string
 
 // The kinds.
@@ -19,7 +19,7 @@ const (
 	Working SegmentKind = "work"     // work outside the mailbox, without its calls
 	Calling SegmentKind = "call"     // the container runtime, or the API server
 	Waiting SegmentKind = "timer"    // an actor had put it off
-	// Outside is what no message tells of: a container ran, a probe was not due, or what led to it is not recorded.
+	// Outside is time without a recorded message: a container runs, a probe is not due, or the cause is not recorded.
 	Outside SegmentKind = "outside"
 )
 
@@ -29,7 +29,7 @@ var Kinds = []SegmentKind{Calling, Working, InHand, Queue, Waiting, Outside}
 // Segment is a part of the critical path.
 type Segment struct {
 	Kind  SegmentKind   `json:"kind"`
-	Actor string        `json:"actor"` // who worked or waited
+	Actor string        `json:"actor"` // the actor that worked or waited
 	Name  string        `json:"name"`  // the message, the work or the call
 	ID    uint64        `json:"id"`    // of the entry
 	Began time.Time     `json:"began"`
@@ -55,8 +55,8 @@ var (
 // creating are the calls of a start. An adoption makes none of them.
 var creating = []string{"RunPodSandbox", "CreateContainer", "StartContainer"}
 
-// CriticalPath walks back along the causes from the first PodStatusChanged that says ready to the begin of the pod's story, and
-// says where the time went. It is given the entries of one pod, which begin with what led to it.
+// CriticalPath walks back along the causes from the first PodStatusChanged with a ready pod to the beginning of the pod's
+// story, and classifies the time. entries are those of one pod, and begin with their causes.
 func CriticalPath(entries []supervisors.Entry, names Names) (*Path, error) {
 	byID, calls := map[uint64]*supervisors.Entry{}, map[uint64][]*supervisors.Entry{}
 	var last *supervisors.Entry
@@ -135,7 +135,7 @@ func before(entries []supervisors.Entry, pod string, e *supervisors.Entry) (foun
 	return found
 }
 
-// begin is when the first entry of the pod's story was sent, or the first of what led to it.
+// begin returns when the first entry of the pod's story, or the first of its causes, was sent.
 func begin(entries []supervisors.Entry, byID map[uint64]*supervisors.Entry, pod string) time.Time {
 	var first *supervisors.Entry
 	for i := range entries {
@@ -155,7 +155,7 @@ type path struct {
 	at    time.Time // up to where it is explained
 }
 
-// until gives the time up to t to a segment. What overlaps is counted once.
+// until adds the time up to t to a segment. Overlapping time counts once.
 func (p *path) until(t time.Time, kind SegmentKind, e *supervisors.Entry) {
 	if !t.After(p.at) {
 		return

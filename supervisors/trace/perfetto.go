@@ -40,8 +40,8 @@ func (t *track) put(e *supervisors.Entry, inside bool) bool {
 	return true
 }
 
-// Perfetto writes Chrome's trace-event JSON, which ui.perfetto.dev opens: one track an actor, below it those of its work, with
-// arrows from each cause.
+// Perfetto writes Chrome's trace-event JSON for ui.perfetto.dev: a track for each actor, the tracks of its work below it, and
+// an arrow from each cause.
 func Perfetto(w io.Writer, entries []supervisors.Entry, names Names) error {
 	events := []event{}
 	mailboxes, workers, places := map[string]*track{}, map[string][]*track{}, map[uint64]*track{}

@@ -1,8 +1,8 @@
-// Package trace shows what the flight recorder kept: as a transcript, as a sequence diagram, as a trace for Perfetto, and as the
-// critical path of a pod's start. All of it is pure: entries in, text out.
+// Package trace renders flight recorder entries: as a transcript, as a sequence diagram, as a trace for Perfetto, and as the
+// critical path of a pod's start. It is pure: entries in, text out.
 //
-// The critical path of a start is walked back along the causes from the first status that says ready; its segments join, and so
-// add up to the time that the start took.
+// The critical path of a start follows the causes back from the first ready status. Its segments are contiguous, so that they
+// add up to the duration of the start.
 package trace
 
 import (
@@ -47,7 +47,7 @@ func (n Names) message(e *supervisors.Entry) string {
 	return e.Message
 }
 
-// receiver is whom an entry went to. A call goes to what the actor stands for, and not to the actor.
+// receiver returns the name of an entry's receiver. For a call it is the external service, not the actor that stands for it.
 func (n Names) receiver(e *supervisors.Entry) string {
 	switch call := e.Kind == supervisors.OfCall; {
 	case call && e.To == messages.Runtime:
@@ -106,8 +106,8 @@ func order(entries []supervisors.Entry) []node {
 // Heading is above the columns of a transcript.
 const Heading = "      TIME   QUEUED     TOOK  FROM → TO  MESSAGE"
 
-// Transcript has one line for each entry: when it was begun with, counted from the start, how long it was queued and took, who
-// sent what to whom, and its digest.
+// Transcript returns one line per entry: its begin, relative to start, its time in the queue and in handling, sender,
+// receiver, message and digest.
 func Transcript(entries []supervisors.Entry, start time.Time, names Names) []string {
 	out := make([]string, 0, len(entries))
 	for _, n := range order(entries) {
@@ -128,7 +128,7 @@ func Start(entries []supervisors.Entry) time.Time {
 	return slices.MinFunc(entries, func(x, y supervisors.Entry) int { return x.Sent.Compare(y.Sent) }).Sent
 }
 
-// what is an entry in words, without its times.
+// what describes an entry in words, without its times.
 func what(e *supervisors.Entry, names Names) string {
 	from := names.Of(e.From)
 	switch e.Kind {
