@@ -81,6 +81,7 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 	program := func(name string, content []byte) entry { return entry{name: name, mode: 0o755, data: content} }
 	tools, suid := layer(base...), layer(entry{name: "usr/local/bin/nnp", mode: 0o6755, data: nnp})
 	resolver := layer(program("coredns", dns))
+	bash := layer(entry{name: "bin/sh", link: "bash"}) // BusyBox's shell runs its own nc, which knows no UDP
 	hosted := layer(program("agnhost", agnhost), entry{name: "agnhost-2", link: "agnhost"},
 		text("localhost.crt", string(certificate)), text("localhost.key", string(key)))
 	server := v1.Config{Entrypoint: []string{"/agnhost", "netexec", "--http-port=80"}}
@@ -94,8 +95,8 @@ func PushImages(r *devimages.Registry, p Programs) (names []string, err error) {
 		layers []v1.Layer
 	}
 	images := []made{
-		{"agnhost:2.63.0", host("pause"), []v1.Layer{tools, hosted, resolver, layer(served...)}},
-		{"agnhost:2.55", host("pause"), []v1.Layer{tools, hosted, resolver}},
+		{"agnhost:2.63.0", host("pause"), []v1.Layer{tools, hosted, resolver, bash, layer(served...)}},
+		{"agnhost:2.55", host("pause"), []v1.Layer{tools, hosted, resolver, bash}},
 		{"busybox:1.37.0-1", shell, []v1.Layer{tools}},
 		{"glibc-dns-testing:2.0.0", shell, []v1.Layer{tools, resolver}},
 		{"ipc-utils:1.4", shell, []v1.Layer{tools}},
