@@ -64,6 +64,7 @@ var startClasses = []class{
 	byWords(messages.CauseMountPointAbsent, `to rootfs at "([^"]+)".*read-only file system`),
 	byWords(messages.CauseWrongPlatform, `exec format error`),
 	byWords(messages.CauseWorkingDirRefused, `chdir to cwd \("([^"]+)"\)`),
+	byWords(messages.CauseWorkingDirRefused, `container init: mkdir ([^:]+): `), // it makes the working folder alone
 	byWords(messages.CauseDiskFull, noSpace),
 }
 

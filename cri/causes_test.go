@@ -1,8 +1,11 @@
 package cri
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -101,6 +104,37 @@ func TestCallError_Cause(t *testing.T) {
 	err := &CallError{Call: "PullImage", NotSent: true, Err: errors.New("not found")}
 	if got := messages.CauseOf(err); got.Code != "" || got.Text != err.Error() {
 		t.Errorf("a call that was not sent: %+v", got)
+	}
+}
+
+// TestCallError_CauseOfRecordedErrors classifies errors of real runtimes. TestErrorsOfRuntimes of package e2e records them.
+func TestCallError_CauseOfRecordedErrors(t *testing.T) {
+	files, err := filepath.Glob("testdata/errors-*.json")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("got the records %q, %v, want two runtimes", files, err)
+	}
+	for _, file := range files {
+		var all []struct {
+			Cause            messages.CauseCode
+			Name, Call, Text string
+			Code             string
+		}
+		text, err := os.ReadFile(file)
+		if err := errors.Join(err, json.Unmarshal(text, &all)); err != nil || len(all) == 0 {
+			t.Fatalf("%s: %d errors, %v", file, len(all), err)
+		}
+		for _, want := range all {
+			code := codes.Unknown
+			for code = range codes.Unauthenticated + 1 {
+				if code.String() == want.Code {
+					break
+				}
+			}
+			got := messages.CauseOf(newCallError(want.Call, "x", true, status.Error(code, want.Text)))
+			if got.Code != want.Cause || got.Name != want.Name {
+				t.Errorf("%s, %s, %q: got %+v, want %s %q", file, want.Call, want.Text, got, want.Cause, want.Name)
+			}
+		}
 	}
 }
 
