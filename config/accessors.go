@@ -32,9 +32,9 @@ func (n *Node) CrashLoopBackOff() (initial, limit time.Duration) {
 	return min(initial, limit), limit
 }
 
-// ObjectPoll is how often ConfigMaps and Secrets of the API server are read while pods name them; 0: they are watched
-// (configMapAndSecretChangeDetectionStrategy). Cache and Get both read them once a minute, as a kubelet does whose node object
-// says nothing else.
+// ObjectPoll returns how often ConfigMaps and Secrets that pods name are read from the API server; 0 means that they are
+// watched (configMapAndSecretChangeDetectionStrategy). Cache and Get both read them once a minute, like a kubelet whose Node
+// sets no other time.
 func (n *Node) ObjectPoll() time.Duration {
 	if n.Kubelet.ConfigMapAndSecretChangeDetectionStrategy == kubeletconfig.WatchChangeDetectionStrategy {
 		return 0
@@ -77,13 +77,13 @@ func (n *Node) ImageEndpoint() string {
 // RegisterNode reports whether the Node object is created at the API server.
 func (n *Node) RegisterNode() bool { return n.Kubelet.RegisterNode == nil || *n.Kubelet.RegisterNode }
 
-// Verbosity is --v: 0 for what an operator always wants to see, more for more.
+// Verbosity is --v. At 0, only messages that an operator always needs are logged.
 func (n *Node) Verbosity() int { return int(n.Kubelet.Logging.Verbosity) }
 
 // masked stands where a credential would.
 const masked = "<masked>"
 
-// PresentableURL is a URL without its user, password, query and fragment, any of which may be a credential.
+// PresentableURL removes user, password, query and fragment from a URL; any of them may be a credential.
 func PresentableURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" { // it may be anything
@@ -96,8 +96,8 @@ func PresentableURL(text string) string {
 	return shown.String()
 }
 
-// Presentable returns a copy of the configuration that may be shown: what may be a credential in the manifest URL, and the
-// values of its headers, are masked.
+// Presentable returns a copy of the configuration for display. Possible credentials in the manifest URL and the values of its
+// headers are masked.
 func (n *Node) Presentable() *KubeletConfiguration {
 	shown := n.Kubelet.DeepCopy()
 	for header := range shown.StaticPodURLHeader {

@@ -88,7 +88,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// oneLineWith fails unless err is one line that contains want.
+// oneLineWith fails the test unless err is one line that contains the text.
 func oneLineWith(t *testing.T, err error, want string) {
 	t.Helper()
 	if err == nil {

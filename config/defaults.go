@@ -55,7 +55,7 @@ const plainDefaults = `{
 	makeIPTablesUtilChains: true, iptablesMasqueradeBit: 14, iptablesDropBit: 15,
 }`
 
-// setDefaults fills in what c leaves open. The gates decide about fields that are only allowed while their feature is on.
+// setDefaults sets unset fields. Some fields have a default only while their feature gate is on.
 func setDefaults(c *KubeletConfiguration, gates map[string]bool) {
 	var d KubeletConfiguration
 	if err := yaml.UnmarshalStrict([]byte(plainDefaults), &d); err != nil {
@@ -63,7 +63,7 @@ func setDefaults(c *KubeletConfiguration, gates map[string]bool) {
 	}
 	// Asking for parallel pulls is answer enough to whether they are serial.
 	d.SerializeImagePulls = ptr.To(ptr.Deref(c.MaxParallelImagePulls, 1) < 2)
-	// Who sets how often the status is computed has, from before there were two periods, set how often it is sent.
+	// Before there were two periods, NodeStatusUpdateFrequency set both, so an explicit value still does.
 	d.NodeStatusReportFrequency.Duration = cmp.Or(c.NodeStatusUpdateFrequency.Duration, 5*time.Minute)
 	if gates["KubeletEnsureSecretPulledImages"] {
 		d.ImagePullCredentialsVerificationPolicy = kubeletconfig.NeverVerifyPreloadedImages
@@ -108,9 +108,9 @@ func defaultEviction(c *KubeletConfiguration) {
 	}
 }
 
-// defaultConfiguration is that of a file which says nothing, and what flags are laid over when no --config file is given. The
-// kubelet has other defaults for its server in that case, from before there were files: anonymous requests, AlwaysAllow and port
-// 10255. Here nobody gets in whom nobody let in.
+// defaultConfiguration returns the configuration of an empty file, and the base for flags without --config. In the latter
+// case the kubelet has older defaults for its server: anonymous requests, AlwaysAllow and port 10255. Playlet does not:
+// access must be granted explicitly.
 func defaultConfiguration(gates map[string]bool) *KubeletConfiguration {
 	c := &KubeletConfiguration{}
 	setDefaults(c, gates)

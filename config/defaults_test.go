@@ -49,8 +49,8 @@ func defaultGates(t *testing.T) map[string]bool {
 	return gates
 }
 
-// TestEveryDefault compares every field of KubeletConfiguration with the table. A field that a new version of the
-// library brings is missing from the table and fails the test until somebody has looked up its default.
+// TestEveryDefault compares every field of KubeletConfiguration with the table. A field of a newer library version fails the
+// test until its default is in the table.
 func TestEveryDefault(t *testing.T) {
 	c := &KubeletConfiguration{}
 	setDefaults(c, defaultGates(t))
@@ -147,7 +147,7 @@ func TestDerivedDefaults(t *testing.T) {
 	}
 }
 
-// Unlike the kubelet's, the command line's defaults let nobody in.
+// Unlike the kubelet, the command line's defaults grant no anonymous access.
 func TestTheCommandLineLetsNobodyIn(t *testing.T) {
 	n, _, err := loadArgs(t, "--kubeconfig=/k")
 	if err != nil {

@@ -2,9 +2,9 @@
 //
 // The order of precedence is the kubelet's: built-in defaults, the --config file, the drop-ins of --config-dir in
 // lexical order (KEP-3983), and last the flags that were given explicitly. Files are decoded strictly: an unknown or
-// duplicate field is an error that names field and file. Flags of kubelets long gone are accepted, take effect where
-// something equivalent exists, and produce a Warning that names them and what replaces them. So does every setting that asks
-// for something and that nothing looks at yet: the tables in effects.go say which these are.
+// duplicate field is an error that names field and file. Flags of old kubelets are accepted. They take effect where there is
+// an equivalent, and produce a Warning that names them and their replacement. A setting that has no effect yet also produces
+// a Warning; the tables in effects.go list these.
 //
 //	fs := pflag.NewFlagSet("playlet", pflag.ContinueOnError)
 //	flags := config.AddFlags(fs)

@@ -4,14 +4,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// pendingFields are the fields of KubeletConfiguration that are read, and that nothing looks at yet: they are not checked, and
-// Load warns where one is set. Who makes one take effect takes its name out. Of the others, some take effect in part:
+// pendingFields are the fields of KubeletConfiguration that are read but have no effect yet. They are not checked, and Load
+// warns where one is set. A change that makes one take effect removes its name here. Of the others, some take effect in part:
 //
 //   - cgroupDriver: the runtime's own answer comes first.
-//   - enableControllerAttachDetach: in what the Node reports.
+//   - enableControllerAttachDetach: in the status of the Node only.
 //   - featureGates: gate by gate, see effectiveGates.
 //   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
-//   - kernelMemcgNotification: the kernel is asked in any case, where it tells.
+//   - kernelMemcgNotification: the kernel's notifications are used wherever it has them.
 //   - logging.flushFrequency: every line is written at once.
 var pendingFields = sets.New(
 	"syncFrequency", "cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy",

@@ -10,15 +10,15 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
-// Flags is what AddFlags registered and what the command line then said. It is read by Load once parsing is done; it is
-// not safe for concurrent use.
+// Flags holds the flags registered by AddFlags, and their values on the command line. Load reads it after parsing. It is not
+// safe for concurrent use.
 type Flags struct {
 	bound   map[string]*boundFlag
 	scratch *target
 }
 
-// target is what flags write to. Each flag can be bound to any number of targets, which is how the command line, parsed
-// once, is said again over a configuration that was read from files in between.
+// target receives the values of flags. A flag can be bound to any number of targets: the command line is parsed once, and
+// applied again over the configuration of the files.
 type target struct {
 	kubelet *KubeletConfiguration
 	node    *Node
@@ -33,13 +33,13 @@ type flagRow struct {
 	field string
 	at    place
 	usage string
-	// successor is what replaces the flag, and warning what else is said when it is used; see answer.
+	// successor replaces the flag. warning is an additional text for the use of the flag; see answer.
 	successor, warning string
 	// legacy marks flags that Kubernetes 1.36 no longer has. They stay out of the help text.
 	legacy bool
 }
 
-// secret says that what the flag is set to may be a credential, and is in no message. The flag package would quote it.
+// secret reports whether the flag's value may be a credential. Messages do not contain it, unlike those of the flag package.
 func (r *flagRow) secret() bool { return r.name == "manifest-url-header" || r.name == "manifest-url" }
 
 // CommandLine is a command line without its secrets, to be shown to others.
@@ -70,7 +70,7 @@ type recorder struct {
 	to *boundFlag
 }
 
-// Set parses value and remembers it. What is wrong with one that may be a credential is said by Load.
+// Set parses and records value. Load reports errors in values that may be credentials.
 func (r *recorder) Set(value string) error {
 	if err := r.Value.Set(value); err != nil && !r.to.secret() {
 		return err
@@ -138,8 +138,8 @@ func (f *Flags) values(fs *pflag.FlagSet) map[string]string {
 	return out
 }
 
-// replay says again, over t, what the command line said: first the flags of old, so that the present name of a setting
-// has the last word. fs is the parsed flag set; its order is kept.
+// replay applies the command line to t. Legacy flags come first, so that the present flag of a setting takes precedence. fs
+// is the parsed flag set; its order is kept.
 func (f *Flags) replay(fs *pflag.FlagSet, t *target) ([]Warning, error) {
 	var warnings []Warning
 	for _, legacy := range []bool{true, false} {

@@ -15,10 +15,10 @@ import (
 	"github.com/playlet-dev/playlet/config/flagvalue"
 )
 
-// place says where in the target the value of a flag lives: a pointer to it, or a pflag.Value.
+// place returns a flag's value within a target: a pointer to it, or a pflag.Value.
 type place func(*target) any
 
-// register adds a flag that sets the value at the place. Its default, shown in the help text, is what that holds now.
+// register adds a flag for the value at the place. The present value is its default in the help text.
 func register(fs *pflag.FlagSet, at any, name, usage string) {
 	switch at := at.(type) {
 	case *bool:
@@ -33,7 +33,7 @@ func register(fs *pflag.FlagSet, at any, name, usage string) {
 		fs.StringVar(at, name, *at, usage)
 	case *[]string:
 		fs.StringSliceVar(at, name, *at, usage)
-	case *map[string]string: // the first use of the flag drops what was there before
+	case *map[string]string: // the first use of the flag replaces the earlier entries
 		fs.Var(cliflag.NewMapStringString(at), name, usage)
 	case *map[string][]string:
 		fs.Var(cliflag.NewColonSeparatedMultimapStringString(at), name, usage)
@@ -55,7 +55,7 @@ func thresholds(at any) pflag.Value {
 	return cliflag.NewLangleSeparatedMapStringString(at.(*map[string]string))
 }
 
-// fieldSyntax are the fields whose flag has another syntax than others of the same type.
+// fieldSyntax lists the fields whose flag syntax differs from other fields of the same type.
 var fieldSyntax = map[string]func(at any) pflag.Value{
 	"evictionHard":            thresholds,
 	"evictionSoft":            thresholds,
@@ -95,7 +95,7 @@ func fieldAt(c *KubeletConfiguration, path string) any {
 	return v.Addr().Interface()
 }
 
-// fieldNamed is a field by its name in the file, also of what is embedded; invalid where there is none.
+// fieldNamed returns a field by its name in the file, also from embedded structs. It returns the zero Value if there is none.
 func fieldNamed(v reflect.Value, name string) reflect.Value {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)

@@ -13,10 +13,10 @@ type FlagGroup struct {
 	Flags []FlagHelp
 }
 
-// FlagHelp is what there is to say of a flag.
+// FlagHelp is the documentation of a flag.
 type FlagHelp struct {
 	Name, Shorthand string
-	Value           string // what stands for its value; empty for one that may stand alone
+	Value           string // placeholder of the value; empty if the value is optional
 	Usage, Default  string
 	// Field is the path of its field in the --config file, empty where there is none.
 	Field string

@@ -45,7 +45,7 @@ func TestHelpGroupsEveryFlag(t *testing.T) {
 	}
 }
 
-// What is wrong with a file is said with its line, what was meant, and no word of Go's.
+// Errors in a file name the line and the expected value, without Go's terms.
 func TestFilesAreCorrectedInPlainWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"healthzPrt: 1": `unknown field "healthzPrt", line 3: did you mean healthzPort?`,
@@ -74,7 +74,7 @@ func TestFilesAreCorrectedInPlainWords(t *testing.T) {
 	}
 }
 
-// A flag that the file replaces says what to set, and which of both counts.
+// The warning for a flag with a field names the field, and the one that takes precedence.
 func TestDeprecatedFlagsSayWhatWins(t *testing.T) {
 	file := write(t, t.TempDir(), "f", header+"evictionHard: {memory.available: 1Gi}\n")
 	for args, want := range map[string]string{

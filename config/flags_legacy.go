@@ -18,7 +18,7 @@ func succeeded(name, field string) flagRow {
 		successor: field + " in the --config file"}
 }
 
-// kept is a flag of old whose value is kept for what will be of use to it.
+// kept returns the row of a legacy flag whose value is stored for later use.
 func kept(name string, at func(*Node) any, warning string) flagRow {
 	return flagRow{name: name, at: func(t *target) any { return at(t.node) }, legacy: true, usage: "kept", warning: warning}
 }
@@ -67,8 +67,8 @@ var legacyRows = []flagRow{
 	kept("network-plugin-dir", func(n *Node) any { return &n.CNIConfDir }, cniInRuntime),
 }
 
-// goneFlags are flags that have nothing to set, by what is said of them. A name with a question mark could stand without
-// a value. Under true are those that the kubelet of 1.36 refuses.
+// goneFlags are flags without a setting, grouped by their warning. A flag with a question mark could appear without a value.
+// The kubelet of 1.36 rejects those under true.
 var goneFlags = map[bool][][2]string{
 	true: {
 		{"api-servers", "ignored: nothing is asked at these URLs; --kubeconfig replaces it"},

@@ -32,13 +32,13 @@ var gatesRow = flagRow{
 
 const askEviction = "kept; container garbage collection is better steered by --eviction-hard and --eviction-soft"
 
-// own makes the row of a flag that has no field in KubeletConfiguration and sets one of Node: what differs from node to node, or
-// says where the configuration is.
+// own returns the row of a flag that sets a field of Node instead of KubeletConfiguration. Such flags differ between nodes,
+// or locate the configuration.
 func own(name string, at func(*Node) any, usage string) flagRow {
 	return flagRow{name: name, at: func(t *target) any { return at(t.node) }, usage: usage}
 }
 
-// advised adds what is said when the flag is used.
+// advised adds a warning for the use of the flag.
 func (r flagRow) advised(warning string) flagRow {
 	r.warning = warning
 	return r

@@ -124,7 +124,7 @@ func TestEachFlagSetsItsField(t *testing.T) {
 	}
 }
 
-// TestEachFlagIsAnswered finds that every flag that has no effect, or a successor, says so by name.
+// TestEachFlagIsAnswered checks that every flag without effect, or with a successor, produces a warning with its name.
 func TestEachFlagIsAnswered(t *testing.T) {
 	quiet := strings.Fields(`config config-dir kubeconfig bootstrap-kubeconfig hostname-override node-ip node-labels root-dir
 		cert-dir cloud-provider runtime-cgroups image-credential-provider-config image-credential-provider-bin-dir lock-file

@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/config/configfile"
 )
 
-// FuzzLoadConfig feeds anything to the reading of a configuration file. Whatever it is, there is a node or a one-line
-// error; and what was accepted is accepted again when written out.
+// FuzzLoadConfig reads arbitrary configuration files. The result is a node or a one-line error, and an accepted file is
+// accepted again after it is written out.
 func FuzzLoadConfig(f *testing.F) {
 	for _, seed := range []string{
 		"", "---\n", "{}", "[]", "null", "\x00", "a: &a [*a]", header, header + "maxPods: 3\n", header + "maxPods: 1e3\n",

@@ -15,7 +15,7 @@ import (
 	featuregates "github.com/playlet-dev/playlet/config/gates"
 )
 
-// unschedulableTaint is what the control plane puts on a cordoned node.
+// unschedulableTaint is the control plane's taint on a cordoned node.
 const unschedulableTaint = corev1.TaintNodeUnschedulable
 
 // Load builds the node's configuration from parsed flags: built-in defaults, the --config file over them, the drop-ins
@@ -67,8 +67,8 @@ func load(flags *Flags, fs *pflag.FlagSet, hostname func() (string, error)) (*No
 	return node, append(warnings, openServer(node)...), nil
 }
 
-// readBase returns the configuration that flags are laid over, what it would be if the files said nothing, and whether they give
-// the server's address.
+// readBase returns the base configuration for flags, the same for empty files, and whether the files set the server's
+// address.
 func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, warnings []Warning, err error) {
 	own := flags.scratch.node
 	var patches [][]byte
@@ -113,7 +113,7 @@ func readBase(flags *Flags) (base, plain *KubeletConfiguration, addressed bool, 
 	return merged, plain, addressed, warnings, nil
 }
 
-// configFile reads what --config names: a file, or a folder, which is returned as an absolute path.
+// configFile reads the file of --config, or the files of a folder. It returns the absolute path of the folder.
 func configFile(path string) (file *KubeletConfiguration, folder string, ignored []string, err error) {
 	if path == "" {
 		return nil, "", nil, nil
@@ -164,5 +164,5 @@ func openServer(n *Node) []Warning {
 		"AlwaysAllow lets %s do everything by the kubelet's API on port %d; Webhook asks the API server", who, c.Port)}}
 }
 
-// standalone says that the node has no API server, now or once it has asked for credentials.
+// standalone reports whether the node has no API server, neither now nor after bootstrapping.
 func (n *Node) standalone() bool { return n.KubeconfigPath == "" && n.BootstrapKubeconfigPath == "" }

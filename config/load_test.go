@@ -284,7 +284,7 @@ func TestAnOpenServerIsWarnedAbout(t *testing.T) {
 	}
 }
 
-// Where the port is opened depends on whether somebody gave the address: the default is every address of the machine.
+// An explicit server address counts, even if it equals the default of all addresses.
 func TestTheAddressIsKnownToBeGiven(t *testing.T) {
 	dir := t.TempDir()
 	file := "--config=" + write(t, dir, "f", header+"address: 0.0.0.0")

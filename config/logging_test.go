@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// logAll writes one record of every kind and returns what arrived.
+// logAll writes one record of every kind and returns the output.
 func logAll(t *testing.T, args ...string) string {
 	t.Helper()
 	n, _, err := loadArgs(t, args...)

@@ -14,8 +14,8 @@ type KubeletConfiguration = kubeletconfig.KubeletConfiguration
 // DefaultAdminSocket is where the sub-commands find the agent.
 const DefaultAdminSocket = "/run/playlet/admin.sock"
 
-// Node is the whole configuration of the agent, in one value. It is built by Load and read-only from then on: it is shared by
-// every actor without locks, so nobody may write to it or to what its pointers, maps and slices lead to.
+// Node is the whole configuration of the agent. Load builds it. After that it is read-only, including all that its pointers,
+// maps and slices refer to, because actors share it without locks.
 type Node struct {
 	// Kubelet is the final KubeletConfiguration: defaults, files and flags merged, every default filled in.
 	Kubelet *KubeletConfiguration
@@ -52,7 +52,7 @@ type Node struct {
 	// BootstrapKubeconfigPath holds the credentials for requesting a client certificate when KubeconfigPath is absent.
 	BootstrapKubeconfigPath string
 
-	// AddressGiven says that Kubelet.Address is what a flag or a file asks for, and not the default.
+	// AddressGiven is true when a flag or a file sets Kubelet.Address.
 	AddressGiven bool
 
 	// NodeIPs are the addresses of --node-ip: none, one, or two of different families. The unspecified address of a
@@ -89,18 +89,18 @@ type Node struct {
 	// CAdvisorPort is the port of cAdvisor's pages and API, which old kubelets served on 4194. 0: not served.
 	CAdvisorPort int32
 
-	// CNIBinDirs and CNIConfDir are where the doctor looks, and where the agent looks for what is wrong with the network where
-	// the runtime does not say where it looks. The runtime alone decides what is used.
+	// CNIBinDirs and CNIConfDir are for the doctor, and for the agent's diagnosis of the network with a runtime that does not
+	// report its folders. The runtime alone decides which are used.
 	CNIBinDirs []string
 	CNIConfDir string
 
-	// What the flags --register-schedulable, --hostname-override and --node-ip said, until settle makes something of it.
+	// The values of --register-schedulable, --hostname-override and --node-ip, until settle evaluates them.
 	schedulable bool
 	hostname    string
 	nodeIP      string
 
 	gates map[string]bool
-	// logLevel is that of the loggers; it alone may change, see SetVerbosity.
+	// logLevel is the level of the loggers. It is the only field that may change, see SetVerbosity.
 	logLevel slog.LevelVar
 }
 

@@ -17,7 +17,7 @@ import (
 	featuregates "github.com/playlet-dev/playlet/config/gates"
 )
 
-// noEffectYet is said of a setting that nothing looks at yet, when it asks for something other than the default.
+// noEffectYet is the warning for a setting that is not the default and has no effect yet.
 const noEffectYet = "without effect in this version of Playlet"
 
 // Pending lists the fields of KubeletConfiguration, and with their dashes the flags that set none, which are without effect yet.
@@ -32,12 +32,12 @@ func Pending() []string {
 // EffectiveGates lists the feature gates that are obeyed, sorted.
 func EffectiveGates() []string { return slices.Sorted(maps.Keys(effectiveGates)) }
 
-// pending reports whether nothing looks yet at what the flag sets.
+// pending reports whether the flag has no effect yet.
 func (r flagRow) pending() bool {
 	return pendingFields.Has(r.field) || pendingFlags.Has(r.name)
 }
 
-// answer is said when the flag is used, and empty where there is nothing to say.
+// answer returns the warning for the use of the flag, if any.
 func (r flagRow) answer() string {
 	switch {
 	case r.successor == "":
@@ -51,8 +51,8 @@ func (r flagRow) answer() string {
 	}
 }
 
-// pendingSettings warns of everything that was set to other than its default and has no effect yet, once each: of the
-// flag that set it, or else of the field. plain is what c would be with nothing set; flags in answered have a warning already.
+// pendingSettings returns one warning for each setting that is not the default and has no effect yet. It names the flag or
+// else the field. plain is c without any settings; flags in answered have a warning already.
 func (f *Flags) pendingSettings(fs *pflag.FlagSet, c, plain *KubeletConfiguration, answered []Warning) []Warning {
 	var warnings []Warning
 	changed := sets.New[string]()

@@ -13,8 +13,8 @@ import (
 	featuregates "github.com/playlet-dev/playlet/config/gates"
 )
 
-// honoured are the fields that do what they say, all of them or in part. Who makes one take effect moves its name here; a field
-// that a new version of the library brings has to be decided.
+// honoured are the fields that take effect, fully or in part. A change that makes one take effect moves its name here; a
+// field of a newer library version fails the test until it is in one of the tables.
 var honoured = sets.New(strings.Fields(`
 	staticPodPath podLogsDir fileCheckFrequency httpCheckFrequency staticPodURL staticPodURLHeader registryPullQPS
 	registryBurst eventRecordQPS eventBurst healthzPort healthzBindAddress clusterDomain clusterDNS nodeStatusUpdateFrequency
@@ -40,9 +40,8 @@ var honoured = sets.New(strings.Fields(`
 	memoryThrottlingFactor memoryReservationPolicy makeIPTablesUtilChains
 `)...)
 
-// honouredFlags are the same of the flags that set no field and have some use. bootstrap-kubeconfig alone, without kubeconfig,
-// makes no node of a cluster; the agent says so at its start. The folders of CNI are the doctor's, as the agent asks the runtime
-// first.
+// honouredFlags are the flags without a field that have an effect. bootstrap-kubeconfig without kubeconfig makes no node of a
+// cluster; the agent reports that at its start. The CNI folders are for the doctor, as the agent asks the runtime first.
 var honouredFlags = sets.New(strings.Fields(`
 	config config-dir kubeconfig bootstrap-kubeconfig experimental-bootstrap-kubeconfig hostname-override node-ip node-labels
 	root-dir cloud-provider lock-file exit-on-lock-contention admin-socket admin-socket-group enable-chaos object-dir
@@ -83,7 +82,7 @@ func TestEverySettingIsDecided(t *testing.T) {
 	}
 }
 
-// TestEachFlagWithoutEffectSaysSo sets every flag alone: one that nothing looks at says so, once, and no other does.
+// TestEachFlagWithoutEffectSaysSo sets every flag alone: exactly the pending ones produce the warning, once.
 func TestEachFlagWithoutEffectSaysSo(t *testing.T) {
 	for _, row := range allRows() {
 		_, fs, err := parse()
@@ -108,7 +107,7 @@ func TestEachFlagWithoutEffectSaysSo(t *testing.T) {
 	}
 }
 
-// pendingOf names what is said to be without effect.
+// pendingOf returns the settings with a warning about no effect.
 func pendingOf(t *testing.T, flags *Flags, fs *pflag.FlagSet) []string {
 	t.Helper()
 	to := newTarget(nil)
@@ -167,7 +166,7 @@ func TestWhatIsSetWithoutEffectIsNamedOnce(t *testing.T) {
 			want: []string{"featureGates.PodsAPI"}},
 		"gates that are obeyed when off": {file: "featureGates: {NodeDeclaredFeatures: false, ExtendWebSocketsToKubelet: false, " +
 			"InPlacePodLevelResourcesVerticalScaling: false, InPlacePodVerticalScalingInitContainers: false}\n"},
-		"no cloud": {args: []string{"--cloud-provider=aws"}}, // it is ignored, and that is said
+		"no cloud": {args: []string{"--cloud-provider=aws"}}, // ignored, with a warning of its own
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := test.args

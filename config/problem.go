@@ -7,8 +7,8 @@ import (
 	"github.com/playlet-dev/playlet/config/configfile"
 )
 
-// problem is one refused value: the path of its field (or the flag), the flag that sets the field where there is one,
-// the value, and what is wrong with it, on one line.
+// problem returns the error for a refused value, on one line. It has the path of the field or the flag, the flag that sets
+// the field, if any, the value, and the reason.
 func problem(path string, value any, format string, args ...any) error {
 	where := path
 	if flag := flagOfField(path); flag != "" {
@@ -23,7 +23,7 @@ func problem(path string, value any, format string, args ...any) error {
 	return fmt.Errorf("%s: invalid value %s: %s", where, shown, configfile.Folded(fmt.Sprintf(format, args...)))
 }
 
-// problems gathers what is wrong, so that an operator learns all of it at once. It is an error of one line.
+// problems collects errors, so that an operator sees all at once. It formats as one line.
 type problems []error
 
 func (p *problems) add(path string, value any, format string, args ...any) {
@@ -56,13 +56,13 @@ func (p problems) Error() string {
 // Unwrap gives errors.Is and errors.As access to the parts.
 func (p problems) Unwrap() []error { return p }
 
-// Warning says to an operator that something was accepted but should be said differently. Load returns warnings as values;
-// the command logs them.
+// Warning tells an operator about an accepted setting that should be changed. Load returns warnings as values; the command
+// logs them.
 type Warning struct {
 	// Flag is the flag with its dashes ("--network-plugin"), or the path of a configuration field
 	// ("featureGates.DynamicKubeletConfig").
 	Flag string
-	// Message says on one line what was done and what replaces the flag.
+	// Message describes the effect and the replacement, on one line.
 	Message string
 	// Mistake marks a setting that an administrator surely meant otherwise. The agent starts as a kubelet does; the commands
 	// doctor and install refuse it.

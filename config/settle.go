@@ -18,8 +18,8 @@ import (
 	"github.com/playlet-dev/playlet/config/configfile"
 )
 
-// settle derives what flags and files only hint at: the node's name and addresses, absolute paths, endpoints in URL
-// form, and the taint of --register-schedulable=false.
+// settle derives values from flags and files: the node's name and addresses, absolute paths, endpoints in URL form, and the
+// taint of --register-schedulable=false.
 func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
 	var warnings []Warning
 	name, err := nodeName(n.hostname, hostname)
@@ -66,7 +66,7 @@ func (n *Node) settle(hostname func() (string, error)) ([]Warning, error) {
 	return warnings, nil
 }
 
-// absolutePaths resolves what the command line left relative against the working folder, as opening it would.
+// absolutePaths resolves relative paths of the command line against the working folder, as opening them would.
 func (n *Node) absolutePaths() error {
 	here, err := os.Getwd()
 	if err != nil {
@@ -133,9 +133,8 @@ func parseNodeIPs(s string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// reserveCPUs has the CPUs that are reserved one by one (reservedSystemCPUs) stand for all cpu that systemReserved and
-// kubeReserved keep from pods, as with the kubelet. What keeps pods off these very CPUs is a policy of the CPU manager. To be
-// called when all is validated.
+// reserveCPUs replaces the cpu of systemReserved and kubeReserved by the number of reservedSystemCPUs, as the kubelet does.
+// Keeping pods off these CPUs is a policy of the CPU manager. Call it after validation.
 func (n *Node) reserveCPUs() []Warning {
 	const cpu = string(corev1.ResourceCPU)
 	c := n.Kubelet

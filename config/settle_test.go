@@ -153,7 +153,7 @@ func TestPresentableMasksHeaders(t *testing.T) {
 	}
 }
 
-// What may be a credential is in no error: errors end in journals, and in what people paste.
+// Errors contain no possible credentials: they appear in journals, and people paste them.
 func TestErrorsTellNoCredentials(t *testing.T) {
 	for _, args := range [][]string{
 		{"--manifest-url=https://h/p", "--manifest-url-header=Authorization=Bearer hunter2"},
@@ -201,7 +201,7 @@ func TestCloudProvider(t *testing.T) {
 			t.Errorf("%q: %v, %v", given, n, err)
 		}
 		warned := slices.ContainsFunc(warnings, func(w Warning) bool { return w.Flag == "--cloud-provider" })
-		if warned != (given == "aws") { // of what is gone
+		if warned != (given == "aws") { // about a removed provider
 			t.Errorf("%q: warned %t", given, warned)
 		}
 	}

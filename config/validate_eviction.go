@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// evictionSignals are what thresholds can be set on.
+// evictionSignals are the signals that thresholds can name.
 var evictionSignals = []string{
 	"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree",
 	"containerfs.available", "containerfs.inodesFree", "allocatableMemory.available", "pid.available",

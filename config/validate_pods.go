@@ -57,7 +57,7 @@ func validatePullCredentials(p *problems, n *Node) {
 	}
 }
 
-// imagePattern is registry[:port]/path, the last element of which may be a lone *, and which has no tag or digest.
+// imagePattern matches registry[:port]/path without tag or digest; the last element of the path may be a lone *.
 var imagePattern = regexp.MustCompile(
 	`^[a-zA-Z0-9][a-zA-Z0-9._-]*(:[0-9]+(/[a-z0-9._-]+)*(/\*|/[a-z0-9._-]+)|(/[a-z0-9._-]+)*(/\*)?)$`)
 

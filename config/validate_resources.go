@@ -46,7 +46,7 @@ func validateMemory(p *problems, n *Node) {
 	}
 }
 
-// validateReservations is about what is withheld from pods, and how that is enforced.
+// validateReservations checks the resources reserved for the system, and their enforcement.
 func validateReservations(p *problems, n *Node) {
 	c := n.Kubelet
 	validReserved(p, "systemReserved", c.SystemReserved)

@@ -63,7 +63,7 @@ func validateTLS(p *problems, n *Node) {
 	}
 }
 
-// validateAPI is about talking to the API server and what is reported to it.
+// validateAPI checks the settings of the API server's client and of reports to it.
 func validateAPI(p *problems, n *Node) {
 	c := n.Kubelet
 	atLeast(p, "eventRecordQPS", orZero(c.EventRecordQPS), 0)
@@ -126,7 +126,7 @@ func positive(p *problems, path string, value time.Duration) {
 	p.check(value > 0, path, value, "must be positive")
 }
 
-// addList takes over what a validator of Kubernetes' libraries found.
+// addList adds the errors of a validator from Kubernetes' libraries.
 func addList(p *problems, list field.ErrorList) {
 	for _, one := range list {
 		p.add(one.Field, one.BadValue, "%s", one.Detail)

@@ -17,11 +17,11 @@ import (
 // MaxSocketPath is the longest path that fits into sockaddr_un, unix(7), without its closing NUL.
 const MaxSocketPath = 107
 
-// validate reports every value that cannot be honoured, in the order of the fields. Besides the kubelet's own rules it
-// checks what the kubelet finds out only later while starting: addresses, quantities, policies, TLS names.
+// validate reports every invalid value, in the order of the fields. Beyond the kubelet's validation it checks values that the
+// kubelet rejects later in its start: addresses, quantities, policies, TLS names.
 //
-// What depends on the machine is not looked at here, see CheckCgroups and CheckCPUs. runOnce, which the kubelet has come to
-// refuse, is accepted.
+// Properties of the machine are checked by CheckCgroups and CheckCPUs. runOnce is accepted, although the kubelet now rejects
+// it.
 func (n *Node) validate() error {
 	var p problems
 	n.validateOwn(&p)
@@ -58,7 +58,7 @@ func (n *Node) CheckCgroups(unified bool) error {
 // number.
 func (n *Node) CheckCPUs(online cpuset.CPUSet) error {
 	var p problems
-	cpus, err := cpuset.Parse(n.Kubelet.ReservedSystemCPUs) // what is no list was refused before
+	cpus, err := cpuset.Parse(n.Kubelet.ReservedSystemCPUs) // syntax errors were reported before
 	p.check(err != nil || cpus.IsSubsetOf(online), "reservedSystemCPUs", n.Kubelet.ReservedSystemCPUs,
 		"this host has the CPUs %s only", online)
 	return p.err()
@@ -73,7 +73,7 @@ func (n *Node) CheckSwap(areas []string) error {
 	return p.err()
 }
 
-// CheckSysctls reports whether the agent may run on a host whose kernel has these settings, of which it may have to change none.
+// CheckSysctls returns an error if the agent would have to change these kernel settings and may not.
 func (n *Node) CheckSysctls(differ []string) error {
 	var p problems
 	p.check(len(differ) == 0 || !n.Kubelet.ProtectKernelDefaults, "protectKernelDefaults", true, "the kernel has other "+
@@ -145,7 +145,7 @@ func oneOf[T ~string](p *problems, path string, value T, allowed ...T) {
 	p.check(slices.Contains(allowed, value), path, value, "must be one of %s", strings.Join(said, ", "))
 }
 
-// needsGate refuses a value whose feature is off.
+// needsGate rejects a value whose feature gate is off.
 func needsGate(p *problems, n *Node, path string, value any, gate string) {
 	p.check(n.FeatureEnabled(gate), path, value, "needs the feature gate %s", gate)
 }

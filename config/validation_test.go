@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// refused lists values, as they stand in a file, and what the error says of each: path, value, reason.
+// refused lists values, as written in a file, with the path, the value and the reason in the error.
 var refused = []struct{ content, want string }{
 	{"port: -1", "port (--port): invalid value -1"},
 	{"port: 65536", "port (--port): invalid value 65536: must be between 1 and 65535"},
@@ -144,7 +144,7 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// TestAcceptedValues holds the edges of what TestRefusedValues refuses.
+// TestAcceptedValues holds the edge cases next to those of TestRefusedValues.
 func TestAcceptedValues(t *testing.T) {
 	for _, content := range []string{
 		"port: 1\nreadOnlyPort: 65535\nhealthzPort: 0\naddress: '::'",
@@ -267,7 +267,7 @@ func TestProblemsAreReadable(t *testing.T) {
 	}
 }
 
-// The thresholds of eviction and what is reserved, as a command line has them.
+// Thresholds of eviction and reservations can be set on the command line.
 func TestEvictionOnTheCommandLine(t *testing.T) {
 	node, _, err := loadArgs(t, "--eviction-hard=memory.available<500Mi,nodefs.available<1Gi,imagefs.available<100Gi",
 		"--eviction-minimum-reclaim=memory.available=0Mi,nodefs.available=500Mi,imagefs.available=2Gi",

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxFileSize bounds what is read of one configuration file, in bytes. The largest sensible file is a few KiB.
+// maxFileSize is the maximum number of bytes read from one configuration file. The largest sensible file is a few KiB.
 const maxFileSize = 4 << 20
 
 // Read decodes the KubeletConfiguration file at path. As the kubelet it ignores fields that are unknown or wrongly cased, and of
@@ -120,7 +120,7 @@ func decode(data []byte) (asJSON []byte, ignored []string, err error) {
 	return asJSON, append(ignored, strictFaults(data, strict)...), nil
 }
 
-// misfitErrors names the fields that cannot be decoded, and says what they must be.
+// misfitErrors names the fields that cannot be decoded, with their expected types.
 func misfitErrors(asJSON []byte, failure error) error {
 	var out []string
 	for _, m := range Misfits(asJSON, &kubeletconfig.KubeletConfiguration{}, "") {

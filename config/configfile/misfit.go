@@ -20,13 +20,13 @@ type Misfit struct {
 	// Field is its path, as spec.containers[0].image.
 	Field string
 	Value any
-	// Wanted says what it must be.
+	// Wanted describes the expected value.
 	Wanted string
 }
 
-// Misfits are the values of asJSON that do not fit into what into points to, with their paths below at. Decoders stop at the
-// first one, name the field of a wrong type badly and that of a wrong duration or quantity not at all, so the values are looked
-// for: they are the innermost ones that fail alone, too.
+// Misfits returns the values of asJSON that do not fit the type of into, with their paths below at. Decoders stop at the
+// first misfit, and name its field badly or, for a duration or quantity, not at all. Misfits therefore searches for the
+// innermost values that fail to decode alone.
 func Misfits(asJSON []byte, into any, at string) []Misfit {
 	decoder := json.NewDecoder(bytes.NewReader(asJSON))
 	decoder.UseNumber()
@@ -92,7 +92,7 @@ func (f *fitter) fitMap(t reflect.Type, value map[string]any, at string) {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// wanted says what a value of this type has to be, which could not be decoded.
+// wanted describes the values that decode into a type, for a value that does not.
 func wanted(t reflect.Type, value any, err error) string {
 	if t == reflect.TypeFor[metav1.Duration]() {
 		return "it must be a duration, such as 90s, 10m or 1h30m"
@@ -154,5 +154,5 @@ func Plain(err error) string {
 	return strings.TrimPrefix(strings.TrimPrefix(text, "json: "), "cannot unmarshal ")
 }
 
-// Folded is a message of several lines, indented as those of parsers are, in one with single spaces.
+// Folded joins the lines of a parser's message with single spaces.
 func Folded(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Address is an IP address. An empty one leaves what was there, as a unit whose variable is empty gives one; whether another
-// is an address is seen with that of the file.
+// Address is an IP address. An empty value, such as a unit's empty variable, keeps the earlier one. The address is validated
+// together with the file's.
 type Address struct{ To *string }
 
 // String implements pflag.Value.
@@ -81,7 +81,7 @@ func parseTaint(s string) (*corev1.Taint, error) {
 	return taint, nil
 }
 
-// CheckTaint says what is wrong with a taint that a node wants to register with.
+// CheckTaint returns an error if a node cannot register with the taint.
 func CheckTaint(t corev1.Taint) error {
 	if errs := validation.IsQualifiedName(t.Key); len(errs) > 0 {
 		return fmt.Errorf("key %q: %s", t.Key, strings.Join(errs, ", "))

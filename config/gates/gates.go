@@ -1,7 +1,7 @@
 // Package gates knows the feature gates of Kubernetes 1.36, and those that Kubernetes had before.
 //
-// k8s.io/component-base/featuregate does not serve: the kubelet's gates are in no library, so that the tables stay, and it names
-// one unknown gate alone, whichever comes first in a map, while here all that is wrong is told, and a retired gate is a warning.
+// k8s.io/component-base/featuregate is not used. The kubelet's gates are in no library, so that the tables would remain. It
+// also reports only one unknown gate, in random order, while this package reports all, and a retired gate is only a warning.
 package gates
 
 import (
@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Gate is what Kubernetes 1.36 knows about one feature.
+// Gate is the state of one feature in Kubernetes 1.36.
 type Gate struct {
 	Stage  Stage
 	On     bool // by default
@@ -35,7 +35,7 @@ type group struct {
 	names string
 }
 
-// The two gates that set all gates of a stage which nobody set by name.
+// The two gates that set all gates of a stage, except those set by name.
 const (
 	AllAlpha = "AllAlpha"
 	AllBeta  = "AllBeta"
@@ -52,7 +52,7 @@ var Known = sync.OnceValue(func() map[string]Gate {
 	return known
 })
 
-// Retired says that Kubernetes once had a gate, and has it no more.
+// Retired reports whether an earlier Kubernetes had the gate.
 func Retired(name string) bool { return slices.Contains(strings.Fields(retired), name) }
 
 // Resolve gives the state of every known gate with those in set.
@@ -73,7 +73,7 @@ func Resolve(set map[string]bool) map[string]bool {
 	return resolved
 }
 
-// Merge lays gates over others, e.g. those of the command line over those of a file.
+// Merge returns the gates of both maps; above takes precedence, e.g. the command line over a file.
 func Merge(below, above map[string]bool) map[string]bool {
 	merged := map[string]bool{}
 	maps.Copy(merged, below)

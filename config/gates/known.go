@@ -1,6 +1,6 @@
 package gates
 
-// groups are the feature gates of Kubernetes 1.36, those of its client library included, with their state there.
+// groups are the feature gates of Kubernetes 1.36, including its client library's, with their state.
 var groups = []group{
 	{Gate{Stage: Alpha}, `
 		AllowUnsafeMalformedObjectDeletion APIServingWithRoutine CBORServingAndStorage ClientsAllowCBOR

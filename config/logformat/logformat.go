@@ -49,7 +49,7 @@ func New(w io.Writer, logging *logsapi.LoggingConfiguration, threshold *slog.Lev
 	return slog.New(&fileHandler{Handler: text, threshold: threshold, files: files})
 }
 
-// leastOf is the lower of two levels, of which the first may change.
+// leastOf is the lower of two levels; the first may change.
 type leastOf struct {
 	threshold *slog.LevelVar
 	other     slog.Level
@@ -58,7 +58,7 @@ type leastOf struct {
 // Level implements slog.Leveler.
 func (l leastOf) Level() slog.Level { return min(l.threshold.Level(), l.other) }
 
-// kubeletKeys renames slog's own keys to those of the kubelet's JSON log.
+// kubeletKeys renames slog's keys to the kubelet's JSON keys.
 func kubeletKeys(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

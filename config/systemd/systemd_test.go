@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// What the unit promises: containers outlive the agent, which is started again whatever ends it.
+// The unit keeps containers running when the agent stops, and restarts the agent after any end.
 func TestUnit(t *testing.T) {
 	options, err := unit.DeserializeOptions(strings.NewReader(Unit("/opt/my node/playlet", "/etc/100%/$x.yaml")))
 	if err != nil {

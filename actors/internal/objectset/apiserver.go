@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// reading is what is known of one object of the API server.
+// reading is the latest state of one object of the API server.
 type reading struct {
 	object  any // *v1.ConfigMap or *v1.Secret; nil where there is none
 	known   bool
@@ -18,7 +18,7 @@ type reading struct {
 	err     error  // of the last reading, where that failed
 }
 
-// unreadError is of an object of the API server of which nothing is known yet.
+// unreadError is returned for an object of the API server that has not been read yet.
 type unreadError struct{ why error }
 
 func (e unreadError) Error() string {
@@ -34,13 +34,13 @@ func (e unreadError) Error() string {
 // Unwrap gives why the last reading failed.
 func (e unreadError) Unwrap() error { return e.why }
 
-// IsUnread says that an object of the API server is not known yet, which may change at any moment.
+// IsUnread reports whether err is caused by an object that has not been read yet. It may be read at any moment.
 func IsUnread(err error) bool {
 	_, unread := errors.AsType[unreadError](err)
 	return unread
 }
 
-// every is all that the API server has of a kind; all is nil while they have not been read, and err says why.
+// every is the set of all objects of a kind in the API server. Until the first read, all is nil and err has the reason.
 type every[K comparable, V any] struct {
 	all map[K]V
 	err error
@@ -59,7 +59,7 @@ func (e *every[K, V]) put(b *Board, all map[K]V) {
 	}
 }
 
-// fail takes that they could not be read; what was known of them stays in force.
+// fail records a failed read. The earlier objects remain in force.
 func (e *every[K, V]) fail(b *Board, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,17 +69,17 @@ func (e *every[K, V]) fail(b *Board, err error) {
 // PutServices takes all Services of the API server. They become shared and immutable.
 func (b *Board) PutServices(services map[Key]*v1.Service) { b.services.put(b, services) }
 
-// FailServices takes that Services could not be read; what was known of them stays in force.
+// FailServices records a failed read of Services. The earlier ones remain in force.
 func (b *Board) FailServices(err error) { b.services.fail(b, err) }
 
 // PutRuntimeClasses takes all RuntimeClasses of the API server: the runtime's handlers by the names of the classes. The map
 // becomes shared and immutable.
 func (b *Board) PutRuntimeClasses(handlers map[string]string) { b.classes.put(b, handlers) }
 
-// FailRuntimeClasses takes that RuntimeClasses could not be read; what was known of them stays in force.
+// FailRuntimeClasses records a failed read of RuntimeClasses. The earlier ones remain in force.
 func (b *Board) FailRuntimeClasses(err error) { b.classes.fail(b, err) }
 
-// Put takes what the API server has of the object, nil where it has none, and says whether that is news. The object becomes
+// Put records an object of the API server, or its absence for nil, and returns whether it has changed. The object becomes
 // shared and immutable.
 func (b *Board) Put(r Ref, object any) (news bool) {
 	b.mu.Lock()
@@ -94,7 +94,7 @@ func (b *Board) Put(r Ref, object any) (news bool) {
 	return news
 }
 
-// Fail takes that the object could not be read; what was known of it stays in force.
+// Fail records a failed read of the object. Its earlier state remains in force.
 func (b *Board) Fail(r Ref, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,15 +110,14 @@ func (b *Board) know(r Ref, is reading) {
 	b.readings[r] = is
 }
 
-// Keep forgets what is known of all other objects of the API server.
+// Keep drops all other objects of the API server.
 func (b *Board) Keep(refs map[Ref]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.readings, func(r Ref, _ reading) bool { return !refs[r] })
 }
 
-// Known counts what is known of the API server's objects: those that are there, those that are not, and those of which it
-// is not known yet.
+// Known counts cached objects by state: present, absent, and not read yet.
 func (b *Board) Known() (there, missing, unread int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,14 +168,14 @@ func (b *Board) next() <-chan struct{} {
 	return b.changed
 }
 
-// Has says whether anything is known of the object.
+// Has reports whether the object has been read, present or absent.
 func (b *Board) Has(r Ref) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.readings[r].known
 }
 
-// Immutable says whether the object is there and says of itself that what it holds never changes.
+// Immutable reports whether the object is present and marked immutable.
 func (b *Board) Immutable(r Ref) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

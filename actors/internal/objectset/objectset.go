@@ -1,6 +1,6 @@
-// Package objectset holds the ConfigMaps, Secrets, Services and RuntimeClasses that this node has: what the actor objects
-// publishes and volumes, pulls, sandboxes and containers read. There are two sets, which are kept apart: that of a folder
-// (--object-dir), for static pods, and that of the API server, for its own pods. It never says what is in an object.
+// Package objectset holds the ConfigMaps, Secrets, Services and RuntimeClasses of this node. The objects actor publishes
+// them; volumes, pulls, sandboxes and containers read them. There are two separate sets: a folder's (--object-dir), for
+// static pods, and the API server's, for its own pods. Errors and logs never contain the data of an object.
 package objectset
 
 import (
@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Key names an object among those of its kind.
+// Key identifies an object of a kind.
 type Key struct{ Namespace, Name string }
 
 // Set is all objects of the folder. Immutable once published.
@@ -42,7 +42,7 @@ type Board struct {
 	readings map[Ref]reading
 	services every[Key, *v1.Service]
 	classes  every[string, string] // RuntimeClasses: handlers by name
-	changed  chan struct{}         // closed at the next change; nil while nobody waits for it
+	changed  chan struct{}         // closed at the next change; nil without waiters
 }
 
 // NewBoard is a board of a node with or without a folder of objects.
@@ -90,7 +90,7 @@ func changed[T any](b *Board, kind Kind, before, now map[Key]T) (gone bool) {
 	return gone
 }
 
-// change counts a change and wakes those who wait for one.
+// change increases the version and wakes waiting readers.
 func (b *Board) change() {
 	b.version++
 	if b.changed != nil {
@@ -99,7 +99,7 @@ func (b *Board) change() {
 	}
 }
 
-// Version grows with each change of what is on the board.
+// Version increases with each change on the board.
 func (b *Board) Version() uint64 {
 	if b == nil {
 		return 0
@@ -129,8 +129,8 @@ func (b *Board) VersionOf(pod *v1.Pod) (version uint64) {
 	return version
 }
 
-// ConfigMap returns the object of the pod's namespace; it is shared and immutable. An error says that it is not known
-// whether there is one.
+// ConfigMap returns an object from the pod's namespace; it is shared and immutable. It returns an error if the object's
+// existence is unknown.
 func (b *Board) ConfigMap(pod *v1.Pod, name string) (object *v1.ConfigMap, found bool, err error) {
 	return lookUp[*v1.ConfigMap](b, pod, ConfigMap, name, func(s *Set, k Key) (*v1.ConfigMap, bool) {
 		object, found := s.ConfigMaps[k]
@@ -138,8 +138,8 @@ func (b *Board) ConfigMap(pod *v1.Pod, name string) (object *v1.ConfigMap, found
 	})
 }
 
-// Secret returns the object of the pod's namespace; it is shared and immutable. An error says that it is not known whether
-// there is one.
+// Secret returns an object from the pod's namespace; it is shared and immutable. It returns an error if the object's
+// existence is unknown.
 func (b *Board) Secret(pod *v1.Pod, name string) (object *v1.Secret, found bool, err error) {
 	return lookUp[*v1.Secret](b, pod, Secret, name, func(s *Set, k Key) (*v1.Secret, bool) {
 		object, found := s.Secrets[k]

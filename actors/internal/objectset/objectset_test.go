@@ -21,7 +21,8 @@ func secretOf(value string) *v1.Secret {
 	return &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word", Namespace: "ns"}, Data: map[string][]byte{"key": []byte(value)}}
 }
 
-// What is in the folder is not for pods of the API server, whose authors could not read it there, and the other way round.
+// Pods of the API server cannot read the folder's objects, which their authors could not read there, and static pods cannot
+// read the API server's.
 func TestTheTwoSetsAreKeptApart(t *testing.T) {
 	b := NewBoard(true)
 	b.Publish(&Set{Secrets: map[Key]*v1.Secret{{Namespace: "ns", Name: "word"}: secretOf("folder")}})

@@ -24,19 +24,17 @@ type Ref struct {
 
 func (r Ref) String() string { return string(r.Kind) + " " + r.Namespace + "/" + r.Name }
 
-// SourceAnnotation says where a pod came from, as the kubelet writes it. The sources of pods set it, whatever the author of
-// a pod wrote there.
+// SourceAnnotation names a pod's source, as the kubelet does. Sources set it, and overwrite an author's value.
 const SourceAnnotation = "kubernetes.io/config.source"
 
-// APISource is what SourceAnnotation says of the API server's pods.
+// APISource is the value of SourceAnnotation for pods of the API server.
 const APISource = "api"
 
-// OfAPIServer says whether the pod came from the API server, and reads the API server's objects. All others are static, and
-// may read none of these.
+// OfAPIServer reports whether the pod came from the API server, and so may read its objects. All others are static.
 func OfAPIServer(pod *v1.Pod) bool { return pod.Annotations[SourceAnnotation] == APISource }
 
-// Refs are the ConfigMaps and Secrets that a pod names, in volumes, environments and pull secrets; one that is named twice
-// comes twice. What only some kinds of volumes that are not supported name is not among them.
+// Refs yields the ConfigMaps and Secrets that a pod names, in volumes, environments and pull secrets; duplicates are
+// possible. It skips unsupported kinds of volumes.
 func Refs(pod *v1.Pod) iter.Seq[Ref] {
 	var out []Ref
 	add := func(kind Kind, name string) {

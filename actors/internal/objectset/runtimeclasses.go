@@ -10,14 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// InCluster says that there is an API server, whose RuntimeClasses static pods may name, too. It is called before the board is
+// InCluster declares that there is an API server, whose RuntimeClasses static pods may name too. Call it before the board is
 // shared.
 func (b *Board) InCluster() { b.cluster = true }
 
-// RuntimeHandler is the runtime's handler for the pod: that of the RuntimeClass which it names, or the default one, "", where it
-// names none. A pod of the API server has the classes of there; a static pod has those of the folder, and on a node of a cluster
-// those of the API server besides. An error that IsUnread says that this has to be waited for; any other is in words that name
-// the class, as the kubelet does.
+// RuntimeHandler returns the runtime's handler for the pod: its RuntimeClass's, or "" for a pod without one. A pod of the API
+// server uses the classes there. A static pod uses the folder's and, on a node of a cluster, the API server's as well. The
+// caller must wait on an error that IsUnread; any other error names the class, as the kubelet does.
 func (b *Board) RuntimeHandler(pod *v1.Pod) (string, error) {
 	if pod.Spec.RuntimeClassName == nil || *pod.Spec.RuntimeClassName == "" {
 		return "", nil

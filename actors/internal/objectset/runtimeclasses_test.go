@@ -8,8 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Whose classes a pod has, and what is said where there is none: a folder's are for static pods alone, and the API server's for
-// all.
+// Static pods use the folder's classes, all pods the API server's; an absent class is an error that names it.
 func TestTheHandlerOfAPod(t *testing.T) {
 	none := func(*Board) {}
 	folder := func(b *Board) { b.Publish(&Set{RuntimeClasses: map[string]string{"class": "folders"}}) }

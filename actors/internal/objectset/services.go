@@ -12,9 +12,9 @@ import (
 // masterService is the Service of the API server itself, which every pod has in its environment.
 var masterService = Key{Namespace: v1.NamespaceDefault, Name: "kubernetes"}
 
-// ServiceEnv is what the environment of the pod's containers says of Services: of those of its own namespace, unless
-// enableServiceLinks is false, and of the API server's own. A pod of the API server has to wait for them, and the error says
-// so; a static pod gets what is known. A node without an API server knows none.
+// ServiceEnv returns the variables about Services for the pod's containers. They cover the API server's own Service and,
+// unless enableServiceLinks is false, the pod's namespace. It returns an error for a pod of the API server while Services are
+// unread; a static pod gets the known ones. A node without an API server has none.
 func (b *Board) ServiceEnv(pod *v1.Pod) (map[string]string, error) {
 	if b == nil {
 		return nil, nil
@@ -42,8 +42,8 @@ func (b *Board) ServiceEnv(pod *v1.Pod) (map[string]string, error) {
 	return env, nil
 }
 
-// addService adds the variables of one Service, in the two forms that Kubernetes documents: its host and ports, and those of
-// Docker's links of old. Headless Services have none.
+// addService adds the variables of one Service, in both documented forms: host and ports, and Docker's legacy links. Headless
+// Services have none.
 func addService(env map[string]string, s *v1.Service) {
 	ip := s.Spec.ClusterIP
 	if ip == "" || ip == v1.ClusterIPNone || len(s.Spec.Ports) == 0 {

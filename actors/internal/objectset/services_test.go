@@ -14,7 +14,7 @@ func service(ip string, ports ...v1.ServicePort) *v1.Service {
 	return &v1.Service{Spec: v1.ServiceSpec{ClusterIP: ip, Ports: ports}}
 }
 
-// The documented example of Kubernetes, and what hides from pods.
+// Kubernetes' documented example, and the Services that pods do not see.
 func TestTheVariablesOfServices(t *testing.T) {
 	named := func(k Key, s *v1.Service) (Key, *v1.Service) { s.Namespace, s.Name = k.Namespace, k.Name; return k, s }
 	all := map[Key]*v1.Service{}

@@ -1,6 +1,5 @@
-// Package overdue bounds readings and writes that cannot be broken off. A system call on a file system whose server is gone does
-// not return, and the goroutine that has made it stays; so no second one is made while one is under way, and nobody waits for
-// ever.
+// Package overdue bounds reads and writes that cannot be cancelled. A system call on a file system without its server never
+// returns, and its goroutine stays. Therefore only one runs at a time, and callers stop waiting at a deadline.
 package overdue
 
 import (
@@ -10,9 +9,9 @@ import (
 	"time"
 )
 
-// Reading is one kind of reading, of which no more than one is under way. Safe for concurrent use.
+// Reading runs one read at a time. It is safe for concurrent use.
 type Reading[T any] struct {
-	what    string
+	name    string
 	timeout time.Duration
 	read    func() (T, error)
 
@@ -22,23 +21,23 @@ type Reading[T any] struct {
 
 type flight[T any] struct {
 	began time.Time
-	done  chan struct{} // closed when what follows is there
+	done  chan struct{} // closed when value and err are set
 	value T
 	err   error
 }
 
-// New makes a reading. what is its name in errors; timeout is how long anybody waits for one, counted from its beginning.
-func New[T any](what string, timeout time.Duration, read func() (T, error)) *Reading[T] {
-	return &Reading[T]{what: what, timeout: timeout, read: read}
+// New returns a Reading. Errors begin with name. Callers wait until timeout after the start of a read.
+func New[T any](name string, timeout time.Duration, read func() (T, error)) *Reading[T] {
+	return &Reading[T]{name: name, timeout: timeout, read: read}
 }
 
-// Get reads, or joins the reading that is under way. It returns when that has ended, or with an error when it takes longer than
-// is waited, or when ctx ends. While a reading hangs, the error is the same each time.
+// Get starts a read, or joins the one in progress, and returns its result. It returns an error at the timeout or at the end
+// of ctx. While a read hangs, the error text stays the same.
 func (r *Reading[T]) Get(ctx context.Context) (T, error) {
 	f := r.join()
 	if !f.ended(ctx, r.timeout) {
 		var none T
-		return none, f.overdue(r.what, "read")
+		return none, f.overdue(r.name, "read")
 	}
 	return f.value, f.err
 }
@@ -60,13 +59,13 @@ func (f *flight[T]) ended(ctx context.Context, timeout time.Duration) bool {
 	}
 }
 
-// overdue is the error of one that has not ended; done is what is done to it.
-func (f *flight[T]) overdue(what, done string) error {
-	return fmt.Errorf("%s: it is being %s since %s and has not come to an end, as where a file server is gone", what, done,
+// overdue returns the error of an unfinished flight; done is the participle of its operation.
+func (f *flight[T]) overdue(name, done string) error {
+	return fmt.Errorf("%s: it is being %s since %s and has not come to an end, as where a file server is gone", name, done,
 		f.began.UTC().Format(time.RFC3339))
 }
 
-// join gives the reading that is under way, and begins one where there is none.
+// join returns the read in progress, and starts one if there is none.
 func (r *Reading[T]) join() *flight[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +75,7 @@ func (r *Reading[T]) join() *flight[T] {
 	f := &flight[T]{began: time.Now(), done: make(chan struct{})}
 	r.now = f
 	go func() {
-		f.run(r.what, r.read)
+		f.run(r.name, r.read)
 		r.mu.Lock()
 		r.now = nil
 		r.mu.Unlock()
@@ -85,36 +84,35 @@ func (r *Reading[T]) join() *flight[T] {
 	return f
 }
 
-// run takes what do gives. A panic of it is one error: nobody else is here to take it.
-func (f *flight[T]) run(what string, do func() (T, error)) {
+// run stores the result of do. It turns a panic into an error, because its goroutine has no other recovery.
+func (f *flight[T]) run(name string, do func() (T, error)) {
 	defer func() {
 		if p := recover(); p != nil {
-			f.err = fmt.Errorf("%s: panic: %v", what, p)
+			f.err = fmt.Errorf("%s: panic: %v", name, p)
 		}
 	}()
 	f.value, f.err = do()
 }
 
-// Writing is something that is written whole each time, as a checkpoint is. No more than one write of it is under way, and each
-// takes the value that was set last when it begins: so an older value is never written over a newer one, whoever asks for it, and
-// in whatever order. Safe for concurrent use.
+// Writing writes a value as a whole, such as a checkpoint. One write runs at a time, and each takes the newest value at its
+// start. An older value therefore never overwrites a newer one. It is safe for concurrent use.
 type Writing[T any] struct {
-	what    string
+	name    string
 	timeout time.Duration
 	write   func(T) error
 
 	mu        sync.Mutex
 	newest    T
 	set       bool
-	now, next *flight[struct{}] // under way; to be begun when that has ended
+	now, next *flight[struct{}] // the write in progress, and the one after it
 }
 
-// NewWriting makes one. what is its name in errors; timeout is how long anybody waits for one write, counted from its beginning.
-func NewWriting[T any](what string, timeout time.Duration, write func(T) error) *Writing[T] {
-	return &Writing[T]{what: what, timeout: timeout, write: write}
+// NewWriting returns a Writing. Errors begin with name. Callers wait until timeout after the start of a write.
+func NewWriting[T any](name string, timeout time.Duration, write func(T) error) *Writing[T] {
+	return &Writing[T]{name: name, timeout: timeout, write: write}
 }
 
-// Set says what is to be written from now on; the value must not be changed any more. It neither writes nor waits.
+// Set sets the value for the following writes; the caller must not change it afterwards. It neither writes nor blocks.
 func (w *Writing[T]) Set(value T) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,21 +126,21 @@ func (w *Writing[T]) Newest() (T, bool) {
 	return w.newest, w.set
 }
 
-// Flush writes what was set last, after the write that is under way. It returns when that is done, or with an error when one of
-// the two takes longer than is waited: then the write is made all the same, as soon as the one before it ends. While a write
-// hangs, the error is the same each time, and comes at once. No context breaks the wait off: who stops is to leave behind no
-// write that a moment would have brought to an end, and twice the timeout is the longest.
+// Flush writes the newest value, after the write in progress. It returns when that is done, or an error when one of the two
+// exceeds the timeout; the write still follows. While a write hangs, the error text stays the same and Flush returns at once.
+// Flush takes no context: a stopping caller should not abandon a write that is about to end. It blocks for at most twice the
+// timeout.
 func (w *Writing[T]) Flush() error {
 	before, f := w.join()
 	for _, f := range []*flight[struct{}]{before, f} {
 		if f != nil && !f.ended(context.Background(), w.timeout) {
-			return f.overdue(w.what, "written")
+			return f.overdue(w.name, "written")
 		}
 	}
 	return f.err
 }
 
-// join gives the write that takes what was set last, and the one under way before it, if any.
+// join returns the write that will take the newest value, and the write in progress before it, if any.
 func (w *Writing[T]) join() (before, f *flight[struct{}]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,12 +154,12 @@ func (w *Writing[T]) join() (before, f *flight[struct{}]) {
 	return w.now, w.next
 }
 
-// begin writes what was set last. mu is held.
+// begin starts a write of the newest value. The caller holds mu.
 func (w *Writing[T]) begin(f *flight[struct{}]) {
 	f.began, w.now = time.Now(), f
 	value := w.newest
 	go func() {
-		f.run(w.what, func() (struct{}, error) { return struct{}{}, w.write(value) })
+		f.run(w.name, func() (struct{}, error) { return struct{}{}, w.write(value) })
 		w.mu.Lock()
 		next := w.next
 		w.now, w.next = nil, nil

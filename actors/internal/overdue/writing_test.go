@@ -36,8 +36,8 @@ func TestAWriteThatEnds(t *testing.T) {
 	}
 }
 
-// One that hangs is named, in the same words each time, and is the only one; when it ends, what was set last is written, once for
-// all who asked, and nothing older.
+// A hanging write is the only one, and its error text stays the same. After its end, the newest value is written once for all
+// callers.
 func TestAWriteThatHangs(t *testing.T) {
 	begun, back := make(chan int, 9), make(chan struct{})
 	w := NewWriting("the disk", time.Millisecond, func(v int) error {

@@ -2,25 +2,25 @@ package reconcile
 
 import "time"
 
-// Counters count what has happened since the actor began.
+// Counters count events since the actor started.
 type Counters struct {
 	Begun     uint64 `json:"begun"`
 	Succeeded uint64 `json:"succeeded"`
 	Failed    uint64 `json:"failed"`
 	Overdue   uint64 `json:"overdue"` // operations that gave no result before their deadline
-	Stale     uint64 `json:"stale"`   // results of others than the operation under way
+	Stale     uint64 `json:"stale"`   // results of operations that are no longer current
 	Orphans   uint64 `json:"orphans"` // objects that were left behind
 }
 
-// Inspection is what a reconciler says of itself: a copy that marshals to JSON.
+// Inspection is the state of a reconciler, as a copy that marshals to JSON.
 type Inspection struct {
-	Busy     int                         `json:"busy"`    // operations under way
+	Busy     int                         `json:"busy"`    // operations in progress
 	Waiting  int                         `json:"waiting"` // objects that wait for a place
 	Counters Counters                    `json:"counters"`
 	Objects  map[string]ObjectInspection `json:"objects,omitempty"`
 }
 
-// ObjectInspection is what it says of one object.
+// ObjectInspection is the state of one object.
 type ObjectInspection struct {
 	Phase    Phase      `json:"phase"`
 	Remove   bool       `json:"remove,omitempty"` // it is not desired
@@ -29,10 +29,10 @@ type ObjectInspection struct {
 	RetryAt  *time.Time `json:"retryAt,omitempty"`
 }
 
-// Inspect is what the reconciler says of itself.
+// Inspect returns the state of the reconciler.
 func (r *Reconciler[D, A]) Inspect() Inspection { return r.machine.inspect() }
 
-// Each calls a function with what was last learned of each object.
+// Each calls do with the latest result of each object.
 func (r *Reconciler[D, A]) Each(do func(Report[D, A])) {
 	for _, key := range r.machine.keys() {
 		do(r.machine.objects[key].last())

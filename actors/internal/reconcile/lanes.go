@@ -7,8 +7,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// lane is a kind of operations that have places of their own, so that what waits for something slow keeps nobody
-// else. The oldest goes first that its share allows.
+// lane is a class of operations with places of its own, so that slow operations do not delay other lanes. It starts the
+// oldest operation that has a share left.
 type lane struct {
 	places int           // negative: no bound
 	limit  *shares.Limit // of so many places
@@ -24,7 +24,7 @@ func (l *lane) take(keys []string) (release func(), err error) {
 	return l.limit.Take(keys...)
 }
 
-// queue puts an object into the line of its next operation, unless one is under way: its end decides what is next.
+// queue appends an object to the lane of its next operation. During an operation it does nothing: finish decides then.
 func (m *machine[D, A]) queue(now time.Time, o *object[D, A]) {
 	if !o.busy() {
 		m.enter(now, o)

@@ -13,12 +13,12 @@ type Operation[D, A any] struct {
 	Key        string
 	Generation uint64
 	Remove     bool // to remove the object; else to ensure it
-	Desired    D    // what to ensure
-	Actual     A    // what the last Ensure left; zero where that is not known
+	Desired    D    // the state to ensure
+	Actual     A    // the result of the last Ensure; zero if unknown
 	Began      time.Time
 }
 
-// Verdict is what the end of an Ensure means.
+// Verdict is the result of an Ensure.
 type Verdict[A any] struct {
 	Actual A
 	Err    error // nil: the object is as desired
@@ -26,7 +26,7 @@ type Verdict[A any] struct {
 	Again time.Time
 }
 
-// Report says how the newest operation on an object ended.
+// Report is the result of the latest operation on an object.
 type Report[D, A any] struct {
 	Key     string
 	Phase   Phase // Ready, BackingOff, Refused, or Absent once it is removed
@@ -36,17 +36,18 @@ type Report[D, A any] struct {
 	Asked   bool // a client awaits the removal
 	Err     error
 	RetryAt time.Time // zero: it is not tried again by itself
-	// News says that the failure is another than the one reported before.
+	// News is true when the failure differs from the last reported one.
 	News bool
 }
 
 // Rules are the policy of one kind of objects: pure functions and figures.
 type Rules[D, A any] struct {
-	// Same says that two desired states are one. Required.
+	// Same reports whether two desired states are equal. Required.
 	Same func(a, b D) bool
 	// Retry is the back-off after failures, of each object by itself; it has no jitter.
 	Retry backoff.Policy
-	// Judge, unless nil, says what the end of an Ensure means, e.g. when a certificate is renewed. By default is without it.
+	// Judge may replace the verdict on an Ensure, for example to renew a certificate. byDefault is the verdict without it. It
+	// may be nil.
 	Judge func(now time.Time, op Operation[D, A], byDefault Verdict[A]) Verdict[A]
 	// Lane is the lane of an operation, an index into Places; nil: 0.
 	Lane func(Operation[D, A]) int
@@ -56,7 +57,7 @@ type Rules[D, A any] struct {
 	Share func(Operation[D, A]) []string
 	// Timeout and RemoveTimeout are how long the end of an operation is awaited. It may go on after that.
 	Timeout, RemoveTimeout time.Duration
-	// Identity is what the inventory finds of a key, where that is not the key itself; nil: it is.
+	// Identity maps a key to its name in the inventory; nil means that they are equal.
 	Identity func(key string) string
 	// Grace is how many whole sets in a row must leave an object out that a client asked for, before it is removed: the
 	// set may be older than the question, and the client may have gone without a word.
@@ -69,7 +70,7 @@ var errNoResult = errors.New("the operation gave no result in time")
 // resultSlack is how much longer a result is awaited than the work that posts it runs.
 const resultSlack = 10 * time.Second
 
-// object is what is known of one object. One operation on it runs at a time.
+// object is the state of one object. At most one operation on it runs at a time.
 type object[D, A any] struct {
 	key     string
 	phase   Phase
@@ -77,10 +78,10 @@ type object[D, A any] struct {
 	remove  bool // it is not desired
 	asked   bool // a client awaits the removal
 	actual  A
-	again   bool // what it is made of has changed since the operation under way began
+	again   bool // its inputs have changed since the operation began
 	lane    int
 	release func()          // gives its place back
-	op      Operation[D, A] // the operation under way, or the last one
+	op      Operation[D, A] // the operation in progress, or the last one
 	due     time.Time       // when the operation is overdue, or the object is ensured again; zero: never
 	timer   uint64          // generation of the timer for that
 	fails   int             // in a row
@@ -100,7 +101,7 @@ type machine[D, A any] struct {
 	out        effects[D, A]
 }
 
-// effects is what an event leads to.
+// effects are the consequences of an event, for the actor to carry out.
 type effects[D, A any] struct {
 	transitions []transition // for the log
 	begin       []Operation[D, A]
@@ -133,8 +134,7 @@ func newMachine[D, A any](rules Rules[D, A]) *machine[D, A] {
 	return m
 }
 
-// ensure takes what a client desires. Asking for the same again has what is there looked at once more, or the failure
-// told again.
+// ensure sets the desired state of an object. Repeating it ensures the object once more, or reports the last failure again.
 func (m *machine[D, A]) ensure(now time.Time, key string, desired D) effects[D, A] {
 	o := m.object(now, key)
 	same := o.phase != Absent && !o.remove && m.rules.Same(o.desired, desired)
@@ -150,7 +150,7 @@ func (m *machine[D, A]) ensure(now time.Time, key string, desired D) effects[D, 
 	return m.flush(now)
 }
 
-// discard takes that an object is not desired. A client that asks is answered, and what failed is tried at once.
+// discard removes an object. With asked, the client gets a report, and a failed removal is retried at once.
 func (m *machine[D, A]) discard(now time.Time, key string, asked bool) effects[D, A] {
 	m.unwant(now, m.object(now, key), asked)
 	return m.flush(now)
@@ -158,7 +158,7 @@ func (m *machine[D, A]) discard(now time.Time, key string, asked bool) effects[D
 
 func (m *machine[D, A]) unwant(now time.Time, o *object[D, A], asked bool) {
 	if o.remove && !asked && o.phase != Absent {
-		return // under way, or tried again by itself
+		return // in progress, or retried by itself
 	}
 	var none D
 	o.desired, o.remove, o.asked = none, true, o.asked || asked
@@ -166,7 +166,7 @@ func (m *machine[D, A]) unwant(now time.Time, o *object[D, A], asked bool) {
 	m.queue(now, o)
 }
 
-// drop takes that nobody desires anything of an object any more: what is there is the next sweep's.
+// drop forgets an object that has no client left. The next sweep removes its remains.
 func (m *machine[D, A]) drop(now time.Time, key string) effects[D, A] {
 	if o := m.objects[key]; o != nil && (o.phase == Ready || o.phase == BackingOff || o.phase == Refused) {
 		m.rest(o)
@@ -176,7 +176,7 @@ func (m *machine[D, A]) drop(now time.Time, key string) effects[D, A] {
 	return m.flush(now)
 }
 
-// touch takes that what objects are made of has changed: those that are there are ensured again.
+// touch ensures present objects again after a change of their inputs.
 func (m *machine[D, A]) touch(now time.Time, keys ...string) effects[D, A] {
 	for _, key := range keys {
 		switch o := m.objects[key]; {
@@ -190,7 +190,7 @@ func (m *machine[D, A]) touch(now time.Time, keys ...string) effects[D, A] {
 	return m.flush(now)
 }
 
-// ended takes the end of an operation. That of another than the one under way is stale.
+// ended handles the end of an operation. A result of an earlier operation is stale.
 func (m *machine[D, A]) ended(now time.Time, key string, generation uint64, actual A, err error) effects[D, A] {
 	if o := m.objects[key]; o != nil && o.busy() && o.op.Generation == generation {
 		m.finish(now, o, actual, err)
@@ -208,7 +208,7 @@ func (m *machine[D, A]) timeout(now time.Time, key string, generation uint64) ef
 	return m.flush(now)
 }
 
-// object finds an object, or begins one, and does what is due for it by now, timer or not.
+// object finds or creates an object. If it is due, it also handles that, with or without the timer.
 func (m *machine[D, A]) object(now time.Time, key string) *object[D, A] {
 	o := m.objects[key]
 	if o == nil {
@@ -227,7 +227,7 @@ func (m *machine[D, A]) object(now time.Time, key string) *object[D, A] {
 	return o
 }
 
-// finish ends the operation under way.
+// finish ends the operation in progress.
 func (m *machine[D, A]) finish(now time.Time, o *object[D, A], actual A, err error) {
 	m.lanes[o.lane].busy--
 	o.release()
@@ -281,7 +281,7 @@ func (m *machine[D, A]) fail(o *object[D, A], next Phase) {
 	m.to(o, next)
 }
 
-// report tells how the last operation ended.
+// report adds a report of the last operation.
 func (m *machine[D, A]) report(o *object[D, A]) {
 	r := o.last()
 	if o.err != nil {
@@ -313,7 +313,7 @@ func (m *machine[D, A]) rest(o *object[D, A]) {
 	}
 }
 
-// flush ends each event: it begins what has a place, and hands over what is to be done.
+// flush ends each event: it starts operations that have a place, and returns the effects.
 func (m *machine[D, A]) flush(now time.Time) effects[D, A] {
 	m.admit(now)
 	out := m.out
@@ -323,7 +323,7 @@ func (m *machine[D, A]) flush(now time.Time) effects[D, A] {
 
 func (o *object[D, A]) busy() bool { return o.phase == Ensuring || o.phase == Removing }
 
-// forget drops what was learned of a desired state that is no more.
+// forget drops the results of an obsolete desired state.
 func (o *object[D, A]) forget() {
 	var none A
 	o.fails, o.err, o.text, o.actual = 0, nil, "", none

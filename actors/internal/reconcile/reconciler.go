@@ -14,37 +14,36 @@ import (
 // ctx where they can. On one object, one of Ensure and Remove runs at a time in the process, whatever becomes of the
 // actor.
 type Driver[D, A any] interface {
-	// Ensure makes the object as desired, and returns what is there then. It is idempotent, also after a crash at any
-	// point in itself.
+	// Ensure brings the object to its desired state, and returns the actual state. It is idempotent, also after a crash at
+	// any point.
 	Ensure(ctx context.Context, op Operation[D, A]) (A, error)
-	// Remove removes the object. It has nothing to go by but the key and the world, and removing what is not there is success.
+	// Remove removes the object, by its key alone. Removing an absent object succeeds.
 	Remove(ctx context.Context, key string) error
-	// Inventory lists what is there, by key or, where the rules have one, by identity.
+	// Inventory lists the present objects, by key or, where the rules have one, by identity.
 	Inventory(ctx context.Context) ([]string, error)
 }
 
-// Operations is the process-wide table of work that outlives the actor that asked for it; *cri.Operations has it. Do
-// joins what is under way with the key or begins fn; when ctx ends it returns and leaves fn running, to at most the
-// timeout.
+// Operations is the process-wide table of work that outlives its actor, such as *cri.Operations. Do joins the operation with
+// the key, or runs fn. When ctx ends, Do returns and fn goes on, for timeout at most.
 type Operations interface {
 	Do(ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error)) (any, error)
 }
 
-// Options are what a reconciler needs. Fields are required unless they say otherwise.
+// Options configure a reconciler. Fields are required unless noted.
 type Options[D, A any] struct {
 	Rules[D, A]
-	// Name is what one object is called in logs and in the names of work, e.g. "cgroup". Reconcilers of one actor have
-	// different names.
+	// Name is the kind of object in logs and names of work, e.g. "cgroup". Reconcilers of one actor have different names.
 	Name       string
 	Driver     Driver[D, A]
 	Operations Operations
-	// Prefix begins the keys of operations in their table, e.g. "cgroups/"; OperationTimeout ends one that nobody awaits
-	// any more.
+	// Prefix begins the keys of operations in their table, e.g. "cgroups/". OperationTimeout ends an operation that has lost
+	// its waiters.
 	Prefix           string
 	OperationTimeout time.Duration
-	// Joins says that an operation under way does what mine is to do; nil: one that does the same to the same desired state.
+	// Joins reports whether the running operation has the result that mine needs. By default, both have the same kind and the
+	// same desired state.
 	Joins func(underWay, mine Operation[D, A]) bool
-	// Report tells clients how an operation ended. It runs on the mailbox.
+	// Report reports the result of an operation to clients. It runs on the mailbox.
 	Report func(ctx supervisors.Context, r Report[D, A])
 	// Pod is the UID of the pod that an object is of, for logs and the flight recorder; nil: the key is; empty: none.
 	Pod func(key string) string
@@ -58,7 +57,7 @@ type Reconciler[D, A any] struct {
 	timers  map[string]supervisors.Timer
 }
 
-// New makes a reconciler that knows no object. What is there it learns from those who ask, and from its first inventory.
+// New returns a reconciler without objects. It learns of them from clients and from its first inventory.
 func New[D, A any](opts Options[D, A]) *Reconciler[D, A] {
 	if opts.Joins == nil {
 		opts.Joins = func(a, b Operation[D, A]) bool {
@@ -71,31 +70,30 @@ func New[D, A any](opts Options[D, A]) *Reconciler[D, A] {
 	return &Reconciler[D, A]{opts: opts, machine: newMachine(opts.Rules), timers: map[string]supervisors.Timer{}}
 }
 
-// Ensure says what is desired of an object. It is reported when it is so, and each time that it fails. Asking again
-// for the same has what is there ensured once more, or the last failure reported again.
+// Ensure sets the desired state of an object. Success and each failure are reported. Repeating it ensures the object once
+// more, or reports the last failure again.
 func (r *Reconciler[D, A]) Ensure(ctx supervisors.Context, key string, desired D) {
 	r.carryOut(ctx, r.machine.ensure(ctx.Now(), key, desired))
 }
 
-// Remove says that an object is not to be there. What comes of it is reported once for each time that it was asked
-// for; what fails is tried again.
+// Remove removes an object. Each call leads to one report; failures are retried.
 func (r *Reconciler[D, A]) Remove(ctx supervisors.Context, key string) {
 	r.carryOut(ctx, r.machine.discard(ctx.Now(), key, true))
 }
 
-// Touch says that what some objects are made of has changed: those that are there are ensured again.
+// Touch ensures present objects again after a change of their inputs.
 func (r *Reconciler[D, A]) Touch(ctx supervisors.Context, keys ...string) {
 	r.carryOut(ctx, r.machine.touch(ctx.Now(), keys...))
 }
 
-// Forget says that nobody desires anything of an object any more. It is not looked at again before somebody does, or
-// a sweep finds it left behind. One that waits, or on which an operation is under way, stays.
+// Forget forgets an object that has no client left, until a client or a sweep finds it again. An object with a pending or
+// running operation stays.
 func (r *Reconciler[D, A]) Forget(ctx supervisors.Context, key string) {
 	r.carryOut(ctx, r.machine.drop(ctx.Now(), key))
 }
 
-// Sweep takes the whole set of objects that may be there. Complete says that everybody was heard for it: then the
-// others are left behind, and are removed.
+// Sweep sets the whole set of desired objects. If it is complete, meaning that every source has reported, all others are
+// orphans and are removed.
 func (r *Reconciler[D, A]) Sweep(ctx supervisors.Context, wanted map[string]bool, complete bool) {
 	r.carryOut(ctx, r.machine.whole(ctx.Now(), wanted, complete))
 }
@@ -105,7 +103,7 @@ func (r *Reconciler[D, A]) SetPlaces(ctx supervisors.Context, lane, places int) 
 	r.carryOut(ctx, r.machine.setPlaces(ctx.Now(), lane, places))
 }
 
-// The messages that a reconciler sends its own actor. The reconciler says whose they are.
+// The messages of a reconciler to its own actor carry the reconciler's name.
 type (
 	operationEnded struct {
 		reconciler, pod, key string
@@ -131,7 +129,7 @@ func (m operationEnded) PodUID() string { return m.pod }
 // PodUID implements messages.Subject.
 func (m timerFired) PodUID() string { return m.pod }
 
-// Receive takes a message that is the reconciler's own, and says whether it was.
+// Receive handles the reconciler's own messages, and returns whether msg was one.
 func (r *Reconciler[D, A]) Receive(ctx supervisors.Context, msg any) bool {
 	switch m := msg.(type) {
 	case operationEnded:
@@ -189,7 +187,7 @@ func (r *Reconciler[D, A]) carryOut(ctx supervisors.Context, out effects[D, A]) 
 			return inventoryEnded{r.opts.Name, out.list, found, err}
 		}})
 	}
-	// Last, since a report may ask for more of the same key, whose timer must not be cancelled by an older one's.
+	// Reports come last: a report may call Ensure for its key, and an older timer effect must not cancel the new timer.
 	for _, report := range out.reports {
 		if report.News {
 			r.log(ctx, report.Key).Warn(r.opts.Name+" operation failed",
@@ -206,7 +204,7 @@ func (r *Reconciler[D, A]) log(ctx supervisors.Context, key string) *slog.Logger
 	return ctx.Log()
 }
 
-// outcome is what an operation leaves in the table for those who joined it.
+// outcome is the result of an operation in the table, for those that joined it.
 type outcome[D, A any] struct {
 	op     Operation[D, A]
 	actual A
@@ -229,7 +227,8 @@ func (r *Reconciler[D, A]) run(ctx context.Context, op Operation[D, A]) (A, erro
 	return out.actual, out.err
 }
 
-// inventory lists what is there. Its key in the table is below no object's, so that no operation waits for it.
+// inventory lists the present objects. Its key in the table differs from all objects' keys, so that no operation waits for
+// it.
 func (r *Reconciler[D, A]) inventory(ctx context.Context) ([]string, error) {
 	type listing struct {
 		found []string
@@ -246,8 +245,8 @@ func (r *Reconciler[D, A]) inventory(ctx context.Context) ([]string, error) {
 	return out.found, out.err
 }
 
-// Join runs fn as the one operation with the key. One that is under way is joined when its result fits, and otherwise
-// awaited. The error is the end of the wait, or a panic: an operation belongs to no actor that could fail of it.
+// Join runs fn as the only operation with the key. It joins an operation in progress if the result fits, and otherwise waits
+// for its end. The error is the end of ctx, or a panic: an operation has no actor that could fail with it.
 func Join[T any](
 	ctx context.Context, ops Operations, key string, timeout time.Duration, fits func(T) bool, fn func(context.Context) T,
 ) (T, error) {

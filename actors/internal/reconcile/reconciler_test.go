@@ -17,11 +17,11 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// shelf is a driver whose objects lie in memory.
+// shelf is an in-memory driver.
 type shelf struct {
 	there map[string]string
 	fails error
-	enter chan struct{} // an Ensure is under way; nil: none waits
+	enter chan struct{} // receives at the start of an Ensure; nil: Ensure does not block
 	leave chan struct{}
 	calls []string
 }
@@ -121,7 +121,7 @@ func (a receiver) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// told has all work done, and gives back what was reported.
+// sent runs all work and returns the reports.
 func (r *rig) sent() string {
 	r.RunWork()
 	out := strings.Join(r.reports, "; ")
@@ -138,7 +138,7 @@ func (r *rig) expect(want string) {
 
 func TestAnObjectFromStartToFinish(t *testing.T) {
 	r := newRig(t)
-	for range 2 { // what is there is looked at once more
+	for range 2 { // a repeated Ensure runs once more
 		r.Ensure(r, "a", "x")
 		r.expect("a Ready")
 	}
@@ -151,7 +151,7 @@ func TestAnObjectFromStartToFinish(t *testing.T) {
 	}
 }
 
-// What fails is tried again by itself, at longer and longer times; who asks again is told the same.
+// Failures are retried after growing delays; a client that repeats its question gets the last failure.
 func TestBackOff(t *testing.T) {
 	r := newRig(t)
 	r.shelf.fails = errors.New("no")
@@ -164,7 +164,7 @@ func TestBackOff(t *testing.T) {
 	r.shelf.fails = errors.New("nor now")
 	r.Advance(2 * time.Second)
 	r.expect("a BackingOff: nor now in 4s, news: true")
-	r.Ensure(r, "a", "y") // something else: it begins anew
+	r.Ensure(r, "a", "y") // another desired state: the back-off starts again
 	r.expect("a BackingOff: nor now in 1s, news: true")
 	r.Remove(r, "a")
 	r.expect("a BackingOff: nor now in 1s, news: true")
@@ -196,19 +196,19 @@ func TestRenewalAndTouch(t *testing.T) {
 	r.Advance(time.Minute)
 	r.expect("a Ready")
 	r.Touch(r, "a", "unknown")
-	r.Touch(r, "a") // under way: once more after it
+	r.Touch(r, "a") // in progress: once more after it
 	r.expect("a Ready; a Ready")
 	if in := r.Reconciler.Inspect(); len(in.Objects) != 1 {
 		t.Errorf("%+v", in)
 	}
 }
 
-// What nobody desires anything of any more is left alone, and is the next sweep's.
+// A forgotten object is left alone until the next sweep.
 func TestForget(t *testing.T) {
 	r := newRig(t)
 	r.renew = time.Minute
 	r.Ensure(r, "a", "x")
-	r.Forget(r, "a") // under way
+	r.Forget(r, "a") // in progress
 	r.expect("a Ready")
 	if r.Forget(r, "a"); len(r.Pending()) > 0 || len(r.Reconciler.Inspect().Objects) > 0 {
 		t.Errorf("timers %v, %+v", r.Pending(), r.Reconciler.Inspect())
@@ -232,7 +232,7 @@ func TestAClosedLane(t *testing.T) {
 	r.expect("a Ready; b Ready")
 }
 
-// An actor that begins anew joins what its predecessor began, where that is what is desired, and awaits it where it is not.
+// A restarted actor joins its predecessor's operation if the desired state is the same, and otherwise waits for its end.
 func TestOperationsOutliveTheActor(t *testing.T) {
 	for desired, calls := range map[string]int{"x": 1, "y": 2} {
 		r := newRig(t)
@@ -264,7 +264,7 @@ func TestOperationsOutliveTheActor(t *testing.T) {
 	}
 }
 
-// The end of an operation that is not heard of is missed, and what it did is joined or done again.
+// A lost result is detected at the deadline; the operation is then joined or repeated.
 func TestALostResult(t *testing.T) {
 	r := newRig(t)
 	r.Ensure(r, "a", "x")
@@ -281,7 +281,7 @@ func TestALostResult(t *testing.T) {
 	}
 }
 
-// What a report asks for has its deadline, too.
+// An operation requested by a report has a deadline too.
 func TestALostResultOfWhatAReportAskedFor(t *testing.T) {
 	r := newRig(t)
 	r.onReport = func() {
@@ -290,7 +290,7 @@ func TestALostResultOfWhatAReportAskedFor(t *testing.T) {
 	}
 	r.Ensure(r, "a", "x")
 	r.RunOne(r.Work[0])
-	r.Work = nil // what the report began is lost
+	r.Work = nil // the work that the report began is lost
 	r.reports = nil
 	r.Advance(testTimeout + resultSlack)
 	r.expect("a BackingOff: the operation gave no result in time in 1s, news: true")
@@ -298,7 +298,7 @@ func TestALostResultOfWhatAReportAskedFor(t *testing.T) {
 	r.expect("a Ready")
 }
 
-// A judge that wants a failure tried again at a time that is over gets no loop without a rest.
+// A verdict with a retry time in the past does not lead to a busy loop.
 func TestAFailureIsNeverTriedAgainAtOnce(t *testing.T) {
 	r := newRig(t)
 	r.judge = func(v Verdict[string]) Verdict[string] {
@@ -340,7 +340,7 @@ func TestInspectionAndOthersMessages(t *testing.T) {
 	}
 }
 
-// What is left behind goes, but only when everybody was heard, and with grace for what a client has just asked for.
+// Orphans are removed only when the set is complete, and with grace for recent requests.
 func TestSweep(t *testing.T) {
 	r := newRig(t)
 	r.shelf.there["orphan"], r.shelf.there["wanted"] = "x", "x"

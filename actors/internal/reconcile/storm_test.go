@@ -36,8 +36,7 @@ func testRules() Rules[int, int] {
 	}
 }
 
-// storm is the engine in a world that loses, doubles and delays everything, whose operations fail, and in which the
-// actor dies.
+// storm runs the engine with lost, doubled and delayed messages, failing operations and restarts of the actor.
 type storm struct {
 	rt    *rapid.T
 	now   time.Time
@@ -47,13 +46,13 @@ type storm struct {
 
 	// running is the process-wide table of operations: it outlives the machine.
 	running map[string]Operation[int, int]
-	workers []worker // what waits for the end of an operation, or for its turn
+	workers []worker // waiting for the end of an operation, or for their turn
 	posted  []result // results on their way
 	timers  []timer
-	list    uint64 // a listing under way
+	list    uint64 // an inventory in progress
 
 	desired map[string]int // by key; not in it: not desired
-	// What this machine was told of, for what it may remove.
+	// The requests that this machine received; only these allow removals.
 	asked  map[string]bool // a client asked for the removal
 	ensure map[string]bool // a client asked for the object,
 	missed map[string]int  // and so many complete sets in a row left it out since
@@ -138,7 +137,7 @@ func (s *storm) act() {
 	}
 }
 
-// ask sends what a client desires so many times; none: the message is lost.
+// ask sends a client's desired state this many times; 0 loses the message.
 func (s *storm) ask(key string, times int) {
 	for range times {
 		if value, desired := s.desired[key]; desired {
@@ -186,7 +185,7 @@ func (s *storm) listed(fails bool) {
 	s.take(out)
 }
 
-// take carries effects out, and checks what may never happen.
+// take carries out effects and checks the invariants.
 func (s *storm) take(out effects[int, int]) {
 	for key, overdue := range s.outstanding {
 		if !s.now.Before(overdue) {
@@ -237,7 +236,7 @@ func (s *storm) free(key string) {
 	delete(s.lanes, key)
 }
 
-// work has a worker join what is under way, begin, or wait.
+// work lets a worker join an operation in progress, begin one, or wait.
 func (s *storm) work(i int) {
 	if i < 0 {
 		return
@@ -254,7 +253,7 @@ func (s *storm) work(i int) {
 	}
 }
 
-// end ends an operation: the world is changed, and all who wait for it get its result.
+// end ends an operation: it changes the world and passes the result to all waiters.
 func (s *storm) end(i int, fails bool) {
 	if i < 0 {
 		return
@@ -348,7 +347,8 @@ func (s *storm) settle() {
 	}
 }
 
-// known says that a client would ask again: for what it desires, and for the removal of what is there.
+// known reports whether a client would repeat its request for the key: for a desired object, or for the removal of a present
+// one.
 func (s *storm) known(key string) bool {
 	_, desired := s.desired[key]
 	_, there := s.there[key]

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// sweep is what is known of who is desired, and of the listing of what is there.
+// sweep is the state of the latest set of desired objects, and of the inventory.
 type sweep struct {
 	wanted   map[string]bool // the last whole set
-	complete bool            // everybody was heard for it
-	listing  uint64          // generation of the listing under way; 0: none
+	complete bool            // every source has reported
+	listing  uint64          // generation of the inventory in progress; 0: none
 	due      time.Time       // when that is overdue
 	again    bool            // it is to be done once more
 	text     string          // of the last failure that was news
 }
 
-// whole takes the whole set of objects that may be there. Where not everybody was heard for it, nothing is left behind.
+// whole sets the whole set of desired objects. An incomplete set removes nothing.
 func (m *machine[D, A]) whole(now time.Time, wanted map[string]bool, complete bool) effects[D, A] {
 	m.sweep.wanted, m.sweep.complete = wanted, complete
 	for _, key := range m.keys() {
@@ -37,7 +37,7 @@ func (m *machine[D, A]) whole(now time.Time, wanted map[string]bool, complete bo
 	return m.flush(now)
 }
 
-// list has what is there listed, one listing at a time.
+// list starts an inventory, one at a time.
 func (m *machine[D, A]) list(now time.Time) {
 	if m.sweep.listing != 0 && now.Before(m.sweep.due) {
 		m.sweep.again = true
@@ -48,8 +48,8 @@ func (m *machine[D, A]) list(now time.Time) {
 	m.out.list = m.generation
 }
 
-// listed takes what is there, and has removed what nobody speaks for. The whole set may be another than when the
-// listing began.
+// listed handles an inventory: it removes objects that are neither desired nor known. It uses the newest set, which may be
+// newer than the inventory's start.
 func (m *machine[D, A]) listed(now time.Time, generation uint64, found []string, err error) (out effects[D, A], news bool) {
 	if generation != m.sweep.listing {
 		m.counters.Stale++
