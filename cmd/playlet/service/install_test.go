@@ -149,6 +149,31 @@ func (m *machine) withKubelet(t *testing.T) string {
 	return pods
 }
 
+// A take-over that fails leaves no drop-in, with which the next boot would start playlet or a program that is absent.
+func TestInstall_FailedTakeoverLeavesNoDropIn(t *testing.T) {
+	for name, spoil := range map[string]func(*machine) error{
+		"the program cannot be written": func(m *machine) error {
+			m.binary = "/opt/file/playlet"
+			return errors.Join(os.Mkdir(filepath.Join(m.root, "opt"), 0o755), os.WriteFile(filepath.Join(m.root, "opt/file"), nil, 0o600))
+		},
+		"daemon-reload fails": func(m *machine) error { m.fails = "daemon-reload"; return nil },
+		"restart fails":       func(m *machine) error { m.fails = "restart"; return nil },
+	} {
+		m := newMachine(t)
+		m.withKubelet(t)
+		m.replaceKubelet = true
+		if err := spoil(m); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.install(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if text := m.content(t, systemd.TakeoverPath); text != "" {
+			t.Errorf("%s: the drop-in is left:\n%s", name, text)
+		}
+	}
+}
+
 func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
 	m := newMachine(t)
 	pods := m.withKubelet(t)

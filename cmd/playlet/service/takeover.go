@@ -37,7 +37,10 @@ func (i *installer) takeOver(ctx context.Context) error {
 	}
 	i.nameLeftovers()
 	i.nameManifests(args)
-	if err := errors.Join(i.writeProgram(), i.write(systemd.TakeoverPath, []byte(dropIn), 0o600)); err != nil {
+	if err := i.writeProgram(); err != nil { // the service must not name a program that is absent
+		return err
+	}
+	if err := i.write(systemd.TakeoverPath, []byte(dropIn), 0o600); err != nil {
 		return err
 	}
 	if i.noStart {
@@ -45,7 +48,8 @@ func (i *installer) takeOver(ctx context.Context) error {
 		return nil
 	}
 	if err := i.control(ctx, "daemon-reload"); err != nil {
-		return err
+		// Else the next boot would start playlet after an install that failed.
+		return errors.Join(fmt.Errorf("%w; the kubelet keeps the node", err), i.remove(systemd.TakeoverPath))
 	}
 	if err := i.control(ctx, "restart", systemd.KubeletUnit); err != nil {
 		err = fmt.Errorf("%w (journalctl -u %s says why); the kubelet has the node again", err, systemd.KubeletUnit)
