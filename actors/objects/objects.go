@@ -216,7 +216,7 @@ func (a *actor) onCheck(ctx supervisors.Context) {
 
 // log tells what is new, and says whether anything is.
 func (a *actor) log(ctx supervisors.Context) (news bool) {
-	return a.logged.Tell(ctx.Log(), "object problem", a.problems())
+	return a.logged.Report(ctx.Log(), "object problem", a.problems())
 }
 
 func (a *actor) problems() []messages.ManifestProblem {

@@ -1,6 +1,6 @@
-// Package admission decides whether a pod may run on this node: a pure function of the node, the pods that hold something of
-// it, and the pod. Its reasons and their order are the kubelet's, as controllers and people read them in statuses; the
-// explanations behind them are our own, and name what is wrong.
+// Package admission decides whether a pod may run on this node. It is a pure function of the node, the pods that hold its
+// resources, and the pod. Its reasons and their order are the kubelet's, since controllers and people read them in statuses.
+// The explanations are Playlet's own.
 package admission
 
 import (
@@ -38,29 +38,30 @@ const (
 	conditionMessagePattern = "The node had condition: %v. "
 )
 
-// Node is what is to be known of this node. It is only read.
+// Node holds the properties of the node that decide about pods. It is read-only.
 type Node struct {
 	// Object has the node's name, labels and taints. It is never nil.
 	Object *v1.Node
-	// Under are the kinds of shortage that were measured last. Conditions of the Object may be those of an earlier agent.
+	// Under are the shortages of the latest measurement. The Object's conditions may come from an earlier agent.
 	Under []v1.NodeConditionType
-	// Allocatable is what pods can have of it; "pods" is how many, and no limit where it is missing. The node has nothing else.
+	// Allocatable is the node's capacity for pods. "pods" limits their number; without it there is no limit. Resources that
+	// it lacks are not available.
 	Allocatable v1.ResourceList
-	// Partial says that Allocatable may lack resources that the node has; those are not held against a pod.
+	// Partial is true while Allocatable may lack resources of the node. A pod that requests those is admitted.
 	Partial bool
-	// UnboundRequests says that what pods request of the machine is not held against Allocatable, except for how many there are.
+	// UnboundRequests turns off the check of machine resources against Allocatable, except for the number of pods.
 	UnboundRequests bool
 	// Sysctls may be set, besides those that are safe.
 	Sysctls Sysctls
-	// GroupsPolicy says that the runtime can do supplementalGroupsPolicy Strict (KEP-3619).
+	// GroupsPolicy is true if the runtime supports supplementalGroupsPolicy Strict (KEP-3619).
 	GroupsPolicy bool
-	// AppArmor says that the kernel enforces it.
+	// AppArmor is true if the kernel enforces it.
 	AppArmor bool
-	// PodLevelResize says that a pod's own resources are resized (KEP-5419).
+	// PodLevelResize is true if pod-level resources can be resized (KEP-5419).
 	PodLevelResize bool
 	// Undeclared are the features that the node lacks, by the names of KEP-5328. It has none where the node declares none.
 	Undeclared []string
-	// Swap says that pods get a part of the node's swap (KEP-2400).
+	// Swap is true if pods get a part of the node's swap (KEP-2400).
 	Swap bool
 }
 
@@ -73,7 +74,7 @@ type Refusal struct {
 	Lacks []Lack
 }
 
-// Refused says that the pod may not run.
+// Refused reports whether the pod may not run.
 func (r Refusal) Refused() bool { return r.Reason != "" }
 
 // StatusMessage is the message as a refused pod's status has it.
@@ -85,7 +86,7 @@ type Lack struct {
 	Amount int64
 }
 
-// Admit says whether the pod may run beside those in the ledger.
+// Admit decides whether the pod may run beside the pods in the ledger.
 func Admit(node *Node, others *Ledger, claim *Claim) Refusal {
 	pod := claim.Pod
 	for _, check := range []func(*Node, *v1.Pod) Refusal{pressure, sysctls, operatingSystem, groupsPolicy, features} {
@@ -166,10 +167,10 @@ func general(node *Node, others *Ledger, claim *Claim) Refusal {
 	return r
 }
 
-// Critical says that a pod matters more than those that are not: a static one, or one with a system priority.
+// Critical reports whether a pod is static or has a system priority.
 func Critical(pod *v1.Pod) bool { return translate.IsCritical(pod) }
 
-// pressure refuses what would make a shortage worse: while memory is short what requests none, else everything.
+// pressure refuses pods during a shortage. If only memory is short, it admits pods that request some.
 func pressure(node *Node, pod *v1.Pod) Refusal {
 	if Critical(pod) || len(node.Under) == 0 {
 		return Refusal{}
@@ -184,7 +185,7 @@ func pressure(node *Node, pod *v1.Pod) Refusal {
 		Cause: messages.Cause{Code: messages.CausePressure, Detail: fmt.Sprint(node.Under)}}
 }
 
-// operatingSystem looks at a label of the pod, and at its field; what the agent is built for is the node's.
+// operatingSystem checks the pod's OS label and field against the agent's OS.
 func operatingSystem(_ *Node, pod *v1.Pod) Refusal {
 	if label, ok := pod.Labels[v1.LabelOSStable]; ok && label != linux {
 		return Refusal{Reason: ReasonOSLabel, Message: fmt.Sprintf("the pod's label %s is %s, and this node's is %s",
@@ -212,7 +213,7 @@ func nodeName(node *Node, pod *v1.Pod) Refusal {
 	return predicate(ReasonNodeName, fmt.Sprintf("the pod is for node %s, and this is %s", pod.Spec.NodeName, node.Object.Name))
 }
 
-// taints looks at NoExecute alone: what only keeps pods from being scheduled here says nothing to one that was.
+// taints checks NoExecute taints only: NoSchedule does not affect a pod that is already bound.
 func taints(node *Node, pod *v1.Pod) Refusal {
 	if translate.IsStatic(pod) {
 		return Refusal{}
@@ -257,7 +258,7 @@ func predicate(name, why string) Refusal {
 	return Refusal{Reason: name, Message: fmt.Sprintf("Predicate %s failed: %s", name, why), Cause: messages.Cause{Text: why}}
 }
 
-// affinity looks at spec.nodeSelector and at what is required of the node.
+// affinity checks spec.nodeSelector and the required node affinity.
 func affinity(node *Node, pod *v1.Pod) Refusal {
 	matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node.Object)
 	switch {

@@ -58,7 +58,7 @@ func taint(effect v1.TaintEffect) func(*Node) {
 	return func(n *Node) { n.Object.Spec.Taints = []v1.Taint{{Key: "k", Value: "v", Effect: effect}} }
 }
 
-// restartsAll is a pod of which all are restarted by a rule.
+// restartsAll is the spec of a pod with a rule that restarts all containers.
 const restartsAll = "initContainers: [{name: i, restartPolicyRules: [{action: RestartAllContainers}]}]"
 
 var tableOfReasons = map[string]struct {
@@ -202,7 +202,7 @@ func sysctl(name string) string {
 
 func allow(names ...string) func(*Node) { return func(n *Node) { n.Sysctls = names } }
 
-// Each rule, and which of several is told.
+// Each rule refuses with its reason, and the first of several counts.
 func TestReasons(t *testing.T) {
 	for name, c := range tableOfReasons {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// What a critical pod lacks is told only where nothing else stands in its way.
+// Lacks of a critical pod are set only if all other rules admit it.
 func TestWhatACriticalPodLacks(t *testing.T) {
 	others := NewLedger(NewClaim(aPod(t, asks("cpu: 1500m"))))
 	got := Admit(aNode(), others, NewClaim(aPod(t, critical+asks("cpu: 700m, memory: 5Gi"))))

@@ -13,15 +13,15 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Claim is a pod, and what it asks of the node, counted once. Immutable.
+// Claim is a pod with its requests on the node, computed once. Immutable.
 type Claim struct {
 	Pod      *v1.Pod
 	requests map[v1.ResourceName]int64
 	ports    []hostPort
 }
 
-// NewClaim counts what a pod asks for: all containers and sidecars, or an init container beside the sidecars before it where
-// that is more; what the pod asks for as a whole instead, where it does; and its overhead.
+// NewClaim computes the requests of a pod. They are those of all containers and sidecars, or of an init container with its
+// earlier sidecars, whichever is more. Pod-level requests replace them. The overhead is added.
 func NewClaim(pod *v1.Pod) *Claim {
 	c := &Claim{Pod: pod, requests: map[v1.ResourceName]int64{}, ports: hostPorts(pod)}
 	for name, q := range translate.PodRequests(pod) {
@@ -30,7 +30,7 @@ func NewClaim(pod *v1.Pod) *Claim {
 	return c
 }
 
-// Ledger is what the pods that are on the node hold of it, whether they run or end.
+// Ledger sums the resources held by the pods on the node, including pods that are ending.
 type Ledger struct {
 	count int64
 	used  map[v1.ResourceName]int64
@@ -92,7 +92,8 @@ func shortages(node *Node, others *Ledger, claim *Claim) []shortage {
 	return out
 }
 
-// Exceeds says of what the pod asks for more than the whole node has, whether that is held against it or not; empty: nothing.
+// Exceeds lists the requests that exceed the capacity of the whole node, even if UnboundRequests is set. It is empty if there
+// are none.
 func Exceeds(node *Node, claim *Claim) string {
 	bound, asks := *node, translate.PodRequests(claim.Pod)
 	bound.UnboundRequests = false
@@ -126,14 +127,14 @@ func amount(name v1.ResourceName, q resource.Quantity) int64 {
 	return q.Value()
 }
 
-// Extended says that a resource is neither Kubernetes' own nor a node's as such.
+// Extended reports whether a resource is an extended resource, as opposed to one of Kubernetes or of the machine.
 func Extended(name v1.ResourceName) bool {
 	text := string(name)
 	return strings.Contains(text, "/") && !strings.Contains(text, v1.ResourceDefaultNamespacePrefix) &&
 		!strings.HasPrefix(text, v1.DefaultResourceRequestsPrefix)
 }
 
-// allAddresses is what a port without hostIP is bound to.
+// allAddresses is the address of a host port without hostIP.
 const allAddresses = "0.0.0.0"
 
 // conflict looks for a host port that another pod has: two conflict where their addresses are the same or one has all.
@@ -154,7 +155,7 @@ type port struct {
 	number   int32
 }
 
-// hostPort is a port at an address, and who has it.
+// hostPort is a port at an address, with the pod that has it.
 type hostPort struct {
 	at  port
 	ip  string

@@ -9,8 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Preempts says whether the first pod may take the second one's place: it is critical and the other is not, or its priority is
-// higher.
+// Preempts reports whether pod may replace other: only pod is critical, or it has the higher priority.
 func Preempts(pod, other *v1.Pod) bool {
 	if Critical(pod) && !Critical(other) {
 		return true
@@ -19,9 +18,9 @@ func Preempts(pod, other *v1.Pod) bool {
 	return a != nil && b != nil && *a > *b
 }
 
-// Victims are the pods to be ended so that what a critical pod lacks is there; false when ending all that may be ended would
-// not suffice. As with the kubelet as few as possible of the Guaranteed ones go, then of the Burstable ones, then of the
-// others; of one class, those go that together cover what is lacking best, and of equals those that request less.
+// Victims returns the pods to end so that a critical pod fits, or false if all candidates would not suffice. As in the
+// kubelet, it spares Guaranteed pods first, then Burstable ones. Within a class it prefers the pods that cover the lack best,
+// and among equals those with smaller requests.
 func Victims(pod *v1.Pod, others []*Claim, lacks []Lack) ([]*Claim, bool) {
 	classes := map[v1.PodQOSClass][]*Claim{}
 	var all []*Claim
@@ -71,7 +70,7 @@ func distance(pod *Claim, lacks []Lack) float64 {
 	return sum
 }
 
-// less is what is still lacking when the pods are gone.
+// less returns the lacks that remain without the pods in gone.
 func less(lacks []Lack, gone ...[]*Claim) []Lack {
 	var out []Lack
 	for _, l := range lacks {
@@ -94,7 +93,7 @@ func smaller(a, b *Claim) bool {
 	return false
 }
 
-// holds is what becomes free when the pod is gone.
+// holds returns the amount of a resource that the end of the pod frees.
 func (c *Claim) holds(name v1.ResourceName) int64 {
 	if name == v1.ResourcePods {
 		return 1

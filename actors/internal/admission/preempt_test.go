@@ -106,8 +106,7 @@ func drawPod(t *rapid.T, name string) *v1.Pod {
 	return pod
 }
 
-// Whatever comes: what was admitted never asks for more than there is, and once those are gone that were chosen for a critical
-// pod, it is admitted.
+// Admitted pods never request more than the node has. A critical pod is admitted after the end of its victims.
 func TestWhatIsAdmittedFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		node := &Node{Object: &v1.Node{}, Allocatable: v1.ResourceList{

@@ -12,10 +12,10 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Resize says whether a pod that is here may have other resources beside the others, among which it is not. An empty reason
-// says that it may; v1.PodReasonDeferred that it may when others have left, and v1.PodReasonInfeasible that this node can never
-// give them; detail is then the kubelet's word for why, as its metrics have it. A resource of which the pod asks for no more than
-// it has keeps no resize waiting.
+// Resize decides whether a pod of this node may change its resources; others does not include the pod. An empty reason admits
+// the resize. v1.PodReasonDeferred waits for other pods to end, and v1.PodReasonInfeasible means that this node can never
+// provide the resources. detail is the kubelet's label for the reason in its metrics. A resource whose request does not grow
+// never delays a resize.
 func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, detail string) {
 	switch {
 	case translate.IsStatic(wants.Pod):
@@ -41,7 +41,7 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, det
 	return reason, message, ""
 }
 
-// swaps says that a container would get another part of the node's swap, which is set when it is made.
+// swaps reports whether the resize would change a container's share of swap, which is fixed at its creation.
 func swaps(has, wants *v1.Pod) bool {
 	of := func(p *v1.Pod) []v1.Container { return slices.Concat(p.Spec.InitContainers, p.Spec.Containers) }
 	now := of(has)

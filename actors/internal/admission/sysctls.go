@@ -30,7 +30,7 @@ func (s Sysctls) has(name string) bool {
 	})
 }
 
-// sysctls looks at what the pod sets: it must be allowed, and in a namespace that the pod does not share with the host.
+// sysctls checks the pod's sysctls: each must be allowed, and must not be in a namespace shared with the host.
 func sysctls(node *Node, pod *v1.Pod) Refusal {
 	if pod.Spec.SecurityContext == nil {
 		return Refusal{}

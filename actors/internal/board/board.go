@@ -1,5 +1,5 @@
-// Package board is where the pods actor publishes what it knows, for readers outside the tree: handlers and commands
-// read the newest immutable snapshot and never ask an actor for it.
+// Package board holds the published state of the pods actor for readers outside the tree. Handlers and commands read the
+// newest immutable snapshot without asking an actor.
 package board
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Pod is one pod as it is published. Immutable.
 type Pod struct {
-	Pod     *v1.Pod // as wanted; its status is beside it
+	Pod     *v1.Pod // the desired pod, without a status
 	Status  *v1.PodStatus
 	Source  messages.Address
 	Phase   string // of the pod's actor
@@ -28,7 +28,7 @@ type Pod struct {
 	// EndingSince is when that began, and EndingGrace how long its containers are given.
 	EndingSince time.Time
 	EndingGrace *int64 // seconds
-	// Failure is why the node ends the pod, or has ended it, although it is still wanted. Immutable.
+	// Failure is the reason why the node ends, or has ended, a pod that its source still has. Immutable.
 	Failure *messages.PodFailure
 	// Held are folders of its volumes, and its own, that are kept because the agent cannot undo them. Immutable.
 	Held []messages.HeldFolder
@@ -41,19 +41,19 @@ type Snapshot struct {
 	Version uint64
 	At      time.Time
 	Pods    []Pod // by namespace and name
-	// Over are pods of which nothing is left but the API server's object. What they wait for keeps it.
+	// Over are ended pods that remain only in the API server.
 	Over     []Pod
 	Problems []messages.ManifestProblem
 	// Under are the kinds of shortage that the node has.
 	Under []v1.NodeConditionType
-	// Unwritten lists in sentences, for health, what cannot be written to the disk.
+	// Unwritten lists failed disk writes as sentences, for health.
 	Unwritten []string
 	// Held are all folders of volumes and pods that are kept because the agent cannot undo them. Immutable.
 	Held    []messages.HeldFolder
 	Runtime messages.RuntimeStateChanged
 	// Unheard are the sources that have not sent their first list yet.
 	Unheard []messages.Address
-	// Life tells one life of the pods actor from another: with each it begins to learn anew which pods there are.
+	// Life identifies an incarnation of the pods actor. Each one learns the set of pods from the beginning.
 	Life time.Time
 	// Audited: an audit of the runtime has ended in this life of the agent. Before that, pods may run that are not among Pods.
 	Audited bool
@@ -61,7 +61,7 @@ type Snapshot struct {
 	Unclaimed int
 }
 
-// Complete says that a pod which is not here is not there: everybody has said what is wanted and what runs.
+// Complete reports whether the snapshot has all pods: every source has reported, and the runtime has been read.
 func (s *Snapshot) Complete() bool { return s.Version > 0 && s.Audited && len(s.Unheard) == 0 }
 
 // Board holds the newest snapshot. Safe for concurrent use.

@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// IsDevice says whether a resource is a plugin's, or containers have some of it. It does not wait.
+// IsDevice reports whether the resource belongs to a plugin, or is allocated to containers. It does not block.
 func (m *Manager) IsDevice(name v1.ResourceName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,8 +31,8 @@ func (m *Manager) Retain(holds func(uid string) bool) {
 	m.inventory.retain(holds)
 }
 
-// Allocate gives all containers of a pod the devices that they ask for, by the plugins' consent, and writes that down. What they
-// have already stays. The error is why the pod cannot have them; then it has none. It must not run twice at once for one pod.
+// Allocate allocates the devices that the containers of a pod request, through their plugins, and records them. Earlier
+// allocations stay. After an error the pod has no devices. Calls for one pod must not run concurrently.
 func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 	var err error
 	for c, reuse := range m.containers(pod) {
@@ -55,7 +55,7 @@ func (m *Manager) Allocate(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// containers are a pod's, in the order in which they are given devices, each with what it may have of those before it.
+// containers yields a pod's containers in the order of allocation, each with the devices that it may reuse.
 func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]string] {
 	return func(yield func(*v1.Container, map[string][]string) bool) {
 		reuse := map[string][]string{}
@@ -71,7 +71,8 @@ func (m *Manager) containers(pod *v1.Pod) iter.Seq2[*v1.Container, map[string][]
 	}
 }
 
-// reusable notes what those after a container may have of what it had: all of an init container's, none of another's.
+// reusable adds a container's devices to those that later containers may reuse: all of an init container's, and none of
+// another's.
 func (m *Manager) reusable(reuse map[string][]string, h holder, may bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +136,7 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 		return err
 	}
 	g, still := m.inventory.given[r.holder][r.resource]
-	if !still { // what the plugin said is nobody's, and more need not be asked for
+	if !still { // the pod no longer needs the answer, or further devices
 		return fmt.Errorf("pod %q was removed while devices of %s were allocated to it", r.uid, r.resource)
 	}
 	g.answer = answer
@@ -143,7 +144,7 @@ func (m *Manager) allocate(ctx context.Context, r request) error {
 	return nil
 }
 
-// preferred are the devices that the plugin would have a request get, where it has a say.
+// preferred returns the plugin's preferred devices for a request, if the plugin has preferences.
 func (m *Manager) preferred(ctx context.Context, r request) ([]string, error) {
 	var n need
 	var met bool

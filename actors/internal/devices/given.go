@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Given is what a container is made with for its devices.
+// Given is the part of a container's configuration that its devices add.
 type Given struct {
 	Env         []translate.EnvVar
 	Mounts      []*runtimeapi.Mount
@@ -28,8 +28,8 @@ type Given struct {
 // preStartTimeout is how long a plugin may take before each start of a container; the API's.
 const preStartTimeout = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
 
-// Prepare gives what a container is to be made with, each time that it is made. Plugins that asked for it are told before. What
-// is not allocated, since the checkpoint was lost, is allocated now.
+// Prepare returns the configuration for each creation of a container. It calls PreStartContainer on plugins that request it.
+// After the loss of a checkpoint, it allocates the missing devices.
 func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Given, error) {
 	names, counts := m.asks(c)
 	if len(names) == 0 {
@@ -63,7 +63,7 @@ func (m *Manager) Prepare(ctx context.Context, pod *v1.Pod, c *v1.Container) (Gi
 	return out, nil
 }
 
-// reuse is what a container may have of what those before it had.
+// reuse returns the earlier containers' devices that a container may reuse.
 func (m *Manager) reuse(pod *v1.Pod, c *v1.Container) map[string][]string {
 	for one, reuse := range m.containers(pod) {
 		if one.Name == c.Name {
@@ -73,13 +73,14 @@ func (m *Manager) reuse(pod *v1.Pod, c *v1.Container) map[string][]string {
 	return nil // an ephemeral one
 }
 
-func (m *Manager) has(h holder, name string) given {
+func (m *Manager) has(h holder, name string) allocation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.inventory.given[h][name]
 }
 
-// preStart tells a plugin of a start. One that did not register in this life said nothing of that, and is not asked.
+// preStart calls a plugin's PreStartContainer. A plugin that has not registered since the agent started is not called,
+// because its options are unknown.
 func (m *Manager) preStart(ctx context.Context, name string, ids []string) error {
 	var p *plugin
 	m.locked(func() {
@@ -98,8 +99,7 @@ func (m *Manager) preStart(ctx context.Context, name string, ids []string) error
 	return nil
 }
 
-// options are the plugins' answers together. Of two that say different things of one place the first counts, by the name of the
-// resource.
+// options merges the plugins' answers. For conflicting entries the first resource, in order of names, takes precedence.
 func (b *inventory) options(h holder, names []string) Given {
 	out := Given{Annotations: map[string]string{}}
 	seen := map[[2]string]bool{}
@@ -142,7 +142,7 @@ func (b *inventory) options(h holder, names []string) Given {
 	return out
 }
 
-// Capacity is what the Node has of plugins' resources, and how much of that pods can have. It does not wait.
+// Capacity returns the Node's capacity and allocatable amounts of plugins' resources. It does not block.
 func (m *Manager) Capacity() (capacity, allocatable v1.ResourceList) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +157,7 @@ func (m *Manager) Health(uid, container string) (out []v1.ResourceStatus) {
 	for _, name := range slices.Sorted(maps.Keys(has)) {
 		s := v1.ResourceStatus{Name: v1.ResourceName(name)}
 		for _, id := range has[name].ids() {
-			health := v1.ResourceHealthStatusHealthy // of one that is not told of, too, as with the kubelet
+			health := v1.ResourceHealthStatusHealthy // also for an unlisted device, as with the kubelet
 			if k := m.inventory.resources[name]; k != nil {
 				if d, listed := k.devices[id]; listed && !d.healthy {
 					health = v1.ResourceHealthStatusUnhealthy

@@ -16,14 +16,14 @@ import (
 // stopGrace is how long the devices of a plugin that went are still counted; the kubelet's.
 const stopGrace = 5 * time.Minute
 
-// device is one device, as its plugin told of it last.
+// device is one device in its plugin's latest list.
 type device struct {
 	healthy bool
-	nodes   []int64 // NUMA nodes that it is near to; none: not told
+	nodes   []int64 // its NUMA nodes; empty if not reported
 }
 
-// known is one resource. One that the checkpoint alone knows has neither plugin nor devices.
-type known struct {
+// resourceState is one resource. One that the checkpoint alone knows has neither plugin nor devices.
+type resourceState struct {
 	plugin  *plugin
 	devices map[string]device // by ID; never changed, like usable: a list takes the place of the one before
 	usable  []string          // the healthy ones, in order
@@ -31,8 +31,8 @@ type known struct {
 	gone    time.Time         // since when there is no plugin; zero: there is one
 }
 
-// given is what a container has of a resource.
-type given struct {
+// allocation is a container's allocation of a resource.
+type allocation struct {
 	devices checkpoint.DevicesPerNUMA
 	answer  *pluginapi.ContainerAllocateResponse // nil: the plugin is being asked
 }
@@ -42,16 +42,16 @@ type holder struct{ uid, container string }
 
 // inventory is all that is known. Every decision is a function of it, of the question and of the time; the Manager guards it.
 type inventory struct {
-	resources map[string]*known
-	given     map[holder]map[string]given // by resource
+	resources map[string]*resourceState
+	given     map[holder]map[string]allocation // by resource
 }
 
 func newInventory() *inventory {
-	return &inventory{resources: map[string]*known{}, given: map[holder]map[string]given{}}
+	return &inventory{resources: map[string]*resourceState{}, given: map[holder]map[string]allocation{}}
 }
 
 // ids are the devices, in order.
-func (g given) ids() []string {
+func (g allocation) ids() []string {
 	var all []string
 	for _, some := range g.devices {
 		all = append(all, some...)
@@ -60,20 +60,20 @@ func (g given) ids() []string {
 	return slices.Compact(all)
 }
 
-// current says that the resource is of a plugin that is there, or went not long ago.
-func (k *known) current(now time.Time) bool {
+// current reports whether the resource's plugin is connected, or has been gone for at most stopGrace.
+func (k *resourceState) current(now time.Time) bool {
 	return k != nil && (k.gone.IsZero() || now.Sub(k.gone) <= stopGrace)
 }
 
 // healthy are the devices that can be used, in order. They must not be changed.
-func (k *known) healthy() []string {
+func (k *resourceState) healthy() []string {
 	if !k.listed {
 		return nil
 	}
 	return k.usable
 }
 
-// isDevice says whether a resource is a plugin's. Those that containers have stay so.
+// isDevice reports whether the resource belongs to a plugin, or is allocated to containers.
 func (b *inventory) isDevice(name string, now time.Time) bool {
 	if b.resources[name].current(now) {
 		return true
@@ -97,23 +97,23 @@ func (b *inventory) free(name string) []string {
 	return slices.DeleteFunc(slices.Clone(b.resources[name].healthy()), func(id string) bool { return used[id] })
 }
 
-// request is what a container asks for of one resource.
+// request is a container's request for one resource.
 type request struct {
 	holder
 	resource string
 	count    int
-	reuse    []string // what init containers of its pod had
+	reuse    []string // devices of the pod's init containers
 }
 
-// need is what a request still needs. Where it is met, none.
+// need is the part of a request that is not allocated yet; zero if the request is met.
 type need struct {
-	first []string // what is taken before anything else
+	first []string // taken first
 	free  []string // of these are taken
 	rest  int      // so many
 }
 
-// needs says what a request needs; met where the container has it already. The errors are the kubelet's, as they come into the
-// pod's status.
+// needs returns the unmet part of a request. met is true if the container has its devices already. The errors are the
+// kubelet's, since they appear in the pod's status.
 func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error) {
 	had, has := b.given[r.holder][r.resource]
 	ids := had.ids()
@@ -143,7 +143,8 @@ func (b *inventory) needs(r request, now time.Time) (n need, met bool, err error
 	return n, false, nil
 }
 
-// pick is what a request gets: what it has first, then what the plugin prefers of what is free, then any.
+// pick chooses devices: the container's earlier and reusable ones first, then the plugin's preference among free ones, then
+// any.
 func (n need) pick(preferred []string) []string {
 	out := slices.Clone(n.first)
 	for _, from := range [][]string{preferred, n.free} {
@@ -170,12 +171,12 @@ func (b *inventory) reserve(r request, ids []string, answer *pluginapi.Container
 		}
 	}
 	if b.given[r.holder] == nil {
-		b.given[r.holder] = map[string]given{}
+		b.given[r.holder] = map[string]allocation{}
 	}
-	b.given[r.holder][r.resource] = given{per, answer}
+	b.given[r.holder][r.resource] = allocation{per, answer}
 }
 
-// release takes back what a container has of a resource.
+// release frees a container's devices of a resource.
 func (b *inventory) release(h holder, name string) {
 	delete(b.given[h], name)
 	if len(b.given[h]) == 0 {
@@ -183,9 +184,9 @@ func (b *inventory) release(h holder, name string) {
 	}
 }
 
-// retain takes back what all pods have but those that hold theirs.
+// retain frees the devices of all pods for which holds is false.
 func (b *inventory) retain(holds func(uid string) bool) {
-	maps.DeleteFunc(b.given, func(h holder, _ map[string]given) bool { return !holds(h.uid) })
+	maps.DeleteFunc(b.given, func(h holder, _ map[string]allocation) bool { return !holds(h.uid) })
 }
 
 // read reads a plugin's list of devices: all of them, and the healthy ones, in order.
@@ -207,14 +208,14 @@ func read(list []*pluginapi.Device) (all map[string]device, usable []string) {
 	return all, usable
 }
 
-// same says that a list is the one that is known.
-func (k *known) same(all map[string]device) bool {
+// same reports whether a list equals the current one.
+func (k *resourceState) same(all map[string]device) bool {
 	return k.listed && maps.EqualFunc(k.devices, all, func(a, b device) bool {
 		return a.healthy == b.healthy && slices.Equal(a.nodes, b.nodes)
 	})
 }
 
-// observe takes what read has of a plugin's list, and gives the pods of which a device changed its health, or came back.
+// observe applies a plugin's list, and returns the pods with a device that changed its health or came back.
 func (b *inventory) observe(name string, all map[string]device, usable []string) (uids []string) {
 	k := b.resources[name]
 	was := k.devices
@@ -237,8 +238,8 @@ func (b *inventory) holdersOf(name string, is func(id string) bool) (uids []stri
 	return slices.Compact(uids)
 }
 
-// capacity is what the Node has of plugins' resources, and how much of that pods can have. Those whose plugin went for good are
-// there with 0.
+// capacity returns the Node's capacity and allocatable amounts of plugins' resources. A resource without a plugin for
+// longer than stopGrace has 0.
 func (b *inventory) capacity(now time.Time) (capacity, allocatable v1.ResourceList) {
 	capacity, allocatable = v1.ResourceList{}, v1.ResourceList{}
 	for name, k := range b.resources {

@@ -20,7 +20,7 @@ const gpu = "example.com/gpu"
 // inventoryOf has devices of one resource: "a", or "!a" for one that is not healthy.
 func inventoryOf(ids ...string) *inventory {
 	b := newInventory()
-	b.resources[gpu] = &known{plugin: &plugin{resource: gpu}}
+	b.resources[gpu] = &resourceState{plugin: &plugin{resource: gpu}}
 	b.tell(gpu, list(ids...))
 	return b
 }
@@ -47,7 +47,7 @@ func (b *inventory) give(uid, container string, ids ...string) {
 	b.reserve(request{holder: holder{uid, container}, resource: gpu}, ids, answered)
 }
 
-// What a request gets, and with which of the kubelet's words it is refused.
+// needs and pick choose the devices of a request, or refuse it with the kubelet's error.
 func TestWhichDevicesARequestGets(t *testing.T) {
 	late := noon.Add(time.Hour)
 	for name, c := range map[string]struct {
@@ -59,7 +59,7 @@ func TestWhichDevicesARequestGets(t *testing.T) {
 		gone      time.Time
 		unlisted  bool
 		count     int
-		want      string // what it gets, or why not
+		want      string // the devices, or the error
 	}{
 		"any that is free":           {has: []string{"b", "a"}, count: 1, want: "a"},
 		"not another's":              {has: []string{"a", "b"}, others: []string{"a"}, count: 1, want: "b"},
@@ -101,8 +101,8 @@ func TestWhichDevicesARequestGets(t *testing.T) {
 	}
 }
 
-// Whatever comes and goes: nobody has a device that another pod has, nobody has fewer than asked for, and the checkpoint gives
-// the same inventory again.
+// In any sequence of events, no device belongs to two pods, every allocation is complete, and the checkpoint restores the
+// inventory.
 func TestNoDeviceIsGivenTwice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := inventoryOf("a", "b", "c", "d")
@@ -157,8 +157,8 @@ func TestNoDeviceIsGivenTwice(t *testing.T) {
 	})
 }
 
-// What the Node has of a plugin's resource: unhealthy ones are there and cannot be had, as are those of a plugin that went; after
-// five minutes there are none.
+// Unhealthy devices, and devices of an absent plugin, are capacity but not allocatable; after five minutes without the
+// plugin there are none.
 func TestCapacity(t *testing.T) {
 	b := inventoryOf("a", "!b", "c")
 	expect := func(what string, at time.Time, capacity, allocatable int64) {
@@ -193,7 +193,7 @@ func TestCapacity(t *testing.T) {
 	expect("after a restart", noon, 0, 0)
 }
 
-// A list that says nothing new is none; until a plugin has told its list none of its devices can be had.
+// An unchanged list has no effect; before a plugin's first list none of its devices is allocatable.
 func TestListsThatSayNothingNew(t *testing.T) {
 	k := inventoryOf("a", "!b").resources[gpu]
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestListsThatSayNothingNew(t *testing.T) {
 	}
 }
 
-// The pods of which a device changed its health are told.
+// observe returns exactly the pods with a device that changed its health.
 func TestWhoHearsOfHealth(t *testing.T) {
 	b := inventoryOf("a", "b")
 	b.give("u", "c", "a")

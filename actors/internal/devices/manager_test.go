@@ -77,7 +77,7 @@ func (r *rig) start() {
 	r.Manager, r.stop = m, func() { m.Close(); _ = s.Close(); <-done }
 }
 
-// lines are what is logged.
+// lines collects log output.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -146,8 +146,8 @@ func asks(uid string, count string, names ...string) *v1.Pod {
 
 func (r *rig) ids(uid, container string) []string { return r.has(holder{uid, container}, gpu).ids() }
 
-// A plugin registers, and a pod gets a device with all that the plugin says of it; restarts of the agent and of the plugin
-// change nothing of that.
+// A pod gets a registered plugin's device with all parts of the plugin's answer. Restarts of the agent and of the plugin
+// preserve it.
 func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin("a", "b")
@@ -189,7 +189,7 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	expect("first", 1)
 	r.stop()
 	r.start()
-	expect("restarted, without its plugin", 1) // which said in that life that it is to be told of starts
+	expect("restarted, without its plugin", 1) // the plugin has not registered since, so it is not called
 	r.await(0, 0)
 	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err == nil || !strings.Contains(err.Error(), "no healthy devices present") {
 		t.Errorf("another got a device: %v", err)
@@ -267,7 +267,7 @@ func TestAPodThatIsRefusedHasNothing(t *testing.T) {
 	}
 }
 
-// A panic over what a plugin tells, whoever has the lock, ends nothing: the plugin's list is taken again.
+// After a panic while handling a plugin's list, under any lock, the list is handled again.
 func TestAPanicOverAListIsOvercome(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin("a")
@@ -280,7 +280,7 @@ func TestAPanicOverAListIsOvercome(t *testing.T) {
 	r.Notify(func(string) { close(called); panic("broken") })
 	p.Set("!a")
 	<-called
-	var was *known
+	var was *resourceState
 	r.locked(func() { was, r.inventory.resources[gpu] = r.inventory.resources[gpu], nil }) // the next list panics with the lock
 	p.Set("a", "b")
 	for end := time.Now().Add(waitLimit); !strings.Contains(r.log.String(), "nil pointer"); time.Sleep(5 * time.Millisecond) {
@@ -292,7 +292,7 @@ func TestAPanicOverAListIsOvercome(t *testing.T) {
 	r.await(2, 2)
 }
 
-// The plugin has a say which devices a container gets.
+// A plugin's preference decides between free devices.
 func TestPreferredDevices(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin("a", "b", "c")
@@ -336,7 +336,7 @@ func TestASlowPluginKeepsNobodyElse(t *testing.T) {
 	}
 }
 
-// A plugin that goes leaves its devices as capacity; one whose device fails is told on to the pod that has it.
+// Devices of a plugin that is gone stay as capacity. The pod with a failed device is notified.
 func TestHealth(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin("a", "b")
@@ -369,7 +369,7 @@ func TestHealth(t *testing.T) {
 	r.await(2, 2)
 }
 
-// Who registers with what cannot be is refused.
+// Invalid registrations are refused.
 func TestRefusedRegistrations(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin()

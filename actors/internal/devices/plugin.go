@@ -53,8 +53,8 @@ type plugin struct {
 	options  *pluginapi.DevicePluginOptions
 }
 
-// New reads the checkpoint in the folder "device-plugins" of the root folder. Nothing is an error: what cannot be read is kept
-// aside, and logged.
+// New reads the checkpoint in the folder "device-plugins" of the root folder. It returns no error: an unreadable checkpoint
+// is set aside and logged.
 func New(rootDir string, log *slog.Logger) *Manager {
 	m := &Manager{dir: filepath.Join(rootDir, "device-plugins"), log: log, inventory: newInventory(), notify: func(string) {}}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func New(rootDir string, log *slog.Logger) *Manager {
 // SocketPath is where plugins register.
 func (m *Manager) SocketPath() string { return filepath.Join(m.dir, "kubelet.sock") }
 
-// Notify has f called with the UID of a pod of which a device changed its health. f must not wait.
+// Notify registers f, which receives the UIDs of pods with a device that changed its health. f must not block.
 func (m *Manager) Notify(f func(uid string)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +86,8 @@ func (m *Manager) Close() {
 	m.loops.Wait()
 }
 
-// Clear removes the sockets of plugins before the one for registrations is made: plugins make theirs anew when they see that, and
-// those of dead ones would stay.
+// Clear removes plugins' sockets before the registration socket is made. Live plugins then recreate theirs, and stale sockets
+// are gone.
 func (m *Manager) Clear() error {
 	entries, err := os.ReadDir(m.dir)
 	errs := []error{err}
@@ -138,7 +138,7 @@ func (m *Manager) register(r *pluginapi.RegisterRequest) error {
 	defer m.mu.Unlock()
 	k := m.inventory.resources[name]
 	if k == nil {
-		k = &known{}
+		k = &resourceState{}
 		m.inventory.resources[name] = k
 	}
 	if k.plugin != nil {
@@ -186,10 +186,10 @@ func (m *Manager) follow(ctx context.Context, p *plugin) {
 	}
 }
 
-// take takes a list. What is long about it is done without the lock, for which mailboxes wait.
+// take applies a list. It does the slow parts without the lock, because mailboxes wait for it.
 func (m *Manager) take(p *plugin, list []*pluginapi.Device) {
 	all, usable := read(list)
-	var was known
+	var was resourceState
 	m.locked(func() { was = *m.inventory.resources[p.resource] })
 	if was.plugin != p || was.same(all) {
 		return

@@ -56,15 +56,15 @@ func (m *Manager) load(now time.Time) {
 	}
 }
 
-// Forgotten says that this node's checkpoint is not there, or was damaged, and that Reset was not called. It does not wait.
+// Forgotten reports whether the checkpoint is absent or damaged, and Reset has not been called. It does not block.
 func (m *Manager) Forgotten() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.unread != ""
 }
 
-// Reset takes that the Node has none of the devices that are not known of. A checkpoint is written, so that the next life takes
-// what others gave the Node meanwhile for theirs. It does not wait.
+// Reset confirms that the Node has no unknown devices. It writes a checkpoint, so that the next process does not reset
+// resources that others have added since. It does not block.
 func (m *Manager) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,9 +85,9 @@ func (m *Manager) flush() {
 // Damage is a sentence on the checkpoint where it could not be read; empty: it could. It does not wait.
 func (m *Manager) Damage() string { return m.damage }
 
-// restore takes what the checkpoint has; all of it, or nothing.
+// restore loads a checkpoint, completely or not at all.
 func (b *inventory) restore(data checkpoint.Data, now time.Time) error {
-	all := map[holder]map[string]given{}
+	all := map[holder]map[string]allocation{}
 	for _, e := range data.PodDeviceEntries {
 		answer := &pluginapi.ContainerAllocateResponse{}
 		if err := proto.Unmarshal(e.AllocResp, answer); err != nil {
@@ -95,23 +95,23 @@ func (b *inventory) restore(data checkpoint.Data, now time.Time) error {
 		}
 		h := holder{e.PodUID, e.ContainerName}
 		if all[h] == nil {
-			all[h] = map[string]given{}
+			all[h] = map[string]allocation{}
 		}
-		all[h][e.ResourceName] = given{e.DeviceIDs, answer}
+		all[h][e.ResourceName] = allocation{e.DeviceIDs, answer}
 	}
 	b.given = all
 	for name := range data.RegisteredDevices {
-		b.resources[name] = &known{gone: now}
+		b.resources[name] = &resourceState{gone: now}
 	}
 	return nil
 }
 
-// put has what is known now written with the next Flush. mu is held.
+// put schedules the present inventory for the next Flush. The caller holds mu.
 func (m *Manager) put() {
 	m.file.Set(m.inventory.state(time.Now()))
 }
 
-// state is what the checkpoint is to have. What it holds is never changed, so that it is encoded without the lock.
+// state is the content of the checkpoint. It is immutable, so that it can be encoded without the lock.
 type state struct {
 	data    checkpoint.Data // of the entries no answer yet
 	answers []*pluginapi.ContainerAllocateResponse

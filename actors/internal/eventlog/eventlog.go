@@ -1,7 +1,7 @@
 // Package eventlog keeps the last events of this node, for its commands: in memory, and on the disk across restarts.
 //
-// It keeps the last 500, and writes them once a minute and at the end, to playlet/events.json of the root folder: a SIGKILL costs
-// those of the last minute.
+// It keeps the last 500 events. It writes them to playlet/events.json in the root folder once a minute and at the end; a
+// SIGKILL loses the last minute.
 package eventlog
 
 import (
@@ -21,7 +21,7 @@ import (
 // message has 2 KiB at most.
 const Room = 500
 
-// version is that of the file.
+// version is the version of the file format.
 const version = 1
 
 // Log are the events. They are immutable. Safe for concurrent use.
@@ -41,7 +41,8 @@ type entry struct {
 	keys     []string
 }
 
-// Open reads what an earlier process kept; an empty path keeps nothing on the disk. The log can be used whatever the error.
+// Open reads the events of an earlier process. With an empty path, nothing is kept on disk. The log is usable even after an
+// error.
 func Open(path string) (*Log, error) {
 	l := &Log{path: path, changed: make(chan struct{})}
 	if path == "" {
@@ -89,7 +90,7 @@ func (l *Log) Put(e *v1.Event) {
 	l.changed = make(chan struct{})
 }
 
-// Since gives what has changed after a sequence number, the newest last, and the number that this leads to.
+// Since returns the events after a sequence number, newest last, and the new sequence number.
 func (l *Log) Since(sequence uint64) ([]*v1.Event, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +119,7 @@ func (l *Log) Await(ctx context.Context, sequence uint64) error {
 	}
 }
 
-// Save writes what is new to the disk. A power cut may cost the file, which is not worth waiting for the disk.
+// Save writes new events to disk. It does not sync: a power cut may lose the file.
 func (l *Log) Save() error {
 	events, sequence := l.Since(0)
 	l.mu.Lock()

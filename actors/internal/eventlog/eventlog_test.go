@@ -17,7 +17,7 @@ func event(name string, count int32) *v1.Event {
 	return &v1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, Count: count}
 }
 
-// What was kept is there again after a restart, bounded, and each event once.
+// Events survive a restart, bounded in number and without duplicates.
 func TestEventsAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.json")
 	l, err := Open(path)
@@ -54,7 +54,7 @@ func TestEventsAreKept(t *testing.T) {
 	}
 }
 
-// A file that is damaged is told of, and costs nothing but itself.
+// A damaged file is reported, and the log starts empty.
 func TestADamagedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.json")
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {

@@ -21,10 +21,10 @@ const (
 	ReasonFailed    = "PodFailed"
 )
 
-// Final says that a pod never leaves the phase.
+// Final reports whether a pod never leaves the phase.
 func Final(phase v1.PodPhase) bool { return phase == v1.PodSucceeded || phase == v1.PodFailed }
 
-// Settle makes s the last status of a pod of which nothing is left. It changes s.
+// Settle turns s into the last status of a pod that has ended completely. It changes s.
 func Settle(spec *v1.PodSpec, s *v1.PodStatus, now time.Time) {
 	EndContainers(spec, s)
 	if !Final(s.Phase) {
@@ -56,8 +56,8 @@ func Phase(s *v1.PodStatus) v1.PodPhase {
 	return v1.PodSucceeded
 }
 
-// EndContainers gives the containers an end of which none is known: they never ran, or the runtime has lost them. They count as
-// failed, so that nobody takes the pod for a success. Containers that initialization did not reach go on waiting. It changes s.
+// EndContainers sets an end for containers without one: they never ran, or the runtime has lost them. They count as failed,
+// so that the pod does not appear to have succeeded. Containers that initialization did not reach stay waiting. It changes s.
 func EndContainers(spec *v1.PodSpec, s *v1.PodStatus) {
 	if initialized(spec, s) {
 		lose(s.ContainerStatuses)
@@ -84,7 +84,7 @@ func lose(all []v1.ContainerStatus) {
 	}
 }
 
-// initialized says that a regular container may have been started.
+// initialized reports whether a regular container may have been started.
 func initialized(spec *v1.PodSpec, s *v1.PodStatus) bool {
 	if len(spec.InitContainers) == 0 || find.In(s.ContainerStatuses, hasRun) != nil {
 		return true
@@ -100,14 +100,14 @@ func initialized(spec *v1.PodSpec, s *v1.PodStatus) bool {
 	}
 }
 
-// hasRun says that the container was started once.
+// hasRun reports whether the container was ever started.
 func hasRun(c *v1.ContainerStatus) bool {
 	return c.State.Waiting == nil || c.LastTerminationState.Terminated != nil
 }
 
 func endedWell(s v1.ContainerState) bool { return s.Terminated != nil && s.Terminated.ExitCode == 0 }
 
-// Learn enters the ends of the containers that the runtime tells, where s has an older state of them. It changes s.
+// Learn records the ends of containers from the runtime where s has an older state. It changes s.
 func Learn(s *v1.PodStatus, found []messages.ContainerFact) {
 	for _, list := range [][]v1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range list {

@@ -58,7 +58,7 @@ func TestSettledIsFinal(t *testing.T) {
 	})
 }
 
-// What the runtime tells of an end goes before a state that is older, and never takes one back.
+// The runtime's end of a container replaces an older state, and never a newer one.
 func TestLearn(t *testing.T) {
 	at := time.Unix(1000, 0)
 	s := &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{

@@ -1,5 +1,5 @@
-// Package host is what the actors of pods and containers know of the machine that they run on: the runtime, the
-// folders, the node's facts. It is made once, before the tree, and only read.
+// Package host describes the machine to the actors of pods and containers: the runtime, the folders and the node's addresses.
+// A Host is made once, before the tree, and is read-only.
 package host
 
 import (
@@ -34,15 +34,16 @@ type Host struct {
 	RootDir string
 	// NodeName is this node's name.
 	NodeName string
-	// IPs are the node's addresses now, the primary one first; nil: none. It does not wait, and what it gives is not changed.
+	// IPs returns the node's present addresses, the primary one first; nil means none. It does not block, and callers must
+	// not change the result.
 	IPs func() []string
 	// IPsUnsettled: whether these may still change, since the Node's are not known from the API server yet; nil: never.
 	IPsUnsettled func() bool
-	// Allocatable is what pods can have of the machine: what the downward API says of limits that are not set.
+	// Allocatable is the machine's capacity for pods. The downward API uses it for limits that are not set.
 	Allocatable v1.ResourceList
 	// Objects are the ConfigMaps, Secrets, Services and RuntimeClasses; nil where this node has none.
 	Objects *objectset.Board
-	// Devices are what device plugins gave to containers; nil: none.
+	// Devices manages the devices that plugins gave to containers; nil means none.
 	Devices *devices.Manager
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
@@ -52,17 +53,17 @@ type Host struct {
 	Events bool
 	// Hooks bounds the hooks of containers that run at a time: they take no slots of the CRI client.
 	Hooks Places
-	// Abilities asks what the runtime says of itself by now; nil stands for a runtime that says nothing.
+	// Abilities returns the abilities that the runtime reports; nil means none.
 	Abilities func() Abilities
 }
 
-// Abilities are what a pod may ask for and only some runtimes do. The others pass over it in silence, so that it must not
-// be asked of them.
+// Abilities are features that only some runtimes have. Other runtimes ignore such requests silently, so that callers must
+// check first.
 type Abilities struct {
 	// RecursiveReadOnlyMounts is by the runtime's handlers; "" is the default one (KEP-3857).
 	RecursiveReadOnlyMounts  map[string]bool
 	SupplementalGroupsPolicy bool // KEP-3619
-	// SystemdCgroups says that it makes cgroups through systemd, and takes the names of slices for them.
+	// SystemdCgroups is true if the runtime makes cgroups through systemd, with names of slices.
 	SystemdCgroups bool
 }
 
@@ -74,10 +75,10 @@ func (h *Host) NodeIPs() []string {
 	return h.IPs()
 }
 
-// Unsettled says that the node's addresses may be others yet.
+// Unsettled reports whether the node's addresses may still change.
 func (h *Host) Unsettled() bool { return h.IPsUnsettled != nil && h.IPsUnsettled() }
 
-// Can is what the runtime can do.
+// Can returns the abilities of the runtime.
 func (h *Host) Can() Abilities {
 	if h.Abilities == nil {
 		return Abilities{}
@@ -109,7 +110,7 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 		translate.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
 }
 
-// dns is the pod's resolver configuration, and what had to be left out of it.
+// dns returns the pod's resolver configuration, and a warning for each omission.
 func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []translate.DNSWarning, error) {
 	facts := h.DNS
 	facts.NodeIPs = h.NodeIPs()
@@ -121,7 +122,7 @@ func (h *Host) dns(pod *v1.Pod) (*runtimeapi.DNSConfig, []translate.DNSWarning, 
 	return config, warnings, nil
 }
 
-// DNSWarnings are what had to be left out of the pod's resolver configuration, as it would be made now.
+// DNSWarnings returns a warning for each omission in the pod's resolver configuration, as it would be made now.
 func (h *Host) DNSWarnings(pod *v1.Pod) []translate.DNSWarning {
 	_, warnings, err := h.dns(pod)
 	if err != nil {
@@ -140,7 +141,7 @@ func MakeLogDir(dir string) error {
 	}
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // those who collect logs are seldom root
+		err = os.Chmod(dir, 0o755) //nolint:gosec // log collectors are seldom root
 	}
 	if err != nil {
 		return fmt.Errorf("log folder: %w", err)
@@ -153,7 +154,7 @@ func (h *Host) Reap(calls int) time.Duration {
 	return time.Duration(calls) * (h.RequestTimeout + 5*time.Second)
 }
 
-// Ignore is nil where the object is gone already, which is what was wanted.
+// Ignore returns nil if err reports that the object does not exist.
 func Ignore(err error) error {
 	if cri.IsNotFound(err) {
 		return nil

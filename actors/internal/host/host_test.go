@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// What a runtime cannot do is never asked of it: it would be passed over in silence.
+// Requests that the runtime would silently ignore are never sent.
 func TestStrictGroupsTakeARuntimeThatCan(t *testing.T) {
 	strict := v1.SupplementalGroupsPolicyStrict
 	pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: &strict}}}
@@ -66,7 +66,8 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 	}
 }
 
-// Those who collect logs are seldom root: what the umask takes is given back, and what an administrator took is not.
+// Log collectors are seldom root: permissions removed by the umask are restored, and those removed by an administrator are
+// not.
 func TestTheFoldersOfLogsAreReadByAll(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	dir := filepath.Join(t.TempDir(), "pod")

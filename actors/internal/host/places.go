@@ -10,9 +10,9 @@ import (
 // hookPlaces is how many hooks run at a time, besides one of each pod.
 const hookPlaces = 256
 
-// Places bounds how many hooks of containers run at a time. Each pod always has one; of the others one pod has no more than an
-// eighth once half of them are taken, so that a few pods whose hooks hang keep nobody waiting. Those that wait enter in the order
-// in which they came. The zero value is ready for use. Safe for concurrent use.
+// Places limits the number of concurrent hooks. Each pod always has one place. Once half of the others are taken, one pod may
+// have an eighth of them, so that a few pods with hanging hooks do not block the rest. Waiters enter in order of arrival. The
+// zero value is ready for use. Safe for concurrent use.
 type Places struct {
 	mu      sync.Mutex
 	taken   int
@@ -57,7 +57,7 @@ func (p *Places) Enter(ctx context.Context, pod string) (leave func(), err error
 	return nil, fmt.Errorf("waiting for other hooks to end: %w", ctx.Err())
 }
 
-// admit lets those in who may enter.
+// admit starts the waiters that have a place.
 func (p *Places) admit() {
 	p.waiting = slices.DeleteFunc(p.waiting, func(w waiting) bool {
 		has := p.pods[w.pod]

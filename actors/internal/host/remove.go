@@ -16,15 +16,15 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// RemovePod removes all that the runtime has of the pod, as the runtime itself lists it, and the pod's log folder. It joins a
-// removal that is under way. A panic in that is one of the caller.
+// RemovePod removes the pod's sandboxes and containers, as the runtime lists them, and its log folder. It joins a removal in
+// progress. A panic of the removal is passed on to the caller.
 func (h *Host) RemovePod(ctx context.Context, pod *v1.Pod) error {
 	_, err := h.Ops.Do(ctx, string(pod.UID)+"/remove", h.Reap(10), func(ctx context.Context) (any, error) {
 		uid := string(pod.UID)
 		asked := map[string]bool{}
 		left := removeContainers(ctx, h, uid, asked)
 		err := removeSandboxes(ctx, h, uid, asked)
-		if left != nil && err == nil { // what could not be removed alone may have gone with its sandbox
+		if left != nil && err == nil { // containers may be gone with their sandbox
 			left = removeContainers(ctx, h, uid, asked)
 		}
 		return nil, errors.Join(left, err, removeLogs(ctx, h, pod))

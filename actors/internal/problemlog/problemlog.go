@@ -1,4 +1,4 @@
-// Package problemlog tells the log what is wrong with manifests, once.
+// Package problemlog logs problems of manifests, each once.
 package problemlog
 
 import (
@@ -9,21 +9,21 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Log knows what it has told. The zero value has told nothing. It belongs to one actor.
+// Log remembers the logged problems. The zero value is empty. It belongs to one actor.
 type Log struct {
 	known map[messages.ManifestProblem]bool
 }
 
-// Tell logs the problems that were not among those of the call before, as what, and says whether they are others than then.
-func (l *Log) Tell(log *slog.Logger, what string, problems []messages.ManifestProblem) (news bool) {
+// Report logs the problems that are new since the last call, under the given text. It returns whether the set has changed.
+func (l *Log) Report(log *slog.Logger, text string, problems []messages.ManifestProblem) (news bool) {
 	now := make(map[messages.ManifestProblem]bool, len(problems))
 	for _, p := range problems {
 		if !now[p] && !l.known[p] {
-			level, text := slog.LevelError, what
+			level, message := slog.LevelError, text
 			if p.Warning {
-				level, text = slog.LevelWarn, "a field of a manifest is passed over"
+				level, message = slog.LevelWarn, "a field of a manifest is passed over"
 			}
-			log.Log(context.Background(), level, text, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field,
+			log.Log(context.Background(), level, message, "path", p.Path, "line", p.Line, "manifestPod", p.Pod, "field", p.Field,
 				"problem", p.Message,
 				"keptLast", p.KeptLast)
 		}
@@ -34,5 +34,5 @@ func (l *Log) Tell(log *slog.Logger, what string, problems []messages.ManifestPr
 	return news
 }
 
-// Any says whether there was a problem at the call before.
+// Any reports whether the last call had a problem.
 func (l *Log) Any() bool { return len(l.known) > 0 }

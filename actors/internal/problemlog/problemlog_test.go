@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A problem is told when it comes, once, and again when it had gone.
+// A problem is logged once, and again if it returns after an absence.
 func TestAProblemIsReportedOnce(t *testing.T) {
 	var l Log
 	a, b := messages.ManifestProblem{Path: "a", Line: 1}, messages.ManifestProblem{Path: "b"}
@@ -27,7 +27,7 @@ func TestAProblemIsReportedOnce(t *testing.T) {
 		{[]messages.ManifestProblem{a}, 1, true},
 	} {
 		var out bytes.Buffer
-		news := l.Tell(slog.New(slog.NewTextHandler(&out, nil)), "manifest problem", c.problems)
+		news := l.Report(slog.New(slog.NewTextHandler(&out, nil)), "manifest problem", c.problems)
 		if n := strings.Count(out.String(), "manifest problem"); n != c.sent || news != c.news ||
 			l.Any() != (len(c.problems) > 0) {
 			t.Errorf("%d: told %d, news %v\n%s", i, n, news, out.String())

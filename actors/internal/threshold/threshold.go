@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TurnedOff says whether a threshold is none: 0% and 100% turn a signal off, for the kubelet too.
+// TurnedOff reports whether a threshold turns its signal off: 0% and 100%, as in the kubelet.
 func TurnedOff(text string) bool { return text == "0%" || text == "100%" }
 
-// Quantity is a threshold as a quantity: what it says, or a part of the capacity where it is given as a percentage. It is zero
-// where there is none, or where it cannot be read (the configuration was validated).
+// Quantity returns a threshold as a quantity, with percentages as parts of the capacity. It is zero for an absent or invalid
+// threshold; the configuration was validated.
 func Quantity(text string, capacity int64) resource.Quantity {
 	if text == "" || TurnedOff(text) {
 		return resource.Quantity{}
 	}
 	if percent, ok := strings.CutSuffix(text, "%"); ok {
-		// In 32 bits, as with the kubelet: what comes of it is told to schedulers, and compared with what a kubelet told.
+		// float32 as in the kubelet: schedulers get the result, and it is compared with a kubelet's.
 		part, err := strconv.ParseFloat(percent, 32)
 		if err != nil {
 			return resource.Quantity{}

@@ -16,7 +16,7 @@ func TestQuantity(t *testing.T) {
 	}
 }
 
-// Whatever is written, there is a quantity, and one that is no percentage is as it says.
+// Any text has a quantity; one without percent sign equals its parsed value.
 func FuzzQuantity(f *testing.F) {
 	for _, s := range []string{"", "5%", "100Mi", "1e3", "0.1%", "99.99999%", "1.5Gi", "-1", "%", "Inf%"} {
 		f.Add(s, int64(1<<40))

@@ -1,5 +1,5 @@
-// Package wholefile reads a file that others write, without taking half of what they write for the whole, and without ever
-// opening what is no file: a device or a pipe may act, or block.
+// Package wholefile reads files that others write. It never returns a half-written file, and opens regular files only:
+// opening a device or a pipe may have effects, or block.
 package wholefile
 
 import (
@@ -17,14 +17,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 )
 
-// MaxBytes is the size above which a file is not read: that of manifests.
+// MaxBytes is the maximum size of a file, as for manifests.
 const MaxBytes = manifest.MaxBytes
 
 // Quiet is how long a file that a writer holds open, and does not write to, is taken for one that is being written.
 const Quiet = time.Second
 
-// Identity tells whether a file was touched: as long as it stays the same, so does the content, but for a change within the
-// granularity of the file system's clock, which is up to two seconds (FAT).
+// Identity identifies a version of a file. Equal identities mean equal contents, unless a change fell within the clock
+// granularity of the file system, which is up to two seconds (FAT).
 type Identity struct {
 	Device, Inode     uint64
 	Size              int64
@@ -53,24 +53,23 @@ func (i Identity) Touched() time.Time {
 	return c
 }
 
-// ErrBusy says that somebody is writing the file.
+// ErrBusy is returned while a process has the file open for writing.
 var ErrBusy = errors.New("it is being written")
 
 // Reading is how a file is to be read.
 type Reading struct {
-	// Done is set when its writer was heard to be done. It matters only where the file system cannot say whether a
-	// file is open for writing.
+	// Done is true if the file's writer was observed closing it. It matters only on file systems that cannot report writers.
 	Done bool
 	// Insist reads the file although it may be half written.
 	Insist bool
 	Now    time.Time
 }
 
-// Read reads a file, which must be a regular one and no link: nothing else is so much as opened. The error wraps ErrBusy
-// while somebody writes the file.
+// Read reads a regular file. It opens neither links nor other kinds of files. The error wraps ErrBusy while a process has the
+// file open for writing.
 func (r Reading) Read(path string) (data []byte, err error) {
 	defer func() {
-		if e, ok := errors.AsType[*fs.PathError](err); ok { // who asks names the path
+		if e, ok := errors.AsType[*fs.PathError](err); ok { // the caller names the path
 			err = e.Err
 		}
 	}()
@@ -105,9 +104,9 @@ func (r Reading) Read(path string) (data []byte, err error) {
 	return data, nil
 }
 
-// busy says whether somebody has the file open for writing. A read lease is given only while nobody has (fcntl(2)), which
-// makes asking for one a question; it is given back at once, so that no writer waits for us. Where leases are not to be
-// had, a file counts as being written when its writer was not heard to be done and it was touched just now.
+// busy reports whether a process has the file open for writing. The kernel grants a read lease only without writers
+// (fcntl(2)). The lease is released at once, so that no writer blocks. Without leases, a recently changed file counts as busy
+// until its writer is observed closing it.
 func (r Reading) busy(fd uintptr, id Identity) bool {
 	_, err := unix.FcntlInt(fd, unix.F_SETLEASE, unix.F_RDLCK)
 	switch {
@@ -133,7 +132,7 @@ func readAll(f io.Reader) ([]byte, error) {
 
 var errTooLarge = fmt.Errorf("it is larger than the %d MiB that a manifest may have", MaxBytes>>20)
 
-// regular says why a file is not read.
+// regular returns an error unless the file is regular and at most MaxBytes long.
 func regular(info fs.FileInfo) error {
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
@@ -154,5 +153,5 @@ func regular(info fs.FileInfo) error {
 	return nil
 }
 
-// closeRead closes what was only read, where a failure loses nothing.
+// closeRead closes a file that was only read, so that an error loses nothing.
 func closeRead(f *os.File) { _ = f.Close() }

@@ -91,7 +91,7 @@ type Desired struct {
 
 // Log logs the problems that it did not log before, as what; when the last one is gone it logs mended, unless that is empty.
 func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
-	if d.logged.Tell(ctx.Log(), what, d.Problems) && !d.logged.Any() && mended != "" {
+	if d.logged.Report(ctx.Log(), what, d.Problems) && !d.logged.Any() && mended != "" {
 		ctx.Log().Info(mended)
 	}
 }

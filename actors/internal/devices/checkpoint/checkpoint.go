@@ -12,13 +12,13 @@ import (
 	"k8s.io/utils/dump"
 )
 
-// NoNode stands for the NUMA node of a device that its plugin told none of.
+// NoNode is the NUMA node of a device without a reported node.
 const NoNode = -1
 
 // DevicesPerNUMA are IDs of devices by their NUMA node. One that is near to two nodes is in both.
 type DevicesPerNUMA map[int64][]string
 
-// PodDevicesEntry is what one container was given of one resource.
+// PodDevicesEntry is one container's allocation of one resource.
 type PodDevicesEntry struct {
 	PodUID        string
 	ContainerName string

@@ -17,10 +17,10 @@ import (
 
 // Plugin offers devices of one resource. Safe for concurrent use.
 type Plugin struct {
-	// Answer is what containers get with devices, Prefer which ones they should get; nil: nothing, and no matter.
+	// Answer returns the allocation for devices, and Prefer the preferred devices; nil means an empty answer.
 	Answer func(ids []string) (*pluginapi.ContainerAllocateResponse, error)
 	Prefer func(r *pluginapi.ContainerPreferredAllocationRequest) []string
-	// PreStart has the plugin told of each start.
+	// PreStart requests a call before each start of a container.
 	PreStart bool
 
 	dir, resource string
@@ -62,7 +62,7 @@ func (p *Plugin) Start(ctx context.Context) error {
 	return p.Register(ctx, pluginapi.Version, p.resource, p.endpoint())
 }
 
-// Register tells the agent of a plugin, whether it is there or not.
+// Register registers a plugin with the agent, even one that does not listen.
 func (p *Plugin) Register(ctx context.Context, version, resource, endpoint string) error {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(p.dir, "kubelet.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
