@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,7 +91,20 @@ func New(conf Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", conf.Healthz)
 	mux.Handle("/healthz/", conf.Healthz)
-	return inJSON(mux, submissionsPath, map[string]handler{
+	return inJSON(mux, submissionsPath, h.routes())
+}
+
+// Routes returns the method and path of each route of the API, sorted by path.
+func Routes() []string {
+	return slices.SortedFunc(maps.Keys((&handlers{}).routes()), func(a, b string) int {
+		methodA, pathA, _ := strings.Cut(a, " ")
+		methodB, pathB, _ := strings.Cut(b, " ")
+		return cmp.Or(cmp.Compare(pathA, pathB), cmp.Compare(methodA, methodB))
+	})
+}
+
+func (h *handlers) routes() map[string]handler {
+	return map[string]handler{
 		"GET /v1/pods":                              h.pods,
 		"GET /v1/events":                            h.events,
 		"GET /v1/explain/{kind}":                    h.explain,
@@ -120,7 +134,7 @@ func New(conf Config) http.Handler {
 		"GET /v1/submissions/{namespace}/{name}":    h.submission,
 		"PUT /v1/submissions/{namespace}/{name}":    h.submitOne,
 		"DELETE /v1/submissions/{namespace}/{name}": h.withdraw,
-	})
+	}
 }
 
 // inJSON is the mux with these routes. It limits the bodies of requests, which are manifests at one path and below it, and gives
