@@ -10,13 +10,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// result is what one run says of the application.
+// result is the application's result of one run.
 type result string
 
 const (
 	unknown result = "unknown" // nothing: it could not be asked
 	success result = "success"
-	warning result = "warning" // success, and something to be said of it
+	warning result = "warning" // success with a message
 	failure result = "failure"
 )
 
@@ -24,7 +24,7 @@ const (
 type outcome struct {
 	result  result
 	message string
-	// timedOut says that the run used its whole time up, whatever that says of the application.
+	// timedOut is true if the run used its whole time, whatever its result.
 	timedOut bool
 }
 
@@ -100,10 +100,10 @@ func timed(act func(context.Context, Options, job) outcome) func(context.Context
 	}
 }
 
-// maxMessage bounds what is kept of what an application said, in bytes.
+// maxMessage is the maximum number of bytes kept of an application's output.
 const maxMessage = 1 << 10
 
-// text is the beginning of what an application said, in one or several parts.
+// text joins the parts of an application's output, up to maxMessage.
 func text(parts ...string) string {
 	var all strings.Builder
 	for _, s := range parts {

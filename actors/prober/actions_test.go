@@ -53,7 +53,7 @@ func web(path string, headers ...v1.HTTPHeader) v1.ProbeHandler {
 	return v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Port: intstr.FromString("web"), HTTPHeaders: headers}}
 }
 
-// waitLimit bounds what has to come; it is reached only when something is stuck.
+// waitLimit bounds a wait; only a hang reaches it.
 const waitLimit = time.Minute
 
 func TestHTTP(t *testing.T) {
@@ -216,7 +216,7 @@ func (a *answers) ExecSync(_ context.Context, _ string, command []string, _ time
 	return a.ExecResult, a.err
 }
 
-// Only what the runtime says of the command counts: that it gives no answer is not the application's fault.
+// Only the command's own result counts; a runtime without an answer is not the application's failure.
 func TestExec(t *testing.T) {
 	timeout := status.Error(codes.DeadlineExceeded, "timeout 1s exceeded")
 	for name, c := range map[string]struct {
@@ -264,9 +264,9 @@ func FuzzResponse(f *testing.F) {
 				if err != nil {
 					return
 				}
-				_, _ = conn.Write(response)              // whether it is wanted or not
+				_, _ = conn.Write(response)              // before any request
 				_ = conn.(*net.TCPConn).CloseWrite()     // of a TCP listener
-				_, _ = io.CopyN(io.Discard, conn, 1<<10) // a little of what it says
+				_, _ = io.CopyN(io.Discard, conn, 1<<10) // the beginning of the request, if any
 				_ = conn.Close()                         // and no more
 			}
 		}()
@@ -283,8 +283,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// TestWhoWasLate: what takes longer than its timeout has failed, also where closing its connection took a while; only an agent
-// that was itself held up says nothing of the application.
+// TestWhoWasLate checks that a run beyond its timeout fails, even when closing its connection was slow. If the agent itself
+// was delayed, the result is unknown.
 func TestWhoWasLate(t *testing.T) {
 	for after, want := range map[time.Duration]result{0: failure, 1500 * time.Millisecond: failure, 10 * time.Second: unknown} {
 		synctest.Test(t, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestWhoWasLate(t *testing.T) {
 	}
 }
 
-// TestHugeAnswers: what an application says beyond what is kept costs the agent nothing.
+// TestHugeAnswers checks that output beyond the limit costs no memory.
 func TestHugeAnswers(t *testing.T) {
 	huge := bytes.Repeat([]byte("a"), 16<<20)
 	j := jobOf(t, "", v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"x"}}}, time.Second)

@@ -22,13 +22,13 @@ type record struct {
 	Containers map[string]lastResults `json:"containers"` // by name
 }
 
-// lastResults is what is known of one attempt of a container.
+// lastResults are the last results for one attempt of a container.
 type lastResults struct {
 	ID      string                `json:"id"`
 	Results messages.ProbeResults `json:"results"`
 }
 
-// keep has the pod's record written when it differs from what lies there.
+// keep schedules a write of the pod's record if it differs from the one on disk.
 func (s *state) keep(p *podState) []effect {
 	if p.queued || maps.Equal(p.saved.Containers, p.record().Containers) {
 		return nil
@@ -48,7 +48,7 @@ func (p *podState) record() record {
 	return r
 }
 
-// write starts what waits to be written, one record of a pod at a time.
+// write starts pending writes, one at a time per pod.
 func (s *state) write() []effect {
 	var out []effect
 	for s.saving < maxSaves {

@@ -26,7 +26,7 @@ func podOf(c *v1.Container) *v1.Pod {
 		Spec: v1.PodSpec{Containers: []v1.Container{*c}}}
 }
 
-// Each run that fails is told, as with the kubelet, whether it counts or not.
+// Each failing run has an Event, as in the kubelet, whether or not it reaches the threshold.
 func TestEachFailureIsAnEvent(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		r := newRuntime()
@@ -53,7 +53,7 @@ func TestEachFailureIsAnEvent(t *testing.T) {
 	}
 }
 
-// That a probe cannot be run is told once, without the ID that the runtime names.
+// A probe that cannot run has one Event, without the container's ID in the runtime's message.
 func TestAProbeThatCannotBeRunIsAnEvent(t *testing.T) {
 	s := newState([pools]int{}, func() float64 { return 0 })
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})

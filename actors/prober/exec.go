@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// execProbe runs a command in the container: exit code 0 is success. Its time is the runtime's to keep, from when it has it.
-// Only what the runtime itself says counts against the application: a runtime that gives no answer does not.
+// execProbe runs a command in the container; exit code 0 is success. The runtime enforces the timeout, from its receipt of
+// the request. Only the runtime's answer counts: without one, the result is unknown.
 func execProbe(ctx context.Context, opts Options, j job) outcome {
 	r, err := opts.CRI.ExecSync(ctx, j.id, translate.ExpandCommand(j.spec.Exec.Command, j.container.Env), j.timeout)
 	switch {

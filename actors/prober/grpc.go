@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/endpoint"
 )
 
-// maxGRPC bounds what an application may answer, in bytes.
+// maxGRPC is the maximum size of an application's response, in bytes.
 const maxGRPC = 64 << 10
 
 // grpcProbe asks the application's health service (grpc.health.v1, KEP-2727): SERVING is success.

@@ -31,11 +31,11 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// Lateness tells health how late probes begin. It outlives the actor, so that an actor that hangs is seen as well. The zero
-// value has nothing to tell. Safe for concurrent use.
+// Lateness holds the delays of probes for health. It outlives the actor, so that health sees a hung actor as well. The zero
+// value reports no problem. Safe for concurrent use.
 type Lateness struct{ delays atomic.Pointer[delays] }
 
-// delays are those of each queue.
+// delays holds the delay of each queue.
 type delays [pools][lanes]delay
 
 // delay is how late the probes of one queue begin.
@@ -47,14 +47,14 @@ type delay struct {
 }
 
 const (
-	// lateLimit is how late a probe may begin before health says so: half of the usual period.
+	// lateLimit is the delay of a probe above which health reports it: half of the usual period.
 	lateLimit = 5 * time.Second
-	// lateWindow is how long a late run is told.
+	// lateWindow is the time for which a late run is reported.
 	lateWindow = time.Minute
 )
 
-// Problems are sentences on probes that begin more than 5 s late, now or within the last minute: one a kind of worker for
-// those whose latest run ended in time, and one for the others.
+// Problems returns sentences about probes that begin more than 5 s late, now or within the last minute. Per kind of worker
+// there is one for prompt probes, and one for those that timed out.
 func (l *Lateness) Problems(now time.Time) []string {
 	all := l.delays.Load()
 	if all == nil {
@@ -91,7 +91,7 @@ func (d *delay) begun(now time.Time, late time.Duration) {
 	}
 }
 
-// publish tells health what the queues are like.
+// publish publishes the state of the queues for health.
 func (a *actor) publish() {
 	now := a.delays
 	for pool := range pools {
@@ -106,10 +106,10 @@ func (a *actor) publish() {
 	a.opts.Lateness.delays.Store(&now)
 }
 
-// Inspection is what the prober says of itself. Lateness is how long after its time a probe began, of the last 4,096 runs.
+// Inspection is the state of the prober. Lateness is the delay of probes, over the last 4,096 runs.
 type Inspection struct {
 	Pods     int           `json:"pods"`
-	Waiting  int           `json:"waiting"` // probes whose time is to come, or that wait for a worker
+	Waiting  int           `json:"waiting"` // probes that are not due yet, or wait for a worker
 	Commands int           `json:"runningCommands"`
 	Network  int           `json:"runningNetwork"`
 	Runs     int           `json:"runs"` // that the figures are of

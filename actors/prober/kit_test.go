@@ -32,7 +32,7 @@ func newRuntime() *runtime {
 	return &runtime{codes: map[string]int32{}, calls: map[string]int{}, hangs: map[string]bool{}}
 }
 
-// newKit is a prober whose jitter is none.
+// newKit returns a kit with a prober without jitter.
 func newKit(t *testing.T, dir string, r CRI, change func(*Options)) *supervisortest.Kit {
 	t.Helper()
 	o := Options{CRI: r, RootDir: dir, UserAgent: "kube-probe/1.2", Random: func() float64 { return 0 }}
@@ -56,22 +56,22 @@ func container(name string, probes map[messages.ProbeKind]*v1.Probe) *v1.Contain
 	}
 }
 
-// watchOf is for one container that has just started, of which nothing is known.
+// watchOf returns the message for one container that has just started and has no results.
 func watchOf(k *supervisortest.Kit, generation uint64, c *v1.Container, id string, run ...messages.ProbeKind) messages.WatchProbes {
 	return messages.WatchProbes{UID: "u1", Generation: generation, IPs: []string{"127.0.0.1"}, Containers: []messages.WatchedContainer{{
 		Spec: c, ID: id, StartedAt: k.Now(), Run: run,
 	}}}
 }
 
-// words are what the pod was told since.
+// words returns the reports to the pod since the last call.
 func words(k *supervisortest.Kit) (out []messages.ProbesObserved) {
 	for _, m := range k.Take() {
-		out = append(out, m.Msg.(messages.ProbesObserved)) // it tells nothing else
+		out = append(out, m.Msg.(messages.ProbesObserved)) // the prober sends nothing else
 	}
 	return out
 }
 
-// last is the last word, of which there must be one.
+// last returns the last report; there must be one.
 func last(t *testing.T, k *supervisortest.Kit) messages.ProbesObserved {
 	t.Helper()
 	all := words(k)

@@ -28,7 +28,7 @@ func (r timesOut) ExecSync(_ context.Context, id string, _ []string, _ time.Dura
 	return cri.ExecResult{}, context.DeadlineExceeded
 }
 
-// probed tells of a pod with one liveness probe, every 10 s, and runs what that asks for, except probes.
+// probed adds a pod with one liveness probe, every 10 s. It runs the resulting work, except probes.
 func probed(k *supervisortest.Kit, uid string) {
 	w := watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: command()}), uid, messages.Liveness)
 	w.UID = uid
@@ -36,7 +36,7 @@ func probed(k *supervisortest.Kit, uid string) {
 	runAll(k, func(w supervisors.Work) bool { return w.Name != "probe" })
 }
 
-// runAll runs the work that was asked for and that is chosen. It leaves the rest under way.
+// runAll runs the chosen work, and leaves the rest in progress.
 func runAll(k *supervisortest.Kit, chosen func(supervisors.Work) bool) {
 	for {
 		i := slices.IndexFunc(k.Work, chosen)
@@ -49,8 +49,8 @@ func runAll(k *supervisortest.Kit, chosen func(supervisors.Work) bool) {
 	}
 }
 
-// Pods whose probes time out take half of the workers and no more, so that the others' are never late, and health says how late
-// theirs are.
+// Pods with probes that time out use at most half of the workers. Other probes are never late, and health reports the delay
+// of the former.
 func TestProbesThatTimedOutShareHalfOfThePool(t *testing.T) {
 	r, late := timesOut{answers: map[string]bool{"good": true}, calls: map[string]int{}}, &Lateness{}
 	k := newKit(t, t.TempDir(), r, func(o *Options) { o.Commands, o.Lateness = 8, late })

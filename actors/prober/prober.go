@@ -1,6 +1,6 @@
 // Package prober is the actor that runs every probe of the node. All probes share one clock (a heap of due times and one
-// timer) and bounded pools of workers. state.go decides: thresholds, what to report; schedule.go decides when and
-// which; each action of a probe is a file (exec.go, http.go, tcp.go, grpc.go); prober.go carries out.
+// timer) and bounded pools of workers. state.go decides about thresholds and reports, and schedule.go about the time and
+// order of runs. Each action of a probe is a file (exec.go, http.go, tcp.go, grpc.go). prober.go carries out the effects.
 //
 // Commands and network probes have a pool of workers each. Half of a pool is for everybody; of the other half a pod has an
 // eighth of the pool at most, so that probes which hang hold up few others. The time that a probe waits for its worker
@@ -25,20 +25,20 @@ type CRI interface {
 	ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (cri.ExecResult, error)
 }
 
-// Options are what the prober needs.
+// Options configure the prober.
 type Options struct {
 	CRI CRI
 	// RootDir has the pods' folders, in which the last words are kept, e.g. /var/lib/kubelet.
 	RootDir string
-	// UserAgent is what HTTP and gRPC probes call themselves: "kube-probe/<major>.<minor>".
+	// UserAgent is sent by HTTP and gRPC probes: "kube-probe/<major>.<minor>".
 	UserAgent string
 	// Commands is how many exec probes run at a time; 0 is 24. Of others it is 256.
 	Commands int
-	// Events says that failures are told to events.
+	// Events is true if failures are sent to the events actor.
 	Events bool
-	// Lateness is told how late probes begin; nil: nobody asks.
+	// Lateness receives the delays of probes; it may be nil.
 	Lateness *Lateness
-	// Observe is told of each run that was not cut off. It is called outside the mailbox and must not wait; nil: nobody is told.
+	// Observe is called after each completed run. It is called outside the mailbox and must not block; it may be nil.
 	Observe func(Run)
 	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
 	Random func() float64
@@ -53,7 +53,7 @@ type Run struct {
 	Took      time.Duration
 }
 
-// Timeouts for what is not the application's: the runtime's queue and answer, the disk.
+// Timeouts for the parts of a run outside the application: the runtime's queue and answer, the disk.
 const (
 	slack       = 5 * time.Minute
 	diskTimeout = 30 * time.Second
@@ -77,8 +77,8 @@ type actor struct {
 	timer  supervisors.Timer
 	at     time.Time // of timer
 	late   lateRuns
-	delays delays                        // as they were published last, but for what is queued now
-	cuts   map[*probe]context.CancelFunc // cut off runs that are under way
+	delays delays                        // as last published, without the present queues
+	cuts   map[*probe]context.CancelFunc // cancel runs in progress
 }
 
 type (
@@ -108,7 +108,7 @@ func (ran) Routine() {}
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		// Nothing is known: pods tell what is to be probed, and their folders have what was known before.
+		// The prober starts empty: pods send their probes, and their folders hold the last results.
 	case messages.WatchProbes:
 		a.do(ctx, a.state.watch(ctx.Now(), m))
 	case tick:
@@ -185,7 +185,7 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 	}
 }
 
-// run has one probe run. Its time begins when it does: what it waited before that is not the application's.
+// run starts one run of a probe. Its time begins now; earlier delays do not count against the application.
 func (a *actor) run(ctx supervisors.Context, e run) {
 	late := ctx.Now().Sub(e.due)
 	a.late.add(late)

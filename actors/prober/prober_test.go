@@ -27,7 +27,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// step lets a second pass and does what is to be done.
+// step advances the clock by seconds and runs the resulting work.
 func step(k *supervisortest.Kit, seconds int) {
 	for range seconds {
 		k.Advance(time.Second)
@@ -35,7 +35,7 @@ func step(k *supervisortest.Kit, seconds int) {
 	}
 }
 
-// Each threshold, delay and period, as a series of exit codes, one for each run, and what is known after it.
+// Thresholds, delays and periods: a series of exit codes, and the result after each run.
 func TestThresholds(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind             messages.ProbeKind
@@ -114,8 +114,8 @@ func TestInitialDelay(t *testing.T) {
 	}
 }
 
-// After a restart of the agent the last word holds for the same container, until the probes say otherwise; of another
-// container nothing is known.
+// After a restart of the agent, the last result stays valid for the same attempt until new runs change it. Another attempt
+// has no result.
 func TestTheLastWordOutlivesTheProber(t *testing.T) {
 	dir, r := folder(t), newRuntime()
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Startup: command(), messages.Readiness: command()})
@@ -173,7 +173,7 @@ func TestAnUnreadableRecordIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A word that the pod does not show as known is told again; one that it knows is not.
+// A result is reported until the pod confirms it, and not afterwards.
 func TestAWordIsReportedUntilItIsKnown(t *testing.T) {
 	k := newKit(t, folder(t), newRuntime(), nil)
 	spec := container("c", map[messages.ProbeKind]*v1.Probe{messages.Readiness: command()})
@@ -196,7 +196,7 @@ func TestAWordIsReportedUntilItIsKnown(t *testing.T) {
 	}
 }
 
-// What the pod knows comes before what lies on the disk, and after what this prober has seen.
+// The pod's results replace those on disk; this prober's own results replace both.
 func TestWhomToBelieve(t *testing.T) {
 	dir, r := folder(t), newRuntime()
 	if err := saveRecord(dir, "u1", record{Containers: map[string]lastResults{"c": {ID: "id",
@@ -222,7 +222,7 @@ func TestWhomToBelieve(t *testing.T) {
 // Only so many run at a time; those that wait run in the order of their times, and a pod that goes frees its workers.
 func TestThePoolIsBounded(t *testing.T) {
 	r := newRuntime()
-	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 6 }) // of which one pod has half
+	k := newKit(t, folder(t), r, func(o *Options) { o.Commands = 6 }) // one pod gets half
 	p := command()
 	p.PeriodSeconds = 1
 	w := messages.WatchProbes{UID: "u1", Generation: 1}
@@ -366,7 +366,7 @@ func TestOnePodDoesNotStarveTheOthers(t *testing.T) {
 	}
 }
 
-// The pod is told what a failing probe says, from its first failure, when that changes, and no longer when it succeeds.
+// The pod gets the output of a failing probe, from the first failure and at each change, until the probe succeeds.
 func TestWhatAFailingProbeSays(t *testing.T) {
 	r := newRuntime()
 	k := newKit(t, folder(t), r, nil)
@@ -376,7 +376,7 @@ func TestWhatAFailingProbeSays(t *testing.T) {
 	var since time.Time
 	for i, c := range []struct {
 		code int32
-		said string // "-": nothing is told
+		said string // "-": no report
 	}{{1, "command ended with code 1"}, {1, "-"}, {2, "command ended with code 2"}, {0, ""}} {
 		r.codes["id"] = c.code
 		if i == 0 {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pool is what the probes of one class share: so many run at a time. Commands run in the runtime, which has its own budget;
-// a runtime that hangs must not keep the others from running.
+// pool is a class of probes with a common limit of concurrent runs. Exec probes have their own: they run in the runtime, and
+// a hung runtime must not block other probes.
 type pool int
 
 const (
@@ -31,7 +31,7 @@ func (p *probe) nextLane() lane {
 	return prompt
 }
 
-// dues is a heap of what is to be done at a time, the earliest first; equal ones in order of asking.
+// dues is a heap of pending entries by time; equal ones keep their order of insertion.
 type dues []*due
 
 // due is one thing in it.
@@ -98,14 +98,14 @@ func (d dues) first(now time.Time) *due {
 	return d[0]
 }
 
-// firstRun is when a probe runs for the first time. A container that is new to us and has run for longer than a period was
-// there before this agent: its probes are spread over the period, so that a restart makes no thunder. Otherwise there is a
-// little jitter, so that what started together does not stay together.
+// firstRun returns the time of a probe's first run. A new container that has run for more than a period was there before this
+// agent. Its probes are spread over the period, so that a restart causes no burst. Others get a little jitter, so that
+// containers started together drift apart.
 func (s *state) firstRun(now time.Time, p *probe, isNew bool) time.Time {
 	delay, period := seconds(p.spec.InitialDelaySeconds, 0), seconds(p.spec.PeriodSeconds, 10)
 	at := p.container.startedAt.Add(delay)
 	if at.After(now.Add(delay)) {
-		at = now.Add(delay) // the runtime's clock is not ours: nobody waits longer than the delay
+		at = now.Add(delay) // the runtime's clock may differ: wait no longer than the delay
 	}
 	if isNew && now.Sub(at) > period {
 		return now.Add(time.Duration(s.random() * float64(period)))
@@ -116,8 +116,8 @@ func (s *state) firstRun(now time.Time, p *probe, isNew bool) time.Time {
 	return at.Add(time.Duration(s.random() * float64(min(period/10, time.Second/2))))
 }
 
-// crowded says that a pod has to wait for one of its own runs to end. Half of a pool is for everybody; of the other half a
-// pod has an eighth of the pool and no more, so that a few pods whose probes hang do not keep those of the others from running.
+// crowded reports whether a pod must wait for the end of one of its own runs. Once half of a pool is busy, a pod has an
+// eighth of the pool at most, so that a few pods with hanging probes do not block others.
 func (s *state) crowded(p *podState, in pool) bool {
 	limit := s.limits[in]
 	return s.running(in) >= limit-limit/2 && p.running[in] >= max(limit/8, 1)
@@ -126,8 +126,7 @@ func (s *state) crowded(p *podState, in pool) bool {
 // running counts the workers of a pool that are busy.
 func (s *state) running(in pool) int { return s.busy[in][prompt] + s.busy[in][lagging] }
 
-// free says that a pool has a worker for this lane. Many pods whose probes hang never have more than half of the workers,
-// once each has timed out.
+// free reports whether a pool has a worker for this lane. Probes that timed out use at most half of the workers.
 func (s *state) free(in pool, l lane) bool {
 	return s.running(in) < s.limits[in] && (l == prompt || s.busy[in][lagging] < max(s.limits[in]/2, 1))
 }
@@ -144,7 +143,7 @@ func (s *state) pick(now time.Time, in pool) *due {
 	return best
 }
 
-// tick starts what is due, oldest first, as far as there are workers, and repeats what was not confirmed.
+// tick starts due probes, oldest first, while there are workers, and repeats unconfirmed reports.
 func (s *state) tick(now time.Time) []effect {
 	var out []effect
 	for e := s.unconfirmed.first(now); e != nil; e = s.unconfirmed.first(now) {
@@ -167,8 +166,8 @@ func (s *state) tick(now time.Time) []effect {
 	return out
 }
 
-// next is when the clock is to be looked at again; zero when nothing is to come. What waits for a worker is looked at when
-// one is free.
+// next returns the time of the next tick; zero without pending entries. Probes without a free worker are not counted: the end
+// of a run causes a tick.
 func (s *state) next() time.Time {
 	var at time.Time
 	earlier := func(d dues) {

@@ -22,7 +22,7 @@ type state struct {
 	queues      [pools][lanes]dues // probes that wait for their time, or for a worker
 	busy        [pools][lanes]int
 	limits      [pools]int
-	unconfirmed dues // pods that have not confirmed yet what was reported
+	unconfirmed dues // pods that have not confirmed the last report
 	sequence    uint64
 	random      func() float64 // in [0,1)
 	saves       []*podState    // wait to be written
@@ -30,7 +30,7 @@ type state struct {
 	cut         []*probe // ended in the middle of a run, which the actor is to cut off
 }
 
-// podState is what is known of one pod.
+// podState is the prober's state of one pod.
 type podState struct {
 	uid        string
 	desired    messages.WatchProbes
@@ -40,18 +40,18 @@ type podState struct {
 	saving     bool
 	queued     bool // for the disk
 	again      due  // in unconfirmed
-	// running are its runs under way, held its probes that wait for one of these to end, in each pool.
+	// running counts the pod's runs in progress per pool; held are its probes that wait for the end of one of these.
 	running [pools]int
 	held    [pools][]*due
 }
 
-// containerState is what is known of one attempt of a container.
+// containerState is the prober's state of one attempt of a container.
 type containerState struct {
 	spec      *v1.Container
 	id        string
 	startedAt time.Time
 	results   messages.ProbeResults
-	known     messages.ProbeResults // as the pod last said
+	known     messages.ProbeResults // as the pod last confirmed
 	probes    map[messages.ProbeKind]*probe
 	failing   map[messages.ProbeKind]messages.FailingProbe
 }
@@ -64,11 +64,11 @@ type probe struct {
 	spec      *v1.Probe
 	pool      pool
 	due       due
-	lane      lane // of its run under way
+	lane      lane // of its run in progress
 	running   bool
-	gone      bool // what still comes of it is of no use
+	gone      bool // ended: later results are ignored
 	timedOut  bool // its latest run used up its whole time
-	blind     bool // its latest run said nothing of the application
+	blind     bool // the result of its latest run is unknown
 	last      result
 	inRow     int32 // so many of the same outcome
 }
@@ -83,11 +83,11 @@ type (
 		job   job
 		due   time.Time
 	}
-	// report sends a pod what is known.
+	// report sends the results of a pod to its actor.
 	report struct{ results messages.ProbesObserved }
-	// load reads what lies on the disk of a pod; loaded brings it.
+	// load reads a pod's record from disk; loaded has the result.
 	load struct{ uid string }
-	// save writes it; saved says that it was tried.
+	// save writes the record; saved reports the attempt.
 	save struct {
 		uid string
 		rec record
@@ -111,7 +111,7 @@ func newState(limits [pools]int, random func() float64) *state {
 	return &state{pods: map[string]*podState{}, limits: limits, random: random}
 }
 
-// watch takes all the probes that a pod wants. The first one of a pod is answered when the disk has been read.
+// watch sets the desired probes of a pod. The first message of a pod is answered after its record has been read.
 func (s *state) watch(now time.Time, m messages.WatchProbes) []effect {
 	p := s.pods[m.UID]
 	if p == nil {
@@ -130,7 +130,7 @@ func (s *state) watch(now time.Time, m messages.WatchProbes) []effect {
 	return s.apply(now, p)
 }
 
-// read takes what lay on the disk of a pod.
+// read handles a pod's record from disk.
 func (s *state) read(now time.Time, uid string, rec record) []effect {
 	p := s.pods[uid]
 	if p == nil || p.loaded {
@@ -140,7 +140,7 @@ func (s *state) read(now time.Time, uid string, rec record) []effect {
 	return s.apply(now, p)
 }
 
-// apply makes the state match what the pod wants, and answers it.
+// apply starts and ends probes as desired, and answers the pod.
 func (s *state) apply(now time.Time, p *podState) []effect {
 	wanted := map[string]bool{}
 	for i := range p.desired.Containers {
@@ -170,8 +170,8 @@ func (s *state) forget(p *podState) []effect {
 	return []effect{report{messages.ProbesObserved{UID: p.uid, Generation: p.desired.Generation}}}
 }
 
-// applyContainer takes what is wanted for one container. What the pod goes by is newer than the disk, and older than what was
-// seen in this life.
+// applyContainer applies the desired probes of one container. The pod's results are newer than those on disk, and older than
+// this prober's own.
 func (s *state) applyContainer(now time.Time, p *podState, w *messages.WatchedContainer) {
 	c, isNew := p.containers[w.Spec.Name], false
 	if c != nil && c.id != w.ID {
@@ -209,7 +209,7 @@ func (s *state) applyContainer(now time.Time, p *podState, w *messages.WatchedCo
 	}
 }
 
-// finished says that a probe has nothing more to say of this attempt of the container: it has started, or it is to end.
+// finished reports whether a probe needs no more runs for this attempt: the container has started, or is to end.
 func finished(kind messages.ProbeKind, r messages.ProbeResult) bool {
 	switch kind {
 	case messages.Startup:
@@ -227,7 +227,7 @@ func (s *state) drop(c *containerState) {
 	}
 }
 
-// end ends one probe; a run of it that is under way is cut off and not waited for.
+// end ends one probe. A run in progress is cut off, and its result is ignored.
 func (s *state) end(c *containerState, kind messages.ProbeKind) {
 	if p := c.probes[kind]; p != nil {
 		p.gone = true
@@ -239,7 +239,7 @@ func (s *state) end(c *containerState, kind messages.ProbeKind) {
 	}
 }
 
-// count applies the thresholds to one outcome. One that says nothing of the application counts for nothing.
+// count applies the thresholds to one outcome. An unknown result does not count.
 func (s *state) count(now time.Time, p *probe, o outcome) []effect {
 	was := p.blind
 	p.blind = false
@@ -283,14 +283,14 @@ func (s *state) count(now time.Time, p *probe, o outcome) []effect {
 	return append(append(out, s.report(now, p.pod)), s.keep(p.pod)...)
 }
 
-// fails notes how the probe fails, if it does, and says whether that is news.
+// fails records the failure of a probe, or its end, and returns whether it has changed.
 func (p *probe) fails(now time.Time, o outcome) bool {
 	was, failed := p.container.failing[p.kind]
 	if o.result != failure {
 		delete(p.container.failing, p.kind)
 		return failed
 	}
-	is := messages.FailingProbe{Kind: p.kind, Said: p.said(o), Since: was.Since}
+	is := messages.FailingProbe{Kind: p.kind, Said: p.cleanMessage(o), Since: was.Since}
 	if !failed {
 		is.Since = now
 	}
@@ -298,19 +298,20 @@ func (p *probe) fails(now time.Time, o outcome) bool {
 	return is != was
 }
 
-// said is what the probe found. An ID would make each attempt's an event of its own.
-func (p *probe) said(o outcome) string {
+// cleanMessage returns the outcome's message with the container's name in place of its ID, so that attempts share one Event.
+func (p *probe) cleanMessage(o outcome) string {
 	return strings.ReplaceAll(o.message, p.container.id, p.container.spec.Name)
 }
 
-// news are what is told of one run: each failure, as with the kubelet, and that the probe cannot be run, once.
+// news returns the Events for one run: one for each failure, as in the kubelet, and one for the first run that could not be
+// carried out.
 func (p *probe) news(o outcome, wasBlind bool) []effect {
 	if o.result == success || (o.result == unknown && wasBlind) {
 		return nil
 	}
 	n := news{pod: p.pod.desired.Pod, container: p.container.spec.Name, reason: messages.EventUnhealthy}
 	kind := strings.ToUpper(string(p.kind)[:1]) + string(p.kind)[1:]
-	said := p.said(o)
+	said := p.cleanMessage(o)
 	switch o.result {
 	case failure:
 		n.message = explain.EventOf(kind+" probe failed: "+said, n.pod, messages.Reason{Code: messages.ReasonUnhealthy,
@@ -323,7 +324,7 @@ func (p *probe) news(o outcome, wasBlind bool) []effect {
 	return []effect{n}
 }
 
-// report is what a pod is told. It is repeated until the pod shows that it knows.
+// report returns the report for a pod. It is repeated until the pod confirms it.
 func (s *state) report(now time.Time, p *podState) effect {
 	out := messages.ProbesObserved{UID: p.uid, Generation: p.desired.Generation}
 	confirmed := true
