@@ -22,7 +22,7 @@ import (
 const limit = 3 * time.Minute
 
 // TestTheObservatoryInABrowser is the page as a person uses it, with a thousand pods over the simulated runtime: by keys and
-// clicks, in light and dark. How long the first view took and how many frames a second there are while the list scrolls is
+// clicks, narrow and wide, in light and dark. How long the first view took and how many frames a second there are while the list scrolls is
 // printed, and not judged. Screenshots are kept where PLAYLET_SCREENSHOTS says, else in the folder of artefacts (go test
 // -artifacts).
 func TestTheObservatoryInABrowser(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 		pods = n
 	}
 	a := startAgent(t, pods)
-	b, err := Start(t.TempDir(), 1440, 860)
+	b, err := Start(t.TempDir(), wide, 800)
 	must(t, err)
 	t.Cleanup(func() { must(t, b.Close()) })
 	p := &page{t: t, Chromium: b, pictures: os.Getenv("PLAYLET_SCREENSHOTS")}
@@ -57,7 +57,19 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.until("an address without the token", `location.search === '' && document.cookie === ''`)
 	var paint float64
 	must(t, b.Eval(`performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0`, &paint))
-	p.picture("pods-light")
+	must(t, b.Eval(fetchAxe(t), nil))
+	p.until("the pod in trouble on top", `document.querySelector('.space .row .c-name')?.textContent.includes('needs') &&
+		document.querySelector('#in-trouble').textContent === '1 pod in trouble'`)
+	p.until("the node's figures", `/CPU \S+ cores/.test(document.getElementById('strip').innerText)`)
+	p.view("pods")
+	must(t, b.Click("[data-sort=name]"))
+	must(t, b.Click("[data-sort=name]"))
+	p.until("the names from the last", `document.querySelector('.space .row[aria-posinset="1"] .c-name')?.textContent.includes('web-')`)
+	must(t, b.Click("[data-sort=name]"))
+	p.until("trouble on top again", `document.querySelector('.space .row[aria-posinset="1"] .c-name')?.textContent.includes('needs')`)
+	must(t, b.Click("#in-trouble"))
+	p.until("the pods in trouble alone", `document.body.dataset.shown === 'pods 1'`)
+	must(t, b.Click("[data-chip=all]"))
 
 	var seen struct{ Rows, Frames, Seconds float64 }
 	must(t, b.Eval(`(async () => {
@@ -83,7 +95,10 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	if out := a.playlet("pods"); !strings.Contains(out, p.text("#detail .cause")) {
 		t.Errorf("playlet pods does not say %q:\n%s", p.text("#detail .cause"), out)
 	}
-	p.picture("why-light")
+	p.view("why")
+	p.keys("2")
+	p.until("a sentence instead of its log", `document.querySelector('.logs .note')?.textContent.includes(' ')`)
+	p.view("logs-never-ran")
 	p.keys("Escape", "/", "Escape")
 	p.until("all pods again", fmt.Sprintf(`document.body.dataset.shown === 'pods %d' && document.getElementById('detail').hidden`, pods+1))
 
@@ -92,28 +107,42 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	a.write("late", "late:1")
 	p.keys("/", "l", "a", "t", "e", "Enter")
 	p.until("the new pod", `document.body.dataset.shown === 'pods 1'`)
-	p.keys("j", "k", "Enter", "2")
+	p.keys("j", "k", "Enter", "3")
 	p.until("its start", `document.querySelectorAll('.entry.call').length > 3 && [...document.querySelectorAll('.entry')].some(e => e.textContent.includes('StartContainer'))`)
 	must(t, b.Click(".diagram .entry:last-of-type"))
 	p.keys("k")
 	p.until("what led to it", `document.querySelectorAll('.entry.chain').length > 0 && document.querySelectorAll('.entry.chosen').length === 1`)
-	p.picture("messages-light")
-	p.keys("3")
-	p.until("its critical path", `document.querySelectorAll('.stack i').length > 3 && document.querySelectorAll('.path tbody tr').length > 2`)
-	p.picture("start-light")
-	must(t, b.Dark(true))
-	p.until("the dark", `matchMedia('(prefers-color-scheme: dark)').matches`)
+	var chosen string
+	must(t, b.Eval(`document.querySelector('#scroll').getAttribute('aria-activedescendant')`, &chosen))
 	p.keys("4")
-	p.until("its figures", `document.querySelectorAll('.chart').length > 0 || /no figures/.test(document.querySelector('#panel .note').textContent)`)
-	p.keys("2")
+	p.until("its critical path", `document.querySelectorAll('.stack i').length > 3`)
+	p.keys("3")
 	p.until("its messages again", `document.querySelectorAll('.entry.call').length > 3`)
-	p.picture("messages-dark")
+	p.keys("j", "k")
+	p.until("a chosen message", `document.querySelector('.diagram').contains(document.activeElement) && document.querySelector('.entry.chosen')`)
+	p.until("the same pod", fmt.Sprintf(`document.querySelector('#scroll').getAttribute('aria-activedescendant') === %q`, chosen))
+	p.view("messages")
+	p.keys("4")
+	p.until("its critical path", `document.querySelectorAll('.stack i').length > 3 && document.querySelectorAll('.path tbody tr').length > 2`)
+	p.view("start")
+	p.keys("5")
+	p.until("its figures", `document.querySelectorAll('.chart').length > 0 || /no figures/.test(document.querySelector('#panel .note').textContent)`)
+	p.view("figures")
+	p.keys("2")
+	must(t, os.WriteFile(a.logOf("late"), []byte("2026-01-01T00:00:00Z stdout F <b>one</b>\n2026-01-01T00:00:00Z stdout F two\n"), 0o600))
+	must(t, b.Click(".logs select"))
+	p.keys("Escape")
+	must(t, b.Eval(`document.querySelector('.logs select').dispatchEvent(new Event('change'))`, nil))
+	p.until("its log, as text", `document.querySelector('.log')?.innerText.includes('<b>one</b>') && !document.querySelector('.log b')`)
+	must(t, b.Eval(`(() => { const e = document.querySelector('.logs [type=search]'); e.value = 'TWO'; e.dispatchEvent(new Event('input')); })()`, nil))
+	p.until("the line that matches", `document.querySelectorAll('.log div:not([hidden])').length === 1`)
+	p.view("logs")
 	p.keys("Escape", "/", "Escape")
 
 	// Actors: the tree is folded and unfolded, one is asked for its account, and killed.
 	p.keys("g", "a")
 	p.until("the actors", `document.body.dataset.shown?.startsWith('actors ') && document.querySelectorAll('[role=treeitem]').length > 10`)
-	p.picture("actors-dark")
+	p.view("actors")
 	must(t, b.Eval(`document.getElementById('scroll').focus()`, nil))
 	p.keys("Home", "ArrowLeft")
 	p.until("a folded tree", `document.body.dataset.shown === 'actors 1'`)
@@ -121,14 +150,14 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.until("its account", `document.querySelector('#detail .account')?.textContent.length > 2 && document.querySelectorAll('#detail button.danger').length === 2`)
 	must(t, b.Click("#detail button.danger"))
 	p.until("its restart", `[...document.querySelectorAll('#detail dd')].some(e => e.textContent.startsWith('chaos: rule'))`)
-	p.picture("actor-dark")
+	p.view("actor")
 	p.keys("g", "n")
 	p.until("the node", `document.querySelectorAll('.chart .curve[d]').length > 2`)
-	p.picture("node-dark")
+	p.view("node")
 	p.keys("g", "c")
 	p.until("the rule", `document.querySelector('#detail tbody')?.textContent.includes('kill volumes')`)
-	p.picture("chaos-dark")
-	must(t, b.Dark(false))
+	p.until("the rule in the strip", `document.getElementById('strip').innerText.includes('kill volumes')`)
+	p.view("chaos")
 
 	// What assistive technology is told, and that nothing went wrong.
 	p.keys("g", "p")
@@ -137,11 +166,46 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.until("a chosen row", `(() => { const list = document.getElementById('scroll'), row = document.getElementById(list.getAttribute('aria-activedescendant'));
 		return list.getAttribute('role') === 'listbox' && row?.getAttribute('aria-selected') === 'true' && row.getAttribute('aria-setsize') > 1; })()`)
 	for _, said := range p.Said() {
-		// The actor was killed, and the pod may not have been ready when its path was asked for.
-		if !strings.Contains(said, "/v1/actors/volumes") && !strings.Contains(said, "/v1/criticalpath") {
+		// The actor was killed, one pod never ran, the runtime wrote no log for another, and the pod may not have been ready when its path was asked for.
+		if !strings.Contains(said, "/v1/actors/volumes") && !strings.Contains(said, "/v1/criticalpath") &&
+			!strings.Contains(said, "/v1/logs/default/needs-node") && !strings.Contains(said, "/v1/logs/default/late-node") {
 			t.Errorf("the browser reports: %s", said)
 		}
 	}
+}
+
+// TestPageSaysThatTheAgentIsSilent stops the agent's process, as a hung node would, and continues it.
+func TestPageSaysThatTheAgentIsSilent(t *testing.T) {
+	a := startAgent(t, 1)
+	b, err := Start(t.TempDir(), wide, 800)
+	must(t, err)
+	t.Cleanup(func() { must(t, b.Close()) })
+	p := &page{t: t, Chromium: b, pictures: t.ArtifactDir()}
+	if dir := os.Getenv("PLAYLET_SCREENSHOTS"); dir != "" {
+		p.pictures = dir
+	}
+	must(t, os.MkdirAll(p.pictures, 0o755))
+	must(t, b.Open(a.address))
+	p.until("the pods", `document.body?.dataset.shown === 'pods 2'`)
+	must(t, b.Eval(fetchAxe(t), nil))
+	var key string
+	must(t, b.Eval(`(async () => {
+		const m = await import('/observatory/actors.js'), fetched = window.fetch;
+		const tree = [['', 'running'], ['images', 'running'], ['images/x', 'quarantined']].map(([path, state]) => ({ path, state }));
+		window.fetch = async () => new Response(JSON.stringify({ at: new Date(), actors: tree }));
+		await new Promise(done => { const poll = m.watchActors(() => { poll.stop(); done(); }); });
+		window.fetch = fetched;
+		return m.actorColumns[0].key(m.actors.byPath.get('images'));
+	})()`, &key))
+	if !strings.HasSuffix(key, " true bad") {
+		t.Errorf("the folded parent of a quarantined actor has the key %q, want the colour bad", key)
+	}
+	must(t, a.process.Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { _ = a.process.Signal(syscall.SIGCONT) }) // it may have ended
+	p.until("the notice", `document.getElementById('silent').innerText.includes('has not answered since')`)
+	p.view("silent")
+	must(t, a.process.Signal(syscall.SIGCONT))
+	p.until("the agent's return", `document.getElementById('silent').hidden && !('stale' in document.body.dataset)`)
 }
 
 func must(t *testing.T, err error) {
@@ -195,6 +259,8 @@ type agent struct {
 	binary, socket, manifests string
 	address, origin           string // of the page, with its token and without
 	log                       bytes.Buffer
+	process                   *os.Process
+	logs                      string // folder of the pods' logs
 }
 
 // startAgent starts the agent with so many pods that run, and one that waits for a Secret, and returns once they do.
@@ -249,6 +315,7 @@ spec:
 		"--observatory-address=127.0.0.1:0", "--enable-chaos")
 	cmd.Stdout, cmd.Stderr = &a.log, &a.log
 	must(t, cmd.Start())
+	a.process, a.logs = cmd.Process, filepath.Join(dir, "logs")
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait() // its log tells
@@ -279,6 +346,16 @@ func (a *agent) write(name, image string) {
 	must(a.t, os.WriteFile(filepath.Join(a.manifests, name+".yaml"), fmt.Appendf(nil,
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec:\n  terminationGracePeriodSeconds: 1\n  containers:\n  - {name: main, image: %q}\n",
 		name, image), 0o600))
+}
+
+// logOf is the file of a pod's first log.
+func (a *agent) logOf(name string) string {
+	a.t.Helper()
+	found, err := filepath.Glob(filepath.Join(a.logs, "default_"+name+"-node_*", "main"))
+	if err != nil || len(found) != 1 {
+		a.t.Fatalf("the log folder of %s: %v %v", name, found, err)
+	}
+	return filepath.Join(found[0], "0.log")
 }
 
 // playlet runs a command and gives all that it prints.

@@ -26,10 +26,11 @@ const (
 	streamTime = 10 * time.Minute
 )
 
-// reading is what the page asks the admin socket's handlers for. Logs and manifests as they were submitted are not among it.
+// reading lists the paths that the page reads from the admin socket's handlers. Submitted manifests, whose variables may be
+// secrets, are not among them.
 var reading = []string{
 	"/v1/version", "/v1/pods", "/v1/events", "/v1/explain/", "/v1/actors", "/v1/actors/", "/v1/trace", "/v1/criticalpath",
-	"/v1/figures", "/v1/chaos",
+	"/v1/figures", "/v1/chaos", "/v1/logs/",
 }
 
 //go:embed assets

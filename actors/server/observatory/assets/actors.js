@@ -21,14 +21,19 @@ export function watchActors(each, failed) {
       a.slow = a.oldest > 1000;
     }
     actors.all = inOrder(got.actors);
+    for (const a of actors.all) a.worst = tone(a);
+    for (const a of actors.all.toReversed()) { // children come before their parents
+      const over = actors.byPath.get(parent(a.path));
+      if (over && SEVERITY.indexOf(a.worst) > SEVERITY.indexOf(over.worst)) over.worst = a.worst;
+    }
     each();
   }, failed);
 }
 
-// inOrder has each actor before its children, and these by their names.
+// inOrder has each actor before its children, and these by the chosen column or their names.
 function inOrder(all) {
   const children = Map.groupBy(all, a => parent(a.path)), out = [];
-  const add = a => { out.push(a); children.get(a.path)?.sort((x, y) => (x.name < y.name ? -1 : 1)).forEach(add); };
+  const add = a => { out.push(a); children.get(a.path)?.sort((x, y) => actors.order?.(x, y) || (x.name < y.name ? -1 : 1)).forEach(add); };
   children.get(null)?.forEach(add);
   return out;
 }
@@ -46,35 +51,39 @@ export function foldActor(a, close) {
 
 // shownActors are those that no folded one hides; with a filter, those that match, and all above them.
 export function shownActors(match) {
+  const all = actors.order ? inOrder(actors.all) : actors.all;
   if (match) {
     const keep = new Set();
-    for (const a of actors.all) if (match(a)) for (let p = a.path; p !== null; p = parent(p)) keep.add(p);
-    return actors.all.filter(a => keep.has(a.path));
+    for (const a of all) if (match(a)) for (let p = a.path; p !== null; p = parent(p)) keep.add(p);
+    return all.filter(a => keep.has(a.path));
   }
   const open = new Set([null]);
-  return actors.all.filter(a => {
+  return all.filter(a => {
     const shown = open.has(parent(a.path));
     if (shown && unfolded.has(a.path)) open.add(a.path);
     return shown;
   });
 }
 
+const SEVERITY = ['good', 'warn', 'bad'];
+// A folded parent has the colour of the worst actor below it.
+const shade = a => (isFolded(a) ? a.worst : tone(a));
 const tone = a => ({ running: a.slow ? 'warn' : 'good', quarantined: 'bad', stopped: 'bad' }[a.state] ?? 'warn');
 const text = value => ({ key: value, cell: (a, element) => setText(element, value(a)) });
 
 export const actorColumns = [
-  { name: 'actor', head: 'Actor', key: a => `${a.path} ${a.name} ${isFolded(a)} ${tone(a)}`, cell: (a, element) => {
+  { name: 'actor', head: 'Actor', by: a => a.name, key: a => `${a.path} ${a.name} ${isFolded(a)} ${shade(a)}`, cell: (a, element) => {
     const folded = isFolded(a);
-    element.replaceChildren(h('span', { class: 'fold' }, folded === null ? '' : folded ? '▸' : '▾'), h('i', { class: `dot ${tone(a)}` }), a.name);
+    element.replaceChildren(h('span', { class: 'fold' }, folded === null ? '' : folded ? '▸' : '▾'), h('i', { class: `dot ${shade(a)}` }), a.name);
     element.style.paddingLeft = `${a.depth * 16}px`;
     element.title = a.path || 'node';
   } },
-  { name: 'state', head: 'State', key: a => a.state + tone(a), cell: (a, element) => { setText(element, a.state); element.dataset.tone = tone(a); } },
-  { name: 'mailbox', head: 'Mailbox', title: 'messages that wait, and the most of this life', ...text(a => `${a.waiting} / ${a.maxWaiting}`) },
-  { name: 'oldest', head: 'Oldest', title: 'the message in hand, and its age', ...text(a => (a.handling && a.oldest >= 1000 ? `${span(a.oldest)} ${a.handling.message}` : '')) },
-  { name: 'restarts', head: 'Restarts', ...text(a => (a.restarts ? String(a.restarts) : '')) },
-  { name: 'age', head: 'Up', ...text(a => ago(a.since)) },
-  { name: 'cause', head: 'Last failure', key: a => a.failure?.reason ?? '', cell: (a, element) => {
+  { name: 'state', head: 'State', by: a => -SEVERITY.indexOf(tone(a)), key: a => a.state + tone(a), cell: (a, element) => { setText(element, a.state); element.dataset.tone = tone(a); } },
+  { name: 'mailbox', head: 'Mailbox', title: 'Sort by mailbox: waiting messages, and the most of this life', by: a => -a.waiting, ...text(a => `${a.waiting} / ${a.maxWaiting}`) },
+  { name: 'oldest', head: 'Oldest', title: 'Sort by the age of the message being handled', by: a => -(a.oldest || 0), ...text(a => (a.handling && a.oldest >= 1000 ? `${span(a.oldest)} ${a.handling.message}` : '')) },
+  { name: 'restarts', head: 'Restarts', by: a => -a.restarts, ...text(a => (a.restarts ? String(a.restarts) : '')) },
+  { name: 'age', head: 'Up', by: a => -time(a.since), ...text(a => ago(a.since)) },
+  { name: 'cause', head: 'Last failure', by: a => -(time(a.failure?.at) || 0), key: a => a.failure?.reason ?? '', cell: (a, element) => {
     setText(element, a.failure ? `${a.failure.reason} (${ago(a.failure.at)} ago)` : '');
     element.title = a.failure?.reason ?? '';
   } },
@@ -152,5 +161,5 @@ export function chaos() {
   const look = () => ask('/v1/chaos').then(fill, e => setText(note, e.message));
   const polled = poll('/v1/chaos', 1000, fill, e => setText(note, e.message));
   return { element: h('div', { class: 'wide' }, h('h2', {}, 'Chaos'), h('p', {}, 'Break actors on purpose, and see the node heal. Containers are not touched.'), form, note,
-    h('table', {}, h('thead', {}, h('tr', {}, ['Rule', 'What', 'State', 'Acted', 'On', ''].map(t => h('th', { scope: 'col' }, t)))), rules)), close: () => polled.stop() };
+    h('table', {}, h('thead', {}, h('tr', {}, ['Rule', 'What', 'State', 'Acted', 'On', 'Stop'].map(t => h('th', { scope: 'col' }, t)))), rules)), close: () => polled.stop() };
 }

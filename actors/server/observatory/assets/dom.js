@@ -67,8 +67,8 @@ function refused(status, text) {
   return Object.assign(new Error(said || `the agent answered ${status}`), { status });
 }
 
-// lines calls each with every line of JSON of a stream, until it ends.
-async function lines(path, signal, each, opened) {
+// lines calls each with every line of a stream until it ends, and returns the rest without a line end.
+export async function lines(path, signal, each, opened) {
   const answer = await fetch(path, { cache: 'no-store', signal });
   if (!answer.ok) throw refused(answer.status, await answer.text());
   opened();
@@ -76,11 +76,11 @@ async function lines(path, signal, each, opened) {
   let parts = [];
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) return;
+    if (done) return parts.join('');
     const pieces = value.split('\n');
     for (let i = 0; i < pieces.length - 1; i++) {
       parts.push(pieces[i]);
-      each(JSON.parse(parts.join('')));
+      each(parts.join(''));
       parts = [];
     }
     parts.push(pieces.at(-1));
@@ -110,7 +110,7 @@ export function follow(path, each, state = () => {}) {
   return live(async signal => {
     for (let wait = 500; !signal.aborted; wait = Math.min(2 * wait, 8000)) {
       try {
-        await lines(typeof path === 'function' ? path() : path, signal, each, () => { wait = 500; state('live'); });
+        await lines(typeof path === 'function' ? path() : path, signal, line => each(JSON.parse(line)), () => { wait = 500; state('live'); });
         state('wait');
       } catch (e) {
         if (!signal.aborted) state(e);

@@ -6,7 +6,7 @@ const ROW = 28, SPARE = 6;
 
 export class List {
   // columns are { name, cell(item, element), key(item) }; a cell is filled again when its key has changed.
-  constructor(scroll, head, { role, label, columns, id, open, fold, level, folded }) {
+  constructor(scroll, head, { role, label, columns, id, open, fold, level, folded, sort }) {
     Object.assign(this, { scroll, columns, id, open, fold, level, folded });
     this.items = [];
     this.at = null; // the ID of the item that is chosen
@@ -16,7 +16,8 @@ export class List {
     scroll.replaceChildren(this.space);
     scroll.setAttribute('role', role);
     scroll.setAttribute('aria-label', label);
-    head.replaceChildren(...columns.map(c => h('span', { class: `c-${c.name}`, title: c.title }, c.head ?? c.name)));
+    head.replaceChildren(...columns.map(c => h('span', { class: `c-${c.name}` }, c.by
+      ? h('button', { type: 'button', title: c.title ?? `Sort by ${c.head}`, 'data-sort': c.name, onclick: () => sort(c) }, c.head, h('i', { 'aria-hidden': 'true' })) : c.head)));
     this.off = new AbortController();
     const listen = (on, f) => scroll.addEventListener(on, f, { signal: this.off.signal });
     listen('scroll', () => this.draw());

@@ -2,6 +2,7 @@
 import { ago, ask, follow, h, poll, setText, span, time, took } from './dom.js';
 import { Diagram } from './diagram.js';
 import { figures } from './charts.js';
+import { logs } from './logs.js';
 
 export const pods = new Map(); // by UID
 const changed = new Set(); // who is told of changes
@@ -36,23 +37,28 @@ function digest(p) {
   return p;
 }
 
+// inTrouble reports whether a pod belongs at the top of the list.
+export const inTrouble = p => p.tone === 'bad' || p.tone === 'warn';
+const RANK = { bad: 0, warn: 1 };
+export const troubleFirst = p => RANK[p.tone] ?? 2;
+
 const text = value => ({ key: value, cell: (p, element) => setText(element, value(p)) });
 
 export const podColumns = [
   { name: 'dot', head: '', key: p => p.tone, cell: (p, element) => { element.replaceChildren(h('i', { class: `dot ${p.tone}`, title: p.word })); } },
-  { name: 'name', head: 'Pod', key: p => p.name, cell: (p, element) => {
+  { name: 'name', head: 'Pod', by: p => p.name, key: p => p.name, cell: (p, element) => {
     element.replaceChildren(h('small', {}, `${p.metadata.namespace}/`), p.metadata.name);
     element.title = p.name;
   } },
-  { name: 'ready', head: 'Ready', ...text(p => p.ready) },
-  { name: 'state', head: 'State', key: p => p.word + p.tone, cell: (p, element) => { setText(element, p.word); element.dataset.tone = p.tone; } },
-  { name: 'restarts', head: 'Restarts', ...text(p => (p.restarts ? String(p.restarts) : '')) },
-  { name: 'age', head: 'Age', ...text(p => ago(p.metadata.creationTimestamp ?? p.status.startTime)) },
-  { name: 'cause', head: 'Why', key: p => p.agent.cause ?? '', cell: (p, element) => { setText(element, p.agent.cause ?? ''); element.title = p.agent.cause ?? ''; } },
+  { name: 'ready', head: 'Ready', by: p => { const [n, of] = p.ready.split('/'); return n - of; }, ...text(p => p.ready) },
+  { name: 'state', head: 'State', by: p => p.word, key: p => p.word + p.tone, cell: (p, element) => { setText(element, p.word); element.dataset.tone = p.tone; } },
+  { name: 'restarts', head: 'Restarts', by: p => -p.restarts, ...text(p => (p.restarts ? String(p.restarts) : '')) },
+  { name: 'age', head: 'Age', by: p => -Date.parse(p.metadata.creationTimestamp ?? p.status.startTime) || 0, ...text(p => ago(p.metadata.creationTimestamp ?? p.status.startTime)) },
+  { name: 'cause', head: 'Why', by: p => (p.agent.cause ? `0${p.agent.cause}` : '1'), key: p => p.agent.cause ?? '', cell: (p, element) => { setText(element, p.agent.cause ?? ''); element.title = p.agent.cause ?? ''; } },
 ];
 
 // TABS are what is shown of a pod; each gives an element, and how it is closed.
-export const podTabs = [['Why', explanation], ['Messages', uid => new Diagram({ pod: uid }, podName)], ['Start', criticalPath], ['Figures', figures]];
+export const podTabs = [['Why', explanation], ['Logs', logs], ['Messages', uid => new Diagram({ pod: uid }, podName)], ['Start', criticalPath], ['Figures', figures]];
 
 const pair = (name, value) => (value ? [h('dt', {}, name), h('dd', {}, value)] : []);
 
@@ -89,11 +95,11 @@ function explanation(uid) {
       if (now !== last || found.since) said.replaceChildren(...findings(found).flat());
       last = now;
       containers();
-    }, e => said.replaceChildren(h('p', { class: 'note' }, e.status === 404 ? 'This pod is gone.' : e.message))),
+    }, e => said.replaceChildren(h('p', { class: 'note' }, e.status === 404 ? 'This pod is no longer on the node. Close this (Esc) and choose another from the list.' : e.message))),
     poll(() => `${path('events')}&name=${encodeURIComponent(pod()?.metadata.name ?? '')}`, 5000, got => {
       list.replaceChildren(...got.items.slice(-20).reverse().map(e => h('li', { class: e.type === 'Warning' ? 'warning' : '' },
         h('time', {}, `${ago(e.lastTimestamp ?? e.eventTime)} ago`), h('b', {}, e.reason), h('span', {}, e.message), e.count > 1 && h('small', {}, `× ${e.count}`))));
-      if (!got.items.length) list.replaceChildren(h('li', {}, 'none'));
+      if (!got.items.length) list.replaceChildren(h('li', { class: 'note' }, 'No Event of this pod is recorded.'));
     }, () => {}),
   ];
   return { element, close: () => polls.forEach(p => p.stop()) };
@@ -133,6 +139,6 @@ function drawPath(p) {
   });
   const short = rows.filter(r => !r).length;
   return [h('p', { class: 'lead' }, p.adopted ? 'Not the pod\'s start: the agent found it running and adopted it. From the agent\'s first message to ready: ' : 'From start to ready: ', h('b', {}, took(p.took))), bar, legend, h('table', {}, h('thead', {}, h('tr', {},
-    ['at', 'took', 'kind', 'actor', 'what', ''].map(t => h('th', { scope: 'col' }, t)))), h('tbody', {}, rows)),
+    ['at', 'took', 'kind', 'actor', 'what', 'share'].map(t => h('th', { scope: 'col' }, t)))), h('tbody', {}, rows)),
   short > 0 && h('p', { class: 'note' }, `${short} more, each less than 0.1 %, are left out.`)].filter(Boolean);
 }
