@@ -56,8 +56,8 @@ const kubeletUnit = "/usr/share/playlet/kubelet.service"
 //
 // On a machine without a kubelet, /usr/bin/kubelet and its unit are the package's, as kubeadm needs them: the program is an
 // alternative, and the unit a copy, since systemd enables a link under its target's name. The files of a kubelet's package
-// replace both; when that is removed, dpkg's trigger puts them back. A kubelet that the administrator installed, as a link or with a
-// unit in /etc, is left alone.
+// replace both; when that is removed, dpkg's trigger puts them back. A kubelet that the administrator installed, as a link or
+// with a unit in /etc, is left alone.
 const (
 	shared = `#!/bin/sh
 kubelet=$DPKG_ROOT/usr/bin/kubelet

@@ -275,13 +275,19 @@ func Refuse(ctx context.Context, args []string) error {
 	return refusal(ctx, machineOf(node, warnings))
 }
 
-// StaticPodPath is the folder of static pods of an agent with these arguments.
-func StaticPodPath(args []string) (string, error) {
+// Folders are the folders of an agent that a take-over reads.
+type Folders struct {
+	Root, StaticPods string
+	Standalone       bool
+}
+
+// FoldersOf returns the folders of an agent with these arguments.
+func FoldersOf(args []string) (Folders, error) {
 	node, _, err := load(args)
 	if err != nil {
-		return "", err
+		return Folders{}, err
 	}
-	return node.Kubelet.StaticPodPath, nil
+	return Folders{Root: node.RootDir, StaticPods: node.Kubelet.StaticPodPath, Standalone: node.Standalone()}, nil
 }
 
 func load(args []string) (*config.Node, []config.Warning, error) {

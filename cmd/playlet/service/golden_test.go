@@ -30,9 +30,11 @@ func TestOutputs(t *testing.T) {
 	step("install --dry-run", install)
 	m.dryRun = false
 	kubelet := filepath.Join(m.root, "usr/lib/systemd/system/kubelet.service")
-	unit := "[Service]\nExecStart=/usr/bin/kubelet --config=/etc/kubelet.yaml $KUBELET_EXTRA_ARGS\n"
+	config := filepath.Join(m.root, "etc/kubelet.yaml")
+	unit := "[Service]\nExecStart=/usr/bin/kubelet --config=" + config + " $KUBELET_EXTRA_ARGS\n"
 	err := errors.Join(os.MkdirAll(filepath.Dir(kubelet), 0o755), os.WriteFile(kubelet, []byte(unit), 0o600),
-		os.MkdirAll(filepath.Join(m.root, "etc"), 0o755), os.WriteFile(filepath.Join(m.root, "etc/kubelet.yaml"), nil, 0o600))
+		os.MkdirAll(filepath.Dir(config), 0o755),
+		os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}

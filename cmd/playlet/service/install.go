@@ -64,7 +64,6 @@ const (
 	unitDir      = "/etc/systemd/system"
 	environment  = "/etc/default/playlet"
 	systemdLives = "/run/systemd/system" // is there where systemd is the service manager; sd_booted(3)
-	rootDir      = "/var/lib/kubelet"    // of the kubelet and of the service
 )
 
 // NewInstallCommand is "playlet install".

@@ -154,7 +154,8 @@ func TestInstall_FailedTakeoverLeavesNoDropIn(t *testing.T) {
 	for name, spoil := range map[string]func(*machine) error{
 		"the program cannot be written": func(m *machine) error {
 			m.binary = "/opt/file/playlet"
-			return errors.Join(os.Mkdir(filepath.Join(m.root, "opt"), 0o755), os.WriteFile(filepath.Join(m.root, "opt/file"), nil, 0o600))
+			return errors.Join(os.Mkdir(filepath.Join(m.root, "opt"), 0o755),
+				os.WriteFile(filepath.Join(m.root, "opt/file"), nil, 0o600))
 		},
 		"daemon-reload fails": func(m *machine) error { m.fails = "daemon-reload"; return nil },
 		"restart fails":       func(m *machine) error { m.fails = "restart"; return nil },
@@ -171,6 +172,21 @@ func TestInstall_FailedTakeoverLeavesNoDropIn(t *testing.T) {
 		if text := m.content(t, systemd.TakeoverPath); text != "" {
 			t.Errorf("%s: the drop-in is left:\n%s", name, text)
 		}
+	}
+}
+
+// A kubelet may have another root folder than the default.
+func TestInstall_NamesVolumesInTheKubeletsRootFolder(t *testing.T) {
+	m := newMachine(t)
+	m.withKubelet(t)
+	m.replaceKubelet, m.dryRun = true, true
+	arguments := filepath.Join(m.root, "var/lib/kubelet/kubeadm-flags.env")
+	device := filepath.Join(m.root, "data/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
+	err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device),
+		os.MkdirAll(filepath.Dir(arguments), 0o755),
+		os.WriteFile(arguments, []byte("KUBELET_KUBEADM_ARGS=--root-dir=/data/kubelet\n"), 0o600), m.install(t.Context()))
+	if out := m.output.String(); err != nil || !strings.Contains(out, "not managed by playlet: "+device+" is a block device") {
+		t.Errorf("the kubelet's block device is not named: %v\n%s", err, out)
 	}
 }
 

@@ -35,8 +35,13 @@ func (i *installer) takeOver(ctx context.Context) error {
 	} else if err := i.refuse(ctx, args); err != nil {
 		return fmt.Errorf("nothing was installed, for the kubelet's arguments would not do: %w", err)
 	}
-	i.nameLeftovers()
-	i.nameManifests(args)
+	folders, err := doctor.FoldersOf(args)
+	if err != nil {
+		i.say("not read: the volumes and manifests of the kubelet (%v)", err)
+	} else {
+		i.nameLeftovers(folders)
+		i.nameManifests(folders.StaticPods)
+	}
 	if err := i.writeProgram(); err != nil { // the service must not name a program that is absent
 		return err
 	}
@@ -73,8 +78,8 @@ func (i *installer) giveBack(ctx context.Context, restart string) error {
 }
 
 // nameLeftovers names the volumes of the kubelet that the agent will keep because it cannot manage them.
-func (i *installer) nameLeftovers() {
-	found, err := leftover.Explain(i.path(rootDir), false)
+func (i *installer) nameLeftovers(of doctor.Folders) {
+	found, err := leftover.Explain(i.path(of.Root), of.Standalone)
 	for _, f := range found {
 		i.say("not managed by playlet: %s (%s)", f.Cause, f.Remedy)
 	}
@@ -84,9 +89,8 @@ func (i *installer) nameLeftovers() {
 }
 
 // nameManifests names the files of static pods of which a kubelet reads only the first document.
-func (i *installer) nameManifests(args []string) {
-	dir, err := doctor.StaticPodPath(args)
-	if err != nil || dir == "" {
+func (i *installer) nameManifests(dir string) {
+	if dir == "" {
 		return
 	}
 	files, err := os.ReadDir(i.path(dir))
