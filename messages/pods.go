@@ -59,6 +59,20 @@ type PodFailure struct {
 	Annotations map[string]string `json:",omitempty"`
 }
 
+// ContainerOutOfMemory says that the kernel killed a process of a container for want of memory. Some runtimes report the end of such
+// a container as that of any SIGKILL.
+//
+// Sender: eviction. Receiver: pod. Reply: none.
+// If lost: the container's end has the reason that the runtime gives.
+type ContainerOutOfMemory struct {
+	UID, Container string
+	ContainerID    string
+	At             time.Time // the agent's clock
+}
+
+// PodUID implements Subject.
+func (m ContainerOutOfMemory) PodUID() string { return m.UID }
+
 // EvictPod makes the node end a pod that its source still has, because it exceeds a limit or to reclaim a resource. A pod
 // that the node is ending keeps its reason, and gets the lesser of the two grace periods. A pod that ends for another reason
 // is not changed.

@@ -83,6 +83,12 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 	if pod, container := victim(a.opts.Board.Now().Pods, k.Group); pod != nil {
 		ctx.Tell(messages.Events, messages.PodEvent(pod.Pod, container, v1.EventTypeWarning, messages.EventOOMKilling,
 			fmt.Sprintf("The kernel ended %s: %s", victims(k, "process %s (pid %d)"), whyKilled(pod, k)), ctx.Now()))
+		if id := containerID(pod, container); id != "" {
+			uid := string(pod.Pod.UID)
+			ctx.Tell(messages.PodAddress(uid), messages.ContainerOutOfMemory{
+				UID: uid, Container: container, ContainerID: id, At: ctx.Now(),
+			})
+		}
 	}
 	a.awaitKill(ctx)
 }
@@ -96,6 +102,23 @@ func victims(k oomkill.Kill, one string) string {
 		return "a process"
 	}
 	return fmt.Sprint(k.Times, " processes")
+}
+
+// containerID is that of a container of this name; empty: none is known.
+func containerID(pod *board.Pod, container string) string {
+	if pod.Status == nil || container == "" {
+		return ""
+	}
+	for _, list := range [][]v1.ContainerStatus{
+		pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses, pod.Status.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			if _, id, _ := strings.Cut(list[i].ContainerID, "://"); list[i].Name == container {
+				return id
+			}
+		}
+	}
+	return ""
 }
 
 // victim finds the pod whose cgroup has the one at this path, and the name of the container, where that is known. What a

@@ -63,6 +63,7 @@ func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 	n.opts.NextCounted = func(context.Context) (oomkill.Kill, error) { return next.kill, next.err }
 	n.board.Publish(board.Snapshot{Pods: []board.Pod{running("p", "u", "abc")}})
 	n.start()
+	told := 0
 	comes := func(when string, k killed, want ...string) {
 		t.Helper()
 		n.Take()
@@ -78,6 +79,12 @@ func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 		for _, s := range n.Take() {
 			if e, is := s.Msg.(messages.RecordEvent); is {
 				got = append(got, strings.Join([]string{e.Object.Kind, e.Object.Name, e.Object.FieldPath, e.Reason, e.Message}, "|"))
+			}
+			if m, is := s.Msg.(messages.ContainerOutOfMemory); is { // each goes with the Event of a container
+				told++
+				if s.To != messages.PodAddress("u") || m.Container != "c" || m.ContainerID != "abc" || m.At.IsZero() {
+					t.Errorf("%s: %s is sent %+v", when, s.To, m)
+				}
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -102,6 +109,9 @@ func TestKillsByTheKernelAreReportedAtOnce(t *testing.T) {
 		"Pod|p|spec.containers{c}|OOMKilling|The kernel ended 2 processes: the node has no memory left")
 	comes("the log once more", killed{err: errors.New("denied")})
 	comes("counters that cannot be read, either", killed{err: errors.New("no such file")})
+	if told != 4 {
+		t.Errorf("the pod is told %d times of a container that ran out of memory, want 4", told)
+	}
 	if slices.ContainsFunc(n.Work, func(w supervisors.Work) bool { return w.Name == "await a kill by the kernel" }) {
 		t.Error("it is asked again at once")
 	}

@@ -60,6 +60,10 @@ func (m *Machine) take(msg any) {
 		m.takeResized(v)
 	case messages.DevicesChanged:
 		// the status has it, which is made with each step
+	case messages.ContainerOutOfMemory:
+		if c := m.Container(v.Container); c != nil {
+			c.OutOfMemory(v.ContainerID, v.At)
+		}
 	case messages.RestartContainers:
 		m.takeRestart(v)
 	case messages.ChildStarted:

@@ -35,6 +35,30 @@ type History struct {
 	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading.
 	Unread time.Time
 	cutOff cutOff
+	// killedFor is the newest container of which the kernel killed a process for want of memory, and killedAt is when.
+	killedFor string
+	killedAt  time.Time
+}
+
+// OutOfMemory notes that the kernel killed a process of this container for want of memory.
+func (h *History) OutOfMemory(id string, at time.Time) {
+	h.killedFor, h.killedAt = id, at
+	for i := range h.Attempts {
+		h.Attempts[i].ContainerFact = h.withKill(h.Attempts[i].ContainerFact)
+	}
+}
+
+// killTime bounds the time between the kernel's kill and the end of the container that it explains. A later SIGKILL is another one.
+const killTime = 10 * time.Second
+
+// withKill gives a container that ended by SIGKILL the reason OOMKilled where the kernel killed it for want of memory: containerd
+// 1.6 reports its end before it has heard of the kill.
+func (h *History) withKill(f messages.ContainerFact) messages.ContainerFact {
+	between := h.killedAt.Sub(f.FinishedAt).Abs()
+	if f.ID == h.killedFor && f.State == messages.ContainerExited && f.ExitCode == 137 && between < killTime {
+		f.Reason = messages.ReasonOOMKilled
+	}
+	return f
 }
 
 // cutOff is the latest of the starts in a row that were cut off.
@@ -120,6 +144,7 @@ func (h *History) NextAttempt() uint32 {
 // known of the same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is
 // made again, in its place, and is not counted as a restart. After some tries it has ended.
 func (h *History) Learn(f messages.ContainerFact, at time.Time) {
+	f = h.withKill(f)
 	if h.repeats(f) {
 		h.Attempts = slices.DeleteFunc(h.Attempts, func(o Attempt) bool { return o.ID == f.ID })
 		return

@@ -36,6 +36,41 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 }
 
 // What is to start anew is the container that was meant, and not a later one whose start was not heard of: that may be over.
+// The end of a container that the kernel killed for want of memory has that reason, whichever is known first; a later SIGKILL and
+// that of another container have not.
+func TestAKillForWantOfMemoryExplainsTheEnd(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for name, c := range map[string]struct {
+		id     string
+		code   int32
+		ended  time.Duration
+		reason string
+	}{
+		"its end":           {"a", 137, time.Second, messages.ReasonOOMKilled},
+		"its end, before":   {"a", 137, -time.Second, messages.ReasonOOMKilled},
+		"another exit code": {"a", 1, time.Second, "Error"},
+		"another container": {"b", 137, time.Second, "Error"},
+		"a later kill":      {"a", 137, time.Hour, "Error"},
+	} {
+		end := messages.ContainerFact{ID: c.id, Name: "c", State: messages.ContainerExited, ExitCode: c.code, Reason: "Error",
+			FinishedAt: at.Add(c.ended)}
+		for _, killFirst := range []bool{true, false} {
+			var h History
+			if killFirst {
+				h.OutOfMemory("a", at)
+			}
+			h.Learn(end, at)
+			if !killFirst {
+				h.OutOfMemory("a", at)
+			}
+			h.Learn(end, at) // as it is read again
+			if got := h.Attempts[0].Reason; got != c.reason {
+				t.Errorf("%s, kill first %t: the reason is %s, want %s", name, killFirst, got, c.reason)
+			}
+		}
+	}
+}
+
 func TestALaterContainerIsNotReplacedForAnEarlierOne(t *testing.T) {
 	c := &Container{}
 	c.Learn(messages.ContainerFact{ID: "b", Attempt: 1, State: messages.ContainerExited}, time.Time{})
