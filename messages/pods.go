@@ -59,8 +59,8 @@ type PodFailure struct {
 	Annotations map[string]string `json:",omitempty"`
 }
 
-// ContainerOutOfMemory says that the kernel killed a process of a container for want of memory. Some runtimes report the end of such
-// a container as that of any SIGKILL.
+// ContainerOutOfMemory reports that the kernel killed a process of a container for want of memory. Some runtimes report the end
+// of such a container as any other SIGKILL.
 //
 // Sender: eviction. Receiver: pod. Reply: none.
 // If lost: the container's end has the reason that the runtime gives.

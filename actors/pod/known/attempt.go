@@ -48,7 +48,8 @@ func (h *History) OutOfMemory(id string, at time.Time) {
 	}
 }
 
-// killTime bounds the time between the kernel's kill and the end of the container that it explains. A later SIGKILL is another one.
+// killTime bounds the time between the kernel's kill and the end of the container that it explains. A later SIGKILL has another
+// cause.
 const killTime = 10 * time.Second
 
 // withKill gives a container that ended by SIGKILL the reason OOMKilled where the kernel killed it for want of memory: containerd
