@@ -131,9 +131,22 @@ func (a *actor) advance(ctx supervisors.Context) {
 		a.timer = ctx.After(again.Sub(ctx.Now()), due{})
 	}
 	a.opts.State.store(a.machine.troubles())
+	a.forget()
 }
 
-// log tells what was done about pods as such, what goes wrong, once, and when it goes well again.
+// allPods is the key in logged of the trouble that all pods have in common.
+const allPods = ""
+
+// forget drops the logged troubles of pods that are gone.
+func (a *actor) forget() {
+	for key := range a.logged {
+		if key != allPods && a.machine.lines[key] == nil {
+			delete(a.logged, key)
+		}
+	}
+}
+
+// log records writes of mirror pods and deletions, and each trouble once when it begins.
 func (a *actor) log(ctx supervisors.Context, w answer) {
 	log, mirror := ctx.Log(), w.job.namespace+"/"+w.job.name
 	if w.job.pod != "" {
@@ -160,17 +173,16 @@ func (a *actor) log(ctx supervisors.Context, w answer) {
 	a.logGate(ctx)
 }
 
-// logGate tells when the API server takes no writes any more, and when it does again.
+// logGate logs when the API server stops accepting writes, and when it accepts them again.
 func (a *actor) logGate(ctx supervisors.Context) {
-	const all = ""
-	_, logged := a.logged[all]
+	_, logged := a.logged[allPods]
 	switch failing := a.machine.gate.failures > 0; {
 	case failing && !logged:
-		a.logged[all] = "logged"
+		a.logged[allPods] = "logged"
 		ctx.Log().Warn("writing the statuses of pods failed; it is tried again, and pods run on", "error",
 			apiclient.Explain(a.machine.gate.err, a.opts.NodeName))
 	case !failing && logged:
-		delete(a.logged, all)
+		delete(a.logged, allPods)
 		ctx.Log().Info("the statuses of pods are written again")
 	}
 }
