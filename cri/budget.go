@@ -104,19 +104,26 @@ func slotless(ctx context.Context, req any) bool {
 	return ctx.Value(slotlessKey{}) != nil || ok && stop.Timeout > 0
 }
 
-// slotQueue is a counting semaphore whose waiters are served by priority, lower
-// first, and first come first served within one priority. A free slot and a
-// waiter never exist together: a released slot is handed over under the lock,
-// so nobody can barge in between.
+// slotQueue is a counting semaphore. It serves waiters by priority, lower first,
+// and by arrival within one priority. Every agedTurn-th handover goes to the
+// longest wait instead, so that older pods with many calls cannot shut out a
+// younger one. A free slot and a waiter never exist together, since a released
+// slot is handed over under the lock.
 type slotQueue struct {
-	mu      sync.Mutex
-	limit   int
-	inUse   int
-	waiters []*waiter // who is served first comes first
+	mu       sync.Mutex
+	limit    int
+	inUse    int
+	arrivals uint64
+	handed   uint64
+	waiters  []*waiter // in the order of service
 }
+
+// agedTurn is how many handovers come to one for the longest wait.
+const agedTurn = 8
 
 type waiter struct {
 	priority int64
+	arrival  uint64
 	granted  chan struct{}
 }
 
@@ -133,7 +140,8 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 		q.mu.Unlock()
 		return nil
 	}
-	w := &waiter{priority, make(chan struct{})}
+	q.arrivals++
+	w := &waiter{priority, q.arrivals, make(chan struct{})}
 	at, _ := slices.BinarySearchFunc(q.waiters, priority, func(other *waiter, priority int64) int {
 		return cmp.Or(cmp.Compare(other.priority, priority), -1) // behind those of the same priority
 	})
@@ -158,7 +166,7 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 	return ctx.Err()
 }
 
-// release hands the slot to the first waiter, or back.
+// release hands the slot to a waiter, or back.
 func (q *slotQueue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,6 +174,14 @@ func (q *slotQueue) release() {
 		q.inUse--
 		return
 	}
-	close(q.waiters[0].granted)
-	q.waiters = slices.Delete(q.waiters, 0, 1)
+	next := 0
+	if q.handed++; q.handed%agedTurn == 0 {
+		for i, w := range q.waiters {
+			if w.arrival < q.waiters[next].arrival {
+				next = i
+			}
+		}
+	}
+	close(q.waiters[next].granted)
+	q.waiters = slices.Delete(q.waiters, next, next+1)
 }

@@ -1,6 +1,7 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"runtime"
@@ -54,8 +55,8 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestOldestPodFirst queues waiters in any order behind one holder and sees them
-// served by priority, and by arrival within one.
+// TestOldestPodFirst queues waiters in any order behind one holder. They are
+// served by priority, by arrival within one, and by arrival at each aged turn.
 func TestOldestPodFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		priorities := rapid.SliceOfN(rapid.Int64Range(-3, 3), 1, 20).Draw(rt, "priorities")
@@ -87,17 +88,66 @@ func TestOldestPodFirst(t *testing.T) {
 		for tn := range turns {
 			got = append(got, tn)
 		}
-		inOrder := slices.IsSortedFunc(got, func(a, b turn) int {
-			if a.priority != b.priority {
-				return int(a.priority - b.priority)
-			}
-			return a.arrival - b.arrival
-		})
-		if !inOrder || len(got) != len(priorities) {
-			rt.Fatalf("served %v", got)
+		rest := make([]turn, len(priorities))
+		for i, p := range priorities {
+			rest[i] = turn{p, i}
+		}
+		var want []turn
+		for n := 1; len(rest) > 0; n++ {
+			first := slices.MinFunc(rest, func(a, b turn) int {
+				if n%agedTurn == 0 {
+					return a.arrival - b.arrival
+				}
+				return cmp.Or(cmp.Compare(a.priority, b.priority), a.arrival-b.arrival)
+			})
+			want = append(want, first)
+			rest = slices.DeleteFunc(rest, func(t turn) bool { return t == first })
+		}
+		if !slices.Equal(got, want) {
+			rt.Fatalf("got the order %v, want %v", got, want)
 		}
 		q.idle(t)
 	})
+}
+
+// An older pod that has calls waiting at all times does not shut out a younger pod.
+func TestSlotQueue_LongestWaitHasTurns(t *testing.T) {
+	q := &slotQueue{limit: 1}
+	if err := q.acquire(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	order := make(chan int64, 1)
+	var all sync.WaitGroup
+	ask := func(priority int64) {
+		before := q.waiting()
+		all.Go(func() {
+			if err := q.acquire(t.Context(), priority); err != nil {
+				t.Error(err)
+				return
+			}
+			order <- priority
+		})
+		waitFor(t, func() bool { return q.waiting() == before+1 })
+	}
+	ask(2)
+	served := 0
+	for range 2 * agedTurn {
+		ask(1)
+		q.release()
+		if <-order == 2 {
+			served++
+		}
+	}
+	for q.waiting() > 0 {
+		q.release()
+		<-order
+	}
+	all.Wait()
+	q.release()
+	if served != 1 {
+		t.Errorf("the younger pod was served %d times in %d turns, want once", served, 2*agedTurn)
+	}
+	q.idle(t)
 }
 
 // TestAPodUnderWayOvertakes lets two pods start through one slot: the older

@@ -211,11 +211,12 @@ func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 	b.refresh(now)
 	for b.busy < b.gate.width(now) {
 		var best *line
+		aged := (b.taken+1)%agedTurn == 0
 		for l := range b.todo {
 			if l.busy || l.starts().After(now) {
 				continue
 			}
-			if best == nil || l.before(best) {
+			if best == nil || l.before(best, aged) {
 				best = l
 			}
 		}
@@ -224,6 +225,7 @@ func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 		}
 		best.busy = true
 		b.busy++
+		b.taken++
 		delete(b.todo, best)
 		jobs = append(jobs, best.next)
 	}
@@ -256,8 +258,14 @@ func (l *line) starts() time.Time {
 	return at
 }
 
-func (l *line) before(o *line) bool {
-	if l.next.class != o.next.class {
+// agedTurn is how many writes come to one for the longest wait, whatever its class. Without it, pods that change their readiness
+// all the time would keep the statuses of other pods from being written.
+const agedTurn = 10
+
+// before reports whether the write of l begins before that of o: by class unless aged, then by age. A pod has one write in
+// progress at a time, so that within a class the longest wait is one write of each other pod.
+func (l *line) before(o *line, aged bool) bool {
+	if !aged && l.next.class != o.next.class {
 		return l.next.class < o.next.class
 	}
 	if !l.since.Equal(o.since) {

@@ -36,6 +36,7 @@ type machine struct {
 	// some, so that a message costs what it says and not what there is.
 	unsettled, troubled map[*line]bool
 	busy                int
+	taken               int // writes that were begun
 	gate                gate
 }
 

@@ -31,13 +31,17 @@ var limits = map[string]string{
 	"shared by pod: half of a pool for all, and an eighth of it for each pod (prober/schedule.go)": `
 		actors/prober:lane actors/prober:pool`,
 	"calls to the runtime: the oldest pod first, apart by kind of call, and each call has a deadline": `
-		actors/runtime/readqueue:Queue cri:Limits cri:slotQueue`,
+		actors/runtime/readqueue:Queue`,
+	"calls to the runtime: the oldest pod first, apart by kind of call, and one turn in eight is of the longest wait": `
+		cri:Limits cri:slotQueue`,
+	"one write for each pod: the most urgent first, and one turn in ten is of the longest wait": `
+		actors/status.writers`,
 	"each client has its own": `
 		actors/server.maxClients actors/server:NewLimiter`,
 	"all clients are root, and the limit is the kubelet's": `
 		actors/server/podresources:NewLimiter`,
 	"one server or disk does it for all, one by one, and each piece ends by its deadline": `
-		actors/prober.maxSaves actors/runtime.maxRemovals actors/status.writers actors/internal/linux/cgroups.heldAtOnce
+		actors/prober.maxSaves actors/runtime.maxRemovals actors/internal/linux/cgroups.heldAtOnce
 		actors/stats/cgroupmetrics.slotsAtOnce`,
 	"each pod, driver or object has its own": `
 		actors/ender:chan actors/eviction.maxUnmeasured actors/internal/explain.maxEvent actors/internal/explain.maxWords

@@ -1,0 +1,39 @@
+package status
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/playlet-dev/playlet/messages"
+)
+
+// Pods that change their readiness all the time, more of them than there are writers, do not keep another pod's status waiting.
+func TestMachine_ReadinessLeavesRoom(t *testing.T) {
+	b := aMachine()
+	m := newModel()
+	for i := range 3 * writers {
+		m.put(object(fmt.Sprint("flaps-", i), fmt.Sprint("flaps-", i)))
+	}
+	quiet := object("quiet", "quiet")
+	quiet.Status = *statusOf(true, 0)
+	m.put(quiet)
+	now := noon
+	for range 20 {
+		b.observe(messages.APIPodsObserved{Pods: m.list(), At: now})
+		for i := range 3 * writers {
+			name := fmt.Sprint("flaps-", i)
+			b.want(desired(m.pods["default/"+name], statusOf(!ready(&m.pods["default/"+name].Status), 0)))
+		}
+		b.want(desired(quiet, statusOf(true, 1)))
+		jobs, _ := b.take(now)
+		for _, j := range jobs {
+			if j.name == "quiet" {
+				return
+			}
+			b.wrote(now, m.answered(t, j))
+		}
+		now = now.Add(time.Second)
+	}
+	t.Error("the status of a pod was not written in 20 rounds, while others changed their readiness")
+}
