@@ -19,7 +19,7 @@ const (
 	lookTimeout = time.Minute
 )
 
-// Options are what the actor looks after. Each of them may be nil.
+// Options are the credentials to maintain. Each of them may be nil.
 type Options struct {
 	Client  *Client
 	Serving *Serving
@@ -35,12 +35,11 @@ type Certificate struct {
 	NotAfter  time.Time `json:"notAfter,omitzero"`
 	// Request is the one that has not led to a certificate.
 	Request *Request `json:"request,omitempty"`
-	// Error says what else went wrong.
+	// Error describes any other failure.
 	Error string `json:"error,omitempty"`
 }
 
-// State is what is known of the credentials, for readers outside the tree. Safe for concurrent use; the zero value knows
-// nothing.
+// State is the state of the credentials, for readers outside the tree. Safe for concurrent use; the zero value is empty.
 type State struct{ p atomic.Pointer[Inspection] }
 
 // Expiry is when the certificates in force end, by their names.
@@ -76,22 +75,23 @@ type actor struct {
 }
 
 type (
-	look   struct{}
-	looked struct{ certificates []Certificate }
+	look       struct{}
+	lookResult struct{ certificates []Certificate }
 )
 
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started, look:
 		a.look(ctx)
-	case looked:
-		a.looked(ctx, m)
+	case lookResult:
+		a.handleLook(ctx, m)
 	default:
 		ctx.Unhandled(msg)
 	}
 }
 
-// look has all run that has to, and reads the certificates' state. What a predecessor of this actor began goes on.
+// look starts the parts that are not running, and reads the state of the certificates. Parts started by a predecessor
+// continue.
 func (a *actor) look(ctx supervisors.Context) {
 	if a.looking {
 		return
@@ -99,7 +99,7 @@ func (a *actor) look(ctx supervisors.Context) {
 	a.looking = true
 	client, serving := a.opts.Client, a.opts.Serving
 	ctx.Do(supervisors.Work{Name: "look after the certificates", Timeout: lookTimeout, Run: func(context.Context) any {
-		var out looked
+		var out lookResult
 		if client != nil {
 			client.ensure()
 			out.certificates = append(out.certificates, client.state()...)
@@ -111,7 +111,7 @@ func (a *actor) look(ctx supervisors.Context) {
 	}})
 }
 
-func (a *actor) looked(ctx supervisors.Context, m looked) {
+func (a *actor) handleLook(ctx supervisors.Context, m lookResult) {
 	a.looking = false
 	now := problems(m.certificates, ctx.Now())
 	for _, p := range now {
@@ -141,7 +141,7 @@ func (a *actor) Inspect() any {
 	return Inspection{slices.Clone(a.last.Certificates), slices.Clone(a.last.Problems)}
 }
 
-// problems says what is wrong with certificates at this time.
+// problems describes the problems of certificates at this time.
 func problems(certificates []Certificate, now time.Time) []string {
 	var out []string
 	for _, c := range certificates {
@@ -173,14 +173,14 @@ func (c *Certificate) describe(pair *tls.Certificate) {
 	}
 	leaf := pair.Leaf
 	if leaf == nil && len(pair.Certificate) > 0 {
-		leaf, _ = x509.ParseCertificate(pair.Certificate[0]) // it was parsed before; without it nothing is told
+		leaf, _ = x509.ParseCertificate(pair.Certificate[0]) // it was parsed before; an error leaves leaf nil
 	}
 	if leaf != nil {
 		c.Subject, c.NotBefore, c.NotAfter = leaf.Subject.String(), leaf.NotBefore, leaf.NotAfter
 	}
 }
 
-// state is that of the client certificate; none where the credentials are something else.
+// state returns the state of the client certificate; none for other kinds of credentials.
 func (c *Client) state() []Certificate {
 	out := Certificate{Name: "client", Request: c.requests.open(), Error: c.unsaved}
 	switch {
@@ -198,7 +198,7 @@ func (c *Client) state() []Certificate {
 	return []Certificate{out}
 }
 
-// state is that of the serving certificate. err is what went wrong with it just now.
+// state returns the state of the serving certificate; err is its latest failure.
 func (s *Serving) state(err error) Certificate {
 	out := Certificate{Name: "serving", Request: s.requests.open()}
 	if err != nil {

@@ -41,7 +41,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// What answers say of a request is noted, and of others nothing. After a denial nothing is asked for a while.
+// Answers about this node's own requests are recorded, and no others. After a denial there is a pause before the next
+// request.
 func TestRequests(t *testing.T) {
 	var r requests
 	now := time.Now()
@@ -77,7 +78,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The actor has the certificate asked for, tells what it waits for, and goes on where a predecessor was.
+// The actor requests the certificate, reports the pending request, and continues a predecessor's work.
 func TestActor(t *testing.T) {
 	api, dir := newAPIServer(t), t.TempDir()
 	c := open(t, ClientOptions{Kubeconfig: dir + "/kubeconfig", Bootstrap: api.kubeconfig(t, "bootstrap"), CertDir: dir, Rotate: true})

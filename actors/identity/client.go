@@ -22,7 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
-// ClientOptions say where this node's credentials towards the API server come from.
+// ClientOptions are the sources of this node's credentials for the API server.
 type ClientOptions struct {
 	NodeName string
 	// Kubeconfig and Bootstrap are the paths of --kubeconfig and --bootstrap-kubeconfig; Bootstrap may be empty.
@@ -34,12 +34,12 @@ type ClientOptions struct {
 	Log    *slog.Logger
 }
 
-// Client is this node towards the API server. Safe for concurrent use.
+// Client holds this node's credentials for the API server. Safe for concurrent use.
 //
-// The kubeconfig's credentials are used as they are, unless they are a client certificate that is to be rotated, or there are
-// none yet: then a certificate is asked for, with the credentials of the bootstrap kubeconfig (TLS bootstrap) or with the
-// certificate in force, of the signer kubernetes.io/kube-apiserver-client-kubelet. Until it is issued each request fails at once,
-// with what is waited for.
+// The kubeconfig's credentials are used as they are. There are two exceptions: a client certificate that is to be rotated,
+// and a node without credentials. Then a certificate is requested from the signer
+// kubernetes.io/kube-apiserver-client-kubelet. The request uses the certificate in force, or the credentials of the bootstrap
+// kubeconfig (TLS bootstrap). Until the certificate is issued, each request fails at once, with the reason for the wait.
 type Client struct {
 	opts     ClientOptions
 	base     *rest.Config        // the API server; with credentials where no certificate is managed
@@ -71,7 +71,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	return c, nil
 }
 
-// read finds the API server, and says whether a first certificate has to be asked for.
+// read finds the API server, and returns whether a first certificate must be requested.
 func (c *Client) read() (bootstraps bool, err error) {
 	o := c.opts
 	config, err := load(o.Kubeconfig)
@@ -178,7 +178,7 @@ func (c *Client) Config() *rest.Config {
 	if url, _, err := rest.DefaultServerUrlFor(c.base); err == nil {
 		out.Host = url.String()
 	}
-	// The transport has what follows; client-go takes it in one place alone.
+	// The transport has these settings already; client-go rejects them in both places.
 	out.TLSClientConfig, out.Proxy = rest.TLSClientConfig{}, nil
 	out.Transport = &rotating{certificate: c.current, make: c.transport}
 	return out
@@ -187,7 +187,7 @@ func (c *Client) Config() *rest.Config {
 // Server is the API server's address, as the kubeconfig has it.
 func (c *Client) Server() string { return c.base.Host }
 
-// current is the client certificate in force; the error says what is waited for.
+// current returns the client certificate in force, or an error with the reason for the wait.
 func (c *Client) current() (*tls.Certificate, error) {
 	if pair := c.manager.Current(); pair != nil {
 		return pair, nil

@@ -96,7 +96,7 @@ func TestBootstrapFromNothing(t *testing.T) {
 	}
 }
 
-// Requests go on through a rotation: those under way end on their connection, later ones show the new certificate.
+// No request fails during a rotation: those in progress end on their connection, and later ones use the new certificate.
 func TestARotationFailsNoRequest(t *testing.T) {
 	api, folder := newAPIServer(t), t.TempDir()
 	pair := filepath.Join(folder, "kubelet-client-current.pem")
@@ -154,7 +154,7 @@ func TestARotationFailsNoRequest(t *testing.T) {
 	eventually(t, "requests with the new certificate", func() bool { return served("1") > 100 })
 	before := served("99")
 	eventually(t, "more of them", func() bool { return served("1") > 300 })
-	if n := served("99") - before; n > 4 { // those under way
+	if n := served("99") - before; n > 4 { // those in progress
 		t.Errorf("%d requests with the old certificate", n)
 	}
 	close(api.block)
@@ -169,7 +169,7 @@ func TestARotationFailsNoRequest(t *testing.T) {
 	}
 }
 
-// A node that was off until its certificate expired begins anew.
+// A node with an expired certificate starts the bootstrap again.
 func TestAnExpiredCertificateIsReplacedByTheBootstrap(t *testing.T) {
 	api, folder := newAPIServer(t), t.TempDir()
 	pair := filepath.Join(folder, "kubelet-client-current.pem")
@@ -286,7 +286,7 @@ func TestATokensFileIsReadAgain(t *testing.T) {
 	})
 }
 
-// What a bootstrap's kubeconfig says of the API server stands in the one that is written after it, too.
+// The written kubeconfig has the same API server settings as the bootstrap kubeconfig.
 func TestTheWrittenKubeconfigKeepsTheServer(t *testing.T) {
 	dir := t.TempDir()
 	pair := filepath.Join(dir, "pair.pem")

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(manager), goleak.IgnoreAnyFunction(manager+".func1"))
 }
 
-// limit is for what happens soon, and only a hang reaches it.
+// limit bounds a wait; only a hang reaches it.
 const limit = 2 * time.Minute
 
 // eventually waits until ok.
@@ -59,7 +59,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// apiServer signs certificates as the real one does, by the test's leave. A client is who its certificate or token says.
+// apiServer signs certificates like the real one, when the test permits. The certificate or token of a request identifies its
+// client.
 type apiServer struct {
 	*httptest.Server
 	ca    *x509.Certificate
@@ -68,10 +69,10 @@ type apiServer struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed at each change
 	requests []*certificatesv1.CertificateSigningRequest
-	askers   []string // who made each
+	askers   []string // the client of each request
 	life     func() (from, to time.Time)
 	seen     map[string]int // requests of Nodes, by serial number of the client's certificate
-	refused  string         // who is not known any more
+	refused  string         // the client that is no longer authenticated
 	block    chan struct{}  // held by GETs of the node "slow"
 }
 
@@ -188,7 +189,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// request is a copy, and what is closed when anything changes.
+// request returns a copy of a request, and a channel that is closed at the next change.
 func (s *apiServer) request(name string) (*certificatesv1.CertificateSigningRequest, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,7 +221,7 @@ func (s *apiServer) awaitRequest(t *testing.T, n int) *x509.CertificateRequest {
 	return out
 }
 
-// sign is a certificate for what is asked for.
+// sign returns a certificate for the request.
 func (s *apiServer) sign(t *testing.T, asked *x509.CertificateRequest, serial int64, usage x509.ExtKeyUsage) []byte {
 	t.Helper()
 	from, to := s.life()

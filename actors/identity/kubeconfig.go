@@ -20,7 +20,7 @@ import (
 // load reads a kubeconfig. Files that it names (certificates, tokens) are read again when they change.
 func load(path string) (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
 
-// explained is the error of a kubeconfig that a flag names. It never holds what the file holds.
+// explained returns an error about the kubeconfig of a flag, without the file's contents.
 func explained(flag, path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %s is not there; it has to hold the API server's address and this node's credentials: %w",
@@ -30,11 +30,11 @@ func explained(flag, path string, err error) error {
 	return fmt.Errorf("%s: %s cannot be used: %w", flag, path, err)
 }
 
-// hasCertificate says that the credentials are a client certificate.
+// hasCertificate reports whether the credentials include a client certificate.
 func hasCertificate(c *rest.Config) bool { return c.CertFile != "" || len(c.CertData) > 0 }
 
-// good returns an error where the client certificate cannot be read or has expired. Other credentials (token, exec plugin) are
-// taken for good: only the API server can tell.
+// good returns an error if the client certificate is unreadable or has expired. Other credentials (token, exec plugin) pass,
+// as only the API server can check them.
 func good(c *rest.Config, now time.Time) error {
 	if !hasCertificate(c) {
 		return nil

@@ -26,15 +26,15 @@ type Request struct {
 	Name   string    `json:"name,omitempty"` // empty: it could not be made
 	Signer string    `json:"signer"`
 	Since  time.Time `json:"since"`
-	// Approved says that somebody approved it, and the signer has to sign it.
+	// Approved is true after approval, while the signature is pending.
 	Approved bool `json:"approved,omitempty"`
-	// Denied says why it was denied or failed.
+	// Denied is the reason of a denial or failure.
 	Denied string `json:"denied,omitempty"`
-	// Failed says why it could not be made.
+	// Failed is the reason why the request could not be created.
 	Failed string `json:"failed,omitempty"`
 }
 
-// String is a sentence that says what the request waits for and who can help. It stays the same while nothing happens.
+// String describes the wait of the request and its remedy. It changes only with the state of the request.
 func (r Request) String() string {
 	since := r.Since.UTC().Format(time.RFC3339)
 	switch {
@@ -53,8 +53,8 @@ func (r Request) String() string {
 		r.Name)
 }
 
-// requests knows what became of the newest request, by the answers that the client gets which makes it: the library that asks
-// for certificates does not tell. Safe for concurrent use.
+// requests records the state of the newest request, from the answers to its client. The certificate library does not report
+// it. Safe for concurrent use.
 type requests struct {
 	mu   sync.Mutex
 	last *Request // nil: none is open
@@ -113,7 +113,7 @@ func (r *requests) saw(csr *certificatesv1.CertificateSigningRequest, now time.T
 	}
 }
 
-// observed is the client, with all that it is told of certificate requests noted.
+// observed returns the client with a record of all answers about certificate requests.
 func (r *requests) observed(client kubernetes.Interface, node string, log *slog.Logger) kubernetes.Interface {
 	return observedClient{client, observer{r, node, log}}
 }

@@ -31,7 +31,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
-// ServingOptions say where the certificate of port 10250 comes from.
+// ServingOptions are the sources of the certificate for port 10250.
 type ServingOptions struct {
 	NodeName string
 	// CertFile and KeyFile are tlsCertFile and tlsPrivateKeyFile. Where they are empty and Bootstrap is off, a self-signed pair
@@ -77,8 +77,8 @@ func NewServing(o ServingOptions) *Serving {
 	return s
 }
 
-// Prepare reads the certificate, or makes a self-signed one, or prepares the request for one; ensure begins it. An error names
-// the files. It may be called again: after a failure it tries anew, after a success it does nothing.
+// Prepare reads the certificate, makes a self-signed one, or prepares a request that ensure starts. An error names the files.
+// Calling it again repeats a failed attempt, and does nothing after a success.
 func (s *Serving) Prepare() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,12 +136,11 @@ func (p *parsedPair) Enqueue() {
 	p.p.Store(&pair)
 }
 
-// signSelf makes a self-signed pair where there is none, or where the one there ends soon or is no pair, as after a power cut
-// between the writing of its files. Nobody trusts it by its key, so that a new one surprises nobody. A disk that cannot be read
-// is an error: what it holds may be good.
+// signSelf makes a self-signed pair if the files are absent, expire soon, or do not match, as after a power cut between two
+// writes. Clients do not pin this key, so that replacing it is safe. An unreadable disk is an error: its pair may be good.
 func (s *Serving) signSelf(now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
-	_, unreadable := errors.AsType[*fs.PathError](err) // in contrast to what is wrong with the content
+	_, unreadable := errors.AsType[*fs.PathError](err) // as opposed to errors in the content
 	switch {
 	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
 		return nil
@@ -190,7 +189,7 @@ func (s *Serving) byRequest() error {
 	return nil
 }
 
-// forgiving is a store whose certificate, where it cannot be read, counts as none: it is asked for again.
+// forgiving is a store that treats an unreadable certificate as absent, so that it is requested again.
 type forgiving struct {
 	certificate.Store
 	log *slog.Logger
@@ -208,7 +207,8 @@ func (f forgiving) Current() (*tls.Certificate, error) {
 	return nil, &none // the library looks for this very type
 }
 
-// servingRequest is what a node may ask the signer kubernetes.io/kubelet-serving for; nil as long as it has no IP address.
+// servingRequest returns the request that the signer kubernetes.io/kubelet-serving accepts from a node; nil without an IP
+// address.
 func servingRequest(node string, addresses []corev1.NodeAddress) *x509.CertificateRequest {
 	out := &x509.CertificateRequest{Subject: nodeSubject(node)}
 	for _, a := range addresses {
@@ -247,19 +247,19 @@ func (s *Serving) ensure() error {
 
 func (s *Serving) begin() { s.start.Do(func() { s.runs.Go(func() { s.run(s.ctx) }) }) }
 
-// Close ends what follows the certificate or asks for one. The one that is in force stays in force.
+// Close stops following and requesting the certificate. The one in force stays in force.
 func (s *Serving) Close() {
 	s.stop()
 	s.mu.Lock()
 	prepared := s.current != nil
 	s.mu.Unlock()
 	if prepared {
-		s.begin() // what was made and never ran has to end, too
+		s.begin() // a manager that never ran must end, too
 	}
 	s.runs.Wait()
 }
 
-// errNoServing is what a client's handshake fails with on this side.
+// errNoServing ends a client's handshake on this side.
 var errNoServing = errors.New("there is no serving certificate yet: the one that was asked for is not issued")
 
 // inForce is the certificate that is shown; nil where there is none.

@@ -156,7 +156,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The API server's signer is asked for what the node's addresses are, and again when they change.
+// The signer gets a request with the node's addresses, and another one when they change.
 func TestServingByRequest(t *testing.T) {
 	api, dir := newAPIServer(t), t.TempDir()
 	var addresses atomic.Pointer[[]corev1.NodeAddress]
@@ -208,7 +208,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
-	// The names of client CAs are those of the time.
+	// The client CAs' names are current at each handshake.
 	api := newAPIServer(t)
 	pool := x509.NewCertPool()
 	pool.AddCert(api.ca)

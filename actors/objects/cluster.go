@@ -23,8 +23,8 @@ const (
 	getsWaiting = 1 << 20
 )
 
-// cluster is the objects of the API server that pods here name, each with a follower while some pod names it. It belongs to one
-// life of the actor; what is on the board outlives it.
+// cluster holds a follower for each object of the API server that pods of this node name. It belongs to one incarnation of
+// the actor; the board outlives it.
 type cluster struct {
 	opts  Options
 	reads *shares.Limit
@@ -38,7 +38,7 @@ type cluster struct {
 	running   sync.WaitGroup
 	followers map[objectset.Ref]*follower
 	kinds     map[string]*trouble // of objects that are followed whatever pods name
-	broken    any                 // what a follower panicked with
+	broken    any                 // the value of a follower's panic
 	stack     string
 }
 
@@ -52,8 +52,8 @@ func newCluster(opts Options) *cluster {
 	return c
 }
 
-// want follows what these pods name, and nothing else.
-func (c *cluster) want(pods []*v1.Pod) {
+// setPods follows exactly the objects that these pods name.
+func (c *cluster) setPods(pods []*v1.Pod) {
 	refs, first := map[objectset.Ref]bool{}, map[objectset.Ref]types.UID{}
 	for _, p := range pods {
 		if objectset.OfAPIServer(p) {
@@ -94,7 +94,7 @@ func (c *cluster) follow(r objectset.Ref, pod types.UID) {
 	})
 }
 
-// begin runs a follower until the cluster's end. Its panic becomes one of who waits for news.
+// begin runs a follower until the cluster's end. A panic of the follower is raised again in await.
 func (c *cluster) begin(run func()) {
 	c.running.Go(func() {
 		defer func() {
@@ -118,7 +118,7 @@ func (c *cluster) stop() {
 	c.running.Wait()
 }
 
-// put publishes what a follower read, unless nobody wants it any more.
+// put publishes an object, unless its follower has been replaced or ended.
 func (c *cluster) put(f *follower, object any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *cluster) wake() {
 	}
 }
 
-// await waits for news. What a follower panicked with is a panic of who waits.
+// await waits for news. It panics if a follower has panicked.
 func (c *cluster) await(ctx context.Context) {
 	select {
 	case <-c.woken:

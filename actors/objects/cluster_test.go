@@ -123,7 +123,7 @@ func (a *api) await(what string, ok func() bool) {
 	}
 }
 
-// holds says what the pod's ConfigMap settings has, by what of it is known.
+// holds returns the value in the ConfigMap "settings", or "missing" or "unread".
 func (a *api) holds() string {
 	o, found, err := a.board.ConfigMap(apiPod("u"), "settings")
 	switch {
@@ -148,7 +148,7 @@ func TestWhatPodsNameIsFollowed(t *testing.T) {
 	}
 	static := apiPod("s", ofConfigMap("other"))
 	static.Annotations = nil
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofSecret("word")), apiPod("v", ofConfigMap("settings")), static})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofSecret("word")), apiPod("v", ofConfigMap("settings")), static})
 	a.awaitHolds("missing")
 	a.await("a watch of each", func() bool {
 		return a.count("watch configmaps metadata.name=settings") == 1 && a.count("watch secrets metadata.name=word") == 1
@@ -176,7 +176,7 @@ func TestWhatPodsNameIsFollowed(t *testing.T) {
 	if n := a.count("get configmaps"); n != 1 {
 		t.Errorf("read %d times at first", n)
 	}
-	a.c.want([]*v1.Pod{apiPod("v", ofSecret("word"))})
+	a.c.setPods([]*v1.Pod{apiPod("v", ofSecret("word"))})
 	if a.holds() != "unread" || len(a.c.followers) != 1 {
 		t.Errorf("it holds %s when nobody names it; %d are followed", a.holds(), len(a.c.followers))
 	}
@@ -193,7 +193,7 @@ func TestWhatIsForbiddenAtFirstIsAskedForAgain(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings",
 			errors.New("no relationship found"))
 	})
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("red")
 	if left != -1 {
 		t.Errorf("it was read %d times", 3-left)
@@ -237,16 +237,16 @@ func TestObjects_ReadsThatHang(t *testing.T) {
 	for i := range 200 {
 		pods = append(pods, of("greedy", fmt.Sprint("greedy-", i), fmt.Sprint("secret-", i)))
 	}
-	c.want(pods)
+	c.setPods(pods)
 	await("reads of a greedy namespace", func() bool { return hung.Load() >= getsAtATime/4 })
-	c.want(append(pods, of("other", "u", "word")))
+	c.setPods(append(pods, of("other", "u", "word")))
 	await("a read of another namespace", func() bool { return answered.Load() > 0 })
 	if n := hung.Load(); n > getsAtATime/2 {
 		t.Errorf("one namespace has %d reads at a time, want %d at the most", n, getsAtATime/2)
 	}
 }
 
-// With the server away what was read stays in force; why it cannot be read is told when it lasts, once for all.
+// While the server is away, the last objects stay in force. A lasting failure is reported once for all objects.
 func TestAServerThatIsAway(t *testing.T) {
 	a := newAPI(t, 0, settings("red"))
 	var mu sync.Mutex
@@ -259,12 +259,12 @@ func TestAServerThatIsAway(t *testing.T) {
 		}
 		return &url.Error{Op: "Get", URL: "https://here/" + hidden, Err: errors.New("connection refused")}
 	})
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("red")
 	mu.Lock()
 	away = true
 	mu.Unlock()
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings")), apiPod("v", ofConfigMap("more"), ofSecret("word"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings")), apiPod("v", ofConfigMap("more"), ofSecret("word"))})
 	why := func(name string) string {
 		_, _, err := a.board.Secret(apiPod("v"), name)
 		return fmt.Sprint(err)
@@ -296,7 +296,7 @@ func TestWhatNeverChangesIsNotWatched(t *testing.T) {
 	fixed, changeable := settings("red"), settings("changeable")
 	fixed.Immutable, changeable.Name = &yes, "changeable"
 	a := newAPI(t, 0, fixed, changeable)
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofConfigMap("changeable"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofConfigMap("changeable"))})
 	a.awaitHolds("red")
 	a.await("a watch", func() bool { return a.count("watch configmaps metadata.name=changeable") == 1 })
 	changeable = changeable.DeepCopy()
@@ -304,14 +304,14 @@ func TestWhatNeverChangesIsNotWatched(t *testing.T) {
 	_, err := a.client.CoreV1().ConfigMaps("ns").Update(t.Context(), changeable, metav1.UpdateOptions{})
 	must(t, err)
 	a.c.running.Wait()                                                 // no follower is left
-	if n := a.count("list configmaps"); n != 1 || a.holds() != "red" { // that of the other, before its watch
+	if n := a.count("list configmaps"); n != 1 || a.holds() != "red" { // the other object's list, before its watch
 		t.Errorf("%d lists, it holds %s", n, a.holds())
 	}
 }
 
 func TestObjectsThatAreReadFromTimeToTime(t *testing.T) {
 	a := newAPI(t, time.Millisecond, settings("red"))
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("red")
 	_, err := a.client.CoreV1().ConfigMaps("ns").Update(t.Context(), settings("blue"), metav1.UpdateOptions{})
 	must(t, err)
@@ -321,13 +321,13 @@ func TestObjectsThatAreReadFromTimeToTime(t *testing.T) {
 	}
 }
 
-// A bug met at one object is the actor's: it is restarted, and what was published stays.
+// A panic over one object restarts the actor, and published objects stay.
 func TestAFollowerThatPanics(t *testing.T) {
 	a := newAPI(t, 0, settings("red"))
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("red")
 	a.refuse("get", func() error { panic("a bug") })
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofSecret("word"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"), ofSecret("word"))})
 	defer func() {
 		if p := fmt.Sprint(recover()); !strings.Contains(p, "a bug") {
 			t.Errorf("it panicked with %s", p)
@@ -341,7 +341,7 @@ func TestAFollowerThatPanics(t *testing.T) {
 	}
 }
 
-// The actor in a cluster tells of news at once, and of its version at each check; nothing is said of what objects hold.
+// The actor announces changes at once, and its version at each check; messages never contain the data of objects.
 func TestTheActorInACluster(t *testing.T) {
 	word := &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "word", Namespace: "ns"},
 		Data: map[string][]byte{"key": []byte(hidden)}}

@@ -16,8 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
-// followServices begins to follow all Services that have an address, since the environment of containers tells of them. It
-// lasts for the life of the cluster.
+// followServices follows all Services that have an address, for the environment of containers, until the cluster ends.
 func (c *cluster) followServices() {
 	addressed := fields.OneTermNotEqualSelector("spec.clusterIP", v1.ClusterIPNone).String()
 	e := &every[objectset.Key, *v1.Service]{
@@ -27,7 +26,7 @@ func (c *cluster) followServices() {
 			if !ok {
 				return objectset.Key{}, nil, false
 			}
-			lean := &v1.Service{ // what environments tell of it
+			lean := &v1.Service{ // the fields that environments use
 				ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
 				Spec:       v1.ServiceSpec{ClusterIP: o.Spec.ClusterIP, Ports: o.Spec.Ports},
 			}
@@ -53,19 +52,19 @@ func (c *cluster) followRuntimeClasses() {
 	e.follow("RuntimeClasses", &nodev1.RuntimeClass{}, of(c.opts.Client.NodeV1().RuntimeClasses(), "", e.noted))
 }
 
-// every follows all objects of one kind, whatever pods name, and publishes what is kept of each after each change.
+// every follows all objects of one kind, and publishes an extract of each after each change.
 type every[K comparable, V any] struct {
 	cluster *cluster
 	trouble *trouble
-	entry   func(object any) (K, V, bool) // what is kept of an object
+	entry   func(object any) (K, V, bool) // the key and the extract of an object
 	publish func(map[K]V)                 // the map is never written to again
-	fail    func(error)                   // why they cannot be read, for those who wait for them
+	fail    func(error)                   // publishes the error for waiting pods
 
 	mu    sync.Mutex
 	known map[K]V
 }
 
-// follow begins it, for the life of the cluster. The name is what people call these objects.
+// follow starts following until the cluster ends. name is the plural name of the kind for messages.
 func (e *every[K, V]) follow(name string, kind runtime.Object, r requests) {
 	put := func(all map[K]V, object any) {
 		if k, v, ok := e.entry(object); ok {

@@ -24,7 +24,7 @@ const getTimeout = 10 * time.Second
 
 var (
 	readRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 30 * time.Second, Jitter: backoff.Half}
-	// The Node authorizer allows a node what its pods name, and learns of a pod when the node does: whichever is first.
+	// The Node authorizer may learn of a pod later than the node, so the first retries are short.
 	forbiddenRetry = backoff.Policy{First: 50 * time.Millisecond, Max: 10 * time.Second, Jitter: backoff.Half}
 )
 
@@ -35,7 +35,7 @@ type follower struct {
 	ref     objectset.Ref
 	pod     types.UID
 	cancel  context.CancelFunc
-	// unwatch ends the watch alone, of an object that says it never changes.
+	// unwatch ends the watch alone, for an immutable object.
 	unwatch context.CancelFunc
 	trouble
 }
@@ -63,7 +63,7 @@ func (f *follower) run(ctx context.Context) {
 	})
 }
 
-// read reads the object until that succeeds, and says whether to go on.
+// read reads the object until it succeeds, and returns whether to continue.
 func (f *follower) read(ctx context.Context) bool {
 	for failures := 1; ; failures++ {
 		object, err := f.get(ctx)
@@ -100,7 +100,7 @@ func (f *follower) get(ctx context.Context) (runtime.Object, error) {
 	return read(ctx)
 }
 
-// client reads, lists and watches the one object. What fails of the latter two is noted.
+// client returns the get, list and watch requests for the one object. Failures of the latter two are recorded.
 func (f *follower) client() (kind runtime.Object, r requests, get func(context.Context) (runtime.Object, error)) {
 	core, only := f.cluster.opts.Client.CoreV1(), fields.OneTermEqualSelector(metav1.ObjectNameField, f.ref.Name).String()
 	if f.ref.Kind == objectset.Secret {
@@ -127,10 +127,10 @@ func (f *follower) noted(ctx context.Context, err error) error {
 	return err
 }
 
-// put takes what the API server has; nil for nothing.
+// put publishes the API server's object; nil means that it does not exist.
 func (f *follower) put(object any) { f.cluster.put(f, slim(object)) }
 
-// immutable says that the object is there and says of itself that it never changes.
+// immutable reports whether the object is present and marked immutable.
 func (f *follower) immutable() bool { return f.cluster.opts.Board.Immutable(f.ref) }
 
 // store is where the reflector puts the object.
@@ -164,7 +164,7 @@ func (f *follower) store() apiclient.Store {
 	}
 }
 
-// slim is the object without what nobody here reads.
+// slim returns a copy of the object without unused fields.
 func slim(object any) any {
 	switch o := object.(type) {
 	case *v1.ConfigMap:
@@ -179,7 +179,7 @@ func slim(object any) any {
 	return nil
 }
 
-// pause waits, and says whether to go on.
+// pause waits, and returns whether to continue.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

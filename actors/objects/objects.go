@@ -1,20 +1,18 @@
-// Package objects is the actor that holds the ConfigMaps, Secrets, Services and RuntimeClasses that something on this node needs.
-// Those of static pods come from a folder of manifests, those of the API server's pods from there (cluster.go); either may be
-// missing.
+// Package objects is the actor that holds the ConfigMaps, Secrets, Services and RuntimeClasses that this node needs. Static
+// pods use a folder of manifests; pods of the API server use the objects there (cluster.go). Either may be absent.
 //
-// A worker waits for changes of the folder, reads what changed, and returns one result (reader.go); the actor publishes it for
-// those who read, and tells volumes and images that there is something new. Of the API server's objects those are read and
-// followed (follow.go) that pods here name, and published as they come. A file that breaks, and a server that is away, takes
-// nothing away: what was read last stays in force while the agent lives. Nothing of it is kept on the disk, for Secrets are
-// among it, and what they hold is never logged, sent, or shown.
+// A worker waits for changes of the folder, reads the changed files, and returns one result (reader.go). The actor publishes
+// it and notifies volumes and images. Objects of the API server are read and followed (follow.go) if pods of this node name
+// them, and published as they arrive. A broken file or an absent server removes nothing: the last objects stay in force while
+// the agent lives. Nothing is kept on disk, because of the Secrets. Data of objects is never logged, sent, or shown.
 //
-// All Services with an address are followed, since environments list them. Of ConfigMaps and Secrets exactly those are
-// followed that pods here name: a read of each, then a reflector of that one object, as a node may see no others; an
-// immutable one is not followed. After a restored backup a reflector brings nothing until its resource version is reached
-// again: the agent is to be restarted then, as a kubelet is. Objects of the folder and of the API server are kept apart:
-// each pod reads those of its own kind. Until an object was read, mounts, pulls and starts wait for it with a reason.
-// RuntimeClasses name the handler of a new sandbox; an existing sandbox keeps its handler. Static pods see those of the
-// folder and, in a cluster, those of the API server.
+// All Services with an address are followed, since environments list them. A ConfigMap or Secret is followed only if a pod
+// here names it: one read, then a reflector of that object, as a node may see no others. An immutable object is not followed.
+// After a restored backup, a reflector receives nothing until its resource version is reached again. The agent must be
+// restarted then, like a kubelet. Objects of the folder and of the API server are kept apart, and each pod reads from its own
+// set. Mounts, pulls and starts wait with a reason for objects that have not been read. RuntimeClasses name the handler of a
+// new sandbox; an existing sandbox keeps its handler. Static pods see the classes of the folder and, in a cluster, of the API
+// server.
 package objects
 
 import (
@@ -38,7 +36,7 @@ type Board = objectset.Board
 // NewBoard is the board of a node with or without a folder of objects.
 func NewBoard(folder bool) *Board { return objectset.NewBoard(folder) }
 
-// Options are what the actor needs.
+// Options configure the actor.
 type Options struct {
 	// Dir is the folder of manifests (--object-dir), absolute; empty: there is none.
 	Dir string
@@ -56,7 +54,7 @@ type Options struct {
 
 const (
 	defaultCheckFrequency = 20 * time.Second
-	// lifetime bounds what lasts as long as the actor does.
+	// lifetime is the timeout of work that lasts as long as the actor.
 	lifetime = 100 * 365 * 24 * time.Hour
 )
 
@@ -65,7 +63,7 @@ func New(opts Options) supervisors.Constructor {
 	if opts.CheckFrequency <= 0 {
 		opts.CheckFrequency = defaultCheckFrequency
 	}
-	memory := newMemory(opts.Dir) // outlives the actor: what broke meanwhile is still in force
+	memory := newMemory(opts.Dir) // outlives the actor, with the good versions of files that are broken now
 	return func(string) supervisors.Actor {
 		return &actor{opts: opts, memory: memory}
 	}
@@ -100,7 +98,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(a.opts.CheckFrequency, checkDue{})
 	case messages.ObjectsWanted:
 		if a.cluster != nil {
-			a.cluster.want(m.Pods)
+			a.cluster.setPods(m.Pods)
 		}
 	case news:
 		a.tell(ctx)
@@ -138,7 +136,7 @@ func hold(ctx supervisors.Context, name string, end func()) {
 	}})
 }
 
-// beginCluster follows nothing yet: what pods name they tell when they hear that this actor has started.
+// beginCluster starts without pods: they arrive with ObjectsWanted after ServiceStarted.
 func (a *actor) beginCluster(ctx supervisors.Context) {
 	if a.opts.Client == nil {
 		return
@@ -199,8 +197,8 @@ func (a *actor) onRead(ctx supervisors.Context, r result) {
 	a.read(ctx, false)
 }
 
-// onCheck has everything looked at again. What was asked for at the check before must be done by now; if it is not, the file
-// system does not answer, which is reported so that nobody takes the last state for fresh.
+// onCheck starts a new reading. If the reading of the last check has not ended, the file system does not answer. That is
+// reported, because the published state may be out of date.
 func (a *actor) onCheck(ctx supervisors.Context) {
 	if a.watch != nil {
 		if a.asked.IsZero() {
@@ -214,7 +212,7 @@ func (a *actor) onCheck(ctx supervisors.Context) {
 	a.tell(ctx)
 }
 
-// log tells what is new, and says whether anything is.
+// log logs new problems, and returns whether the set has changed.
 func (a *actor) log(ctx supervisors.Context) (news bool) {
 	return a.logged.Report(ctx.Log(), "object problem", a.problems())
 }
@@ -239,13 +237,13 @@ func (a *actor) tell(ctx supervisors.Context) {
 	ctx.Tell(messages.Pods, messages.ObjectProblems{Problems: a.problems()})
 }
 
-// Inspection is what the actor says of itself: names, never contents.
+// Inspection is the state of the actor: names, never contents.
 type Inspection struct {
 	Dir        string   `json:"dir,omitempty"`
 	Version    uint64   `json:"version"`
 	ConfigMaps []string `json:"configMaps"` // of the folder
 	Secrets    int      `json:"secrets"`    // of the folder
-	// RuntimeClasses are those of the folder.
+	// RuntimeClasses are the classes of the folder.
 	RuntimeClasses []string `json:"runtimeClasses,omitempty"`
 	// APIServer counts the objects of the API server that pods here name.
 	APIServer *Followed                  `json:"apiServer,omitempty"`

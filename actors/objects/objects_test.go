@@ -35,7 +35,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// folder is a folder of objects and what was read of it.
+// folder is a folder of objects with its reader.
 type folder struct {
 	t   testing.TB
 	dir string
@@ -77,7 +77,7 @@ func secret(name string) string {
 		hidden)
 }
 
-// has gives what a reading found, as "namespace/name=value" of ConfigMaps, and names of Secrets.
+// has formats the result of a reading: "namespace/name=value" for ConfigMaps, and names for Secrets.
 func has(r result) string {
 	var out []string
 	for k, o := range r.set.ConfigMaps {
@@ -136,7 +136,7 @@ func TestAFolderFromDayToDay(t *testing.T) {
 	look("")
 }
 
-// A file whose writer may not be done is left alone for a moment.
+// A recently changed file is read only after a pause.
 func TestAFileThatIsBeingWritten(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", configMap("one", "1"))
@@ -147,7 +147,7 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	}
 }
 
-// A writer that pauses is not done, however long ago it wrote: half of a file may be good, and say something else.
+// A file that is open for writing is not read, however old its last change: half of a file may be valid with another meaning.
 func TestAWriterIsWaitedFor(t *testing.T) {
 	f := newFolder(t)
 	began := time.Now()
@@ -192,7 +192,8 @@ func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
 	}
 }
 
-// A bug met at one file costs no other, nor what that file held; what it held is not told.
+// A panic over one file affects no other file, and keeps that file's earlier objects. The problem does not contain the file's
+// data.
 func TestAParserThatPanicsHidesNoGoodFile(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", configMap("one", "1"))
@@ -215,7 +216,7 @@ func TestAParserThatPanicsHidesNoGoodFile(t *testing.T) {
 	}
 }
 
-// A pipe is never opened: that could block until somebody writes.
+// A pipe is never opened, because that blocks until a writer opens it.
 func TestWhatIsNoFileIsNotOpened(t *testing.T) {
 	f := newFolder(t)
 	must(t, unix.Mkfifo(filepath.Join(f.dir, "pipe"), 0o600))
@@ -261,8 +262,8 @@ func TestWhoeverCanReadSecretsIsWarnedOf(t *testing.T) {
 	}
 }
 
-// A folder that does not answer is told of: nobody is to take what was read last for fresh. A later life waits for the same
-// reading, and tells of it too.
+// A folder that does not answer is reported, as its last state may be out of date. The next incarnation waits for the same
+// reading, and reports it too.
 func TestAReadingThatDoesNotEnd(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", configMap("one", "1"))
@@ -321,7 +322,7 @@ func (f forward) Receive(_ supervisors.Context, msg any) {
 	}
 }
 
-// The actor in the tree: what is written is published and told, and what is told is never what it holds.
+// The actor in the tree publishes and announces changes; messages never contain the data of objects.
 func TestInTheTree(t *testing.T) {
 	f := newFolder(t)
 	f.write("a.yaml", configMap("one", "1")+"---\n"+secret("s"))
@@ -340,7 +341,7 @@ func TestInTheTree(t *testing.T) {
 		t.Errorf("the Secret: %v %v", found, err)
 	}
 	f.write("a.yaml", configMap("one", "2"))
-	for second := first; second <= first; { // a version may be told more than once
+	for second := first; second <= first; { // a version may be sent more than once
 		second = (<-sent).(messages.ObjectsChanged).Version
 	}
 	if o, _, _ := board.ConfigMap(inNamespace("default"), "one"); o == nil || o.Data["key"] != "2" {

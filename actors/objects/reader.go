@@ -25,7 +25,7 @@ import (
 // settle is how long a file must have been left alone before a change of it is taken: its writer may not be done.
 const settle = 200 * time.Millisecond
 
-// result is what a reading gives. It is not for logs.
+// result is the result of a reading. It must not be logged.
 type result struct {
 	set      *objectset.Set // nil when the folder could not be read
 	problems []messages.ManifestProblem
@@ -36,7 +36,7 @@ type result struct {
 // String keeps contents out of whatever prints it.
 func (r result) String() string { return fmt.Sprintf("objects read, %d problems", len(r.problems)) }
 
-// memory is what was read before, by path. It outlives the actor.
+// memory is the state of the last reading, by path. It outlives the actor.
 type memory struct {
 	dir   string
 	mu    sync.Mutex
@@ -58,7 +58,7 @@ type entry struct {
 	pending  bool // it changed, and is left alone for a moment
 }
 
-// read reads what has changed since the last time. The whole set is the result, or what stands in its way.
+// read reads changed files, and returns the whole set with its problems.
 func (m *memory) read(w *dirwatch.Watch) result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *memory) read(w *dirwatch.Watch) result {
 	if err != nil {
 		r.set = m.set
 		if errors.Is(err, fs.ErrNotExist) && m.set == nil {
-			r.set = &objectset.Set{} // it may come; who needs an object waits for it by name
+			r.set = &objectset.Set{} // it may be created later; pods wait for their objects by name
 		}
 		r.problems = []messages.ManifestProblem{{
 			Path: m.dir, Message: "the folder of ConfigMaps and Secrets cannot be read: " + err.Error(), KeptLast: m.set != nil,
@@ -121,8 +121,8 @@ func (m *memory) cover(w *dirwatch.Watch) {
 	_, _ = w.Cover(places)
 }
 
-// look reads the file if it has changed and its writer is done. At once says that nothing of it is in force that waiting
-// could keep.
+// look reads the file if it has changed and its writer is done. atOnce skips the pause, when there are no earlier objects to
+// keep in force.
 func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce bool) {
 	e.pending = false
 	broken := func(message string) {
@@ -183,8 +183,8 @@ func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
 	return wholefile.Reading{Now: now, Insist: now.Sub(id.Touched()) >= wholefile.Quiet}.Read(real)
 }
 
-// parseSafely keeps a panic of the parser from taking all objects with it: the file that it met it at is a problem. What the
-// panic says is reported where it is Go's own text alone, for it may quote the file.
+// parseSafely turns a panic of the parser into a problem of the file, so that other files are not affected. The panic's text
+// is reported only if it comes from the Go runtime, since it may quote the file.
 func (m *memory) parseSafely(path string, data []byte) (objects manifest.Objects, found []manifest.Problem, failed string) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -16,7 +16,7 @@ import (
 type requests struct {
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (apiwatch.Interface, error)
-	noted func(context.Context, error) error // notes how each went, what is worth it, and gives the error back
+	noted func(context.Context, error) error // records the outcome of a request, and returns its error
 }
 
 // lists is the client of one kind of objects, L being its lists.

@@ -50,7 +50,7 @@ func TestRuntimeClassesAreFollowed(t *testing.T) {
 	a.await("it goes", is(""))
 }
 
-// Why they cannot be read is said to the pod that waits for one. A server that can be heard again is.
+// A pod that waits for a RuntimeClass gets the reason. When the server answers again, the class is found.
 func TestRuntimeClassesThatMayNotBeReadAtFirst(t *testing.T) {
 	for name, no := range map[string]error{
 		"forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "runtimeclasses"}, "", nil),

@@ -54,7 +54,7 @@ func TestServicesAreFollowed(t *testing.T) {
 	a.host("")
 }
 
-// Why Services cannot be read is said to the container that waits for them.
+// A container that waits for Services gets the reason.
 func TestServicesThatMayNotBeRead(t *testing.T) {
 	a := newAPI(t, 0)
 	no := apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, "", nil)

@@ -62,7 +62,7 @@ func (c *cluster) kind(name string) *trouble {
 	return t
 }
 
-// answered notes how a question went, and gives what went wrong in words.
+// answered records the result of a request, and returns an explained error.
 func (c *cluster) answered(t *trouble, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *cluster) read(t *trouble) {
 	t.known = true
 }
 
-// problems are what could not be read for a while, by why.
+// problems returns the lasting failures of reads, grouped by cause.
 func (c *cluster) problems() []messages.ManifestProblem { return c.problemsAt(c.now()) }
 
 func (c *cluster) problemsAt(now time.Time) []messages.ManifestProblem {

@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// That objects cannot be read is told when it lasts, and no longer when they are read; that the API server has forgotten what
-// came since (410) lasts where it says so each time.
+// A failure to read is reported when it lasts, until the objects are read. Expired resource versions (410) last if they occur
+// each time.
 func TestKindsThatCannotBeReadAreReported(t *testing.T) {
 	for _, c := range []struct {
 		err   error
@@ -73,7 +73,7 @@ func kindsThatCannotBeRead(t *testing.T, err error, words string) {
 	(<-watches).Stop()
 	(<-watches).Stop()
 	a.await("they are told again", func() bool { return both("true") })
-	a.c.want([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
+	a.c.setPods([]*v1.Pod{apiPod("u", ofConfigMap("settings"))})
 	a.awaitHolds("a") // it can be got, and not be followed
 	a.await("it is told, too", func() bool {
 		return strings.HasPrefix(sent(), "ConfigMap ns/settings, RuntimeClasses, Services cannot")
