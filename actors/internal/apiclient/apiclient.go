@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options are what the configuration says of traffic to the API server.
+// Options configure the traffic to the API server.
 type Options struct {
 	// Config makes the configuration of one client: the server's address and the agent's credentials. It is called once for each.
 	Config func() *rest.Config
 	// UserAgent is sent with each request, e.g. "playlet/v0.4 (linux/amd64)".
 	UserAgent string
-	// ContentType is the encoding of what is sent and asked for (contentType); protobuf where it is empty.
+	// ContentType is the encoding of requests and responses (contentType); empty means protobuf.
 	ContentType string
 	// QPS and Burst bound all requests but the lease's and the node status' (kubeAPIQPS, kubeAPIBurst), a second.
 	QPS, EventQPS     float32
@@ -34,8 +34,8 @@ type Clients struct {
 	Heartbeat kubernetes.Interface
 	// Events is for Kubernetes Events.
 	Events kubernetes.Interface
-	// TokenReviews asks whose a token is, for port 10250: whoever can connect to that makes requests of it. AccessReviews asks
-	// what somebody may do who is known.
+	// TokenReviews authenticates tokens for port 10250; anyone who can connect there causes such requests. AccessReviews
+	// authorizes authenticated users.
 	TokenReviews, AccessReviews kubernetes.Interface
 	// Server is the address, as the kubeconfig has it, for the log and for errors.
 	Server string
@@ -66,8 +66,8 @@ func New(o Options) (*Clients, error) {
 		}
 		config.QPS, config.Burst, config.Timeout = c.qps, c.burst, c.timeout
 		if config.Transport == nil {
-			// client-go shares a connection among clients whose TLS configurations are alike; a dialer of its own keeps this
-			// one's apart.
+			// client-go shares a connection among clients with equal TLS configurations. A dialer of its own gives this one
+			// separate connections.
 			config.Dial = dialer()
 		}
 		var err error
@@ -78,8 +78,8 @@ func New(o Options) (*Clients, error) {
 	return out, nil
 }
 
-// dialer makes connections as client-go does where it is not told otherwise. Each is a function of its own, by which
-// client-go tells transports apart.
+// dialer returns client-go's default dialer as a new function. client-go distinguishes transports by the identity of that
+// function.
 func dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 }

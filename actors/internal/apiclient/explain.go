@@ -17,9 +17,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Explain says in a sentence what an error of the API server means, and what to do where somebody has to do something. It is the
-// same text each time that the same goes wrong: it names neither what was asked for by its URL nor ports of our own. node is this
-// node's name, which its credentials have to name; err is not nil.
+// Explain describes an error of the API server in a sentence, with the remedy where there is one. The same problem always has
+// the same text, without request URLs and local ports. node is this node's name, which its credentials must contain. err is
+// not nil.
 func Explain(err error, node string) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -99,12 +99,13 @@ func distrusted(err error) string {
 	return ""
 }
 
-// NoCredentials is the error of a request that was not sent, since this node has nothing to show to the API server; it says why.
+// NoCredentials is the error of a request that was not sent, because this node has no credentials for the API server. Its
+// text is the reason.
 type NoCredentials string
 
 func (n NoCredentials) Error() string { return string(n) }
 
-// unreachable says why there is no answer at all.
+// unreachable describes an error without any response.
 func unreachable(err error) string {
 	if e, ok := errors.AsType[NoCredentials](err); ok {
 		return string(e)
@@ -145,10 +146,10 @@ func inner(err error) error {
 	return err
 }
 
-// changing is what differs from one error to the next: URLs, and the port of our own in front of the other side's address.
+// changing matches the parts that differ between equal problems: URLs, and the local port before the remote address.
 var changing = regexp.MustCompile(`"?https?://[^\s"]*"?:?\s?|\S+:\d+->`)
 
-// bare is a text in one line without what differs each time.
+// bare returns text on one line without its changing parts.
 func bare(text string) string {
 	return strings.ReplaceAll(changing.ReplaceAllString(text, ""), "\n", " ")
 }

@@ -74,7 +74,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What is said of the same trouble is the same, whatever was asked for and from which port.
+// The same problem has the same text for any request and any local port.
 func TestTheSameTroubleHasTheSameWords(t *testing.T) {
 	for _, cause := range []error{io.ErrClosedPipe, syscall.ECONNREFUSED, errors.New("http2: client connection lost"),
 		errors.New("write tcp 192.0.2.9:%d->192.0.2.1:6443: broken")} {
@@ -101,7 +101,7 @@ func TestTheSameTroubleHasTheSameWords(t *testing.T) {
 	}
 }
 
-// A request that this node did not send says nothing of whether the API server can be reached.
+// A request that was not sent does not indicate whether the API server is reachable.
 func TestExplainOfARequestWithoutCredentials(t *testing.T) {
 	err := &url.Error{Op: "Get", URL: "https://192.0.2.1:6443/", Err: NoCredentials("this node has no client certificate")}
 	if got := Explain(err, "n"); got != "this node has no client certificate" {

@@ -11,10 +11,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// Quiet keeps client-go from logging what is reported otherwise.
+// Quiet turns off client-go's log for errors that are reported in other ways.
 func Quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, klog.Logger{}) }
 
-// Store is a cache.ReflectorStore that hands on what a reflector has.
+// Store is a cache.ReflectorStore that passes the objects of a reflector to functions.
 type Store struct {
 	Put, Drop func(object any)
 	All       func(objects []any) // that there are; one that is not among them is none
@@ -44,9 +44,9 @@ func (s Store) Replace(objects []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (Store) Resync() error { return nil }
 
-// Observe is a watch whose events are looked at on their way. A panic of look, which what names, is logged and ends the watch, so
-// that who watches begins another after a back-off. watch.Filter leaves a goroutine behind where it is stopped.
-func Observe(inner watch.Interface, log *slog.Logger, what string, look func(watch.Event)) watch.Interface {
+// Observe returns a watch that calls look with each event. A panic of look is logged under name and ends the watch, so that
+// the watcher starts another one after a back-off. watch.Filter is not used: it leaks a goroutine when it is stopped.
+func Observe(inner watch.Interface, log *slog.Logger, name string, look func(watch.Event)) watch.Interface {
 	events := make(chan watch.Event)
 	out := watch.NewProxyWatcher(events)
 	go func() {
@@ -57,7 +57,7 @@ func Observe(inner watch.Interface, log *slog.Logger, what string, look func(wat
 			case <-out.StopChan():
 				return
 			case e, more := <-inner.ResultChan():
-				if !more || guard.Call(log, what, func() error { look(e); return nil }) != nil {
+				if !more || guard.Call(log, name, func() error { look(e); return nil }) != nil {
 					return
 				}
 				select {
@@ -71,9 +71,9 @@ func Observe(inner watch.Interface, log *slog.Logger, what string, look func(wat
 	return out
 }
 
-// Gone says that the API server has forgotten what came since (410), after which all is asked for.
+// Gone reports whether the API server has dropped the requested resource version (410). A full list follows.
 func Gone(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
-// GoneOften is how many of these in a row are told: a watch and a list that follow from what is known may both have one before
-// all is asked for.
+// GoneOften is the number of such errors in a row that is reported. A watch and a list from a known version may each have one
+// before the full list.
 const GoneOften = 4

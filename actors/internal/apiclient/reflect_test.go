@@ -16,7 +16,7 @@ func TestAWatchThatIsStoppedEnds(t *testing.T) {
 	inner, seen := watch.NewFake(), make(chan watch.Event, 1)
 	o := Observe(inner, slog.New(slog.DiscardHandler), "", func(e watch.Event) { seen <- e })
 	inner.Add(&v1.Pod{})
-	<-seen // it is on its way, and nobody takes it
+	<-seen // the event has arrived, and has no receiver
 	o.Stop()
 	for until := time.Now().Add(time.Minute); !inner.IsStopped(); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {

@@ -1,4 +1,4 @@
-// Package dirwatch tells what happens to names in folders. It is inotify itself and not fsnotify, which has no event for the end
+// Package dirwatch reports changes of names in folders. It uses inotify directly, because fsnotify has no event for the end
 // of a writer.
 package dirwatch
 
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IN_MODIFY is not asked for: only the closing of a file says that its writer is done.
+// IN_MODIFY is not included: only IN_CLOSE_WRITE shows that a writer is done.
 const (
 	events = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE |
 		ofTheFolder | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
@@ -48,8 +48,8 @@ func (p Places) Way(path string) {
 // linksAtMost is how many links the kernel follows on one way (path_resolution(7)).
 const linksAtMost = 40
 
-// Follow walks an absolute path as the kernel does, and gives where it leads, without links. Each name on the way matters, also
-// those of links in the middle, and those that are not there yet.
+// Follow resolves an absolute path like the kernel, and returns the path without links. It adds each name on the way,
+// including those of intermediate links and of absent files.
 func (p Places) Follow(path string) string {
 	at := "/"
 	for links := 0; path != ""; {
@@ -80,17 +80,17 @@ func (p Places) Follow(path string) string {
 	return at
 }
 
-// Changes are what happened since they were asked for last.
+// Changes are the changes since the last call of Collect or Await.
 type Changes struct {
 	Seen    bool            // something happened to a name that matters
-	Written map[string]bool // names in whole folders; true: a writer was heard to be done
-	Deleted map[string]bool // those of them that were deleted, whatever came after
+	Written map[string]bool // names in whole folders; true: a writer has closed the file
+	Deleted map[string]bool // deleted names, even if created again since
 	Lost    bool            // events were lost: nothing that is known can be relied on
 	Late    bool            // Wake(true) was called
 	Check   bool            // Wake(false) was called
 }
 
-// None says that nothing happened.
+// None reports whether there are no changes.
 func (c *Changes) None() bool { return !c.Seen && !c.Lost && !c.Late && !c.Check }
 
 // Watch is one inotify instance. Without one, as where the kernel's limit of them is reached, it still waits and wakes. Safe for
@@ -142,12 +142,12 @@ func (w *Watch) Close() {
 	file := w.file
 	w.file, w.closed = nil, true
 	w.mu.Unlock()
-	_ = file.Close() // it waits for Cover, and nobody for it; it holds nothing that could be lost; of nil it is an error
+	_ = file.Close() // it blocks until Cover ends; an error, as for nil, loses nothing
 }
 
-// Cover watches these places and no others. fresh says that some were not watched before: what has happened there since they were
-// looked at was not seen. Folders that are not there are left out. problems say what cannot be watched. It is called by one at a
-// time. Nobody else waits while a file system does not answer, as Wake is called by actors.
+// Cover watches exactly these places. fresh is true if some are new: their earlier changes were not observed. Absent folders
+// are skipped. problems are the places that cannot be watched. Calls must not overlap. Cover holds no lock while a file
+// system does not answer, because actors call Wake.
 func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
 	w.mu.Lock()
 	file, before := w.file, w.places
@@ -168,12 +168,12 @@ func (w *Watch) Cover(places Places) (fresh bool, problems []error) {
 	return fresh, problems
 }
 
-// watch has an instance watch these places in place of those before, and tells in next by which watch descriptors.
+// watch replaces the watched places of an inotify instance. It adds the names for each new watch descriptor to next.
 func watch(inotify int, places Places, before, next map[int32]map[string]bool) (fresh bool, problems []error) {
 	for dir, names := range places {
 		n, err := unix.InotifyAddWatch(inotify, dir, events)
 		switch {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // who looks at it next says so
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR): // the next reading reports it
 			continue
 		case err != nil:
 			problems = append(problems,
@@ -212,7 +212,7 @@ func (w *Watch) signal() {
 	}
 }
 
-// Await waits until something has happened, and says what; nothing when ctx ends.
+// Await blocks until there are changes, and returns them. It returns none when ctx ends.
 func (w *Watch) Await(ctx context.Context) Changes {
 	for ctx.Err() == nil {
 		if c := w.Collect(); !c.None() {
@@ -226,7 +226,7 @@ func (w *Watch) Await(ctx context.Context) Changes {
 	return Changes{}
 }
 
-// Collect says what has happened until now. It does not wait.
+// Collect returns the changes until now. It does not block.
 func (w *Watch) Collect() Changes {
 	w.mu.Lock()
 	defer w.mu.Unlock()

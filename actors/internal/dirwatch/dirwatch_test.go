@@ -34,7 +34,7 @@ func opened(t *testing.T, places Places) *Watch {
 	return w
 }
 
-// TestAwait waits on another goroutine, so that what wakes it comes while it waits, or, as good, before.
+// TestAwait waits on another goroutine, so that the wake-up comes before or during the wait.
 func TestAwait(t *testing.T) {
 	for name, w := range map[string]*Watch{"with inotify": opened(t, nil), "without": New()} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestNobodyWaitsForAFileSystemThatHangs(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		go w.Close() // which waits for the file system, and nobody for it
+		go w.Close() // it blocks until the file system answers
 		for !isClosed(w) {
 			time.Sleep(time.Millisecond)
 		}

@@ -1,5 +1,5 @@
-// Package endpoint speaks to what an application in a pod serves, for probes and for hooks: it finds the port that a name
-// stands for, and makes one HTTP request as the kubelet makes it. Safe for concurrent use.
+// Package endpoint sends requests to applications in pods, for probes and hooks. It resolves named ports, and makes HTTP
+// requests like the kubelet. Safe for concurrent use.
 package endpoint
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxBody bounds what is read of a response, in bytes; the kubelet's.
+	// maxBody is the maximum number of bytes read from a response, as in the kubelet.
 	maxBody = 10 << 10
 	// maxHeader bounds the headers of a response, in bytes: hundreds may be read at a time.
 	maxHeader = 256 << 10
@@ -86,7 +86,7 @@ func URL(get *v1.HTTPGetAction, ips []string, ports []v1.ContainerPort) (*url.UR
 	return u, nil
 }
 
-// Place is a URL without its query, which may hold a secret. What was no URL has its query in its path (see URL).
+// Place returns a URL without its query, which may contain a secret. An invalid URL has its query in its path (see URL).
 func Place(u *url.URL) string {
 	path, _, _ := strings.Cut(u.Path, "?")
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: path}).String()
@@ -109,10 +109,10 @@ type Answer struct {
 	Body []byte
 }
 
-// Get makes the request, within the context. The endpoint is the application's own, so that certificates are not verified,
-// as with the kubelet; redirects are followed on the same host only: of another, the redirect itself is the answer. headers
-// replace the User-Agent and the Accept that are sent otherwise; one that is empty takes it away. With an error, the code is
-// that of a response whose body broke off, or 0.
+// Get makes the request within ctx. As in the kubelet, certificates are not verified, because the endpoint belongs to the
+// application. Redirects are followed on the same host only; a redirect to another host is itself the answer. headers replace
+// the default User-Agent and Accept; an empty value removes one. With an error, the code is 0, or the code of a response with
+// an incomplete body.
 func Get(ctx context.Context, target *url.URL, headers []v1.HTTPHeader, userAgent string) (Answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
@@ -138,7 +138,7 @@ func Get(ctx context.Context, target *url.URL, headers []v1.HTTPHeader, userAgen
 	return Answer{Code: resp.StatusCode, Body: body}, nil
 }
 
-// withoutURL is an error of net/http or net/url without the URL that they put before it, whose query may hold a secret.
+// withoutURL returns an error of net/http or net/url without its URL, since the query may contain a secret.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -146,7 +146,7 @@ func withoutURL(err error) error {
 	return Plain(err)
 }
 
-// Plain is the error of a connection that could not be made without Go's words for what was tried: "connection refused".
+// Plain returns the cause of a failed connection without Go's prefix, e.g. "connection refused".
 func Plain(err error) error {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" {
 		err = e.Err

@@ -47,7 +47,7 @@ func (v view) about(name, rest string) string {
 	return v.called(name) + rest
 }
 
-// logs is the command that shows what the container said.
+// logs returns the command that shows the container's log.
 func (v view) logs(container string, previous bool) string {
 	flag := ""
 	if previous {
@@ -86,8 +86,8 @@ func (v view) unfit(f *Finding, r messages.Reason) {
 	f.Remedy = fmt.Sprintf("make the application answer the probe, or correct %sProbe; %s", r.Probe, v.logs(r.Container, over))
 }
 
-// end explains how a container ended. Its log is that of the previous run where the container has been started again since, or
-// is held back before its next start.
+// end explains the end of a container. previous selects the log of the previous run, for a container that has been restarted
+// or is in back-off.
 func (v view) end(f *Finding, t *v1.ContainerStateTerminated, previous bool) {
 	name, spec := v.called(f.Container), v.spec(f.Container)
 	f.LastError, f.Remedy = cmp.Or(t.Message, f.LastError), v.logs(f.Container, previous)
@@ -134,7 +134,7 @@ func (v view) status(p *board.Pod) []Finding {
 	if v.is.Phase == v1.PodSucceeded {
 		return nil
 	}
-	var out, mended []Finding // what was mended is told last
+	var out, mended []Finding // resolved findings come last
 	if v.is.Phase == v1.PodFailed && v.is.Reason != "" {
 		f := Finding{Code: v.is.Reason, LastError: v.is.Message}
 		why := p.Cause
@@ -202,7 +202,7 @@ func (v view) ephemeral(name string) bool {
 	return slices.ContainsFunc(v.pod.Spec.EphemeralContainers, func(c v1.EphemeralContainer) bool { return c.Name == name })
 }
 
-// unready explains a container that runs and is not ready, of which nothing worse is known.
+// unready explains a container that is running but not ready.
 func (v view) unready(c v1.ContainerStatus, init bool) Finding {
 	f := Finding{Code: "ContainersNotReady", Container: c.Name, Since: c.State.Running.StartedAt.Time}
 	spec, who := v.spec(c.Name), v.called(c.Name)
@@ -226,7 +226,7 @@ func (v view) unready(c v1.ContainerStatus, init bool) Finding {
 	return f
 }
 
-// fine is the finding on a pod of which nothing is wrong.
+// fine returns the finding for a pod without problems.
 func (v view) fine(p *board.Pod) Finding {
 	switch {
 	case v.is.Phase == v1.PodSucceeded:

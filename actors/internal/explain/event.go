@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// maxEvent bounds what an Event says, in bytes: the API takes no longer note.
+// maxEvent is the maximum length of an Event's note in the API, in bytes.
 const maxEvent = 1024
 
 // Event returns the message of an Event: Kubernetes' own words, by which others look for it, and the sentence that explains it.

@@ -35,7 +35,7 @@ func TestWhatAnEventSays(t *testing.T) {
 	}
 	probe := messages.Reason{Code: "Unhealthy", Container: "c", Probe: messages.Liveness, Message: "HTTP 500"}
 	if got := EventOf("Liveness probe failed: HTTP 500", &v1.Pod{}, probe); got != "Liveness probe failed: HTTP 500" {
-		t.Errorf("of a probe: %q", got) // the words say it all
+		t.Errorf("of a probe: %q", got) // the text needs no cause
 	}
 	if got := EventOf("Error", nil, messages.Reason{Code: "Unhealthy"}); got != "Error" {
 		t.Errorf("of no pod: %q", got)

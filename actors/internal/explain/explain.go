@@ -1,5 +1,5 @@
-// Package explain says in plain words why a pod is in the state that it is in, and what is wrong with the node. It is pure: from
-// what the pods actor has published follow the sentences that "playlet pods", "playlet explain" and Events have.
+// Package explain describes the state of pods, and the problems of the node, in plain sentences. It is pure: the sentences of
+// "playlet pods", "playlet explain" and Events follow from the published state of the pods actor.
 //
 // The first sentence is the cause; an Event has Kubernetes' own words before it (Event). The fields of a sentence (tries, the
 // next one, the container, the cause) come with the Reason from where it arises; no text is matched by its words.
@@ -26,13 +26,13 @@ type Finding struct {
 	Cause    string    `json:"cause"`
 	WaitsFor string    `json:"waitsFor,omitempty"`
 	Since    time.Time `json:"since,omitzero"`
-	// Tries counts what was tried in vain; LastError is what was said of the last, unabridged.
+	// Tries counts the failed tries; LastError is the unabridged error of the last.
 	Tries     int       `json:"tries,omitempty"`
 	LastError string    `json:"lastError,omitempty"`
 	NextTry   time.Time `json:"nextTry,omitzero"`
-	// Until is when what goes on is ended.
+	// Until is the deadline of the present operation.
 	Until  time.Time `json:"until,omitzero"`
-	Remedy string    `json:"remedy,omitempty"` // what would unblock it
+	Remedy string    `json:"remedy,omitempty"` // the action that would unblock it
 }
 
 // Explanation is of one pod, or of the node. The first finding is the cause of its state.
@@ -52,7 +52,7 @@ type Explanation struct {
 // Pod explains a pod.
 func Pod(p *board.Pod) Explanation {
 	v := view{pod: p.Pod, is: p.Status}
-	if v.is == nil { // its actor has said nothing yet
+	if v.is == nil { // its actor has not reported yet
 		v.is = &v1.PodStatus{Phase: v1.PodPending}
 	}
 	out := Explanation{Kind: "Pod", Namespace: p.Pod.Namespace, Name: p.Pod.Name, UID: string(p.Pod.UID), Source: p.Source,
@@ -64,7 +64,7 @@ func Pod(p *board.Pod) Explanation {
 				short(q.Reason),
 			Remedy: "it is retried automatically; this is a bug in Playlet: the agent's log has the stack"})
 	}
-	var cleaning []Finding // of a pod that is over by itself, what is left of it: how it has ended is what counts
+	var cleaning []Finding // the remains of a finished pod; its end comes first
 	over := (v.is.Phase == v1.PodFailed || v.is.Phase == v1.PodSucceeded) && p.Ending == ""
 	switch waits := p.Waiting != nil && p.Waiting.Code != ""; {
 	case waits && over:
@@ -95,7 +95,7 @@ func Pod(p *board.Pod) Explanation {
 	return out
 }
 
-// Cause is the sentence that says why a pod is not as it should be; empty where it is, or where it is only on its way.
+// Cause returns the sentence that explains why a pod is not healthy; empty if it is, or is still starting.
 func Cause(p *board.Pod) string {
 	e := Pod(p)
 	switch e.Code {
@@ -162,7 +162,7 @@ type view struct {
 	named string
 }
 
-// evidence is what the findings were made from.
+// evidence returns the facts behind the findings.
 func (v view) evidence(p *board.Pod) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -203,7 +203,7 @@ func (v view) statuses() []v1.ContainerStatus {
 	return slices.Concat(v.is.InitContainerStatuses, v.is.ContainerStatuses, v.is.EphemeralContainerStatuses)
 }
 
-// maxWords bounds what is cited of others in a sentence, in bytes, with the mark that it goes on.
+// maxWords is the maximum length of a quotation in a sentence, in bytes, including the ellipsis.
 const maxWords = 304
 
 // short is the beginning of a text in one line.

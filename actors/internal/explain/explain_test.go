@@ -321,7 +321,7 @@ func TestTheCauseOfEachState(t *testing.T) {
 	}
 }
 
-// Of a pod of which nothing is wrong there is no cause to name, but there is something to say.
+// A pod without problems has no cause, but it has a finding.
 func TestWhatIsFine(t *testing.T) {
 	again := runs(true, true)
 	again.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 1}
@@ -344,7 +344,7 @@ func TestWhatIsFine(t *testing.T) {
 	}
 }
 
-// What belongs to a finding besides its sentence.
+// The fields of a finding beside its sentence.
 func TestTheRestOfAFinding(t *testing.T) {
 	p := web()
 	crash(v1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137})(p)
@@ -392,7 +392,7 @@ func TestTheNode(t *testing.T) {
 	}
 }
 
-// What a refused pod waits for is what would let it in.
+// A refused pod waits for the condition that would admit it.
 func TestWhatARefusedPodWaitsFor(t *testing.T) {
 	for _, c := range []struct {
 		code  string

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
 
-// Check is what one check of the agent's health found.
+// Check is the result of one check of the agent's health.
 type Check struct {
 	Name, Failed string // Failed is empty where it is well
 	Notes        []string
@@ -26,19 +26,19 @@ var remedies = map[string]string{
 	"cluster":     "check that the API server can be reached and that the node's credentials have its rights",
 }
 
-// pressures say what a shortage does.
+// pressures names the resource of each pressure.
 var pressures = map[v1.NodeConditionType]string{
 	v1.NodeMemoryPressure: "memory",
 	v1.NodeDiskPressure:   "disk space",
 	v1.NodePIDPressure:    "process IDs",
 }
 
-// Short is what is said of a node under such a pressure.
+// Short returns a sentence about the pressure and its effect.
 func Short(of v1.NodeConditionType) string {
 	return "the node is short of " + pressures[of] + ": new pods are not admitted"
 }
 
-// Node explains the node: what fails first, then what it is short of, and then what is worth knowing.
+// Node explains the node: failed checks first, then shortages, and then other facts.
 func Node(checks []Check, s *board.Snapshot) Explanation {
 	out := Explanation{Kind: "Node"}
 	var all, notes []Finding
@@ -87,8 +87,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// Absent explains a pod that is not there, by its name and, unless that is empty, its namespace: its manifest has a problem, or a
-// source that may want it has not been heard. False: there is nothing to say of it.
+// Absent explains a pod that does not exist, by name and, unless empty, namespace: its manifest has a problem, or a source
+// has not reported yet. It returns false if there is no explanation.
 func Absent(namespace, name string, s *board.Snapshot) (Explanation, bool) {
 	out := Explanation{Kind: "Pod", Namespace: namespace, Name: name}
 	var all, perhaps []Finding
@@ -99,7 +99,7 @@ func Absent(namespace, name string, s *board.Snapshot) (Explanation, bool) {
 		space, its, _ := strings.Cut(p.Pod, "/")
 		switch f := problem(p); {
 		case p.Pod == "", (namespace == "" || space == namespace) && strings.HasPrefix(its, name+"-"):
-			// What cannot be decoded names no pod, and a static pod's name ends with the node's.
+			// An undecodable manifest names no pod, and a static pod's name ends with the node's.
 			f.Cause = "a manifest that may be the pod's cannot be used: " + ProblemText(p)
 			perhaps = append(perhaps, f)
 		case its == name && (namespace == "" || space == namespace):

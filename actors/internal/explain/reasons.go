@@ -50,7 +50,7 @@ func (v view) reason(r messages.Reason) Finding {
 	return f
 }
 
-// plain are codes of which the message says it all: who is waited for, and what to do.
+// plain lists the codes with a self-explanatory message: the awaited condition, and the remedy.
 var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonAgentStarting:     {"the agent's start", ""},
 	messages.ReasonNodeUnknown:       {"the Node object", "check that the API server can be reached from this node"},
@@ -160,7 +160,7 @@ func (v view) image(f *Finding, r messages.Reason, why messages.Cause) {
 	}
 }
 
-// Pull returns why an image that a person asked for was not pulled, with the runtime's words, and what would fix it.
+// Pull returns the reason why a manual pull of an image failed, with the runtime's message, and its remedy.
 func Pull(image string, r messages.Reason) (cause, remedy string) {
 	why := r.Cause
 	means, remedy := put(ofImages, why, sentence{"cannot be pulled: {text}",

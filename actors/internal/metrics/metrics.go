@@ -1,6 +1,6 @@
-// Package metrics counts what actors did, in the kubelet's families of metrics. A family that the board or the calls of the
-// runtime tell of is in actors/stats/agentmetrics, which serves both. All of it is safe for concurrent use and never waits, so it
-// may be used in a mailbox. It belongs to the process: what restarts goes on counting.
+// Package metrics counts the work of actors, in the kubelet's families of metrics. Families derived from the board or from
+// calls of the runtime are in actors/stats/agentmetrics, which serves both. All functions are safe for concurrent use and
+// never block, so that mailboxes may call them. The counters belong to the process and survive restarts of actors.
 package metrics
 
 import (
@@ -129,7 +129,7 @@ func gauge(name, help string) prometheus.Gauge {
 	return register(g, 0, func() {})
 }
 
-// register has a family without labels told from the start, as zero.
+// register registers a family. One without labels is exposed from the start, as zero.
 func register[C prometheus.Collector](c C, labels int, zero func()) C {
 	Registry.MustRegister(c)
 	if labels == 0 {
@@ -192,7 +192,7 @@ var pulls = struct {
 	of map[types.UID][2]time.Time
 }{of: map[types.UID][2]time.Time{}}
 
-// PulledFor notes a pull that a pod waited for. Of too many pods that nobody asks about, those before are forgotten.
+// PulledFor records a pull that a pod waited for. At maxPulls records, all earlier ones are dropped.
 func PulledFor(pod types.UID, began, ended time.Time) {
 	pulls.Lock()
 	defer pulls.Unlock()
@@ -212,7 +212,7 @@ func TakePull(pod types.UID) time.Duration {
 	return pulls.of[pod][1].Sub(pulls.of[pod][0])
 }
 
-// imageSizes are the values of the label image_size_in_bytes, each with what images are larger than, in MiB; the largest first.
+// imageSizes are the values of the label image_size_in_bytes with their lower bounds in MiB, largest first.
 var imageSizes = []struct {
 	above uint64
 	label string
