@@ -2,8 +2,8 @@
 // the kubelet's figures. The last ones are kept here, for "playlet events"; in a cluster they also wait in a bounded queue and
 // go to the API server in batches.
 //
-// Nothing depends on Events: the queue is lost with the actor, and what was kept since the last minute with the process. A
-// thousand wait, an hour at most. Of more, those are dropped of the namespace and pod that have the most, the oldest first.
+// Nothing depends on Events: the queue is lost with the actor, and the log's last minute with the process. The queue holds a
+// thousand Events, for an hour at most. Over the limit, it drops the oldest of the namespace and pod with the most.
 //
 // An event is recorded once for each time that it happens; adopting a container or joining a stop records none. Reasons and
 // words are the kubelet's, since others read them.
@@ -45,10 +45,10 @@ type Options struct {
 // Log keeps the last events of the node.
 type Log = eventlog.Log
 
-// OpenLog reads what an earlier process kept in the file. The log can be used whatever the error.
+// OpenLog reads the events of an earlier process from the file. The log is usable even after an error.
 func OpenLog(path string) (*Log, error) { return eventlog.Open(path) }
 
-// New makes the constructor of the actor. The first actor of a process says that the node's agent has started.
+// New returns the constructor of the actor. The first actor of a process records the start of the agent.
 func New(opts Options) supervisors.Constructor {
 	if opts.Random == nil {
 		opts.Random = rand.Float64
@@ -67,12 +67,12 @@ type actor struct {
 	first   bool
 	timer   supervisors.Timer
 	stale   supervisors.Timer // when a refusal leaves health
-	saving  bool              // a write of the log is due, or under way
+	saving  bool              // a write of the log is due, or in progress
 	dropped uint64            // as logged last
 	refusal string            // as logged last
 }
 
-// due is what the timer posts at the end of a pause, and old, what the other one posts when a refusal is old news.
+// due ends a pause. old expires the report of a refusal.
 type (
 	due struct{}
 	old struct{}
@@ -87,7 +87,7 @@ type (
 	saved struct{ err error }
 )
 
-// saveEvery is the pause before what is new is on the disk: an event is worth no write of its own.
+// saveEvery is the longest time before a new event is on disk; an event does not need a write of its own.
 const saveEvery = time.Minute
 
 // refusalLogged is how long a refusal stays in health when no later write shows the present state.
@@ -140,7 +140,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	a.flush(ctx)
 }
 
-// record takes an event, and keeps what the correlator makes of it.
+// record passes an event to the correlator, and keeps the result.
 func (a *actor) record(ctx supervisors.Context, m messages.RecordEvent) {
 	e := a.queue.record(ctx.Now(), m)
 	if e == nil || a.opts.Log == nil {
@@ -153,7 +153,7 @@ func (a *actor) record(ctx supervisors.Context, m messages.RecordEvent) {
 	}
 }
 
-// tell publishes how the last batch went.
+// tell publishes the result of the last batch.
 func (a *actor) tell(ctx supervisors.Context, last written) {
 	if a.stale != nil {
 		a.stale.Cancel()
@@ -166,7 +166,7 @@ func (a *actor) tell(ctx supervisors.Context, last written) {
 	}
 }
 
-// flush has written what can be.
+// flush writes the events that are due.
 func (a *actor) flush(ctx supervisors.Context) {
 	if items := a.queue.next(ctx.Now()); len(items) > 0 {
 		client := a.opts.Client
@@ -175,7 +175,7 @@ func (a *actor) flush(ctx supervisors.Context) {
 		}})
 		return
 	}
-	if !a.queue.busy && len(a.queue.items) == 0 && a.queue.trouble != "" { // what waited has expired
+	if !a.queue.busy && len(a.queue.items) == 0 && a.queue.trouble != "" { // the pending events have expired
 		a.queue.trouble = ""
 		a.opts.State.store("")
 	}
@@ -184,7 +184,7 @@ func (a *actor) flush(ctx supervisors.Context) {
 	}
 }
 
-// report says in the log what is new.
+// report logs changes in the state of writes.
 func (a *actor) report(ctx supervisors.Context, r written) {
 	switch {
 	case r.unreached != nil && a.queue.trouble == "":
@@ -206,7 +206,7 @@ func (a *actor) report(ctx supervisors.Context, r written) {
 	}
 }
 
-// Inspection is what the actor says of itself.
+// Inspection is the state of the actor.
 type Inspection struct {
 	Counts
 	Waiting    int    `json:"waiting"`
@@ -224,11 +224,11 @@ func (a *actor) Inspect() any {
 	return in
 }
 
-// State says why events cannot be written, for readers that must not wait for the actor. The zero value: they can. Safe for
-// concurrent use.
+// State holds the reason why events cannot be written, for readers that must not wait for the actor. The zero value has none.
+// Safe for concurrent use.
 type State struct{ p atomic.Pointer[string] }
 
-// Problems are sentences that say what goes wrong: that events wait, or are refused as the node may not write them.
+// Problems returns sentences about problems: waiting events, or refused ones because the node lacks the permission.
 func (s *State) Problems() []string {
 	if p := s.p.Load(); p != nil && *p != "" {
 		return []string{*p}
@@ -242,8 +242,8 @@ func (s *State) store(text string) {
 	}
 }
 
-// problem says what is wrong after a batch. One event that is refused, as for a namespace that ends, is no trouble; a node that
-// may write none has all of them refused.
+// problem returns the problem after a batch. A single refused event, as in a terminating namespace, is none. On a node
+// without the permission, all events are refused.
 func problem(q *queue, last written) string {
 	switch {
 	case q.trouble != "":

@@ -81,7 +81,7 @@ func TestEventsAreWritten(t *testing.T) {
 	}
 }
 
-// A status says how much it is worth to ask again.
+// The status of an error decides whether a write is retried.
 func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 	group := schema.GroupResource{Resource: "events"}
 	ending := apierrors.NewForbidden(group, "x", errors.New("it is being terminated"))
@@ -112,7 +112,7 @@ func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 			if waits := in.Waiting > 0; waits != c.again || (in.Refused > 0) == c.again || (in.Trouble != "") != c.again {
 				t.Fatalf("it says %+v", in)
 			}
-			// A node that may write none is told of as well.
+			// A node without the permission is also reported.
 			if sent := len(r.state.Problems()) > 0; sent != (c.again || apierrors.IsForbidden(c.err) && c.err != error(ending)) {
 				t.Errorf("health says %q", r.state.Problems())
 			}
@@ -130,8 +130,7 @@ func TestWhatTheServerRefusesIsDropped(t *testing.T) {
 	}
 }
 
-// That events were refused is told for a while only where no other event shows how it is now, and not by an actor that was
-// restarted.
+// A report of refused events expires, unless a later write replaces it. A restarted actor does not report it.
 func TestARefusalIsOldNewsInTheEnd(t *testing.T) {
 	r := newRig(t)
 	r.fails("create", apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "x", errors.New("no")))

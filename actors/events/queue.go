@@ -32,7 +32,7 @@ type item struct {
 	event *v1.Event
 	// patch makes an earlier state of it this one; nil where there is none.
 	patch []byte
-	// create says that the API server has not been given it yet.
+	// create is true until the event exists in the API server.
 	create bool
 	since  time.Time
 	keys   []string
@@ -42,7 +42,7 @@ func (i *item) name() types.NamespacedName {
 	return types.NamespacedName{Namespace: i.event.Namespace, Name: i.event.Name}
 }
 
-// Counts are what became of events since the process began to write them.
+// Counts are the results of writes since the process started.
 type Counts struct {
 	Recorded uint64 `json:"recorded"` // asked for
 	Filtered uint64 `json:"filtered"` // too many about one object
@@ -87,7 +87,7 @@ func (q *queue) record(now time.Time, m messages.RecordEvent) *v1.Event {
 		q.counts.Filtered++
 		return nil
 	}
-	// Also of what the correlator has made of several.
+	// Set here as well, because the correlator may return a new event for several.
 	result.Event.ReportingController, result.Event.ReportingInstance = component, q.source.node
 	if q.sends {
 		q.put(&item{event: result.Event, patch: result.Patch, create: result.Patch == nil, since: now,
@@ -106,7 +106,7 @@ func (q *queue) put(i *item) {
 	q.hold(append(q.items, i))
 }
 
-// hold keeps these items. Of too many it drops those of the namespace and object that have the most, the oldest first.
+// hold adds items. Over the limit, it drops the oldest of the namespace and object with the most.
 func (q *queue) hold(items []*item) {
 	for q.items = items; len(q.items) > maxWaiting; q.counts.Dropped++ {
 		work := make([][]string, len(q.items))
@@ -146,8 +146,8 @@ func (q *queue) next(now time.Time) []*item {
 	return out
 }
 
-// wrote takes what became of a batch. What did not reach the API server waits on, in its place; random, in [0,1), keeps nodes
-// that lost it together from coming back together.
+// wrote handles the result of a batch. Unwritten items keep their place. random, in [0,1), spreads the retries of nodes that
+// lost the API server together.
 func (q *queue) wrote(now time.Time, r written, random float64) {
 	q.busy = false
 	q.counts.Written += r.done
@@ -163,7 +163,7 @@ func (q *queue) wrote(now time.Time, r written, random float64) {
 	q.retryAt = now.Add(retry.After(q.fails, random))
 }
 
-// back puts items before all others again. One of which a later state came meanwhile becomes that.
+// back puts items before all others again. A later state of the same event replaces the item.
 func (q *queue) back(left []*item) {
 	var first []*item
 	for _, i := range left {

@@ -90,7 +90,7 @@ func TestEventsOfOneMomentHaveTheirOwnNames(t *testing.T) {
 	}
 }
 
-// What is the same is counted: one Event is made, and then changed.
+// Equal events are counted: one Event is created, and then updated.
 func TestWhatIsTheSameIsCounted(t *testing.T) {
 	q := newQueue("n", true)
 	q.record(begin, said("web", "again"))
@@ -106,7 +106,7 @@ func TestWhatIsTheSameIsCounted(t *testing.T) {
 	}
 }
 
-// What is the same and still waits takes one place, and is made with its count.
+// Equal pending events share one place, and are created with their count.
 func TestWhatWaitsIsCountedInItsPlace(t *testing.T) {
 	q := newQueue("n", true)
 	for range 5 {
@@ -122,7 +122,7 @@ func TestWhatWaitsIsCountedInItsPlace(t *testing.T) {
 // After the tenth message of one reason within ten minutes they are combined; the kubelet's figures.
 func TestSimilarEventsAreCombined(t *testing.T) {
 	q := newQueue("n", true)
-	for i := range 15 { // none of one moment: what is combined is named by it
+	for i := range 15 { // at different times, which combined events are named by
 		q.record(begin.Add(time.Duration(i)), said("web", fmt.Sprint("message ", i)))
 	}
 	got := q.all(t, begin)
@@ -190,8 +190,8 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-// A namespace with thousands of pods drops its own Events; of one pod the correlator takes few. Those of others, of kube-system
-// and of the node keep their places, also when a batch comes back.
+// A namespace with thousands of pods drops its own Events; of one pod the correlator accepts few. Events of other namespaces,
+// of kube-system and of the node keep their places, also when a batch returns.
 func TestQueue_NamespaceWithThousands(t *testing.T) {
 	of := func(namespace, pod string) messages.RecordEvent {
 		p := podNamed(pod)
@@ -259,7 +259,7 @@ func TestWhatDoesNotReachTheServerWaits(t *testing.T) {
 	}
 }
 
-// What the API server would have forgotten by now is not told any more.
+// Events older than the API server's retention are dropped.
 func TestNewsGetsOld(t *testing.T) {
 	q := newQueue("n", true)
 	q.record(begin, said("old", "1"))
@@ -278,8 +278,8 @@ func TestALongMessageIsCut(t *testing.T) {
 	}
 }
 
-// TestNoEventIsLostInTheQueue: whatever the server does, each event that was asked for is one of the counted, and when all is
-// written the server has each with the count of what was said.
+// TestNoEventIsLostInTheQueue checks that each requested event is in the counts, whatever the server answers. After the last
+// write, the server has each event with its full count.
 func TestNoEventIsLostInTheQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue("n", true)
@@ -300,7 +300,7 @@ func TestNoEventIsLostInTheQueue(t *testing.T) {
 			switch rapid.SampledFrom([]string{"say", "say", "next", "answer", "time"}).Draw(t, "step") {
 			case "say":
 				pod := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")
-				if sent[pod] < 20 { // what is filtered has a test of its own
+				if sent[pod] < 20 { // filtering has a test of its own
 					sent[pod]++
 					q.record(now, said(pod, "m"))
 				}

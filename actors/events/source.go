@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// component is who says it: others select the events of a node by the kubelet's name.
+// component is the reporting component. Clients select a node's events by the kubelet's name.
 const component = "kubelet"
 
 // maxMessage is the length of a message, in bytes, beyond which it is cut.
@@ -24,7 +24,7 @@ type source struct {
 	last int64 // of the last name
 }
 
-// event is what is asked for as the API has it.
+// event returns the API's form of a requested event.
 func (s *source) event(now time.Time, m messages.RecordEvent) *v1.Event {
 	t := metav1.NewTime(m.At)
 	if m.At.IsZero() {
@@ -50,8 +50,8 @@ func cut(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// clock is the correlator's: the time of the message that it looks at. The monotonic clock, which nobody sets, tells what has
-// passed between two.
+// clock is the correlator's clock: the time of the present message. Durations use the monotonic clock, which clock changes do
+// not affect.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }

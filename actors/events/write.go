@@ -17,7 +17,7 @@ const (
 	// callTimeout bounds one request, the wait for its turn in the client's limits and the repetitions that the API server
 	// asks for included.
 	callTimeout = 30 * time.Second
-	// batchTimeout bounds a batch: what was not begun then is left to the next.
+	// batchTimeout bounds a batch; unsent events are left to the next one.
 	batchTimeout = 2 * time.Minute
 )
 
@@ -86,9 +86,9 @@ func writeOne(ctx context.Context, client corev1.EventsGetter, i *item) error {
 	return patch()
 }
 
-// isRefusal says that the API server has answered, and that asking again would lead to the same: the namespace is ending or
-// gone, the event is invalid, the node may not write it. A server that has no time, fails, or does not know us (a certificate
-// may be on its way) is asked again.
+// isRefusal reports whether a retry would get the same answer: the namespace is terminating or gone, the event is invalid, or
+// the node lacks the permission. Overload, server errors and failed authentication are retried; a new certificate may be on
+// its way.
 func isRefusal(err error) bool {
 	if _, ok := errors.AsType[*rest.RequestConstructionError](err); ok {
 		return true

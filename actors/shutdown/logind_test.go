@@ -14,16 +14,17 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// logind is what the inhibitor needs of org.freedesktop.login1.Manager, on a bus of its own, and of systemd1's.
+// logind implements the parts of org.freedesktop.login1.Manager, and of systemd1's, that the inhibitor uses, on a bus of its
+// own.
 type logind struct {
 	conn      *dbus.Conn
 	conf      string
-	takes     bool // it takes what drop-ins say
+	takes     bool // it applies drop-ins
 	mu        sync.Mutex
 	preparing bool
 	fails     int        // answers about the shutdown that fail
 	limit     uint64     // µs
-	locks     []*os.File // our ends of pipes, of which the locks are the others
+	locks     []*os.File // our ends of pipes; the locks are the other ends
 }
 
 func must(t *testing.T, err error) {

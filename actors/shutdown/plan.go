@@ -16,8 +16,8 @@ import (
 
 const critical = translate.SystemCriticalPriority
 
-// Groups are the settings as one list: how long pods from which priority on, up to that of the next one, have to end, the lowest
-// first. Empty: the machine's shutdown is not waited for.
+// Groups returns the settings as one list, lowest priority first. Each group has the pods from its priority up to the next,
+// and their time to end. An empty list means that the machine's shutdown is not delayed.
 func Groups(whole, forCritical time.Duration, byPriority []kubeletconfig.ShutdownGracePeriodByPodPriority) []Group {
 	out := make([]Group, 0, len(byPriority))
 	for _, g := range byPriority {
@@ -30,7 +30,7 @@ func Groups(whole, forCritical time.Duration, byPriority []kubeletconfig.Shutdow
 	return out
 }
 
-// Group is the pods from one priority on, up to that of the next group, and how long they have.
+// Group is the pods from one priority up to the next group's, with their time to end.
 type Group struct {
 	Priority int64
 	Time     time.Duration
@@ -44,7 +44,7 @@ func total(groups []Group) (sum time.Duration) {
 	return sum
 }
 
-// members are the pods that end with the group i: those of which something runs. What comes before the first group ends with it.
+// members returns the running pods that end with group i. Pods below the first group belong to it.
 func members(groups []Group, i int, pods []board.Pod) []*v1.Pod {
 	var out []*v1.Pod
 	for k := range pods {
@@ -55,7 +55,7 @@ func members(groups []Group, i int, pods []board.Pod) []*v1.Pod {
 	return out
 }
 
-// Phases of pods of which nothing runs: no longer, and not yet.
+// Phases of pods without running containers: ended, and not started.
 const finished, held = "finished", "held"
 
 // groupOf is the index of the pod's group. As with the kubelet, the spec's priority decides, 0 if there is none: a static pod is
@@ -71,7 +71,7 @@ func groupOf(groups []Group, pod *v1.Pod) int {
 	return of
 }
 
-// failure is what a pod of a group is ended with: it has its own grace period, and the group's time at most.
+// failure returns the failure of a pod of the group. Its grace period is the pod's own, limited by the group's time.
 func failure(g Group, pod *v1.Pod) messages.PodFailure {
 	grace := min(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30), int64(g.Time/time.Second))
 	return messages.PodFailure{Reason: messages.ReasonTerminated, Message: messages.TerminatedMessage,

@@ -1,9 +1,9 @@
 // Package shutdown is the actor "shutdown": while the machine shuts down it ends the pods, group by group of their priorities,
 // and lets the shutdown go on when that is done or the time is up.
 //
-// The lock that delays the shutdown, and whether one is under way, belong to the process (Logind), so that a restart of the actor
-// lets no shutdown go on. What pods are ended for is kept on the disk by pods before anything of them is ended: an agent that
-// begins after it goes on with that. Besides, the times of the last shutdown are kept, in the kubelet's file (state.go).
+// The inhibitor lock, and the state of the shutdown, belong to the process (Logind), so that a restart of the actor does not
+// release the lock. pods records the failures on disk before it ends any pod, so that a restarted agent continues. The times
+// of the last shutdown are recorded as well, in the kubelet's file (state.go).
 //
 // https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown
 package shutdown
@@ -22,16 +22,16 @@ import (
 
 // Inhibitor delays the shutdown of the machine; *Logind does.
 type Inhibitor interface {
-	// Await waits until a shutdown is under way where none was, or the other way round, and says which; at the end of ctx it says
-	// what was. While none is under way it holds the lock that delays the next one.
+	// Await blocks until the state differs from was, and returns whether a shutdown is in progress. At the end of ctx it
+	// returns was. Without a shutdown, it holds the lock that delays the next one.
 	Await(ctx context.Context, was bool) (bool, error)
 	// Release lets the shutdown go on. That it does already is no error.
 	Release() error
-	// Close is its end, after that of the actor.
+	// Close releases the lock, after the end of the actor.
 	Close() error
 }
 
-// Options are what the actor needs.
+// Options configure the actor.
 type Options struct {
 	NodeName  string
 	Groups    []Group
@@ -39,7 +39,7 @@ type Options struct {
 	Board     *board.Board
 	// StatePath is where the times of the last shutdown are kept.
 	StatePath string
-	// State says why shutdowns do not wait for pods; nil: not published.
+	// State publishes the reason why shutdowns are not delayed; nil publishes none.
 	State *State
 }
 
@@ -59,7 +59,7 @@ type actor struct {
 	opts     Options
 	underway bool
 	group    int // that is being ended
-	// generation counts shutdowns: what belongs to an earlier one, which was cancelled, is dropped.
+	// generation counts shutdowns. Messages of an earlier, cancelled one are dropped.
 	generation int
 	reported   string // the last trouble with logind
 }
@@ -77,7 +77,7 @@ type (
 	}
 	// done is the end of work that nothing waits for.
 	done struct {
-		trouble string // what the log says of an error
+		trouble string // the last logged error
 		err     error
 	}
 )
@@ -96,7 +96,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(tellEvery, tellDue{})
 		a.tell(ctx)
 		if a.underway && a.group < len(a.opts.Groups) {
-			a.evict(ctx) // again: what was told may have been lost, and pods may have come
+			a.evict(ctx) // again: messages may be lost, and pods may have arrived
 		}
 	case groupEnded:
 		if m.generation != a.generation {
@@ -196,7 +196,7 @@ func (a *actor) end(ctx supervisors.Context, group int) {
 		}})
 }
 
-// evict has the pods of the group ended, and those of groups before it that have come since.
+// evict ends the pods of the group, and later arrivals in earlier groups.
 func (a *actor) evict(ctx supervisors.Context) {
 	for group := range a.group + 1 {
 		for _, pod := range members(a.opts.Groups, group, a.opts.Board.Now().Pods) {

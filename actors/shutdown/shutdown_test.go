@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// login is an inhibitor that says at once what it is told.
+// login is an inhibitor that reports a state as soon as the test sets it.
 type login struct {
 	under    bool
 	err      error
@@ -64,8 +64,8 @@ func (r *rig) works(name string) {
 	r.TB.Fatalf("no work %s", name)
 }
 
-// said is what was told since: who is evicted with which grace period, and what is told of the shutdown.
-func (r *rig) said() string {
+// sentMessages returns the messages since the last call: evictions with grace periods, and reports of the shutdown.
+func (r *rig) sentMessages() string {
 	var out []string
 	for _, m := range r.Take() {
 		switch e := m.Msg.(type) {
@@ -80,7 +80,7 @@ func (r *rig) said() string {
 
 func (r *rig) expect(what, want string) {
 	r.TB.Helper()
-	if got := r.said(); got != want {
+	if got := r.sentMessages(); got != want {
 		r.TB.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
@@ -194,7 +194,7 @@ func TestWithoutLogindAllElseGoesOn(t *testing.T) {
 	}
 	r.login.err, r.login.under = nil, true
 	r.Advance(retryAfter)
-	r.said()
+	r.sentMessages()
 	r.works(await)
 	r.expect("when logind is back", "pods true; registration true; plain 20")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// stateFile has the kubelet's name, in its root folder, and its form: after a reboot it says when pods were ended, and whether
-// all of that was done.
+// stateFile has the kubelet's name and format, and is in its root folder. After a reboot it shows when pods were ended, and
+// whether that was completed.
 const (
 	stateFile    = "graceful_node_shutdown_state"
 	stateTimeout = 5 * time.Second
@@ -29,8 +29,8 @@ type times struct {
 // StatePath is the path of the file, in this root folder.
 func StatePath(rootDir string) string { return filepath.Join(rootDir, stateFile) }
 
-// keep writes to the file that pods begin to end, or have ended, and has the metrics say so. A shutdown that an earlier life of
-// the actor began goes on.
+// keep records in the file and in the metrics that pods begin to end, or have ended. A shutdown that an earlier incarnation
+// began continues.
 func keep(path string, began, ended time.Time, within time.Duration) error {
 	t, err := read(path)
 	if at := began; !at.IsZero() && (!t.End.IsZero() || at.Sub(t.Start) > within) {
@@ -43,10 +43,10 @@ func keep(path string, began, ended time.Time, within time.Duration) error {
 	return errors.Join(err, encodeErr, atomicfile.WriteFile(path, data, 0o644))
 }
 
-// maxState bounds what is read of the file, in bytes: two times.
+// maxState is the maximum number of bytes read from the file, which holds two times.
 const maxState = 4 << 10
 
-// read gives what the file says of the last shutdown; none is no error.
+// read returns the times of the last shutdown; an absent file is no error.
 func read(path string) (t times, err error) {
 	data, err := atomicfile.ReadFile(path, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -73,8 +73,8 @@ func (a *actor) keepTimes(ctx supervisors.Context, began, ended time.Time) {
 	}})
 }
 
-// State says why shutdowns do not wait for pods, for readers that must not wait for the actor. The zero value has nothing to say.
-// Safe for concurrent use.
+// State holds the reason why shutdowns are not delayed, for readers that must not wait for the actor. The zero value has
+// none. Safe for concurrent use.
 type State struct{ p atomic.Pointer[string] }
 
 // Problems is that as sentences.

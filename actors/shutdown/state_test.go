@@ -13,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// The file is the kubelet's, and says when pods were ended last and whether that was done; a shutdown that goes on after a
-// restart has begun when it began.
+// The file has the kubelet's format. It shows when pods were last ended, and whether that was completed. A shutdown that
+// continues after a restart keeps its start time.
 func TestTheTimesOfAShutdownAreKept(t *testing.T) {
 	path := StatePath(t.TempDir())
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
