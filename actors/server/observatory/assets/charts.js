@@ -1,5 +1,5 @@
 // Charts of figures, from when the page began to ask for them. A chart is made once; each sample changes its paths.
-import { bytes, h, poll, s, setAttr, setText, time } from './dom.js';
+import { bytes, h, poll, s, setAttr, setText, span, time } from './dom.js';
 
 const WIDTH = 480, HEIGHT = 120, KEEP = 10 * 60e3, EVERY = 5000;
 
@@ -8,41 +8,66 @@ const rate = v => (Number.isFinite(v) ? `${bytes(v)}/s` : '–');
 const number = v => (Number.isFinite(v) ? String(Math.round(v)) : '–');
 
 // ceiling is a number to end an axis with.
-function ceiling(v) {
+function ceiling(v, binary) {
   if (!(v > 0)) return 1;
+  if (binary) return 2 ** Math.ceil(Math.log2(v));
   const size = 10 ** Math.floor(Math.log10(v));
   return [1, 2, 4, 6, 8, 10].find(n => v <= n * size) * size;
 }
 
 class Chart {
   constructor({ title, says, curves, limit }) {
-    Object.assign(this, { says, limit, samples: [] });
+    Object.assign(this, { says, limit, samples: [], over: null });
     this.now = curves.map(() => h('b'));
     this.paths = curves.map((_, i) => s('path', { class: `curve c${i + 1}` }));
     this.area = s('path', { class: 'area c1' });
-    this.top = s('text', { x: WIDTH, y: 10, 'text-anchor': 'end' });
+    this.top = h('span', { class: 'tick' });
+    this.from = h('span');
+    this.to = h('span', {}, 'now');
+    this.limitLine = s('line', { class: 'limit', x1: 0, x2: WIDTH });
+    this.cursor = s('line', { class: 'cursor', y1: 0, y2: HEIGHT });
     this.svg = s('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', preserveAspectRatio: 'none' },
-      [0.5, HEIGHT / 2, HEIGHT - 0.5].map(y => s('line', { x1: 0, x2: WIDTH, y1: y, y2: y })), this.area, this.paths, this.top);
+      [0.5, HEIGHT / 2, HEIGHT - 0.5].map(y => s('line', { x1: 0, x2: WIDTH, y1: y, y2: y })), this.area, this.paths, this.limitLine, this.cursor);
+    this.svg.addEventListener('pointermove', e => { this.over = (e.clientX - this.svg.getBoundingClientRect().left) / this.svg.clientWidth; this.read(); });
+    this.svg.addEventListener('pointerleave', () => { this.over = null; this.read(); });
     this.title = title;
     this.bar = limit && h('meter', { min: 0, 'aria-label': title });
     this.element = h('figure', { class: 'chart' }, h('figcaption', {}, h('span', {}, title),
-      curves.map((name, i) => h('span', { class: `now c${i + 1}` }, `${name} `, this.now[i]))), this.bar, this.svg);
+      curves.map((name, i) => h('span', { class: `now c${i + 1}` }, `${name} `, this.now[i]))), this.bar, h('div', { class: 'plot' }, this.svg, this.top), h('div', { class: 'axis' }, this.from, this.to));
+  }
+
+  // read shows the figures under the pointer, or the newest.
+  read() {
+    const newest = this.samples.at(-1);
+    if (!newest) return;
+    const moment = this.start + this.over * (newest[0] - this.start);
+    const [at, values] = this.over === null ? newest : this.samples.reduce((best, x) => (Math.abs(x[0] - moment) < Math.abs(best[0] - moment) ? x : best));
+    const x = (at - this.start) / Math.max(1, newest[0] - this.start) * WIDTH;
+    setAttr(this.cursor, 'x1', x);
+    setAttr(this.cursor, 'x2', x);
+    this.cursor.style.visibility = this.over === null ? 'hidden' : '';
+    values.forEach((v, n) => setText(this.now[n], this.says(v)));
+    setText(this.to, this.over === null ? 'now' : new Date(at).toLocaleTimeString());
   }
 
   add(at, values, limit) {
     this.element.hidden = values.every(v => !Number.isFinite(v)) && !this.samples.length;
     this.samples.push([at, values]);
     this.samples = this.samples.filter(([t]) => at - t <= KEEP);
-    const from = Math.min(this.samples[0][0], at - KEEP / 5), top = ceiling(Math.max(...this.samples.flatMap(([, v]) => v.filter(Number.isFinite))));
+    const from = this.start = Math.min(this.samples[0][0], at - KEEP / 5), most = Math.max(...this.samples.flatMap(([, v]) => v.filter(Number.isFinite)));
+    const near = limit > 0 && limit < 4 * most, top = ceiling(near ? Math.max(most, limit) : most, this.says === bytes || this.says === rate);
     const x = t => ((t - from) / (at - from) * WIDTH).toFixed(1), y = v => (HEIGHT - 1 - v / top * (HEIGHT - 14)).toFixed(1);
     this.paths.forEach((path, n) => {
       const points = this.samples.filter(([, v]) => Number.isFinite(v[n])).map(([t, v]) => `${x(t)} ${y(v[n])}`);
       const d = points.length > 1 ? `M${points.join('L')}` : points.length ? `M${points[0]}h-3` : '';
       setAttr(path, 'd', d);
       if (n === 0) setAttr(this.area, 'd', points.length > 1 ? `${d}L${WIDTH} ${HEIGHT}L${points[0].split(' ')[0]} ${HEIGHT}Z` : '');
-      setText(this.now[n], this.says(values[n]));
     });
     setText(this.top, this.says(top));
+    setText(this.from, `${span(at - from)} ago`);
+    this.limitLine.style.visibility = near ? '' : 'hidden';
+    if (near) for (const end of ['y1', 'y2']) setAttr(this.limitLine, end, y(limit));
+    this.read();
     setAttr(this.svg, 'aria-label', `${this.title}: ${this.now.map(b => b.textContent).join(', ')}`);
     if (this.bar) this.bar.hidden = !(limit > 0);
     if (this.bar && limit > 0) {
