@@ -19,14 +19,14 @@ type actor struct {
 	life  *life
 	state nodeState
 
-	looking          bool      // at the machine and its addresses
-	asking, askAgain bool      // the network's configuration
-	listing          bool      // images,
-	imagesAt         time.Time // which were listed last then
+	looking          bool      // a reading of the machine and its addresses is in progress
+	asking, askAgain bool      // a check of the network's configuration is in progress, and another is pending
+	listing          bool      // a list of images is in progress
+	imagesAt         time.Time // when the images were last listed
 	writing          bool
 	retry            supervisors.Timer
 	grace            supervisors.Timer
-	lastLogged       string // the problem that was logged last
+	lastLogged       string // the last problem in the log
 	runtime          messages.RuntimeStateChanged
 
 	csi csiState
@@ -38,7 +38,7 @@ type actor struct {
 type (
 	lookDue  struct{}
 	retryDue struct{}
-	// graceDue: the runtime has been away for too long.
+	// graceDue ends the grace period of a runtime that is away.
 	graceDue struct{}
 	seen     struct{ Seen }
 	wrote    struct {
@@ -51,7 +51,7 @@ type (
 const (
 	// writeTimeout bounds one write; the client's own timeout is usually shorter.
 	writeTimeout = 30 * time.Second
-	// watchTimeout is after how long the watch is asked again where nothing happens.
+	// watchTimeout bounds one wait for a change of the Node.
 	watchTimeout = 10 * time.Minute
 )
 
@@ -105,7 +105,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.csi.retry = nil
 		a.writeCSINode(ctx)
 	case messages.GetNode:
-		if a.state.heard { // else it is sent then
+		if a.state.heard { // otherwise the Node is sent as soon as it is known
 			ctx.Reply(messages.NodeObserved{Node: a.state.node})
 		}
 	default:
@@ -125,7 +125,7 @@ func (a *actor) start(ctx supervisors.Context) {
 	a.renew(ctx)
 }
 
-// await waits for what the watch sees next.
+// await waits for the next change that the watch observes.
 func (a *actor) await(ctx supervisors.Context, version uint64) {
 	w := a.opts.Watch
 	ctx.Do(supervisors.Work{Name: "WatchNode", Timeout: watchTimeout, Run: func(ctx context.Context) any {
@@ -150,7 +150,7 @@ func (a *actor) onSeen(ctx supervisors.Context, s Seen) {
 	a.act(ctx)
 }
 
-// noteRegistered has the lease made as soon as there is a Node to which it can belong.
+// noteRegistered creates the lease as soon as there is a Node to own it.
 func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
 	if a.state.node == nil {
 		return
@@ -162,19 +162,19 @@ func (a *actor) noteRegistered(ctx supervisors.Context, known bool) {
 	}
 }
 
-// sendNode sends the Node to those who need it.
+// sendNode sends the Node to the actors that use it.
 func (a *actor) sendNode(ctx supervisors.Context) {
 	if !a.state.heard {
 		return
 	}
 	a.life.startup.Observed(a.state.node, ctx.Now())
-	a.publish() // before the receivers look for its addresses
+	a.publish() // before the receivers read its addresses
 	for _, to := range []messages.Address{messages.Pods, messages.Status, messages.Runtime, messages.Volumes} {
 		ctx.Tell(to, messages.NodeObserved{Node: a.state.node})
 	}
 }
 
-// recordEvents has Events written about changes of the Node; was is nil where the Node was just made.
+// recordEvents records Events about changes of the Node; was is nil for a new Node.
 func (a *actor) recordEvents(ctx supervisors.Context, was *v1.Node) {
 	if a.state.node == nil {
 		return
@@ -184,7 +184,7 @@ func (a *actor) recordEvents(ctx supervisors.Context, was *v1.Node) {
 	}
 }
 
-// onRuntime looks at once where the runtime, or its network, became ready or ceased to be.
+// onRuntime gathers facts at once when the readiness of the runtime or of its network changes.
 func (a *actor) onRuntime(ctx supervisors.Context, m messages.RuntimeStateChanged) {
 	was := a.runtime
 	a.runtime = m
@@ -196,7 +196,7 @@ func (a *actor) onRuntime(ctx supervisors.Context, m messages.RuntimeStateChange
 	}
 }
 
-// act does what is to be done next, one thing at a time.
+// act begins the next write, one at a time.
 func (a *actor) act(ctx supervisors.Context) {
 	defer a.publish()
 	if a.writing {
@@ -226,7 +226,7 @@ func (a *actor) act(ctx supervisors.Context) {
 			return wrote{d, node, err}
 		}
 		node, err := nodes.Create(ctx, d.create, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // made meanwhile; what differs is patched next
+		if apierrors.IsAlreadyExists(err) { // created meanwhile; the next write patches the difference
 			d.create = nil
 			node, err = nodes.Get(ctx, name, metav1.GetOptions{})
 		}
@@ -240,7 +240,7 @@ func (a *actor) onWrote(ctx supervisors.Context, m wrote) {
 	case m.err == nil:
 		a.wroteNode(ctx, m)
 	case apierrors.IsNotFound(m.err) && m.write.create == nil:
-		// It is gone; the watch says so too.
+		// The watch reports the deletion as well.
 		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" is not there")
 	default:
 		a.failed(ctx, m.write, "the Node "+a.opts.Desired.Name+" cannot be written: "+
@@ -255,7 +255,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	if m.write.create != nil {
 		ctx.Log().Info("the Node is registered", "node", m.node.Name, "uid", m.node.UID)
 		a.life.startup.Registered(a.state.began, ctx.Now())
-		was = nil // the watch may have seen it before the answer came, and no Events were recorded then
+		was = nil // the watch may be ahead of the answer, and recorded no Events
 	}
 	a.state.done(m.write, m.node, ctx.Now())
 	if reset := a.opts.Sizes.Reset; reset != nil && (m.write.status || m.write.create != nil) {
@@ -273,7 +273,7 @@ func (a *actor) wroteNode(ctx supervisors.Context, m wrote) {
 	a.noteRegistered(ctx, known)
 }
 
-// failed has the write tried again later, and says so once.
+// failed schedules a retry of the write and logs each new failure once.
 func (a *actor) failed(ctx supervisors.Context, d write, why string) {
 	rest := a.state.fail(d, why, ctx.Now())
 	if why != a.lastLogged {
@@ -286,7 +286,7 @@ func (a *actor) failed(ctx supervisors.Context, d write, why string) {
 	a.retry = ctx.After(rest, retryDue{})
 }
 
-// publish writes the state for health and for readers of the addresses.
+// publish stores the snapshot for health and for readers of the addresses.
 func (a *actor) publish() {
 	s := Snapshot{Registered: a.state.node != nil, Addresses: hostIPs(a.state.node), NotReady: notReady(a.state.node),
 		Problems: a.state.problems()}
@@ -313,8 +313,8 @@ func (a *actor) publish() {
 
 // Inspection is the actor's answer to an inspection.
 type Inspection struct {
-	Heard      bool      `json:"heard"`      // whether there is a Node is known
-	Registered bool      `json:"registered"` // there is one
+	Heard      bool      `json:"heard"`      // the API server has answered whether the Node exists
+	Registered bool      `json:"registered"` // the Node exists
 	Reported   time.Time `json:"reported,omitzero"`
 	Leased     time.Time `json:"leased,omitzero"`
 	Problems   []string  `json:"problems,omitempty"`

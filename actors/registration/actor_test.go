@@ -59,7 +59,7 @@ func TestANodeIsMadeReadyAtOnce(t *testing.T) {
 	expect(t, "when it is time to report", w.writes(), []string{"patch status"})
 }
 
-// What does not change is reported as often as nodeStatusReportFrequency says.
+// An unchanged status is reported every nodeStatusReportFrequency.
 func TestTheStatusIsReportedAsOftenAsConfigured(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.ReportFrequency = time.Minute })
 	w.start()
@@ -115,7 +115,7 @@ func TestANodeThatIsThereIsReconciled(t *testing.T) {
 	}
 }
 
-// Before the API server was heard nothing is said of the Node: pods would take it for one that is not there.
+// Before the API server has answered, no Node is sent: pods would conclude that it does not exist.
 func TestWhoAsksTooEarlyIsAnsweredLater(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(found())
@@ -151,8 +151,7 @@ func TestWhoDoesNotRegisterOnlyUpdates(t *testing.T) {
 	}
 }
 
-// As with the kubelet: who has deleted a node does not want it back before somebody restarts the agent. The actor's own
-// restart is none.
+// As with the kubelet, a deleted Node is not created again before the agent restarts. The restart of the actor does not count.
 func TestADeletedNodeStaysDeleted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start()
@@ -251,7 +250,7 @@ func TestARuntimeIsGivenTimeToComeBack(t *testing.T) {
 	}
 }
 
-// That the time is over is told then, however seldom the machine is looked at.
+// The end of the grace period is reported at once, however seldom the facts are gathered.
 func TestARuntimeThatStaysAwayIsReportedAtOnce(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.UpdateFrequency = time.Hour })
 	w.start()
@@ -301,7 +300,7 @@ func TestTransitionTimesOutliveTheAgent(t *testing.T) {
 
 var nodes = schema.GroupResource{Resource: "nodes"}
 
-// Whatever the API server answers, the same is tried again, with rests that grow, and said in words.
+// Whatever the API server answers, the write is retried with a growing back-off, and reported in words.
 func TestFailuresAreTriedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error
@@ -442,10 +441,10 @@ func TestNothingDelaysTheLease(t *testing.T) {
 	}
 }
 
-// What happens to the node is told as events, once.
+// Changes of the node are recorded as Events, once.
 func TestWhatHappensToTheNodeIsReported(t *testing.T) {
 	w := newWorld(t, nil)
-	sent := w.tellsNews
+	sent := w.newEvents
 	w.start()
 	w.sees()
 	w.sees()
@@ -492,7 +491,7 @@ func TestEventsOfConditions(t *testing.T) {
 	}
 }
 
-// A new Node that the watch tells of before the answer to its creation comes is a new one all the same.
+// A Node that the watch reports before the answer to its creation is a new Node.
 func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	w := newWorld(t, nil)
 	w.api.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -503,7 +502,7 @@ func TestANewNodeIsNewsWhoeverTellsOfIt(t *testing.T) {
 	})
 	w.start()
 	w.sees()
-	expect(t, "a new Node", w.tellsNews(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure",
+	expect(t, "a new Node", w.newEvents(), []string{"Normal NodeHasSufficientMemory", "Normal NodeHasNoDiskPressure",
 		"Normal NodeHasSufficientPID"})
 }
 
@@ -558,7 +557,7 @@ func TestAMachineThatHides(t *testing.T) {
 	}
 }
 
-// Addresses that change are reported; while they are not known those that were reported stay, and health says why.
+// Changed addresses are reported. While the reading fails the reported ones stay, and health shows the cause.
 func TestAddressesThatChange(t *testing.T) {
 	w := newWorld(t, nil)
 	w.start()
@@ -577,7 +576,7 @@ func TestAddressesThatChange(t *testing.T) {
 	expect(t, "health then", len(w.state.Load().Problems), 0)
 }
 
-// Where it is not known what plugins there were, extended resources are 0, once: what others give the Node then stays.
+// Without a record of plugins, extended resources become 0 once. Resources that others add later stay.
 func TestAForgottenNodeIsResetOnce(t *testing.T) {
 	forgotten := true
 	w := newWorld(t, func(o *Options) {

@@ -12,28 +12,28 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Addresses finds the node's own addresses. The zero value of a function is that of this machine.
+// Addresses finds the node's own addresses. Functions that are nil read this machine.
 type Addresses struct {
-	// Given are those of --node-ip: none, one, or two of different families. One that is unspecified chooses a family.
+	// Given are the addresses of --node-ip: none, one, or two of different families. An unspecified address chooses a family.
 	Given []netip.Addr
-	// Name is the node's.
+	// Name is the node's name.
 	Name string
-	// Last are those that were found before: they stay while nobody answers who the name is.
+	// Last are the addresses found before. They stay while no name server answers.
 	Last []netip.Addr
 	// Lookup resolves a name; ctx bounds it.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Own are the addresses of the machine's interfaces.
 	Own func() ([]netip.Addr, error)
-	// Route is the address of the default route's interface, of IPv6 where that is asked for and there is one, else the other way
-	// round.
+	// Route returns the address of the default route's interface, preferably of the requested family.
 	Route func(six bool) (netip.Addr, error)
 }
 
-// lookupTimeout bounds the question for the node's name.
+// lookupTimeout bounds the resolution of the node's name.
 const lookupTimeout = 3 * time.Second
 
-// Find finds the node's addresses, the one to be used first, as the kubelet does: those that are given, else the name where it is
-// an address, else the first good one that the name resolves to, else that of the default route's interface. It may be slow.
+// Find returns the node's addresses, the primary one first, by the kubelet's rules: the given addresses, else the name if it is
+// an address, else the first usable address that the name resolves to, else the address of the default route's interface. It may
+// be slow.
 func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	a = a.orHost()
 	own, err := a.Own()
@@ -43,7 +43,7 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	given := slices.DeleteFunc(slices.Clone(a.Given), netip.Addr.IsUnspecified)
 	if len(given) > 0 {
 		for _, ip := range given {
-			if why := unfit(ip, own); why != "" {
+			if why := addressProblem(ip, own); why != "" {
 				return nil, fmt.Errorf("--node-ip: %s %s", ip, why)
 			}
 		}
@@ -55,11 +55,11 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	six := len(a.Given) > 0 && a.Given[0].Is6()
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	named, err := a.Lookup(ctx, a.Name) // a name that is not known is common
+	named, err := a.Lookup(ctx, a.Name) // an unknown name is common
 	of, is := errors.AsType[*net.DNSError](err)
-	unknown := is && of.IsNotFound // rather than that nobody could be asked
+	unknown := is && of.IsNotFound // a name server has answered
 	if err != nil && !unknown && len(a.Last) > 0 && !slices.ContainsFunc(a.Last,
-		func(ip netip.Addr) bool { return unfit(ip, own) != "" }) {
+		func(ip netip.Addr) bool { return addressProblem(ip, own) != "" }) {
 		return a.Last, nil
 	}
 	if ip, ok := choose(named, own, six); ok {
@@ -74,7 +74,7 @@ func (a Addresses) Find(ctx context.Context) ([]netip.Addr, error) {
 	return []netip.Addr{ip.Unmap()}, nil
 }
 
-// orHost has this machine's functions in place of those that are nil.
+// orHost replaces nil functions by readers of this machine.
 func (a Addresses) orHost() Addresses {
 	if a.Lookup == nil {
 		a.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
@@ -90,13 +90,13 @@ func (a Addresses) orHost() Addresses {
 	return a
 }
 
-// choose is the first address of the family that is preferred, else the first, of those that can be a node's.
+// choose returns the first usable address of the preferred family, else the first usable one.
 func choose(named, own []netip.Addr, six bool) (netip.Addr, bool) {
 	var first netip.Addr
 	for _, ip := range named {
 		ip = ip.Unmap()
 		switch {
-		case unfit(ip, own) != "":
+		case addressProblem(ip, own) != "":
 		case ip.Is6() == six:
 			return ip, true
 		case !first.IsValid():
@@ -106,8 +106,8 @@ func choose(named, own []netip.Addr, six bool) (netip.Addr, bool) {
 	return first, first.IsValid()
 }
 
-// unfit says why an address cannot be a node's; empty where it can.
-func unfit(ip netip.Addr, own []netip.Addr) string {
+// addressProblem returns the reason why an address cannot be a node's address; empty if it can.
+func addressProblem(ip netip.Addr, own []netip.Addr) string {
 	switch {
 	case ip.IsLoopback():
 		return "is a loopback address, at which no other node reaches this one"

@@ -75,14 +75,14 @@ func TestTheNodesAddresses(t *testing.T) {
 	}
 }
 
-// What this machine tells is an address of its own.
+// This machine reports one of its own addresses.
 func TestThisMachinesAddresses(t *testing.T) {
 	own, err := interfaceAddresses()
 	if err != nil || len(own) == 0 {
 		t.Fatal(own, err)
 	}
 	for _, ip := range own {
-		if why := unfit(ip, own); strings.Contains(why, "interfaces") {
+		if why := addressProblem(ip, own); strings.Contains(why, "interfaces") {
 			t.Errorf("%s %s", ip, why)
 		}
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// runtimeGrace is how long a runtime that was ready may be away before the node counts as not ready: its restart is no
-// reason to take pods out of Services. It is the kubelet's.
+// runtimeGrace is how long a ready runtime may be away before the node is not ready: its restart is no reason to take pods out
+// of Services. The value is the kubelet's.
 const runtimeGrace = 30 * time.Second
 
-// pressureTypes are in the kubelet's order, before Ready.
+// pressureTypes lists the pressure conditions in the kubelet's order; Ready follows them.
 var pressureTypes = []v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}
 
-// noPressure is what a kind of pressure says while there is none.
+// noPressure holds the kubelet's reasons and messages in the absence of pressure.
 var noPressure = map[v1.NodeConditionType]messages.Pressure{
 	v1.NodeMemoryPressure: {Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
 	v1.NodeDiskPressure:   {Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
@@ -35,7 +35,7 @@ func condition(node *v1.Node, kind v1.NodeConditionType) *v1.NodeCondition {
 	return nil
 }
 
-// notReady is why a Node's condition Ready is not True; empty where it is, or there is no Node.
+// notReady returns the reason why a Node's condition Ready is not True; empty if it is, or without a Node.
 func notReady(node *v1.Node) string {
 	if node == nil {
 		return ""
@@ -50,8 +50,8 @@ func notReady(node *v1.Node) string {
 	}
 }
 
-// setCondition replaces the condition in its place, or puts it last. Its time of transition is now only where its status
-// changes; of one that somebody else has set, an agent before this one or the controller that misses us, it goes on.
+// setCondition replaces the condition in place or appends it. Its transition time changes only with its status, also when an
+// earlier agent or the node controller set the condition.
 func setCondition(node *v1.Node, c v1.NodeCondition, now time.Time) {
 	c.LastHeartbeatTime, c.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 	if was := condition(node, c.Type); was != nil {
@@ -64,7 +64,7 @@ func setCondition(node *v1.Node, c v1.NodeCondition, now time.Time) {
 	node.Status.Conditions = append(node.Status.Conditions, c)
 }
 
-// setPressures sets the three kinds of pressure. What was not measured yet stays as it was.
+// setPressures sets the three pressure conditions. A condition without a measurement stays unchanged.
 func setPressures(node *v1.Node, pressures []messages.Pressure, now time.Time) {
 	for _, kind := range pressureTypes {
 		i := slices.IndexFunc(pressures, func(p messages.Pressure) bool { return p.Type == kind })
@@ -84,7 +84,7 @@ func setPressures(node *v1.Node, pressures []messages.Pressure, now time.Time) {
 	}
 }
 
-// setReady sets Ready, last of the conditions that it adds.
+// setReady sets the condition Ready.
 func setReady(node *v1.Node, problems []string, now time.Time) {
 	c := v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionTrue, Reason: "KubeletReady",
 		Message: "kubelet is posting ready status"}
@@ -94,7 +94,7 @@ func setReady(node *v1.Node, problems []string, now time.Time) {
 	setCondition(node, c, now)
 }
 
-// unready lists in words what keeps the node from being ready. was says that the API server has it as ready.
+// unready lists the problems that keep the node from being ready. was reports whether the API server's Node is ready.
 func (f facts) unready(was bool, began, now time.Time) []string {
 	var out []string
 	r := f.runtime
@@ -104,7 +104,7 @@ func (f facts) unready(was bool, began, now time.Time) []string {
 			out = append(out, f.networkProblem())
 		}
 	case r.Since.IsZero() && was && now.Sub(began) < runtimeGrace:
-		// The agent has just begun, and the node is as it was.
+		// The agent has just started: the condition stays.
 	case r.Since.IsZero():
 		out = append(out, "the container runtime was not heard yet")
 	case was && now.Sub(r.Since) < runtimeGrace:
@@ -131,7 +131,7 @@ func (f facts) networkProblem() string {
 	return text
 }
 
-// transitions are the reasons of events about conditions that became true, and that ceased to be; the kubelet's.
+// transitions are the kubelet's Event reasons for conditions that became True, and that became False.
 var transitions = map[v1.NodeConditionType][2]string{
 	v1.NodeReady:          {"NodeReady", "NodeNotReady"},
 	v1.NodeMemoryPressure: {"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
@@ -139,8 +139,8 @@ var transitions = map[v1.NodeConditionType][2]string{
 	v1.NodePIDPressure:    {"NodeHasInsufficientPID", "NodeHasSufficientPID"},
 }
 
-// nodeEvents are the Events about changes of the Node. was is nil where it is new: then only its pressures are recorded, as
-// by the kubelet.
+// nodeEvents returns the Events about changes of the Node. was is nil for a new Node, for which the kubelet records pressures
+// alone.
 func nodeEvents(was, now *v1.Node, at time.Time) []messages.RecordEvent {
 	var out []messages.RecordEvent
 	record := func(reason string) {

@@ -20,20 +20,20 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// annotationNodeIDs has what CSI drivers call the node, by driver.
+// annotationNodeIDs holds the CSI drivers' IDs of the node, by driver.
 const annotationNodeIDs = "csi.volume.kubernetes.io/nodeid"
 
-// migrated are the plugins that CSI drivers take the place of here. The attach/detach controller attaches by it.
+// migrated lists the in-tree plugins that CSI drivers replace on this node. The attach/detach controller reads it.
 const migrated = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder," +
 	"kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume"
 
-// csiState is what is known of the CSINode, the object that tells schedulers and provisioners of the drivers here.
+// csiState is the state of the CSINode, the object from which schedulers and provisioners learn the node's drivers.
 type csiState struct {
 	observed messages.CSIDriversObserved
-	known    bool      // the drivers are
-	node     types.UID // of the Node for which it was written last,
+	known    bool      // observed is complete
+	node     types.UID // the owner at the last write
 	written  messages.CSIDriversObserved
-	at       time.Time // and when
+	at       time.Time // of the last write
 	writing  bool
 	failures int
 	retry    supervisors.Timer
@@ -49,7 +49,7 @@ type (
 	csiRetryDue struct{}
 )
 
-// csiCheck is after how long a CSINode is looked at again that does not change: somebody may have.
+// csiCheck is the period after which an unchanged CSINode is compared again: others may have changed it.
 const csiCheck = 5 * time.Minute
 
 func (a *actor) onDrivers(ctx supervisors.Context, m messages.CSIDriversObserved) {
@@ -58,7 +58,7 @@ func (a *actor) onDrivers(ctx supervisors.Context, m messages.CSIDriversObserved
 	a.writeCSINode(ctx)
 }
 
-// writeCSINode makes the CSINode say which drivers there are, one write at a time.
+// writeCSINode writes the node's drivers to the CSINode, one write at a time.
 func (a *actor) writeCSINode(ctx supervisors.Context) {
 	c, node := &a.csi, a.state.node
 	if !c.known || c.writing || node == nil || c.retry != nil {
@@ -95,12 +95,12 @@ func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
 	c.writing = false
 	if m.err == nil {
 		c.node, c.written, c.at, c.failures, c.failed = m.node, m.observed, ctx.Now(), 0, ""
-		a.writeCSINode(ctx) // what was observed meanwhile
+		a.writeCSINode(ctx) // the drivers may have changed meanwhile
 		return
 	}
 	c.failures++
 	why := "the CSINode " + a.opts.Desired.Name + " cannot be written: " + apiclient.Explain(m.err, a.opts.Desired.Name)
-	if why != c.failed && c.failures > 1 { // one that was changed by others meanwhile is written again at once
+	if why != c.failed && c.failures > 1 { // a conflict heals at the first retry
 		ctx.Log().Warn("writing the CSINode failed; it is tried again", "error", why)
 		c.failed = why
 	}
@@ -108,8 +108,8 @@ func (a *actor) onCSIWrote(ctx supervisors.Context, m csiWrote) {
 	a.publish()
 }
 
-// csiNode is the CSINode with these drivers; was is not changed, and nil where there is none. Drivers that were there before this
-// agent stay until it has heard of them: theirs are still starting.
+// csiNode returns the CSINode with these drivers. It does not change was, which is nil without a CSINode. Drivers of an earlier
+// agent stay until they register with this one or are gone.
 func csiNode(was *storagev1.CSINode, node *v1.Node, observed messages.CSIDriversObserved) *storagev1.CSINode {
 	out := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 	if was != nil {
@@ -136,8 +136,8 @@ func csiNode(was *storagev1.CSINode, node *v1.Node, observed messages.CSIDrivers
 	return out
 }
 
-// withoutChanged is the new CSINode without the drivers whose entries the API server would not have changed, but takes anew: it
-// is written between both. It is nil where there is none of them.
+// withoutChanged returns the new CSINode without changed entries, or nil if no entry changed. It is written first: entries are
+// immutable, and the API server accepts a changed one only as a new one.
 func withoutChanged(was, now *storagev1.CSINode) *storagev1.CSINode {
 	out := now.DeepCopy()
 	out.Spec.Drivers = slices.DeleteFunc(out.Spec.Drivers, func(d storagev1.CSINodeDriver) bool {
@@ -151,14 +151,13 @@ func withoutChanged(was, now *storagev1.CSINode) *storagev1.CSINode {
 	return out
 }
 
-// withDrivers adds to a Node, which is changed, what CSI drivers call it and where they say that it is. A label that says
-// something else already stays.
+// withDrivers adds the CSI drivers' node IDs and topology to a Node, in place. Labels with other values stay.
 func withDrivers(node *v1.Node, observed messages.CSIDriversObserved) *v1.Node {
 	if len(observed.Drivers) == 0 && len(observed.Gone) == 0 {
 		return node
 	}
 	ids := map[string]string{}
-	_ = json.Unmarshal([]byte(node.Annotations[annotationNodeIDs]), &ids) // what is no map is written anew
+	_ = json.Unmarshal([]byte(node.Annotations[annotationNodeIDs]), &ids) // an annotation that is no map is replaced
 	for _, name := range observed.Gone {
 		delete(ids, name)
 	}

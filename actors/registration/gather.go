@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// machineTimeout bounds one look at the machine and its addresses.
+	// machineTimeout bounds one reading of the machine and its addresses.
 	machineTimeout = 10 * time.Second
-	// networkTimeout bounds the question to network plugins how they are.
+	// networkTimeout bounds one check of the network plugins.
 	networkTimeout = 4 * time.Second
-	// imagesTimeout bounds one list of images, and imagesEvery is between them; the latter is the kubelet's.
+	// imagesTimeout bounds one list of images. imagesEvery is the period between lists, the kubelet's.
 	imagesTimeout = 2 * time.Minute
 	imagesEvery   = 30 * time.Second
 )
 
-// The results come in parts, so that none waits for another; readiness least of all.
+// The results arrive in parts, so that readiness waits for none of them.
 type (
 	machineSeen struct {
 		machine   Machine
 		err       error
 		addresses []netip.Addr
-		unknown   error // why addresses are not known
+		unknown   error // the reading of the addresses failed
 	}
 	networkSeen struct{ problem error }
 	imagesSeen  struct {
@@ -38,7 +38,7 @@ type (
 	}
 )
 
-// gather reads the runtime's state and begins to read everything else. One reading of each kind is under way at a time.
+// gather reads the runtime's state and begins all other readings. One reading of each kind is in progress at a time.
 func (a *actor) gather(ctx supervisors.Context) {
 	f := &a.state.facts
 	f.runtime = a.opts.Runtime()
@@ -51,7 +51,7 @@ func (a *actor) gather(ctx supervisors.Context) {
 	a.listImages(ctx)
 }
 
-// awaitGrace looks again when the runtime has been away for too long: the next regular look may be minutes away.
+// awaitGrace schedules a gathering for the end of the runtime's grace period: the next regular one may be minutes away.
 func (a *actor) awaitGrace(ctx supervisors.Context) {
 	if a.grace != nil {
 		a.grace.Cancel()
@@ -110,7 +110,7 @@ func (a *actor) onMachine(ctx supervisors.Context, m machineSeen) {
 	a.act(ctx)
 }
 
-// askNetwork asks why the network is not ready, where the runtime says so.
+// askNetwork looks for the cause when the runtime reports that the network is not ready.
 func (a *actor) askNetwork(ctx supervisors.Context) {
 	r := a.state.facts.runtime
 	if !r.Ready || r.NetworkReady || a.opts.Network == nil {
@@ -158,7 +158,7 @@ func (a *actor) listImages(ctx supervisors.Context) {
 
 func (a *actor) onImages(ctx supervisors.Context, m imagesSeen) {
 	a.listing = false
-	if m.err != nil { // runtime reports this trouble
+	if m.err != nil { // the actor runtime reports it
 		return
 	}
 	a.state.facts.images, a.state.facts.imagesRead = m.images, true

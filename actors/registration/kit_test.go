@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// world is an actor with an API server and a machine that the test says.
+// world is an actor with an API server and a machine that the test controls.
 type world struct {
 	*supervisortest.Kit
 	t          *testing.T
@@ -88,7 +88,7 @@ func (w *world) start() {
 	w.work()
 }
 
-// work does all work but the watching, which is the test's to say.
+// work runs all work but the watch, which the test controls.
 func (w *world) work() {
 	for again := true; again; {
 		again = false
@@ -104,7 +104,7 @@ func (w *world) work() {
 	}
 }
 
-// sees has the watch tell what the API server has.
+// sees makes the watch report the API server's Node.
 func (w *world) sees() {
 	w.t.Helper()
 	w.says(w.stored(), nil)
@@ -134,7 +134,7 @@ func (w *world) stored() *v1.Node {
 	return nil
 }
 
-// put has somebody else make or change the Node.
+// put creates or changes the Node as another client.
 func (w *world) put(node *v1.Node) {
 	w.t.Helper()
 	if err := w.api.Tracker().Update(v1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
@@ -169,8 +169,8 @@ func (w *world) writes() []string {
 	return out
 }
 
-// tellsNews are the events that were told since the last call.
-func (w *world) tellsNews() (out []string) {
+// newEvents returns the events recorded since the last call.
+func (w *world) newEvents() (out []string) {
 	w.t.Helper()
 	for _, m := range w.Take() {
 		if e, ok := m.Msg.(messages.RecordEvent); ok && m.To == messages.Events {

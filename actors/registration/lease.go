@@ -14,9 +14,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// leaseState is what the actor knows of its lease.
+// leaseState is the state of the node's lease.
 type leaseState struct {
-	last     *coordinationv1.Lease // as written last
+	last     *coordinationv1.Lease // as last written
 	renewing bool
 	failures int
 	failed   string
@@ -27,17 +27,17 @@ type (
 	leaseDue struct{}
 	leased   struct {
 		lease *coordinationv1.Lease
-		// waiting says that there is none, and that none can be made before the Node is known, whose it is to be.
+		// waiting means that the lease does not exist, and cannot be created before its owner, the Node.
 		waiting bool
 		at      time.Time
 		err     error
 	}
 )
 
-// renewEvery is between renewals: a quarter of the lease's duration, the kubelet's.
+// renewEvery returns the period between renewals: a quarter of the lease's duration, as with the kubelet.
 func (a *actor) renewEvery() time.Duration { return a.opts.LeaseDuration / 4 }
 
-// renew renews the lease, as the only work on it.
+// renew renews the lease, unless a renewal is in progress.
 func (a *actor) renew(ctx supervisors.Context) {
 	if a.lease.renewing {
 		return
@@ -53,7 +53,7 @@ func (a *actor) renew(ctx supervisors.Context) {
 	}})
 }
 
-// fill makes a lease say that this node is alive. It belongs to the Node, with which it goes.
+// fill sets holder, duration and time of the lease, and the Node as its owner.
 func fill(l *coordinationv1.Lease, name string, seconds int32, node *v1.Node, now time.Time) {
 	renewed := metav1.NewMicroTime(now)
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &seconds, &renewed
@@ -63,7 +63,8 @@ func fill(l *coordinationv1.Lease, name string, seconds int32, node *v1.Node, no
 	l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: name, UID: node.UID}}
 }
 
-// renewLease writes over the lease as it was last, without asking first: nobody else writes it. Where that is wrong it asks.
+// renewLease updates the lease from its last known version, without a read: the agent is its only writer. On a conflict it reads
+// the lease first.
 func renewLease(ctx context.Context, client coordinationclient.LeaseInterface, name string, last *coordinationv1.Lease,
 	fill func(*coordinationv1.Lease), known bool) leased {
 	if last != nil {
@@ -98,7 +99,7 @@ func (a *actor) renewedLease(ctx supervisors.Context, m leased) {
 	rest := a.renewEvery()
 	rest += time.Duration(float64(rest) * 0.04 * a.opts.Random()) // the kubelet's jitter
 	switch {
-	case m.waiting: // the Node's coming renews at once
+	case m.waiting: // the creation of the Node renews the lease at once
 		l.last = nil
 	case m.err != nil:
 		l.failures++

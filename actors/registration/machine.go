@@ -18,31 +18,31 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
-// Machine is what the node has and is. Sizes are in bytes.
+// Machine describes the node's hardware and system. Sizes are in bytes.
 type Machine struct {
 	CPUs         int
 	Memory, Swap int64
-	// Disk is the size of the file system of the root folder; 0: not known.
+	// Disk is the size of the file system of the root folder; 0 if unknown.
 	Disk int64
-	// HugePages has the bytes in huge pages by the size of a page; sizes that the kernel knows and has none of too.
+	// HugePages holds the bytes in huge pages by page size, zero sizes included.
 	HugePages map[int64]int64
-	// The rest is empty where the machine does not say.
+	// The following are empty if the machine does not report them.
 	MachineID, SystemUUID, BootID, Kernel, OSImage string
 }
 
-// Places are where the machine is read.
+// Places are the folders from which the machine is read.
 type Places struct {
 	Proc, Sys, Etc, Lib string // "/proc", "/sys", "/etc", "/var/lib"
-	// RootDir is the agent's folder, whose file system is the node's.
+	// RootDir is the agent's folder; its file system is the node's file system.
 	RootDir string
 }
 
-// HostPlaces are those of this machine.
+// HostPlaces returns the folders of this machine.
 func HostPlaces(rootDir string) Places {
 	return Places{Proc: "/proc", Sys: "/sys", Etc: "/etc", Lib: "/var/lib", RootDir: rootDir}
 }
 
-// Reader reads the machine for all of the process, so that all have the same figures. Safe for concurrent use.
+// Reader reads the machine for the whole process, so that all parts use the same figures. Safe for concurrent use.
 type Reader struct {
 	files *overdue.Reading[Machine]
 	disk  *overdue.Reading[int64]
@@ -51,10 +51,10 @@ type Reader struct {
 	last Machine
 }
 
-// readTimeout is how long one reading is waited for: a folder may lie on a file system that hangs.
+// readTimeout bounds one reading: a folder may be on a file system that hangs.
 const readTimeout = 5 * time.Second
 
-// Reader makes the reader of these places.
+// Reader returns a reader of these places.
 func (p Places) Reader() *Reader {
 	return &Reader{
 		files: overdue.New("the machine", readTimeout, p.files),
@@ -62,7 +62,7 @@ func (p Places) Reader() *Reader {
 	}
 }
 
-// Read reads the machine. With an error, what could be read now or before is there all the same.
+// Read reads the machine. Along with an error it returns the values read now or before.
 func (r *Reader) Read(ctx context.Context) (Machine, error) {
 	var disk int64
 	var diskErr error
@@ -79,16 +79,16 @@ func (r *Reader) Read(ctx context.Context) (Machine, error) {
 	return r.last, errors.Join(err, diskErr)
 }
 
-// Last is what was read last; the zero value before the first reading. It does not wait.
+// Last returns the last reading; the zero value before the first. It does not block.
 func (r *Reader) Last() Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// orElse is the machine with what was known before in place of what could not be read now.
+// orElse replaces missing values by the values of an earlier reading.
 func (m Machine) orElse(was Machine) Machine {
-	if m.Memory == 0 { // swap is in the same file
+	if m.Memory == 0 { // the same file has swap
 		m.Memory, m.Swap = was.Memory, was.Swap
 	}
 	if m.HugePages == nil {
@@ -101,7 +101,7 @@ func (m Machine) orElse(was Machine) Machine {
 	return m
 }
 
-// files reads the machine from files: all but the disk. With an error, the result holds what could be read.
+// files reads all but the disk. Along with an error it returns the values that could be read.
 func (p Places) files() (Machine, error) {
 	m := Machine{
 		CPUs:      cgroups.OnlineCPUs(p.Sys).Size(),
@@ -128,7 +128,7 @@ func (p Places) disk() (int64, error) {
 	return int64(fs.Blocks) * fs.Frsize, nil //nolint:gosec // a disk's size
 }
 
-// firstOf is what the first file holds that is there, in one line.
+// firstOf returns the content of the first file that exists, without surrounding space.
 func firstOf(paths ...string) string {
 	for _, path := range paths {
 		if text, err := os.ReadFile(path); err == nil {
@@ -138,7 +138,7 @@ func firstOf(paths ...string) string {
 	return ""
 }
 
-// osImage is the distribution's name, as os-release(5) has it.
+// osImage returns the distribution's name from os-release(5).
 func (p Places) osImage() string {
 	text := firstOf(filepath.Join(p.Etc, "os-release"), "/usr/lib/os-release")
 	for line := range strings.Lines(text) {

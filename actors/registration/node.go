@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Names that others read on Node objects.
+// Names on Node objects that other components read.
 const (
 	labelBetaOS   = "beta.kubernetes.io/os"
 	labelBetaArch = "beta.kubernetes.io/arch"
-	// annotationAttachDetach says that the attach/detach controller serves the node.
+	// annotationAttachDetach marks a node that the attach/detach controller serves.
 	annotationAttachDetach = "volumes.kubernetes.io/controller-managed-attach-detach"
 	// annotationNodeIP gives a cloud controller manager the addresses of --node-ip.
 	annotationNodeIP = "alpha.kubernetes.io/provided-node-ip"
@@ -22,7 +22,7 @@ const (
 	taintUninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 )
 
-// initial is the Node to be made, without its status.
+// initial returns the Node to create, without its status.
 func (w Desired) initial() *v1.Node {
 	node := &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Name, Annotations: map[string]string{}, Labels: map[string]string{
@@ -62,16 +62,16 @@ func (w Desired) annotateIPs(node *v1.Node) {
 	node.Annotations[annotationNodeIP] = strings.Join(texts, ",")
 }
 
-// reconciledLabels are those that an agent sets anew on a Node that is there already. All others are set when the Node is
-// made, and then belong to whoever changes them; it is the kubelet's list.
+// reconciledLabels are the labels that an agent also sets on an existing Node, the kubelet's list. All others are set once, when
+// the Node is created.
 var reconciledLabels = []string{
 	v1.LabelHostname, v1.LabelTopologyZone, v1.LabelTopologyRegion, v1.LabelFailureDomainBetaZone,
 	v1.LabelFailureDomainBetaRegion,
 	v1.LabelInstanceTypeStable, v1.LabelInstanceType, v1.LabelOSStable, v1.LabelArchStable, labelBetaOS, labelBetaArch,
 }
 
-// reconciled is the Node with the metadata that is the agent's to set; was is not changed. first says that the agent has not
-// seen this Node before: from then on only what schedulers cannot do without is set again, as with the kubelet.
+// reconciled returns the Node with the agent's own metadata, and does not change was. first means that the agent observes this
+// Node for the first time. Later only the metadata that schedulers need is restored, as with the kubelet.
 func (w Desired) reconciled(was *v1.Node, first bool) *v1.Node {
 	node := was.DeepCopy()
 	if node.Labels == nil {
@@ -103,8 +103,8 @@ func (w Desired) reconciled(was *v1.Node, first bool) *v1.Node {
 	return node
 }
 
-// hostIPs are the node's addresses for pod statuses: the first of the Node's, internal before external ones, and the first of
-// the other family. The order is the kubelet's.
+// hostIPs returns the node's addresses for pod statuses, in the kubelet's order: the Node's first address, internal before
+// external ones, and the first address of the other family.
 func hostIPs(node *v1.Node) []string {
 	if node == nil {
 		return nil
@@ -125,7 +125,7 @@ func hostIPs(node *v1.Node) []string {
 	return texts
 }
 
-// addresses are the Node's. Those that a cloud controller manager has set stay.
+// addresses returns the Node's addresses. Addresses set by a cloud controller manager stay.
 func (w Desired) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddress {
 	host := v1.NodeAddress{Type: v1.NodeHostName, Address: w.Name}
 	switch {
@@ -134,7 +134,7 @@ func (w Desired) addresses(was []v1.NodeAddress, ips []netip.Addr) []v1.NodeAddr
 	case w.ExternalCloud && len(w.NodeIPs) == 0 && !w.AnyIP:
 		return []v1.NodeAddress{host} // the cloud controller manager sets the others
 	case len(ips) == 0:
-		return was // not known now; what was known still stands
+		return was // unknown at present
 	}
 	out := make([]v1.NodeAddress, 0, len(ips)+1)
 	for _, ip := range ips {

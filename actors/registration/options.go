@@ -16,92 +16,91 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configure the actor.
 type Options struct {
-	// Client is for what must not wait: the node's status and its lease.
+	// Client is the client for the urgent requests: the node's status and its lease.
 	Client kubernetes.Interface
-	// Watch is the process's watch of the own Node.
+	// Watch is the process's watch of its own Node.
 	Watch *Watch
-	// State is where it is published how registration goes; nil: nowhere.
+	// State receives a snapshot after each change; nil for none.
 	State *State
-	// Desired is what the configuration says of the Node.
+	// Desired is the configuration of the Node.
 	Desired Desired
-	// Sizes is what the configuration takes off the machine.
+	// Sizes are the reservations of the configuration.
 	Sizes Sizes
-	// Machine reads the machine. It may be slow, and is called outside the mailbox; ctx bounds it. With an error, what is known
-	// is there all the same.
+	// Machine reads the machine, outside the mailbox. It may be slow; ctx bounds it. Along with an error it returns the known
+	// values.
 	Machine func(context.Context) (Machine, error)
-	// Addresses are the node's own, the one to be used first. May be slow; ctx bounds it.
+	// Addresses returns the node's own addresses, the primary one first. It may be slow; ctx bounds it.
 	Addresses func(context.Context) ([]netip.Addr, error)
-	// Runtime is what is known of the container runtime; it does not wait, and is called in the mailbox.
+	// Runtime returns the state of the container runtime. It does not block, and is called in the mailbox.
 	Runtime func() Runtime
-	// Network says why pods get no network, from the network's configuration; nil where nothing is found wrong. It is asked
-	// where the runtime says that the network is not ready. May be slow; ctx bounds it. With ErrNotKnown what it said before
-	// stays.
+	// Network returns the fault in the network's configuration, or nil. It is called when the runtime reports that the network
+	// is not ready. It may be slow; ctx bounds it. With ErrNotKnown its previous answer stays.
 	Network func(context.Context) error
-	// Images are those of the runtime.
+	// Images lists the runtime's images.
 	Images ImageLister
-	// UpdateFrequency is between looks at what the status is (nodeStatusUpdateFrequency), ReportFrequency between reports of
-	// one that does not change (nodeStatusReportFrequency).
+	// UpdateFrequency is the period between computations of the status (nodeStatusUpdateFrequency), ReportFrequency the period
+	// between reports of an unchanged status (nodeStatusReportFrequency).
 	UpdateFrequency, ReportFrequency time.Duration
-	// LeaseDuration is after which time without renewal the node counts as lost (nodeLeaseDurationSeconds).
+	// LeaseDuration is the time without renewal after which the node counts as lost (nodeLeaseDurationSeconds).
 	LeaseDuration time.Duration
-	// Random is in [0, 1), to spread reports of many nodes; nil: 0.5.
+	// Random returns numbers in [0, 1) that spread the reports of many nodes; nil for 0.5.
 	Random func() float64
 }
 
-// Desired is what the configuration says of the Node object.
+// Desired is the configuration of the Node object.
 type Desired struct {
-	// Name is the node's, and its host name.
+	// Name is the name and the host name of the node.
 	Name string
-	// Register says that the Node is made where there is none (registerNode).
+	// Register creates a missing Node (registerNode).
 	Register bool
-	// Labels and Taints are set when it is made (--node-labels, registerWithTaints).
+	// Labels and Taints are set when the Node is created (--node-labels, registerWithTaints).
 	Labels map[string]string
 	Taints []v1.Taint
-	// ProviderID is set when it is made (providerID).
+	// ProviderID is set when the Node is created (providerID).
 	ProviderID string
-	// ExternalCloud says that a cloud controller manager completes the Node (--cloud-provider=external).
+	// ExternalCloud means that a cloud controller manager completes the Node (--cloud-provider=external).
 	ExternalCloud bool
-	// NodeIPs are those of --node-ip, for a cloud controller manager; unspecified ones left out.
+	// NodeIPs are the specified addresses of --node-ip, for a cloud controller manager.
 	NodeIPs []netip.Addr
-	// AnyIP says that --node-ip chose no more than a family.
+	// AnyIP means that --node-ip chose a family alone.
 	AnyIP bool
-	// AttachDetach says that the attach/detach controller serves this node (enableControllerAttachDetach).
+	// AttachDetach means that the attach/detach controller serves this node (enableControllerAttachDetach).
 	AttachDetach bool
-	// KubeletVersion is reported as the kubelet's.
+	// KubeletVersion is the reported version of the kubelet.
 	KubeletVersion string
-	// KubeletPort is where the kubelet's API is served; 0: nowhere.
+	// KubeletPort is the port of the kubelet's API; 0 for none.
 	KubeletPort int32
-	// Features are declared: what a kubelet of the same version may lack, and the API server and the scheduler ask for
-	// (KEP-5328). Sorted.
+	// Features are the declared features, sorted: features that kubelets of this version may lack, and that the API server and
+	// the scheduler require (KEP-5328).
 	Features []string
-	// MaxImages bounds the images reported (nodeStatusMaxImages); -1: all.
+	// MaxImages bounds the reported images (nodeStatusMaxImages); -1 for all.
 	MaxImages int32
 }
 
-// Runtime is what is known of the container runtime.
+// Runtime is the state of the container runtime.
 type Runtime struct {
-	// Since is since when it is ready or not; zero where it was not asked yet.
+	// Since is the time of the last change of Ready; zero before the first answer.
 	Since time.Time
-	// Ready says that it can be worked with; Reason, a sentence, why not.
+	// Ready means that the runtime accepts requests. Reason is a sentence with the cause if it does not.
 	Ready  bool
 	Reason string
-	// Name and Version are of the runtime that answered last.
+	// Name and Version describe the runtime that answered last.
 	Name, Version string
-	// NetworkReady: whether the runtime has a network for pods; NetworkReason why not.
+	// NetworkReady means that the runtime has a network for pods. NetworkReason is the cause if it does not.
 	NetworkReady  bool
 	NetworkReason string
 	Handlers      []v1.NodeRuntimeHandler
 	Features      *v1.NodeFeatures
 }
 
-// ImageLister lists images; *cri.Client does.
+// ImageLister lists images; *cri.Client implements it.
 type ImageLister interface {
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
 }
 
-// New is the constructor of the actor.
+// New returns the constructor of the actor.
 func New(o Options) supervisors.Constructor {
 	if o.State == nil {
 		o.State = &State{}
@@ -125,42 +124,41 @@ func New(o Options) supervisors.Constructor {
 	return func(string) supervisors.Actor { return &actor{opts: o, life: life} }
 }
 
-// ErrNotKnown is the answer of a Network that could not find out.
+// ErrNotKnown is the error of a Network check that did not complete.
 var ErrNotKnown = errors.New("the cause of the network not being ready is not known")
 
-// life is what outlives the actor and ends with the process.
+// life is the state that lasts as long as the process.
 type life struct {
-	// registered says that the Node was there: when it is gone now, somebody has deleted it.
+	// registered means that the Node existed: a missing Node was deleted.
 	registered atomic.Bool
 	began      atomic.Pointer[time.Time]
 	startup    metrics.NodeStartup
 }
 
-// begin is when the process' first actor began.
+// begin returns the start of the process's first actor.
 func (l *life) begin(now time.Time) time.Time {
 	l.began.CompareAndSwap(nil, &now)
 	return *l.began.Load()
 }
 
-// State is the newest Snapshot, for readers who must not wait. The zero value is empty; safe for
-// concurrent use.
+// State is the newest Snapshot, for readers that must not block. The zero value is empty. Safe for concurrent use.
 type State struct{ p atomic.Pointer[Snapshot] }
 
-// Snapshot is registration at one time.
+// Snapshot is the state of the registration at one time.
 type Snapshot struct {
-	// Registered says that the API server has the Node.
+	// Registered means that the API server has the Node.
 	Registered bool
-	// Addresses are the node's as the API server's Node has them (see hostIPs), and stay when that is gone. Not to be changed.
+	// Addresses are the addresses of the API server's Node (see hostIPs). They outlive the Node. Immutable.
 	Addresses []string
-	// LeaseExpires is when the control plane takes the node for lost unless the lease is renewed; zero: there is none yet.
+	// LeaseExpires is when the control plane considers the node lost unless the lease is renewed; zero without a lease.
 	LeaseExpires time.Time
-	// NotReady is why the Node's condition Ready is not True, as the API server has it; empty: it is, or there is no Node.
+	// NotReady is the reason why the condition Ready of the API server's Node is not True; empty if it is, or without a Node.
 	NotReady string
-	// Problems are sentences that say what goes wrong.
+	// Problems are sentences for health.
 	Problems []string
 }
 
-// Load is the newest snapshot.
+// Load returns the newest snapshot.
 func (s *State) Load() Snapshot {
 	if p := s.p.Load(); p != nil {
 		return *p

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// metadataPatch is the strategic merge patch of labels and annotations from was to now; nil where nothing differs.
+// metadataPatch returns the strategic merge patch of labels and annotations from was to now; nil without a difference.
 func metadataPatch(was, now *v1.Node) ([]byte, error) {
 	if equality.Semantic.DeepEqual(was.Labels, now.Labels) && equality.Semantic.DeepEqual(was.Annotations, now.Annotations) {
 		return nil, nil
@@ -22,8 +22,8 @@ func metadataPatch(was, now *v1.Node) ([]byte, error) {
 	return patch(was.UID, bare(was), bare(now), nil)
 }
 
-// statusPatch is the strategic merge patch of the status. Conditions merge by type. Addresses merge by type too, by the
-// API's declaration, of which a node may have two that are alike; so they are replaced as a whole, as kubelets do.
+// statusPatch returns the strategic merge patch of the status. Conditions merge by type. The API also merges addresses by type,
+// although a node may have two of a type: so they are replaced as a whole, as kubelets do.
 func statusPatch(was, now *v1.Node) ([]byte, error) {
 	var addresses []any
 	a, b := &v1.Node{Status: *was.Status.DeepCopy()}, &v1.Node{Status: *now.Status.DeepCopy()}
@@ -37,7 +37,7 @@ func statusPatch(was, now *v1.Node) ([]byte, error) {
 	return patch(was.UID, a, b, addresses)
 }
 
-// patch is for the Node with this UID and no other: one that was made anew meanwhile refuses it with a conflict.
+// patch returns a patch with the Node's UID: a Node that was created again meanwhile refuses it with a conflict.
 func patch(uid types.UID, was, now *v1.Node, addresses []any) ([]byte, error) {
 	before, err := json.Marshal(was)
 	if err != nil {

@@ -9,28 +9,27 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/threshold"
 )
 
-// Sizes is what the configuration says of how much of the machine pods get.
+// Sizes configures the part of the machine that pods get.
 type Sizes struct {
-	// System and Kube are reserved (systemReserved, kubeReserved): quantities by the name of a resource.
+	// System and Kube are the reservations (systemReserved, kubeReserved): quantities by resource name.
 	System, Kube map[string]string
-	// EvictionHard has the hard thresholds by signal, which pods must not come to.
+	// EvictionHard holds the hard eviction thresholds by signal.
 	EvictionHard map[string]string
-	// IgnoreEviction leaves the thresholds out (--experimental-allocatable-ignore-eviction).
+	// IgnoreEviction ignores the thresholds (--experimental-allocatable-ignore-eviction).
 	IgnoreEviction bool
-	// MaxPods and PodsPerCore bound the number of pods; 0 per core: no such bound.
+	// MaxPods and PodsPerCore bound the number of pods; PodsPerCore 0 sets no bound.
 	MaxPods, PodsPerCore int32
-	// Devices are how much there is of the resources of device plugins, and how much pods can have; nil: there are none. It does
-	// not wait.
+	// Devices returns capacity and allocatable of the device plugins' resources; nil without plugins. It does not block.
 	Devices func() (capacity, allocatable v1.ResourceList)
-	// Forgotten says that it is not known which of the Node's extended resources are of plugins, and Reset is told when the Node
-	// has none of them; nil: that is known. Neither waits.
+	// Forgotten reports that the agent has lost its record of the plugins' resources, and Reset is called once the Node has none
+	// of them. Both are nil if the record is intact. Neither blocks.
 	Forgotten func() bool
 	Reset     func()
-	// LocalStorage says that ephemeral storage is a resource (localStorageCapacityIsolation).
+	// LocalStorage makes ephemeral storage a resource (localStorageCapacityIsolation).
 	LocalStorage bool
 }
 
-// Capacity is what the machine has, in the kubelet's terms.
+// Capacity returns the machine's resources, in the kubelet's terms.
 func (s Sizes) Capacity(m Machine) v1.ResourceList {
 	out := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewMilliQuantity(int64(m.CPUs)*1000, resource.DecimalSI),
@@ -50,16 +49,16 @@ func (s Sizes) Capacity(m Machine) v1.ResourceList {
 	return out
 }
 
-// hugePages is the resource of huge pages of this size in bytes, e.g. hugepages-2Mi.
+// hugePages returns the resource name of huge pages of this size in bytes, e.g. hugepages-2Mi.
 func hugePages(page int64) v1.ResourceName {
 	return v1.ResourceName(v1.ResourceHugePagesPrefix + resource.NewQuantity(page, resource.BinarySI).String())
 }
 
-// Reserved is what pods do not get of a resource of which the machine has this much: what is reserved, and the hard eviction
-// thresholds of memory and of the node's file system.
+// Reserved returns the part of a resource that pods do not get: the reservations, and the hard eviction thresholds of memory and
+// of the node's file system.
 func (s Sizes) Reserved(name v1.ResourceName, capacity resource.Quantity) (sum resource.Quantity) {
 	for _, reserved := range []map[string]string{s.System, s.Kube} {
-		if by, err := resource.ParseQuantity(reserved[string(name)]); err == nil { // validated; a missing one is none
+		if by, err := resource.ParseQuantity(reserved[string(name)]); err == nil { // validated; a missing quantity is zero
 			sum.Add(by)
 		}
 	}
@@ -72,8 +71,7 @@ func (s Sizes) Reserved(name v1.ResourceName, capacity resource.Quantity) (sum r
 	return sum
 }
 
-// Allocatable is what pods can have of the capacity: less what is reserved, memory less what lies in huge pages too. Never
-// negative.
+// Allocatable returns the capacity less the reservations, and memory also less the huge pages. It is never negative.
 func (s Sizes) Allocatable(capacity v1.ResourceList) v1.ResourceList {
 	out := v1.ResourceList{}
 	for name, q := range capacity {

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// nodeState is the pure core: it holds what is known and decides the next write. It has no clock and does no I/O.
+// nodeState is the pure core: it holds the facts and decides the next write. It has no clock and does no I/O.
 type nodeState struct {
 	desired Desired
 	sizes   Sizes
@@ -25,34 +25,34 @@ type nodeState struct {
 	facts    facts
 	gathered bool
 
-	heard      bool     // whether there is a Node is known
-	node       *v1.Node // as it has it; nil: none
-	watched    uint64   // what the watch has heard, which may lag behind the answer to a write
-	registered bool     // it was there, in this process' life
+	heard      bool     // the API server has answered whether the Node exists
+	node       *v1.Node // the API server's; nil for none
+	watched    uint64   // the watch's version, which may lag behind the answer to a write
+	registered bool     // the Node existed during this process
 	reconciled types.UID
-	reported   time.Time // when the status was written last; zero: not yet
+	reported   time.Time // of the last status; zero before the first
 	spread     time.Duration
-	statusAt   time.Time // when it was patched last, in this life,
-	metaAt     time.Time // and labels and the like
+	statusAt   time.Time // of this actor's last patch of the status
+	metaAt     time.Time // of its last patch of the metadata
 
 	failures   int
 	retryAt    time.Time
-	failed     string // why the last write failed; of one of labels and the like
-	metaFailed string // this does, which holds up no other
-	watching   string // why the watch does not stand
+	failed     string // the error of the last write of status or Node
+	metaFailed string // the error of the last write of metadata, which delays no other write
+	watching   string // the error of the watch
 }
 
-// write is what is to be done next, at most one at a time.
+// write is one write, of which one is in progress at a time.
 type write struct {
-	create *v1.Node // a Node to be made
-	patch  []byte   // of the Node that is there
-	status bool     // the patch is of its status
-	over   *v1.Node // what was known when it was made; nil: nothing
+	create *v1.Node // the Node to create
+	patch  []byte   // of the existing Node
+	status bool     // the patch is of the status
+	over   *v1.Node // the known Node when the patch was composed; nil for none
 }
 
 func (d write) none() bool { return d.create == nil && d.patch == nil }
 
-// name says what is being done.
+// name returns the write's name for the log.
 func (d write) name() string {
 	switch {
 	case d.create != nil:
@@ -64,7 +64,7 @@ func (d write) name() string {
 	}
 }
 
-// next is what is to be done now.
+// next returns the next write, if one is due.
 func (b *nodeState) next(now time.Time) (write, error) {
 	if !b.gathered || !b.heard || now.Before(b.retryAt) {
 		return write{}, nil
@@ -89,17 +89,17 @@ func (b *nodeState) next(now time.Time) (write, error) {
 	case !changed && !b.due(now):
 		return write{}, nil
 	case changed && !conditionChanged(b.node, status) && now.Before(b.statusAt.Add(writeRest)):
-		return write{}, nil // a look comes before long
+		return write{}, nil // the next gathering decides
 	}
 	text, err := statusPatch(b.node, status)
 	return write{patch: text, status: true, over: b.node}, err
 }
 
-// writeRest is how long what was just written is not written again, but for a condition that turned: an API server, or another
-// writer, that takes back what is written here would otherwise be written to without end.
+// writeRest is the minimum time between writes, except for a changed condition: otherwise an API server or another writer that
+// reverts a write would cause writes without end.
 const writeRest = 9 * time.Second
 
-// conditionChanged says that a condition of the agent's own is another than the API server has, or the volumes in use, for which
+// conditionChanged reports whether one of the agent's conditions differs from the API server's, or the volumes in use, for which
 // pods wait.
 func conditionChanged(node, status *v1.Node) bool {
 	if !slices.Equal(node.Status.VolumesInUse, status.Status.VolumesInUse) {
@@ -115,12 +115,12 @@ func conditionChanged(node, status *v1.Node) bool {
 	return false
 }
 
-// due says that a status that did not change is to be reported.
+// due reports whether an unchanged status has to be reported.
 func (b *nodeState) due(now time.Time) bool {
 	return b.reported.IsZero() || now.Sub(b.reported) >= b.every+b.spread
 }
 
-// observe takes what the watch has seen, and says whether the Node is another than before.
+// observe records the watch's observation, and reports whether the Node changed.
 func (b *nodeState) observe(s Seen) bool {
 	b.watching = ""
 	if s.Err != nil {
@@ -134,7 +134,7 @@ func (b *nodeState) observe(s Seen) bool {
 	}
 	changed := !b.heard || b.node != s.Node
 	b.heard = true
-	if s.Node == nil && b.node != nil { // what failed was about one that is gone
+	if s.Node == nil && b.node != nil { // the failures were about the deleted Node
 		b.failures, b.retryAt, b.failed, b.metaFailed = 0, time.Time{}, "", ""
 	}
 	b.take(s.Node)
@@ -157,15 +157,15 @@ func (b *nodeState) take(node *v1.Node) {
 	}
 }
 
-// done takes the answer to a write: the Node after it.
+// done records the Node that a write returned.
 func (b *nodeState) done(d write, node *v1.Node, now time.Time) {
 	b.failures, b.retryAt, b.failed = 0, time.Time{}, ""
 	if d.create != nil {
 		b.reconciled = node.UID
 	}
 	if d.create != nil || d.status {
-		// What changed sets the next report somewhere around its time, so that nodes do not all report at once; what was
-		// merely due keeps the time that it has found.
+		// A change moves the next report by a random time, so that nodes do not report all at once. A report that was due keeps
+		// its time.
 		b.spread = 0
 		if b.reported.IsZero() || b.node == nil || differs(b.node, node) {
 			b.spread = time.Duration((b.random() - 0.5) * float64(b.every))
@@ -178,17 +178,17 @@ func (b *nodeState) done(d write, node *v1.Node, now time.Time) {
 	case d.create == nil:
 		b.metaAt, b.metaFailed = now, ""
 	}
-	// The watch may have seen a newer one. One older than what was patched is what there is, as after a restored backup.
+	// The watch may have a newer Node. A Node older than the patched one is the present one after a restored backup.
 	if !older(node, b.node) || older(node, d.over) {
 		b.take(node)
 	}
 }
 
-// retry is the rest after a failed write: the kubelet's.
+// retry is the back-off after a failed write, the kubelet's.
 var retry = backoff.Policy{First: 200 * time.Millisecond, Max: 7 * time.Second}
 
-// fail takes the failure of a write, and says after what rest it is tried again. An API server may refuse a label for ever, e.g.
-// one that a CSI driver wants: the status is written all the same.
+// fail records the failure of a write, and returns the time until its retry. An API server may refuse a label for ever, e.g. that
+// of a CSI driver: the status is written all the same.
 func (b *nodeState) fail(d write, why string, now time.Time) time.Duration {
 	if d.patch != nil && !d.status {
 		b.metaAt, b.metaFailed = now, why
@@ -200,7 +200,7 @@ func (b *nodeState) fail(d write, why string, now time.Time) time.Duration {
 	return rest
 }
 
-// problems are what goes wrong, in sentences.
+// problems returns the failures as sentences.
 func (b *nodeState) problems() []string {
 	var out []string
 	if b.failed != "" {
@@ -225,7 +225,7 @@ func (b *nodeState) problems() []string {
 	return out
 }
 
-// pressures takes a measurement, and says whether it is another than before.
+// pressures records a measurement, and reports whether it changed.
 func (b *nodeState) pressures(m messages.NodePressureObserved) bool {
 	was := b.facts.pressures
 	b.facts.pressures = m.Pressures

@@ -26,7 +26,7 @@ func TestAnOlderWordIsNoNews(t *testing.T) {
 	}
 }
 
-// An answer counts for more than what the watch tells of before it.
+// An answer to a write outranks older observations of the watch.
 func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	heard := uint64(0)
@@ -57,7 +57,7 @@ func TestTheWatchLagsBehindAnAnswer(t *testing.T) {
 	}
 }
 
-// A watch that saw no Node when it broke says nothing new when it stands again: the Node that was made meanwhile is not gone.
+// A watch that broke before the Node existed does not remove a Node that was created meanwhile.
 func TestTheWatchHasNothingNewer(t *testing.T) {
 	b := nodeState{random: func() float64 { return 0.5 }, every: time.Minute}
 	b.observe(Seen{Heard: 1})

@@ -19,25 +19,25 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// facts are what was gathered for the status.
+// facts are the gathered inputs of the status.
 type facts struct {
 	machine    Machine
 	machineErr error
 	addresses  []netip.Addr
 	addressErr error
 	runtime    Runtime
-	network    string // what the network's configuration lacks, where the runtime says that it is not ready
+	network    string // the fault in the network's configuration, if the runtime reports that it is not ready
 	images     []v1.ContainerImage
 	imagesRead bool
 	pressures  []messages.Pressure
 	shutdown   bool // the machine is shutting down
 	inUse      []v1.UniqueVolumeName
-	inUseKnown bool // until then what the Node says of it stays
+	inUseKnown bool // otherwise the Node's volumesInUse stays
 	drivers    messages.CSIDriversObserved
 }
 
-// compose is the Node with the status that it has to have now; was is not changed. What belongs to others (volumes, resources
-// that an operator gave it, conditions of other writers, what a new version of Kubernetes brings) stays.
+// compose returns the Node with its present status, and does not change was. Fields of others stay: volumes, resources added by
+// an operator, conditions of other writers, fields of newer versions of Kubernetes.
 func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v1.Node {
 	node := was.DeepCopy()
 	st := &node.Status
@@ -76,8 +76,8 @@ func compose(w Desired, s Sizes, f facts, was *v1.Node, began, now time.Time) *v
 	return node
 }
 
-// dropOthers leaves nothing of what was given to another machine that had the Node's name before, nor, where it is not known what
-// device plugins there were, of what any gave; the kubelet's rule.
+// dropOthers removes the extended resources of another machine that had the Node's name before, and those of device plugins whose
+// record is lost. The rules are the kubelet's.
 func dropOthers(st *v1.NodeStatus, m Machine, s Sizes) {
 	another := func(was, is string) bool { return was != "" && is != "" && was != is }
 	if !another(st.NodeInfo.MachineID, m.MachineID) && !another(st.NodeInfo.SystemUUID, m.SystemUUID) &&
@@ -91,12 +91,12 @@ func dropOthers(st *v1.NodeStatus, m Machine, s Sizes) {
 	}
 }
 
-// setSizes sets capacity and allocatable of the agent's own resources. An operator's extended resources stay as they are, and are
-// allocatable as a whole. Those of device plugins whose plugin went stay listed with 0: a missing one would count as
-// the cluster's. Both are the kubelet's rules.
+// setSizes sets capacity and allocatable of the agent's own resources. An operator's extended resources stay, and are allocatable
+// as a whole. Resources of a device plugin that is gone stay listed with 0: a missing one would count as the cluster's. Both
+// rules are the kubelet's.
 func setSizes(st *v1.NodeStatus, s Sizes, m Machine) {
 	if m.CPUs == 0 || m.Memory == 0 {
-		return // not read; unready says so
+		return // the reading failed, which unready reports
 	}
 	own := s.Capacity(m)
 	if st.Capacity == nil {
@@ -132,7 +132,7 @@ func has(list v1.ResourceList, name v1.ResourceName) bool {
 	return ok
 }
 
-// plainVersion is a runtime's version without a leading v and what distributions append, as the kubelet reports it.
+// plainVersion returns a runtime's version without a leading v and without a distribution's suffix, as the kubelet reports it.
 func plainVersion(text string) string {
 	if v, err := version.ParseSemantic(text); err == nil {
 		return v.String()
@@ -143,10 +143,10 @@ func plainVersion(text string) string {
 	return cmp.Or(text, "Unknown")
 }
 
-// maxNames is how many names of an image are reported; the kubelet's.
+// maxNames is the kubelet's bound on the reported names of an image.
 const maxNames = 5
 
-// imagesOf are the images as they are reported, the largest first, by digest and by tag; limit -1: all.
+// imagesOf returns the reported images, largest first, with their digests and tags; limit -1 for all.
 func imagesOf(all []*runtimeapi.Image, limit int32) []v1.ContainerImage {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *runtimeapi.Image) int {
@@ -169,7 +169,7 @@ func differs(a, b *v1.Node) bool {
 	return !equality.Semantic.DeepEqual(withoutHeartbeats(a), withoutHeartbeats(b))
 }
 
-// still is the status without heartbeats.
+// withoutHeartbeats returns the status without heartbeats, as it is sent.
 func withoutHeartbeats(node *v1.Node) *v1.NodeStatus {
 	st := node.Status.DeepCopy()
 	for i := range st.Conditions {

@@ -98,7 +98,7 @@ func TestComposing(t *testing.T) {
 		!c.LastHeartbeatTime.Time.Equal(now.Add(time.Minute)) {
 		t.Errorf("%+v", c)
 	}
-	// The controller has missed us, and said so.
+	// The node controller set the conditions to Unknown.
 	*condition(later, v1.NodeReady) = v1.NodeCondition{Type: v1.NodeReady, Status: v1.ConditionUnknown,
 		LastTransitionTime: metav1.NewTime(now.Add(time.Second))}
 	back := compose(desired(), Sizes{MaxPods: 110}, f, later, now, now.Add(2*time.Minute))
@@ -230,7 +230,7 @@ func TestReadingAMachine(t *testing.T) {
 	}
 }
 
-// A disk that hangs takes nothing else away, and what was known of it stays.
+// A hung disk hides no other value, and its last known size stays.
 func TestADiskThatHangs(t *testing.T) {
 	back := make(chan struct{})
 	defer close(back)
@@ -260,7 +260,7 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 }
 
-// What others give the node is allocatable as a whole, each time it changes, and goes when it is taken back.
+// Extended resources of others are allocatable as a whole, follow each change, and disappear when they are removed.
 func TestResourcesOfOthers(t *testing.T) {
 	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/dongle": *quantity(4), "hugepages-4Mi": *quantity(1)},
 		Allocatable: v1.ResourceList{
@@ -277,7 +277,7 @@ func TestResourcesOfOthers(t *testing.T) {
 	}
 }
 
-// Of device plugins there is what they say; what can be had of it is another figure, and reservations are no matter.
+// Device plugins report capacity and allocatable themselves; reservations do not apply.
 func TestDevicesOfPlugins(t *testing.T) {
 	st := &v1.NodeStatus{Capacity: v1.ResourceList{"example.com/gpu": *quantity(9), "example.com/dongle": *quantity(2)}}
 	setSizes(st, Sizes{MaxPods: 110, Devices: func() (capacity, allocatable v1.ResourceList) {
@@ -292,7 +292,7 @@ func TestDevicesOfPlugins(t *testing.T) {
 	}
 }
 
-// What an operator gave the machine that had this name before is not here.
+// Extended resources of an earlier machine with this name are removed.
 func TestANodeOfAnotherMachine(t *testing.T) {
 	for name, c := range map[string]struct {
 		was       v1.NodeSystemInfo
@@ -316,7 +316,7 @@ func TestANodeOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// What pods tell of the node's addresses is what the kubelet's do, and stays when the Node is gone or the actor begins anew.
+// Pod statuses have the kubelet's host addresses, which outlive the Node and a restart of the actor.
 func TestAddressesThatPodsTell(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Desired.ExternalCloud = true })
 	w.start()
@@ -342,7 +342,7 @@ func TestAddressesThatPodsTell(t *testing.T) {
 	expect(t, "without a Node", strings.Join(w.state.Load().Addresses, " "), "2001:db8::7 198.51.100.1")
 }
 
-// Who asks is told what the API server has of the condition Ready.
+// NotReady reports the condition Ready of the API server's Node.
 func TestWhyTheNodeIsNotReady(t *testing.T) {
 	node := func(c ...v1.NodeCondition) *v1.Node { return &v1.Node{Status: v1.NodeStatus{Conditions: c}} }
 	for _, c := range []struct {

@@ -19,7 +19,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// Watch is the process's watch of its own Node. It outlives the actor. It keeps the newest state only. Safe for concurrent use.
+// Watch is the process's watch of its own Node. It outlives the actor, and keeps the newest state alone. Safe for concurrent
+// use.
 type Watch struct {
 	client kubernetes.Interface
 	name   string
@@ -34,25 +35,25 @@ type Watch struct {
 	changed chan struct{} // closed at the next change
 }
 
-// Seen is what the watch has seen.
+// Seen is an observation of the watch.
 type Seen struct {
-	// Version grows with each change; 0 is before the first.
+	// Version grows with each change; it is 0 before the first.
 	Version uint64
-	// Heard grows with each list and change of the Node; 0: whether there is one is not known. Node is nil where there is none.
+	// Heard grows with each list and change of the Node; it is 0 before the first answer. Node is nil if it does not exist.
 	// Immutable.
 	Heard uint64
 	Node  *v1.Node
-	// Err is why nothing newer is known; nil while the watch stands.
+	// Err is the failure of the watch; nil while it works.
 	Err error
 }
 
-// NewWatch makes a watch that begins with the first Next. A panic in it is logged, and the watch goes on after a while.
+// NewWatch returns a watch that begins with the first Next. A panic in it is logged, and the watch restarts after a pause.
 func NewWatch(client kubernetes.Interface, name string, log *slog.Logger) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Watch{client: client, name: name, log: log, ctx: ctx, cancel: cancel, changed: make(chan struct{})}
 }
 
-// Next waits for something newer than the version. When ctx ends before, it is what there is.
+// Next waits for an observation newer than the version. If ctx ends first it returns the present one.
 func (w *Watch) Next(ctx context.Context, version uint64) Seen {
 	w.begin.Do(func() { w.done.Go(w.run) })
 	for {
@@ -73,7 +74,7 @@ func (w *Watch) Next(ctx context.Context, version uint64) Seen {
 // Close ends the watch for good.
 func (w *Watch) Close() {
 	w.cancel()
-	w.begin.Do(func() {}) // none begins any more
+	w.begin.Do(func() {}) // a later Next begins nothing
 	w.done.Wait()
 }
 
@@ -86,7 +87,7 @@ func (w *Watch) note(change func(*Seen)) {
 	w.changed = make(chan struct{})
 }
 
-// run runs a reflector until the end, and another after a panic.
+// run runs a reflector until Close, and another after a panic.
 func (w *Watch) run() {
 	for w.ctx.Err() == nil {
 		err := guard.Call(w.log, "the watch of the Node", func() error {
@@ -112,7 +113,7 @@ func (w *Watch) listWatch() cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if o.FieldSelector = own; o.ResourceVersion == "0" {
-				o.ResourceVersion = "" // a cache of unknown age may not have it yet
+				o.ResourceVersion = "" // the API server's cache may lag behind
 			}
 			list, err := nodes.List(ctx, o)
 			w.answered(err)
@@ -127,7 +128,7 @@ func (w *Watch) listWatch() cache.ListerWatcher {
 	}, w.client)
 }
 
-// answered notes whether a request failed. That the API server has forgotten what came since is no failure: all is listed.
+// answered records whether a request failed. An expired resource version is no failure: the reflector lists again.
 func (w *Watch) answered(err error) {
 	if apiclient.Gone(err) {
 		err = nil
@@ -140,7 +141,7 @@ func (w *Watch) answered(err error) {
 	}
 }
 
-// store is what the reflector writes to. It gives Nodes alone.
+// store returns the store that the reflector fills.
 func (w *Watch) store() apiclient.Store {
 	has := func(node *v1.Node) { w.note(func(s *Seen) { s.Heard, s.Node = s.Heard+1, node }) }
 	return apiclient.Store{

@@ -65,7 +65,7 @@ func TestTheWatch(t *testing.T) {
 	}
 }
 
-// What the watch cannot bridge is listed anew; what fails is said, and what was known stays known.
+// A gap in the watch causes a new list. Failures are reported, and the known Node stays.
 func TestTheWatchBeginsAnew(t *testing.T) {
 	api := fake.NewClientset(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"at": "first"}}})
 	streams := make(chan *watch.FakeWatcher, 1)
