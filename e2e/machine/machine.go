@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/process"
+	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
@@ -79,7 +80,7 @@ func Boot(tb testing.TB, o Options) *Machine {
 	if _, err := install.LocateGuest(cmp.Or(o.Release, install.Bookworm)); err != nil {
 		tb.Skip("there is no virtual machine:", err)
 	}
-	dir, err := os.MkdirTemp("", "machine")
+	dir, err := os.MkdirTemp(isolate.Dir(), "machine") // Main removes it when the test is interrupted
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/machine"
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
@@ -27,6 +28,9 @@ func testMachine(t *testing.T, release install.Release) {
 		t.Fatal(err)
 	}
 	m := machine.Boot(t, machine.Options{Release: release, Files: files})
+	if folders, err := filepath.Glob(filepath.Join(isolate.Dir(), "machine*")); err != nil || len(folders) != 1 {
+		t.Errorf("folders of machines, which Main removes when a test is interrupted: %q, %v; want one", folders, err)
+	}
 	welcomes := func() int { return strings.Count(m.Console(), "Welcome to ") }
 	booted := welcomes()
 	for command, want := range map[string]string{
