@@ -18,14 +18,13 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 	"github.com/playlet-dev/playlet/e2e/isolate"
 	"github.com/playlet-dev/playlet/e2e/stack"
-	"github.com/playlet-dev/playlet/messages"
 )
 
 var recordErrors = flag.Bool("record-errors", false, "rewrite cri/testdata with the errors of the runtimes")
 
-// failure is an error of a runtime, with its cause. TestCallError_CauseOfRecordedErrors of package cri reads the records.
+// failure is an error of a runtime, with the code of its cause. TestCallError_CauseOfRecordedErrors of package cri reads the records.
 type failure struct {
-	Cause            messages.CauseCode
+	Cause            string
 	Name             string `json:",omitempty"`
 	Call, Code, Text string
 }
@@ -67,7 +66,7 @@ type failures struct {
 }
 
 // add records an error of a call.
-func (f *failures) add(t *testing.T, cause messages.CauseCode, name, call string, err error) {
+func (f *failures) add(t *testing.T, cause string, name, call string, err error) {
 	t.Helper()
 	if err == nil {
 		t.Errorf("%s succeeded, want an error for %s", call, cause)
@@ -93,15 +92,15 @@ func (f *failures) pulls(t *testing.T) {
 		return devimages.Fault{}
 	})
 	for _, c := range []struct {
-		cause messages.CauseCode
+		cause string
 		image string
 	}{
-		{messages.CauseImageNotFound, f.s.Registry.Ref("missing")},
-		{messages.CauseUnauthorized, at.denied},
-		{messages.CauseTooManyRequests, f.s.Registry.Ref("busy")},
-		{messages.CauseUntrustedCertificate, at.tls},
-		{messages.CausePlainHTTP, at.plain},
-		{messages.CauseRegistryUnreachable, "127.0.0.1:1/none:1"},
+		{"ImageNotFound", f.s.Registry.Ref("missing")},
+		{"Unauthorized", at.denied},
+		{"TooManyRequests", f.s.Registry.Ref("busy")},
+		{"UntrustedCertificate", at.tls},
+		{"PlainHTTP", at.plain},
+		{"RegistryUnreachable", "127.0.0.1:1/none:1"},
 	} {
 		_, err := f.s.Pull(t.Context(), c.image)
 		f.add(t, c.cause, "", "PullImage", err)
@@ -120,7 +119,7 @@ func (f *failures) config(name string) *runtimeapi.PodSandboxConfig {
 
 func (f *failures) sandboxes(t *testing.T) {
 	_, err := f.s.CRI().RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: f.config("handler"), RuntimeHandler: "gvisor"})
-	f.add(t, messages.CauseHandlerAbsent, "gvisor", "RunPodSandbox", err)
+	f.add(t, "HandlerAbsent", "gvisor", "RunPodSandbox", err)
 }
 
 func (f *failures) starts(t *testing.T) {
@@ -133,22 +132,22 @@ func (f *failures) starts(t *testing.T) {
 	sandbox, err := f.s.CRI().RunPodSandbox(t.Context(), &runtimeapi.RunPodSandboxRequest{Config: config})
 	must(t, err)
 	defer func() { must(t, f.s.RemoveSandbox(t.Context(), sandbox.PodSandboxId)) }()
-	ofFolder := messages.CauseCommandIsFolder
+	ofFolder := "CommandIsFolder"
 	if f.s.Kind() == stack.Containerd1 {
-		ofFolder = messages.CauseCommandRefused // this runc does not look at the type
+		ofFolder = "CommandRefused" // this runc does not look at the type
 	}
 	folder := &runtimeapi.Mount{HostPath: dir, ContainerPath: "/data", Readonly: true}
 	for i, c := range []struct {
-		cause  messages.CauseCode
+		cause  string
 		name   string
 		config *runtimeapi.ContainerConfig
 	}{
-		{messages.CauseCommandAbsent, "nope", &runtimeapi.ContainerConfig{Command: []string{"nope"}}},
-		{messages.CauseCommandAbsent, "/no/program", &runtimeapi.ContainerConfig{Command: []string{"/no/program"}}},
-		{messages.CauseCommandRefused, "/data/plain", &runtimeapi.ContainerConfig{Command: []string{"/data/plain"}}},
+		{"CommandAbsent", "nope", &runtimeapi.ContainerConfig{Command: []string{"nope"}}},
+		{"CommandAbsent", "/no/program", &runtimeapi.ContainerConfig{Command: []string{"/no/program"}}},
+		{"CommandRefused", "/data/plain", &runtimeapi.ContainerConfig{Command: []string{"/data/plain"}}},
 		{ofFolder, "/data", &runtimeapi.ContainerConfig{Command: []string{"/data"}}},
-		{messages.CauseWorkingDirRefused, "/data/plain", &runtimeapi.ContainerConfig{WorkingDir: "/data/plain"}},
-		{messages.CauseMountPointAbsent, "/data/none", &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{
+		{"WorkingDirRefused", "/data/plain", &runtimeapi.ContainerConfig{WorkingDir: "/data/plain"}},
+		{"MountPointAbsent", "/data/none", &runtimeapi.ContainerConfig{Mounts: []*runtimeapi.Mount{
 			{HostPath: dir, ContainerPath: "/data/none"}}}},
 	} {
 		c.config.Metadata = &runtimeapi.ContainerMetadata{Name: "c", Attempt: uint32(i)}

@@ -22,7 +22,7 @@ import (
 const limit = 3 * time.Minute
 
 // TestTheObservatoryInABrowser is the page as a person uses it, with a thousand pods over the simulated runtime: by keys and
-// clicks, narrow and wide, in light and dark. How long the first view took and how many frames a second there are while the list scrolls is
+// clicks, narrow and wide, in light and dark. The time of the first view and the frames per second while the list scrolls are
 // printed, and not judged. Screenshots are kept where PLAYLET_SCREENSHOTS says, else in the folder of artefacts (go test
 // -artifacts).
 func TestTheObservatoryInABrowser(t *testing.T) {
@@ -178,7 +178,8 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.until("a chosen row", `(() => { const list = document.getElementById('scroll'), row = document.getElementById(list.getAttribute('aria-activedescendant'));
 		return list.getAttribute('role') === 'listbox' && row?.getAttribute('aria-selected') === 'true' && row.getAttribute('aria-setsize') > 1; })()`)
 	for _, said := range p.Said() {
-		// The actor was killed, one pod never ran, the runtime wrote no log for another, and the pod may not have been ready when its path was asked for.
+		// The actor was killed, one pod never ran, the runtime wrote no log for another, and the pod may not have been ready
+		// when its path was requested.
 		if !strings.Contains(said, "/v1/actors/volumes") && !strings.Contains(said, "/v1/criticalpath") &&
 			!strings.Contains(said, "/v1/logs/default/needs-node") && !strings.Contains(said, "/v1/logs/default/late-node") {
 			t.Errorf("the browser reports: %s", said)

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Summary is a pod in a few words, the words that kubectl finds for the same status. Commands, the page and explanations share them.
+// Summary describes a pod in the words that kubectl uses for the same status. Commands, the page and explanations share it.
 type Summary struct {
 	Ready, Total int
 	Status       string
