@@ -22,7 +22,8 @@ import (
 
 var recordErrors = flag.Bool("record-errors", false, "rewrite cri/testdata with the errors of the runtimes")
 
-// failure is an error of a runtime, with the code of its cause. TestCallError_CauseOfRecordedErrors of package cri reads the records.
+// failure is an error of a runtime, with the code of its cause. TestCallError_CauseOfRecordedErrors of package cri reads the
+// records.
 type failure struct {
 	Cause            string
 	Name             string `json:",omitempty"`
