@@ -8,7 +8,8 @@
 // What differs between desired and observed status is one strategic merge patch with the UID in it. Eight writers work
 // side by side: deletions first, then changes of readiness, then the oldest; one write in ten is the one that waits longest. A
 // change of a pod that is still pending waits a second for the next one. After a conflict or 404 with another UID the pod is
-// forgotten; other failures are tried again with back-off. A pod is deleted after its final status was written, with the UID as precondition and zero grace.
+// forgotten; other failures are retried with back-off. A pod is deleted after its final status was written, with the UID as
+// precondition and zero grace.
 //
 // Mirror pods: each desired static pod has one, made again or removed by the UID in kubernetes.io/config.mirror. None is
 // removed before every source was heard. The API server admits none that refers to other objects: such a static pod runs,
