@@ -25,6 +25,14 @@ type measurer struct {
 	reported time.Time
 }
 
+// undisturbed records whether a walk was disturbed, and returns its other errors.
+func (m *measurer) undisturbed(err error) error {
+	if errors.Is(err, errDisturbed) {
+		m.u.disturbed, err = true, nil
+	}
+	return err
+}
+
 // asked are the kinds of volumes that are not walked, for others know the space that they use: they are as large as they like,
 // and may lie on a server that hangs.
 var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume"}
@@ -34,7 +42,7 @@ func (m *measurer) measure(ctx context.Context) podUsage {
 	began := time.Now()
 	m.u, m.reported = podUsage{volumes: map[string]space{}, logs: map[string]space{}, err: errInProgress}, began
 	err := errors.Join(m.volumes(ctx), m.logs(ctx))
-	m.u.err, m.u.partial, m.u.took = err, err != nil, time.Since(began)
+	m.u.err, m.u.partial, m.u.took = err, err != nil || m.u.disturbed, time.Since(began)
 	return m.u
 }
 
@@ -65,7 +73,7 @@ func (m *measurer) volumes(ctx context.Context) error {
 	}
 	words, err := usedSoFar(ctx, root, "containers", keep)
 	keep(words)
-	errs := []error{err}
+	errs := []error{m.undisturbed(err)}
 	plugins, err := root.Names("volumes")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(append(errs, err)...)
@@ -85,7 +93,7 @@ func (m *measurer) volumes(ctx context.Context) error {
 				m.progress()
 			}
 			s, err := usedByVolume(ctx, root, filepath.Join("volumes", plugin, name), put)
-			if err != nil {
+			if err = m.undisturbed(err); err != nil {
 				errs = append(errs, fmt.Errorf("volume %s: %w", name, err))
 			}
 			if !s.at.IsZero() {
@@ -116,7 +124,7 @@ func (m *measurer) logs(ctx context.Context) error {
 			}
 			s, err := usedSoFar(ctx, root, name, put)
 			put(s)
-			errs = append(errs, err)
+			errs = append(errs, m.undisturbed(err))
 		case info.Mode().IsRegular():
 			s := fileSpace(info)
 			m.u.podLogs.used, m.u.podLogs.inodesUsed = m.u.podLogs.used+s.used, m.u.podLogs.inodesUsed+1

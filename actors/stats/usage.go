@@ -33,6 +33,10 @@ const (
 	unbounded = 365 * 24 * time.Hour
 )
 
+// maxCarried bounds the walks in a row that keep the figures from before: a pod that renames its folders without end cannot hide
+// them from several walks in a row, and a pod that removes files is not judged by them for long.
+const maxCarried = 3
+
 // errInProgress explains figures that are not whole.
 var errInProgress = errors.New("volumes and logs are being measured; figures are lower bounds, or older where those are larger")
 
@@ -52,6 +56,10 @@ type podUsage struct {
 	partial bool
 	err     error
 	bound   *podUsage
+	// disturbed reports that entries vanished during the last walk. carried is the number of walks in a row, at most maxCarried,
+	// whose figures include those from before for that reason.
+	disturbed bool
+	carried   int
 	// claims has the volumes of claims and of CSI drivers, which are not walked. claimsErr is the reason that some are missing.
 	claims    map[string]space
 	claimsErr error
@@ -99,6 +107,13 @@ func (u podUsage) unfinished(before *podUsage) *podUsage {
 	if before == nil {
 		return &u
 	}
+	u.keep(before)
+	u.at, u.took, u.carried, u.claims, u.claimsErr = before.at, before.took, before.carried, before.claims, before.claimsErr
+	return &u
+}
+
+// keep raises the figures of walked files to those from before. The maps are u's own.
+func (u *podUsage) keep(before *podUsage) {
 	for name, s := range before.volumes {
 		u.volumes[name] = u.volumes[name].atLeast(s)
 	}
@@ -106,7 +121,19 @@ func (u podUsage) unfinished(before *podUsage) *podUsage {
 		u.logs[name] = u.logs[name].atLeast(s)
 	}
 	u.podLogs, u.kept = u.podLogs.atLeast(before.podLogs), u.kept.atLeast(before.kept)
-	u.at, u.took, u.claims, u.claimsErr = before.at, before.took, before.claims, before.claimsErr
+}
+
+// ended returns the figures of a walk that has ended. Those of a disturbed walk include the figures from before, up to maxCarried
+// walks in a row: otherwise a pod could hide files by renaming their folder during the walk.
+func (u podUsage) ended(before *podUsage) *podUsage {
+	if before == nil {
+		return &u
+	}
+	u.claims, u.claimsErr = before.claims, before.claimsErr
+	if u.disturbed && before.carried < maxCarried {
+		u.volumes, u.logs, u.carried = maps.Clone(u.volumes), maps.Clone(u.logs), before.carried+1
+		u.keep(before)
+	}
 	return &u
 }
 
@@ -268,11 +295,8 @@ func (c *Collector) measureFiles(p *v1.Pod, w *podWalk) {
 	case <-patience.C:
 	}
 	c.usage.put(p.UID, func(before *podUsage) *podUsage {
-		next := &u
-		if before != nil {
-			next.claims, next.claimsErr = before.claims, before.claimsErr
-		}
-		next.at, next.took = c.opts.Now(), u.took
+		next := u.ended(before)
+		next.at = c.opts.Now()
 		return next
 	})
 }

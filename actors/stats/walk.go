@@ -37,6 +37,9 @@ const (
 
 var errMoved = errors.New("a folder was moved while it was measured")
 
+// errDisturbed marks the sum of a walk during which entries vanished: they were removed, or renamed and not counted.
+var errDisturbed = errors.New("entries vanished while they were measured")
+
 // walk adds up the space that files below a folder occupy on its file system. It follows no link and enters no other file system;
 // a file with several names counts once. It reads no file, and ends with ctx. A sum that is not whole is a lower bound.
 type walk struct {
@@ -49,6 +52,8 @@ type walk struct {
 	pending int          // names in deep
 	most    int          // of pending
 	err     error        // the first that left something out
+	// disturbed reports that an entry vanished between its listing and its measurement.
+	disturbed bool
 }
 
 // deepFolder is a folder that is not held open, with the names of subfolders to be visited. more reports that there are others,
@@ -69,7 +74,7 @@ type place struct {
 }
 
 // used returns the space used below the folder of this name. A folder that does not exist uses none. With an error comes a lower
-// bound.
+// bound. The error is errDisturbed if nothing else failed and entries vanished meanwhile.
 func used(ctx context.Context, root *safepath.Root, name string) (space, error) {
 	return usedSoFar(ctx, root, name, nil)
 }
@@ -91,6 +96,9 @@ func usedSoFar(ctx context.Context, root *safepath.Root, name string, count func
 	w.add(uint64(st.Blocks), uint64(st.Nlink), st.Ino, st.Mode) //nolint:gosec,unconvert // never negative; 32 bits elsewhere
 	w.folder(f, 0)
 	w.sum.at = time.Now()
+	if w.err == nil && w.disturbed {
+		return w.sum, errDisturbed
+	}
 	return w.sum, w.err
 }
 
@@ -149,7 +157,8 @@ func (w *walk) folder(f *os.File, depth int) {
 		}
 		sub, err := w.open(at, name)
 		switch {
-		case err != nil: // it is gone, or is no folder any more
+		case err != nil: // removed or renamed
+			w.disturbed = true
 		case depth+1 < walkDepth:
 			w.folder(sub, depth+1)
 		default:
@@ -163,8 +172,9 @@ func (w *walk) folder(f *os.File, depth int) {
 // which may hang, is not asked.
 func (w *walk) entry(at int, name string) bool {
 	var st unix.Statx_t
-	if unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS,
-		&st) != nil || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.device {
+	err := unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st)
+	w.disturbed = w.disturbed || errors.Is(err, unix.ENOENT)
+	if err != nil || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.device {
 		return false
 	}
 	w.add(st.Blocks, uint64(st.Nlink), st.Ino, uint32(st.Mode))
@@ -223,8 +233,9 @@ func (w *walk) below(top *os.File) {
 			w.deep = w.deep[:len(w.deep)-1]
 		}
 		sub, err := w.open(int(f.Fd()), name)
-		if err != nil {
-			continue // it is gone, or is no folder any more
+		if err != nil { // removed or renamed
+			w.disturbed = true
+			continue
 		}
 		below := &place{depth: at.depth + 1, name: name}
 		if at.depth < walkPlaces {

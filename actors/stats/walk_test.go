@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -241,6 +242,59 @@ func TestWalk_MovedFolder_MakesTheSumPartial(t *testing.T) {
 	w.folder(f, 0)
 	if !moved || !errors.Is(w.err, errMoved) || w.sum.used >= 1<<20 {
 		t.Errorf("moved %v, %d bytes, %v", moved, w.sum.used, w.err)
+	}
+}
+
+// A folder that is renamed between its listing and its measurement makes the sum a lower bound.
+func TestWalk_RenamedFolder_MakesTheSumPartial(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.MkdirAll(filepath.Join(dir, "v", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "v", name, "big"), 1<<20)
+	}
+	root, err := safepath.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	renamed := false
+	s, err := usedSoFar(t.Context(), root, "v", func(space) { // the first folder is measured, all three are listed
+		for _, name := range []string{"a", "b", "c"} {
+			if !renamed {
+				_ = os.Rename(filepath.Join(dir, "v", name), filepath.Join(dir, "v", name+"'"))
+			}
+		}
+		renamed = true
+	})
+	if !errors.Is(err, errDisturbed) || s.used >= 3<<20 {
+		t.Errorf("got %d bytes, error %v, want fewer than %d and errDisturbed", s.used, err, 3<<20)
+	}
+	if s, err := used(t.Context(), root, "v"); err != nil || s.used < 3<<20 {
+		t.Errorf("got %d bytes, error %v, want all", s.used, err)
+	}
+}
+
+// Disturbed walks keep the figures from before, but not for ever; a whole walk ends that.
+func TestPodUsage_DisturbedWalk_KeepsThePreviousMaximum(t *testing.T) {
+	walk := func(used uint64, disturbed bool) podUsage {
+		return podUsage{volumes: map[string]space{"v": {at: begin, used: used}}, logs: map[string]space{}, disturbed: disturbed,
+			partial: disturbed}
+	}
+	u := walk(90, false).ended(nil)
+	var got []uint64
+	for _, next := range []podUsage{walk(10, true), walk(95, true), walk(20, true), walk(30, true), walk(40, true), walk(5, false),
+		walk(1, true)} {
+		before := u
+		u = next.unfinished(before) // published during the walk
+		if u = next.ended(u); before.volumes["v"].used != before.least().volumes["v"].used {
+			t.Error("decisions use other figures than those of the ended walk")
+		}
+		got = append(got, u.volumes["v"].used)
+	}
+	if want := []uint64{90, 95, 95, 30, 40, 5, 5}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
