@@ -7,10 +7,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	// A fake watch with a full channel panics in the client's write, after the object was stored: the watch loses it for good, as
+	// no API server does. A hundred, the default, are too few for waves of pods on a busy machine.
+	watch.DefaultChanSize = 1 << 14
 	// Else the first test that runs an agent as the command does has garbage collected twice as often in all that come after it.
 	if err := errors.Join(manyAtOnce(), os.Setenv("GOGC", "100")); err != nil {
 		panic(err)
