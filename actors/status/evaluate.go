@@ -21,7 +21,7 @@ const (
 	deleteMirror verb = "delete mirror"
 )
 
-// class is the order of writes: a lower one goes first.
+// class is the priority of a write: lower ones go first.
 type class int
 
 const (
@@ -30,8 +30,8 @@ const (
 	other
 )
 
-// lull is how long a step of a pod that is pending waits for the next, so that a pod which starts within it is written once: when
-// it is ready. A write costs an API server far more than us.
+// lull is how long a change of a pending pod waits for the next one. A pod that becomes ready within it is written once, when
+// it is ready. A write costs an API server far more than it costs the agent.
 const lull = time.Second
 
 // job is one write. Immutable.
@@ -41,16 +41,16 @@ type job struct {
 	class           class
 	namespace, name string
 	uid             types.UID // of the object; empty where it is created
-	pod             string    // UID of the wanted pod, for the log
+	pod             string    // UID of the desired pod, for the log
 	from, to        *v1.PodStatus
 	mirror          *v1.Pod // to create
-	why             string  // a mirror pod is deleted
-	passing         bool    // it tells of a step on the way to running, and may wait for the next
-	foreign         bool    // since somebody else wants it away, or has changed it
+	why             string  // the reason why a mirror pod is deleted
+	passing         bool    // a step of the start, which may wait for the next one
+	foreign         bool    // another client deleted or changed the object
 	after           time.Time
 }
 
-// refresh works out anew what is to be written for the lines that something has happened to.
+// refresh computes the next write of each changed line.
 func (b *machine) refresh(now time.Time) {
 	for l := range b.dirty {
 		delete(b.dirty, l)
@@ -78,7 +78,7 @@ func (b *machine) refresh(now time.Time) {
 	}
 }
 
-// evaluate says what is to be written for one line; nil for nothing.
+// evaluate returns the next write of a line, or nil.
 func (b *machine) evaluate(l *line, now time.Time) *job {
 	current := l.current()
 	w := l.wanted(current)
@@ -99,8 +99,8 @@ func (b *machine) evaluate(l *line, now time.Time) *job {
 	return nil
 }
 
-// undone says that the status is of a pod that was deleted, and its object is not: it is not seen yet that it was, or the API
-// server was set back to before. The pod is to run then, and no API server lets one come back from a final phase.
+// undone reports whether the pod was deleted and its object is not. Either the deletion is not observed yet, or the API
+// server was restored to an earlier state. The pod must run then, and no API server accepts a change from a final phase.
 func undone(w *messages.PodStatusWanted, current *v1.Pod) bool {
 	return (w.Over || w.Pod.DeletionTimestamp != nil) && current.DeletionTimestamp == nil
 }
@@ -112,12 +112,12 @@ func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v
 		return nil
 	case w == nil:
 		if !b.heard {
-			return nil // whoever wants it may not have been heard yet
+			return nil // its source may not have reported yet
 		}
 		return l.unmake(w, mirror, "its static pod is gone")
 	case mirror == nil:
 		if b.nodeUID == "" {
-			return nil // NodeRestriction admits none without its owner
+			return nil // NodeRestriction admits none without an owner
 		}
 		j := l.job(createMirror, other, w, nil)
 		j.mirror = mirrorOf(w.Pod, b.node, b.nodeUID)
@@ -139,18 +139,18 @@ func (b *machine) evaluateMirror(l *line, w *messages.PodStatusWanted, mirror *v
 	if w.Status == nil {
 		return nil
 	}
-	// no API server lets a pod come back from there
+	// No API server accepts a change from a final phase.
 	if finalstatus.Final(mirror.Status.Phase) && !finalstatus.Final(w.Status.Phase) {
 		return l.unmake(w, mirror, "its static pod runs again")
 	}
 	return l.patch(w, mirror, now)
 }
 
-// finalTries is how often a final status is refused until the pod is deleted without it: nothing of it is left on the node, and
-// it must not keep its name for ever.
+// finalTries is how often a final status may be rejected before the pod is deleted without it. Nothing of the pod is left on
+// the node, and it must not keep its name for ever.
 const finalTries = 4
 
-// unwelcome says that the API server refuses what it is told of this pod, and has been asked often enough.
+// unwelcome reports whether the API server has rejected the pod's status finalTries times.
 func (l *line) unwelcome() bool {
 	return l.trouble != nil && l.trouble.fate == refused && l.failures >= finalTries
 }
@@ -161,7 +161,7 @@ func (l *line) unmake(w *messages.PodStatusWanted, mirror *v1.Pod, why string) *
 	return j
 }
 
-// patch is the write of a status; nil where it would change nothing.
+// patch returns the write of a status, or nil if it would change nothing.
 func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time) *job {
 	to := merge(current, w.Status, now)
 	if w.Over {
@@ -186,8 +186,8 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 	return j
 }
 
-// futile says that this very write was done before and has changed nothing: an API server that does not know a field drops it,
-// and would be told of it for ever.
+// futile reports whether this write was done before and changed nothing. An API server that lacks a field drops it, and would
+// otherwise get the same write for ever.
 func (l *line) futile(current *v1.Pod, to *v1.PodStatus) bool {
 	s := l.sent
 	return s != nil && s.uid == current.UID && equality.Semantic.DeepEqual(s.to, to) &&
@@ -205,8 +205,8 @@ func (l *line) job(d verb, c class, w *messages.PodStatusWanted, object *v1.Pod)
 	return j
 }
 
-// take gives the writes to begin now, the most urgent first, and when it is to be asked again: zero for not before something
-// happens.
+// take returns the writes to start now, the most urgent first, and when to call it again. A zero time means at the next
+// change.
 func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 	b.refresh(now)
 	for b.busy < b.gate.width(now) {
@@ -232,7 +232,7 @@ func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 	return jobs, b.again(now)
 }
 
-// again is the next time at which something may be begun that may not yet.
+// again returns the earliest time at which a write that must wait may start.
 func (b *machine) again(now time.Time) time.Time {
 	var out time.Time
 	for l := range b.todo {
@@ -258,12 +258,12 @@ func (l *line) starts() time.Time {
 	return at
 }
 
-// agedTurn is how many writes come to one for the longest wait, whatever its class. Without it, pods that change their readiness
-// all the time would keep the statuses of other pods from being written.
+// agedTurn is the number of writes per write that goes to the longest wait, whatever its class. Without it, pods that keep
+// changing their readiness would block the statuses of others.
 const agedTurn = 10
 
-// before reports whether the write of l begins before that of o: by class unless aged, then by age. A pod has one write in
-// progress at a time, so that within a class the longest wait is one write of each other pod.
+// before reports whether the write of l starts before the other one: by class unless aged, then by age. A pod has one write
+// in progress at a time. Within a class, the longest wait is thus one write of each other pod.
 func (l *line) before(o *line, aged bool) bool {
 	if !aged && l.next.class != o.next.class {
 		return l.next.class < o.next.class

@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Pods that change their readiness all the time, more of them than there are writers, do not keep another pod's status waiting.
+// More pods than writers change their readiness all the time. Another pod's status is still written.
 func TestMachine_ReadinessLeavesRoom(t *testing.T) {
 	b := aMachine()
 	m := newModel()

@@ -47,7 +47,7 @@ func waiting(name string) v1.ContainerStatus {
 		State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}}
 }
 
-// object is a pod as the API server has it, before anything is known of it.
+// object returns a pod of the API server without a status.
 func object(name, uid string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(uid), Generation: 1, ResourceVersion: "1"},
@@ -58,7 +58,7 @@ func object(name, uid string) *v1.Pod {
 	}
 }
 
-// status is what the agent says of a running pod.
+// statusOf returns the agent's status of a running pod.
 func statusOf(isReady bool, restarts int32) *v1.PodStatus {
 	word := v1.ConditionFalse
 	if isReady {
@@ -112,7 +112,7 @@ func (m *model) remove(p *v1.Pod) {
 	delete(m.pods, p.Namespace+"/"+p.Name)
 }
 
-// list is what a watcher knows now.
+// list returns the pods that a watch would deliver.
 func (m *model) list() []*v1.Pod {
 	out := make([]*v1.Pod, 0, len(m.pods))
 	for _, p := range m.pods {
@@ -123,7 +123,7 @@ func (m *model) list() []*v1.Pod {
 
 var podResource = schema.GroupResource{Resource: "pods"}
 
-// do carries one write out, as the API server does.
+// do executes one write as the API server does.
 func (m *model) do(t testing.TB, j *job) (*v1.Pod, error) {
 	p := m.pods[j.namespace+"/"+j.name]
 	switch {
@@ -176,7 +176,7 @@ func patched(t testing.TB, p *v1.Pod, j *job) *v1.Pod {
 	return out
 }
 
-// answered is the answer of the model.
+// answered returns the model's answer.
 func (m *model) answered(t testing.TB, j *job) answer {
 	p, err := m.do(t, j)
 	f, wait := read(j.verb, err)
@@ -199,7 +199,7 @@ func code(n int32) error {
 		}[n], Message: "said no"}}
 }
 
-// aMachine knows the node and what the API server has.
+// aMachine returns a machine that knows the node and the API server's pods.
 func aMachine(pods ...*v1.Pod) *machine {
 	b := newMachine("node", func() float64 { return 1 })
 	b.nodeUID = "node-uid"
@@ -207,7 +207,7 @@ func aMachine(pods ...*v1.Pod) *machine {
 	return b
 }
 
-// only is the one job there is.
+// only returns the single job.
 func only(t *testing.T, b *machine, now time.Time) *job {
 	t.Helper()
 	jobs, _ := b.take(now)

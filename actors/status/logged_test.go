@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// A pod may go while its status is refused. The actor then forgets the trouble that it logged.
+// A pod can disappear while its status is rejected. The actor then drops the trouble that it logged.
 func TestStatus_LoggedTroublesEndWithTheirPods(t *testing.T) {
 	b := newBench(t)
 	a := New(b.opts)("status").(*actor)

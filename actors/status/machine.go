@@ -11,13 +11,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// writers is how many writes are under way at most. One write takes the API server some milliseconds, most of it the wait for
-// etcd's disk, so that one at a time would make ninety pods wait for one another; beyond eight the default budget of the
-// client (kubeAPIQPS, 50 a second) is used up anyway.
+// writers is the maximum number of writes in progress. One write takes the API server some milliseconds, mostly for etcd's
+// disk. One at a time would make ninety pods wait for one another. Eight use up the client's default budget (kubeAPIQPS, 50 a
+// second).
 const writers = 8
 
-// believed is how long the result of a write counts for more than an older object that is observed. After that the API server
-// was set back, by a backup of etcd perhaps, and what it has is the truth.
+// believed is how long the result of a write takes precedence over an older observed object. After that, the API server was
+// restored to an earlier state, perhaps from a backup of etcd, and its object is valid.
 const believed = 30 * time.Second
 
 // machine is the whole state: pure, without a clock.
@@ -26,55 +26,55 @@ type machine struct {
 	nodeUID types.UID // of the Node object; empty until it is known
 	random  func() float64
 
-	seen   bool // the API server's pods were told
-	heard  bool // every source was heard, and what they want was told
+	seen   bool // the API server's pods were received
+	heard  bool // every source has reported, and the desired pods were received
 	lines  map[string]*line
 	dirty  map[*line]bool
-	todo   map[*line]bool // those with something to write
-	logged []*v1.Pod      // what was observed last
-	// unsettled are lines that have more to learn of what is observed than that it has changed, and troubled those with troubles:
-	// some, so that a message costs what it says and not what there is.
+	todo   map[*line]bool // lines with a write to do
+	logged []*v1.Pod      // the list observed last
+	// unsettled are lines that need a look at each observed list, even where it has not changed. troubled are lines with
+	// failures. Both are subsets, so that the cost of a message is proportional to the change.
 	unsettled, troubled map[*line]bool
 	busy                int
-	taken               int // writes that were begun
+	taken               int // writes started so far
 	gate                gate
 }
 
-// line is the work for one pod: one of the API server, by its UID, or the static ones of one name and their mirror pod.
+// line is the work for one pod: a pod of the API server, by its UID, or the static pods of one name and their mirror pod.
 type line struct {
 	key, namespace, name string
 
 	wants    map[string]*messages.PodStatusWanted // by UID
-	observed *v1.Pod                              // nil: it is not there
+	observed *v1.Pod                              // nil: absent
 
 	belief *belief
 
 	sent *sending // the last status that was written
 
-	deleteAfter time.Time // it was deleted, and is not deleted again before this
+	deleteAfter time.Time // the earliest time of another deletion
 	deletions   int
-	makeAfter   time.Time // the mirror pod was created, and is not again before this where somebody else removes or changes it
+	makeAfter   time.Time // when a mirror pod that others remove or change may be created again
 	madeAt      time.Time
 	makes       int
 	ours        bool // its last object was deleted by us, for the next version of the static pod
 
 	next     *job
-	since    time.Time // since when there is something to write
+	since    time.Time // when the pending write arose
 	busy     bool
 	failures int
 	due      time.Time
 	trouble  *trouble
 }
 
-// belief is what a write made of an object, which counts for more than what is observed until that has caught up.
+// belief is the object that a write produced. It replaces the observed object until the watch has caught up.
 type belief struct {
 	uid  types.UID
-	pod  *v1.Pod // nil: it is not there any more
-	over *v1.Pod // what was observed at that time
+	pod  *v1.Pod // nil: deleted
+	over *v1.Pod // the observed object at that time
 	at   time.Time
 }
 
-// sending is one status as it was written, and what the API server made of it.
+// sending is one written status, and the status that the API server made of it.
 type sending struct {
 	uid           types.UID
 	from, to, got *v1.PodStatus
@@ -114,7 +114,7 @@ func (b *machine) want(m messages.PodStatusWanted) {
 	}
 }
 
-// wantAll takes the whole set: what is not in it is not wanted.
+// wantAll replaces the set of desired pods.
 func (b *machine) wantAll(m messages.PodStatusesWanted) {
 	uids := make(map[string]bool, len(m.Pods))
 	for _, p := range m.Pods {
@@ -152,8 +152,8 @@ func (b *machine) register(node *v1.Node) {
 	}
 }
 
-// observe takes what the API server has: what differs from before, which is the pods between those at the beginning and the end
-// of the list that do not.
+// observe handles the API server's list. Only the pods between the common head and tail of the old and new lists are
+// examined.
 func (b *machine) observe(m messages.APIPodsObserved) {
 	was, now := b.logged, m.Pods
 	for len(was) > 0 && len(now) > 0 && was[0] == now[0] {
@@ -183,8 +183,8 @@ func (b *machine) observe(m messages.APIPodsObserved) {
 	}
 }
 
-// lineOf is the line of an object. One that is no mirror pod has a line of its own, and also stands in the way of a mirror pod
-// of its name: that is seen when the mirror pod cannot be created.
+// lineOf returns the line of an object. An ordinary pod has a line of its own. It may also block a mirror pod of its name,
+// which shows when the creation fails.
 func (b *machine) lineOf(p *v1.Pod) *line {
 	if isMirror(p) {
 		return b.line(staticKey(p.Namespace, p.Name), p.Namespace, p.Name)
@@ -192,7 +192,7 @@ func (b *machine) lineOf(p *v1.Pod) *line {
 	return b.line(apiKey(string(p.UID)), p.Namespace, p.Name)
 }
 
-// see takes what the API server has of one pod; nil where it has none.
+// see records the API server's object for one pod; nil if there is none.
 func (b *machine) see(l *line, p *v1.Pod, at time.Time) {
 	if l.observed != p {
 		b.news(l)
@@ -213,7 +213,7 @@ func (b *machine) see(l *line, p *v1.Pod, at time.Time) {
 	}
 }
 
-// news has a line looked at again, and what was in conflict tried again at once.
+// news marks a line as changed, and retries a conflict at once.
 func (b *machine) news(l *line) {
 	if l == nil {
 		return
@@ -224,13 +224,13 @@ func (b *machine) news(l *line) {
 	b.dirty[l] = true
 }
 
-// caughtUp says that what is observed is no older than what was written.
+// caughtUp reports whether the observed object is no older than the written one.
 func (l *line) caughtUp(at time.Time) bool {
 	switch p, is := l.observed, l.belief; {
 	case at.Sub(is.at) > believed:
 		return true
 	case p == nil:
-		// It was there and is not any more; one that was only just created may not be observed yet.
+		// The object was observed before and is absent now. A newly created one may not be observed yet.
 		return is.over != nil && is.over.UID == is.uid
 	case is.pod == nil:
 		return p != is.over
@@ -243,7 +243,7 @@ func (l *line) caughtUp(at time.Time) bool {
 	}
 }
 
-// current is the object as it is, as far as is known; nil where there is none.
+// current returns the newest known object, or nil if there is none.
 func (l *line) current() *v1.Pod {
 	if l.belief != nil {
 		return l.belief.pod
@@ -251,8 +251,8 @@ func (l *line) current() *v1.Pod {
 	return l.observed
 }
 
-// wanted is the one of which the line is to tell. Of static pods of one name that is the one which the mirror pod stands for
-// already, as its successor waits for its end; else one of which something is known.
+// wanted returns the pod that the line reports on. Among static pods of one name, that is the pod that the mirror pod already
+// represents, as its successor waits for its end. Otherwise it is one with a status.
 func (l *line) wanted(mirror *v1.Pod) *messages.PodStatusWanted {
 	var uids []string
 	for uid := range l.wants {

@@ -42,14 +42,14 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	none(t, b, noon)
 	b.wrote(noon, m.answered(t, j))
 	none(t, b, noon)
-	// The object of before, with another's change, is observed late.
+	// The earlier object, with another client's change, is observed late.
 	late := p.DeepCopy()
 	late.Labels = map[string]string{"a": "b"}
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{late}, At: noon})
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	none(t, b, noon)
-	// An API server that was set back is believed after a while.
+	// The state of a restored API server is accepted after a while.
 	b.wrote(noon, m.answered(t, &job{key: j.key, verb: patchStatus, namespace: "default", name: "web", uid: "u", from: j.from,
 		to: j.to}))
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{p}, At: noon.Add(believed)})
@@ -58,7 +58,7 @@ func TestWhatIsAsWantedIsNotWritten(t *testing.T) {
 	only(t, b, noon)
 }
 
-// The steps of a pod that starts are written each second at most; that it is ready, at once and with all of them.
+// The steps of a starting pod are written at most once a second. Its readiness is written at once, together with them.
 func TestStepsOfAStart(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
@@ -94,7 +94,7 @@ func TestStepsOfAStart(t *testing.T) {
 	}
 }
 
-// An API server that drops a field is not told of it for ever.
+// An API server that drops a field does not get it for ever.
 func TestAFieldThatIsDropped(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
@@ -108,7 +108,7 @@ func TestAFieldThatIsDropped(t *testing.T) {
 		return a
 	}
 	write()
-	a := write() // it might have been another who took it out
+	a := write() // another client may have removed it
 	none(t, b, noon)
 	b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{a.pod}, At: noon})
 	none(t, b, noon)
@@ -128,7 +128,7 @@ func TestTheOrderOfWrites(t *testing.T) {
 		pods = append(pods, p)
 	}
 	b.observe(messages.APIPodsObserved{Pods: pods, At: noon})
-	for i := 19; i >= 10; i-- { // the later the older
+	for i := 19; i >= 10; i-- { // older pods change later
 		b.want(desired(pods[i], statusOf(true, 1)))
 		b.refresh(noon.Add(time.Duration(20-i) * time.Second))
 	}
@@ -172,7 +172,7 @@ func TestTheEndOfAPod(t *testing.T) {
 	}
 	b.wrote(noon, m.answered(t, j))
 	none(t, b, noon)
-	// A finalizer holds it: it is observed on, and not deleted again at once.
+	// A finalizer holds the object: it stays observed, and is not deleted again at once.
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	jobs, again := b.take(noon)
 	if len(jobs) > 0 || !again.After(noon) {
@@ -190,7 +190,8 @@ func TestTheEndOfAPod(t *testing.T) {
 	}
 }
 
-// Where the API server refuses the final status for good, the pod goes without: nothing of it is left, and its name is needed.
+// If the API server rejects the final status for good, the pod is deleted without it. Nothing of it is left, and its name is
+// needed.
 func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	p := object("web", "u")
 	p.DeletionTimestamp = new(at(0))
@@ -212,7 +213,7 @@ func TestAnEndWhoseStatusIsRefused(t *testing.T) {
 	}
 }
 
-// Something between says once that a pod is not there, which is: its statuses are written again after a while.
+// A proxy reports once that a pod is absent, wrongly. Its statuses are written again after a while.
 func TestAFalseNotFound(t *testing.T) {
 	p := object("web", "u")
 	b := aMachine(p)
@@ -226,8 +227,9 @@ func TestAFalseNotFound(t *testing.T) {
 	}
 }
 
-// The API server was set back to before the deletion of a pod that has ended here. It is to run again, and is told of nothing
-// until what runs is known; least of all is its object removed. The same where it is only not seen yet that it was deleted.
+// The API server was restored to a state before the deletion of a pod that has ended here. The pod must run again. Until its
+// state is known, nothing is written and, above all, its object is not removed. The same holds if the deletion is not
+// observed yet.
 func TestADeletionThatWasUndone(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		alive, dying := object("web", "u"), object("web", "u")
@@ -284,7 +286,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 	}
 }
 
-// A namespace that is made is met soon, however long it was not there; what was forbidden is not asked for that often.
+// A missing namespace is retried often, however long it is absent. A forbidden write is retried less often.
 func TestAMirrorPodWaitsForItsNamespace(t *testing.T) {
 	for answer, most := range map[int32]time.Duration{404: 30 * time.Second, 403: refusedMost} {
 		b := aMachine()
@@ -301,7 +303,7 @@ func TestAMirrorPodWaitsForItsNamespace(t *testing.T) {
 	}
 }
 
-// While the API server takes nothing, one write at a time tries; the newest status is what it writes then.
+// While the API server accepts no writes, one write at a time is tried. The newest status is written then.
 func TestAnAPIServerThatIsAway(t *testing.T) {
 	m := newModel()
 	for i := range 20 {
@@ -350,7 +352,7 @@ func TestAnAPIServerThatIsAway(t *testing.T) {
 	}
 }
 
-// One pod whose write fails holds up no other, and is tried again ever more rarely.
+// A failing write of one pod does not delay other pods. It is retried with increasing delay.
 func TestOnePodThatIsRefused(t *testing.T) {
 	m := newModel()
 	m.put(object("bad", "b"))
@@ -388,7 +390,7 @@ func TestOnePodThatIsRefused(t *testing.T) {
 	}
 }
 
-// A conflict waits for what is observed, and is tried at once then.
+// A conflict waits for the next observation, and is retried at once then.
 func TestAConflict(t *testing.T) {
 	m := newModel()
 	m.put(object("web", "u"))
@@ -401,7 +403,7 @@ func TestAConflict(t *testing.T) {
 	only(t, b, noon)
 }
 
-// BenchmarkOneOfManyChanges is what the change of one object costs among so many that do not change.
+// BenchmarkOneOfManyChanges measures the change of one object among many unchanged ones.
 func BenchmarkOneOfManyChanges(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint("pods=", n), func(b *testing.B) {

@@ -14,13 +14,13 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// merge gives the status that the pod is to have: what the agent owns is as wanted, all else as the API server has it. The
-// result shares nothing that is changed with its arguments.
+// merge returns the status to write: the agent's own fields from the desired status, all others as the API server has them.
+// The result shares no mutable data with the arguments.
 func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 	out := pod.Status.DeepCopy()
 	generation := max(wanted.ObservedGeneration, out.ObservedGeneration)
 	if isMirror(pod) {
-		generation = 0 // it tells of its static pod, which has none, and not of its own (KEP-5067)
+		generation = 0 // of the static pod, which has none; not of the mirror pod (KEP-5067)
 	}
 	out.ObservedGeneration = generation
 	mergePhase(out, wanted)
@@ -28,7 +28,7 @@ func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 	if out.StartTime == nil {
 		out.StartTime = seconds(wanted.StartTime)
 	}
-	if out.QOSClass == "" { // the API server sets it and lets nobody change it
+	if out.QOSClass == "" { // the API server sets it, and it is immutable
 		out.QOSClass = wanted.QOSClass
 	}
 	if wanted.Resources != nil {
@@ -42,7 +42,7 @@ func merge(pod *v1.Pod, wanted *v1.PodStatus, now time.Time) *v1.PodStatus {
 	return out
 }
 
-// mergePhase never takes back that a pod has ended: others have acted on it.
+// mergePhase never replaces a final phase: others have acted on it.
 func mergePhase(out, wanted *v1.PodStatus) {
 	if wanted.Phase == "" || (finalstatus.Final(out.Phase) && out.Phase != wanted.Phase) {
 		return
@@ -50,7 +50,7 @@ func mergePhase(out, wanted *v1.PodStatus) {
 	out.Phase, out.Reason, out.Message = wanted.Phase, wanted.Reason, wanted.Message
 }
 
-// mergeAddresses keeps those that are known when there are none any more: others still ask where the pod was.
+// mergeAddresses keeps the observed addresses once the pod has none. Other clients still look them up.
 func mergeAddresses(out, wanted *v1.PodStatus) {
 	if wanted.HostIP != "" {
 		out.HostIP, out.HostIPs = wanted.HostIP, wanted.HostIPs
@@ -62,7 +62,7 @@ func mergeAddresses(out, wanted *v1.PodStatus) {
 
 func mergeContainers(observed, wanted []v1.ContainerStatus, specs []v1.Container, pod *v1.PodSpec) []v1.ContainerStatus {
 	if len(wanted) == 0 {
-		return observed // nothing is known of them here; that they were there is
+		return observed // the runtime has none, but they existed
 	}
 	out := make([]v1.ContainerStatus, 0, len(wanted))
 	for i := range wanted {
@@ -76,28 +76,28 @@ func mergeContainers(observed, wanted []v1.ContainerStatus, specs []v1.Container
 	return out
 }
 
-// mergeContainer takes over from the observed status what must not be lost.
+// mergeContainer copies the fields of the observed status that must not be lost.
 func mergeContainer(s, observed *v1.ContainerStatus, spec *v1.Container, pod *v1.PodSpec) {
-	s.RestartCount = max(s.RestartCount, observed.RestartCount) // containers that were collected are not counted any more
+	s.RestartCount = max(s.RestartCount, observed.RestartCount) // garbage-collected containers are no longer counted
 	if s.AllocatedResourcesStatus == nil {
 		s.AllocatedResourcesStatus = observed.AllocatedResourcesStatus
 	}
 	if s.LastTerminationState == (v1.ContainerState{}) && s.RestartCount > 0 {
 		s.LastTerminationState = observed.LastTerminationState
 	}
-	// The API server refuses the whole status where a container that has ended for good lives again.
+	// The API server rejects the whole status if a container that ended for good runs again.
 	if ended := observed.State.Terminated; ended != nil && s.State.Terminated == nil && !mayRestart(spec, pod, ended.ExitCode) {
 		s.State, s.Ready, s.Started = observed.State, observed.Ready, observed.Started
 	}
 }
 
-// mayRestart is the API server's rule for containers that ended with this code. Where one of them may have all restarted, it lets
-// any live again (KEP-5532).
+// mayRestart is the API server's rule for containers that ended with this code. If one container of the pod may restart all,
+// any of them may run again (KEP-5532).
 func mayRestart(c *v1.Container, pod *v1.PodSpec, code int32) bool {
 	return translate.MayRestartAll(pod) || translate.Restarts(pod, cmp.Or(c, &v1.Container{}), code)
 }
 
-// mergeEphemeral keeps those of which nothing is known here.
+// mergeEphemeral keeps observed statuses that the desired status lacks.
 func mergeEphemeral(observed, wanted []v1.ContainerStatus) []v1.ContainerStatus {
 	for i := range wanted {
 		s := *wanted[i].DeepCopy()
@@ -115,7 +115,7 @@ func named(all []v1.ContainerStatus, name string) *v1.ContainerStatus {
 	return find.In(all, func(s *v1.ContainerStatus) bool { return s.Name == name })
 }
 
-// truncate brings all times to whole seconds, which is what the wire has: what is finer would always differ.
+// truncate rounds all times down to whole seconds, the precision of the wire. Finer times would always differ.
 func truncate(s *v1.ContainerStatus) {
 	for _, state := range []*v1.ContainerState{&s.State, &s.LastTerminationState} {
 		if r := state.Running; r != nil {
@@ -127,7 +127,7 @@ func truncate(s *v1.ContainerStatus) {
 	}
 }
 
-// seconds is the time in whole seconds.
+// seconds returns the time in whole seconds.
 func seconds(t *metav1.Time) *metav1.Time {
 	if t == nil {
 		return nil
@@ -138,11 +138,11 @@ func seconds(t *metav1.Time) *metav1.Time {
 	return &metav1.Time{Time: t.Truncate(time.Second)}
 }
 
-// mergeConditions gives the conditions that the pod is to have: those that are wanted, and those of others as they are, in
-// the order in which the API server has them. out is the status as merged so far.
+// mergeConditions returns the conditions to write: the desired ones, and other owners' conditions unchanged. The order is the
+// API server's. out is the status as merged so far.
 func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, now time.Time) []v1.PodCondition {
 	merged := slices.DeleteFunc(slices.Clone(pod.Status.Conditions), func(c v1.PodCondition) bool {
-		return len(wanted.Conditions) > 0 && resizes(c.Type) && condition(wanted, c.Type) == nil // the resize was taken back
+		return len(wanted.Conditions) > 0 && resizes(c.Type) && condition(wanted, c.Type) == nil // the resize was cancelled
 	})
 	for _, c := range wanted.Conditions {
 		c = settle(pod, out.Phase, c)
@@ -156,7 +156,7 @@ func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, n
 		o := merged[i]
 		switch {
 		case c.Type == v1.PodScheduled && o.Status == v1.ConditionTrue:
-			merged[i].ObservedGeneration = generation // the rest is the scheduler's word
+			merged[i].ObservedGeneration = generation // the scheduler owns the rest
 			continue
 		case o.Status == c.Status:
 			c.LastTransitionTime = o.LastTransitionTime
@@ -169,12 +169,12 @@ func mergeConditions(pod *v1.Pod, out, wanted *v1.PodStatus, generation int64, n
 	return merged
 }
 
-// resizes says that a condition is there only while a resize is pending or under way. It is the node agent's own.
+// resizes reports whether the condition exists only while a resize is pending or in progress. The node agent owns it.
 func resizes(t v1.PodConditionType) bool {
 	return t == v1.PodResizePending || t == v1.PodResizeInProgress
 }
 
-// since is when a condition became what it is: as wanted, unless it was settled to be something else.
+// since returns the time of a condition's last transition: the desired one, or now if settle changed the status.
 func since(c v1.PodCondition, wanted *v1.PodStatus, now time.Time) metav1.Time {
 	w := condition(wanted, c.Type)
 	if w == nil || w.Status != c.Status || w.LastTransitionTime.IsZero() {
@@ -183,8 +183,8 @@ func since(c v1.PodCondition, wanted *v1.PodStatus, now time.Time) metav1.Time {
 	return *seconds(&w.LastTransitionTime)
 }
 
-// settle corrects a wanted condition by what only the API server's object tells: that the pod has ended, and how its readiness
-// gates are (KEP-580).
+// settle corrects a desired condition with facts that only the API server's object has: the pod's end, and the state of its
+// readiness gates (KEP-580).
 func settle(pod *v1.Pod, phase v1.PodPhase, c v1.PodCondition) v1.PodCondition {
 	if c.Status != v1.ConditionTrue {
 		return c
@@ -204,7 +204,7 @@ func condition(s *v1.PodStatus, t v1.PodConditionType) *v1.PodCondition {
 	return find.In(s.Conditions, func(c *v1.PodCondition) bool { return c.Type == t })
 }
 
-// ready says whether the status calls the pod ready.
+// ready reports whether the status has the pod as ready.
 func ready(s *v1.PodStatus) bool {
 	c := condition(s, v1.PodReady)
 	return c != nil && c.Status == v1.ConditionTrue

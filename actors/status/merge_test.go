@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/finalstatus"
 )
 
-// What the agent does not own stays as it is.
+// Fields that the agent does not own stay unchanged.
 func TestWhatIsNotOursStays(t *testing.T) {
 	p := object("web", "u")
 	p.Status.NominatedNodeName = "other"
@@ -45,8 +45,8 @@ func TestWhatIsNotOursStays(t *testing.T) {
 	}
 }
 
-// The condition of a pending resize is the agent's own: it goes when the resize is taken back, and not with a status of a pod
-// that is held, which has no conditions.
+// The agent owns the condition of a pending resize. It is removed when the resize is cancelled. A status without conditions,
+// as of a held pod, does not remove it.
 func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
 	p := object("web", "u")
 	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodResizePending, v1.ConditionTrue, -2))
@@ -58,8 +58,7 @@ func TestAResizeThatWasTakenBackIsPendingNoLonger(t *testing.T) {
 	}
 }
 
-// The resources of the pod as a whole are the agent's; of a status without them, such as that of a pod that is refused, those
-// that were told stay.
+// The agent owns the pod-level resources. A status without them, as of a rejected pod, keeps the observed ones.
 func TestResourcesOfThePodAsAWhole(t *testing.T) {
 	list := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
 	was := &v1.Pod{Status: v1.PodStatus{AllocatedResources: list("1"), Resources: &v1.ResourceRequirements{Requests: list("1")}}}
@@ -72,7 +71,7 @@ func TestResourcesOfThePodAsAWhole(t *testing.T) {
 	}
 }
 
-// A patch takes entries out of lists that are merged by key, and says their order.
+// A patch removes entries of lists that are merged by key, and sets their order.
 func TestAPatchTakesOutWhatIsGone(t *testing.T) {
 	p := object("web", "u")
 	p.Status = *merge(p, statusOf(true, 0), noon)
@@ -94,7 +93,7 @@ func TestTimesOfConditions(t *testing.T) {
 	p.Status.Conditions = append(p.Status.Conditions, cond(v1.PodReady, v1.ConditionTrue, -100),
 		cond(v1.ContainersReady, v1.ConditionFalse, -100))
 	want := statusOf(true, 0)
-	want.Conditions[3].LastTransitionTime.Time = noon.Add(3500 * 1e6) // as a clock says it
+	want.Conditions[3].LastTransitionTime.Time = noon.Add(3500 * 1e6) // with a clock's precision
 	got := merge(p, want, noon)
 	for kind, since := range map[v1.PodConditionType]int{v1.PodReady: -100, v1.ContainersReady: 3, v1.PodInitialized: 0,
 		v1.PodScheduled: -5} {
@@ -104,7 +103,7 @@ func TestTimesOfConditions(t *testing.T) {
 	}
 }
 
-// Each condition of the agent's tells of which generation it is (KEP-5067); of the scheduler's nothing else is touched.
+// Each condition of the agent carries its generation (KEP-5067). The scheduler's conditions are otherwise unchanged.
 func TestConditionsTellTheirGeneration(t *testing.T) {
 	p := object("web", "u")
 	p.Generation = 3
@@ -171,7 +170,7 @@ func TestContainersKeepTheirHistory(t *testing.T) {
 	}
 }
 
-// TestNoContainerLivesAgain: the API server refuses the whole status where one does that must not.
+// The API server rejects the whole status if a container runs again that must not.
 func TestNoContainerLivesAgain(t *testing.T) {
 	always, never := v1.ContainerRestartPolicyAlways, v1.ContainerRestartPolicyNever
 	rule := func(action v1.ContainerRestartRuleAction, code int32) []v1.ContainerRestartRule {
@@ -194,7 +193,7 @@ func TestNoContainerLivesAgain(t *testing.T) {
 		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42), code: 143},
 		{policy: v1.RestartPolicyNever, own: &never, rules: rule(again, 42)},
 		{policy: v1.RestartPolicyNever, own: &never, rules: rule(all, 42), code: 143, lives: true},
-		// it lets any of them live again
+		// any of them may run again
 	} {
 		p := object("web", "u")
 		p.Spec.RestartPolicy = c.policy
@@ -221,7 +220,7 @@ func TestTheLastStatus(t *testing.T) {
 		containers []v1.ContainerStatus
 		phase      v1.PodPhase
 		want       v1.PodPhase
-		lost, left int // containers of unknown end, and those that still wait
+		lost, left int // containers with an unknown end, and waiting ones
 	}{
 		"runs": {containers: []v1.ContainerStatus{running("main", 0)}, phase: v1.PodRunning, want: v1.PodFailed,
 			lost: 1},

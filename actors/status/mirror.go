@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 )
 
-// mirrorAnnotation marks a pod of the API server as standing for the static pod whose hash it holds.
+// mirrorAnnotation marks the mirror pod of the static pod with this hash.
 const mirrorAnnotation = v1.MirrorPodAnnotationKey
 
 func isMirror(pod *v1.Pod) bool {
@@ -24,7 +24,7 @@ func isMirror(pod *v1.Pod) bool {
 	return ok
 }
 
-// hashOf tells one static pod from another of its name, as the kubelet does.
+// hashOf returns the hash that identifies a static pod among others of its name, as the kubelet does.
 func hashOf(pod *v1.Pod) string {
 	return cmp.Or(pod.Annotations[manifest.HashAnnotation], string(pod.UID))
 }
@@ -45,15 +45,15 @@ func contentsOf(static *v1.Pod) string {
 	delete(annotations, contentsAnnotation) // a manifest copied from a mirror pod has it
 	text, err := json.Marshal([]any{static.Labels, annotations, &static.Spec})
 	if err != nil {
-		return "" // no pod that was decoded from JSON gets here
+		return "" // unreachable for a pod that was decoded from JSON
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// mirrorOf is the pod to create at the API server for a static one. NodeRestriction admits it when it is bound to the node of
-// whoever creates it, is owned by that Node object alone, and refers to no other object (KEP-1314). A static pod that refers to
-// some of --object-dir has none, therefore: a spec without them would not be its own.
+// mirrorOf returns the mirror pod to create for a static pod. NodeRestriction admits it if it is bound to the node of its
+// creator, is owned by that Node object alone, and refers to no other object (KEP-1314). A static pod that refers to objects
+// of --object-dir therefore has no mirror pod: without the references, the spec would differ.
 func mirrorOf(static *v1.Pod, node string, nodeUID types.UID) *v1.Pod {
 	controller := true
 	out := &v1.Pod{
@@ -77,14 +77,14 @@ func mirrorOf(static *v1.Pod, node string, nodeUID types.UID) *v1.Pod {
 	return out
 }
 
-// stale says why the mirror pod does not stand for the static pod any more; empty where it does.
+// stale returns the reason why the mirror pod no longer represents the static pod, or "" if it does.
 func stale(mirror, static *v1.Pod, nodeUID types.UID) string {
 	switch {
 	case mirror.Annotations[mirrorAnnotation] != hashOf(static):
 		return "it stands for another version of the static pod"
 	case mirror.Annotations[contentsAnnotation] != contentsOf(static):
 		return "it shows another version of the manifest"
-	case mirror.Generation > 1: // it is made with 1, and each change of its spec by others counts (KEP-5067)
+	case mirror.Generation > 1: // it is created with 1; each change of its spec increments it (KEP-5067)
 		return "its spec was changed"
 	case nodeUID != "" && slices.ContainsFunc(mirror.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return o.Kind == "Node" && o.UID != nodeUID // the garbage collector removes it

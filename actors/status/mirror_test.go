@@ -32,7 +32,7 @@ func TestAMirrorPodIsWhatNodesMayCreate(t *testing.T) {
 	}
 }
 
-// What the API server admits no mirror pod for is no matter of the node's credentials.
+// A mirror pod rejected for its references does not point to the node's credentials.
 func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 	for words, want := range map[string]bool{
 		"a mirror pod may not reference secrets":                                             true,
@@ -53,7 +53,7 @@ func TestAMirrorPodThatRefersToObjects(t *testing.T) {
 	}
 }
 
-// The hash of a static pod with a UID of its own is that UID: its mirror pod is compared by contents, too.
+// The hash of a static pod that sets its own UID is that UID. Its mirror pod is also compared by contents.
 func TestStale_FixedUID(t *testing.T) {
 	const fixed, computed = "11111111-2222-3333-4444-555555555555", "0123456789abcdef0123456789abcdef"
 	edit := func(p *v1.Pod) { p.Spec.Containers = []v1.Container{{Name: "main", Args: []string{"sleep", "3605"}}} }
@@ -84,7 +84,7 @@ func TestStale_FixedUID(t *testing.T) {
 	}
 }
 
-// A manifest copied from a mirror pod has the annotation of its contents, which is no part of the static pod.
+// A manifest copied from a mirror pod has the contents annotation, which is not part of the static pod.
 func TestStale_CopiedContentsHash(t *testing.T) {
 	for _, uid := range []string{"11111111-2222-3333-4444-555555555555", "0123456789abcdef0123456789abcdef"} {
 		s, plain := static("web", uid), static("web", uid)
@@ -143,7 +143,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 		t.Errorf("the mirror pod says %+v", got.Status)
 	}
 
-	// Someone deletes it, gently.
+	// Another client deletes it, gracefully.
 	p := m.pods["default/web"].DeepCopy()
 	p.DeletionTimestamp = new(at(1))
 	m.put(p)
@@ -156,7 +156,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	none(t, b, noon)
 
-	// And by force.
+	// Then with force.
 	m.remove(m.pods["default/web"])
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	do(createMirror)
@@ -177,7 +177,7 @@ func TestALifeOfAMirrorPod(t *testing.T) {
 	}
 	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 
-	// It goes, when everyone was heard.
+	// It is removed once every source has reported.
 	b.wantAll(messages.PodStatusesWanted{})
 	none(t, b, noon)
 	b.wantAll(messages.PodStatusesWanted{Heard: true})
@@ -217,7 +217,7 @@ func TestAMirrorPodThatStandsForTheStaticPodNoMore(t *testing.T) {
 	}
 }
 
-// What an API server has as Failed or Succeeded never lives again there: a static pod that does gets another mirror pod.
+// A pod that is Failed or Succeeded at the API server never runs again there. A static pod that does gets a new mirror pod.
 func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
 	p := mirror("web", "h1", "m")
 	p.Status.Phase = v1.PodSucceeded
@@ -228,7 +228,7 @@ func TestAMirrorPodOfAStaticPodThatRunsAgain(t *testing.T) {
 	}
 }
 
-// Somebody changes each mirror pod as soon as it is made: it is not made anew without end.
+// Another client changes each mirror pod as soon as it is created. The recreation backs off.
 func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 	m := newModel()
 	b := aMachine()
@@ -256,8 +256,8 @@ func TestAMirrorPodThatIsChangedEachTime(t *testing.T) {
 	}
 }
 
-// Somebody deletes each mirror pod as soon as it is made, gently or by force: it is made again, not without end, and never much
-// later.
+// Another client deletes each mirror pod as soon as it is created, gracefully or with force. The recreation backs off, with a
+// bounded delay.
 func TestAMirrorPodThatIsDeletedEachTime(t *testing.T) {
 	for _, gently := range []bool{true, false} {
 		m := newModel()
@@ -296,7 +296,7 @@ func TestAMirrorPodThatIsDeletedEachTime(t *testing.T) {
 	}
 }
 
-// A pod of that name that is none of ours is left alone, and told of.
+// A pod of that name that is not this node's mirror pod is left alone, and reported.
 func TestANameThatIsTaken(t *testing.T) {
 	m := newModel()
 	foreign := object("web", "foreign")

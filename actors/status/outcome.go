@@ -16,46 +16,48 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// The waits after failures. That of the API server as a whole stays short, so that what waits follows soon when it returns.
+// The delays after failures. The one for the whole API server stays short, so that pending writes follow soon after it
+// returns.
 const (
 	lineWait, lineMost = time.Second, time.Minute
-	refusedMost        = 5 * time.Minute  // nothing changes by itself where somebody has said no
-	absentMost         = 20 * time.Second // a namespace that is not there yet may be made at any time
+	refusedMost        = 5 * time.Minute  // a rejection does not end by itself
+	absentMost         = 20 * time.Second // a missing namespace may be created at any time
 	gateWait, gateMost = 250 * time.Millisecond, 10 * time.Second
 	timedOutMost       = 10 * time.Second
-	deleteWait         = 2 * time.Second // an object that is deleted and still observed may only be late, or held by finalizers
-	// A mirror pod that others delete or change is made again at once, and, where they go on, at these times. The kubelet knows
-	// no end of it.
+	deleteWait         = 2 * time.Second // a deleted object may stay observed: by a late watch, or by finalizers
+	// A mirror pod that other clients delete or change is recreated at once, and then with these delays. The kubelet has no
+	// such limit.
 	makeWait, makeMost = time.Second, 30 * time.Second
 	makeCalm           = 10 * time.Minute
 	retryAfterMost     = 5 * time.Minute
 )
 
-// oddConflicts in a row are no matter of what is observed late any more, and are told.
+// oddConflicts is the number of consecutive conflicts after which they are reported: late observation no longer explains
+// them.
 const oddConflicts = 3
 
-// fate is what the answer to a write means.
+// fate is the class of the answer to a write.
 type fate string
 
 const (
 	done        fate = "done"
-	gone        fate = "gone"        // the object is not there
-	conflict    fate = "conflict"    // it is another one, or something else has changed it
+	gone        fate = "gone"        // the object is absent
+	conflict    fate = "conflict"    // another object has the name, or another client changed it
 	refused     fate = "refused"     // this write
-	broken      fate = "broken"      // this write, for now
-	unavailable fate = "unavailable" // any write would have fared so
+	broken      fate = "broken"      // this write, temporarily
+	unavailable fate = "unavailable" // any write would have failed
 )
 
 // answer is the result of a write.
 type answer struct {
 	job        *job
-	pod        *v1.Pod // as it is now; nil after a deletion
+	pod        *v1.Pod // the object after the write; nil after a deletion
 	fate       fate
 	err        error
-	retryAfter time.Duration // as the API server asks; 0: it does not
+	retryAfter time.Duration // the API server's Retry-After; 0: none
 }
 
-// read says what the error of a write means.
+// read classifies the error of a write.
 func read(d verb, err error) (fate, time.Duration) {
 	if err == nil {
 		return done, 0
@@ -69,7 +71,7 @@ func read(d verb, err error) (fate, time.Duration) {
 	switch {
 	case apierrors.IsNotFound(err) && d != createMirror:
 		return gone, 0
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // also where the UID is another: what is observed will tell
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // or another UID: the next list shows it
 		return conflict, wait
 	case otherUID(err) && d == patchStatus:
 		return gone, 0
@@ -81,20 +83,20 @@ func read(d verb, err error) (fate, time.Duration) {
 		errors.As(err, &network):
 		return unavailable, wait
 	case !errors.As(err, &status) || status.Status().Code == 0:
-		return unavailable, wait // no answer of the API server
+		return unavailable, wait // not an answer of the API server
 	default:
 		return broken, wait
 	}
 }
 
-// otherUID says that an object of that name is there with another UID: metadata.uid of the patch would have changed it.
+// otherUID reports whether an object of that name has another UID, which the patch would have changed.
 func otherUID(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusUnprocessableEntity && status.Status().Details != nil &&
 		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
-// gate is what all writes have in common: whether the API server takes them.
+// gate is the state of the API server for all writes.
 type gate struct {
 	failures int
 	until    time.Time
@@ -102,7 +104,7 @@ type gate struct {
 	err      error
 }
 
-// width is how many writes may be under way: one, after a failure, until one has succeeded.
+// width returns how many writes may be in progress. After a failure it is one until a write succeeds.
 func (g *gate) width(now time.Time) int {
 	switch {
 	case g.failures == 0:
@@ -114,7 +116,7 @@ func (g *gate) width(now time.Time) int {
 	}
 }
 
-// wrote takes the result of a write.
+// wrote handles the result of a write.
 func (b *machine) wrote(now time.Time, a answer) {
 	l := b.lines[a.job.key]
 	if l == nil {
@@ -126,12 +128,12 @@ func (b *machine) wrote(now time.Time, a answer) {
 	}
 	b.dirty[l], b.unsettled[l] = true, true
 	if a.fate != unavailable {
-		b.gate = gate{} // it answers
+		b.gate = gate{} // the API server answers
 	}
 	switch a.fate {
 	case done:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
-		l.since = time.Time{} // what is to be written now is younger
+		l.since = time.Time{} // a pending write arose later
 		b.succeeded(l, now, a)
 	case gone:
 		l.failures, l.due, l.trouble = 0, time.Time{}, nil
@@ -161,8 +163,8 @@ func (b *machine) succeeded(l *line, now time.Time, a answer) {
 	}
 }
 
-// made notes that a mirror pod was created. Where that is since somebody removed or changed the one before, the next one waits
-// the longer the oftener that was.
+// made records the creation of a mirror pod. If another client removed or changed the previous one, the next creation is
+// delayed, the longer the more often that happened.
 func (b *machine) made(l *line, now time.Time) {
 	again := !l.madeAt.IsZero() && now.Sub(l.madeAt) < makeCalm
 	switch {
@@ -176,8 +178,8 @@ func (b *machine) made(l *line, now time.Time) {
 	l.madeAt, l.ours = now, false
 }
 
-// lose notes that an object is not there, until something else is observed or, as whoever said so may have been wrong, until it
-// is observed for long.
+// lose records that an object is absent, until another one is observed. The answer may have been wrong: an object that stays
+// observed for long counts as present.
 func (l *line) lose(uid types.UID, now time.Time) {
 	if l.observed != nil && l.observed.UID == uid {
 		l.belief = &belief{uid, nil, l.observed, now}
@@ -215,7 +217,7 @@ func (b *machine) failed(l *line, now time.Time, a answer) {
 	b.troubled[l] = true
 }
 
-// wait is the back-off after so many failures in a row.
+// wait returns the back-off after consecutive failures.
 func (b *machine) wait(first, most time.Duration, failures int) time.Duration {
 	return backoff.Policy{First: first, Max: most, Jitter: backoff.Half}.After(failures, b.random())
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// world is the machine beside an API server that is slow, watched late, and that others write to.
+// world is the machine with an API server that is slow, watched late, and written to by other clients.
 type world struct {
 	t        *rapid.T
 	tb       testing.TB
 	m        *model
 	b        *machine
 	now      time.Time
-	lists    []messages.APIPodsObserved // told and not yet arrived
+	lists    []messages.APIPodsObserved // sent and not yet received
 	wants    map[string]messages.PodStatusWanted
 	underWay map[string]*job
-	last     map[string]*job // the last status of a pod that was taken, if nothing has changed since
+	last     map[string]*job // the last status job of a pod, if nothing has changed since
 }
 
-// begin takes what the machine wants done, and checks it.
+// begin takes the machine's next writes, and checks them.
 func (w *world) begin() {
 	jobs, _ := w.b.take(w.now)
 	for _, j := range jobs {
@@ -49,7 +49,7 @@ func (w *world) begin() {
 	}
 }
 
-// others note that someone else has changed a pod: what was written may have to be written again.
+// others records a change by another client: statuses may have to be written again.
 func (w *world) others() { clear(w.last) }
 
 func (w *world) answer(fails bool) {
@@ -107,7 +107,7 @@ func (w *world) tellAll() {
 	w.b.wantAll(all)
 }
 
-// meddle is what others do at the API server.
+// meddle makes a change by another client at the API server.
 func (w *world) meddle() {
 	name := rapid.SampledFrom([]string{"u1", "u2", "u3", "u4", "s1", "s2"}).Draw(w.t, "pod")
 	p := w.m.pods["default/"+name]
@@ -142,7 +142,7 @@ func (w *world) meddle() {
 	}
 }
 
-// settle lets everything arrive and succeed, until nothing happens any more.
+// settle delivers every message and completes every write, until nothing changes.
 func (w *world) settle() {
 	w.tellAll()
 	for range 500 {
@@ -166,7 +166,7 @@ func (w *world) settle() {
 	w.t.Fatalf("it does not come to rest: under way %v, gate %+v, busy %d", w.underWay, w.b.gate, w.b.busy)
 }
 
-// held says that nothing waits but the deletion of what finalizers hold.
+// held reports whether only deletions of objects with finalizers are pending.
 func (w *world) held() bool {
 	for l := range w.b.todo {
 		if l.next.verb != deletePod || l.observed == nil || len(l.observed.Finalizers) == 0 {
@@ -176,7 +176,7 @@ func (w *world) held() bool {
 	return true
 }
 
-// believing says that the machine takes its own word for more than what is observed, which it does for a while only.
+// believing reports whether the machine still prefers a write's result to the observed object.
 func (w *world) believing() bool {
 	for _, l := range w.b.lines {
 		if l.belief != nil && l.belief.pod != nil {
@@ -186,7 +186,7 @@ func (w *world) believing() bool {
 	return false
 }
 
-// TestItEndsAsWanted: whatever happens in whatever order, the API server ends with what is wanted.
+// TestItEndsAsWanted checks that the API server ends in the desired state, whatever happens in whatever order.
 func TestItEndsAsWanted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := &world{
@@ -245,7 +245,7 @@ func (w *world) check() {
 			w.t.Errorf("%s is over and still there", uid)
 		}
 		if (m.Over || m.Pod.DeletionTimestamp != nil) && p.DeletionTimestamp == nil {
-			continue // another pod of this UID was deleted: nothing is said of this one
+			continue // another pod of this UID was deleted: no status is written
 		}
 		want := merge(p, m.Status, w.now)
 		if m.Over {

@@ -13,17 +13,17 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
-// Trouble is something that cannot be written to the API server.
+// Trouble is a write to the API server that fails.
 type Trouble struct {
-	// Since is when that began.
+	// Since is when the failures began.
 	Since time.Time `json:"since"`
-	// Pod is its namespace and name; empty where it is about all pods.
+	// Pod is its namespace and name; empty for a failure that affects all pods.
 	Pod string `json:"pod,omitempty"`
-	// What is a sentence about what was tried, and the answer.
+	// What is a sentence with the write and the API server's answer.
 	What string `json:"what"`
 }
 
-// String is the trouble in one line.
+// String returns the trouble in one line.
 func (t Trouble) String() string {
 	if t.Pod == "" {
 		return fmt.Sprintf("%s, since %s", t.What, t.Since.Format(time.RFC3339))
@@ -31,11 +31,11 @@ func (t Trouble) String() string {
 	return fmt.Sprintf("pod %s: %s, since %s", t.Pod, t.What, t.Since.Format(time.RFC3339))
 }
 
-// State is what cannot be written at present, for those who must not wait for the actor. The zero value has none. Safe for
+// State holds the current failures, for readers that must not wait for the actor. The zero value has none. Safe for
 // concurrent use.
 type State struct{ p atomic.Pointer[[]Trouble] }
 
-// Load is the newest word: what concerns all pods, then by the names of the pods. It must not be changed.
+// Load returns the current failures: the one that affects all pods first, then by pod name. It must not be changed.
 func (s *State) Load() []Trouble {
 	if p := s.p.Load(); p != nil {
 		return *p
@@ -45,15 +45,15 @@ func (s *State) Load() []Trouble {
 
 func (s *State) store(t []Trouble) { s.p.Store(&t) }
 
-// trouble is that of one line.
+// trouble is the failure of one line.
 type trouble struct {
 	since time.Time
 	what  string
 	fate  fate
-	quiet bool // not worth telling yet
+	quiet bool // not reported yet
 }
 
-// failure says what was tried, and the answer.
+// failure describes the failed write and the answer.
 func failure(a answer, node string) string {
 	what := map[verb]string{
 		patchStatus:  "its status cannot be written",
@@ -73,14 +73,14 @@ func failure(a answer, node string) string {
 	return what + ": " + apiclient.Explain(a.err, node)
 }
 
-// refers says that a mirror pod was refused for what it refers to, by either of the two that look at that: the admission plugins
-// ServiceAccount and NodeRestriction.
+// refers reports whether a mirror pod was rejected for its references. Two admission plugins check them: ServiceAccount and
+// NodeRestriction.
 func refers(err error) bool {
 	return apierrors.IsForbidden(err) && (strings.Contains(err.Error(), " mirror pod may not ") ||
 		strings.Contains(err.Error(), "can not create pods that reference "))
 }
 
-// troubles is all that cannot be written, for health. What fails for all is told once.
+// troubles returns all failures for health. A failure that affects all pods is reported once.
 func (b *machine) troubles() []Trouble {
 	var out []Trouble
 	waiting := 0

@@ -1,19 +1,19 @@
-// Package status is the actor that writes to the API server what becomes of this node's pods: their statuses, the removal of
-// those that are over, and the mirror pods that stand there for static ones.
+// Package status is the actor that writes to the API server: the statuses of this node's pods, the removal of pods that have
+// ended, and the mirror pods of static pods.
 //
-// There is one line of work for each pod. It holds the newest status that is wanted beside the object that was observed
-// last, and from these two alone follows what is written next (evaluate.go). Nothing is written before both are known, and
-// nothing that changes nothing. What a write gives back stands for the observed object until that has caught up.
+// Each pod has one line of work. It holds the newest desired status and the object observed last. The next write follows from
+// these two alone (evaluate.go). Nothing is written before both are known, and a status that changes nothing is not written.
+// The object that a write returns replaces the observed one until the watch has caught up.
 //
-// What differs between desired and observed status is one strategic merge patch with the UID in it. Eight writers work
-// side by side: deletions first, then changes of readiness, then the oldest; one write in ten is the one that waits longest. A
+// The difference between desired and observed status is one strategic merge patch that carries the UID. Eight writers work in
+// parallel: deletions first, then changes of readiness, then the oldest. One write in ten is the one that waits longest. A
 // change of a pod that is still pending waits a second for the next one. After a conflict or 404 with another UID the pod is
-// forgotten; other failures are retried with back-off. A pod is deleted after its final status was written, with the UID as
+// dropped. Other failures are retried with back-off. A pod is deleted after its final status was written, with the UID as
 // precondition and zero grace.
 //
-// Mirror pods: each desired static pod has one, made again or removed by the UID in kubernetes.io/config.mirror. None is
-// removed before every source was heard. The API server admits none that refers to other objects: such a static pod runs,
-// is not shown there, and health says so.
+// Mirror pods: each desired static pod has one, recreated or removed by the UID in kubernetes.io/config.mirror. None is
+// removed before every source has reported. The API server admits none that refers to other objects. Such a static pod runs,
+// is not shown there, and health reports it.
 package status
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
 	// Client is towards the API server. Required.
 	Client kubernetes.Interface
@@ -41,7 +41,7 @@ type Options struct {
 	Operations *cri.Operations
 	// NodeName is the name of this node's object.
 	NodeName string
-	// State, unless nil, is told what cannot be written.
+	// State, unless nil, receives the failed writes.
 	State *State
 	// Random gives numbers in [0,1) for jitter; nil is math/rand's.
 	Random func() float64
@@ -63,7 +63,7 @@ type actor struct {
 	machine *machine
 	timer   supervisors.Timer
 	next    time.Time         // when timer fires
-	logged  map[string]string // troubles that stand in the log, by pod
+	logged  map[string]string // troubles already logged, by pod
 }
 
 type (
@@ -114,7 +114,7 @@ func mirrorPods(pods []*v1.Pod) (n float64) {
 	return n
 }
 
-// advance begins what may be begun, and sets the timer for what may not yet.
+// advance starts the writes that may start now, and sets the timer for the others.
 func (a *actor) advance(ctx supervisors.Context) {
 	jobs, again := a.machine.take(ctx.Now())
 	for _, j := range jobs {
@@ -135,7 +135,7 @@ func (a *actor) advance(ctx supervisors.Context) {
 	a.forget()
 }
 
-// allPods is the key in logged of the trouble that all pods have in common.
+// allPods is the key in logged of the trouble that all pods share.
 const allPods = ""
 
 // forget drops the logged troubles of pods that are gone.
@@ -188,10 +188,10 @@ func (a *actor) logGate(ctx supervisors.Context) {
 	}
 }
 
-// inspection is what the actor says of itself.
+// inspection describes the actor's state.
 type inspection struct {
-	Known    bool      `json:"known"` // what the API server has
-	Heard    bool      `json:"heard"` // what all sources want
+	Known    bool      `json:"known"` // the API server's pods were listed
+	Heard    bool      `json:"heard"` // every source has reported
 	Lines    int       `json:"lines"`
 	Waiting  []string  `json:"waiting,omitempty"` // to be written, or being written
 	Troubles []Trouble `json:"troubles,omitempty"`

@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// bench is the actor beside an API server in memory.
+// bench is the actor with an API server in memory.
 type bench struct {
 	*supervisortest.Kit
 	t     *testing.T
@@ -41,7 +41,7 @@ func newBench(t *testing.T, pods ...runtime.Object) *bench {
 	return b
 }
 
-// watch tells what the API server has.
+// watch sends the API server's pods to the actor.
 func (b *bench) watch() {
 	b.t.Helper()
 	list, err := b.api.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
@@ -64,7 +64,7 @@ func (b *bench) pod(name string) *v1.Pod {
 	return p
 }
 
-// calls are the writes that the API server got, in words, and forgets them.
+// calls returns the writes that the API server received, and clears them.
 func (b *bench) calls() string {
 	var out []string
 	for _, a := range b.api.Actions() {
@@ -139,7 +139,7 @@ func TestAMirrorPodAsItIsWritten(t *testing.T) {
 	}
 }
 
-// A fault is named in health for as long as it lasts, and the write is done again when its time has come.
+// A failure is in health as long as it lasts. The write is retried when it is due.
 func TestAFaultOfTheAPIServer(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault error
@@ -178,7 +178,7 @@ func TestAFaultOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// An actor that is killed while it writes joins that write, and does not write beside it.
+// An actor that restarts during a write joins it, and does not start a second one.
 func TestARestartJoinsTheWriteUnderWay(t *testing.T) {
 	b := newBench(t, object("web", "u"))
 	entered, release := make(chan struct{}, 8), make(chan struct{})
@@ -188,7 +188,7 @@ func TestARestartJoinsTheWriteUnderWay(t *testing.T) {
 		return false, nil, nil
 	})
 	observed := messages.APIPodsObserved{Pods: []*v1.Pod{b.pod("web")},
-		At: b.Now()} // the fake answers nobody while a reactor runs
+		At: b.Now()} // the fake blocks while a reactor runs
 	b.Send(messages.APIServer, observed)
 	b.Send(messages.Pods, desired(object("web", "u"), statusOf(true, 0)))
 	first := b.Work[0]

@@ -15,20 +15,21 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// writeTimeout bounds one write, with what the client waits for its budget and for an API server that asks it to come again.
+// writeTimeout bounds one write, including the client's wait for its rate limit and for a Retry-After of the API server.
 const writeTimeout = 20 * time.Second
 
 // opsPrefix begins the keys of writes in the table of operations.
 const opsPrefix = "status/"
 
-// write does one write, or joins the one for the same pod that an earlier life of the actor began: the answer is to that one.
+// write does one write. It joins a write for the same pod that is in progress since before a restart of the actor, and
+// returns the result of that one.
 func write(ctx context.Context, client kubernetes.Interface, ops *cri.Operations, j *job) answer {
 	a, err := cri.Run(ctx, ops, opsPrefix+j.key, writeTimeout, func(ctx context.Context) (answer, error) {
 		pod, err := carryOut(ctx, client, j)
 		fate, wait := read(j.verb, err)
 		return answer{job: j, pod: pod, fate: fate, err: err, retryAfter: wait}, nil
 	})
-	if err != nil { // it goes on, or was not begun; what is observed will tell
+	if err != nil { // it continues, or did not begin; the next observation shows the result
 		return answer{job: j, fate: broken, err: err}
 	}
 	return a
@@ -55,8 +56,8 @@ func carryOut(ctx context.Context, client kubernetes.Interface, j *job) (*v1.Pod
 	}
 }
 
-// patchOf is the strategic merge patch that makes the one status the other, of the pod with this UID and of no other: a UID
-// cannot be changed.
+// patchOf returns the strategic merge patch from one status to the other. It carries the UID, which is immutable, so that it
+// applies to no other pod.
 func patchOf(uid types.UID, from, to *v1.PodStatus) ([]byte, error) {
 	was, err := json.Marshal(v1.Pod{Status: *from})
 	if err != nil {
