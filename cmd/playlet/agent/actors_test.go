@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// stuck keeps one actor in the next message that it gets from outside, once it is told to.
+// stuck blocks one actor in its next message from outside, once it is armed.
 type stuck struct {
 	actor   messages.Address
 	release chan struct{}
@@ -39,7 +39,7 @@ func (s *stuck) Before(d supervisors.Delivery) supervisors.Verdict {
 
 func (s *stuck) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
-// TestActorsCommandOfARunningAgent: the tree is drawn and an actor asked; one that hangs is drawn, too, and said to be busy.
+// TestActorsCommandOfARunningAgent draws the tree and inspects an actor. A hanging actor is drawn, too, and reported as busy.
 func TestActorsCommandOfARunningAgent(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	s := &stuck{actor: messages.Volumes, release: make(chan struct{})}

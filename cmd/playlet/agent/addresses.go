@@ -17,7 +17,7 @@ import (
 // externalCloud is the --cloud-provider with which a cloud controller manager completes the Node.
 const externalCloud = "external"
 
-// NodeIPs are the node's addresses. Those of --node-ip count here also while this machine lacks them.
+// NodeIPs returns the addresses of the node. An address of --node-ip is included even while this machine lacks it.
 func NodeIPs(node *config.Node, log *slog.Logger) []netip.Addr {
 	found, err := registration.Addresses{Given: node.NodeIPs, Name: node.NodeName}.Find(context.Background())
 	if err != nil {
@@ -54,8 +54,9 @@ func (n *nodeAddresses) find(ctx context.Context) ([]netip.Addr, error) {
 	return found, err
 }
 
-// hostIPs are the addresses that pods report of this node. Those that a cloud controller manager gave the Node count, which
-// need not be on this machine. As long as it gave none, the machine's count, so that what brings up a cluster waits for none.
+// hostIPs returns the node addresses that pods report. These are the Node's addresses from the cloud controller manager, which
+// need not belong to this machine. Until it sets any, the machine's addresses are used, so that the pods that bring up a cluster
+// do not wait.
 func (n *nodeAddresses) hostIPs() (out []string) {
 	if n.node.CloudProvider == externalCloud && n.cluster != nil {
 		if given := n.cluster.registered.Load().Addresses; len(given) > 0 {
@@ -68,12 +69,12 @@ func (n *nodeAddresses) hostIPs() (out []string) {
 	return out
 }
 
-// unsettled says that the Node, whose addresses count, has not been read yet.
+// unsettled reports whether the Node's addresses are needed but have not been read yet.
 func (n *nodeAddresses) unsettled() bool {
 	return n.node.CloudProvider == externalCloud && n.cluster != nil && !n.cluster.registered.Load().Registered
 }
 
-// look looks for the addresses, and logs what has changed: a machine may have none yet when the agent starts.
+// look reads the addresses and logs changes: a machine may have none yet when the agent starts.
 func (n *nodeAddresses) look(ctx context.Context) error {
 	was := n.last()
 	found, err := n.find(ctx)

@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// A machine may have no address yet when its agent starts, or come to another one: both are found, and told once.
+// A machine may get its first address after the agent has started, or another one later. Each is found and logged once.
 func TestAddressesThatComeLater(t *testing.T) {
 	log := &logBuffer{}
 	node := &config.Node{NodeName: "node", NodeIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
@@ -44,8 +44,8 @@ func TestAddressesThatComeLater(t *testing.T) {
 	}
 }
 
-// Pods tell the addresses that a cloud controller manager gave the Node, and the machine's while it gave none. Without one the
-// machine's count, which registration writes.
+// Pods report the addresses that a cloud controller manager set on the Node, and the machine's until it has set any. Without a
+// cloud provider they report the machine's, which registration writes.
 func TestPodsTellTheAddressesOfTheCloud(t *testing.T) {
 	t.Parallel()
 	for provider, want := range map[string][]string{"external": {"192.0.2.7", "198.51.100.1"}, "": {"192.0.2.7", "192.0.2.7"}} {
@@ -75,7 +75,7 @@ func TestPodsTellTheAddressesOfTheCloud(t *testing.T) {
 				func() bool { return slices.Contains(r.agent.cluster.registered.Load().Addresses, "198.51.100.1") })
 			r.tells("after", want[1])
 
-			// An agent that was restarted and has not heard of the Node yet leaves what others know of a pod as it is.
+			// A restarted agent that has not read the Node yet leaves the pod's reported address unchanged.
 			r.stop()
 			r.api.PrependReactor("list", "nodes", func(ktesting.Action) (bool, runtime.Object, error) {
 				return true, nil,
@@ -101,7 +101,7 @@ func TestPodsTellTheAddressesOfTheCloud(t *testing.T) {
 	}
 }
 
-// tells waits until a new pod tells this address of the node.
+// tells waits until a new pod reports this address of the node.
 func (r *clusterRig) tells(name, want string) {
 	r.t.Helper()
 	r.binds(manifest(name, "Always", nil, []string{"main forever"}))

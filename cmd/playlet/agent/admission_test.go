@@ -72,7 +72,7 @@ func TestPodsWaitForTheNetwork(t *testing.T) {
 	}
 }
 
-// What a static pod is not admitted for is told, and it starts when that has gone.
+// A static pod that is not admitted reports the reason, and starts once the obstacle is removed.
 func TestAStaticPodThatIsNotAdmittedWaits(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--max-pods=2", "--node-labels=disk=ssd")
 	r.start(nil)

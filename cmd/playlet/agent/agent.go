@@ -1,5 +1,5 @@
-// Package agent is the process that runs pods: it makes what outlives the actors (new.go), binds each row of the tree to the
-// constructor of its actor (wire.go), and lasts until it is asked to stop.
+// Package agent is the process that runs pods. It creates everything that outlives the actors (new.go), binds each row of the
+// tree to the constructor of its actor (wire.go), and runs until it is stopped.
 package agent
 
 import (
@@ -36,11 +36,11 @@ import (
 // drainTime bounds how long the tree is given to stop. No container is touched by it.
 const drainTime = 10 * time.Second
 
-// settleTime bounds how long what is under way in the runtime is waited for then. A start needs about a second; a stop that
-// waits for its grace, or a pull, may need far longer, and is taken up again by the next agent.
+// settleTime bounds the wait for runtime operations in progress at the end. A start needs about a second. A stop with a long
+// grace period, or a pull, may need far longer, and is continued by the next agent.
 const settleTime = 5 * time.Second
 
-// Agent is the process: what its actors share and what outlives them, and their tree.
+// Agent is the process: the state that its actors share and that outlives them, and their tree.
 type Agent struct {
 	node        *config.Node
 	log         *slog.Logger
@@ -80,7 +80,7 @@ func Run(ctx context.Context, node *config.Node, log *slog.Logger) (err error) {
 // run starts the agent, lasts as long as it, and closes it.
 func (a *Agent) run(ctx context.Context, lock *locks.File) error {
 	prepareMachine(a.node, "/proc", a.log)
-	_ = place(a.node, a.machine.groups) // keep tells; what a process uses counts for the cgroup that it is in then
+	_ = place(a.node, a.machine.groups) // keep logs failures; memory is charged to the cgroup of the process at the time of use
 	if err := a.start(nil); err != nil {
 		return errors.Join(err, a.Close())
 	}
@@ -90,10 +90,11 @@ func (a *Agent) run(ctx context.Context, lock *locks.File) error {
 	return a.live(ctx, lock)
 }
 
-// keepEvery is how often what others change of the machine is set right, as by the kubelet.
+// keepEvery is the interval at which host settings changed by others are restored, as in the kubelet.
 const keepEvery = time.Minute
 
-// keep is what does something so often, at once and again until its ctx ends. It logs a failure unless it was the last one, too.
+// keep returns a function that calls do at once and then at each interval, until its ctx ends. It logs a failure unless the
+// previous call failed with the same error.
 func keep(every time.Duration, log *slog.Logger, failed string, do func(context.Context) error) func(context.Context) {
 	return func(ctx context.Context) {
 		for said := ""; ; {
@@ -158,7 +159,7 @@ func (a *Agent) live(ctx context.Context, lock *locks.File) error {
 	return errors.Join(err, a.Close())
 }
 
-// untilEnd waits for what ends the agent, and names it. The error makes the process fail.
+// untilEnd blocks until the agent has to stop, and returns the reason. An error makes the process fail.
 func (a *Agent) untilEnd(ctx context.Context, lock *locks.File, once <-chan error) (why string, err error) {
 	select {
 	case <-ctx.Done():
@@ -206,7 +207,7 @@ func (a *Agent) start(interceptor supervisors.Interceptor) error {
 	return nil
 }
 
-// warnOfGaps logs what the configuration asks for and is not done yet.
+// warnOfGaps logs configured features that are not implemented yet.
 func warnOfGaps(node *config.Node, v2 bool, log *slog.Logger) {
 	for _, source := range unheard(node) {
 		log.Warn("pods of this source are not run yet; pods that are found and that no other source names are left as they are",
@@ -224,8 +225,8 @@ func warnOfGaps(node *config.Node, v2 bool, log *slog.Logger) {
 	}
 }
 
-// Close drains the tree, lets the runtime finish what it was asked for, and frees what the process holds. The error names
-// what did not stop in time.
+// Close drains the tree, lets the runtime finish the operations in progress, and releases the resources of the process. The
+// error names the parts that did not stop in time.
 func (a *Agent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -245,8 +246,8 @@ func (a *Agent) Close() error {
 	return errors.Join(errs...)
 }
 
-// settle refuses new operations and waits for those under way, which the end of the connection would cut off: the runtime
-// throws a container away whose start it sees cancelled.
+// settle rejects new operations and waits for those in progress. Closing the connection would cancel them, and the runtime
+// discards a container whose start is cancelled.
 func settle(ops *cri.Operations, limit time.Duration, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

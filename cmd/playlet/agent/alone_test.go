@@ -99,7 +99,7 @@ func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
 	r.await("the second agent's pod", running("own-node"))
 	r.stop()
 	r.remove("own")
-	r.start(nil) // ends its own pod, and with it all others that nobody wants
+	r.start(nil) // ends its own pod, and with it all undesired ones
 	r.await("the end of its pod", func(s sim.Snapshot) bool { return !running("own-node")(s) })
 	r.stop()
 	if !running("theirs-node")(r.runtime.Snapshot()) {
@@ -112,7 +112,7 @@ func TestPodsOfAnAgentThatIsDownAreLeftAlone(t *testing.T) {
 	r.await("the end of the pod that nobody wants", func(s sim.Snapshot) bool { return !running("theirs-node")(s) })
 }
 
-// Two root folders with the same manifests name the same pod. The second agent does not run it, and says whose it is.
+// Two root folders with the same manifests name the same pod. The second agent does not run it, and names the owner.
 func TestAPodThatAnotherAgentRuns(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.write("web", manifest("web", "Always", nil, []string{"c img"}))

@@ -20,7 +20,7 @@ func timely(manifest string) string {
 		"  volumes: [{name: times, configMap: {name: times}}]\n"
 }
 
-// keepsTime has the API server's ConfigMap times say it.
+// keepsTime writes the time to the API server's ConfigMap "times".
 func (r *clusterRig) keepsTime(time string) {
 	r.t.Helper()
 	object := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "times"}, Data: map[string]string{"time": time}}
@@ -34,7 +34,7 @@ func (r *clusterRig) keepsTime(time string) {
 	}
 }
 
-// keepsRegistry has the API server's Secret registry hold what the image "private" is pulled with.
+// keepsRegistry writes the credentials of the image "private" to the API server's Secret "registry".
 func (r *clusterRig) keepsRegistry() {
 	r.t.Helper()
 	object := &v1.Secret{
@@ -47,8 +47,8 @@ func (r *clusterRig) keepsRegistry() {
 	}
 }
 
-// A pod of the API server reads the objects of there, a static one those of the folder, whatever their names; either waits for
-// what is not there, and takes it when it comes.
+// A pod of the API server reads that server's objects, a static pod those of the folder, even if their names are equal. Either
+// waits for missing objects, and starts when they appear.
 func TestObjectsOfTwoOrigins(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)

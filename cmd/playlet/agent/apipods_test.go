@@ -29,7 +29,7 @@ func TestAPodOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// What the agent cannot do yet is not done wrongly: the pod waits, and says for what.
+// A pod that needs unsupported features waits, and reports the reason.
 func TestAPodThatAsksForTooMuchWaits(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
@@ -52,7 +52,8 @@ func TestAPodThatAsksForTooMuchWaits(t *testing.T) {
 	})
 }
 
-// kubectl debug adds a container to a pod that runs: it is started, told, kept by the agent's next life, and ended with the pod.
+// kubectl debug adds a container to a running pod. The container is started, reported, kept across a restart of the agent, and
+// ended with the pod.
 func TestAContainerForDebugging(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
@@ -113,7 +114,7 @@ func TestAPodThatIsOverIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// A pod whose object goes at once ends, and so does one whose agent was not there to see it go.
+// A pod whose object is deleted at once ends, even if the deletion happened while the agent was down.
 func TestAPodWhoseDeletionWasForced(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)

@@ -73,8 +73,8 @@ func (w *watcher) checkShared(t *testing.T) {
 
 func (w *watcher) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
-// strike is what is done at the first message of one spot: its actor dies before it is handled, or after, or it is lost, or
-// the whole agent dies.
+// strike is a fault at the first message of one spot: its actor panics before or after the message is handled, the message is
+// lost, or the whole agent is killed.
 type strike struct {
 	spot   spot
 	manner string
@@ -140,7 +140,7 @@ func (k *killer) strikes(d supervisors.Delivery, manner string) bool {
 	return now
 }
 
-// waits says that a strike was not carried out yet.
+// waits reports whether a strike has not been carried out yet.
 func (k *killer) waits(s strike) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,8 +166,8 @@ func (k *killer) After(d supervisors.Delivery) supervisors.Verdict {
 	return supervisors.Verdict{}
 }
 
-// scenario is a day in the life of a node: pods come, one finishes, one crashes and comes back, one is changed, one
-// goes, one is found sick by its probe. What it leads to is the same whatever falls on the way.
+// scenario is a day in the life of a node: pods are added, one completes, one crashes and restarts, one is changed, one is
+// removed, one fails its probe. The outcome is the same for every fault in between.
 func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	r.t.Helper()
 	saysTime(r.rig, "morning")
@@ -230,8 +230,8 @@ func scenario(r *clusterRig, chaos supervisors.Interceptor) {
 	r.awaitsNode()
 }
 
-// apiAgrees says that the API server has what is left of the day, and nothing else: each pod that runs as ready, under the name
-// of its mirror pod where it is a static one.
+// apiAgrees reports whether the API server has exactly the remaining pods: each running pod as ready, a static one under the
+// name of its mirror pod.
 func apiAgrees(r *clusterRig) bool {
 	all, err := r.api.CoreV1().Pods("").List(r.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -257,7 +257,7 @@ func apiAgrees(r *clusterRig) bool {
 	})
 }
 
-// chatter is a line of which three are too much for a log.
+// chatter is a line; three of them exceed the size limit of a log.
 const chatter = "it goes on and on and on"
 
 // awaitLogs waits until the log that is too big has been rotated, once and whole, and until each container that is there
@@ -316,7 +316,7 @@ func saysTime(r *rig, time string) {
 	}
 }
 
-// awaitTime waits until the pod's volume holds it. No call to the runtime tells of that.
+// awaitTime waits until the pod's volume contains that time. No call to the runtime shows it.
 func awaitTime(r *rig, uid, want string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, "root/pods", uid, "volumes/kubernetes.io~configmap/times/time")
@@ -346,7 +346,7 @@ func scenarioRuntime() sim.Options {
 	}}}
 }
 
-// registrySecret is what the image "private" is pulled with.
+// registrySecret has the credentials for the image "private".
 const registrySecret = `---
 apiVersion: v1
 kind: Secret
@@ -372,8 +372,8 @@ spec:
     livenessProbe: {exec: {command: [alive]}, periodSeconds: 1, failureThreshold: 1}
 `
 
-// outcome is all that matters of how the day ended, without what differs by chance: of a container only the latest attempt
-// counts, since those before it may have been collected.
+// outcome describes the end of the day without random differences. Only the latest attempt of a container is included, since
+// earlier ones may have been collected.
 func outcome(r *rig) string {
 	var out []string
 	s := r.runtime.Snapshot()
@@ -393,7 +393,7 @@ func outcome(r *rig) string {
 	return strings.Join(out, "\n")
 }
 
-// calls is what was done to the world: every start, and every stop of what ran, once.
+// calls lists the effects on the runtime: every start, and every stop of a running container, once.
 func calls(r *rig) string {
 	started := map[string]bool{}
 	stopped := map[string]bool{}
@@ -447,7 +447,7 @@ func TestEveryActorKilledAtEveryMessage(t *testing.T) {
 	}) {
 		return
 	}
-	t.Parallel() // not before: beside others, days that nobody disturbs have messages that come of waiting
+	t.Parallel() // after the undisturbed day: under load that day would have retries among its messages
 	kinds := slices.Collect(maps.Keys(w.kinds()))
 	kinds = slices.DeleteFunc(kinds, func(k supervisors.Kind) bool {
 		return k == "node" // the root's end is the process's: see TestTheRootsEndIsTheProcesss
@@ -498,7 +498,7 @@ var byChance = map[string]string{
 	"objects/lookDue":                   "a change of a file waits only where it is read within 0.2 s of being written",
 }
 
-// settled stops the agent, which waits for what is under way, and tells how the day ended.
+// settled stops the agent, which waits for operations in progress, and returns the outcome of the day.
 func settled(r *rig) (string, string) {
 	r.t.Helper()
 	r.stop()
@@ -517,7 +517,7 @@ var elsewhere = map[supervisors.Kind]string{
 	"ender": "TestAPodInQuarantineIsDeleted",
 }
 
-// kinds are those of the actors that got a message.
+// kinds returns the kinds of actors that received a message.
 func (w *watcher) kinds() map[supervisors.Kind]bool {
 	kinds := map[supervisors.Kind]bool{}
 	for s := range w.seen {
@@ -526,7 +526,7 @@ func (w *watcher) kinds() map[supervisors.Kind]bool {
 	return kinds
 }
 
-// everyKindIsSeen says that the day has work for every kind of actor of the table.
+// everyKindIsSeen checks that the day has work for every kind of actor in the table.
 func everyKindIsSeen(t *testing.T, w *watcher) {
 	t.Helper()
 	kinds := w.kinds()

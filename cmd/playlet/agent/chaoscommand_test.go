@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// TestChaosByHand: each verb is seen to act on a running agent, whose containers notice nothing. What was done is in the log, in
-// the flight recorder and in an Event of the node.
+// TestChaosByHand checks that each verb acts on a running agent, without effect on containers. Each act is in the log, in the
+// flight recorder and in an Event of the node.
 func TestChaosByHand(t *testing.T) {
 	r := newClusterRig(t, sim.Options{}, "--enable-chaos")
 	r.write("web.yaml", manifest("web", "Always", nil, []string{"one forever"}))
@@ -187,7 +187,7 @@ func TestAnExperimentFails(t *testing.T) {
 	}
 }
 
-// Without the flag nothing can be broken, and each of the commands says why.
+// Without the flag no fault can be injected, and each command reports the reason.
 func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
@@ -203,8 +203,8 @@ func TestChaosIsRefusedUnlessItIsEnabled(t *testing.T) {
 	}
 }
 
-// What chaos did on a standalone node is in "playlet events": of a rule that is over at once, and of one in force at the
-// agent's end.
+// The acts of chaos on a standalone node are in "playlet events": of a rule that ends at once, and of one that is in force when
+// the agent ends.
 func TestChaosIsInTheEventsOfAStandaloneNode(t *testing.T) {
 	r := newRig(t, sim.Options{}, "--enable-chaos")
 	r.start(nil)

@@ -39,7 +39,7 @@ func envNumber(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// soak is a node whose pods come and go while all kinds of its actors are broken.
+// soak is a node with short-lived pods, while actors of all kinds are killed.
 type soak struct {
 	*clusterRig
 	rng    *rand.Rand
@@ -50,11 +50,12 @@ type soak struct {
 
 const soakChurn = 4 // pods that come and go beside the steady ones
 
-// falseReady is for how long a pod may be told as ready although a container of it is not there: its end may have been told late.
+// falseReady is the time for which a pod may be published as ready without one of its containers: the report of the end may be
+// late.
 const falseReady = 10 * time.Second
 
-// watches says of each steady pod that was found not ready, and of any pod that is told as ready and is not, once, until it is
-// told to stop.
+// watches collects, until stop is closed, each steady pod that was not ready, and each container that did not run although its
+// pod was published as ready.
 func (s *soak) watches(stop <-chan struct{}, done chan<- []string) {
 	said, board := map[string]bool{}, s.agent.observatory.board // the agent goes when the test fails
 	since := map[string]time.Time{}
@@ -146,7 +147,7 @@ func (s *soak) kill() (time.Duration, bool) {
 	return 0, false
 }
 
-// heals says whether the actor answers, and the node knows what runs and what is wanted.
+// heals reports whether the actor answers, and the node knows all running and all desired pods.
 func (s *soak) heals(victim messages.Address) bool {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()
@@ -277,7 +278,7 @@ func TestChaosSoak(t *testing.T) {
 	for line := range strings.Lines(s.log.String()) {
 		longest = max(longest, len(line))
 	}
-	s.log.mu.Lock() // what the test itself keeps is no leak
+	s.log.mu.Lock() // the test's own memory is no leak
 	s.log.b = bytes.Buffer{}
 	s.log.mu.Unlock()
 	s.api.ClearActions()
@@ -302,7 +303,7 @@ func TestChaosSoak(t *testing.T) {
 	}
 }
 
-// kinds are those of which there are actors, but the root's, whose end is the process's.
+// kinds returns all kinds of running actors except the root, whose end is the end of the process.
 func (s *soak) kinds() []supervisors.Kind {
 	all := map[supervisors.Kind]bool{}
 	for _, a := range s.agent.system.Actors() {

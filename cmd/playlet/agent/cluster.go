@@ -36,7 +36,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// cluster is what a node of a cluster has and a standalone node has not; there it is nil.
+// cluster is the state of a node that belongs to a cluster. It is nil on a standalone node.
 type cluster struct {
 	identity *identity.Client // the credentials of the clients
 	clients  *apiserver.Clients
@@ -46,9 +46,9 @@ type cluster struct {
 	storage  *persistent.Storage // persistent volumes; made by start
 
 	registered registration.State
-	pressure   eviction.State // what of the node's pressure cannot be measured
-	statuses   status.State   // what cannot be written to the API server about pods
-	events     events.State   // what keeps Kubernetes Events from being written
+	pressure   eviction.State // has the node's pressure signals that cannot be measured
+	statuses   status.State   // has the pod statuses that cannot be written to the API server
+	events     events.State   // has the reason why Kubernetes Events cannot be written
 }
 
 // dialCluster makes the clients towards the API server; nil on a standalone node. Nothing is sent.
@@ -88,7 +88,7 @@ func unbounded(qps *int32, otherwise int32) float32 {
 	return -1
 }
 
-// problems are sentences for health: what goes wrong between this node and its cluster.
+// problems returns the problems between this node and its cluster, as sentences for health.
 func (c *cluster) problems() []string {
 	out := slices.Concat(c.registered.Load().Problems, c.pressure.Problems())
 	for _, t := range c.statuses.Load() {
@@ -129,7 +129,7 @@ func (c *cluster) close() {
 	watches.Wait()
 }
 
-// usage is what the volumes of a pod's claims and of CSI drivers use; nothing on a standalone node.
+// usage returns the usage of the pod's volumes from claims and CSI drivers. It is empty on a standalone node.
 func (c *cluster) usage(ctx context.Context, pod *v1.Pod) (map[string]stats.VolumeUsage, error) {
 	if c == nil || c.storage == nil {
 		return nil, nil
@@ -142,8 +142,8 @@ func (c *cluster) usage(ctx context.Context, pod *v1.Pod) (map[string]stats.Volu
 	return out, err
 }
 
-// declared are the feature gates of which the Node tells that they are on (KEP-5328): until it does, the API server refuses what
-// needs them, and the scheduler sends such pods elsewhere.
+// declared lists the feature gates that the Node declares as enabled (KEP-5328). Until it does, the API server rejects requests
+// that need them, and the scheduler sends such pods elsewhere.
 var declared = []string{
 	"ExtendWebSocketsToKubelet", podLevelResize, "InPlacePodVerticalScalingInitContainers", restartAll,
 }
@@ -205,7 +205,7 @@ func ownNode(node *config.Node) *v1.Node {
 	}
 }
 
-// appArmor says whether the kernel enforces AppArmor profiles.
+// appArmor reports whether the kernel enforces AppArmor profiles.
 func appArmor(sys string) bool {
 	text, err := os.ReadFile(sys + "/module/apparmor/parameters/enabled")
 	return err == nil && strings.HasPrefix(string(text), "Y")

@@ -45,8 +45,8 @@ func newClusterRig(t testing.TB, opts sim.Options, flags ...string) *clusterRig 
 	return r
 }
 
-// watched waits until the agent, if it has listed the pods, also watches them: an API server tells a watch what came since the
-// list, the fake one does not.
+// watched waits until the agent, after its list of pods, also watches them. A real API server sends a watch the changes since
+// the list, the fake one does not.
 func (r *clusterRig) watched() {
 	r.t.Helper()
 	if r.agent == nil {
@@ -113,7 +113,8 @@ func (r *clusterRig) edits(name string, how func(*v1.Pod)) {
 	}
 }
 
-// deletes asks for a pod's end, as kubectl delete does: it has so many seconds, counted from when the node hears of it.
+// deletes requests the deletion of a pod, as kubectl delete does. The grace period, in seconds, starts when the node receives
+// the request.
 func (r *clusterRig) deletes(name string, grace int64) {
 	r.t.Helper()
 	r.edits(name, func(p *v1.Pod) {
@@ -135,7 +136,7 @@ func (r *clusterRig) forgets(name string) {
 // lookEach is how many milliseconds lie between two looks of eventually: a look at all objects is dear with the race detector.
 const lookEach = 20
 
-// eventually waits until what is asked for is so. It is for what no call to the runtime tells of.
+// eventually waits for a condition that no call to the runtime shows.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
 	deadline := time.Now().Add(waitLimit)

@@ -13,8 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// TestEventsOfAStandaloneNode: what happened is told without an API server, also after a restart of the agent and of a pod that
-// is gone.
+// TestEventsOfAStandaloneNode lists events without an API server, also after a restart of the agent and for a removed pod.
 func TestEventsOfAStandaloneNode(t *testing.T) {
 	r := newRig(t, sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{"web-node/d": {sim.ExitAfter(0, 137)}}}})
 	r.start(nil)

@@ -35,7 +35,7 @@ func (r *rig) startPlugin(p *resourcestest.Plugin) {
 	}
 }
 
-// devicesOf are those that the pod resources API tells of a pod's first container; "" where it has no such pod.
+// devicesOf returns the devices of a pod's first container in the pod resources API, or "" if that has no such pod.
 func (r *rig) devicesOf(name string) string {
 	r.t.Helper()
 	conn, err := grpc.NewClient("unix:"+filepath.Join(r.dir, "root", "pod-resources", "kubelet.sock"),
@@ -62,8 +62,8 @@ func (r *rig) devicesOf(name string) string {
 	return ""
 }
 
-// The Node tells of a plugin's devices; a pod gets one with what the plugin says of it, and keeps it in the next life of the
-// agent; who comes too late fails as with a kubelet, until the device is free.
+// The Node reports a plugin's devices. A pod gets one with the plugin's settings, and keeps it after a restart of the agent.
+// Another pod fails, as with a kubelet, until the device is free.
 func TestADevicePlugin(t *testing.T) {
 	t.Parallel()
 	r := newClusterRig(t, sim.Options{}, "--node-status-update-frequency=100ms")

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// events are those of one object, by name, as the API server has them: "Reason path: message" with their counts.
+// events returns the API server's events of one object, selected by name: "Reason path: message" with their counts.
 func (r *clusterRig) events(object string) map[string]int32 {
 	r.t.Helper()
 	list, err := r.api.CoreV1().Events("").List(r.t.Context(), metav1.ListOptions{})
@@ -29,8 +29,7 @@ func (r *clusterRig) events(object string) map[string]int32 {
 	return out
 }
 
-// awaitEvents waits until there are exactly these of an object, each once unless it begins with a count. What stands between
-// * may be anything.
+// awaitEvents waits until an object has exactly these events, each once unless it begins with a count. A * matches any text.
 func (r *clusterRig) awaitEvents(object string, want ...string) {
 	r.t.Helper()
 	var got []string
@@ -59,19 +58,19 @@ func (r *clusterRig) awaitEvents(object string, want ...string) {
 	}
 }
 
-// awaitStarts waits until events say that the agent was started so often.
+// awaitStarts waits until events report that number of starts of the agent.
 func (r *clusterRig) awaitStarts(times int32) {
 	r.t.Helper()
 	r.eventually("the agent's start", func() bool { return r.events("node")["Normal Starting : Starting kubelet."] == times })
 }
 
-// alike says that a text is as wanted, where that may leave something out at one *.
+// alike reports whether a text matches a pattern with at most one *.
 func alike(got, want string) bool {
 	before, after, any := strings.Cut(want, "*")
 	return got == want || any && strings.HasPrefix(got, before) && strings.HasSuffix(got, after)
 }
 
-// A pod comes, runs while the agent is started anew, and goes.
+// A pod starts, runs across a restart of the agent, and ends.
 func TestTheEventsOfALife(t *testing.T) {
 	r := newClusterRig(t, sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{"web/setup": {sim.ExitAfter(0,
 		0)}}}})
@@ -107,7 +106,7 @@ func TestTheEventsOfALife(t *testing.T) {
 	}
 }
 
-// A static pod's events are its own: that is where kubectl looks for those of its mirror.
+// A static pod's events have its own UID: kubectl looks there for those of its mirror pod.
 func TestTheEventsOfAStaticPod(t *testing.T) {
 	r := newClusterRig(t, sim.Options{Preload: []string{"forever:1"}})
 	r.start(nil)
@@ -126,7 +125,7 @@ func TestTheEventsOfAStaticPod(t *testing.T) {
 	}
 }
 
-// What goes wrong is told, in the kubelet's words.
+// Failures are reported in the kubelet's words.
 func TestTheEventsOfTrouble(t *testing.T) {
 	t.Parallel()
 	crash := sim.ExitAfter(0, 1)
@@ -169,8 +168,8 @@ func TestTheEventsOfTrouble(t *testing.T) {
 	})
 }
 
-// startsReported compares the containers that were started with the events of that: exactly where nothing was killed, and no more
-// in any case. Beside them it looks for events of stops of what was never started.
+// startsReported compares the started containers with their events. The counts are equal if no actor was killed; otherwise there
+// are no more events than starts. It also checks that no event reports the stop of a container that was never started.
 func startsReported(r *clusterRig, exactly bool) error {
 	starts, sent := map[string]int32{}, map[string]int32{}
 	for _, e := range r.runtime.Journal() {

@@ -71,7 +71,7 @@ func (s *strained) Await(ctx context.Context, levels map[eviction.Signal]int64) 
 	return false
 }
 
-// pressed is a node on which three pods run and a fourth one starts, whose image is there and not yet used.
+// pressed is a node with three running pods and a starting one, whose image is present and not yet used.
 type pressed struct {
 	*clusterRig
 	scales  *strained
@@ -116,7 +116,7 @@ func (r *pressed) evicted() (names []string) {
 	return names
 }
 
-// day is short of disk while a pod starts, and then of memory: the image that nobody uses goes, and one pod.
+// day is short of disk while a pod starts, and then of memory. The unused image is removed, and one pod is evicted.
 func (r *pressed) day(chaos supervisors.Interceptor) {
 	gate := &later{Interceptor: chaos}
 	r.start(gate)
@@ -137,7 +137,7 @@ func (r *pressed) day(chaos supervisors.Interceptor) {
 	}
 	r.scales.most.Store(3)
 	r.eventually("one pod goes", func() bool { return r.runtime.Snapshot().Running() == 3 && len(r.evicted()) > 0 })
-	for range 2 { // what is measured from now on leads to nothing
+	for range 2 { // further measurements have no effect
 		was := r.scales.measures.Load()
 		r.scales.nudge.Store(true)
 		r.eventually("it is measured again", func() bool { return r.scales.measures.Load() > was && !r.scales.nudge.Load() })
@@ -152,8 +152,8 @@ func (r *pressed) day(chaos supervisors.Interceptor) {
 	checkViolations(r.t.(*testing.T), r.rig)
 }
 
-// Whatever of the actors concerned falls at whatever message while the node is short of disk and then of memory, and where all
-// fall with it: what nobody uses goes, no image that a pod starts with does, and one pod is evicted, not two.
+// One of the actors involved panics at any message, alone or with all others, while the node is short of disk and then of
+// memory. The unused image is removed, the image of the starting pod is not, and exactly one pod is evicted.
 func TestPressureWhereActorsFall(t *testing.T) {
 	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}

@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// The causes of rarer troubles: what else may be wrong with an image, a sandbox, a start, an end, a reference and a hook.
+// The causes of less common failures: of an image, a sandbox, a start, an end, a reference and a hook.
 func TestTheCauseOfRarerTroubles(t *testing.T) {
 	t.Parallel()
 	said := func(text string) sim.Image { return sim.Image{Err: status.Error(codes.Unknown, text)} }
@@ -131,7 +131,7 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 	r.untilPrinted([]string{"explain", "node"}, "the container runtime")
 }
 
-// What admission and the API server have a pod wait for.
+// The causes of pods that wait for admission or for the API server.
 func TestTheCauseOfRefusals(t *testing.T) {
 	r := newClusterRig(t, sim.Options{}, "--max-pods=2", "--register-with-taints=dedicated=db:NoExecute")
 	r.api.PrependReactor("delete", "pods", func(a ktesting.Action) (bool, runtime.Object, error) { // as finalizers have it

@@ -6,8 +6,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// faulty are the calls whose failure the day must survive. Those whose failure costs the longest waits are first, so that
-// none of them is what is left at the end.
+// faulty lists the calls whose failure the day must survive. The calls with the longest waits after a failure are first, so that
+// none of them is the last to run.
 var faulty = []string{
 	"GetContainerEvents", "StopContainer", "RemoveContainer",
 	"RunPodSandbox", "PodSandboxStatus", "ListPodSandbox", "StopPodSandbox", "RemovePodSandbox",

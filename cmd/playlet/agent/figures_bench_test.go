@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// BenchmarkFigures is one answer of each kind with that many pods over the simulated runtime, which runs in a process of its own:
-// its time, its size and what is allocated for it. Figures are read anew for each, as if nobody else had asked within their age.
+// BenchmarkFigures measures one answer of each kind, with that many pods over the simulated runtime in another process: the
+// time, the size and the allocations. Each answer reads fresh figures, as if no other request came within their maximum age.
 //
 //	go test ./cmd/playlet/agent -run '^$' -bench Figures -benchtime 5x
 func BenchmarkFigures(b *testing.B) {
@@ -29,7 +29,7 @@ func benchmarkFigures(b *testing.B, pods int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the machine's folder for such things
+	defer func() { _ = os.RemoveAll(dir) }() // any remains are in the machine's temporary folder
 	socket := filepath.Join(dir, "s")
 	startOtherSide(b, socket)
 	r := newRig(b, sim.Options{}, "--container-runtime-endpoint=unix://"+socket, "--max-pods=1000")

@@ -18,8 +18,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// found makes a pod in the runtime that another kubelet left: one container, which runs, and an emptyDir with a file,
-// whose path it returns.
+// found creates a pod in the runtime as left by another kubelet: one running container, and an emptyDir with a file. It returns
+// the path of the file.
 func (r *rig) found(uid, name string) string {
 	r.t.Helper()
 	client, err := cri.Dial(cri.Options{RuntimeEndpoint: r.runtime.Endpoint()})
@@ -85,7 +85,7 @@ func exists(t testing.TB, path string) bool {
 	return err == nil
 }
 
-// The unit of a kubelet has --kubeconfig. The pods of its API server are wanted by nobody else, and outlive the swap.
+// The unit of a kubelet has --kubeconfig. The pods of its API server are in no other source, and survive the switch to Playlet.
 func TestPodsOfASourceThatIsNotHeardAreLeftAsTheyAre(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{
@@ -96,7 +96,7 @@ func TestPodsOfASourceThatIsNotHeardAreLeftAsTheyAre(t *testing.T) {
 		r.start(nil)
 		r.write("web.yaml", manifest("web", "Always", nil, []string{"app web:1"}))
 		r.await("the static pod", func(s sim.Snapshot) bool { return isUp(s, "web-node") })
-		if len(flags) == 0 { // every source was heard, so that it is an orphan: this is how the others would end
+		if len(flags) == 0 { // every source has reported, so the pod is an orphan and ends; the others would end like this
 			r.await("the end of the orphan", func(s sim.Snapshot) bool { return !isUp(s, "coredns-abc") })
 			continue
 		}

@@ -22,13 +22,13 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// The command line as a person sees it, against a running agent: each file of testdata/commands is the transcript of a session,
-// and is rewritten by go test -run TestTranscripts ./cmd/playlet/agent -update. Read what that has changed.
+// The command line as a user sees it, against a running agent. Each file of testdata/commands is the transcript of a session. go
+// test -run TestTranscripts ./cmd/playlet/agent -update rewrites them; review the changes.
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata/commands")
 
-// entry is a command of a session. It is repeated until it prints what the transcript has or, when that is rewritten, until it
-// prints until, so that nothing depends on how fast the agent is. One of those that change something is given once, where there
-// is nothing to wait for: what it does not do the first time, it does not do.
+// entry is a command of a session. It is repeated until it prints the transcript or, for a rewrite, until it prints until, so
+// that nothing depends on the speed of the agent. A command that changes something, and need not wait, runs only once: a second
+// run would hide its failure.
 type entry struct {
 	command, until string
 	input          string // on stdin
@@ -67,7 +67,7 @@ func (w *interrupted) Write(p []byte) (int, error) {
 
 var changes = regexp.MustCompile(`^(port-forward|run|rm|restart|images (pull|rm|prune)|objects rm)\b`)
 
-// varies is what differs from run to run, and what stands for it. Columns are as wide as what is in them.
+// varies lists the text that differs from run to run, with its replacement. The width of a column depends on its contents.
 var varies = []struct {
 	what *regexp.Regexp
 	as   string
@@ -82,7 +82,7 @@ var varies = []struct {
 	{regexp.MustCompile(`failed: .*(once|times)`), "failed: N times"},
 	{regexp.MustCompile(`(CrashLoopBackOff +|Restarts: +)[1-9]\d*`), "${1}N"}, // it goes on
 	{regexp.MustCompile(`(\S) {2,}(\S)`), "$1   $2"},
-	// How far a pod is that is waited for is said as it comes.
+	// Lines of progress towards a pod depend on timing.
 	{regexp.MustCompile(`(?m)^\S+/\S+: \w+, \d+ of \d+ ready.*\n`), ""},
 }
 
@@ -143,7 +143,7 @@ func (r *rig) transcript(name string, session ...entry) {
 	}
 }
 
-// words are a command's arguments; what stands in '…' is one.
+// words splits a command into its arguments; text in '…' is one argument.
 func words(command string) []string {
 	var out []string
 	for i, part := range strings.Split(command, "'") {
@@ -191,7 +191,7 @@ func commands(t sim.Target, command []string, input io.Reader) (result sim.ExecR
 	return result
 }
 
-// echoes says something to the port that is forwarded, and wants it back.
+// echoes writes to the forwarded port, and expects the same text back.
 func (r *rig) echoes(out string) {
 	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(out)
 	conn, err := net.Dial("tcp", address)
@@ -349,7 +349,7 @@ func templated(kind, version, spec string) string {
 `, version, kind, name, more, spec)
 }
 
-// What goes wrong, what takes its time, and how a pod is changed and hurried.
+// Failures, slow operations, and pods that are changed or stopped early.
 func TestTranscriptsOfTroubles(t *testing.T) {
 	r := newRig(t, sim.Options{
 		WriteLogs: true,

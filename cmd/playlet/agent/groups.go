@@ -91,8 +91,8 @@ func reservations(k *config.KubeletConfiguration) (out []resources.Reservation) 
 	return out
 }
 
-// qosReserved is the percentage of memory in qosReserved; nil: none. What is no percentage was refused when the configuration was
-// read.
+// qosReserved returns the percentage of memory in qosReserved, or nil for none. Invalid percentages were rejected when the
+// configuration was read.
 func qosReserved(node *config.Node) *int64 {
 	digits, found := strings.CutSuffix(node.Kubelet.QOSReserved[string(v1.ResourceMemory)], "%")
 	percent, err := strconv.ParseInt(digits, 10, 64)
@@ -102,7 +102,8 @@ func qosReserved(node *config.Node) *int64 {
 	return &percent
 }
 
-// reserved is the sum of what is kept from pods. Quantities that are none were refused when the configuration was read.
+// reserved returns the sum of the resources withheld from pods. Invalid quantities were rejected when the configuration was
+// read.
 func reserved(lists ...map[string]string) v1.ResourceList {
 	sum := v1.ResourceList{}
 	for _, list := range lists {
@@ -118,7 +119,7 @@ func reserved(lists ...map[string]string) v1.ResourceList {
 	return sum
 }
 
-// entered says that this process is in that cgroup. Entering it again would write to those above it each time.
+// entered reports whether this process is in that cgroup. Entering it again would write to its parents each time.
 func entered(name string) bool {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	return err == nil && strings.Contains(string(text), ":"+resources.ParseName(name).Cgroupfs()+"\n")
@@ -155,8 +156,8 @@ func kubepods(k *config.KubeletConfiguration, state *runtime.State) func() strin
 	}
 }
 
-// systemCgroups are the cgroups of the agent, of the runtime and of the system, as configured [kubeletCgroups, systemCgroups] or
-// as the kernel tells of their processes.
+// systemCgroups returns the cgroups of the agent, of the runtime and of the system: as configured [kubeletCgroups,
+// systemCgroups], or as the kernel reports them for their processes.
 func systemCgroups(node *config.Node) map[string]string {
 	out := map[string]string{}
 	set := func(name, configured string, pid func() int) {
@@ -174,7 +175,7 @@ func systemCgroups(node *config.Node) map[string]string {
 	return out
 }
 
-// cgroupOf is the path of a process's cgroup; empty where it cannot be told.
+// cgroupOf returns the path of a process's cgroup, or "" if it is unknown.
 func cgroupOf(pid int) string {
 	if pid <= 0 {
 		return ""
@@ -189,7 +190,7 @@ func cgroupOf(pid int) string {
 	return paths["memory"]
 }
 
-// listenerOf is the process that listens on the socket of a CRI endpoint; 0 where it cannot be told.
+// listenerOf returns the process that listens on the socket of a CRI endpoint, or 0 if it is unknown.
 func listenerOf(endpoint string) (pid int) {
 	path, err := cri.SocketPath(endpoint)
 	if err != nil {

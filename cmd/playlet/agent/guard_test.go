@@ -70,7 +70,7 @@ func TestWithoutAServingCertificateThePortStaysClosed(t *testing.T) {
 	}
 }
 
-// freePort is one of the loopback that nobody listens on.
+// freePort returns an unused port of the loopback address.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

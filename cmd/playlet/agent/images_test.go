@@ -20,8 +20,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What keeps an image away is the reason in the container's status, each of its own cause. containerd cannot be brought to
-// fail an inspection, to call a registry away by its code, or to refuse a signature; the simulated runtime does.
+// Each failure to get an image has its own reason in the container's status. containerd cannot be made to fail an inspection, to
+// report an unavailable registry by its code, or to reject a signature; the simulated runtime can.
 func TestReasonsOfImagesInTheStatus(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sim.Options{Images: map[string]sim.Image{
@@ -78,7 +78,7 @@ func TestReasonsOfImagesInTheStatus(t *testing.T) {
 	}
 }
 
-// What the configuration and old kubelets' flags say of pulls reaches those who pull.
+// The pull settings of the configuration and of old kubelets' flags reach the actors that pull.
 func TestConfigurationOfPulls(t *testing.T) {
 	for _, c := range []struct {
 		flags []string
@@ -104,8 +104,8 @@ func TestConfigurationOfPulls(t *testing.T) {
 	}
 }
 
-// A private image that one pod pulled is not another's: not after a restart of the agent, not with Never, and not after
-// collections, of which one leaves it and one takes it away.
+// A private image that one pod pulled is not available to another: not after a restart of the agent, not with Never, and not
+// after two collections, one of which keeps it and one of which removes it.
 func TestPrivateImagesStayPrivate(t *testing.T) {
 	r := newRig(t, sim.Options{Images: map[string]sim.Image{"r.io/app:1": {Username: "a", Password: "hunter2"}}},
 		"--minimum-image-ttl-duration=0s")
@@ -164,7 +164,7 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: collections do not lead to it: %s", what, said)
 			}
-			r.agent.system.Tell(messages.Images, messages.ReclaimImages{}) // its survey forgets what is gone
+			r.agent.system.Tell(messages.Images, messages.ReclaimImages{}) // its survey drops removed images
 			out, notes, _ := r.playlet("images", "prune")
 			said = out + notes
 		}

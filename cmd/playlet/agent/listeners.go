@@ -32,7 +32,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// served is what the listeners serve: they show most of what the agent has.
+// served returns the configuration of the listeners, which expose most of the agent's state.
 func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine, c *cluster, g *guard, o *observatory,
 	log *slog.Logger) server.Config {
 	k := node.Kubelet
@@ -106,11 +106,11 @@ func nodeAPI(node *config.Node, runtime nodeapi.Runtime, g *guard, o *observator
 
 const openToAll = " lets in everybody who can connect: authentication.anonymous is on and authorization.mode is AlwaysAllow"
 
-// guard is what stands before the node's API on port 10250: the serving certificate, and who may do what.
+// guard protects the node's API on port 10250: the serving certificate, authentication and authorization.
 type guard struct {
 	port        string // "port 10250"
 	exposure    access.Exposure
-	credentials identity.State // what is wrong with those of this node
+	credentials identity.State // has the problems of this node's credentials
 	// serving, access and tls are nil where the port is closed.
 	serving *identity.Serving
 	access  *access.Access
@@ -189,7 +189,7 @@ func (g *guard) problems() []string {
 	return append(out, g.exposure.Others()...)
 }
 
-// wireIdentity binds the actor of the credentials; a standalone node whose port 10250 is closed has none.
+// wireIdentity binds the identity actor. It has no credentials on a standalone node whose port 10250 is closed.
 func wireIdentity(g *guard, c *cluster) supervisors.Constructor {
 	o := identity.Options{Serving: g.serving, State: &g.credentials}
 	if c != nil {

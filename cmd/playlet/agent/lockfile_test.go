@@ -23,7 +23,7 @@ func (l *logBuffer) await(t *testing.T, words string) {
 	}
 }
 
-// TestTheLockFileIsHeldByOneAgentAtATime: the next one waits, says so, and goes on when the first has ended.
+// The second agent waits for the lock file, logs that, and continues when the first has ended.
 func TestTheLockFileIsHeldByOneAgentAtATime(t *testing.T) {
 	path, log := filepath.Join(t.TempDir(), "lock"), &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))

@@ -27,18 +27,18 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// machine is what the agent reads of this host, and changes of it, beside the runtime. Tests have another in its place.
+// machine is the agent's access to this host, apart from the runtime. Tests replace it.
 type machine struct {
 	reader    *registration.Reader
 	addresses *nodeAddresses
 	groups    resources.Groups   // its cgroups
 	kernelLog string             // where its kernel's log is read; empty: nowhere
-	scales    scales             // measure what eviction and images go by
+	scales    scales             // measure the signals of eviction and image collection
 	inhibitor shutdown.Inhibitor // of its shutdown; nil where that waits for no pods
 	shutdown  shutdown.State     // why that is so although it should wait
 }
 
-// Where the kernel tells of processes and cgroups.
+// Paths at which the kernel exposes processes and cgroups.
 const (
 	procDir   = "/proc"
 	cgroupDir = "/sys/fs/cgroup"
@@ -115,8 +115,8 @@ func checkReserved(node *config.Node, machine registration.Machine) error {
 	return errors.Join(errs...)
 }
 
-// prepareMachine sets what of the machine, and of this process, is to be as the kubelet has it. What the host refuses is said,
-// and keeps no pod from running.
+// prepareMachine applies the kubelet's settings to the machine and to this process. It logs settings that the host rejects; they
+// do not keep pods from running.
 func prepareMachine(node *config.Node, procfs string, log *slog.Logger) {
 	differ, err := resources.DifferingSysctls(procfs)
 	errs := []error{err}
@@ -146,7 +146,7 @@ func setOOMScore(procfs string, want int) error {
 	return os.WriteFile(file, []byte(strconv.Itoa(want)), 0)
 }
 
-// sizes say how much of the machine pods get.
+// sizes returns the capacity settings: the share of the machine that pods can use.
 func sizes(node *config.Node) registration.Sizes {
 	k := node.Kubelet
 	return registration.Sizes{
@@ -156,14 +156,14 @@ func sizes(node *config.Node) registration.Sizes {
 	}
 }
 
-// allocatable is what pods can have of the machine: what it has, less what the configuration reserves, and less the hard
-// eviction thresholds, which pods must not come to.
+// allocatable returns the resources that pods can use: the capacity of the machine, less the configured reservations, less the
+// hard eviction thresholds.
 func allocatable(node *config.Node, machine registration.Machine) v1.ResourceList {
 	s := sizes(node)
 	return s.Allocatable(s.Capacity(machine))
 }
 
-// readHost reads once what the translation of pods needs to know of the machine and of the configuration.
+// readHost reads, once, the facts of the machine and the configuration that the translation of pods needs.
 func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, dns translate.DNSFacts, err error) {
 	k := node.Kubelet
 	var info unix.Sysinfo_t
@@ -220,8 +220,8 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 	}
 }
 
-// swapController says whether cgroups can bound swap, by a file that is there then. With version 2 the topmost cgroup has none:
-// it is looked for in the agent's own.
+// swapController reports whether cgroups can limit swap, by a file that exists only then. In version 2 the root cgroup lacks
+// that file, so the agent's own cgroup is checked.
 func swapController(procfs, groups string, unified bool) bool {
 	file := "memory/memory.memsw.limit_in_bytes"
 	if unified {
@@ -236,7 +236,7 @@ func swapController(procfs, groups string, unified bool) bool {
 	return err == nil
 }
 
-// unifiedCgroups says whether the host has cgroups of version 2 alone.
+// unifiedCgroups reports whether the host has cgroups of version 2 only.
 func unifiedCgroups() (bool, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/sys/fs/cgroup", &fs); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// host is a machine's "/proc" with swap and a setting that Kubernetes does not want.
+// host returns a "/proc" of a machine with swap and a setting that Kubernetes changes.
 func host(t *testing.T) string {
 	t.Helper()
 	proc := t.TempDir()
@@ -75,7 +75,7 @@ func TestMoreReservedThanThereIs(t *testing.T) {
 	}
 }
 
-// What the host refuses is said once and keeps nothing from going on.
+// A setting that the host rejects is logged once and does not stop the agent.
 func TestAMachineIsPrepared(t *testing.T) {
 	proc := host(t)
 	var out bytes.Buffer

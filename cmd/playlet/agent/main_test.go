@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// manyAtOnce has tests that run side by side do so sixteen at a time, unless -parallel says how many: the days of chaos wait
-// for deadlines and periods most of their time, and two at a time leave two cores idle.
+// manyAtOnce runs sixteen parallel tests at a time, unless -parallel sets a number. The days of chaos mostly wait for deadlines
+// and periods, and two at a time leave two cores idle.
 func manyAtOnce() error {
 	said := false
 	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })

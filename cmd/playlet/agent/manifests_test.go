@@ -43,7 +43,7 @@ func ownAuthority(t *testing.T, file string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// A client that the node's authority knows runs a pod by port 10250, replaces it and removes it; nobody else does.
+// A client that the node's CA certifies creates, replaces and removes a pod through port 10250. Other clients are rejected.
 func TestPodsAreSubmittedByTheNodesAPI(t *testing.T) {
 	port, dir := freePort(t), t.TempDir()
 	own := ownAuthority(t, filepath.Join(dir, "ca.crt"))

@@ -28,11 +28,11 @@ var boundedCollections = []string{
 	"supervisors.Recorder.",   // the flight recorder, which has bounded memory
 	"supervisors.story.",      // "
 	"eventlog.",               // the last Events
-	// The pods that were there when resources set the node's cgroups last: those of one wave, or of two.
+	// The pods at the last update of the node's cgroups: those of one wave, or of two.
 	"reconcile.object[[]*k8s.io/api/core/v1.Pod,struct {}].desired",
 }
 
-// recentCollections hold the pods whose manifests were removed within recently.
+// recentCollections hold the pods whose manifests were removed less than recently ago.
 var recentCollections = []string{"base.Departures.", "messages.SourcePodsWanted.Gone"}
 
 // recently is the minute for which a source keeps departed pods, and the time until it reads its folder again.

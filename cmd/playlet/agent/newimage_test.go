@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// A container that ends well because its image was changed runs with the new one, and the API server is told so. It would
-// refuse that where it had been told of the end.
+// A container that exits with 0 because its image was changed runs with the new image. Its end is not reported to the API
+// server, which would reject the new state after it.
 func TestAnImageIsChangedUnderOnFailure(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)

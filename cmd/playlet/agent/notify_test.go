@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// notifySocket is a service manager's end of the protocol: what it is told comes as lines.
+// notifySocket is a service manager's end of the protocol. Each message is a line.
 func notifySocket(t *testing.T) (path string, sent <-chan string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "notify") // a short path, as unix sockets have
@@ -94,7 +94,7 @@ func TestTheServiceManagerIsReportedOfTheAgentsLife(t *testing.T) {
 	}
 }
 
-// Actors whose loss the node survives do not starve it.
+// Actors whose loss the node survives do not stop the watchdog's feed.
 func TestOnlyWhatANodeCannotDoWithoutFeedsTheWatchdog(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)

@@ -36,7 +36,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// observatory is what the agent is watched with, and broken on purpose. All of it outlives the actors that write to it.
+// observatory has the means to observe the agent, and to inject faults. It outlives the actors that write to it.
 type observatory struct {
 	board    *pods.Board
 	names    *podlog.Names // of pods, for the log
@@ -48,7 +48,8 @@ type observatory struct {
 	chaos    *chaos.Engine // nil unless it is enabled
 }
 
-// newObservatory lacks the figures, which the runtime has a part in, and chaos. The metrics tell of the credentials' expiry.
+// newObservatory returns an observatory without figures, which depend on the runtime, and without chaos. The metrics include the
+// expiry of the credentials.
 func newObservatory(node *config.Node, names *podlog.Names, credentials *identity.State, log *slog.Logger) (*observatory, error) {
 	o := &observatory{board: pods.NewBoard(), names: names, lateness: &prober.Lateness{}}
 	o.metrics = agentmetrics.New(agentmetrics.Options{
@@ -75,7 +76,7 @@ func (o *observatory) attach(system *supervisors.System) {
 	o.figures.Attach(system.Tell)
 }
 
-// close sends and keeps what is left of an agent whose tree has stopped.
+// close sends and stores the remaining records of an agent whose tree has stopped.
 func (o *observatory) close(ctx context.Context, log *slog.Logger) {
 	o.tracing.Close(ctx)
 	if err := o.events.Save(); err != nil {
@@ -83,7 +84,7 @@ func (o *observatory) close(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// endChaos ends all rules, and waits until the Events of what they did are kept. The system is nil where none was started.
+// endChaos ends all rules, and waits until the Events of their effects are stored. The system is nil if none was started.
 func (o *observatory) endChaos(ctx context.Context, system *supervisors.System, log *slog.Logger) {
 	if o.chaos == nil {
 		return
@@ -94,7 +95,7 @@ func (o *observatory) endChaos(ctx context.Context, system *supervisors.System, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	// Its answer comes after what it was told before.
+	// The mailbox is in order: the answer follows the handling of all earlier messages.
 	if _, err := system.Ask(ctx, messages.Events, messages.GetInspection{}); err != nil {
 		log.Warn("the last Events of what chaos did may not be kept", "error", err)
 	}
@@ -119,7 +120,7 @@ func chaosOptions(node *config.Node, board *pods.Board, tell func(messages.Addre
 	}
 }
 
-// figureOptions are what the process's one collector of figures needs.
+// figureOptions returns the options of the process-wide collector of figures.
 func figureOptions(node *config.Node, board *pods.Board, r *containerRuntime, c *cluster) stats.Options {
 	return stats.Options{
 		Persistent: c.usage, NodeName: node.NodeName, Board: board, CRI: r.client, RootDir: node.RootDir,
@@ -129,7 +130,7 @@ func figureOptions(node *config.Node, board *pods.Board, r *containerRuntime, c 
 	}
 }
 
-// process is what this process has used.
+// process returns the resource usage of this process.
 func process() api.Process {
 	out := api.Process{Since: began}
 	var used unix.Rusage
@@ -162,8 +163,8 @@ func probed(metrics *agentmetrics.Metrics) func(prober.Run) {
 	}
 }
 
-// recordRuntimeCall puts a call of the container runtime into the flight recorder. What the runtime said of a failure may hold
-// anything: only its code is kept.
+// recordRuntimeCall writes a call of the container runtime to the flight recorder. The runtime's error text may contain
+// anything, so only its code is recorded.
 func recordRuntimeCall(ctx context.Context, o cri.Observation) {
 	said := o.Object
 	if o.Err != nil {
@@ -174,7 +175,7 @@ func recordRuntimeCall(ctx context.Context, o cri.Observation) {
 	})
 }
 
-// recorded makes clients whose requests are in the flight recorder.
+// recorded returns a constructor of client configurations that record their requests in the flight recorder.
 func recorded(of func() *rest.Config) func() *rest.Config {
 	return func() *rest.Config {
 		c := of()

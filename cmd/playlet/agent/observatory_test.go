@@ -15,9 +15,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
-// TestTheObservatoryOfARunningAgent goes from the flag to what the page asks for: the command prints the address, its token
-// lets in and stays over a restart, what is asked is answered, and nothing that is told has a secret of a pod, nor the log the
-// token.
+// TestTheObservatoryOfARunningAgent goes from the flag to the requests of the page. The command prints the address. Its token
+// grants access and stays valid across a restart. Each request is answered. No answer contains a pod's secret, and the log does
+// not contain the token.
 func TestTheObservatoryOfARunningAgent(t *testing.T) {
 	const secret = "s3cr3t"
 	r := newRig(t, sim.Options{}, "--observatory-address=127.0.0.1:0")
@@ -45,7 +45,7 @@ func TestTheObservatoryOfARunningAgent(t *testing.T) {
 		}
 		defer func() { _ = resp.Body.Close() }()
 		var text strings.Builder
-		if strings.Contains(path, "follow=true") { // the first line says that it is there; the rest would not end
+		if strings.Contains(path, "follow=true") { // the first line shows that the stream works; the rest would not end
 			line, err := bufio.NewReader(resp.Body).ReadString('\n')
 			if err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func (r *rig) observatory() *url.URL {
 	return at
 }
 
-// Without the flag the page is on the admin socket, and the command says how to get there.
+// Without the flag the page is on the admin socket, and the command prints how to reach it.
 func TestTheObservatoryOnTheSocketAlone(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)

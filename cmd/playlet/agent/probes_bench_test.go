@@ -25,12 +25,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// otherSide names, for a process of its own, the socket of the simulated runtime that it serves, so that what is measured
-// here is the agent's alone.
+// otherSide is the variable with the socket of the simulated runtime that another process serves. The benchmark then measures
+// only the agent.
 const otherSide = "PLAYLET_BENCH_RUNTIME"
 
-// TestOtherSideOfTheBenchmark is that process: a simulated runtime, and what HTTP, TCP and gRPC probes ask. It says the
-// ports, and ends with its standard input.
+// TestOtherSideOfTheBenchmark is that process: a simulated runtime, and the targets of HTTP, TCP and gRPC probes. It prints
+// their ports, and ends when its standard input does.
 func TestOtherSideOfTheBenchmark(t *testing.T) {
 	socket := os.Getenv(otherSide)
 	if socket == "" {
@@ -90,7 +90,7 @@ func benchmarkProbes(b *testing.B, action string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the machine's folder for such things
+	defer func() { _ = os.RemoveAll(dir) }() // any remains are in the machine's temporary folder
 	socket := filepath.Join(dir, "s")
 	pages, checks, _ := startOtherSide(b, socket)
 	action = strings.NewReplacer("PAGES", pages, "CHECKS", checks).Replace(action)
@@ -126,7 +126,7 @@ func benchmarkProbes(b *testing.B, action string) {
 	b.ResetTimer()
 	for b.Loop() {
 		before, began := processorTime(b), time.Now()
-		time.Sleep(window) // what is measured is what happens meanwhile
+		time.Sleep(window) // the measured period
 		b.ReportMetric(float64((processorTime(b)-before).Milliseconds())/time.Since(began).Seconds(), "cpu-ms/s")
 	}
 	b.StopTimer()

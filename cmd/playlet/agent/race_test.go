@@ -2,5 +2,5 @@
 
 package agent
 
-// underRace says that the race detector runs, with which everything takes several times as long.
+// underRace reports that the race detector is enabled, which makes everything several times slower.
 const underRace = true

@@ -13,16 +13,17 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// BenchmarkRecording sets what the flight recorder costs beside the processor time of a pod's start: by entries of a start and
-// time of an entry, and by pairs of runs with it and without: the median of their differences, and between which half of them
-// lie. The runtime is simulated; over a real one, a start takes the agent several times as much (task bench).
+// BenchmarkRecording compares the cost of the flight recorder with the processor time of a pod's start. One figure is the number
+// of entries per start times the time per entry. The other is the median difference, with its quartiles, of pairs of runs with
+// the recorder and without. The runtime is simulated; over a real one, a start costs the agent several times as much (task
+// bench).
 func BenchmarkRecording(b *testing.B) {
 	const pods, rounds = 400, 21
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the machine's folder for such things
+	defer func() { _ = os.RemoveAll(dir) }() // any remains are in the machine's temporary folder
 	socket := filepath.Join(dir, "s")
 	for b.Loop() {
 		var with, differences []float64

@@ -52,7 +52,7 @@ func (s saysOfCNI) Status(_ context.Context, verbose bool) (*runtimeapi.StatusRe
 	return &runtimeapi.StatusResponse{Info: map[string]string{"config": s.info}}, nil
 }
 
-// What is wrong with the network is looked for where the runtime looks, and by the flags only where it does not say.
+// Network problems are searched in the folders that the runtime reports, and in those of the flags only if it reports none.
 func TestTheNetworkIsLookedAtWhereTheRuntimeLooks(t *testing.T) {
 	flags, runtimes, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{"10-a.conf": `{"cniVersion": "1.0.0", "name": "a", "type": "here"}`, "20-b.conf": `{"cniVersion": "1.0.0", "name": "b", "type": "gone"}`} {

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// resizing is a node with a pod of two containers: one is resized as it runs, the other is made anew for it.
+// resizing is a node with a pod of two containers: one is resized while it runs, the other is restarted for it.
 func resizing(t *testing.T, chaos supervisors.Interceptor) *clusterRig {
 	t.Helper()
 	r := newClusterRig(t, sim.Options{})
@@ -59,7 +59,7 @@ func (r *clusterRig) condition(t v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// resized waits until the containers have so much memory, and the API server was told so of this version of the pod.
+// resized waits until the containers have that memory, and the API server has the status for this version of the pod.
 func (r *clusterRig) resized(memory string) {
 	r.t.Helper()
 	want := resource.MustParse(memory)
@@ -85,7 +85,7 @@ func (r *clusterRig) resized(memory string) {
 	}
 }
 
-// A pod is resized up and down, also by an agent that finds it; what is too much for the node is infeasible.
+// A pod is resized up and down, also by an agent that finds it running. A request that exceeds the node is infeasible.
 func TestAPodIsResized(t *testing.T) {
 	r := resizing(t, nil)
 	r.resizes("300m", "96Mi")
@@ -111,7 +111,7 @@ func TestAPodIsResized(t *testing.T) {
 	checkViolations(t, r.rig)
 }
 
-// A memory limit is never set below what is used: that is told, and done when there is less in use.
+// A memory limit is never set below the usage: the resize is reported as pending, and done once the usage is lower.
 func TestNoLimitBelowWhatIsUsed(t *testing.T) {
 	r := resizing(t, nil)
 	r.resizes("200m", "900Ki") // the simulated ones use 1 MiB
@@ -126,8 +126,8 @@ func TestNoLimitBelowWhatIsUsed(t *testing.T) {
 	r.resized("48Mi")
 }
 
-// Whatever actor falls at whatever message of a resize, or all of the agent, and whichever message is lost: it ends as it
-// should, and nothing but what is to be made anew is restarted.
+// Any actor panics, or the agent is killed, or a message is lost, at any message of a resize. The resize completes, and only the
+// container that needs a restart is restarted.
 func TestAResizeWhereActorsFall(t *testing.T) {
 	t.Parallel()
 	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}

@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// restartingAll is a node with a pod of which all are restarted (KEP-5532) once its container "source" ends with 42. The others
-// take their time to end.
+// restartingAll is a node with a pod that restarts all its containers (KEP-5532) once its container "source" exits with 42. The
+// other containers end slowly.
 func restartingAll(t *testing.T, chaos supervisors.Interceptor) *clusterRig {
 	t.Helper()
 	slow := sim.Behaviour{Term: sim.Term{Delay: 50 * time.Millisecond, Code: 143}}
@@ -64,7 +64,7 @@ func (r *clusterRig) restartedAll(n uint32) {
 	}
 }
 
-// An agent that stops at whatever moment leaves what the next one finishes, and nothing is restarted twice.
+// An agent that stops at any moment leaves the rest to the next one, and no container is restarted twice.
 func TestAllAreRestartedByTheNextAgent(t *testing.T) {
 	r := restartingAll(t, nil)
 	for n, moment := range []struct {

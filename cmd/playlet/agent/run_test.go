@@ -28,7 +28,8 @@ spec:
         env: [{name: COLOR, valueFrom: {configMapKeyRef: {name: settings, key: color}}}]
 `
 
-// What podman kube play takes is run: a Deployment by its template, with its ConfigMap beside it, of one file, a folder, a URL.
+// Run accepts the input of podman kube play: a Deployment by its template, with its ConfigMap beside it, from a file, a folder
+// or a URL.
 func TestRunTakesConfigMapsAndTemplates(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
@@ -92,7 +93,7 @@ func TestRunWithoutAFolderOfObjects(t *testing.T) {
 		"ConfigMap default/settings: this agent has no folder for ConfigMaps and Secrets; start it with --object-dir=FOLDER")
 }
 
-// A dry run and a diff say what would be, by the agent's own checks, and change nothing.
+// A dry run and a diff show the result, with the agent's own checks, and change nothing.
 func TestRunMayOnlyLook(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
@@ -161,7 +162,7 @@ func TestRunWaitsForTheTruth(t *testing.T) {
 	}
 }
 
-// A pod that takes its time to end can be hurried, at its removal and later; without that the command says how its end goes on.
+// A slow end of a pod can be shortened, at its removal and later. Without that, the command reports the progress of the end.
 func TestRmHurries(t *testing.T) {
 	r := newRig(t, sim.Options{Script: sim.Script{Default: sim.Sequence{sim.IgnoringTerm()}}})
 	r.start(nil)
@@ -186,7 +187,7 @@ func TestRmHurries(t *testing.T) {
 	if isUp(r.runtime.Snapshot(), "slow-node") {
 		t.Error("it runs on")
 	}
-	// The same pod again has its own grace period: what was said of the one before is over.
+	// The new pod of the same name has its own grace period; the shortened one of its predecessor does not apply.
 	r.does("pod/slow-node created\n", "run", "-f", file, "--wait")
 	r.does("pod/slow-node deleted\n", "rm", "slow")
 	r.untilPrinted([]string{"rm", "slow"}, "already terminating", "killed in 99m")

@@ -23,7 +23,7 @@ const onceLimit = 15 * time.Minute
 // looked at again for a moment, since it may be half written, before a source calls it bad.
 const onceQuiet = time.Second
 
-// checkRunOnce refuses --runonce where it cannot do what it says.
+// checkRunOnce rejects --runonce on a node of a cluster.
 func checkRunOnce(node *config.Node) error {
 	if node.Kubelet.RunOnce && !node.Standalone() {
 		return errors.New("--runonce runs the pods of manifests alone: it cannot be used with --kubeconfig")
@@ -31,8 +31,8 @@ func checkRunOnce(node *config.Node) error {
 	return nil
 }
 
-// runOnce waits until every pod that a source wants runs, or has ended well. The error names those that do not, and the
-// manifests that could not be read.
+// runOnce waits until every desired pod runs or has completed successfully. The error names the other pods, and the manifests
+// that could not be read.
 func runOnce(ctx context.Context, board *pods.Board, limit time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -67,7 +67,7 @@ func nextWithin(ctx context.Context, board *pods.Board, version uint64, done boo
 	return board.After(ctx, version)
 }
 
-// judge says whether all that is wanted is known and has come to where it stays, and otherwise what is waited for.
+// judge reports whether all desired pods are known and have reached a stable state. Otherwise it returns those still pending.
 func judge(now *pods.Snapshot) (done bool, waiting []string) {
 	if now.Version == 0 {
 		return false, []string{"no source has been heard yet"}
@@ -125,8 +125,7 @@ func whyFailed(s *v1.PodStatus) string {
 	return strings.Join(ends, ", ")
 }
 
-// verdictOf is the error that lists what did not come up, and why: pods that failed, those that are waited for, and manifests
-// that cannot be used.
+// verdictOf returns the error that lists failed pods, pending pods and unusable manifests, with their reasons.
 func verdictOf(now *pods.Snapshot, waiting []string) error {
 	var errs []error
 	for _, text := range waiting {

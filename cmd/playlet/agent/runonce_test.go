@@ -67,7 +67,7 @@ func TestRunOnceFailsWithWhatFailed(t *testing.T) {
 	}
 }
 
-// Who does not wait until the end is told what has not come up, and why.
+// A user who interrupts the wait gets the pods that are not up yet, and the reasons.
 func TestRunOnceThatIsStopped(t *testing.T) {
 	r := newRig(t, sim.Options{Images: map[string]sim.Image{"denied:1": {Err: status.Error(codes.Unknown, "401 Unauthorized")}}}, "--runonce")
 	r.write("web.yaml", manifest("web", "Always", nil, []string{"c denied:1"}))
@@ -98,7 +98,7 @@ func TestRunOnceIsForManifestsAlone(t *testing.T) {
 	}
 }
 
-// What has not come up when the time is over is named, with what it waits for.
+// At the timeout, the pods that are not up are named, with the reasons.
 func TestRunOnceNamesWhatItWaitedFor(t *testing.T) {
 	board := pods.NewBoard()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}, Status: v1.PodStatus{Phase: v1.PodPending}}

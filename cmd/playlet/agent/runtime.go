@@ -27,7 +27,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// containerRuntime is the connection to the container runtime, what comes over it unasked, and what it says of itself.
+// containerRuntime is the connection to the container runtime, its event stream and its reported status.
 type containerRuntime struct {
 	client    *cri.Client
 	streams   *runtime.Events
@@ -56,7 +56,7 @@ func dialRuntime(node *config.Node, o *observatory, providers *provider.Provider
 	}, nil
 }
 
-// wireRuntime binds what looks after the container runtime.
+// wireRuntime binds the actor that watches the container runtime.
 func wireRuntime(node *config.Node, r *containerRuntime, ops *cri.Operations) supervisors.Constructor {
 	k := node.Kubelet
 	return runtime.New(runtime.Options{
@@ -91,7 +91,7 @@ func runtimeOfNode(state *runtime.State) func() registration.Runtime {
 			Since: s.Since, Ready: s.Ready, Reason: s.Reason.Message, Name: s.Name, Version: s.Version,
 			NetworkReady: s.NetworkReady, NetworkReason: s.NetworkReason,
 		}
-		if s.Ready && s.Stale != "" { // as the kubelet says it of a PLEG that is not healthy
+		if s.Ready && s.Stale != "" { // the kubelet's wording for an unhealthy PLEG
 			out.Ready, out.Reason = false, s.Stale
 		}
 		for _, h := range s.Handlers {
@@ -99,7 +99,7 @@ func runtimeOfNode(state *runtime.State) func() registration.Runtime {
 				RecursiveReadOnlyMounts: &h.RecursiveReadOnlyMounts, UserNamespaces: &h.UserNamespaces,
 			}})
 		}
-		if len(s.Handlers) > 0 || s.Features.SupplementalGroupsPolicy { // others say nothing of features
+		if len(s.Handlers) > 0 || s.Features.SupplementalGroupsPolicy { // other runtimes do not report features
 			out.Features = &v1.NodeFeatures{SupplementalGroupsPolicy: &s.Features.SupplementalGroupsPolicy}
 		}
 		return out
@@ -111,9 +111,9 @@ type runtimeStatus interface {
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
 }
 
-// networkProblem says why pods get no network, from the configuration that the runtime reads: it reports where that is. The
-// flags count where a runtime reports nothing of CNI. A runtime that does not answer is no statement about the network: a look
-// elsewhere could name a folder that nobody reads.
+// networkProblem returns the reason why pods get no network, from the configuration in the folder that the runtime reports. The
+// flags are used if the runtime reports nothing about CNI. An unreachable runtime yields no result: the default folder may be
+// one that no runtime reads.
 func networkProblem(node *config.Node, runtime runtimeStatus) func(context.Context) error {
 	return func(ctx context.Context) error {
 		status, err := runtime.Status(ctx, true)
@@ -129,7 +129,7 @@ func networkProblem(node *config.Node, runtime runtimeStatus) func(context.Conte
 	}
 }
 
-// networkPlaces is where the flags say that the network is.
+// networkPlaces returns the network's folders as given by the flags.
 func networkPlaces(node *config.Node) cni.Places {
 	return cni.Places{ConfDir: node.CNIConfDir, BinDirs: node.CNIBinDirs, MaxConfigs: 1}
 }
@@ -150,8 +150,8 @@ func runtimeForAdmin(state *runtime.State) func() api.Runtime {
 	}
 }
 
-// abilities translates what the runtime says it can do for the actors of pods. The cgroup driver of the configuration counts
-// where the runtime does not report its own (KEP-4033).
+// abilities translates the features that the runtime reports for the actors of pods. The configured cgroup driver is used if the
+// runtime does not report its own (KEP-4033).
 func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
 	return func() pod.Abilities {
 		s := state.Load()
@@ -165,7 +165,7 @@ func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
 	}
 }
 
-// pullOptions are what the configuration says of pulls.
+// pullOptions returns the configured options of pulls.
 func pullOptions(node *config.Node) images.Options {
 	var verify pullrecord.Policy
 	if node.FeatureEnabled("KubeletEnsureSecretPulledImages") {
@@ -192,7 +192,7 @@ func loadProviders(node *config.Node, log *slog.Logger) (*provider.Providers, er
 	return provider.Load(file, dir, node.FeatureEnabled(provider.TokensGate), log)
 }
 
-// wireImages binds the actor that pulls images, and removes those that nobody uses where the disk is full.
+// wireImages binds the actor that pulls images and removes unused ones when the disk is full.
 func wireImages(node *config.Node, host *pod.Host, providers *provider.Providers, board *pods.Board, c *cluster,
 	disk scales) supervisors.Constructor {
 	o, k := pullOptions(node), node.Kubelet

@@ -42,7 +42,7 @@ func secondHandler() sim.Options {
 	return sim.Options{Preload: []string{"forever"}, Handlers: []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "second"}}}
 }
 
-// runsBy says that the pod runs, in its first sandbox, by a handler of the runtime.
+// runsBy reports whether the pod runs, in its first sandbox, with a handler of the runtime.
 func runsBy(handler, pod string) func(sim.Snapshot) bool {
 	return func(s sim.Snapshot) bool {
 		sandbox := s.Sandbox(pod)
@@ -50,9 +50,9 @@ func runsBy(handler, pod string) func(sim.Snapshot) bool {
 	}
 }
 
-// A pod whose class is missing waits, says so as the kubelet does, and goes on when it is made. It keeps its handler, whatever
-// becomes of the class and of the agent, also for a container that starts anew. One whose handler the runtime lacks says what
-// the runtime says.
+// A pod whose class is missing waits, reports that as the kubelet does, and starts when the class is created. It keeps its
+// handler across changes of the class, restarts of the agent and restarts of its containers. A pod whose handler the runtime
+// lacks reports the runtime's error.
 func TestAPodWaitsForItsRuntimeClass(t *testing.T) {
 	r := newClusterRig(t, secondHandler())
 	r.hasClass("odd", "third")

@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// The cgroup driver is the runtime's own word, or, where it does not tell, that of the configuration (KEP-4033).
+// The cgroup driver is the one that the runtime reports, or else the configured one (KEP-4033).
 func TestTheCgroupDriverIsTheRuntimes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -37,7 +37,7 @@ func TestTheCgroupDriverIsTheRuntimes(t *testing.T) {
 	}
 }
 
-// A runtime that is too old to speak CRI v1 is what "playlet pods" and "playlet explain node" name, with what helps.
+// "playlet pods" and "playlet explain node" name a runtime that is too old for CRI v1, with a remedy.
 func TestARuntimeThatIsTooOld(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	socket := filepath.Join(r.dir, "old.sock")
@@ -63,7 +63,7 @@ func TestARuntimeThatIsTooOld(t *testing.T) {
 	r.untilPrinted([]string{"explain", "web"}, why)
 }
 
-// What each of the runtime's handlers can do is told by its name, and what is not told of cannot be done.
+// The features of each runtime handler are reported by its name. A feature that is not reported is unsupported.
 func TestEachHandlerCanWhatItSays(t *testing.T) {
 	handler := func(name string, recursive bool) *runtimeapi.RuntimeHandler {
 		return &runtimeapi.RuntimeHandler{Name: name,

@@ -16,9 +16,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// BenchmarkScale is a node with ever more pods over the simulated runtime, which runs in a process of its own: when half of
-// them and all of them run, what each costs of processor and memory, how deep any mailbox was, and what they cost while
-// nothing happens. What grows faster than the pods shows in the figures for one pod.
+// BenchmarkScale is a node with increasing numbers of pods over the simulated runtime in another process. It measures the time
+// until half of them and all of them run, their cost of processor and memory, the deepest mailbox, and the cost of an idle node.
+// Costs that grow faster than the number of pods show in the figures per pod.
 //
 //	go test ./cmd/playlet -run '^$' -bench Scale -benchtime 1x
 func BenchmarkScale(b *testing.B) {
@@ -33,7 +33,7 @@ func benchmarkScale(b *testing.B, pods int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the machine's folder for such things
+	defer func() { _ = os.RemoveAll(dir) }() // any remains are in the machine's temporary folder
 	socket := filepath.Join(dir, "s")
 	startOtherSide(b, socket)
 	for b.Loop() {
@@ -57,7 +57,7 @@ func benchmarkScale(b *testing.B, pods int) {
 		deepest, who := mailboxes(b, r)
 		b.ReportMetric(float64(deepest), "mailbox-"+who)
 		idle, since := processorTime(b), time.Now()
-		time.Sleep(window) // what is measured is what happens meanwhile
+		time.Sleep(window) // the measured period
 		b.ReportMetric(perPod(float64((processorTime(b)-idle).Microseconds())/time.Since(since).Seconds()), "idle-µs/s/pod")
 		for i := range pods {
 			r.remove(fmt.Sprintf("p%04d.yaml", i))
@@ -71,7 +71,7 @@ func benchmarkScale(b *testing.B, pods int) {
 	}
 }
 
-// runningPods waits until so many pods run, and says when.
+// runningPods waits until that number of pods runs, and returns the time.
 func runningPods(b *testing.B, r *rig, want int) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(10 * waitLimit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -89,7 +89,7 @@ func runningPods(b *testing.B, r *rig, want int) time.Time {
 	return time.Time{}
 }
 
-// mailboxes is the greatest number of messages that waited for one actor, and what kind of actor it was.
+// mailboxes returns the largest number of messages that waited for one actor, and the kind of that actor.
 func mailboxes(b *testing.B, r *rig) (int64, string) {
 	b.Helper()
 	var deepest int64
@@ -106,7 +106,7 @@ func mailboxes(b *testing.B, r *rig) (int64, string) {
 	return deepest, who
 }
 
-// resident is what the process has in memory, in bytes, after a collection.
+// resident returns the resident memory of the process, in bytes, after a collection.
 func resident(b *testing.B) int {
 	b.Helper()
 	runtime.GC()

@@ -13,21 +13,21 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// quiet are what no Event tells of: nothing is wrong, or not with the pod.
+// quiet lists causes without an Event: there is no failure, or it is not the pod's.
 var quiet = []string{
 	" is still running, and the others wait for it to finish", "has not finished yet", "has not succeeded yet", // it only takes its time
 	" probe fails: ", // the Event has the result, in Kubernetes' words
 	"the container runtime does not answer: ",
 }
 
-// troubles are the Events by which Kubernetes tells of trouble without a warning.
+// troubles lists the Events that report a failure without being warnings.
 var troubles = []string{messages.EventKilling, messages.EventBackOff, messages.EventDeadlineExceeded}
 
 // notTroubles are warnings of something else.
 var notTroubles = []string{"DNSConfigForming", "MissingClusterDNS"}
 
-// oneSentence awaits that "playlet pods" says of a pod what begins so, that "playlet explain" begins with it, and that the last
-// Event on a trouble of the pod, whichever that is, has it, too.
+// oneSentence waits until the cause of a pod in "playlet pods" begins so. That cause must begin with the cause in "playlet
+// explain", which the pod's last Event about a failure must contain, too.
 func (r *rig) oneSentence(name, begins string) {
 	r.t.Helper()
 	var said, explained, reported string
@@ -48,7 +48,8 @@ func (r *rig) oneSentence(name, begins string) {
 	r.t.Errorf("%s: it should begin with %q:\npods:    %s\nexplain: %s\nevent:   %s", name, begins, said, explained, reported)
 }
 
-// sentence is the cause in "playlet pods", the cause in "playlet explain", and what the last Event on a trouble says.
+// sentence returns the cause in "playlet pods", the cause in "playlet explain", and the message of the last Event about a
+// failure.
 func (r *rig) sentence(name string) (said, explained, reported string) {
 	var explanations api.Explanations
 	var events v1.EventList
@@ -70,7 +71,7 @@ func (r *rig) sentence(name string) (said, explained, reported string) {
 	return said, explained, lastTrouble(events.Items)
 }
 
-// lastTrouble is what the last of Events says that tells of trouble.
+// lastTrouble returns the message of the last event about a failure.
 func lastTrouble(events []v1.Event) string {
 	var last v1.Event
 	for _, e := range events {

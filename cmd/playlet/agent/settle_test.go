@@ -33,7 +33,7 @@ func TestAnAgentThatEndsFinishesAStart(t *testing.T) {
 	}
 	system, stopped := r.agent.system, make(chan struct{})
 	go func() { defer close(stopped); r.stop() }()
-	for len(system.Actors()) > 0 { // the tree is down: nobody waits for the start any more
+	for len(system.Actors()) > 0 { // the tree has stopped: the start has no waiter
 		time.Sleep(time.Millisecond)
 	}
 	close(release)
@@ -44,7 +44,7 @@ func TestAnAgentThatEndsFinishesAStart(t *testing.T) {
 	}
 }
 
-// TestWhatAnEndingAgentCutsOffIsNamed: there is an end to its waiting, and what is lost by it is told.
+// TestWhatAnEndingAgentCutsOffIsNamed checks that the wait is bounded, and that the interrupted operations are logged.
 func TestWhatAnEndingAgentCutsOffIsNamed(t *testing.T) {
 	ops, release, ended := cri.NewOperations(), make(chan struct{}), make(chan struct{})
 	began := make(chan struct{})

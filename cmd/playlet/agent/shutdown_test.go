@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// power is a machine that shuts down when the test says so.
+// power is a machine that shuts down on demand.
 type power struct {
 	mu       sync.Mutex
 	changed  chan struct{}
@@ -69,9 +69,8 @@ func (p *power) goesOn() bool {
 	return p.released > 0
 }
 
-// The machine shuts down: the Node is not ready, the pods end in the order of their priorities, also where the actor is killed
-// in the midst of it, and then the shutdown goes on. An agent of the next boot runs the static pod again, and not that of the
-// API server.
+// The machine shuts down: the Node is not ready, and the pods end in the order of their priorities. The shutdown continues after
+// its actor is killed in between. The agent of the next boot restarts the static pod, but not the pod of the API server.
 func TestTheMachineShutsDown(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
@@ -131,8 +130,8 @@ func TestTheMachineShutsDown(t *testing.T) {
 	}
 }
 
-// The machine ends before its pods have: the next boot finishes what the shutdown began, and does not run the pod of the API
-// server again.
+// The machine halts before its pods have ended. The next boot completes the shutdown, and does not restart the pod of the API
+// server.
 func TestAMachineThatEndsBeforeItsPods(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)
@@ -170,7 +169,7 @@ func TestAMachineThatEndsBeforeItsPods(t *testing.T) {
 	}
 }
 
-// A shutdown that is cancelled after it has ended the pods: nobody makes the static ones anew, so that they are run again.
+// A shutdown is cancelled after it has ended the pods. No source recreates static pods, so the agent restarts them.
 func TestStaticPodsRunAgainAfterACancelledShutdown(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)

@@ -34,7 +34,7 @@ type rig struct {
 	agent     *Agent
 	log       *logBuffer
 	flags     []string
-	measured  bool               // as a node has it, for benchmarks: logs are looked at seldom, and little is said
+	measured  bool               // for benchmarks, as on a node: logs are scanned rarely, and little is logged
 	power     *power             // the machine's
 	scales    scales             // nil: the machine is measured
 	clients   *apiserver.Clients // of a cluster in memory; nil without one
@@ -200,7 +200,7 @@ func (r *rig) remove(name string) {
 	}
 }
 
-// await waits until the runtime's state is as wanted.
+// await waits until the runtime's state satisfies ok.
 func (r *rig) await(what string, ok func(sim.Snapshot) bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)

@@ -30,13 +30,13 @@ func (r *rig) file(name, text string) string {
 	return path
 }
 
-// asks asks the agent until it answers, since the actor asked may be killed: that is what a client has to do.
+// asks repeats a request until the agent answers, as a client must: the actor that handles it may be killed.
 func (r *rig) asks(what string, ask func(context.Context, *api.Client) error) {
 	r.t.Helper()
 	client := api.NewClient(filepath.Join(r.dir, "admin.sock"))
 	var err error
 	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Second) // what is lost is not answered
+		ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Second) // a lost request has no answer
 		err = ask(ctx, client)
 		cancel()
 		if err == nil {
@@ -46,7 +46,7 @@ func (r *rig) asks(what string, ask func(context.Context, *api.Client) error) {
 	r.t.Fatalf("%s: %v", what, err)
 }
 
-// submits has a pod wanted.
+// submits submits a pod.
 func (r *rig) submits(manifest string) {
 	r.t.Helper()
 	r.asks("submitting", func(ctx context.Context, c *api.Client) error {
@@ -115,7 +115,7 @@ func (r *rig) fetches(image string) {
 	}
 }
 
-// withdraws has a submitted pod wanted no more.
+// withdraws removes a submitted pod.
 func (r *rig) withdraws(name string) {
 	r.t.Helper()
 	r.asks("withdrawing", func(ctx context.Context, c *api.Client) error {
@@ -178,7 +178,7 @@ func TestPodsAreRunAndRemoved(t *testing.T) {
 	r.refuses([]string{"rm", "web"}, `there is no pod "web" in any namespace`)
 }
 
-// TestRefusalsNameTheThing is what the commands say of what is wrong.
+// TestRefusalsNameTheThing checks the error messages of the commands.
 func TestRefusalsNameTheThing(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.write("taken.yaml", manifest("taken", "Always", nil, []string{"main one"}))
@@ -203,7 +203,7 @@ func TestRefusalsNameTheThing(t *testing.T) {
 	}
 }
 
-// TestStandardInputAndJSON: what programs use.
+// TestStandardInputAndJSON covers the interface for programs.
 func TestStandardInputAndJSON(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)
@@ -216,7 +216,7 @@ func TestStandardInputAndJSON(t *testing.T) {
 	}
 }
 
-// Who waits for the end of a pod waits for that, and not for a restart of the actor that tells of it.
+// The wait for the end of a pod is not ended by a restart of the actor that reports it.
 func TestRmWaitsThroughRestartsOfPods(t *testing.T) {
 	r := newRig(t, sim.Options{})
 	r.start(nil)

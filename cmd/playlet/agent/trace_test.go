@@ -49,7 +49,7 @@ func TestTheStoryOfAStart(t *testing.T) {
 			t.Errorf("a secret is in %v", e)
 		}
 	}
-	// What came last before it may be a source's word, after its work or a timer, or the first audit.
+	// The preceding entry may be a source's report, after its work or a timer, or the first audit.
 	led := slices.ContainsFunc(story, func(e supervisors.Entry) bool { return e.Kind == supervisors.OfWork && e.Flow.Pod == "" })
 	if !led || story[0].Flow.Pod != "" || seen["Started"].From == messages.Node {
 		t.Fatalf("the story does not begin with what led to it: %v", story[:min(1, len(story))])
@@ -129,7 +129,7 @@ func (a asker) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// At SIGUSR1 the flight recorder is written to its file, anew each time.
+// At SIGUSR1 the flight recorder is written to its file, which is replaced each time.
 func TestTheFlightRecorderIsWrittenAtASignal(t *testing.T) {
 	recorder, file, log := supervisors.NewRecorder(), filepath.Join(t.TempDir(), "flight-recorder.log"), &logBuffer{}
 	ctx, end := context.WithCancel(t.Context())

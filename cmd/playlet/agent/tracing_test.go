@@ -72,7 +72,7 @@ func TestSpansOfAStart(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		r.stop() // it sends what is left
+		r.stop() // sends the remaining spans
 		if rate == 0 {
 			if len(at.got) > 0 {
 				t.Errorf("%d spans were sent", len(at.got))

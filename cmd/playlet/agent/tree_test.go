@@ -54,7 +54,7 @@ func inspected(t *testing.T, s *supervisors.System, path string) {
 	}
 }
 
-// drawn gives the paths of kinds of what runs, sorted, each once.
+// drawn returns the paths of kinds of the running actors, sorted, without duplicates.
 func drawn(s *supervisors.System) []string {
 	out := map[string]bool{}
 	for _, a := range s.Actors() {
@@ -68,7 +68,7 @@ func drawn(s *supervisors.System) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// TestEveryRowHasAConstructorAndEveryConstructorARow: what one of the two forgets would never run.
+// TestEveryRowHasAConstructorAndEveryConstructorARow finds actors that would never run, since one of the two tables lacks them.
 func TestEveryRowHasAConstructorAndEveryConstructorARow(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.serve("")

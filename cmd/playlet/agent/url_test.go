@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// serve has the rig's agent, once it starts, want the pods of a URL, and returns what sets the manifest there; with ""
-// the server fails.
+// serve makes the rig's agent, once it starts, run the pods of a URL. It returns a function that sets the manifest there; with
+// "" the server fails.
 func (r *rig) serve(manifest string) func(string) {
 	r.t.Helper()
 	var now atomic.Pointer[string]

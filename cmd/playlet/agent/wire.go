@@ -44,7 +44,8 @@ import (
 // rows binds rows of the tree to the constructors of their actors. A row that the configuration switches off has nil.
 type rows = map[supervisors.Kind]supervisors.Constructor
 
-// wire binds every row of the tree. A line says what its actor takes; the functions stand below, or in the file of their subject.
+// wire binds every row of the tree. Each line shows the dependencies of its actor. The functions are below, or in the file of
+// their subject.
 func (a *Agent) wire() rows {
 	node, host, machine, runtime, cluster := a.node, a.host, a.machine, a.runtime, a.cluster
 	o, board := a.observatory, a.observatory.board
@@ -152,14 +153,14 @@ func wireObjects(node *config.Node, board *objects.Board, c *cluster) supervisor
 	return objects.New(o)
 }
 
-// scales measure what a node may have too little of; *eviction.Meter does.
+// scales measures the resources of a node that can run short; *eviction.Meter implements it.
 type scales interface {
 	Measure(ctx context.Context) eviction.Measurement
 	Await(ctx context.Context, levels map[eviction.Signal]int64) bool
 	ImageSpace(ctx context.Context) (available, capacity int64, err error)
 }
 
-// wireEviction binds the actor that takes back what this machine lacks.
+// wireEviction binds the actor that reclaims resources under pressure.
 func wireEviction(node *config.Node, m *machine, state *runtime.State, board *pods.Board,
 	figures *stats.Collector, c *cluster) supervisors.Constructor {
 	k := node.Kubelet
@@ -211,8 +212,8 @@ func sourcesOf(node *config.Node) []messages.Address {
 	return out
 }
 
-// onlySubmissions says that no source is configured. Then the owner of a pod that was found here is known only where it
-// was submitted: others may belong to a kubelet whose unit is being tried out.
+// onlySubmissions reports whether no source is configured. Then the owner of an existing pod is known only if the pod was
+// submitted here. Others may belong to a kubelet whose unit is being tried out.
 func onlySubmissions(node *config.Node) bool { return len(sourcesOf(node)) == 1 }
 
 // unheard names the sources that are asked for and not configured. Their pods, which may run here, are neither run nor ended.

@@ -11,8 +11,8 @@ import (
 	"github.com/coreos/go-iptables/iptables"
 )
 
-// hintChain tells other programs, which bring an iptables of their own, whether this host has that of nftables or the one before
-// it (KEP-3178). firewallChain keeps packets to 127.0.0.0/8 out that come from elsewhere (CVE-2020-8558).
+// hintChain shows other programs, which bundle their own iptables, whether this host uses the nftables or the legacy variant
+// (KEP-3178). firewallChain drops packets to 127.0.0.0/8 that come from other hosts (CVE-2020-8558).
 const (
 	hintChain     = "KUBE-IPTABLES-HINT"
 	firewallChain = "KUBE-FIREWALL"
@@ -21,7 +21,7 @@ const (
 	iptablesTimeout = 10
 )
 
-// packetFilter is what is needed of iptables, of one family of addresses.
+// packetFilter is the part of iptables that chains need, for one address family.
 type packetFilter interface {
 	ChainExists(table, chain string) (bool, error)
 	NewChain(table, chain string) error
@@ -29,7 +29,7 @@ type packetFilter interface {
 	AppendUnique(table, chain string, rule ...string) error
 }
 
-// makeChains makes the chains that are not there, and what is missing in them.
+// makeChains creates missing chains and their missing rules.
 func makeChains(in packetFilter, of iptables.Protocol) error {
 	err := makeChain(in, "mangle", hintChain)
 	if of == iptables.ProtocolIPv6 { // which has no such network
@@ -59,7 +59,7 @@ func makeChain(in packetFilter, table, chain string) error {
 	return nil
 }
 
-// Keep makes the chains that this host lacks, and what is missing in them.
+// Keep creates the chains that this host lacks, and their missing rules.
 func Keep(context.Context) error {
 	err := keepFamily("IPv4", iptables.ProtocolIPv4)
 	if _, none := os.Stat("/proc/sys/net/ipv6"); none == nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// Held keep a second agent away from what this one runs: from its root folder, and from its runtime, whose pods it would end.
-// The kernel lets go of them when the process ends, however it does.
+// Held is the set of locks that exclude a second agent from the root folder and from the runtime, whose pods it would end. The
+// kernel releases them when the process ends in any way.
 type Held []*os.File
 
-// Close lets go of them.
+// Close releases the locks.
 func (h Held) Close() error {
 	var errs []error
 	for _, f := range h {
@@ -30,11 +30,11 @@ func (h Held) Close() error {
 	return errors.Join(errs...)
 }
 
-// RuntimeSuffix is what the lock of a runtime has after the name of its socket. The file stays: who removes it while another
-// opens it lets two agents in.
+// RuntimeSuffix is appended to the name of a runtime's socket for the name of its lock. The file is never removed: a removal
+// while another agent opens it would admit two agents.
 const RuntimeSuffix = ".playlet.lock"
 
-// rootLock is the lock of a root folder. That it is there says that an agent of this root folder has run.
+// rootLock returns the path of a root folder's lock. The file exists if an agent has run with this root folder.
 func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
 
 // Take takes the agent's locks and makes its folders; another agent's lock is an error that names its process, and then
@@ -68,7 +68,7 @@ func Take(node *config.Node, log *slog.Logger) (held Held, err error) {
 	return held, err
 }
 
-// unwritable says what it means that a file cannot be made on a disk that is full or read-only.
+// unwritable explains an error that was caused by a full or read-only disk.
 func unwritable(rootDir string, err error) error {
 	failed, ok := errors.AsType[*fs.PathError](err)
 	if !ok || !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
@@ -81,8 +81,8 @@ func unwritable(rootDir string, err error) error {
 	return fmt.Errorf("%s cannot be written: %w", failed.Path, failed.Err)
 }
 
-// lockRuntime takes a runtime's lock. It lies beside its socket, wherever links lead to it. Where nothing can be written
-// there, it is nil, and the log says so.
+// lockRuntime takes a runtime's lock. The lock is beside the socket, with symbolic links resolved. If nothing can be written
+// there, lockRuntime logs that and returns nil.
 func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
 	socket, err := cri.SocketPath(endpoint)
 	if err != nil {
@@ -102,7 +102,7 @@ func lockRuntime(endpoint string, log *slog.Logger) (*os.File, error) {
 	return lock, err
 }
 
-// lockAlone takes a lock and writes into it who holds it.
+// lockAlone takes a lock and writes its holder into the file.
 func lockAlone(path, what string) (*os.File, error) {
 	f, err := openPrivate(path)
 	if err != nil {
@@ -127,8 +127,8 @@ func pidNamespace() string {
 	return name
 }
 
-// holderIn is what a lock says of its holder, to somebody in a PID namespace: in another one than the holder's, the PID is
-// somebody else's, or nobody's.
+// holderIn returns the holder that is written in a lock, for a reader in the given PID namespace. In another namespace than the
+// holder's, the PID would name another process or none.
 func holderIn(text, namespace string) string {
 	holder, theirs, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if pid, command, found := strings.Cut(holder, ", "); found && theirs != "" && theirs != namespace {
@@ -137,8 +137,9 @@ func holderIn(text, namespace string) string {
 	return holder
 }
 
-// Foreign says of a root folder that a sandbox or container is marked with whether it is another agent's. Its pods are not
-// ended, also while that agent is down: it may be about to start again. They are this agent's once that folder is gone.
+// Foreign returns a function that reports whether a sandbox or container with this root folder as its mark belongs to another
+// agent. Its pods are not ended even while that agent is down: it may be about to restart. They belong to this agent once that
+// folder is removed.
 func Foreign(rootDir string, log *slog.Logger) func(string) bool {
 	var logged sync.Map
 	return func(other string) bool {

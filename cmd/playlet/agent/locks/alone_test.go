@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A PID is told to those whom it says something.
+// A PID is shown only in the PID namespace where it is valid.
 func TestTheHolderOfALock(t *testing.T) {
 	const text = "PID 7, playlet dev node /x, y\npid:[1]\n"
 	for _, c := range []struct{ text, namespace, want string }{
@@ -29,7 +29,7 @@ func TestTheHolderOfALock(t *testing.T) {
 	}
 }
 
-// What has the mark of another root folder is left alone for as long as that folder is there, and said once.
+// Pods with the mark of another root folder are left alone while that folder exists. This is logged once.
 func TestWhatAnotherAgentRunsIsForeign(t *testing.T) {
 	dir := t.TempDir()
 	for _, root := range []string{"ours", "theirs"} {
@@ -57,7 +57,7 @@ func TestWhatAnotherAgentRunsIsForeign(t *testing.T) {
 	}
 }
 
-// A root folder that nothing can be written to is named, with what helps. The mounts themselves are tried in e2e.
+// An unwritable root folder is named, with a remedy. E2e tests cover the mounts themselves.
 func TestARootFolderThatCannotBeWritten(t *testing.T) {
 	made := func(path string, err error) error {
 		return fmt.Errorf("making a folder of the agent: %w", &fs.PathError{Op: "mkdir", Path: path, Err: err})

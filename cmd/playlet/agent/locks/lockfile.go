@@ -16,11 +16,11 @@ import (
 // lockWait is how often a lock that another process holds is tried again.
 const lockWait = 250 * time.Millisecond
 
-// File is the kubelet's --lock-file: who holds it runs, the others wait. It is how a node's agent hands over to the
-// next one, which a bootstrap agent sees by --exit-on-lock-contention.
+// File is the kubelet's --lock-file: its holder runs, all others wait. An agent hands over to the next one by it: with
+// --exit-on-lock-contention, a bootstrap agent notices the next agent.
 type File struct {
 	file *os.File
-	// contended is closed when another process has opened the file; nil when nobody asked for that.
+	// contended is closed when another process has opened the file. It is nil unless the file is watched.
 	contended chan struct{}
 	events    *os.File // inotify
 	done      chan struct{}
@@ -88,7 +88,7 @@ func flock(ctx context.Context, f *os.File, log *slog.Logger) error {
 	}
 }
 
-// watch has the kernel report everyone who opens the file from now on.
+// watch makes the kernel report each process that opens the file from now on.
 func (l *File) watch(path string) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {

@@ -20,15 +20,16 @@ const (
 	// the program once.
 	lookEvery = 10 * time.Second
 	lookFirst = time.Second
-	// busyAbove is how many bytes a busy agent allocates between two looks. One whose figures are read all the time is not busy.
+	// busyAbove is the number of bytes that a busy agent allocates between two checks. Frequent reads of figures alone do not make
+	// an agent busy.
 	busyAbove = 32 << 20
 	// heapAfter is how many looks there are at least between two givings of the heap: each costs a collection of garbage. Pages
 	// of the program cost nothing worth counting.
 	heapAfter = 6
 	// worthwhile is how many bytes more must be resident than after the last giving.
 	worthwhile = 4 << 20
-	// garbage is how much of it there may be, in percent of what is in use, before it is collected; Go's own is 100. An agent
-	// that allocates little has time for it: what it takes of a node is memory.
+	// garbage is the percentage of heap growth before a collection (GOGC); Go's default is 100. An agent that allocates little has
+	// processor time to spare: its cost to a node is memory.
 	garbage = 50
 )
 
@@ -44,8 +45,8 @@ func (g *giving) due(busy bool, resident uint64) bool {
 	return !busy && g.wait == 0 && resident > g.least+worthwhile
 }
 
-// given takes the bytes that are still resident, and for how many looks there is no other giving. The first one gives back what
-// the start needed, and holds none back: the pods of a node that boots come right after it.
+// given records the resident bytes after a return of memory, and the number of checks until the next one may follow. The first
+// one returns the memory of the start and delays no other: the pods of a booting node come right after it.
 func (g *giving) given(resident uint64, wait int) {
 	if g.least > 0 {
 		g.wait = wait
@@ -53,8 +54,8 @@ func (g *giving) given(resident uint64, wait int) {
 	g.least = resident
 }
 
-// GiveBack lasts until ctx ends. An agent is busy for seconds and rests for hours: what a roll-out needed, and what of the
-// program only its start needed, is given back after it, where Go would keep as much again as what is in use.
+// GiveBack runs until ctx ends. An agent is busy for seconds and idle for hours. GiveBack returns the memory of a roll-out after
+// it, and the program pages that only the start needed. Go alone would retain as much again as is in use.
 func GiveBack(ctx context.Context) {
 	var heap, program giving
 	if os.Getenv("GOGC") == "" {
@@ -62,7 +63,7 @@ func GiveBack(ctx context.Context) {
 	}
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
-	before := sample[0].Value.Uint64() // what the start has allocated is over
+	before := sample[0].Value.Uint64() // excludes the allocations of the start
 	for next := time.NewTimer(lookFirst); ; next.Reset(lookEvery) {
 		select {
 		case <-ctx.Done():
@@ -88,8 +89,8 @@ func GiveBack(ctx context.Context) {
 	}
 }
 
-// residentNow is how many bytes of this process are in memory: its own, and those of files (/proc/PID/statm, proc_pid_statm(5)).
-// Where they are not told they are 0.
+// residentNow returns the resident bytes of this process: anonymous and of files (/proc/PID/statm, proc_pid_statm(5)). They are
+// 0 if they cannot be read.
 func residentNow() (own, files uint64) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -151,7 +152,7 @@ func programPages(smaps, program string) (out []addresses) {
 	return out
 }
 
-// rangeOf reads what stands before a mapping.
+// rangeOf parses the address range at the beginning of a mapping.
 func rangeOf(text string) (addresses, bool) {
 	from, to, _ := strings.Cut(text, "-")
 	start, err := strconv.ParseUint(from, 16, 64)

@@ -21,20 +21,20 @@ import (
 	recovery "github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// ServiceManager reports to systemd by the protocol of sd_notify(3): READY when the tree is up, STATUS in words, WATCHDOG
-// for as long as the tree answers, STOPPING. Where nobody listens (NOTIFY_SOCKET is not set), it does nothing.
+// ServiceManager reports to systemd by the protocol of sd_notify(3): READY when the tree is up, STATUS as text, WATCHDOG while
+// the tree answers, STOPPING. It does nothing if NOTIFY_SOCKET is not set.
 //
-// What feeds the watchdog is answers: each of the actors without which a node cannot work is asked through its mailbox.
-// An agent whose process lives and whose tree is stuck is not fed, and is started again.
+// Answers feed the watchdog: each actor without which a node cannot work is queried through its mailbox. An agent that is alive
+// but has a stuck tree does not feed it and is restarted.
 type ServiceManager struct {
 	log    *slog.Logger
 	board  *pods.Board
 	ask    func(ctx context.Context, actor messages.Address) error
 	actors []messages.Address // that must answer
 	send   func(state string)
-	// watchdog is within what time systemd wants to hear; zero where it has none.
+	// watchdog is the interval within which systemd expects a message; zero for none.
 	watchdog time.Duration
-	// listening is false where nobody listens.
+	// listening is false when NOTIFY_SOCKET is not set.
 	listening bool
 }
 
@@ -123,7 +123,7 @@ func (s *ServiceManager) round(ctx context.Context, limit time.Duration) []strin
 	return slices.DeleteFunc(silent, func(name string) bool { return name == "" })
 }
 
-// status reports what the board shows, when that changes.
+// status sends the state of the board when it changes.
 func (s *ServiceManager) status(ctx context.Context) {
 	last := ""
 	for version := uint64(0); ; {

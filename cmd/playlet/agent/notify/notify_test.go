@@ -70,7 +70,7 @@ func TestAnActorThatDoesNotAnswerStarvesTheWatchdog(t *testing.T) {
 	}
 	stuck.Store(false)
 	go func() {
-		for range unanswered { // of a round that was under way
+		for range unanswered { // of a round in progress
 			continue
 		}
 	}()

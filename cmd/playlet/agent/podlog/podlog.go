@@ -1,5 +1,4 @@
-// Package podlog writes lines of the log that concern a pod so that its name and UID are in them, and says little of what
-// libraries say.
+// Package podlog adds a pod's name and UID to log lines about it, and reduces the log output of libraries.
 package podlog
 
 import (
@@ -55,13 +54,13 @@ const (
 // ActorKey is the key of an actor's path in the tree.
 const ActorKey = "actor"
 
-// podHandler gives every line that concerns a pod its name and UID: an actor may say "pod" with a UID, and the path of a
-// pod's actor, or a container's, says it too.
+// podHandler adds a pod's name and UID to each line about it. It finds the UID in the attribute "pod", or in the path of the
+// actor of the pod or of a container.
 type podHandler struct {
 	slog.Handler
 	names *Names
 	uid   string // by the actor's path, or ""
-	pod   string // what the logger was given as "pod", or ""
+	pod   string // the attribute "pod" of the logger, or ""
 }
 
 // WithNames is a log that has the names of pods.
@@ -132,8 +131,8 @@ func (h *podHandler) WithGroup(name string) slog.Handler {
 	return &derived
 }
 
-// Library has what Kubernetes' libraries say as details: what matters of it, actors say themselves, once. What they say at
-// the verbosity 8 and beyond is never asked for: it has the bodies of answers, and with them Secrets.
+// Library logs the messages of Kubernetes' libraries at debug level, since actors log the relevant ones themselves. It never
+// enables verbosity 8 and above, which includes response bodies and with them Secrets.
 type Library struct{ slog.Handler }
 
 // Enabled implements slog.Handler.

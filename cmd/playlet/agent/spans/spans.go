@@ -1,4 +1,4 @@
-// Package spans sends what the flight recorder has to an OpenTelemetry collector.
+// Package spans exports the flight recorder to an OpenTelemetry collector.
 package spans
 
 import (
@@ -42,12 +42,12 @@ const (
 	maxTraced = 4096
 )
 
-// Sender sends what the flight recorder has to an OpenTelemetry collector: one trace a pod, one trace a flow that is no pod's,
-// one span an entry, each below the one that caused it. Those of a pod are all below one that lasts from the first to when the
-// pod is ready; what begins a flow that another's message caused is below that one, too: its cause is an attribute.
+// Sender exports the flight recorder to an OpenTelemetry collector: one trace per pod, one trace per flow without a pod, one
+// span per entry, with its cause as parent. All spans of a pod are below one that lasts from its first entry until it is ready.
+// A flow that was started by another flow's message is below the pod's span, too, with its cause as an attribute.
 //
-// The spans of the runtime's calls are otelgrpc's, whose context goes with the call: those of the runtime are below them.
-// All methods may be called on nil, which traces nothing.
+// otelgrpc makes the spans of the runtime's calls. Their context is propagated with the call, so the runtime's spans are below
+// them. All methods may be called on nil, which traces nothing.
 type Sender struct {
 	log      *slog.Logger
 	spans    sdk.SpanProcessor
@@ -113,7 +113,7 @@ func (t *Sender) WorkContext() func(context.Context, supervisors.Flow, uint64) c
 	}
 }
 
-// Follow sends what is recorded from now on, until Close.
+// Follow exports entries recorded from now on, until Close.
 func (t *Sender) Follow(recorder *supervisors.Recorder) {
 	if t == nil {
 		return
@@ -139,7 +139,7 @@ func (t *Sender) send(ctx context.Context, recorder *supervisors.Recorder) {
 	}
 }
 
-// Close sends what is left, until ctx ends.
+// Close exports the remaining entries, until ctx ends.
 func (t *Sender) Close(ctx context.Context) {
 	if t == nil {
 		return
@@ -194,7 +194,8 @@ func (t *Sender) newSpan(e *supervisors.Entry, name string, id, parent trace.Spa
 	}
 }
 
-// beginning is when the pod of an entry was first told of; zero when it has been ready since, and for no pod.
+// beginning returns the time of the first entry of the entry's pod. It is zero once the pod is ready, and for flows without a
+// pod.
 func (t *Sender) beginning(e *supervisors.Entry) time.Time {
 	began, known := t.begun[e.Flow.Pod]
 	if !known && e.Flow.Pod != "" {
