@@ -43,11 +43,11 @@ func thisVersion() api.Version {
 	}
 }
 
-// versions is what the command prints with -o.
+// versions is the output of the command with -o.
 type versions struct {
 	Client api.Version  `json:"client"`
 	Agent  *api.Version `json:"agent,omitempty"`
-	// AgentError says why there is no Agent.
+	// AgentError is the reason why Agent is missing.
 	AgentError string `json:"agentError,omitempty"`
 }
 

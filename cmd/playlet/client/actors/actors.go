@@ -42,7 +42,7 @@ const actorsExample = `  # All of them
 const watchActorsEvery = time.Second
 
 var (
-	// Heading is that of the rows.
+	// Heading is the heading of the rows.
 	Heading     = []string{"ACTOR", "STATE", "WAITING", "OLDEST", "RESTARTS", "UPTIME", "LAST FAILURE"}
 	wideHeading = append(slices.Clone(Heading[:6]), "KIND", "PATH", "BUSY WITH", "LAST FAILURE")
 )
@@ -111,13 +111,13 @@ func ShownPath(a *api.Actor) string {
 	return before + a.Pod + strings.TrimPrefix(a.Path.String(), before+uid)
 }
 
-// named says whether a person may mean the actor by this path.
+// named reports whether the path may name the actor.
 func named(a *api.Actor, path string) bool {
 	_, pod, _ := strings.Cut(a.Pod, "/")
 	return a.Path.String() == path || ShownPath(a) == path || a.Pod != "" && path == withPod(a, pod)
 }
 
-// inManifest says the same of a path with the name that the pod has in its manifest.
+// inManifest reports whether a path with the pod's name in its manifest may name the actor.
 func inManifest(a *api.Actor, path string) bool {
 	namespace, _, _ := strings.Cut(a.Pod, "/")
 	return a.Manifest != "" && (path == withPod(a, a.Manifest) || path == withPod(a, namespace+"/"+a.Manifest))
@@ -242,7 +242,7 @@ func PodNames(actors []api.Actor) map[string]string {
 	return out
 }
 
-// Row is one line of the table: an actor as it was at a time. names are those of pods.
+// Row returns one line of the table: an actor's state at a time. names maps UIDs to the names of pods.
 func Row(a *api.Actor, name string, names map[string]string, at time.Time, wide bool) []string {
 	state, oldest, uptime, busy, failure := string(a.State), cli.NoCell, cli.NoCell, cli.NoCell, cli.NoCell
 	if !a.Until.IsZero() {
@@ -282,7 +282,7 @@ func Branches(actors []api.Actor) []string {
 		return true
 	}
 	out := make([]string, len(actors))
-	var open []string // of each level above, what is drawn beside those below
+	var open []string // the line prefix of each level above
 	for i := range actors {
 		a := &actors[i]
 		if depths[i] == 0 {
@@ -302,7 +302,7 @@ func Branches(actors []api.Actor) []string {
 	return out
 }
 
-// Paths are those of all actors, for completions of the only argument.
+// Paths returns the paths of all actors, to complete the only argument.
 func Paths(ctx context.Context, client *api.Client, args []string) (out []string) {
 	all, err := client.Actors(ctx)
 	if err != nil || len(args) > 0 {

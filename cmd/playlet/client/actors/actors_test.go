@@ -72,7 +72,7 @@ pods/default/web   running   4         9s       2          60m      pod         
 	}
 }
 
-// A watch prints what changes, and nothing else.
+// A watch prints changes only.
 func TestActorsAreWatched(t *testing.T) {
 	f := fake.Start(t, newActorsCommand)
 	f.HasActors()

@@ -139,7 +139,7 @@ func (c *traceCommand) run(ctx context.Context, arg string) error {
 	return err
 }
 
-// PrintTrace prints what is kept of the pod or the actor that the options name, as text.
+// PrintTrace prints the recorded trace of the pod or the actor that the options name, as text.
 func PrintTrace(ctx context.Context, client *api.Client, o api.TraceOptions, out io.Writer) error {
 	c := &traceCommand{Command: base.Command{Client: client, Out: out, Err: out, Output: "text"}, options: o}
 	return c.run(ctx, "")

@@ -1,4 +1,4 @@
-// Package base is what the commands that ask the agent have in common.
+// Package base has the common parts of the commands that send requests to the agent.
 package base
 
 import (
@@ -19,7 +19,7 @@ import (
 type Command struct {
 	Socket   string // on which the agent is asked
 	Client   *api.Client
-	Output   string // what -o asks for
+	Output   string // the format of -o
 	In       io.Reader
 	Out, Err io.Writer
 	Now      func() time.Time
@@ -48,7 +48,7 @@ const askEvery = 200 * time.Millisecond
 var (
 	// ErrBusy is the error of an answer after which the question is repeated.
 	ErrBusy = errors.New("the agent is busy; try it again")
-	// ErrGoesOn is the same of what the agent is at, however long that takes.
+	// ErrGoesOn is the error of an answer while the agent's work is in progress. Retry repeats the request without a limit of time.
 	ErrGoesOn = errors.New("it goes on")
 )
 

@@ -37,7 +37,8 @@ type experiment struct {
 	} `json:"spec"`
 }
 
-// steadyState is what must hold beside what always must: pods stay ready, containers are left alone, the node is ready.
+// steadyState has the conditions in addition to the fixed ones: pods stay ready, containers are not restarted, the node is
+// ready.
 type steadyState struct {
 	Pods    int             `json:"pods"`    // at least so many are ready
 	Command []string        `json:"command"` // succeeds before and after; run as it stands, without a shell

@@ -20,8 +20,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// readyPods are the containers of each pod that is ready, by name, with what changes when one is restarted. The status of the
-// unknown ones is not known yet: their actor, and the one that knows of it, have begun anew.
+// readyPods returns the containers of each ready pod by name, each with a value that changes when it restarts. The status of the
+// unknown pods is not available yet, after a restart of their actor and of the one that publishes it.
 func readyPods(all *api.Pods) (out map[string]map[string]string, unknown map[string]bool) {
 	out, unknown = map[string]map[string]string{}, map[string]bool{}
 	for i := range all.Pods {
@@ -45,7 +45,7 @@ func readyPods(all *api.Pods) (out map[string]map[string]string, unknown map[str
 	return out, unknown
 }
 
-// baseline notes what is there before.
+// baseline records the state before the experiment.
 func (c *chaosRun) baseline(ctx context.Context) error {
 	all, err := c.Client.Pods(ctx, api.Filter{})
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *chaosRun) baseline(ctx context.Context) error {
 	return nil
 }
 
-// look compares the node with what it was, and notes what is violated. At rest, actors have to be as well; the error says what is
-// not, which may pass.
+// look compares the node with the baseline and records violations. At rest it also checks the actors. The error names a
+// condition that does not hold and may be temporary.
 func (c *chaosRun) look(ctx context.Context, rest bool) error {
 	all, err := c.Client.Pods(ctx, api.Filter{})
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *chaosRun) look(ctx context.Context, rest bool) error {
 	if expires := all.LeaseExpires; !expires.IsZero() && time.Now().After(expires) {
 		c.violated("the node's lease was not renewed before it ended at " + expires.Format(time.RFC3339))
 	}
-	if !all.Audited || len(all.Unheard) > 0 { // an actor that has begun anew does not know of all pods yet
+	if !all.Audited || len(all.Unheard) > 0 { // a restarted actor does not know all pods yet
 		if rest {
 			return errors.New("the agent does not know of all pods yet")
 		}
@@ -170,15 +170,15 @@ func (c *chaosRun) lookForLostDeletions(all *api.Pods) {
 	maps.DeleteFunc(c.ending, func(uid string, _ time.Time) bool { return !there[uid] })
 }
 
-// leaks looks past the agent, at the container runtime and the agent's root folder, for what is left of pods that are not there.
-// The zero value looks at nothing.
+// leaks finds remains of absent pods in the container runtime and the agent's root folder, independently of the agent. The zero
+// value finds none.
 type leaks struct {
 	runtime *cri.Client
 	rootDir string
-	before  []string // what was left already
+	before  []string // remains from before the experiment
 }
 
-// begin notes what is left already. After an error it looks at nothing.
+// begin records the remains that already exist. After an error, leaks finds none.
 func (l *leaks) begin(ctx context.Context, all *api.Pods, rootDir string) error {
 	if rootDir == "" {
 		return errors.New("the agent does not say what its root folder is")
@@ -216,7 +216,7 @@ func (l *leaks) look(ctx context.Context, all *api.Pods) error {
 	return err
 }
 
-// left are sentences about what is left.
+// left returns sentences about the remains.
 func (l *leaks) left(ctx context.Context, all *api.Pods) (out []string, err error) {
 	sandboxes, err := l.runtime.ListPodSandbox(ctx, nil)
 	if err != nil {

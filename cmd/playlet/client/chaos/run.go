@@ -36,7 +36,7 @@ const (
 	goroutineNoise = 50          // requests and connections that come and go
 )
 
-// experimentReport is what -o json prints.
+// experimentReport is the output of -o json.
 type experimentReport struct {
 	Name       string          `json:"name,omitempty"`
 	Seed       uint64          `json:"seed"`
@@ -67,7 +67,7 @@ type chaosRun struct {
 	before map[string]map[string]string
 	ending map[string]time.Time // since when pods have been seen to end, by UID
 	leaks  leaks
-	// goroutines are those of the agent before, and never fewer than it may have at the end.
+	// goroutines is the agent's number before the experiment. The limit at the end is never below it.
 	goroutines int
 	abort      context.CancelCauseFunc
 }
@@ -116,7 +116,7 @@ func newChaosRun() *cobra.Command {
 	})
 }
 
-// oneAtATime is written to by the steps and by who looks beside them.
+// oneAtATime serializes the output of the steps and of the concurrent checks.
 type oneAtATime struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -128,13 +128,13 @@ func (o *oneAtATime) Write(p []byte) (int, error) {
 	return o.w.Write(p)
 }
 
-// runAll is the experiment; began says whether there is a report.
+// runAll runs the experiment. began reports whether there is a report.
 func (c *chaosRun) runAll(ctx context.Context) (began bool, err error) {
 	e := c.experiment
 	c.report = experimentReport{Name: e.Metadata.Name, Seed: e.Spec.Seed, Began: time.Now(), Steps: []api.ChaosRule{},
 		Violations: []violation{}}
 	atRisk := map[string]bool{}
-	for i := range e.Spec.Steps { // the preview, which shows what a step before it may change, as it is now
+	for i := range e.Spec.Steps { // the preview uses the present state, which an earlier step may change
 		step, err := c.Client.AddChaos(ctx, e.Spec.Steps[i].rule(e.Spec.Seed), true)
 		if err != nil {
 			return false, err
@@ -214,11 +214,11 @@ func (c *chaosRun) steps(ctx context.Context) error {
 	return nil
 }
 
-// background adds what the steps in the background did, which have ended now.
+// background adds the results of the background steps, which have ended now.
 func (c *chaosRun) background(ctx context.Context) {
 	all, err := c.Client.Chaos(ctx)
 	if err != nil {
-		return // who looks whether the node is steady says so
+		return // the check for the steady state reports it
 	}
 	for i := range c.report.Steps {
 		step := &c.report.Steps[i]
@@ -265,7 +265,7 @@ func (c *chaosRun) command(ctx context.Context) error {
 	return nil
 }
 
-// violated notes what must not be, once.
+// violated records a violation, once.
 func (c *chaosRun) violated(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

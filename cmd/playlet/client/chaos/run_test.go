@@ -49,7 +49,7 @@ func TestAnExperimentLooksAtTheLeaseAndForLeaks(t *testing.T) {
 	}
 }
 
-// A node that is not as it has to be before the first step ends the experiment with what is wrong, and nothing is done to it.
+// A node that violates a condition before the first step ends the experiment with that violation, without any fault.
 func TestAnExperimentBeginsWithNothingViolated(t *testing.T) {
 	f := fake.Start(t)
 	f.Pods.Audited, f.Pods.LeaseExpires = true, time.Now().Add(-time.Hour)
@@ -79,8 +79,8 @@ func TestAnExperimentLooksForLostDeletions(t *testing.T) {
 	}
 }
 
-// A Node that is told not to be ready is a violation. What is left of pods that are not there, and was not before, is a leak;
-// so is a container that runs twice. What another agent has made is its own.
+// A Node that is reported as not ready is a violation. New remains of absent pods are a leak, and so is a container that runs
+// twice. Remains of another agent are ignored.
 func TestAnExperimentLooksAtTheNodeAndPastTheAgent(t *testing.T) {
 	r, err := sim.Start(sim.Options{Socket: t.TempDir() + "/s", Preload: []string{"app:1"}})
 	if err != nil {

@@ -25,17 +25,17 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// Agent answers on a socket what a test wants it to.
+// Agent is a fake of the agent that returns the test's answers on a socket.
 type Agent struct {
 	Commands []func() *cobra.Command // that are under test
 	Socket   string
 	Mu       sync.Mutex
 	Pods     api.Pods
 	Actors   api.Actors
-	Trace    api.Trace // without entries, there is none of what is asked for
+	Trace    api.Trace // without entries, the trace does not exist
 	Version  api.Version
 	Figures  api.Figures
-	Cause    string // of what is explained
+	Cause    string // in explanations
 	Chaos    func(r chaos.Rule, dryRun bool) (*api.ChaosRule, *api.Error)
 	Broken   bool // it answers nothing of use
 	Queries  []string
@@ -159,7 +159,7 @@ func (f *Agent) answerPods(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Command runs playlet with these arguments, and returns what it prints.
+// Command runs playlet with these arguments, and returns its output.
 func (f *Agent) Command(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return Run(append(args, "--admin-socket="+f.Socket), f.Commands...)
@@ -176,7 +176,7 @@ func (f *Agent) Has(pods ...*api.Pod) {
 	}
 }
 
-// HasActors is a tree with two pods of one name, one of which hangs and one of which is in quarantine.
+// HasActors sets a tree with two pods of the same name. One of them hangs, and one is in quarantine.
 func (f *Agent) HasActors() {
 	actor := func(path messages.Address, kind supervisors.Kind, pod string) api.Actor {
 		vitals := supervisors.Vitals{Path: path, Kind: kind, State: supervisors.Running, Since: Noon.Add(-time.Hour)}

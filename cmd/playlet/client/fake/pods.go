@@ -45,7 +45,7 @@ func Killed(signal int32) Shape {
 	}
 }
 
-// Again is the same of a container that was restarted so many times, and whose last run ended some time before Noon.
+// Again is the same shape with that number of restarts, and a last run that ended that long before Noon.
 func (s Shape) Again(times int32, last time.Duration) Shape {
 	return func(c *v1.ContainerStatus) {
 		s(c)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Terminal is a new pseudo terminal, which ends with the test: the end for the program, that of the person, and all that was
-// printed.
+// Terminal returns a new pseudo terminal that is closed after the test: the end of the program, the end of the user, and all
+// output so far.
 func Terminal(t *testing.T) (program, person *os.File, printed func() string) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)

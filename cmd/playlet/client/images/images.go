@@ -142,7 +142,7 @@ func (c *command) images(ctx context.Context) ([]messages.NodeImage, error) {
 	return all.Images, nil
 }
 
-// pull pulls one image after another, and says on stderr how far it is.
+// pull pulls one image after another, and reports progress on stderr.
 func (c *command) pull(ctx context.Context, args []string) error {
 	var errs []error
 	for _, image := range args {

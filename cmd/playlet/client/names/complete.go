@@ -69,7 +69,7 @@ func AddContainerFlag(cmd *cobra.Command, to, socket, namespace *string) {
 	cli.Complete(cmd, "container", Completion(socket, list))
 }
 
-// words are those of the pods that are meant.
+// words returns the completions from the chosen pods.
 func words(ctx context.Context, client *api.Client, set Set, of func(*v1.Pod) []string) (out []string) {
 	all, err := client.Pods(ctx, set.Filter())
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package names says which pods a person means, and completes their names.
+// Package names selects pods by the names that a user gives, and completes those names.
 package names
 
 import (
@@ -44,7 +44,7 @@ func Parse(namespace, arg string) (Pod, error) {
 	return n, nil
 }
 
-// String says which pod is meant.
+// String returns the name as the user would write it.
 func (n Pod) String() string {
 	if n.Namespace == "" {
 		return fmt.Sprintf("%q in any namespace", n.Name)
@@ -71,7 +71,7 @@ func (n Pod) Choose(pods []api.Pod) []api.Pod {
 	return exact
 }
 
-// matches says whether the name may mean this pod; Choose looks at others, too.
+// matches reports whether the name may match this pod. Choose compares with the other pods, too.
 func (n Pod) matches(namespace, name, node string) bool {
 	return (n.Namespace == "" || n.Namespace == namespace) && (name == n.Name || name == submit.StaticName(n.Name, node))
 }
@@ -150,7 +150,7 @@ func (s *Set) AddFields(cmd *cobra.Command) {
 		"Only pods whose fields match this `selector`, such as status.phase=Running,metadata.namespace!=kube-system")
 }
 
-// podFields are the fields by which pods are chosen, those of the API server.
+// podFields returns the fields of a pod that a field selector can use, as in the API server.
 func podFields(p *v1.Pod) fields.Set {
 	return fields.Set{
 		"metadata.name": p.Name, "metadata.namespace": p.Namespace, "spec.nodeName": p.Spec.NodeName,
@@ -192,7 +192,7 @@ func (s *Set) Some(cmd *cobra.Command, args []string) error {
 	return s.Settle(cmd, args)
 }
 
-// NoPod is the error of a command whose pod was not named.
+// NoPod returns the error of a command without the name of a pod.
 func NoPod(cmd *cobra.Command) error {
 	return fmt.Errorf("which pod? (playlet pods lists them; %s --help shows examples)", cmd.CommandPath())
 }
@@ -224,7 +224,7 @@ func (s *Set) Settle(_ *cobra.Command, args []string) (err error) {
 	return nil
 }
 
-// Filter is what the agent is asked for.
+// Filter returns the filter of the request to the agent.
 func (s *Set) Filter() api.Filter {
 	if len(s.Names) == 1 {
 		return api.Filter{Namespace: s.Names[0].Namespace}
@@ -232,7 +232,7 @@ func (s *Set) Filter() api.Filter {
 	return api.Filter{Namespace: s.Namespace}
 }
 
-// MayMean says whether a pod of this name, which may be that in a manifest, is among them.
+// MayMean reports whether a pod of this name, which may be the name in a manifest, is in the set.
 func (s *Set) MayMean(namespace, name, node string) bool {
 	if len(s.Names) == 0 {
 		return s.Namespace == "" || s.Namespace == namespace
@@ -240,7 +240,7 @@ func (s *Set) MayMean(namespace, name, node string) bool {
 	return slices.ContainsFunc(s.Names, func(n Pod) bool { return n.matches(namespace, name, node) })
 }
 
-// Matches says whether a pod is among them.
+// Matches reports whether a pod is in the set.
 func (s *Set) Matches(p *api.Pod) bool {
 	return s.MayMean(p.Pod.Namespace, p.Pod.Name, p.Pod.Spec.NodeName) &&
 		(s.Labels == nil || s.Labels.Matches(labels.Set(p.Pod.Labels))) &&
@@ -271,7 +271,7 @@ func (s *Set) Choose(pods []api.Pod) ([]api.Pod, error) {
 // Full is a name that no other pod has meanwhile: NAMESPACE/NAME.
 func Full(p *api.Pod) string { return p.Pod.Namespace + "/" + p.Pod.Name }
 
-// rank is lower for the pod that is rather meant: one that runs, then one that is wanted.
+// rank is lower for the more likely pod: first a running one, then a desired one.
 func rank(p *api.Pod) int {
 	switch {
 	case runsNow(p):

@@ -73,7 +73,7 @@ func Describe(ctx context.Context, client *api.Client, p *api.Pod, out io.Writer
 	return printEvents(out, events, now)
 }
 
-// description is what is printed of one pod.
+// description prints the description of one pod.
 type description struct {
 	w      *tabwriter.Writer
 	pod    *api.Pod
@@ -161,7 +161,7 @@ func (d *description) containers(title string, specs []v1.Container, statuses []
 	}
 }
 
-// state is what a container does, or did.
+// state returns the state of a container.
 func (d *description) state(s *v1.ContainerState) string {
 	switch {
 	case s.Running != nil:
@@ -178,7 +178,7 @@ func (d *description) state(s *v1.ContainerState) string {
 	return ""
 }
 
-// exitMeaning says what an exit code means.
+// exitMeaning returns an exit code with its meaning.
 func exitMeaning(t *v1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exit code %d", t.ExitCode)
 	if t.Reason != "" {
@@ -206,7 +206,7 @@ func exitMeaning(t *v1.ContainerStateTerminated) string {
 	return text
 }
 
-// probe is what a probe does, how it stands, and what its last failure said.
+// probe returns a probe's handler, its result, and the message of its last failure.
 func (d *description) probe(kind messages.ProbeKind, p *v1.Probe, container string, st *v1.ContainerStatus) string {
 	text := handler(&p.ProbeHandler) + fmt.Sprintf(" every %ds", max(p.PeriodSeconds, 1))
 	started := st.Started != nil && *st.Started
@@ -222,7 +222,7 @@ func (d *description) probe(kind messages.ProbeKind, p *v1.Probe, container stri
 		e := d.events[i]
 		words, failed := strings.CutPrefix(e.Message, titled(kind)+" probe ")
 		if failed && strings.HasSuffix(e.InvolvedObject.FieldPath, "{"+container+"}") {
-			if i := strings.Index(words, "; container "+container+": its "); i >= 0 { // what is above
+			if i := strings.Index(words, "; container "+container+": its "); i >= 0 { // it is printed above
 				words = words[:i]
 			}
 			ago := duration.HumanDuration(max(d.now.Sub(e.LastTimestamp.Time), 0))

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
-// An exit code is followed by what it means, a probe by what its last failure said.
+// An exit code is followed by its meaning, a probe by the message of its last failure.
 func TestDescription(t *testing.T) {
 	p := fake.Pod("a", v1.PodRunning, fake.Runs(false))
 	c := &p.Pod.Spec.Containers[0]

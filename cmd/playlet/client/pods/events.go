@@ -37,7 +37,7 @@ type eventsCommand struct {
 	podsCommand
 	table *cli.Table
 	seen  map[string]int32
-	about string   // what --for names
+	about string   // the object of --for
 	types []string // lower-case; all when empty
 }
 

@@ -50,7 +50,7 @@ func newExplainCommand() *cobra.Command {
 	return c.Runs(cmd, func(ctx context.Context, args []string) error { return c.explain(ctx, args, verbose) })
 }
 
-// explanations asks for those of what is named.
+// explanations requests the explanations of the named pods, or of the node.
 func (c *podsCommand) explanations(ctx context.Context, args []string) (*api.Explanations, error) {
 	if len(args) == 1 && args[0] == "node" {
 		return c.Client.Explain(ctx, api.Filter{})

@@ -1,4 +1,4 @@
-// Package pods lists and describes pods: what they are, what happened to them, and why they are as they are.
+// Package pods lists and describes pods: their state, their events, and the reasons for their state.
 package pods
 
 import (
@@ -68,7 +68,7 @@ type podsCommand struct {
 	sortBy  string
 	columns []string
 	labels  bool
-	ticks   <-chan time.Time // of a watch: when what goes on is said again; nil for a clock's
+	ticks   <-chan time.Time // of a watch: the times of periodic progress; nil for a clock's
 }
 
 func newPodsCommand() *cobra.Command {
@@ -128,7 +128,7 @@ func (c *podsCommand) list(ctx context.Context) error {
 	return errors.Join(err, missing)
 }
 
-// mayMean says whether a problem with a manifest is one of the pods that are meant.
+// mayMean returns a function that reports whether a problem with a manifest concerns one of the chosen pods.
 func (c *podsCommand) mayMean(pods []api.Pod) func(namespace, name string) bool {
 	node := ""
 	if len(pods) > 0 {
@@ -143,7 +143,7 @@ func (c *podsCommand) newTable() *cli.Table {
 		heading = summary.WideHeading
 	}
 	heading = slices.Clone(heading)
-	for _, label := range c.columns { // as kubectl has it, by the part that tells labels apart
+	for _, label := range c.columns { // as in kubectl, the last part of the label's name
 		heading = append(heading, strings.ToUpper(label[strings.LastIndexByte(label, '/')+1:]))
 	}
 	if c.labels {

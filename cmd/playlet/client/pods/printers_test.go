@@ -47,7 +47,7 @@ func TestPodsAreChosenAndPrinted(t *testing.T) {
 	}
 }
 
-// A path or a template that cannot be read is told of with how one is written.
+// An unreadable path or template is reported with an example.
 func TestOutputsThatCannotBeRead(t *testing.T) {
 	f := fake.Start(t, newPodsCommand)
 	f.Has(fake.Pod("a", v1.PodRunning))

@@ -21,15 +21,15 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// podWatch is the state of "playlet pods -w": what was printed last, to print only what differs.
+// podWatch is the state of "playlet pods -w": the last output, to print only differences.
 type podWatch struct {
 	*podsCommand
 	table  *cli.Table
 	pods   map[string]api.Pod // by UID
 	keys   map[string]string  // of the rows printed last, by UID
-	waits  map[string]string  // what was said that pods wait for, by UID
+	waits  map[string]string  // the printed reasons why pods wait, by UID
 	said   []string           // of the node
-	lost   bool               // the agent is gone, and was not heard of since
+	lost   bool               // the agent is gone, and has not answered since
 	failed error              // of printing
 	mu     sync.Mutex         // held while something is taken and printed
 }
@@ -69,7 +69,7 @@ func (c *podsCommand) watch(ctx context.Context) error {
 	}
 }
 
-// lose says once that the agent is gone.
+// lose reports once that the agent is gone.
 func (w *podWatch) lose() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *podWatch) failure() error {
 func (w *podWatch) sayProgress() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lost { // what was known of the pods is old
+	if w.lost { // the known state of the pods is outdated
 		return
 	}
 	var going []api.Pod
@@ -111,7 +111,7 @@ func (w *podWatch) sayProgress() {
 	}
 }
 
-// take prints what a change changes.
+// take prints the effects of a change.
 func (w *podWatch) take(change *api.Change) error {
 	gone := change.Gone
 	if change.Complete() {
@@ -211,7 +211,7 @@ func (c *podsCommand) printOne(object runtime.Object) error {
 	return c.print(c.Out, object)
 }
 
-// node says what is wrong with the node and was not wrong, in the same words, before.
+// node prints the problems of the node that were not in the previous change, in the same words.
 func (w *podWatch) node(n *api.Node) {
 	var fresh []string
 	now := summary.NodeNotes(n, w.mayMean(slices.Collect(maps.Values(w.pods))), time.Time{})

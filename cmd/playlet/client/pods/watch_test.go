@@ -35,7 +35,7 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// await waits until what was written is this, and empties it.
+// await waits until the output equals want, and empties it.
 func (s *syncBuffer) await(t *testing.T, want string) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -78,7 +78,7 @@ func TestPodsWatch(t *testing.T) {
 
 	again := *creating
 	again.Waiting = &api.Reason{Code: "ErrImagePull", RetryAt: fake.Noon.Add(time.Minute)}
-	f.Lines <- &api.Change{Version: 2, Pods: []api.Pod{again}} // nothing to tell
+	f.Lines <- &api.Change{Version: 2, Pods: []api.Pod{again}} // no visible change
 	running := fake.Pod("a", v1.PodRunning, fake.Runs(true))
 	running.Pod.UID = "u1"
 	f.Lines <- &api.Change{Version: 3, Pods: []api.Pod{*running}}
@@ -98,11 +98,11 @@ func TestPodsWatch(t *testing.T) {
 	out.await(t, "default     web    1/1     Running             0          5m    10.0.0.7\n")
 	f.Lines <- nil
 	notes.await(t, "the agent is gone; waiting for it to come back\n")
-	f.Lines <- &api.Change{Version: 1, Full: true, Node: ok} // it comes back, and has not heard from the runtime
+	f.Lines <- &api.Change{Version: 1, Full: true, Node: ok} // the agent is back, and the runtime has not answered yet
 	knows := &api.Node{Runtime: ok.Runtime, Audited: true}
 	f.Lines <- &api.Change{Version: 2, Full: true, Pods: []api.Pod{*running}, Node: knows}
 	f.Lines <- nil
-	notes.await(t, "the agent is gone; waiting for it to come back\n") // and of the pod, nothing was said
+	notes.await(t, "the agent is gone; waiting for it to come back\n") // and no line about the pod
 	f.Lines <- &api.Change{Version: 9, Full: true, Node: knows}        // it comes back without the pod
 	out.await(t, "default     web    -       Gone                0          5m    10.0.0.7\n")
 
@@ -144,7 +144,7 @@ func TestPodsWatchOfObjects(t *testing.T) {
 	}
 }
 
-// How long a pull goes on is said again as time passes, and a pull that is over is not spoken of.
+// The duration of a pull is printed again as time passes, and a finished pull is not mentioned.
 func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 	for output, want := range map[string]string{
 		"table": "default/web: web:1 (for 90s)\n", "wide": "   web:1 (for 90s)\n",
@@ -167,7 +167,7 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 		p.Waiting, p.Cause = nil, ""
 		f.Lines <- &api.Change{Version: 2, Pods: []api.Pod{*p},
 			Node: &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
-		out.awaitTimes(t, "the runtime's network is not ready", 1) // it has heard of both
+		out.awaitTimes(t, "the runtime's network is not ready", 1) // both have reported
 		ticks <- fake.Noon
 		ticks <- fake.Noon // the one before has been dealt with
 		out.awaitTimes(t, want, 3)
@@ -200,7 +200,7 @@ func (s *syncBuffer) awaitTimes(t *testing.T, want string, times int) {
 	}
 }
 
-// heldBuffer is output that is held up when it is told of an agent that is gone; it has no lock, as a file's user has none.
+// heldBuffer is output that blocks at the line about a missing agent. Like a file, it has no lock.
 type heldBuffer struct {
 	b             strings.Builder
 	held, release chan struct{}
@@ -214,7 +214,7 @@ func (h *heldBuffer) Write(p []byte) (int, error) {
 	return h.b.Write(p)
 }
 
-// While the agent is gone nobody knows how far a pull is; and one thing is said after the other.
+// While the agent is gone, the progress of a pull is unknown and not printed. Output is written by one goroutine at a time.
 func TestPodsWatchSaysNothingOfAPullWhileTheAgentIsGone(t *testing.T) {
 	f := fake.Start(t)
 	out, notes := &syncBuffer{more: make(chan struct{}, 1)}, &heldBuffer{held: make(chan struct{}), release: make(chan struct{})}

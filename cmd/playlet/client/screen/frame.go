@@ -42,7 +42,7 @@ func (s State) header() []string {
 	return s.content.Header[:max(min(len(s.content.Header), s.height-listFrame-3), 0)]
 }
 
-// Frame is what the screen looks like: as many lines as it has, none longer than it is wide.
+// Frame returns the lines of the screen: as many as its height, none longer than its width.
 func (s State) Frame() []Line {
 	var out []Line
 	if s.text.of.Verb != None {
@@ -133,7 +133,7 @@ func fit(cells [][]string, spare []int, width int) [][]string {
 	}
 }
 
-// last is the last line: a question, what is being typed, a note, or the keys.
+// last returns the last line: a question, the input so far, a note, or the keys.
 func (s State) last() Line {
 	switch {
 	case s.question != "":
@@ -166,7 +166,8 @@ func cut(line string, from, width int) string {
 	return string(runes)
 }
 
-// Draw is what makes a terminal show the lines: each is written over what stood there before, so that nothing flickers.
+// Draw returns the output that makes a terminal show the lines. Each line overwrites the previous one in place, which avoids
+// flicker.
 func Draw(lines []Line) string {
 	var b strings.Builder
 	b.WriteString("\x1b[H")
@@ -187,7 +188,7 @@ func Draw(lines []Line) string {
 	return b.String()
 }
 
-// Begin and Leave are what a terminal is sent before the first frame and after the last: what stood on it comes back.
+// Begin and Leave are sent to a terminal before the first frame and after the last. Leave restores the previous contents.
 const (
 	Begin = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	Leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"

@@ -26,7 +26,7 @@ const (
 	CtrlC     Key = "ctrl-c"
 )
 
-// sequences are what terminals send for keys (ECMA-48, as xterm has them), after the escape character.
+// sequences maps the input of terminals to keys, without the escape character (ECMA-48, as in xterm).
 var sequences = map[string]Key{
 	"[A": Up, "[B": Down, "[C": Right, "[D": Left, "OA": Up, "OB": Down, "OC": Right, "OD": Left,
 	"[5~": PageUp, "[6~": PageDown, "[H": Home, "[F": End, "OH": Home, "OF": End, "[1~": Home, "[4~": End, "[7~": Home,
@@ -35,8 +35,7 @@ var sequences = map[string]Key{
 
 const escape = '\x1b'
 
-// Keys reads keys from what a terminal in raw mode sent. An escape character that nothing follows is the key; sequences that are
-// not known are left out.
+// Keys parses the input of a terminal in raw mode. A lone escape character is the key Esc; unknown sequences are skipped.
 func Keys(sent []byte) []Key {
 	var out []Key
 	for in := string(sent); in != ""; {
@@ -66,7 +65,7 @@ func Keys(sent []byte) []Key {
 	return out
 }
 
-// sequence reads what follows an escape character: a key, or none, and how many bytes it took.
+// sequence parses the text after an escape character. It returns a key, or none, and the number of bytes read.
 func sequence(in string) (Key, int) {
 	if in == "" || in[0] == escape {
 		return Esc, 0

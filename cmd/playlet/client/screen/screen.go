@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// Content is what is shown. Whoever gives it leaves it as it is from then on.
+// Content is the data on the screen. It is immutable once it is passed on.
 type Content struct {
 	Header []string
 	Lists  []List
 }
 
-// List is one table, of which a row is chosen.
+// List is one table with a chosen row.
 type List struct {
 	Name     string
 	Headings []string
 	Orders   []string // names of the orders; the first is the one in which the rows come
 	Rows     []Row
-	Open     string // what Open does with a row, in a word
+	Open     string // the effect of Open on a row, in a word
 	// Spare are columns that are left out, one after another, while the last column lacks width.
 	Spare []int
 	Logs  bool // Logs and Describe have a text on a row
@@ -37,10 +37,10 @@ type Row struct {
 	Branch string
 }
 
-// Verb is what a key asks for.
+// Verb is the action of a key.
 type Verb string
 
-// The verbs. What a screen does by itself has none.
+// The verbs. Actions within the screen have none.
 const (
 	None   Verb = ""
 	Quit   Verb = "quit"
@@ -49,8 +49,8 @@ const (
 	Logs   Verb = "logs"
 	Descr  Verb = "describe"
 	Help   Verb = "help"   // the keys; nothing is asked for
-	Target Verb = "target" // what would Kill end? Ask takes the question
-	Kill   Verb = "kill"   // a person has said yes
+	Target Verb = "target" // asks for the effect of Kill; Ask takes the question
+	Kill   Verb = "kill"   // confirmed by the user
 )
 
 // Command is a verb with the row that it is about.
@@ -79,13 +79,13 @@ q, Ctrl-C          quit
 // place is where one list stands.
 type place struct {
 	id          string // of the chosen row
-	row, first  int    // its index, and that of the first row on the screen
+	row, first  int    // the index of the chosen row, and of the first one on the screen
 	order       int
 	filter      string
 	everChanged bool // a person has chosen the row; before, it is the first one
 }
 
-// text is what is shown in place of a list, where it is one of a command.
+// text is shown in place of a list; it comes from a command.
 type text struct {
 	of     Command
 	title  string
@@ -113,7 +113,7 @@ func (s State) Resize(width, height int) State {
 	return s.settle()
 }
 
-// With is the state with new contents, whose lists are the same ones in the same order.
+// With returns the state with new contents, which must have the same lists in the same order.
 func (s State) With(c Content) State {
 	s.content = c
 	return s.settle()
@@ -125,7 +125,7 @@ func (s State) Note(note string) State {
 	return s
 }
 
-// Show is the state with the text that a command asked for, unless it is not wanted any more.
+// Show returns the state with the text of a command, unless that command is not current any more.
 func (s State) Show(c Command, title string, lines []string) State {
 	if s.text.of != c || c.Verb == None {
 		return s
@@ -138,16 +138,16 @@ func (s State) Show(c Command, title string, lines []string) State {
 	return s.settle()
 }
 
-// Ask is the state with a question to which a person says yes or no; yes leads to Kill.
+// Ask returns the state with a yes-or-no question; yes leads to Kill.
 func (s State) Ask(c Command, question string) State {
 	s.about, s.question = Command{Kill, c.List, c.ID}, question
 	return s
 }
 
-// Again is the command whose text is shown; None without one.
+// Again returns the command of the text on the screen, or None.
 func (s State) Again() Command { return s.text.of }
 
-// Key is the state after a key, and what the key asks for.
+// Key returns the state after a key, and the resulting command.
 func (s State) Key(k Key) (State, Command) {
 	s.note = ""
 	switch {
@@ -165,7 +165,7 @@ func (s State) Key(k Key) (State, Command) {
 	case Right:
 		s.shift += shiftBy
 		return s, Command{}
-	case Up, Down, PageUp, PageDown, Home, End, Enter, Tab, Esc, Backspace, CtrlC: // for what is shown
+	case Up, Down, PageUp, PageDown, Home, End, Enter, Tab, Esc, Backspace, CtrlC: // handled within the screen
 	}
 	if s.text.of.Verb != None {
 		return s.textKey(k)
@@ -315,7 +315,7 @@ func (s State) put(p place) State {
 	return s
 }
 
-// rows are those of the list that the filter leaves, in order.
+// rows returns the rows of the list that match the filter, in order.
 func (s State) rows() []Row {
 	p, rows := s.place(), s.now().Rows
 	if p.filter != "" {
@@ -337,8 +337,8 @@ func (s State) rows() []Row {
 	return rows
 }
 
-// settle keeps what is chosen on the screen, after anything has changed. The chosen row stays the same one wherever it moves;
-// where it is gone, the one in its place is chosen.
+// settle keeps the chosen row on the screen after a change. The choice follows its row; if that is removed, the row in its place
+// is chosen.
 func (s State) settle() State {
 	s.text.scroll = max(min(s.text.scroll, len(s.text.lines)-max(s.height-textFrame, 1)), 0)
 	p, rows := s.place(), s.rows()

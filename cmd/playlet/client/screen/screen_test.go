@@ -25,7 +25,7 @@ func row(name string, cpu int, cause string) Row {
 
 func three() Content { return pods(row("a", 1, ""), row("bob", 30, "no such image"), row("c", 2, "")) }
 
-// look is a frame as text; what is chosen is marked.
+// look returns a frame as text, with a mark on the chosen row.
 func look(s State) string {
 	var out []string
 	for _, l := range s.Frame() {
@@ -96,7 +96,7 @@ func TestALogIsFollowed(t *testing.T) {
 	}
 }
 
-// Keys lead to what is chosen, shown and asked for.
+// Keys choose rows, show texts and return commands.
 func TestKeys(t *testing.T) {
 	for _, one := range []struct {
 		keys    string // names of keys, with spaces between
@@ -113,7 +113,7 @@ func TestKeys(t *testing.T) {
 		{"up", "a ", Command{}, ""},
 		{"page-down page-up", "a ", Command{}, ""},
 		{"s", "bob", Command{}, "by CPU"},
-		{"j s", "bob", Command{}, ""},   // what was chosen stays
+		{"j s", "bob", Command{}, ""},   // the choice stays
 		{"j s s", "bob", Command{}, ""}, // and where it was
 		{"tab", "node", Command{}, "[actors (1)]"},
 		{"j tab tab", "bob", Command{}, ""},
@@ -168,7 +168,7 @@ func (k Key) named() Key {
 	return k
 }
 
-// What is chosen stays the same row while rows come and go; a person who has chosen nothing sees the first one.
+// The choice follows its row while rows are added and removed. Without a choice the first row is shown.
 func TestTheChosenRowStays(t *testing.T) {
 	s := State{}.Resize(60, 9).With(three())
 	if s = s.With(pods(row("0", 0, ""), row("a", 1, ""))); !strings.Contains(look(s), ">0 ") {
@@ -189,7 +189,7 @@ func TestTheChosenRowStays(t *testing.T) {
 	}
 }
 
-// Long lists scroll with what is chosen, and no frame is larger than the terminal, whatever its size.
+// Long lists scroll with the choice, and no frame exceeds the terminal, whatever its size.
 func TestSizes(t *testing.T) {
 	var rows []Row
 	for i := range 1000 {
@@ -265,7 +265,7 @@ func TestAKillIsAskedFor(t *testing.T) {
 	}
 }
 
-// No state is changed by what follows it.
+// No operation changes an earlier state.
 func TestStatesAreValues(t *testing.T) {
 	s, _ := State{}.Resize(60, 9).With(three()).Key("j")
 	before := look(s)

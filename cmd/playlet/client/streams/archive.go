@@ -24,7 +24,7 @@ func lastName(file string) string {
 func pack(to io.Writer, from, name string, note func(string)) error {
 	if info, err := os.Stat(from); err != nil {
 		return plainFileError(err)
-	} else if !info.IsDir() { // a link that is named means what it leads to
+	} else if !info.IsDir() { // a named link is followed
 		if from, err = filepath.EvalSymlinks(from); err != nil {
 			return plainFileError(err)
 		}
@@ -81,7 +81,7 @@ func packFile(out io.Writer, file string, size int64) error {
 	return nil
 }
 
-// plainFileError is what a failed file operation means, without the name of the system call.
+// plainFileError returns a readable error for a failed file operation, without the name of the system call.
 func plainFileError(err error) error {
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", failed.Path, failed.Err)
@@ -91,10 +91,10 @@ func plainFileError(err error) error {
 
 var errNothingSent = errors.New("the container has sent nothing")
 
-// unpacking writes what a container sends: whatever that says, nothing is written outside the target.
+// unpacking writes the archive that a container sends. Nothing is written outside the target, whatever the archive contains.
 type unpacking struct {
 	note  func(string)
-	root  *os.Root // the folder of what is copied, or the one in which the copied file is put
+	root  *os.Root // the copied folder, or the parent folder of the copied file
 	alone bool     // one file is copied: nothing may follow it into the folder in which it is put
 	count int
 	links []link
@@ -211,8 +211,8 @@ func (u *unpacking) write(file, name string, h *tar.Header, from io.Reader) erro
 	return nil
 }
 
-// makeLinks makes the symbolic links, last, so that no file is written through one. What leads out, by itself or by another link,
-// is taken away again.
+// makeLinks creates the symbolic links last, so that no file is written through one. A link that leads out of the target, by
+// itself or through another link, is removed again.
 func (u *unpacking) makeLinks() error {
 	for _, l := range u.links {
 		if err := u.root.Symlink(l.target, l.file); err != nil {

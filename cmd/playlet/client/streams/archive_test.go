@@ -136,7 +136,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// What is packed is unpacked as it was.
+// Unpacking restores the packed files.
 func TestPack(t *testing.T) {
 	t.Chdir(t.TempDir())
 	first := []string{"f/", "f/a", "f/d/", "f/d/l -> ../a"}
@@ -146,7 +146,7 @@ func TestPack(t *testing.T) {
 	}
 	for from, want := range map[string][]string{
 		"f":     {"copy/", "copy/a", "copy/d/", "copy/d/l -> ../a"},
-		"f/d/l": {"copy"}, // what the link means
+		"f/d/l": {"copy"}, // the target of the link
 	} {
 		var out bytes.Buffer
 		if err := pack(&out, from, "x", func(text string) { t.Error(text) }); err != nil {

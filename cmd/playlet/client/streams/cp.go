@@ -93,7 +93,7 @@ func (c *streamCommand) cp(ctx context.Context, args []string) error {
 	return err
 }
 
-// copyOut has tar in the container write, and unpacks what it writes.
+// copyOut runs tar in the container and unpacks its output.
 func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to string, cancel func()) error {
 	dir, base := path.Split(from)
 	if dir == "" {
@@ -104,10 +104,10 @@ func (c *streamCommand) copyOut(ctx context.Context, pod *api.Pod, from, to stri
 	go func() {
 		u := unpacking{note: c.note}
 		err := u.unpack(r, base, to)
-		if err == nil || errors.Is(err, errNothingSent) { // tar pads its archive, and then says why it is empty
+		if err == nil || errors.Is(err, errNothingSent) { // tar pads its archive, and then reports why it is empty
 			_, _ = io.Copy(io.Discard, r)
 		} else {
-			cancel() // nobody reads any more
+			cancel() // the reader has stopped
 		}
 		unpacked <- errors.Join(err, r.CloseWithError(err))
 	}()
@@ -145,7 +145,7 @@ func (c *streamCommand) copyIn(ctx context.Context, pod *api.Pod, from, to strin
 	return err
 }
 
-// tar runs a command in the container; what it says on stderr becomes the error.
+// tar runs a command in the container; its output on stderr becomes the error.
 func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out io.Writer, command ...string) error {
 	var said bytes.Buffer
 	o := c.options
@@ -173,7 +173,7 @@ func (c *streamCommand) tar(ctx context.Context, pod *api.Pod, in io.Reader, out
 	return nil
 }
 
-// tarFailures are what GNU tar and BusyBox's say, as expressions with the path, and what that means.
+// tarFailures maps messages of GNU tar and BusyBox tar, as expressions with the path, to errors.
 var tarFailures = []struct {
 	said  *regexp.Regexp
 	means string

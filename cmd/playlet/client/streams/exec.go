@@ -59,7 +59,7 @@ func newExecCommand() *cobra.Command {
 	return c.Runs(cmd, c.exec)
 }
 
-// podAndCommand wants one pod before "--", and a command after it.
+// podAndCommand checks for one pod before "--", and a command after it.
 func podAndCommand(cmd *cobra.Command, args []string) error {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 && len(args) > 1 {
@@ -129,7 +129,7 @@ func notRun(err error) int {
 	return 1
 }
 
-// heard passes on what a command says on stderr, and keeps the first of it.
+// heard forwards a command's output on stderr, and keeps its beginning.
 type heard struct {
 	io.Writer
 	said []byte
@@ -142,12 +142,12 @@ func (h *heard) Write(p []byte) (int, error) {
 	return h.Writer.Write(p)
 }
 
-// ofTheRuntime is how runc and crun begin what they say of a command that they cannot start.
+// ofTheRuntime matches the beginning of the messages of runc and crun about a command that they cannot start.
 var ofTheRuntime = regexp.MustCompile("^(?:time=\\S+ level=error msg=\"?)?(?:OCI runtime )?(?:exec failed: )?" +
 	"(?:unable to start container process: |executable file [`'])")
 
-// ended is the exit code of a command that ended with code. CRI-O has a command that was not run end with that of the OCI runtime
-// (runc's 255, crun's 1 or 127), whose words are then on the command's stderr.
+// ended returns the exit code for a command that ended with code. For a command that did not run, CRI-O returns the exit code of
+// the OCI runtime (runc 255, crun 1 or 127), whose message is on the command's stderr.
 func (h *heard) ended(code int) int {
 	if code != 255 && code != 1 || !ofTheRuntime.Match(h.said) { // the command itself may have written much the same
 		return code
@@ -188,7 +188,7 @@ func (c *streamCommand) attach(ctx context.Context, args []string) error {
 	}
 	t := api.Terminal{Stdout: c.Out, Stderr: c.Err, Note: c.note}
 	spec := containerSpec(pod.Pod, c.options.Container)
-	if spec != nil { // where it is not known, the agent says why
+	if spec != nil { // for an unknown container the agent returns the error
 		if c.options.Stdin && !spec.Stdin {
 			return fmt.Errorf("container %q reads no input: its spec lacks stdin: true; attach without -i", spec.Name)
 		}

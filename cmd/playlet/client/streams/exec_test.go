@@ -30,7 +30,7 @@ func TestExecArguments(t *testing.T) {
 	}
 }
 
-// What runtimes say of a command that could not be run, and the exit code that shells have for it.
+// Messages of runtimes about a command that could not be run, and the exit codes of shells for them.
 func TestExitCodeOfACommandThatWasNotRun(t *testing.T) {
 	const crun = "OCI runtime exec failed: executable file `ls` not found in $PATH: No such file or directory"
 	if got := notRun(errors.New(crun)); got != 127 {

@@ -78,8 +78,8 @@ func newLogsCommand() *cobra.Command {
 	return c.Runs(cmd, c.run)
 }
 
-// prefixColours are those of prefixes, one for each of several logs, by their codes of ECMA-48: those that can be read on
-// light and on dark.
+// prefixColours are the colours of prefixes, one for each of several logs, as codes of ECMA-48. They are legible on light and on
+// dark backgrounds.
 var prefixColours = []string{"\x1b[36m", "\x1b[33m", "\x1b[32m", "\x1b[35m", "\x1b[34m", "\x1b[31m"}
 
 // logSource is one log.
@@ -99,7 +99,7 @@ func (c *logsCommand) run(ctx context.Context, _ []string) error {
 	if len(sources) == 1 && !c.prefix {
 		return c.read(ctx, sources[0], c.Out)
 	}
-	var mu sync.Mutex // held while a line is written, and while a failure is said
+	var mu sync.Mutex // held while a line or a failure is printed
 	var group sync.WaitGroup
 	failed := 0
 	colour := len(sources) > 1 && cli.WantsColour(c.Out)
@@ -197,7 +197,7 @@ func (c *logsCommand) read(ctx context.Context, s logSource, out io.Writer) erro
 	return c.Client.Logs(ctx, s.pod.Pod.Namespace, s.pod.Pod.Name, o, out, func(text string) { c.Note(text) })
 }
 
-// lineWriter writes whole lines, so that those of several logs do not mix. A line that is very long is cut in two.
+// lineWriter writes whole lines, so that several logs do not mix. A very long line is split.
 type lineWriter struct {
 	mu     *sync.Mutex
 	out    io.Writer
@@ -231,10 +231,10 @@ func (w *lineWriter) line(text []byte) error {
 	return err
 }
 
-// end writes what has no end of its line.
+// end writes an unfinished line.
 func (w *lineWriter) end() {
 	if len(w.begun) > 0 {
-		_ = w.line(append(w.begun, '\n')) // the command ends: who reads it may be gone
+		_ = w.line(append(w.begun, '\n')) // the command ends: its output may be closed
 	}
 }
 

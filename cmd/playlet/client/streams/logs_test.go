@@ -30,7 +30,7 @@ func TestFlagsOfLogs(t *testing.T) {
 	}
 }
 
-// The logs of several pods and containers are whole lines, and one that was never begun is told of.
+// The logs of several pods and containers are whole lines. A container that never started is reported.
 func TestLogsOfSeveral(t *testing.T) {
 	f := fake.Start(t, newLogsCommand)
 	web, db := fake.Pod("a late", v1.PodRunning), fake.Pod("b", v1.PodRunning)

@@ -119,7 +119,7 @@ func (c *forwarding) forward(ctx context.Context, ports []string) ([]string, err
 	return ports, err
 }
 
-// numbered puts numbers in the place of names of ports, and refuses what is neither.
+// numbered replaces the names of ports by numbers, and rejects other text.
 func numbered(pod *v1.Pod, ports []string) ([]string, error) {
 	out := slices.Clone(ports)
 	for i, text := range ports {
@@ -175,7 +175,7 @@ type lasting struct{ httpstream.Connection }
 
 func (lasting) Close() error { return nil }
 
-// Write takes what the library says of ports that it cannot listen on.
+// Write receives the library's messages about ports that it cannot listen on.
 func (c *forwarding) Write(text []byte) (int, error) {
 	port, why, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(text)), "Unable to listen on port "), ": ")
 	switch {
@@ -201,15 +201,15 @@ func (c *forwarding) failures() error {
 	return errors.New(strings.Join(c.failed, "; "))
 }
 
-// Init, Enabled, Info, WithValues, WithName and Error are those of a klog.LogSink, which takes errors alone: what becomes of
-// single connections goes there.
+// Init, Enabled, Info, WithValues, WithName and Error implement klog.LogSink. The library logs the failures of single
+// connections there; everything but errors is dropped.
 func (c *forwarding) Init(klog.RuntimeInfo)          {}
 func (c *forwarding) Enabled(int) bool               { return false }
 func (c *forwarding) Info(int, string, ...any)       {}
 func (c *forwarding) WithValues(...any) klog.LogSink { return c }
 func (c *forwarding) WithName(string) klog.LogSink   { return c }
 
-// Error says that one connection has failed.
+// Error reports the failure of one connection.
 func (c *forwarding) Error(err error, _ string, keysAndValues ...any) {
 	port := "a port"
 	for i := 0; i+1 < len(keysAndValues); i += 2 {

@@ -27,7 +27,7 @@ func TestNumberedPorts(t *testing.T) {
 	}
 }
 
-// Arguments that cannot be meant are refused in one line that says what to write.
+// Invalid arguments are rejected in one line, with the correct form.
 func TestArgumentsOfStreams(t *testing.T) {
 	f := fake.Start(t, newCpCommand, newPortForwardCommand, newAttachCommand)
 	reads := fake.Pod("a", v1.PodRunning, fake.Runs(true))

@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A pod of so many lines that their comparison would take minutes is only told to differ, if it does.
+// Pods too long for a quick comparison are only reported to differ, if they do.
 func TestDiffOfALongPod(t *testing.T) {
 	diff := func(before, after string) string {
 		t.Helper()

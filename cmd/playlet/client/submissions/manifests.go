@@ -25,7 +25,7 @@ import (
 // downloadTimeout bounds the reading of a manifest at a URL.
 const downloadTimeout = time.Minute
 
-// isURL says whether -f names a URL.
+// isURL reports whether -f names a URL.
 func isURL(file string) bool {
 	return strings.HasPrefix(file, "http://") || strings.HasPrefix(file, "https://")
 }
@@ -35,7 +35,7 @@ func manifestFiles(names []string) (out []string, err error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if name == "-" || isURL(name) || err != nil || !info.IsDir() {
-			out = append(out, name) // what is wrong with it shows when it is read
+			out = append(out, name) // the read returns any error
 			continue
 		}
 		entries, err := os.ReadDir(name)
@@ -108,7 +108,8 @@ func shownName(file string) string {
 // maxDiff bounds the product of the numbers of lines that are compared: so many steps it may take.
 const maxDiff = 16 << 20
 
-// podDiff shows in what the submitted version of a pod differs from the one before, as diff -u does; empty where nothing does.
+// podDiff returns the difference between the submitted version of a pod and the previous one, as diff -u does. It is empty if
+// there is none.
 func podDiff(p messages.SubmittedPod) (string, error) {
 	before, err := yamlLines(p.Before)
 	if err != nil {
@@ -126,7 +127,7 @@ func podDiff(p messages.SubmittedPod) (string, error) {
 		ToFile: name + ", as it would be", Context: 3})
 }
 
-// yamlLines is an object as people write it, without what encoding adds.
+// yamlLines returns an object in its usual YAML form, without the fields that encoding adds.
 func yamlLines(object json.RawMessage) ([]string, error) {
 	if len(object) == 0 {
 		return nil, nil

@@ -177,7 +177,7 @@ func idsOf(pod *api.Pod, container string) map[string]string {
 	return out
 }
 
-// stays says that a container is no init container that ends, and none that was added to look into the pod.
+// stays reports whether a container keeps running: it is neither an init container that ends nor an ephemeral container.
 func stays(pod *v1.Pod, name string) bool {
 	named := func(c v1.Container) bool { return c.Name == name }
 	if i := slices.IndexFunc(pod.Spec.InitContainers, named); i >= 0 {

@@ -74,7 +74,7 @@ func newRmCommand() *cobra.Command {
 	})
 }
 
-// addDryRun adds --dry-run, whose values are kubectl's.
+// addDryRun adds --dry-run with kubectl's values.
 func (c *submitCommand) addDryRun(cmd *cobra.Command) {
 	cli.ChoiceFlag(cmd, &c.dryRun, "dry-run", "", "none",
 		"Say what would be removed, and remove nothing: server, client, or none", "none", "server", "client")
@@ -161,7 +161,7 @@ func (c *rmCommand) submitted(ctx context.Context) (out []submit.Name, errs []er
 				errs = append(errs, err)
 			case c.grace < 0 && pod.Ending != "" && pod.Source == messages.Submit:
 				c.leave(pod)
-			default: // the agent hurries it, or says why it cannot be taken back
+			default: // the agent ends it sooner, or returns the reason why it cannot be removed
 				out = append(out, submit.Name{Namespace: pod.Pod.Namespace, Name: pod.Pod.Name})
 			}
 		case 1:
@@ -187,7 +187,7 @@ func (c *rmCommand) other(ctx context.Context, n names.Pod) (*api.Pod, error) {
 	return pod, err
 }
 
-// leave says of a pod that was removed before how its end goes on.
+// leave reports the progress of the end of a pod that was removed before.
 func (c *rmCommand) leave(p *api.Pod) {
 	c.done = append(c.done, messages.SubmittedPod{Namespace: p.Pod.Namespace, Name: p.Pod.Name, PodName: p.Pod.Name,
 		UID: string(p.Pod.UID), Change: messages.PodTerminating})
@@ -202,7 +202,7 @@ func (c *rmCommand) awaitGone(ctx context.Context) error {
 	return c.await(ctx, "gone", func(*api.Pod) (bool, error) { return false, nil })
 }
 
-// submittedNames are those of submitted pods, for completions.
+// submittedNames returns the names of submitted pods, for completions.
 func (c *rmCommand) submittedNames(ctx context.Context, client *api.Client, _ []string) (out []string) {
 	all, err := client.Submissions(ctx)
 	if err != nil {

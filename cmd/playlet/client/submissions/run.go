@@ -1,5 +1,5 @@
-// Package submissions brings pods in and takes them out: what "playlet run" submits, "playlet rm" takes back. It restarts
-// containers, too, and waits as the other two do.
+// Package submissions has the commands that submit and remove pods: "playlet run" and "playlet rm". It also restarts containers,
+// with the same wait.
 package submissions
 
 import (
@@ -58,17 +58,17 @@ type submitCommand struct {
 	base.Command
 	files  []string
 	wait   bool
-	until  string // what --wait waits for: ready or completed
+	until  string // the condition of --wait: ready or completed
 	dryRun string // none or server
 	diff   bool
-	// restarting says that ends of containers are what the user asked for.
+	// restarting means that containers end at the user's request.
 	restarting bool
 	skip       bool // documents of kinds that a node does not run are left out
 	timeout    time.Duration
 	ticks      <-chan time.Time // of progress; nil: the clock's
 	readyFor   time.Duration    // how long a pod without readiness probes has to be ready
 
-	done    []messages.SubmittedPod // what has been said of pods so far
+	done    []messages.SubmittedPod // the results for pods so far
 	differs bool                    // --diff has found a difference
 }
 
@@ -109,7 +109,7 @@ func newRunCommand() *cobra.Command {
 	})
 }
 
-// What --wait waits for.
+// The conditions of --wait.
 const (
 	untilReady     = "ready"
 	untilCompleted = "completed"
@@ -134,7 +134,7 @@ func (c *submitCommand) filesOnly(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// perform ends a command that has changed something of each pod, with this error: await waits for what comes of it.
+// perform completes a command that has changed each pod, with this error. await waits for the result of the changes.
 func (c *submitCommand) perform(ctx context.Context, err error, await func(context.Context) error) error {
 	if c.Output == "json" {
 		out := api.Submitted{Pods: c.done}
@@ -154,7 +154,7 @@ func (c *submitCommand) perform(ctx context.Context, err error, await func(conte
 	return await(ctx)
 }
 
-// say prints what became of pods.
+// say prints the results for pods.
 func (c *submitCommand) say(pods []messages.SubmittedPod) {
 	c.done = append(c.done, pods...)
 	if c.Output != "" {
@@ -176,10 +176,10 @@ func (c *submitCommand) say(pods []messages.SubmittedPod) {
 	}
 }
 
-// sayDiff prints what would be changed.
+// sayDiff prints the pending changes.
 func (c *submitCommand) sayDiff(pods []messages.SubmittedPod) error {
 	for _, p := range pods {
-		if p.Kind != "" { // what it holds may be a secret
+		if p.Kind != "" { // its contents may be secret
 			if p.Change != messages.PodUnchanged {
 				c.differs = true
 				fmt.Fprintf(c.Out, "%s %s/%s would be %s\n", p.Kind, p.Namespace, p.Name, p.Change)

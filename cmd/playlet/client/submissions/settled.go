@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// uids are those of the pods that were spoken of, each once.
+// uids returns the pods with results by UID, without duplicates.
 func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 	out := map[string]messages.SubmittedPod{}
 	for _, p := range c.done {
@@ -27,7 +27,7 @@ func (c *submitCommand) uids() map[string]messages.SubmittedPod {
 	return out
 }
 
-// awaitEnd waits until every pod is what --for says.
+// awaitEnd waits until every pod satisfies the condition of --for.
 func (c *submitCommand) awaitEnd(ctx context.Context) error {
 	done := func(p *api.Pod) (bool, error) { return settled(p, c.until, c.Now()) }
 	for {
@@ -56,10 +56,10 @@ func (c *submitCommand) lasts(ctx context.Context, done func(*api.Pod) (bool, er
 	}
 	all, err := c.Client.Pods(ctx, api.Filter{})
 	if err == nil && len(momentary(all)) == 0 || !cli.Pause(ctx, c.readyFor) {
-		return true, nil // what was awaited was so
+		return true, nil // the condition was satisfied
 	}
 	if all, err = c.Client.Pods(ctx, api.Filter{}); err != nil {
-		return false, nil //nolint:nilerr // it is awaited again, which says what is the matter
+		return false, nil //nolint:nilerr // the wait is repeated, which reports the failure
 	}
 	for _, p := range momentary(all) {
 		if is, err := done(p); !is || err != nil {
@@ -69,7 +69,7 @@ func (c *submitCommand) lasts(ctx context.Context, done func(*api.Pod) (bool, er
 	return true, nil
 }
 
-// settled says whether a pod is as it is waited for, and the error why that is not to be expected.
+// settled reports whether a pod satisfies the condition, or an error if it is not expected to.
 func settled(p *api.Pod, until string, now time.Time) (bool, error) {
 	name := names.Full(p)
 	why := func(text string) string { return cli.Plain(cmp.Or(p.Cause, text)) }

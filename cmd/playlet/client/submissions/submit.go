@@ -74,7 +74,7 @@ func (c *submitCommand) submit(ctx context.Context, file string) error {
 // maxDocuments is how many documents are submitted at a time. Other commands have their turn in between.
 const maxDocuments = 100
 
-// progressOf tells how much of a long manifest is done.
+// progressOf reports the progress of a long manifest.
 func (c *submitCommand) progressOf(file, done string, i, parts int) {
 	if parts > 1 {
 		c.Note(fmt.Sprintf("%s: %s %d%%", shownName(file), done, (i+1)*100/parts))

@@ -21,19 +21,19 @@ import (
 // startTimeout is how long an agent that is only starting is waited for.
 const startTimeout = 10 * time.Second
 
-// errAllDone ends a watch that has seen what it waited for.
+// errAllDone ends a watch whose condition is satisfied.
 var errAllDone = errors.New("all done")
 
-// await waits until done is true of every pod that was spoken of or, when end is "gone", until none is left. It says on
-// stderr how each fares, and outlives the agent.
+// await waits until done is true for every pod with a result or, when end is "gone", until none is left. It reports their
+// progress on stderr, and continues across restarts of the agent.
 func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Pod) (bool, error)) error {
 	left := map[string]string{} // name by UID
 	for uid, p := range c.uids() {
 		left[uid] = p.Namespace + "/" + p.PodName
 	}
 	said := map[string]string{}
-	pulling := map[string]*api.Pod{} // by name, those whose progress is said again
-	var mu sync.Mutex                // of what take and the progress use
+	pulling := map[string]*api.Pod{} // by name, pods with periodic progress
+	var mu sync.Mutex                // guards the state that take and the progress share
 	take := func(change *api.Change) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -95,7 +95,7 @@ func (c *submitCommand) await(ctx context.Context, end string, done func(*api.Po
 	}
 }
 
-// takeGone takes away what is not there any more.
+// takeGone drops pods that do not exist any more.
 func (c *submitCommand) takeGone(change *api.Change, left map[string]string) {
 	for _, ref := range change.Gone {
 		delete(left, ref.UID)
@@ -110,10 +110,10 @@ func (c *submitCommand) takeGone(change *api.Change, left map[string]string) {
 	}
 }
 
-// lengthy are reasons of which the progress is printed again: pulls, and containers that have time to stop.
+// lengthy lists reasons with periodic progress: pulls, and containers in their grace period.
 var lengthy = []string{messages.ReasonPulling, messages.ReasonPullQueued, messages.ReasonKilling}
 
-// progress says how a pod fares, when that is news.
+// progress reports a pod's state when it has changed.
 func (c *submitCommand) progress(said map[string]string, name string, p *api.Pod) {
 	s := api.Summarize(p)
 	text := fmt.Sprintf("%s: %s, %d of %d ready", name, cli.Plain(s.Status), s.Ready, s.Total)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An agent that has only started does not know yet what runs: a pod that it does not name may be there.
+// A newly started agent does not know all running pods: a pod that it does not list may exist.
 func TestAPodIsNotGoneBeforeTheAgentKnowsWhatRuns(t *testing.T) {
 	c := &submitCommand{}
 	for name, change := range map[string]*api.Change{

@@ -1,4 +1,4 @@
-// Package summary says how a pod, or the node, is in few words: a row of a table, a line, a note.
+// Package summary describes the state of a pod, or of the node, briefly: as a row of a table, a line, or a note.
 package summary
 
 import (
@@ -55,7 +55,7 @@ func Line(p *api.Pod) string {
 	return text
 }
 
-// RowKey is what of a row makes a watch print it anew: all but what the passing of time changes.
+// RowKey identifies the contents of a row except those that change with time. A watch prints a row again when it changes.
 func RowKey(p *api.Pod, wide bool) string {
 	row := Row(p, time.Time{}, false)
 	row[4], row[5] = strconv.Itoa(api.Summarize(p).Restarts), ""
@@ -65,8 +65,8 @@ func RowKey(p *api.Pod, wide bool) string {
 	return strings.Join(row, "\x00")
 }
 
-// WaitingFor is the sentence on what keeps the pod from where it is going, with the times that belong to it unless now is zero;
-// empty when nothing does.
+// WaitingFor returns the sentence with the reason why a pod does not progress, with its times unless now is zero. It is empty if
+// the pod is not waiting.
 func WaitingFor(p *api.Pod, now time.Time) string {
 	text := p.Cause
 	if q := p.Quarantine; q != nil && !now.IsZero() && q.Until.After(now) {
@@ -117,7 +117,8 @@ func IP(pod *v1.Pod) string {
 	return pod.Status.PodIP
 }
 
-// Notes says what the table cannot: why pods wait, one line a pod. In the wide table it is a column.
+// Notes returns the facts without a column in the table: the reasons why pods wait, one line per pod. The wide table has a
+// column for them.
 func Notes(pods []api.Pod, now time.Time) []string {
 	var out []string
 	for i := range pods {
@@ -128,8 +129,8 @@ func Notes(pods []api.Pod, now time.Time) []string {
 	return out
 }
 
-// NodeNotes says what is wrong with the node as a whole: its runtime, its sources, the manifests of the
-// pods that are meant; nil: all.
+// NodeNotes returns the problems of the node as a whole: its runtime, its sources, and the manifests of the chosen pods, or of
+// all if mayMean is nil.
 func NodeNotes(n *api.Node, mayMean func(namespace, name string) bool, now time.Time) []string {
 	var out []string
 	if r := n.Runtime; !r.Ready {

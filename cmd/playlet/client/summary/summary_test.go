@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/fake"
 )
 
-// TestRowsAreKubectls has what "kubectl get pods" prints for the same statuses: READY, STATUS, RESTARTS.
+// TestRowsAreKubectls compares with the output of "kubectl get pods" for the same statuses: READY, STATUS, RESTARTS.
 func TestRowsAreKubectls(t *testing.T) {
 	pod, runs, waits, ended, killed, with := fake.Pod, fake.Runs, fake.Waits, fake.Ended, fake.Killed, fake.With
 	initialized := fake.Is(v1.PodInitialized)

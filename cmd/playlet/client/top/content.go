@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// topData is what "playlet top" knows; what has not been told yet is empty.
+// topData is the data of "playlet top". Data that has not been received yet is empty.
 type topData struct {
 	pods            api.Pods
 	actors          api.Actors
@@ -37,7 +37,7 @@ const (
 
 var topPodHeading = []string{"NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "CPU", "MEMORY", "AGE", "CAUSE"}
 
-// content is what the screen shows.
+// content returns the contents of the screen.
 func (d *topData) content(now time.Time) screen.Content {
 	return screen.Content{Header: d.header(now), Lists: []screen.List{
 		{
@@ -101,7 +101,8 @@ func (d *topData) header(now time.Time) []string {
 	return lines
 }
 
-// agentCPU is what the agent's process needs: between the last two answers or, with one, on average since its start.
+// agentCPU returns the processor usage of the agent's process: between the last two answers or, with one answer, on average
+// since its start.
 func (d *topData) agentCPU(now time.Time) string {
 	a, b := d.before, d.figures
 	if took := b.At.Sub(a.At); took > 0 && a.Agent.Since.Equal(b.Agent.Since) {
@@ -153,7 +154,8 @@ func (d *topData) actorRows() []screen.Row {
 	return rows
 }
 
-// style is that of a row: red in trouble, yellow while it starts, green once it has succeeded. Without colours, trouble is bold.
+// style returns the style of a row: red on failure, yellow while it starts, green after success. Without colours, a failure is
+// bold.
 func (d *topData) style(trouble bool, phase v1.PodPhase) screen.Style {
 	switch {
 	case trouble && !d.colour:
@@ -207,7 +209,7 @@ func megabytes(m *stats.MemoryStats) string {
 	return fmt.Sprintf("%dMi", *m.WorkingSetBytes>>20)
 }
 
-// share is a part in percent, in brackets; empty where it is not known of what.
+// share returns a percentage in brackets, or "" if the total is unknown.
 func share(used float64, of *resource.Quantity) string {
 	if text := percent(used, of); text != cli.NoCell {
 		return " (" + text + ")"

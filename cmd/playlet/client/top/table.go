@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/client/summary"
 )
 
-// printTop prints the pods as the screen has them, once. What figures lack is noted.
+// printTop prints the pods once, as the screen shows them. It notes missing figures.
 func printTop(ctx context.Context, c *base.Command) error {
 	pods, err := c.Client.Pods(ctx, api.Filter{})
 	if err != nil {
@@ -75,7 +75,7 @@ func newTopPodsCommand() *cobra.Command {
 	return c.prints(cmd, c.pods)
 }
 
-// pods prints those of the chosen pods that there are figures of.
+// pods prints the chosen pods that have figures.
 func (c *topTable) pods(ctx context.Context) error {
 	all, err := c.Client.Pods(ctx, c.set.Filter())
 	if err != nil {

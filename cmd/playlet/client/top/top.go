@@ -79,7 +79,7 @@ func topArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// top is one run of "playlet top" on a terminal. Its fields belong to the loop: what runs beside it sends changes.
+// top is one run of "playlet top" on a terminal. Its fields belong to the loop; other goroutines send it changes.
 type top struct {
 	client  *api.Client
 	in, out *os.File
@@ -94,7 +94,7 @@ type top struct {
 }
 
 const (
-	topWidth, topHeight = 80, 24 // of a terminal that does not tell
+	topWidth, topHeight = 80, 24 // for a terminal of unknown size
 	topSpeech           = 10 * time.Second
 	topLogLines         = 500
 )
@@ -103,7 +103,7 @@ var errGone = errors.New("the pod is gone")
 
 // run lasts until a person quits, or ctx ends. The terminal is as before then, whatever happened.
 func (t *top) run(ctx context.Context) error {
-	if err := t.look(ctx); err != nil { // an agent that is not there is said on the terminal as it is
+	if err := t.look(ctx); err != nil { // a missing agent is reported before the screen is drawn
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -123,7 +123,7 @@ func (t *top) run(ctx context.Context) error {
 	defer signal.Stop(ends)
 	t.changes, t.panics = make(chan func()), make(chan any)
 	sent := make(chan []byte)
-	go t.read(ctx, sent) // it is not awaited: nothing ends the read of a terminal but what comes from it
+	go t.read(ctx, sent) // not awaited: only a key ends the read of a terminal
 	t.start(ctx, func() { t.poll(ctx) })
 	t.state = t.state.Resize(topWidth, topHeight).With(t.data.content(t.now()))
 	for {
@@ -238,7 +238,7 @@ func (t *top) poll(ctx context.Context) {
 	}
 }
 
-// press takes keys, and says whether one of them was to quit.
+// press handles keys, and reports whether one of them was to quit.
 func (t *top) press(ctx context.Context, keys []screen.Key) (quit bool) {
 	for _, key := range keys {
 		var c screen.Command
@@ -274,7 +274,7 @@ func (t *top) do(ctx context.Context, c screen.Command) {
 				fmt.Fprintln(&text, messages.OneLine(err))
 			}
 			lines := strings.Split(strings.TrimRight(strings.ReplaceAll(text.String(), "\t", "    "), "\n"), "\n")
-			for i := range lines { // a log may hold what would steer the terminal
+			for i := range lines { // a log may contain control sequences
 				lines[i] = cli.Plain(lines[i])
 			}
 			t.change(ctx, func() { t.state = t.state.Show(c, what+" "+name, lines) })

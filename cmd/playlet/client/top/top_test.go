@@ -29,7 +29,7 @@ func used(nanoCores, workingSet uint64) (*stats.CPUStats, *stats.MemoryStats) {
 	return &stats.CPUStats{UsageNanoCores: &nanoCores}, &stats.MemoryStats{WorkingSetBytes: &workingSet}
 }
 
-// hasFigures is a node with two pods, of which one has figures.
+// hasFigures is a node with two pods, one of them with figures.
 func hasFigures(f *fake.Agent) {
 	web, db := fake.Pod("c", v1.PodRunning, fake.Runs(true)), fake.Pod("c", v1.PodPending, fake.Waits("ImagePullBackOff"))
 	web.Pod.UID, db.Pod.UID, db.Pod.Name, db.Cause = "u1", "u2", "db", "no such image \x1b[31m"
@@ -120,7 +120,7 @@ func TestTopSorts(t *testing.T) {
 	}
 }
 
-// The header counts pods by phase, and says what the agent needs: since its start, then between two looks.
+// The header counts pods by phase, and shows the agent's processor usage: since its start, then between two reads.
 func TestTheHeaderOfTop(t *testing.T) {
 	f := fake.Start(t, NewCommand)
 	hasFigures(f)
@@ -167,7 +167,7 @@ func TestTheColoursOfTop(t *testing.T) {
 	}
 }
 
-// pseudoTerminal is a new terminal, and what stands on its screen.
+// pseudoTerminal is a new terminal and the text on its screen.
 type pseudoTerminal struct {
 	t       *testing.T
 	program *os.File // its end for the program
@@ -195,7 +195,7 @@ func (x *pseudoTerminal) resize(columns, rows uint16) {
 	}
 }
 
-// frame is what was drawn last, as lines without their styles.
+// frame returns the last drawn frame, as lines without their styles.
 func (x *pseudoTerminal) frame() string {
 	all := x.text()
 	if i := strings.LastIndex(all, "\x1b[J"); i >= 0 { // the last whole one
@@ -361,7 +361,7 @@ func TestTopKillsNothingWithoutChaos(t *testing.T) {
 	}
 }
 
-// An agent that goes is waited for; what was known stays on the screen.
+// A missing agent is awaited; the last known state stays on the screen.
 func TestTopOutlivesTheAgent(t *testing.T) {
 	f, x := fake.Start(t, NewCommand), newTerminal(t, 100, 12)
 	hasFigures(f)
@@ -411,7 +411,7 @@ func TestTopFollowsTheSize(t *testing.T) {
 	end := x.runTop(f)
 	x.until("[pods (2)]", "no such image")
 	x.resize(40, 8)
-	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil { // the kernel tells only who has it for its own
+	if err := syscall.Kill(os.Getpid(), syscall.SIGWINCH); err != nil { // the kernel signals controlling terminals only
 		t.Fatal(err)
 	}
 	x.until("…")
