@@ -1,6 +1,6 @@
-// Package sources is the actor that holds the sources of pods apart: each is a child of its own, so that one that fails
-// never stops another. What a source wants goes from it to pods directly; this actor only passes on that pods has
-// forgotten it.
+// Package sources is the actor that isolates the sources of pods: each is a child of its own, so that a failing source never
+// stops another. A source sends its desired pods to the pods actor directly. This actor only forwards the start of the pods
+// actor.
 package sources
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
-	// Sources are the addresses of the sources that the configuration switched on.
+	// Sources are the addresses of the configured sources.
 	Sources []messages.Address
 }
 
-// New makes the constructor of the actor.
+// New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	children := slices.Clone(opts.Sources)
 	return func(string) supervisors.Actor { return &sources{children} }
@@ -27,7 +27,7 @@ type sources struct{ children []messages.Address }
 func (s *sources) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		// The children are rows of the tree, which starts them; each sends what it wants when it has read it.
+		// The children are rows of the tree, which starts them. Each sends its desired pods once it has read them.
 	case messages.ServiceStarted:
 		if m.Service != messages.Pods {
 			ctx.Unhandled(m)
@@ -37,9 +37,9 @@ func (s *sources) Receive(ctx supervisors.Context, msg any) {
 			ctx.Tell(source, messages.ResendDesired{})
 		}
 	case messages.ChildStarted, messages.ChildStopped:
-		// A source that starts reads its own truth, and needs nothing from here.
+		// A starting source reads its own data, and needs nothing from here.
 	case messages.ChildQuarantined:
-		// pods keeps what a source wanted last in force; health learns of the source from the layer.
+		// The pods actor keeps the source's last desired pods. Health learns of the quarantine from the supervision layer.
 		ctx.Log().Warn("a source is in quarantine; what it last wanted stays in force",
 			"source", m.Name, "reason", m.Reason, "until", m.Until)
 	default:

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// FeedOptions are what a Feed needs.
+// FeedOptions configures a Feed.
 type FeedOptions struct {
 	Clients  *apiclient.Clients
 	NodeName string
@@ -23,8 +23,8 @@ type FeedOptions struct {
 	Log      *slog.Logger // nil: discards
 }
 
-// Feed watches the pods of this node, and has what is known of them. It belongs to the process: an actor that is started
-// anew finds the same objects, and no watch is begun again. Safe for concurrent use.
+// Feed watches the pods of this node and caches them. It belongs to the process: a restarted actor finds the same objects,
+// and the watch continues. Safe for concurrent use.
 type Feed struct {
 	opts FeedOptions
 	stop context.CancelFunc
@@ -35,34 +35,35 @@ type Feed struct {
 	mu      sync.Mutex
 	table   *table
 	view    View
-	dirty   bool          // the lists of view are older than the table
+	dirty   bool          // the view's lists are older than the table
 	changed chan struct{} // closed at the next change, and replaced
-	asked   time.Time     // since when an answer is awaited; zero when none is
-	gone    int           // how often in a row the API server had forgotten what came since (410)
+	asked   time.Time     // when the pending request was sent; zero for none
+	gone    int           // consecutive expired resource versions (410)
 }
 
-// View is all that is known at one time. Immutable.
+// View is the state at one time. Immutable.
 type View struct {
-	// Version counts the changes; 0 is before anything happened.
+	// Version counts the changes; 0 is before the first one.
 	Version uint64
-	// Heard says that there was a whole list: before that, Served and Wanted mean nothing.
+	// Heard means that a complete list was received. Before that, Served and Wanted are meaningless.
 	Heard bool
-	// Served are all pods of this node, mirror pods among them. Wanted are those to be run, on the kubelet's terms; an
-	// object in it changes only with what is to be run.
+	// Served are all pods of this node, mirror pods included. Wanted are the pods to run, by the kubelet's rules. An object
+	// in it changes only if the desired pod does.
 	Served, Wanted []*v1.Pod
-	// At is when the API server was last known to agree.
+	// At is when the API server last confirmed the view.
 	At time.Time
-	// Problem is why nothing is heard now, in plain words, and Since is since when. It is empty when all is well.
+	// Problem explains in plain words why the API server cannot be read, and Since is when that began. It is empty without a
+	// problem.
 	Problem string
 	Since   time.Time
-	// Odd are pods that cannot be run whatever they say, in plain words.
+	// Odd lists pods that can never run, in plain words.
 	Odd []string
 }
 
-// hangsAfter is how long a question to an API server that answered before may be without an answer until that is a problem.
+// hangsAfter is how long a request to an API server that answered before may be pending until it is a problem.
 const hangsAfter = 30 * time.Second
 
-// NewFeed is a feed at rest: nothing is asked before someone waits.
+// NewFeed returns a feed that sends no request before the first Wait.
 func NewFeed(o FeedOptions) *Feed {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -82,7 +83,7 @@ func (f *Feed) Close() {
 	f.done.Wait()
 }
 
-// Wait returns what is known as soon as it is newer than the version given, or when ctx ends.
+// Wait returns the view as soon as it is newer than the given version, or when ctx ends.
 func (f *Feed) Wait(ctx context.Context, after uint64) View {
 	f.run.Do(func() { f.done.Go(f.watch) })
 	for {
@@ -98,7 +99,7 @@ func (f *Feed) Wait(ctx context.Context, after uint64) View {
 	}
 }
 
-// now is the newest view, and what is closed when there is a newer one.
+// now returns the newest view, and a channel that is closed when there is a newer one.
 func (f *Feed) now() (View, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,18 +115,18 @@ func (f *Feed) now() (View, <-chan struct{}) {
 	return view, f.changed
 }
 
-// news notes a change. The lock is held.
+// news records a change. The caller holds the lock.
 func (f *Feed) news() {
 	f.view.Version++
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// watch runs a reflector until the feed is closed, and another after a panic.
+// watch runs a reflector until the feed is closed, and a new one after a panic.
 func (f *Feed) watch() {
 	for f.ctx.Err() == nil {
 		err := guard.Call(f.opts.Log, "the watch of pods", func() error {
-			// It spares a server that has trouble, and loses little time when it is back.
+			// The back-off spares a server in trouble, and loses little time when it is back.
 			rest := wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Cap: 15 * time.Second, Steps: 20}
 			cache.NewReflectorWithOptions(f.listWatch(), &v1.Pod{}, f.store(), cache.ReflectorOptions{
 				Name: "pods", Clock: f.opts.Clock, Backoff: &rest,
@@ -141,7 +142,7 @@ func (f *Feed) watch() {
 	}
 }
 
-// store is what the reflector writes to. It gives pods alone.
+// store returns the reflector's store. The reflector passes only pods.
 func (f *Feed) store() apiclient.Store {
 	return apiclient.Store{
 		Put:  func(pod any) { f.change(func(t *table, now time.Time) { t.put(pod.(*v1.Pod), now) }) },
@@ -159,7 +160,7 @@ func (f *Feed) store() apiclient.Store {
 	}
 }
 
-// change changes the table.
+// change changes the table under the lock.
 func (f *Feed) change(how func(*table, time.Time)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,7 +22,7 @@ func agedPod(name string, age int) *v1.Pod {
 	}
 }
 
-// Whatever comes and goes, the lists have all pods that are there, once, the oldest first.
+// After any changes, the lists have all present pods once, the oldest first.
 func TestTheOrderOfPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b, there := newTable("n"), map[string]*v1.Pod{}
@@ -64,7 +64,7 @@ func TestTheOrderOfPods(t *testing.T) {
 	})
 }
 
-// BenchmarkOneOfManyChanges is what the change of one pod among so many costs.
+// BenchmarkOneOfManyChanges measures the change of one pod among many.
 func BenchmarkOneOfManyChanges(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint("pods=", n), func(b *testing.B) {

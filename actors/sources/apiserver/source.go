@@ -1,13 +1,13 @@
-// Package apiserver is the actor that has the pods which the API server assigns to this node.
+// Package apiserver is the actor for the pods that the API server assigns to this node.
 //
-// An object whose spec, labels, annotations, deletion and readiness conditions did not change keeps its pointer, so that
-// the statuses which the agent writes itself change nothing. A pod with a deletionTimestamp is sent as one that ends, with
-// the grace period of the object, also when that gets shorter.
+// An object keeps its pointer if its spec, labels, annotations, deletion and readiness conditions are unchanged. The statuses
+// that the agent itself writes therefore change nothing. A pod with a deletionTimestamp is sent as ending, with the object's
+// grace period, also when that is shortened.
 //
-// The watch is a reflector of client-go (watch-list, protobuf) and belongs to the process. The first list is never one
-// from a cache of unknown age, which could lack pods that run here. Until the first list, pods that are found running are left
-// as they are. After a restored backup the watch brings nothing until its resource version is reached again: the agent is
-// to be restarted then, as a kubelet is.
+// The watch is a client-go reflector (watch-list, protobuf) and belongs to the process. The first list is never one from a
+// cache of unknown age, which could lack pods that run here. Until the first list, pods that already run are left alone.
+// After a restored backup, the watch delivers nothing until its resource version is reached again. The agent must be
+// restarted then, as must a kubelet.
 package apiserver
 
 import (
@@ -22,21 +22,21 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
 	Feed *Feed
-	// Server is the API server's address, for people.
+	// Server is the API server's address, for display.
 	Server string
 }
 
 const (
-	// checkEvery is how long nothing has to happen until all is told again.
+	// checkEvery is the time without a change after which the full state is sent again.
 	checkEvery = 30 * time.Second
-	// slack is what a worker has to return in after that.
+	// slack is the worker's time to return after that.
 	slack = 10 * time.Second
 )
 
-// New makes the constructor of the actor of the kind "apiserver": it waits for what the feed has, and tells it on.
+// New returns the constructor of the actor "apiserver". It waits for the feed's changes and sends them on.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor { return &source{opts: opts} }
 }
@@ -45,14 +45,14 @@ func New(opts Options) supervisors.Constructor {
 type source struct {
 	opts    Options
 	view    View
-	desired base.Desired // as it was sent last,
-	sent    time.Time    // and when
+	desired base.Desired // as last sent
+	sent    time.Time    // when desired was last sent
 }
 
-// seen is one look at the feed.
+// seen is one view of the feed.
 type seen struct{ view View }
 
-// Routine implements messages.Routine: what follows from it is told, and recorded there.
+// Routine implements messages.Routine: the messages that follow from it are recorded instead.
 func (seen) Routine() {}
 
 func (s *source) Receive(ctx supervisors.Context, msg any) {
@@ -64,14 +64,14 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 		s.wait(ctx)
 	case messages.ResendDesired:
 		s.send(ctx)
-	case messages.ServiceStarted: // status has forgotten what is there
+	case messages.ServiceStarted: // the status actor lost its list in a restart
 		s.sendServed(ctx)
 	default:
 		ctx.Unhandled(msg)
 	}
 }
 
-// wait waits for what is newer than what is known.
+// wait waits for a newer view.
 func (s *source) wait(ctx supervisors.Context) {
 	feed, after := s.opts.Feed, s.view.Version
 	ctx.Do(supervisors.Work{Name: "WatchPods", Timeout: checkEvery + slack, Run: func(c context.Context) any {
@@ -83,11 +83,11 @@ func (s *source) wait(ctx supervisors.Context) {
 	}})
 }
 
-// look takes what is known. Where nothing was told for a while, all is told again.
+// look handles a view. After some time without a message it sends everything again.
 func (s *source) look(ctx supervisors.Context, now View) {
 	was := s.view
 	s.view = now
-	// The last word may have been lost, and where others' changes keep coming it is never quiet.
+	// The last message may have been lost. Other clients' changes may also keep the feed busy all the time.
 	again := now.Version == was.Version || !ctx.Now().Before(s.sent.Add(checkEvery))
 	if again || now.Heard != was.Heard || now.Problem != was.Problem ||
 		!slices.Equal(now.Wanted, s.desired.Pods) || !slices.Equal(now.Odd, was.Odd) {
@@ -96,14 +96,14 @@ func (s *source) look(ctx supervisors.Context, now View) {
 	s.sendServed(ctx)
 }
 
-// sendServed tells status what the API server has.
+// sendServed sends the API server's pods to the status actor.
 func (s *source) sendServed(ctx supervisors.Context) {
 	if s.view.Heard {
 		ctx.Tell(messages.Status, messages.APIPodsObserved{Pods: s.view.Served, At: s.view.At})
 	}
 }
 
-// send sends pods what is wanted, or what keeps that from being known.
+// send sends the desired pods, or the problems that keep them unknown, to the pods actor.
 func (s *source) send(ctx supervisors.Context) {
 	s.desired.Known, s.desired.Pods, s.desired.Problems = s.view.Heard, s.view.Wanted, s.problems()
 	s.desired.Log(ctx, "pods of the API server", "the API server answers again")
@@ -127,13 +127,13 @@ func (s *source) problems() []messages.ManifestProblem {
 	return out
 }
 
-// Inspection is what the actor says of itself.
+// Inspection describes the actor's state.
 type Inspection struct {
 	Server  string    `json:"server"`
-	Heard   bool      `json:"heard"` // whether there was a whole list
+	Heard   bool      `json:"heard"` // whether a complete list was received
 	Served  int       `json:"served"`
 	Wanted  int       `json:"wanted"`
-	At      time.Time `json:"at,omitzero"` // when the API server was last known to agree
+	At      time.Time `json:"at,omitzero"` // when the API server last confirmed the view
 	Problem string    `json:"problem,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
 }
@@ -146,11 +146,11 @@ func (s *source) Inspect() any {
 	}
 }
 
-// Clients are the clients towards the API server, which outlive every actor.
+// Clients are the clients of the API server, which outlive every actor.
 type Clients = apiclient.Clients
 
-// ClientOptions are what the configuration says of traffic to the API server.
+// ClientOptions configure the traffic to the API server.
 type ClientOptions = apiclient.Options
 
-// Dial makes the clients; nothing is sent.
+// Dial creates the clients without sending a request.
 func Dial(o ClientOptions) (*Clients, error) { return apiclient.New(o) }

@@ -28,7 +28,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// waitLimit bounds every wait; it is reached only when something is broken.
+// waitLimit bounds every wait. Only a failure reaches it.
 const waitLimit = time.Minute
 
 func podOn(node, name string) *v1.Pod {
@@ -38,7 +38,7 @@ func podOn(node, name string) *v1.Pod {
 	}
 }
 
-// rig is the actor over a feed of an API server in memory.
+// rig is the actor with a feed of an API server in memory.
 type rig struct {
 	*testing.T
 	api     *fake.Clientset
@@ -56,13 +56,13 @@ func newRig(t *testing.T, objects ...runtime.Object) *rig {
 	return r
 }
 
-// start starts the actor, anew where there was one.
+// start starts or restarts the actor.
 func (r *rig) start() {
 	r.kit = supervisortest.New(r, messages.APIServer, New(Options{Feed: r.feed, Server: "https://server"})("apiserver"))
 	r.desired, r.seen = nil, nil
 }
 
-// until has the actor at work until what it told is as wanted.
+// until runs the actor until its messages satisfy ok.
 func (r *rig) until(what string, ok func() bool) {
 	r.Helper()
 	for deadline := time.Now().Add(waitLimit); ; {
@@ -102,7 +102,7 @@ func namesOf(pods []*v1.Pod) []string {
 	return out
 }
 
-// says is true when the only problem has this text.
+// says reports whether the only problem has this text.
 func (r *rig) says(text string, kept bool) func() bool {
 	return func() bool {
 		return r.desired != nil && len(r.desired.Problems) == 1 && strings.Contains(r.desired.Problems[0].Message, text) &&
@@ -129,7 +129,7 @@ func (r *rig) update(name string, how func(*v1.Pod)) {
 	}
 }
 
-// Pods of this node are wanted, but for mirror pods; all are told to status, without what the API server keeps for itself.
+// The pods of this node except mirror pods are desired. All are sent to the status actor, without managedFields.
 func TestWhatIsWanted(t *testing.T) {
 	mirror := podOn("node", "static-node")
 	mirror.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "x", objectset.SourceAnnotation: "file"}
@@ -159,7 +159,7 @@ func TestWhatIsWanted(t *testing.T) {
 	}
 }
 
-// What changed for nobody here has the same object as before, also for an actor that was started anew.
+// A pod without a relevant change keeps its object, also after a restart of the actor.
 func TestTheSamePodIsTheSameObject(t *testing.T) {
 	gated := podOn("node", "web")
 	gated.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "gate"}}
@@ -205,8 +205,8 @@ func TestTheSamePodIsTheSameObject(t *testing.T) {
 	}
 }
 
-// Whatever the API server answers, the source says so, in words, and the last list stays; before there was one, it says
-// that it does not know.
+// The source reports each failure of the API server in words and keeps the last list. Before the first list, it reports that
+// the pods are unknown.
 func TestWhatTheAPIServerAnswers(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for _, c := range []struct {
@@ -268,7 +268,7 @@ func TestWhatTheAPIServerAnswers(t *testing.T) {
 	}
 }
 
-// A watch that the API server ends since it has forgotten what came since (410) leads to a list, which counts as a whole.
+// A watch that ends because its resource version expired (410) leads to a complete list.
 func TestARelist(t *testing.T) {
 	r := newRig(t, podOn("node", "one"), podOn("node", "two"))
 	watches := make(chan *watch.RaceFreeFakeWatcher, 100)
@@ -296,7 +296,7 @@ func TestARelist(t *testing.T) {
 	}
 }
 
-// While nothing happens, all is told again now and then; to an actor that has forgotten, at once.
+// Without changes, everything is sent again at intervals. It is sent at once to a restarted actor.
 func TestAllIsReportedAgain(t *testing.T) {
 	r := newRig(t, podOn("node", "web"))
 	r.start()
@@ -311,7 +311,7 @@ func TestAllIsReportedAgain(t *testing.T) {
 	}
 }
 
-// TestAPanicOfALookEndsTheWatch, and not the process.
+// A panic while an event is recorded ends the watch, not the process.
 func TestAPanicOfALookEndsTheWatch(t *testing.T) {
 	feed := NewFeed(FeedOptions{NodeName: "node", Log: slog.New(slog.DiscardHandler)})
 	feed.opts.Clock = nil // the bug

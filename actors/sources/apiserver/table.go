@@ -17,26 +17,26 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// table is what is known of the pods of one node. It is pure: no clock, no I/O.
+// table holds the pods of one node. It is pure: no clock, no I/O.
 type table struct {
 	node string
 	pods map[types.NamespacedName]*entry
-	// order has the entries of pods, the oldest first: it is kept, since a change of one pod among many must not cost their
-	// sorting.
+	// order has the entries of pods, the oldest first. It is maintained, since the change of one pod must not cost a sort of
+	// all.
 	order []*entry
 }
 
 // entry is one pod. Both objects are immutable.
 type entry struct {
-	served *v1.Pod // as the API server has it, but for managedFields
-	wanted *v1.Pod // as pods is told of it; nil for one that is not to be run
+	served *v1.Pod // as the API server has it, without managedFields
+	wanted *v1.Pod // as sent to the pods actor; nil for a pod that must not run
 }
 
 func newTable(node string) *table {
 	return &table{node: node, pods: map[types.NamespacedName]*entry{}}
 }
 
-// put takes one pod, which nobody changes from then on, the table neither: a watch may share what it gives.
+// put records one pod. It must not change afterwards, and the table does not change it: a watch may share its objects.
 func (t *table) put(pod *v1.Pod, now time.Time) {
 	if pod.ManagedFields != nil {
 		light := *pod
@@ -58,7 +58,7 @@ func (t *table) put(pod *v1.Pod, now time.Time) {
 	t.pods[key] = e
 }
 
-// drop forgets one pod.
+// drop removes one pod.
 func (t *table) drop(key types.NamespacedName) {
 	if e := t.pods[key]; e != nil {
 		i := t.place(e)
@@ -67,13 +67,13 @@ func (t *table) drop(key types.NamespacedName) {
 	}
 }
 
-// place is where in the order an entry is, or would be.
+// place returns an entry's position in the order, or the one at which to insert it.
 func (t *table) place(e *entry) int {
 	i, _ := slices.BinarySearchFunc(t.order, e, (*entry).compare)
 	return i
 }
 
-// compare is the order of pods: by age, and by name, of which there is one each.
+// compare orders pods by age, then by their unique names.
 func (e *entry) compare(o *entry) int {
 	p, q := e.served, o.served
 	return cmp.Or(p.CreationTimestamp.Compare(q.CreationTimestamp.Time),
@@ -87,7 +87,7 @@ func (t *table) remove(pod *v1.Pod) {
 	}
 }
 
-// replace takes a whole list.
+// replace records a complete list.
 func (t *table) replace(pods []*v1.Pod, now time.Time) {
 	there := make(map[types.NamespacedName]bool, len(pods))
 	for _, p := range pods {
@@ -101,8 +101,8 @@ func (t *table) replace(pods []*v1.Pod, now time.Time) {
 	}
 }
 
-// wantedOf is the pod as it is wanted here: nil for a mirror pod, which stands for a static one; the object of before
-// where nothing changed that anyone here goes by; else a copy with the marks that the kubelet gives its own.
+// wantedOf returns the desired pod of an object. It is nil for a mirror pod, which represents a static pod. If nothing
+// changed that the agent uses, it is the earlier object. Otherwise it is a copy with the kubelet's annotations.
 func wantedOf(pod *v1.Pod, was *entry, now time.Time) *v1.Pod {
 	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror || messages.CheckUID(string(pod.UID)) != nil {
 		return nil
@@ -123,8 +123,8 @@ func wantedOf(pod *v1.Pod, was *entry, now time.Time) *v1.Pod {
 	return &out
 }
 
-// sameDesired says that nothing changed but what the API server and this agent keep account of: the resource version, and the
-// status without what somebody else decides in it.
+// sameDesired reports whether only the bookkeeping of the API server and this agent changed: the resource version, and the
+// status without the parts that other clients decide.
 func sameDesired(wanted, was, now *v1.Pod) bool {
 	x, y := *was, *now
 	x.ResourceVersion, y.ResourceVersion = "", ""
@@ -134,7 +134,7 @@ func sameDesired(wanted, was, now *v1.Pod) bool {
 		equality.Semantic.DeepEqual(&x, &y)
 }
 
-// finalPhase is the phase of a pod that is over, and empty before.
+// finalPhase returns the phase of a pod that has ended, and "" before.
 func finalPhase(s *v1.PodStatus) v1.PodPhase {
 	if finalstatus.Final(s.Phase) {
 		return s.Phase
@@ -142,7 +142,7 @@ func finalPhase(s *v1.PodStatus) v1.PodPhase {
 	return ""
 }
 
-// sameGates says that the conditions that the readiness gates name are the same.
+// sameGates reports whether the conditions of the readiness gates are the same.
 func sameGates(gates []v1.PodReadinessGate, a, b *v1.PodStatus) bool {
 	for _, g := range gates {
 		if gate(a, g.ConditionType) != gate(b, g.ConditionType) {
@@ -152,7 +152,7 @@ func sameGates(gates []v1.PodReadinessGate, a, b *v1.PodStatus) bool {
 	return true
 }
 
-// gate is the status of a condition, empty where it is not there.
+// gate returns the status of a condition, or "" if it is absent.
 func gate(s *v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == t {
@@ -162,7 +162,7 @@ func gate(s *v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
 	return ""
 }
 
-// lists are all pods that are served and those that are wanted, the oldest first, and what is wrong with others.
+// lists returns all served pods and the desired ones, the oldest first, and the problems of the others.
 func (t *table) lists() (served, wanted []*v1.Pod, problems []string) {
 	uids := make(map[types.UID]bool, len(t.order))
 	served, wanted = make([]*v1.Pod, 0, len(t.order)), make([]*v1.Pod, 0, len(t.order))

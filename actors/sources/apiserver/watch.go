@@ -14,14 +14,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
-// listWatch asks for the pods of this node, and notes how that goes.
+// listWatch lists and watches the pods of this node, and records the results of the requests.
 func (f *Feed) listWatch() cache.ListerWatcher {
 	pods := f.opts.Clients.Main.CoreV1().Pods(metav1.NamespaceAll)
 	mine := fields.OneTermEqualSelector("spec.nodeName", f.opts.NodeName).String()
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if o.FieldSelector = mine; o.ResourceVersion == "0" {
-				o.ResourceVersion = "" // an answer from before what was seen here already would end pods
+				o.ResourceVersion = "" // a list older than the one seen here would end pods
 			}
 			f.asks()
 			out, err := pods.List(ctx, o)
@@ -33,7 +33,7 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 			f.asks()
 			w, err := pods.Watch(ctx, o)
 			whole := o.SendInitialEvents != nil && *o.SendInitialEvents
-			if err != nil || !whole { // else the answer is there when the list is
+			if err != nil || !whole { // otherwise the list is the answer
 				f.answers(err)
 			}
 			if err != nil {
@@ -44,7 +44,7 @@ func (f *Feed) listWatch() cache.ListerWatcher {
 	}, f.opts.Clients.Main)
 }
 
-// looks notes what comes of a watch.
+// looks records an event of a watch.
 func (f *Feed) looks(e watch.Event) {
 	if e.Type == watch.Error {
 		f.answers(apierrors.FromObject(e.Object))
@@ -55,7 +55,7 @@ func (f *Feed) looks(e watch.Event) {
 	f.asked, f.view.At, f.gone = time.Time{}, f.opts.Clock.Now(), 0
 }
 
-// asks notes that an answer is awaited.
+// asks records a pending request.
 func (f *Feed) asks() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,8 +64,8 @@ func (f *Feed) asks() {
 	}
 }
 
-// answers notes how a request ended. That the server has forgotten what came since is no trouble, unless it says so each time:
-// all is asked for.
+// answers records the result of a request. An expired resource version (410) is a problem only if it is reported each time: a
+// full list follows.
 func (f *Feed) answers(err error) {
 	if f.ctx.Err() != nil {
 		return

@@ -1,5 +1,5 @@
-// Package base is what the sources of pods share: how a manifest is read, how what is wanted is sent to pods, and how the last
-// good version is kept on the disk.
+// Package base is shared by the sources of pods: reading a manifest, sending the desired pods, and keeping the last good
+// version on disk.
 package base
 
 import (
@@ -16,28 +16,28 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Node is what a source has to know of the node to read manifests for it.
+// Node describes the node for which a source reads manifests.
 type Node struct {
 	NodeName string
-	// Objects says that the node has ConfigMaps, Secrets and RuntimeClasses of its own, so that pods may refer to them.
+	// Objects means that the node has its own ConfigMaps, Secrets and RuntimeClasses, to which pods may refer.
 	Objects bool
-	// Cluster says that it has an API server, to whose RuntimeClasses they may refer.
+	// Cluster means that the node has an API server with RuntimeClasses, to which pods may refer.
 	Cluster bool
 }
 
-// Manifest are the options to read a manifest of a source with.
+// Manifest returns the options for reading a manifest of a source.
 func (n Node) Manifest(source string, now time.Time) manifest.Options {
 	has := manifest.Has{Objects: n.Objects, Cluster: n.Cluster}
 	return manifest.Options{NodeName: n.NodeName, Source: source, Has: has, Now: now}
 }
 
-// RefusedFields lists the fields of pods that are refused, for the documentation.
+// RefusedFields lists the rejected fields of pods, for the documentation.
 func RefusedFields() []string { return podspec.Refused() }
 
-// NoUserNamespaces explains why pods with hostUsers: false are refused, for the documentation.
+// NoUserNamespaces explains why pods with hostUsers: false are rejected, for the documentation.
 const NoUserNamespaces = podspec.NoUserNamespaces
 
-// Problems are those of a manifest as pods is told of them.
+// Problems converts a manifest's problems to those sent to the pods actor.
 func Problems(found []manifest.Problem) []messages.ManifestProblem {
 	var out []messages.ManifestProblem
 	for _, p := range found {
@@ -47,7 +47,7 @@ func Problems(found []manifest.Problem) []messages.ManifestProblem {
 	return out
 }
 
-// Split returns the problems that keep a manifest from being used, and the warnings.
+// Split separates the problems that make a manifest unusable from the warnings.
 func Split(all []messages.ManifestProblem) (faults, warnings []messages.ManifestProblem) {
 	for _, p := range all {
 		if p.Warning {
@@ -59,8 +59,8 @@ func Split(all []messages.ManifestProblem) (faults, warnings []messages.Manifest
 	return faults, warnings
 }
 
-// KeepUnchanged gives the pods of a newer reading. Those that say the same as before are the objects of before, with the time at
-// which they were seen first: receivers compare pointers.
+// KeepUnchanged returns the pods of a newer reading. An unchanged pod keeps its earlier object, with its first-seen time:
+// receivers compare pointers.
 func KeepUnchanged(before, now []*v1.Pod) []*v1.Pod {
 	old := make(map[types.UID]*v1.Pod, len(before))
 	for _, p := range before {
@@ -75,13 +75,13 @@ func KeepUnchanged(before, now []*v1.Pod) []*v1.Pod {
 	return out
 }
 
-// Desired is all that a source wants. It belongs to the source's actor. The pods are immutable.
+// Desired is the desired state of a source. It belongs to the source's actor. The pods are immutable.
 type Desired struct {
-	// Known says that the source has learned what is wanted. Until then Problems say what keeps it from that.
+	// Known means that the desired pods are known. Until then Problems explain why they are not.
 	Known    bool
 	Pods     []*v1.Pod
 	Problems []messages.ManifestProblem
-	Graces   map[string]int64 // this and the rest: see SourcePodsWanted; immutable
+	Graces   map[string]int64 // this and the following: see SourcePodsWanted; immutable
 	Unread   []string
 	Stale    map[string]bool
 	Gone     map[string]bool
@@ -89,14 +89,15 @@ type Desired struct {
 	logged problemlog.Log
 }
 
-// Log logs the problems that it did not log before, as what; when the last one is gone it logs mended, unless that is empty.
+// Log logs new problems under the given title. When the last problem is gone it logs mended, unless that is empty.
 func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 	if d.logged.Report(ctx.Log(), what, d.Problems) && !d.logged.Any() && mended != "" {
 		ctx.Log().Info(mended)
 	}
 }
 
-// Send sends pods what is wanted, or what keeps that from being known. Before either is known it sends nothing.
+// Send sends the desired pods, or the problems that keep them unknown, to the pods actor. It sends nothing before either is
+// known.
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
@@ -104,14 +105,14 @@ func (d *Desired) Send(ctx supervisors.Context) {
 	}
 }
 
-// Inspection is what every source says of itself.
+// Inspection is the part of an inspection that all sources share.
 type Inspection struct {
-	Heard    bool                       `json:"heard"` // whether it is known what is wanted
+	Heard    bool                       `json:"heard"` // whether the desired pods are known
 	Pods     []string                   `json:"pods"`
 	Problems []messages.ManifestProblem `json:"problems,omitempty"`
 }
 
-// Inspect is the source's part of an inspection.
+// Inspect returns the source's part of an inspection.
 func (d *Desired) Inspect() Inspection {
 	in := Inspection{Heard: d.Known, Pods: []string{}, Problems: slices.Clone(d.Problems)}
 	for _, p := range d.Pods {

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// version is that of the shape of every source's checkpoint.
+	// version is the format version of every source's checkpoint.
 	version = 1
-	// SaveDelay gathers the changes of a burst into one checkpoint, written when the burst has been sent.
+	// SaveDelay combines the changes of a burst into one checkpoint, written after the burst was sent.
 	SaveDelay = 200 * time.Millisecond
-	// DiskTimeout bounds one reading or writing of a checkpoint.
+	// DiskTimeout bounds one read or write of a checkpoint.
 	DiskTimeout = 30 * time.Second
 )
 
-// Checkpoint keeps the newest value of a source on the disk, one write at a time. It belongs to the source's actor, which hands
-// it each message that it does not know itself. The zero value keeps nothing.
+// Checkpoint keeps a source's newest value on disk, one write at a time. It belongs to the source's actor, which passes it
+// each message that it does not handle itself. The zero value keeps nothing.
 type Checkpoint struct {
 	dir     string
 	what    string
-	unsaved any // nil when all is on the disk, or on its way there
+	unsaved any // nil when the newest value is on disk or being written
 	planned bool
 	saving  bool
 }
@@ -38,11 +38,11 @@ type (
 	}
 )
 
-// NewCheckpoint makes the checkpoint of a source with a folder for itself alone, which is made where it is missing; without one
-// nothing is kept. what is kept is named in the log.
+// NewCheckpoint returns the checkpoint of a source. The folder belongs to it alone, and is created if missing. An empty
+// folder keeps nothing. The second argument names the value in the log.
 func NewCheckpoint(dir, what string) Checkpoint { return Checkpoint{dir: dir, what: what} }
 
-// Set has a value kept, which nobody changes any more.
+// Set saves a value, which must not change afterwards.
 func (c *Checkpoint) Set(ctx supervisors.Context, value any) {
 	if c.dir != "" {
 		c.unsaved = value
@@ -50,10 +50,10 @@ func (c *Checkpoint) Set(ctx supervisors.Context, value any) {
 	}
 }
 
-// Retry tries again to write what could not be written. Sources call it at each check.
+// Retry repeats a failed write. Sources call it at each check.
 func (c *Checkpoint) Retry(ctx supervisors.Context) { c.plan(ctx) }
 
-// Receive takes a message of the checkpoint's own, and says whether it was one.
+// Receive handles a message of the checkpoint, and reports whether it was one.
 func (c *Checkpoint) Receive(ctx supervisors.Context, msg any) bool {
 	switch m := msg.(type) {
 	case saveDue:
@@ -93,10 +93,10 @@ func (c *Checkpoint) save(ctx supervisors.Context) {
 	}})
 }
 
-// Path is where a source with that folder keeps its checkpoint.
+// Path returns the path of the checkpoint in a source's folder.
 func Path(dir string) string { return filepath.Join(dir, "last-good.json") }
 
-// Save keeps a value in a source's folder. Pods have secrets in their environment: it is for root alone.
+// Save writes a value to a source's folder. The environment of pods has secrets, so that only root may read it.
 func Save(dir string, value any) error {
 	if err := atomicfile.MakeDir(dir); err != nil {
 		return err
@@ -104,8 +104,8 @@ func Save(dir string, value any) error {
 	return atomicfile.Save(Path(dir), version, value)
 }
 
-// Load reads what is kept in a source's folder into a value, a pointer, and says whether there was something. An error is no
-// reason not to go on.
+// Load reads the checkpoint in a source's folder into value, a pointer, and reports whether there was one. The caller can
+// continue after an error.
 func Load(dir string, value any) (found bool, err error) {
 	if dir == "" {
 		return false, nil

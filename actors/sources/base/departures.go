@@ -13,9 +13,9 @@ import (
 // processing bounds the time until the board shows a pod that was named just before it left.
 const processing = time.Minute
 
-// Departures are the pods that left the manifests of a source and may still run. Such a pod ends even while another manifest of
-// the source cannot be used. The zero value is empty. Not safe for concurrent use.
-type Departures struct{ since map[string]time.Time } // by UID; when this process learned of it
+// Departures are the pods that left the manifests of a source and may still run. Such a pod ends even while another manifest
+// of the source is unusable. The zero value is empty. Not safe for concurrent use.
+type Departures struct{ since map[string]time.Time } // by UID; when this process recorded it
 
 // Add records departed pods, by UID.
 func (d *Departures) Add(now time.Time, uids ...string) {

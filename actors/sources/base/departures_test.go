@@ -44,7 +44,7 @@ func TestDepartures_Update(t *testing.T) {
 	}
 }
 
-// A departed pod is forgotten once a complete board lacks it, and pods that still had to process its source's lists have done so.
+// A departed pod is dropped once a complete board lacks it and the pods actor has had time to process the source's lists.
 func TestDepartures_Prune(t *testing.T) {
 	pod := func(uid string, source messages.Address) board.Pod {
 		return board.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}}, Source: source}

@@ -13,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Check reads what this source would read at path, a folder or a file, on such a node, without an agent: the pods, how many
-// files there are, and what is wrong with them.
+// Check reads the manifests at path, a folder or a file, for such a node, without an agent. It returns the pods, the number
+// of files, and the problems.
 func Check(path string, node base.Node) (pods []*v1.Pod, files int, problems []messages.ManifestProblem, err error) {
 	found, _, err := find(path)
 	if err != nil {

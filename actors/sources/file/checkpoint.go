@@ -7,9 +7,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/base"
 )
 
-// lastGood is what is in force of all manifests, as it is kept on disk. It is immutable.
+// lastGood is the checkpoint: the versions in force of all manifests. Immutable.
 type lastGood struct {
-	// Path and NodeName are what it holds for: pods of another folder or another node are of no use.
+	// Path and NodeName limit its validity: pods of another folder or node are ignored.
 	Path      string          `json:"path"`
 	NodeName  string          `json:"nodeName"`
 	Manifests []savedManifest `json:"manifests"`
@@ -19,14 +19,14 @@ type lastGood struct {
 	Gone map[string]bool `json:"gone,omitempty"`
 }
 
-// savedManifest is what is in force of one manifest that names pods.
+// savedManifest is the version in force of a manifest that has pods.
 type savedManifest struct {
 	Path      string     `json:"path"`
-	Count     int        `json:"count"` // of documents, as they were last
+	Count     int        `json:"count"` // of documents when last read
 	Documents []document `json:"documents"`
 }
 
-// collect gathers what is in force, by file name.
+// collect returns the versions in force, by file name.
 func collect(path, node string, files map[string]*entry, holders map[string]string, gone map[string]bool) *lastGood {
 	out := &lastGood{Path: path, NodeName: node, Manifests: []savedManifest{}, Holders: holders, Gone: gone}
 	for _, m := range byPath(files) {
@@ -37,7 +37,7 @@ func collect(path, node string, files map[string]*entry, holders map[string]stri
 	return out
 }
 
-// load reads what was kept in dir for path and node; nil when that is nothing. An error is not a reason not to go on.
+// load reads the checkpoint in dir for path and node; nil if there is none. The caller can continue after an error.
 func load(dir, path, node string) (*lastGood, error) {
 	g := new(lastGood)
 	found, err := base.Load(dir, g)

@@ -19,12 +19,12 @@ type claim struct {
 	path string
 }
 
-// claims are the names and UIDs of pods that are taken.
+// claims are the pod names and UIDs in use.
 type claims map[string]*claim
 
 func keysOf(pod *v1.Pod) []string { return []string{pod.Namespace + "/" + pod.Name, string(pod.UID)} }
 
-// rival is who has the pod's name or UID already, if anybody.
+// rival returns the claim that has the pod's name or UID, or nil.
 func (c claims) rival(pod *v1.Pod) *claim {
 	for _, key := range keysOf(pod) {
 		if r := c[key]; r != nil {
@@ -34,7 +34,7 @@ func (c claims) rival(pod *v1.Pod) *claim {
 	return nil
 }
 
-// claim takes the pod's name and UID, which nobody has.
+// claim records the pod's name and UID, which must be free.
 func (c claims) claim(pod *v1.Pod, path string) {
 	for _, key := range keysOf(pod) {
 		c[key] = &claim{pod, path}
@@ -95,7 +95,7 @@ func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []m
 	return pods, problems, now
 }
 
-// unread lists the manifests that cannot be used at present, and the UIDs of the pods in force that the present files do not
+// unread lists the manifests that are unusable at present, and the UIDs of pods in force that the present files do not
 // confirm.
 func unread(files map[string]*entry) (paths []string, stale map[string]bool) {
 	stale = map[string]bool{}
@@ -145,11 +145,10 @@ func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 	}
 }
 
-// retain decides what is in force of a manifest that has problems: the documents that are good, and of each that is
-// not, the last good version. That one is found by the name of its pod; where the name is not known or not to be
-// found, by its place in the manifest, if that has as many documents as it had. A document without a name that is not found
-// by its place either leaves it open which one it was: then all that the manifest named before, and does not name now,
-// stay.
+// retain returns the version in force of a manifest with problems: the good documents, and the last good version of each bad
+// one. That version is found by its pod's name. If the name is unknown or not found, it is found by the document's place,
+// provided the number of documents is the same. If neither identifies it, any earlier document may be meant. All earlier pods
+// that the manifest no longer names then stay.
 func retain(last, now version) version {
 	named := claims{}
 	for _, d := range now.documents {
@@ -171,7 +170,7 @@ func retain(last, now version) version {
 	out.documents = slices.Clone(now.documents)
 	for _, d := range left {
 		if !samePlaces {
-			d.Index = -1 // the places of old documents mean nothing among the new ones
+			d.Index = -1 // old places are meaningless among the new documents
 		}
 		if stays[d.Pod] {
 			out.documents = append(out.documents, d)
@@ -181,7 +180,7 @@ func retain(last, now version) version {
 	return out
 }
 
-// meant lists which of the old documents a problem can be about.
+// meant returns the old documents to which a problem can refer.
 func meant(left []document, p problem, samePlaces bool) []document {
 	if i := slices.IndexFunc(left, func(d document) bool { return named(d.Pod, p.Pod) }); i >= 0 {
 		return left[i : i+1]
@@ -196,8 +195,8 @@ func meant(left []document, p problem, samePlaces bool) []document {
 	return left
 }
 
-// named says whether a problem's name for a pod, as its manifest has it, with or without namespace, is that of a pod
-// whose name has the node's appended.
+// named reports whether a problem's pod name refers to pod. The name is the manifest's, with or without namespace; the node's
+// name is appended to the pod's.
 func named(pod *v1.Pod, name string) bool {
 	if namespace, rest, ok := strings.Cut(name, "/"); ok {
 		if namespace != pod.Namespace {

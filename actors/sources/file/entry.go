@@ -10,41 +10,41 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// How long something bad must stay as it is before it is believed. What is good is believed at once.
+// The delays before a bad state is accepted. A good state is accepted at once.
 const (
 	// waitBroken is for a manifest that cannot be read or parsed: some tools write a file in several steps.
 	waitBroken = 300 * time.Millisecond
-	// waitGone is for a file that is not there: some editors move the old file away before they write the new one.
+	// waitGone is for a missing file: some editors move the old file away before they write the new one.
 	waitGone = 500 * time.Millisecond
-	// waitPlace is for a folder that is not there: one cannot be replaced by a link in a single step.
+	// waitPlace is for a missing folder: replacing one by a link takes more than one step.
 	waitPlace = 2 * time.Second
-	// quietWhileWritten is for a file that a writer holds open but does not write to.
+	// quietWhileWritten is for a file that a writer holds open without writing to it.
 	quietWhileWritten = wholefile.Quiet
-	// waitAtMost is for one that is bad in another way each time.
+	// waitAtMost is for a file that is bad in a different way each time.
 	waitAtMost = 10 * time.Second
 )
 
 // document is one pod of a manifest.
 type document struct {
 	Pod *v1.Pod `json:"pod"`
-	// Index is which of the manifest's documents named it, from 0; -1 when that is not known.
+	// Index is the position of the document in its manifest, from 0; -1 if unknown.
 	Index int `json:"index"`
 }
 
-// problem is one of a manifest, and of which of its documents, from 0; -1 when that is not known.
+// problem is a problem of a manifest, with the position of its document from 0; -1 if unknown.
 type problem struct {
 	messages.ManifestProblem
 	document int
 }
 
-// version is what was read from a manifest, or what of it is in force. Replaced as a whole, never changed in place.
+// version is the content of a manifest: as read, or as in force. Replaced as a whole, never changed in place.
 type version struct {
 	documents []document
 	problems  []problem
-	count     int // of documents, those with problems among them
+	count     int // of documents, including those with problems
 }
 
-// faulty reports whether a part of it cannot be used.
+// faulty reports whether a part of it is unusable.
 func (v version) faulty() bool {
 	return slices.ContainsFunc(v.problems, func(p problem) bool { return !p.Warning })
 }
@@ -53,46 +53,46 @@ func (v version) equal(o version) bool {
 	return slices.Equal(v.documents, o.documents) && slices.Equal(v.problems, o.problems)
 }
 
-// grade is how a look at a manifest went.
+// grade is the result class of reading a manifest.
 type grade int
 
 const (
 	good   grade = iota
-	broken       // it cannot be read, or parts of it are wrong
-	busy         // somebody is writing it
-	gone         // it is not there
+	broken       // it cannot be read, or parts of it are invalid
+	busy         // a writer has it open
+	gone         // it is missing
 )
 
-// outcome is what a look at a manifest found.
+// outcome is the result of reading a manifest.
 type outcome struct {
 	grade grade
 	version
 }
 
-// trial is something bad that is not believed yet.
+// trial is a bad state that is not accepted yet.
 type trial struct {
 	grade   grade
 	wait    time.Duration
-	since   time.Time // when it began to be bad
-	changed time.Time // when it last became bad in another way
+	since   time.Time // when the state became bad
+	changed time.Time // when the bad state last changed
 }
 
 var waits = map[grade]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}
 
-// due is when it is believed.
+// due returns the time at which the state is accepted.
 func (t *trial) due() time.Time {
 	due, last := t.changed.Add(t.wait), t.since.Add(waitAtMost)
-	if last.Before(due) && t.grade != gone { // its pods end by its absence alone, not by what was wrong with the file before
+	if last.Before(due) && t.grade != gone { // only its absence ends its pods, not an earlier problem of the file
 		return last
 	}
 	return due
 }
 
-// entry is one file of manifests: what of it is in force, and what is known of the file.
+// entry is one file of manifests: the version in force, and the state of the file.
 type entry struct {
 	path    string
 	version // in force
-	// confirmed is the bad version that is believed.
+	// confirmed is the accepted bad version.
 	confirmed *version
 
 	trial *trial
@@ -100,19 +100,20 @@ type entry struct {
 	// settled means that a version has been read and accepted since the agent started.
 	settled bool
 
-	// deleted means that the file was deleted and has not come back; withheld, that it has, and its pods are left out once.
+	// deleted means that the file was deleted and has not come back. withheld means that it came back: its pods are left out
+	// once.
 	deleted, withheld bool
 
 	id   wholefile.Identity
 	sum  [32]byte
-	last *version // what was read of the content that has that sum
+	last *version // the version read from the content with that sum
 }
 
-// overdue says whether m has been bad for long enough, so that what is found now is believed.
+// overdue reports whether m has been bad for long enough to accept the next bad result.
 func (m *entry) overdue(now time.Time) bool { return m.trial != nil && !now.Before(m.trial.due()) }
 
-// apply takes an outcome in at now: at once when it is good, else when it has stayed bad long enough. touched says that
-// the file is not the same as at the look before. What is in force may have changed, or the manifest is to be forgotten.
+// apply applies an outcome: a good one at once, a bad one when it has lasted long enough. touched means that the file differs
+// from the previous look. changed means that the version in force may differ; removed, that the manifest must be dropped.
 func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed bool) {
 	switch {
 	case o.grade == good:
@@ -129,7 +130,7 @@ func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed 
 		m.trial.grade, m.trial.wait, m.trial.changed = o.grade, waits[o.grade], now
 	}
 	switch {
-	case !m.overdue(now), o.grade == busy: // who asked did not insist, and asks again
+	case !m.overdue(now), o.grade == busy: // the caller did not insist, and looks again
 		return false, false
 	case o.grade == gone:
 		return false, true

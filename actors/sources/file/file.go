@@ -1,8 +1,8 @@
-// Package file is the actor that wants the pods of the manifests in a file or folder.
+// Package file is the actor for the pods of the manifests in a file or folder.
 //
-// A worker waits for changes, reads what changed, and returns one result; the actor tells pods what is wanted, and sends the
-// worker back. What is good is wanted the moment its writer is done. What is bad is looked at again
-// a moment later before it is reported, and never takes away what was good before: that is kept on disk too.
+// A worker waits for changes, reads the changed files, and returns one result. The actor sends the desired pods, and starts
+// the worker again. A good manifest is applied as soon as its writer is done. A bad one is read again a moment later before
+// it is reported. It never removes the last good version, which is also kept on disk.
 package file
 
 import (
@@ -18,32 +18,32 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
 	// Path is the manifest file or folder (staticPodPath).
 	Path string
-	// CheckFrequency is the time between two regular checks (fileCheckFrequency); 20 s when it is not positive, as the
-	// kubelet has it.
+	// CheckFrequency is the time between two regular checks (fileCheckFrequency). It is 20 s if not positive, as in the
+	// kubelet.
 	CheckFrequency time.Duration
-	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/file-source; it is made where it is missing.
-	// When empty, the last good versions of manifests do not survive the agent.
+	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/file-source. It is created if missing. If empty, the
+	// last good versions of manifests do not survive the agent.
 	StateDir string
 	Node     base.Node
-	// Board is where the pods actor publishes, to forget departed pods that are over. nil: none is forgotten.
+	// Board is where the pods actor publishes. It shows which departed pods have ended. nil: none is dropped.
 	Board *board.Board
 	// Clock is the tree's clock; nil: the real one.
 	Clock clock.PassiveClock
 
-	parse parser // nil: as the kubelet and the API server would
+	parse parser // nil: parses as the kubelet and the API server would
 }
 
 const (
 	defaultCheckFrequency = 20 * time.Second
-	// lifetime bounds what lasts as long as the actor does: holding the watch, and waiting for changes.
+	// lifetime bounds work that lasts as long as the actor: holding the watch, and waiting for changes.
 	lifetime = 100 * 365 * 24 * time.Hour
 )
 
-// New makes the constructor of the actor.
+// New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	if opts.CheckFrequency <= 0 {
 		opts.CheckFrequency = defaultCheckFrequency
@@ -54,7 +54,7 @@ func New(opts Options) supervisors.Constructor {
 	if opts.parse == nil {
 		opts.parse = manifestParser(opts.Node, opts.Clock)
 	}
-	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only where there is no working folder
+	if abs, err := filepath.Abs(opts.Path); err == nil { // it fails only without a working directory
 		opts.Path = abs
 	}
 	memory := new(memory)
@@ -75,7 +75,7 @@ type source struct {
 	files      int
 
 	again supervisors.Timer
-	asked time.Time // when the check that is not done yet was due first; zero for none
+	asked time.Time // when the pending check first became due; zero for none
 }
 
 type (
@@ -107,7 +107,7 @@ func (s *source) start(ctx supervisors.Context) {
 	s.r = newReader(s.opts, s.memory)
 	hold := s.r.watch
 	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
-		// Whatever ends the actor ends this, and so the watch never outlives it.
+		// The end of the actor ends this work. The watch therefore never outlives the actor.
 		<-ctx.Done()
 		hold.Close()
 		return released{}
@@ -116,7 +116,7 @@ func (s *source) start(ctx supervisors.Context) {
 	ctx.After(s.opts.CheckFrequency, checkDue{})
 }
 
-// read sends the worker to read what changes next. Its result is lost only with the actor, as its timers are.
+// read starts the worker, which reads the next changes. Its result is lost only with the actor, as are its timers.
 func (s *source) read(ctx supervisors.Context) {
 	r := s.r
 	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: lifetime, Run: func(ctx context.Context) any { return r.next(ctx) }})
@@ -150,15 +150,15 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 	s.read(ctx)
 }
 
-// send sends pods what is wanted, if that is known.
+// send sends the desired pods, if known, to the pods actor.
 func (s *source) send(ctx supervisors.Context) {
 	if s.desired.Known {
 		s.desired.Send(ctx)
 	}
 }
 
-// onCheck has everything read again. The check before must be done by now: if it is not, the file system does not answer,
-// which is told so that nobody takes what was read last for fresh.
+// onCheck starts a complete reading. The previous check must be done by now. Otherwise the file system hangs, which is
+// reported: the last reading is not fresh.
 func (s *source) onCheck(ctx supervisors.Context) {
 	ctx.After(s.opts.CheckFrequency, checkDue{})
 	if s.asked.IsZero() {
@@ -180,7 +180,7 @@ func (s *source) tellHung(ctx supervisors.Context) {
 	s.desired.Problems = known
 }
 
-// Inspection is what the actor says of itself.
+// Inspection describes the actor's state.
 type Inspection struct {
 	Path string `json:"path"`
 	base.Inspection

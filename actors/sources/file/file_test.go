@@ -16,10 +16,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// borrowed is the kit's clock, which there is not yet when the actor is made.
+// borrowed is the kit's clock, which does not exist yet when the actor is created.
 type borrowed struct{ *clocktesting.FakeClock }
 
-// play is the actor in the kit, over a real folder.
+// play is the actor in the kit, with a real folder.
 type play struct {
 	*supervisortest.Kit
 	t     *testing.T
@@ -43,7 +43,7 @@ func newPlay(t *testing.T, files map[string]string) *play {
 	return p
 }
 
-// start begins as the agent does, with the disk alone.
+// start starts a new process: only the disk remains.
 func (p *play) start() {
 	p.t.Helper()
 	p.clock = &borrowed{}
@@ -53,7 +53,7 @@ func (p *play) start() {
 	p.restart()
 }
 
-// restart is a restart of the actor alone.
+// restart restarts the actor alone.
 func (p *play) restart() {
 	p.t.Helper()
 	a := p.constructor("file")
@@ -85,7 +85,7 @@ func (p *play) take(name string) supervisors.Work {
 
 func (p *play) read() { p.t.Helper(); p.RunOne(p.take("ReadManifests")) }
 
-// sent is the one list sent since the last call; nil for none.
+// sent returns the one list sent since the last call, or nil.
 func (p *play) sent() *messages.SourcePodsWanted {
 	p.t.Helper()
 	sent := p.Take()
@@ -226,7 +226,7 @@ func TestWhatIsGoodIsSavedAfterABurst(t *testing.T) {
 
 func TestASaveThatFailsIsTriedAgainAtTheCheck(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
-	must(t, os.WriteFile(p.state, nil, 0o600)) // in the way
+	must(t, os.WriteFile(p.state, nil, 0o600)) // blocks the folder
 	p.read()
 	p.Advance(base.SaveDelay)
 	p.RunOne(p.take("SaveLastGood"))
@@ -246,7 +246,7 @@ func TestAFileSystemThatDoesNotAnswerIsReported(t *testing.T) {
 	p := newPlay(t, map[string]string{"a": "pod a\n"})
 	p.read()
 	p.wants("a", 0)
-	p.Advance(defaultCheckFrequency) // and the worker does not come back
+	p.Advance(defaultCheckFrequency) // while the worker is blocked
 	p.silent()
 	p.Advance(defaultCheckFrequency)
 	w := p.sent()
@@ -262,7 +262,7 @@ func TestARestartBeforeTheSaveLosesNothing(t *testing.T) {
 	p.read()
 	before := p.sent()
 	p.write("a", "nonsense\n")
-	again := New(Options{}) // only to show that another constructor knows nothing
+	again := New(Options{}) // another constructor shares no memory
 	if again("file").(*source).memory.Load() != nil {
 		t.Fatal("constructors share their memory")
 	}
@@ -306,7 +306,7 @@ func TestManifestsAsUsersWriteThem(t *testing.T) {
 	if b.wants(b.look(), "c a b", "two.yaml:11 default/b-node-1 is not a field"); !b.last.problems[0].Warning {
 		t.Fatal("a misspelt field is no warning")
 	}
-	b.write("two.yaml", pod("a", "two")+"---\n  "+pod("b", "two")) // no YAML
+	b.write("two.yaml", pod("a", "two")+"---\n  "+pod("b", "two")) // invalid YAML
 	b.look()
 	b.wants(b.wait(waitBroken), "c a b", "two.yaml:8  ")
 	b.save()

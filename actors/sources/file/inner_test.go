@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestRetain has manifests in which one line is one document, by the toy's grammar, but for the marks between them.
+// TestRetain uses manifests with one document per line, in the toy grammar without separators.
 func TestRetain(t *testing.T) {
 	for name, test := range map[string]struct{ last, now, want, kept string }{
 		"by name":                           {"pod a,pod b", "pod a,bad b", "a b", "+"},
@@ -59,7 +59,8 @@ func sameWords(a, b string) bool {
 	return slices.Equal(x, y)
 }
 
-// TestWhatIsBrokenAndGoneByTurnsIsBelieved: in the end, as a tool may write a wrong file again and again.
+// TestWhatIsBrokenAndGoneByTurnsIsBelieved checks that a file that alternates between broken and missing is accepted as bad
+// in the end. A tool may write an invalid file again and again.
 func TestWhatIsBrokenAndGoneByTurnsIsBelieved(t *testing.T) {
 	m := &entry{version: version{problems: []problem{{}}}}
 	now := time.Unix(0, 0)
@@ -76,7 +77,7 @@ func TestWhatIsBrokenAndGoneByTurnsIsBelieved(t *testing.T) {
 	}
 }
 
-// TestALinkInTheMiddleIsWatched: releases are changed by putting another link in the place of one in the middle of the way.
+// TestALinkInTheMiddleIsWatched checks a link in the middle of the path. Release tools replace such a link.
 func TestALinkInTheMiddleIsWatched(t *testing.T) {
 	b := newBench(t)
 	for release, text := range map[string]string{"1": "pod a - 1\n", "2": "pod a - 2\n"} {
@@ -96,7 +97,8 @@ func TestALinkInTheMiddleIsWatched(t *testing.T) {
 	b.wants(b.check(), "a=2")
 }
 
-// TestAFileThatGoesHasItsOwnTime, however long it was being written before: its writer may be about to put the new one there.
+// TestAFileThatGoesHasItsOwnTime checks the delay of a missing file, however long it was written before. Its writer may be
+// about to create the new one.
 func TestAFileThatGoesHasItsOwnTime(t *testing.T) {
 	m := &entry{version: version{documents: []document{{}}, count: 1}}
 	now := time.Unix(0, 0)

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testNode = "node-1"
 
-// toyParser reads documents of one line: "pod NAME [UID] [TEXT]" is a pod, "bad [NAME]" is a problem, and any other text is one
-// that ends the manifest, as a syntax error does. Every pod it makes is stamped as seen at another time.
+// toyParser reads documents of one line. "pod NAME [UID] [TEXT]" is a pod, "bad [NAME]" is a problem. Any other text ends the
+// manifest, as a syntax error does. Each pod gets a new first-seen time.
 type toyParser struct{ calls int }
 
 func (p *toyParser) parse(path string, data []byte) (v version) {
@@ -74,11 +74,11 @@ func (p *toyParser) pod(path string, words []string) *v1.Pod {
 	return pod
 }
 
-// bench is a reader of a real folder, looked at only when a test says so. The kernel queues an event before the call that
-// causes it returns, so that a look sees all that a test did.
+// bench is a reader of a real folder that looks only on demand. The kernel queues an event before the causing call returns. A
+// look therefore sees all earlier actions of a test.
 type bench struct {
 	t      testing.TB
-	root   string // has the manifest folder and all else
+	root   string // contains the manifest folder and all other files
 	dir    string // the manifest folder
 	state  string
 	clock  *clocktesting.FakeClock
@@ -88,7 +88,7 @@ type bench struct {
 	saved  *lastGood
 	last   looked
 	board  *board.Board
-	// between is what was wanted while manifests that were deleted and made anew were left out.
+	// between are the desired pods while recreated manifests were left out.
 	between []*v1.Pod
 }
 
@@ -103,7 +103,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// start begins with a new reader, as a restart of the actor does, and reads for the first time.
+// start makes the first reading with a new reader, as a restart of the actor does.
 func (b *bench) start() looked {
 	b.t.Helper()
 	if b.r != nil {
@@ -119,7 +119,7 @@ func (b *bench) start() looked {
 	return b.last
 }
 
-// look takes in what happened.
+// look processes the changes so far.
 func (b *bench) look() looked {
 	b.last, b.between = b.keep(b.r.look(b.r.watch.Collect())), nil
 	if b.r.release() {
@@ -129,7 +129,7 @@ func (b *bench) look() looked {
 	return b.last
 }
 
-// wait lets time pass, and then looks.
+// wait advances the clock, and then looks.
 func (b *bench) wait(d time.Duration) looked {
 	b.clock.Step(d)
 	b.r.watch.Wake(true)
@@ -142,7 +142,7 @@ func (b *bench) check() looked {
 	return b.look()
 }
 
-// over publishes that no pod runs, and lets time pass until the regular check.
+// over publishes that no pod runs, and advances the clock to the regular check.
 func (b *bench) over() looked {
 	b.board.Publish(board.Snapshot{Audited: true})
 	b.clock.Step(time.Hour)
@@ -156,7 +156,7 @@ func (b *bench) keep(l looked) looked {
 	return l
 }
 
-// save writes the checkpoint that the reader gave last.
+// save writes the reader's last checkpoint.
 func (b *bench) save() {
 	b.t.Helper()
 	if b.saved != nil {
@@ -181,8 +181,8 @@ func (b *bench) remove(name string) {
 	must(b.t, os.Remove(b.path(name)))
 }
 
-// wants fails the test unless the look found exactly these pods, by name without the node's, in order, and as many
-// problems as texts, each with its text in it.
+// wants fails the test unless the look returned exactly these pods and problems. Pods are in order, by name without the
+// node's. Each problem contains its text.
 func (b *bench) wants(l looked, pods string, problems ...string) {
 	b.t.Helper()
 	if !l.heard {
@@ -242,5 +242,5 @@ func inotifies(t testing.TB) int {
 
 func samePods(a, b []*v1.Pod) bool { return slices.Equal(a, b) }
 
-// seenOf is when the first pod was seen first.
+// seenOf returns the first-seen time of the first pod.
 func seenOf(l looked) string { return l.pods[0].Annotations[manifest.FirstSeenAnnotation] }

@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// observe looks at the manifest that s was found in the place of. event says that something may have happened to it, done that a
-// writer was heard to be done with it.
+// observe reads the manifest at path, where s was found. event means that something may have happened to it; done, that a
+// writer closed it.
 func (r *reader) observe(path string, s sight, now time.Time, event, done bool) {
 	m := r.files[path]
 	if m == nil {
@@ -37,7 +37,7 @@ func (r *reader) observe(path string, s sight, now time.Time, event, done bool) 
 	}
 }
 
-// outcome reads the manifest where that can bring news.
+// outcome reads the manifest if that can bring a change.
 func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o outcome, touched, news bool) {
 	switch {
 	case errors.Is(s.err, fs.ErrNotExist) && s.link:
@@ -74,7 +74,7 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o 
 	return outcome{good, *v}, touched, true
 }
 
-// errEmpty is the problem with a file that was cut off before its first byte: that does not mean that its pods are to end.
+// errEmpty is the problem with a file that was cut off before its first byte. Its pods do not end.
 var errEmpty = errors.New("it is empty; remove it to end its pods")
 
 func readManifest(how wholefile.Reading, path string) ([]byte, error) {
@@ -85,7 +85,7 @@ func readManifest(how wholefile.Reading, path string) ([]byte, error) {
 	return data, err
 }
 
-// brokenBy is the version of a manifest that cannot be read for this.
+// brokenBy returns the version of a manifest that cannot be read because of err.
 func brokenBy(path string, err error) version {
 	if err == nil {
 		return version{}
@@ -94,8 +94,8 @@ func brokenBy(path string, err error) version {
 	return version{problems: []problem{{p, -1}}}
 }
 
-// parsed is what the content says. The same content gives the same pods, and so does content that says the same of a
-// pod as is in force, the time when it was seen first included.
+// parsed returns the version of the content. The same content returns the same pods. A pod equal to the one in force keeps
+// its object, including its first-seen time.
 func (r *reader) parsed(m *entry, data []byte) *version {
 	sum := sha256.Sum256(data)
 	if m.last != nil && m.sum == sum {
@@ -117,7 +117,7 @@ func podsOf(documents []document) []*v1.Pod {
 	return out
 }
 
-// parseSafely keeps a panic of the parser from taking all manifests with it: the one that it met it at is a problem.
+// parseSafely confines a panic of the parser to its manifest, which gets a problem.
 func (r *reader) parseSafely(path string, data []byte) (v version) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -128,8 +128,8 @@ func (r *reader) parseSafely(path string, data []byte) (v version) {
 	return r.opts.parse(path, data)
 }
 
-// parser reads the pods of one manifest: decoded, defaulted, validated, with UID; and what is wrong with the others. It shares
-// nothing between the pods of two calls, and is called from one worker at a time.
+// parser reads the pods of one manifest: decoded, defaulted, validated, with UID; and the problems of the others. Two calls
+// share no pods. Only one worker calls it at a time.
 type parser func(path string, data []byte) version
 
 // manifestParser parses as the kubelet and the API server together would.

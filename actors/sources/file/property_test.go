@@ -12,22 +12,22 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is what a folder of manifests means, by the toy's grammar: the last good version of each document.
+// model is the meaning of a manifest folder in the toy grammar: the last good version of each document.
 type model struct {
 	files map[string][]string // lines by file name, one a document
 	force map[string]inForce
 }
 
-// inForce is what is in force of one file.
+// inForce is the version in force of one file.
 type inForce struct {
-	documents int            // that the file had
-	places    map[string]int // by line: which document it was; -1 for one of a version that had not as many
+	documents int            // number in the file
+	places    map[string]int // document index by line; -1 if the number of documents has changed
 }
 
-// isBad says whether a line is no pod.
+// isBad reports whether a line is not a pod.
 func isBad(line string) bool { return !strings.HasPrefix(line, "pod ") }
 
-// believe takes in what is good at once.
+// believe accepts good states at once.
 func (m *model) believe() {
 	for name, lines := range m.files {
 		if !slices.ContainsFunc(lines, isBad) {
@@ -46,8 +46,8 @@ func goodOf(lines []string) inForce {
 	return f
 }
 
-// settle takes in what is bad, when it has stayed so: nothing of files that are gone, and of bad documents the last good
-// version, by name, or else by place.
+// settle accepts bad states that have lasted. Missing files have no pods. Bad documents keep the last good version, found by
+// name or else by place.
 func (m *model) settle() {
 	m.forget()
 	for name, lines := range m.files {
@@ -77,12 +77,12 @@ func (m *model) settle() {
 	}
 }
 
-// forget drops what is in force of files that are gone.
+// forget drops the versions in force of missing files.
 func (m *model) forget() {
 	maps.DeleteFunc(m.force, func(name string, _ inForce) bool { return m.files[name] == nil })
 }
 
-// podName is the name that a line, "pod NAME - TEXT" or "bad NAME", gives.
+// podName returns the name in a line "pod NAME - TEXT" or "bad NAME".
 func podName(line string) string { return strings.Fields(line)[1] }
 
 // explains reports whether got, as returned by named, has each pod name in force exactly once. Which of several files has a name
@@ -104,7 +104,7 @@ func (m *model) explains(got []string) bool {
 	return len(candidates) == 0
 }
 
-// named is what the reader wants in the words of the model.
+// named returns the reader's desired pods as lines of the model.
 func (b *bench) named() []string {
 	out := []string{}
 	for _, p := range b.last.pods {
@@ -121,9 +121,8 @@ func (b *bench) named() []string {
 	return out
 }
 
-// TestWhateverHappensTheLastGoodVersionsAreWanted does random things to a folder, with and without a look in between,
-// restarts the reader at random, and in the end compares with the model, and with a reader that knows the checkpoint
-// alone.
+// TestWhateverHappensTheLastGoodVersionsAreWanted changes a folder at random, with and without a look in between, and
+// restarts the reader at random. In the end it compares with the model, and with a reader that has only the checkpoint.
 func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		b, m, version := newBench(t), &model{files: map[string][]string{}, force: map[string]inForce{}}, 0
@@ -155,7 +154,7 @@ func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
 			}
 		}
 		b.start()
-		defer func() { b.r.watch.Close() }() // instances are few
+		defer func() { b.r.watch.Close() }() // inotify instances are scarce
 		rt.Repeat(map[string]func(*rapid.T){
 			"mend": write(false), "break": write(true),
 			"replace": func(*rapid.T) {

@@ -16,47 +16,47 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// reader finds, reads and parses manifests. It belongs to one worker at a time, as that worker's memory from one piece
-// of work to the next; its watch is safe for others.
+// reader finds, reads and parses manifests. It belongs to one worker at a time, and keeps its state between their runs. Its
+// watch is safe for concurrent use.
 type reader struct {
 	opts   Options // Path is absolute and clean
 	watch  *dirwatch.Watch
 	memory *memory
 
 	opened   bool
-	loaded   bool                      // there was a checkpoint
-	surveyed bool                      // the path was looked at
-	heard    bool                      // what is wanted is known
+	loaded   bool                      // a checkpoint was loaded
+	surveyed bool                      // the path was examined
+	heard    bool                      // the desired pods are known
 	files    map[string]*entry         // by path, as the configured path has it
 	holders  map[string]string         // the paths of the files that have a pod's name
 	named    map[string]bool           // the UIDs of the pods that were in force at the last report
 	departed base.Departures           // pods that left the manifests
 	problem  *messages.ManifestProblem // with the path itself, in force
-	missed   bool                      // the problem is that there is nothing at the path
-	doubt    *trial                    // the path seems to be missing, or cannot be read, which is not believed yet
+	missed   bool                      // the problem is that the path does not exist
+	doubt    *trial                    // the path is missing or unreadable, which is not accepted yet
 
 	last  looked          // as the actor knows it
 	again time.Time       // when the actor wakes the reader
-	dirty bool            // what is in force differs from what the actor was given to save
-	notes []string        // for the log, not told yet
-	said  map[string]bool // what the last survey complained of
+	dirty bool            // the versions in force differ from the last ones to save
+	notes []string        // for the log, not returned yet
+	said  map[string]bool // the complaints of the last survey
 }
 
-// memory is what was in force last, for a restart of the actor before it is on disk.
+// memory holds the last versions in force, for a restart of the actor before they are on disk.
 type memory = atomic.Pointer[lastGood]
 
-// looked is the one result of a worker that reads.
+// looked is the result of a worker.
 type looked struct {
-	heard    bool      // false as long as it is not known what is wanted; then pods mean nothing
+	heard    bool      // false while the desired pods are unknown; pods is meaningless then
 	pods     []*v1.Pod // immutable, as are the problems
 	problems []messages.ManifestProblem
 	unread   []string        // this, stale and gone: see messages.SourcePodsWanted
 	stale    map[string]bool // immutable
 	gone     map[string]bool // immutable
-	changed  bool            // any of these differs from the result before
-	checked  bool            // the regular check was done
-	again    time.Time       // when the reader has to be woken; zero for never
-	good     *lastGood       // to be saved; nil when it is as before
+	changed  bool            // any of these differs from the previous result
+	checked  bool            // the regular check is done
+	again    time.Time       // when to wake the reader; zero for never
+	good     *lastGood       // to be saved; nil if unchanged
 	notes    []string        // for the log
 	at       time.Time
 	files    int
@@ -70,8 +70,8 @@ func newReader(o Options, m *memory) *reader {
 	return &reader{opts: o, watch: dirwatch.New(), memory: m, files: map[string]*entry{}}
 }
 
-// next waits until there is something for the actor to know, and returns it; the first call returns after the first
-// reading. When ctx ends, so does the actor, and nothing is returned.
+// next blocks until there is a result for the actor. The first call returns after the first reading. The end of ctx is the
+// end of the actor: the result is empty.
 func (r *reader) next(ctx context.Context) looked {
 	if !r.opened {
 		r.open()
@@ -87,7 +87,7 @@ func (r *reader) next(ctx context.Context) looked {
 		}
 		c := r.watch.Await(ctx)
 		supervisors.Awaited(ctx)
-		if c.None() { // nobody waits for the result any more
+		if c.None() { // the actor has ended
 			return looked{}
 		}
 		if l := r.look(c); l.worth() {
@@ -96,8 +96,8 @@ func (r *reader) next(ctx context.Context) looked {
 	}
 }
 
-// release has what was left out once wanted again, and reports whether there was any. A manifest that was deleted and made anew
-// ends its pod and begins it again, as with the kubelet, however little time lies between; one that was moved away does not.
+// release restores the pods that were left out once, and reports whether there were any. A manifest that was deleted and
+// created again restarts its pod, as with the kubelet, however short the interval. One that was moved away and back does not.
 func (r *reader) release() bool {
 	released := false
 	for _, m := range r.files {
@@ -107,7 +107,7 @@ func (r *reader) release() bool {
 	return released
 }
 
-// open recalls what was in force.
+// open restores the last versions in force.
 func (r *reader) open() {
 	r.opened = true
 	g := r.memory.Load()
@@ -129,7 +129,7 @@ func (r *reader) open() {
 	r.named = uidsOf(r.files)
 }
 
-// look takes in what changed and says what there is for the actor to know.
+// look processes changes and returns the result for the actor.
 func (r *reader) look(c dirwatch.Changes) looked {
 	now := r.opts.Clock.Now()
 	if c.Late {
@@ -144,7 +144,7 @@ func (r *reader) look(c dirwatch.Changes) looked {
 	return r.report(now, c.Check)
 }
 
-// report compares with what the actor knows.
+// report compares the state with the last result.
 func (r *reader) report(now time.Time, checked bool) looked {
 	l := looked{heard: r.heard, checked: checked, at: now, notes: r.notes, files: len(r.files)}
 	r.notes = nil
@@ -180,7 +180,7 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	return l
 }
 
-// depart records the pods that left the manifests, and forgets those that are over.
+// depart records the pods that left the manifests, and drops those that have ended.
 func (r *reader) depart(now time.Time) {
 	if !r.heard {
 		return
@@ -191,7 +191,7 @@ func (r *reader) depart(now time.Time) {
 	r.dirty, r.named = r.dirty || changed || pruned, named
 }
 
-// due is when something bad is to be believed first; zero when nothing is bad.
+// due returns the earliest time at which a bad state is accepted; zero if there is none.
 func (r *reader) due() (first time.Time) {
 	switch {
 	case r.doubt != nil:

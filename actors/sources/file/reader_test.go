@@ -55,8 +55,8 @@ func TestUnchangedManifestsKeepTheirPods(t *testing.T) {
 	}
 }
 
-// A manifest that is deleted and made anew ends its pod and begins it again, even where nobody looked in between; one that is
-// replaced, or moved away and back, does not.
+// A manifest that is deleted and created again restarts its pod, even without a look in between. One that is replaced, or
+// moved away and back, does not.
 func TestADeletedManifestThatComesBack(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
@@ -69,7 +69,7 @@ func TestADeletedManifestThatComesBack(t *testing.T) {
 		t.Errorf("in between %q was wanted, not b", got)
 	}
 	b.remove("a")
-	b.wants(b.look(), "a b") // it may have been moved
+	b.wants(b.look(), "a b") // perhaps it was moved
 	b.write("a", "pod a\n")
 	b.wants(b.look(), "a b")
 	if got := names(b.between); got != "b" {
@@ -93,7 +93,7 @@ func TestADeletedManifestThatComesBack(t *testing.T) {
 	}
 }
 
-// What the worker gives comes in two steps, too.
+// The worker also returns two results.
 func TestADeletedManifestIsReportedTwice(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
@@ -117,7 +117,7 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 	b.wants(b.look(), "")
 	_, err = f.WriteString("pod b\n")
 	must(t, err)
-	b.wants(b.wait(quietWhileWritten), "") // it was written to meanwhile
+	b.wants(b.wait(quietWhileWritten), "") // the writer wrote in between
 	must(t, f.Close())
 	b.wants(b.look(), "a b")
 }
@@ -178,7 +178,7 @@ func TestAnErrorIsReportedOnlyWhenItStays(t *testing.T) {
 		t.Fatalf("looks again at %v, want %v", l.again, want)
 	}
 	b.clock.Step(waitBroken / 2)
-	b.write("a", "other nonsense\n") // begins anew
+	b.write("a", "other nonsense\n") // restarts the delay
 	b.wants(b.look(), "a=mended")
 	b.wants(b.wait(waitBroken/2), "a=mended")
 	b.wants(b.wait(waitBroken/2), "a=mended", "a:0  not a manifest: other nonsense kept=true")
@@ -236,7 +236,7 @@ func TestLastGoodSurvivesARestart(t *testing.T) {
 	b.write("a", "pod a - new\n---\nbad b\n")
 	b.remove("d")
 	l := b.start()
-	b.wants(l, "a b c") // what is good of a broken manifest is not believed yet either
+	b.wants(l, "a b c") // nor are the good documents of a broken manifest accepted yet
 	b.wants(b.wait(waitBroken), "a=new b c", "a:3 b a bad document kept=true")
 	b.save()
 	b.wants(b.start(), "a=new b c")
@@ -353,7 +353,7 @@ func TestRivals(t *testing.T) {
 	b.wants(b.wait(waitGone), "x y z")
 }
 
-// A copy of a manifest takes no pod over, however its name sorts and whoever restarts: the file that has the pod keeps it.
+// A copy of a manifest never takes over a pod, whatever its name and whatever restarts: the file that has the pod keeps it.
 func TestRivals_TheHolderKeepsItsPod(t *testing.T) {
 	b := newBench(t)
 	b.write("web", "pod x - one\n")
@@ -373,7 +373,7 @@ func TestRivals_TheHolderKeepsItsPod(t *testing.T) {
 	b.wants(b.look(), "x=one", "web:0 default/x-node-1 a pod default/x-node-1 is named by "+b.path("copy"))
 }
 
-// A copy takes no pod over while the original is deleted and written again, nor while it becomes the copy itself.
+// A copy takes over no pod while the original is deleted and written again, nor while the original becomes a copy itself.
 func TestRivals_TheRewrittenHolderKeepsItsPod(t *testing.T) {
 	left := func(b *bench) string {
 		return "web.bak:0 default/x-node-1 a pod default/x-node-1 is named by " + b.path("web")
@@ -606,7 +606,7 @@ func TestLostEventsMakeEverythingBeReadAnew(t *testing.T) {
 	b.start()
 	b.write("a", "pod a - new\n")
 	b.write("b", "pod b\n")
-	b.r.watch.Collect() // and forgotten
+	b.r.watch.Collect() // and dropped
 	b.wants(b.r.look(dirwatch.Changes{Lost: true}), "a=new b")
 }
 
@@ -619,7 +619,7 @@ func TestTheKernelsQueueOverflows(t *testing.T) {
 	if len(strings.TrimSpace(string(f))) > 5 {
 		t.Skip("the queue is too long to fill")
 	}
-	// Two names by turns, since the kernel joins equal events that follow each other.
+	// Two names alternate, since the kernel merges consecutive equal events.
 	for range 1 << 15 {
 		must(t, os.Chmod(b.path("a"), 0o600))
 		must(t, os.Chmod(b.dir, 0o755))
@@ -636,7 +636,7 @@ func TestWithoutInotifyTheCheckFindsChanges(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a\n")
 	b.start()
-	b.r.watch.Close() // none can be had
+	b.r.watch.Close() // no watch is available
 	b.write("a", "pod a - new\n")
 	b.r.watch.Wake(false)
 	b.wants(b.r.look(b.r.watch.Collect()), "a=new")

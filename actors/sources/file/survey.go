@@ -12,15 +12,15 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sight is what was found in the place of a manifest.
+// sight is the file found at a manifest's path.
 type sight struct {
-	real string // where it is, without links
+	real string // its path, without links
 	info fs.FileInfo
 	err  error
-	link bool // it is a link, wherever that leads
+	link bool // it is a link, even a broken one
 }
 
-// look looks at a path in a folder without links, and has what a link leads to watched.
+// look examines a path in a folder without links, and adds the targets of links to places.
 func look(path string, places dirwatch.Places) (s sight) {
 	s.real = path
 	if s.info, s.err = os.Lstat(path); s.err != nil || s.info.Mode()&fs.ModeSymlink == 0 {
@@ -32,7 +32,7 @@ func look(path string, places dirwatch.Places) (s sight) {
 	return s
 }
 
-// find lists the manifests by path, and what has to be watched to hear of changes.
+// find lists the manifests by path, and the places to watch for changes.
 func find(path string) (found map[string]sight, places dirwatch.Places, err error) {
 	places = dirwatch.Places{}
 	s := look(path, places)
@@ -54,10 +54,10 @@ func find(path string) (found map[string]sight, places dirwatch.Places, err erro
 	return found, places, err
 }
 
-// looksAtMost bounds how often it is looked again since something was not watched before: at what changes all the time, too.
+// looksAtMost bounds the repeated looks after a new place is watched, also if the files change all the time.
 const looksAtMost = 5
 
-// survey finds everything anew: where the path leads, which manifests are there, and all folders to be watched for that.
+// survey finds everything again: the target of the path, the manifests, and all folders to watch.
 func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 	said := r.said
 	r.said = map[string]bool{}
@@ -94,7 +94,7 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 	r.surveyed = true
 }
 
-// doubted notes that the path seems to be missing, or cannot be read, and says whether that is not believed yet.
+// doubted records that the path is missing or unreadable, and reports whether that is not accepted yet.
 func (r *reader) doubted(g grade, wait time.Duration, now time.Time) bool {
 	if r.doubt == nil || r.doubt.grade != g {
 		r.doubt = &trial{grade: g, wait: wait, since: now, changed: now}
@@ -102,7 +102,7 @@ func (r *reader) doubted(g grade, wait time.Duration, now time.Time) bool {
 	return now.Before(r.doubt.due())
 }
 
-// missing is the place of manifests being empty: nothing is wanted, unless it was there a moment ago.
+// missing handles a missing path: no pods are desired, unless it existed a moment ago.
 func (r *reader) missing(now time.Time) {
 	holdsPods := false
 	for _, m := range r.files {
@@ -119,7 +119,7 @@ func (r *reader) missing(now time.Time) {
 	}
 }
 
-// unreadable is not knowing what is wanted: all that was wanted last stays so.
+// unreadable handles an unreadable path: the desired pods are unknown, and the last ones stay.
 func (r *reader) unreadable(err error, now time.Time) {
 	if r.surveyed && r.problem == nil && r.doubted(broken, waitBroken, now) {
 		return
@@ -128,7 +128,7 @@ func (r *reader) unreadable(err error, now time.Time) {
 	r.problem = &messages.ManifestProblem{Path: r.opts.Path, Message: "it cannot be read: " + reasonOf(err)}
 }
 
-// present takes in the manifests that were found.
+// present handles the manifests that were found.
 func (r *reader) present(found map[string]sight, now time.Time, c dirwatch.Changes) {
 	first := !r.heard
 	r.heard, r.problem, r.doubt = true, nil, nil
@@ -140,7 +140,7 @@ func (r *reader) present(found map[string]sight, now time.Time, c dirwatch.Chang
 		if _, ok := found[path]; ok {
 			continue
 		}
-		if first { // it went while nobody looked: it is believed at once
+		if first { // it was removed before the first look: accepted at once
 			r.dirty = r.dirty || len(m.documents) > 0
 			delete(r.files, path)
 			continue
@@ -149,7 +149,7 @@ func (r *reader) present(found map[string]sight, now time.Time, c dirwatch.Chang
 	}
 }
 
-// reasonOf is an error without the path, which the reader of a problem has already.
+// reasonOf returns an error without the path, which the problem already has.
 func reasonOf(err error) string {
 	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		return pathErr.Err.Error()
@@ -157,9 +157,9 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// ignored says whether a file of this name in a manifest folder is not meant as a manifest: hidden files, as the kubelet
-// ignores them (an atomically swapped ConfigMap's "..data" among them), and what editors leave beside the file being
-// edited: copies (x~), Emacs' autosaves (#x#), Vim's swap files and its probe for a writable folder (4913).
+// ignored reports whether a file of this name in a manifest folder is not a manifest. Hidden files are ignored as in the
+// kubelet, including the "..data" of an atomically swapped ConfigMap. So are the leftovers of editors: copies (x~), autosaves
+// of Emacs (#x#), swap files of Vim and its probe for a writable folder (4913).
 func ignored(name string) bool {
 	switch {
 	case name == "", name[0] == '.', name == "4913":

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// pods stands for the actor of that name: it hands on what it is told.
+// pods replaces the pods actor and forwards its messages to the test.
 type pods struct {
 	sent chan messages.SourcePodsWanted
 }
@@ -23,12 +23,12 @@ func (p pods) Receive(_ supervisors.Context, msg any) {
 	}
 }
 
-// idle is an actor that only holds its children.
+// idle is an actor that only has children.
 type idle struct{}
 
 func (idle) Receive(supervisors.Context, any) {}
 
-// grove is a tree with the file source in it, on the real clock, over a real folder.
+// grove is a tree with the file source, on the real clock, with a real folder.
 type grove struct {
 	t    testing.TB
 	sys  *supervisors.System
@@ -83,7 +83,7 @@ func (g *grove) until(pods string) messages.SourcePodsWanted {
 	}
 }
 
-// put writes a file under a name that is ignored, and renames it into place.
+// put writes a file under an ignored name, and renames it into place.
 func (g *grove) put(name, text string) {
 	g.t.Helper()
 	must(g.t, os.WriteFile(filepath.Join(g.dir, ".new"), []byte(text), 0o600))
@@ -115,7 +115,7 @@ func TestRestartsLeaveNoWatchBehind(t *testing.T) {
 	before := inotifies(t)
 	g := plant(t, Options{parse: (&toyParser{}).parse}, nil)
 	g.until("")
-	for i := range 5 { // the tree waits longer after each
+	for i := range 5 { // the restart delay grows
 		g.sys.Kill(messages.File, "test")
 		text := fmt.Sprint(i)
 		g.put("a", "pod a - "+text+"\n")
@@ -130,7 +130,7 @@ func TestRestartsLeaveNoWatchBehind(t *testing.T) {
 	}
 }
 
-// once makes the actor fail at the first message of a kind, before or after it is handled.
+// once makes the actor panic at the first message of a type, before or after handling it.
 type once struct {
 	kind   string
 	after  bool
@@ -144,7 +144,7 @@ func (o *once) at(d supervisors.Delivery, after bool) supervisors.Verdict {
 	if d.Kind != "file" || d.MessageKind() != o.kind || o.after != after {
 		return supervisors.Verdict{}
 	}
-	select { // one mailbox, so nobody closes it at the same time
+	select { // one mailbox: no concurrent close
 	case <-o.failed:
 		return supervisors.Verdict{}
 	default:
@@ -170,7 +170,7 @@ func TestKilledAtEveryMessageThePodsAreTheSame(t *testing.T) {
 					w = g.until("a b")
 				}
 				<-o.failed
-				g.until("a b") // a check, at the latest
+				g.until("a b") // at the next check, at the latest
 				if w.Pods[0] != first {
 					t.Error("the pod that stayed as it was is another")
 				}
@@ -179,7 +179,7 @@ func TestKilledAtEveryMessageThePodsAreTheSame(t *testing.T) {
 	}
 }
 
-// drops loses lists on their way to pods: the first, and all but every fourth after.
+// drops loses lists on their way to the pods actor: the first, and all but every fourth after it.
 type drops struct{ met, lost int }
 
 func (d *drops) Before(m supervisors.Delivery) supervisors.Verdict {
@@ -195,7 +195,7 @@ func (d *drops) Before(m supervisors.Delivery) supervisors.Verdict {
 
 func (d *drops) After(supervisors.Delivery) supervisors.Verdict { return supervisors.Verdict{} }
 
-// Each list is the whole one and is sent at every check: those that are lost leave nothing behind.
+// Each list is complete and is sent at every check. A lost list has no lasting effect.
 func TestAListThatIsLostIsSentAgain(t *testing.T) {
 	d := &drops{}
 	g := plant(t, Options{parse: (&toyParser{}).parse, CheckFrequency: 20 * time.Millisecond}, d)
@@ -210,7 +210,7 @@ func TestAListThatIsLostIsSentAgain(t *testing.T) {
 	}
 }
 
-// BenchmarkRenameToMessage measures from a manifest's renaming into place to the message to pods, beside others.
+// BenchmarkRenameToMessage measures the time from the rename of a manifest into place to the message to the pods actor.
 func BenchmarkRenameToMessage(b *testing.B) {
 	g := plant(b, Options{}, nil)
 	defer g.fell()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// unreadAs fails the test unless the look named these files as unread, and these pods, by UID, as of an earlier version.
+// unreadAs fails the test unless the look has these unread files, and these pods, by UID, as of an earlier version.
 func (b *bench) unreadAs(l looked, files, stale string) {
 	b.t.Helper()
 	var got []string
@@ -24,8 +24,8 @@ func (b *bench) unreadAs(l looked, files, stale string) {
 	}
 }
 
-// A manifest that cannot be used is named from the first look on, before it is reported as a problem: no pod that runs by it may
-// be taken for one that no manifest names.
+// An unusable manifest is listed from the first look on, before it is reported as a problem. A pod that runs by it must not
+// count as one without a manifest.
 func TestUnread_FromTheFirstLook(t *testing.T) {
 	for name, prepare := range map[string]func(b *bench){
 		"no manifest":   func(b *bench) { b.write("a", "nonsense") },
@@ -48,7 +48,7 @@ func TestUnread_FromTheFirstLook(t *testing.T) {
 	}
 }
 
-// The version in force of a manifest that cannot be used is an earlier one, before and after a restart.
+// The version in force of an unusable manifest is an earlier one, before and after a restart.
 func TestUnread_EarlierVersions(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a ua\n")
@@ -65,7 +65,7 @@ func TestUnread_EarlierVersions(t *testing.T) {
 	b.unreadAs(b.look(), "", "")
 }
 
-// A folder that cannot be read leaves its manifests unread. One that is not there has none.
+// An unreadable folder leaves its manifests unread. A missing one has none.
 func TestUnread_Folder(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a ua\n")
@@ -80,7 +80,7 @@ func TestUnread_Folder(t *testing.T) {
 	b.unreadAs(b.wait(waitPlace), "", "")
 }
 
-// goneAs fails the test unless the look named these pods, by UID, as gone from their manifests.
+// goneAs fails the test unless the look has these pods, by UID, as gone from their manifests.
 func (b *bench) goneAs(l looked, want string) {
 	b.t.Helper()
 	if text := strings.Join(slices.Sorted(maps.Keys(l.gone)), " "); text != want {
@@ -88,7 +88,7 @@ func (b *bench) goneAs(l looked, want string) {
 	}
 }
 
-// A pod without a manifest is reported as gone until it is over, also after restarts.
+// A pod without a manifest is reported as gone until it has ended, also after restarts.
 func TestUnread_Gone(t *testing.T) {
 	for name, leave := range map[string]func(b *bench){
 		"while the agent runs": func(b *bench) {
@@ -133,7 +133,7 @@ func TestUnread_Gone(t *testing.T) {
 	}
 }
 
-// A pod that left while all manifests could be read is reported as gone when the next life of the agent finds one damaged.
+// A pod that left while all manifests were readable is reported as gone when the next process finds one damaged.
 func TestUnread_GoneBeforeTheDamage(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a ua\n")
@@ -148,7 +148,7 @@ func TestUnread_GoneBeforeTheDamage(t *testing.T) {
 	b.unreadAs(b.last, "a", "ua")
 }
 
-// A folder that is missing for a moment, or cannot be read, does not make the reader forget the pods that left it.
+// The reader remembers departed pods when the folder is briefly missing or unreadable.
 func TestUnread_GoneBeforeTheFolder(t *testing.T) {
 	b := newBench(t)
 	b.write("b", "pod b ub\n")

@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// submit accepts the pods of a manifest: all of them, or none when any is wrong. Only a disk that fails in the middle
-// leaves some accepted, and then the answer names them.
+// submit accepts the pods of a manifest: all, or none if any is invalid. Only a disk failure in the middle leaves some
+// accepted. The answer names them then.
 func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
 	wanted, objects, refusal := candidates(m, j.opts.Node.Manifest(manifest.SubmitSource, now))
 	if refusal != nil {
@@ -56,7 +56,7 @@ func (j *journal) submit(m messages.SubmitPods, now time.Time) any {
 	return messages.PodsSubmitted{Pods: out}
 }
 
-// accept makes r the record of its pod, unless it is. A dry run changes nothing, and tells both versions.
+// accept records r unless it is unchanged. A dry run changes nothing, and returns both versions.
 func (j *journal) accept(r *record, dryRun bool) (messages.SubmittedPod, error) {
 	old := j.records[r.key()]
 	change := messages.PodConfigured
@@ -123,12 +123,12 @@ func candidates(m messages.SubmitPods, opts manifest.Options) ([]*record, []obje
 	return out, objects, nil
 }
 
-// refused is the answer to a manifest with one problem.
+// refused returns the answer to a manifest with one problem.
 func refused(why messages.Refusal, p messages.ManifestProblem) *messages.SubmissionRefused {
 	return &messages.SubmissionRefused{Why: why, Message: p.Message, Problems: []messages.ManifestProblem{p}}
 }
 
-// refusalOf is the answer to a manifest with problems: those that name a field are about a pod, the others about the text.
+// refusalOf returns the answer to a manifest with problems. Those with a field concern a pod, the others the text.
 func refusalOf(found []manifest.Problem) *messages.SubmissionRefused {
 	out := &messages.SubmissionRefused{Why: messages.RefusedInvalid, Problems: base.Problems(found)}
 	var said []string
@@ -146,7 +146,7 @@ func refusalOf(found []manifest.Problem) *messages.SubmissionRefused {
 	return out
 }
 
-// conflict says why r cannot be accepted beside what is there.
+// conflict returns the reason why r conflicts with an existing pod, or nil.
 func (j *journal) conflict(r *record, replace bool) *messages.ManifestProblem {
 	p := &messages.ManifestProblem{Pod: r.Pod.Namespace + "/" + r.Pod.Name, Field: "metadata.name"}
 	old := j.records[r.key()]
@@ -180,7 +180,7 @@ func (j *journal) pods() []board.Pod {
 	return j.opts.Board.Now().Pods
 }
 
-// foreign is the pod that another source wants under the same name or UID, if one does.
+// foreign returns another source's pod with the same name or UID, if any.
 func (j *journal) foreign(pod *v1.Pod) (messages.Address, *v1.Pod) {
 	for _, p := range j.pods() {
 		other := p.Pod
@@ -194,7 +194,7 @@ func (j *journal) foreign(pod *v1.Pod) (messages.Address, *v1.Pod) {
 	return "", nil
 }
 
-// withdraw forgets a pod. The name may be that of the manifest or that of the pod.
+// withdraw removes a pod. The name may be the manifest's or the pod's.
 func (j *journal) withdraw(m messages.WithdrawPod) any {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -234,10 +234,10 @@ func (j *journal) hurry(uid string, grace *int64) {
 	}
 	j.graces[uid] = *grace
 	j.version++
-	_ = j.saveDeparted() // where it fails the next check tries again
+	_ = j.saveDeparted() // the next check retries a failure
 }
 
-// ending is the pod of that name that was submitted, and withdrawn, and ends.
+// ending returns the submitted pod of that name that was withdrawn and is ending.
 func (j *journal) ending(namespace, name string) *v1.Pod {
 	for _, p := range j.pods() {
 		if p.Source == messages.Submit && p.Ending != "" && p.Pod.Namespace == namespace &&
@@ -261,7 +261,7 @@ func (j *journal) find(namespace, name string) *record {
 
 func (j *journal) unknown(namespace, name string) messages.SubmissionRefused {
 	for _, n := range []string{name, manifest.StaticName(name, j.opts.Node.NodeName)} {
-		// The UID is one that no pod can have.
+		// No pod can have this UID.
 		named := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: n, UID: "-"}}
 		if source, pod := j.foreign(named); pod != nil {
 			text := fmt.Sprintf("pod %s/%s was not submitted: %s wants it; remove it there", pod.Namespace, pod.Name, source)
@@ -276,7 +276,7 @@ func (j *journal) unknown(namespace, name string) messages.SubmissionRefused {
 	}
 }
 
-// list tells what was submitted.
+// list returns the submissions.
 func (j *journal) list(m messages.GetSubmissions) any {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -10,17 +10,16 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// departedVersion is the version of the shape of the file of departed pods.
+// departedVersion is the format version of the file of departed pods.
 const departedVersion = 1
 
-// departedFile is the file with the departed pods. It is no record: those end with suffix.
+// departedFile returns the path of the file with the departed pods. It is not a record, as it lacks the suffix.
 func (j *journal) departedFile() string { return filepath.Join(j.opts.Dir, "departed") }
 
-// departures are the departed pods as the file has them: by UID, the grace period in seconds with which each was withdrawn; nil
-// is the pod's own.
+// departures is the content of the file: by UID, the grace period in seconds given with the withdrawal; nil is the pod's own.
 type departures map[string]*int64
 
-// loadDeparted returns the departed pods that are on the disk. A file that is damaged is reported and kept aside.
+// loadDeparted returns the departed pods on disk. A damaged file is reported and kept aside.
 func (j *journal) loadDeparted() (on departures, err error) {
 	err = atomicfile.Load(j.departedFile(), departedVersion, &on)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,8 +34,8 @@ func (j *journal) loadDeparted() (on departures, err error) {
 	return on, err
 }
 
-// depart records on disk that the pod of old leaves the journal, and that of r does not; nil means no record. It comes before
-// the record is replaced or removed: a pod with a record is wanted, departed or not.
+// depart records on disk that the pod of old leaves the journal, unless it is the pod of r; nil means no record. It comes
+// before the record is replaced or removed: a pod with a record is desired, departed or not.
 func (j *journal) depart(old, r *record) error {
 	before, named := map[string]bool{}, map[string]bool{}
 	if old != nil {
@@ -76,7 +75,7 @@ func (j *journal) named() map[string]bool {
 	return out
 }
 
-// prune forgets the departed pods that are over, and writes the list again if the disk lacks it.
+// prune drops the departed pods that have ended, and writes the list again if the disk lacks it.
 func (j *journal) prune() (state, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -87,7 +86,7 @@ func (j *journal) prune() (state, error) {
 		gone := j.departed.UIDs()
 		maps.DeleteFunc(j.graces, func(uid string, _ int64) bool { return !gone[uid] })
 		j.version++
-		_ = j.saveDeparted() // where it fails the next check tries again
+		_ = j.saveDeparted() // the next check retries a failure
 	}
 	return j.state(), nil
 }

@@ -25,7 +25,7 @@ func (r *rig) uidOf(name string) string {
 	return sent.Submissions[0].UID
 }
 
-// gone fails the test unless these pods are reported as gone, of these that are desired.
+// gone fails the test unless exactly these pods are reported as gone, besides the desired ones.
 func (r *rig) gone(desired string, want ...string) messages.SourcePodsWanted {
 	r.Helper()
 	m := r.wants(desired)
@@ -50,7 +50,8 @@ func (r *rig) damage(name string) string {
 	return path
 }
 
-// A withdrawn or replaced pod is reported as gone until it is over, also when the next process finds another record damaged.
+// A withdrawn or replaced pod is reported as gone until it has ended, also when the next process finds another record
+// damaged.
 func TestDeparted_OutlivesTheProcess(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"), yaml("log", "one"))
@@ -69,7 +70,7 @@ func TestDeparted_OutlivesTheProcess(t *testing.T) {
 	r.gone("default/db-node-1=two default/web-node-1=one", db)
 }
 
-// The grace period of a withdrawal outlives the process, for as long as the pod is there.
+// The grace period of a withdrawal survives the process, as long as the pod exists.
 func TestDeparted_KeepsTheGracePeriod(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))
@@ -92,7 +93,7 @@ func TestDeparted_KeepsTheGracePeriod(t *testing.T) {
 	}
 }
 
-// A departed pod is forgotten when the board lacks it, and not while it ends.
+// A departed pod is dropped when the board lacks it, and not while it is ending.
 func TestDeparted_IsPruned(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
@@ -154,7 +155,7 @@ func TestDeparted_DamagedList(t *testing.T) {
 	}
 }
 
-// A withdrawal succeeds on a full disk, and the departed pod is recorded in the room that it makes.
+// A withdrawal succeeds on a full disk, and the departed pod is recorded in the freed space.
 func TestDeparted_OnAFullDisk(t *testing.T) {
 	r := newRig(t)
 	if err := os.MkdirAll(r.opts.Dir, 0o700); err != nil {

@@ -19,17 +19,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// journal is what was accepted, on disk and in memory. It is made once for the process; safe for concurrent use.
+// journal holds the accepted submissions, on disk and in memory. The process has one. Safe for concurrent use.
 type journal struct {
 	opts Options
 
-	mu       sync.Mutex // held over every change, the writing included
-	loaded   bool       // what is in memory is what is on disk
-	version  uint64     // counts the changes; 0 is before it was read first
+	mu       sync.Mutex // held during every change, including the write
+	loaded   bool       // memory and disk agree
+	version  uint64     // counts the changes; 0 is before the first read
 	records  map[key]*record
-	graces   map[string]int64           // of departed pods, by UID, in seconds; the pod's own where there is none
-	problems []messages.ManifestProblem // records that were found damaged, until their pods are submitted again or withdrawn
-	departed base.Departures            // pods that were withdrawn or replaced, and may still run
+	graces   map[string]int64           // of departed pods, by UID, in seconds; the pod's own if absent
+	problems []messages.ManifestProblem // damaged records, until their pods are submitted again or withdrawn
+	departed base.Departures            // withdrawn or replaced pods that may still run
 	unsaved  bool                       // the disk lacks the newest departures
 }
 
@@ -42,7 +42,7 @@ type state struct {
 	gone     map[string]bool // departed pods, by UID
 }
 
-// heard says whether the journal had been read.
+// heard reports whether the journal has been read.
 func (s state) heard() bool { return s.version > 0 }
 
 func newJournal(opts Options) *journal {
@@ -52,7 +52,7 @@ func newJournal(opts Options) *journal {
 	return &journal{opts: opts, graces: map[string]int64{}}
 }
 
-// open reads the journal from the disk, whatever is in memory.
+// open reads the journal from disk, whatever is in memory.
 func (j *journal) open() (state, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -61,7 +61,7 @@ func (j *journal) open() (state, error) {
 	return j.state(), err
 }
 
-// now is the state.
+// now returns the current state.
 func (j *journal) now() state {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,15 +78,15 @@ func (j *journal) state() state {
 		})}
 }
 
-// load reads the disk unless what is in memory is known to be the same. A record that is of no use is reported and kept
-// aside, and costs no other; where memory has it, it is written again. One that cannot be read now may be there: until it is
-// known, what was in memory stays, and with nothing there nothing is known.
+// load reads the disk unless memory is known to agree. A damaged record is reported and kept aside, and affects no other; if
+// memory has it, it is written again. A record that cannot be read now may be intact. Until it can be read, the state in
+// memory stays. Without one, the state is unknown.
 func (j *journal) load() error {
 	if j.loaded {
 		return nil
 	}
 	if err := atomicfile.MakeDir(j.opts.Dir); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) {
-		return err // on a full disk there is no journal yet, and nothing was accepted
+		return err // on a full disk without a journal, nothing was accepted
 	}
 	entries, err := os.ReadDir(j.opts.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,24 +134,24 @@ func (j *journal) load() error {
 		}
 	}
 	if j.departed.Update(j.opts.Clock.Now(), nil, j.named()) {
-		_ = j.saveDeparted() // where it fails the next change or check tries again
+		_ = j.saveDeparted() // the next change or check retries a failure
 	}
 	j.version++
 	return nil
 }
 
-// keptAside is the problem with a record that an earlier life of the agent found damaged.
+// keptAside is the problem with a record that an earlier process found damaged.
 const keptAside = "a submission is damaged and was kept aside; its pod goes on if it runs: submit it again, or delete the file " +
 	"and start the agent again to end the pod"
 
-// report adds a problem, unless one with that file is known.
+// report adds a problem, unless its file already has one.
 func (j *journal) report(p messages.ManifestProblem) {
 	if !slices.ContainsFunc(j.problems, func(o messages.ManifestProblem) bool { return o.Path == p.Path }) {
 		j.problems = append(j.problems, p)
 	}
 }
 
-// salvage reports that the file of a record is damaged. Where memory has the record it returns it and writes it again.
+// salvage reports a damaged record file. If memory has the record, salvage returns it and writes it again.
 func (j *journal) salvage(path string, damage error) *record {
 	p := messages.ManifestProblem{Path: path, Message: "a submission cannot be read: " + damage.Error()}
 	var known *record
@@ -160,7 +160,7 @@ func (j *journal) salvage(path string, damage error) *record {
 			continue
 		}
 		known, p.KeptLast = r, true
-		if err := atomicfile.Save(path, recordVersion, r); err != nil { // it is wanted for as long as the agent runs
+		if err := atomicfile.Save(path, recordVersion, r); err != nil { // it stays desired while the agent runs
 			p.Message += "; it is known here, and cannot be written again: " + err.Error()
 		}
 	}
@@ -168,14 +168,15 @@ func (j *journal) salvage(path string, damage error) *record {
 	return known
 }
 
-// mended drops what was wrong with a record that is whole on disk now, or is not there any more.
+// mended removes the problem of a record that is intact on disk again, or absent.
 func (j *journal) mended(r *record) {
 	path := r.key().file(j.opts.Dir)
-	_ = os.Remove(path + atomicfile.AsideSuffix) // where it stays it is reported again at the next start
+	_ = os.Remove(path + atomicfile.AsideSuffix) // a failure is reported at the next start
 	j.problems = slices.DeleteFunc(slices.Clone(j.problems), func(p messages.ManifestProblem) bool { return p.Path == path })
 }
 
-// put makes r the record of its pod, on disk first. When that fails it is not known what the disk has, and it is read again.
+// put stores r as the record of its pod, on disk first. After a failure the content of the disk is unknown, and is read
+// again.
 func (j *journal) put(r *record) error {
 	err := atomicfile.MakeDir(j.opts.Dir)
 	if err == nil {
@@ -194,7 +195,7 @@ func (j *journal) put(r *record) error {
 	return nil
 }
 
-// remove makes the disk forget r, then the memory.
+// remove removes r from the disk, then from memory.
 func (j *journal) remove(r *record) error {
 	if err := j.depart(r, nil); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) { // the removal makes room
 		return j.doubt(err)
@@ -203,7 +204,7 @@ func (j *journal) remove(r *record) error {
 		return j.doubt(err)
 	}
 	if j.unsaved {
-		_ = j.saveDeparted() // where it fails the next check tries again
+		_ = j.saveDeparted() // the next check retries a failure
 	}
 	delete(j.records, r.key())
 	j.mended(r)
@@ -214,11 +215,11 @@ func (j *journal) remove(r *record) error {
 // doubt reads the disk again after it has failed with err.
 func (j *journal) doubt(err error) error {
 	j.loaded = false
-	_ = j.load() // where even that fails, it is tried again before the journal is used
+	_ = j.load() // a failure is retried before the next use
 	return err
 }
 
-// refusal is what a failure of the disk is answered with.
+// refusal returns the answer to a request after a disk failure.
 func (j *journal) refusal(err error) messages.SubmissionRefused {
 	if errors.Is(err, atomicfile.ErrNoSpace) {
 		return messages.SubmissionRefused{Why: messages.RefusedNoSpace, Message: fmt.Sprintf(

@@ -37,20 +37,20 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// start is a new process: nothing of the one before is left but the disk.
+// start starts a new process: only the disk remains.
 func (r *rig) start() {
 	r.made = New(r.opts)
 	r.restart()
 }
 
-// restart is a new life of the actor in the same process.
+// restart restarts the actor in the same process.
 func (r *rig) restart() {
 	r.actor = r.made("submit")
 	r.kit = supervisortest.New(r, messages.Submit, r.actor)
 	r.kit.RunWork()
 }
 
-// ask puts a question and returns the answer.
+// ask sends a question and returns the answer.
 func (r *rig) ask(question any) any {
 	r.Helper()
 	r.kit.Send(messages.Node, question)
@@ -63,7 +63,7 @@ func (r *rig) ask(question any) any {
 	return answer
 }
 
-// submit submits manifests, and says what was answered in a few words.
+// submit submits manifests, and returns the answer in a few words.
 func (r *rig) submit(manifests ...string) string {
 	r.Helper()
 	return said(r.ask(messages.SubmitPods{Manifest: []byte(strings.Join(manifests, "---\n")), Replace: true}))
@@ -95,7 +95,7 @@ func said(answer any) string {
 	return fmt.Sprint(answer)
 }
 
-// wanted is what the actor tells pods now.
+// wanted returns the actor's current message to the pods actor.
 func (r *rig) wanted() (names string, desired messages.SourcePodsWanted) {
 	r.Helper()
 	r.kit.Take()
@@ -130,7 +130,7 @@ func (r *rig) says(got, want string) {
 	}
 }
 
-// files are the names of the journal's files.
+// files returns the names of the journal's files.
 func (r *rig) files() []string {
 	r.Helper()
 	entries, err := os.ReadDir(r.opts.Dir)

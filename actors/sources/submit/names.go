@@ -16,30 +16,30 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// StaticName is the name on a node of the pod that its manifest calls name; see manifest.StaticName.
+// StaticName returns the pod's name on a node for its name in the manifest; see manifest.StaticName.
 var StaticName = manifest.StaticName
 
-// NameInManifest is the inverse of it; see manifest.NameInManifest.
+// NameInManifest is the inverse of StaticName; see manifest.NameInManifest.
 var NameInManifest = manifest.NameInManifest
 
 // Batches splits a manifest between its documents; see manifest.Batches.
 var Batches = manifest.Batches
 
-// WithoutUnsupported leaves out documents that a node does not run; see manifest.WithoutUnsupported.
+// WithoutUnsupported omits documents that a node does not run; see manifest.WithoutUnsupported.
 var WithoutUnsupported = manifest.WithoutUnsupported
 
-// Skipped is a document that was left out.
+// Skipped is an omitted document.
 type Skipped = manifest.Skipped
 
-// Name is the kind (empty: a Pod), namespace and name of one pod or object of a manifest, as it has them.
+// Name is the kind (empty: a Pod), namespace and name of one pod or object in a manifest.
 type Name struct{ Kind, Namespace, Name string }
 
-// Names lists the pods, ConfigMaps and Secrets of a manifest, for who wants them withdrawn: only their names need to be right.
-// Documents that tell no name are problems.
+// Names lists the pods, ConfigMaps and Secrets of a manifest for a withdrawal. Only their names need to be valid. Documents
+// without a name are problems.
 func Names(path string, data []byte) ([]Name, []messages.ManifestProblem) {
 	var names []Name
 	var problems []messages.ManifestProblem
-	s, _ := manifest.LoadSubmission(path, data, manifest.Options{}) // what is wrong beside the form is no matter
+	s, _ := manifest.LoadSubmission(path, data, manifest.Options{}) // only errors of form matter
 	for _, d := range s.Documents {
 		problems = append(problems, base.Problems(d.Problems)...)
 		switch {
@@ -61,7 +61,7 @@ func Names(path string, data []byte) ([]Name, []messages.ManifestProblem) {
 	return names, problems
 }
 
-// staticFile is the file that has the manifest of a pod of the file source, or empty.
+// staticFile returns the file with the manifest of a pod of the file source, or "".
 func (j *journal) staticFile(pod *v1.Pod) string {
 	for path, data := range manifestsIn(j.opts.StaticPath) {
 		for _, d := range manifest.Decode(path, data) {
@@ -74,7 +74,7 @@ func (j *journal) staticFile(pod *v1.Pod) string {
 	return ""
 }
 
-// manifestsIn reads the files of a folder, or the one file. Those that cannot be read are left to who reads them for good.
+// manifestsIn reads the files of a folder, or the one file. It skips unreadable files; the file source reports them.
 func manifestsIn(path string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		paths := []string{path}

@@ -23,20 +23,20 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// objectPrefix begins the names of the files, in the folder of objects, that belong to this package: one file an object. The
-// objects actor reads them as it reads the files of others.
+// objectPrefix begins the names of this package's files in the folder of objects: one file per object. The objects actor
+// reads them like any others.
 const objectPrefix = "submitted-"
 
-// maxObject bounds what is read of such a file, in bytes.
+// maxObject bounds the bytes read from such a file.
 const maxObject = manifest.MaxBytes
 
-// object is a ConfigMap or a Secret to be written. What it holds is in no message.
+// object is a ConfigMap or a Secret to write. Its content is in no message.
 type object struct {
 	kind, namespace, name string
 	text                  []byte
 }
 
-// objectsOf makes files of what a manifest has.
+// objectsOf makes files of the objects of a manifest.
 func objectsOf(in manifest.Objects) (out []object, err error) {
 	add := func(kind string, meta *metav1.ObjectMeta, value any) {
 		text, failed := json.Marshal(value)
@@ -54,7 +54,7 @@ func objectsOf(in manifest.Objects) (out []object, err error) {
 	return out, err
 }
 
-// String is how messages name it.
+// String returns the object's name in messages.
 func (o object) String() string { return o.kind + " " + o.namespace + "/" + o.name }
 
 func (o object) same(other object) bool { return o.String() == other.String() }
@@ -68,7 +68,7 @@ func (o object) submitted(change messages.SubmissionChange) messages.SubmittedPo
 	return messages.SubmittedPod{Kind: o.kind, Namespace: o.namespace, Name: o.name, PodName: o.name, Change: change}
 }
 
-// objectsRefused says why the objects cannot be taken; nil: they can. Without replace, none may be there in another version.
+// objectsRefused returns the reason why the objects are rejected, or nil. Without replace, none may exist in another version.
 func (j *journal) objectsRefused(wanted []object, replace bool) *messages.SubmissionRefused {
 	if len(wanted) == 0 {
 		return nil
@@ -112,7 +112,7 @@ func (j *journal) objectsRefused(wanted []object, replace bool) *messages.Submis
 	return nil
 }
 
-// putObject writes one object, unless it is there as it is to be.
+// putObject writes one object, unless it is unchanged.
 func (j *journal) putObject(o object, dryRun bool) (messages.SubmissionChange, error) {
 	path, change := o.file(j.opts.ObjectDir), messages.PodConfigured
 	old, err := atomicfile.ReadFile(path, maxObject)
@@ -131,7 +131,7 @@ func (j *journal) putObject(o object, dryRun bool) (messages.SubmissionChange, e
 	return change, atomicfile.WriteFile(path, o.text, 0o600)
 }
 
-// withdrawObject removes an object that was submitted.
+// withdrawObject removes a submitted object.
 func (j *journal) withdrawObject(m messages.WithdrawPod) any {
 	o := object{kind: m.Kind, namespace: cmp.Or(m.Namespace, v1.NamespaceDefault), name: m.Name}
 	path := o.file(j.opts.ObjectDir)
@@ -148,7 +148,7 @@ func (j *journal) withdrawObject(m messages.WithdrawPod) any {
 	return messages.PodWithdrawn{Pod: o.submitted(messages.PodDeleted)}
 }
 
-// listObjects lists the submitted objects. A file that cannot be read is left out: the objects actor reports it.
+// listObjects lists the submitted objects. It omits unreadable files, which the objects actor reports.
 func (j *journal) listObjects() any {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -16,13 +16,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// recordVersion is the version of the shape of record.
+// recordVersion is the format version of record.
 const recordVersion = 1
 
-// suffix is that of the journal's files.
+// suffix is the suffix of the journal's files.
 const suffix = ".json"
 
-// key is the name of a submission, as its manifest has it.
+// key is the name of a submission in its manifest.
 type key struct{ namespace, name string }
 
 // record is one accepted pod, and one file of the journal. Immutable.
@@ -31,23 +31,23 @@ type record struct {
 	Name      string    `json:"name"`
 	NodeName  string    `json:"nodeName"`
 	Accepted  time.Time `json:"accepted"`
-	// Manifest is the Pod as its author wrote it; Pod is what was made of it, so that another version of the agent, with
-	// other opinions on manifests, takes nothing back that was accepted.
+	// Manifest is the Pod as its author wrote it; Pod is the result of reading it. A version of the agent that reads
+	// manifests differently thus keeps every accepted pod.
 	Manifest json.RawMessage `json:"manifest"`
 	Pod      *v1.Pod         `json:"pod"`
 
-	note string // said when it is accepted, and of no matter after that
+	note string // part of the answer to the submission only
 }
 
 func (r *record) key() key { return key{r.Namespace, r.Name} }
 
-// file is where the record lies. Names of pods may be longer than those of files.
+// file returns the path of the record. Pod names may be longer than file names.
 func (k key) file(dir string) string {
 	sum := sha256.Sum256([]byte(k.namespace + "/" + k.name))
 	return filepath.Join(dir, hex.EncodeToString(sum[:16])+suffix)
 }
 
-// newRecord makes the record of a pod that manifest.Load made of what its author wrote.
+// newRecord returns the record of a pod that manifest.Load read from the author's manifest.
 func newRecord(author, pod *v1.Pod, node string, now time.Time) (*record, error) {
 	written := *author
 	written.TypeMeta.APIVersion, written.TypeMeta.Kind = "v1", "Pod"
@@ -60,8 +60,8 @@ func newRecord(author, pod *v1.Pod, node string, now time.Time) (*record, error)
 	}, nil
 }
 
-// loadRecord reads a file of the journal for the node of that name. Whatever it finds that was not written by this
-// package for this place is damage; an error says that the file cannot be read now.
+// loadRecord reads a file of the journal for the node of that name. Content that this package did not write for this file is
+// damage. An error means that the file cannot be read now.
 func loadRecord(path, node string) (r *record, damage, err error) {
 	r = new(record)
 	if err := atomicfile.Load(path, recordVersion, r); err != nil {
@@ -73,7 +73,7 @@ func loadRecord(path, node string) (r *record, damage, err error) {
 	return r, r.check(path, node), nil
 }
 
-// check holds a record against its place, and makes its pod anew where the node has another name now.
+// check compares a record with its file name, and makes its pod again if the node's name has changed.
 func (r *record) check(path, node string) error {
 	if r.Pod == nil || r.Name == "" || r.Namespace == "" || filepath.Base(r.key().file("")) != filepath.Base(path) {
 		return errors.New("the pod in it is not the one of its file name")

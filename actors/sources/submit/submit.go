@@ -1,15 +1,15 @@
-// Package submit is the actor that wants the pods that were submitted on the admin socket.
+// Package submit is the actor for the pods that were submitted on the admin socket.
 //
-// What is accepted is written to a journal before it is answered: one file a pod, replaced atomically, so that the
-// newest version that was accepted is there after a kill and after a power cut, and there is never anything to replay.
-// The journal is the process's and outlives the actor; every reading and writing of it is work outside the mailbox.
+// A submission is written to a journal before it is answered: one file per pod, replaced atomically. The newest accepted
+// version thus survives a kill and a power cut, and there is never anything to replay. The journal belongs to the process and
+// outlives the actor. Every read and write of it is work outside the mailbox.
 //
-// The journal holds the text that the author wrote and the pod that was made from it. Submitted pods are static pods: the
-// node's name is appended to theirs, and the annotation kubernetes.io/config.source is "submit".
+// The journal holds the author's text and the pod made from it. Submitted pods are static pods: the node's name is appended
+// to theirs, and the annotation kubernetes.io/config.source is "submit".
 //
-// The pods of "playlet run" are records in a journal of their own; their ConfigMaps and Secrets are files submitted-* in the
-// folder of --object-dir, which objects reads as it reads the others. How long a pod has that is removed with --grace-period is
-// in memory alone: a kill of the agent gives it its own grace period back.
+// The pods of "playlet run" are records in a journal of their own. Their ConfigMaps and Secrets are files submitted-* in the
+// folder of --object-dir, which the objects actor reads like any others. The grace period of a removal with --grace-period is
+// stored with the departed pod.
 package submit
 
 import (
@@ -26,37 +26,36 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
-	// Dir is a folder for this actor alone, e.g. <root-dir>/playlet/submissions. The folder that it lies in must be there.
+	// Dir is a folder for this actor alone, e.g. <root-dir>/playlet/submissions. Its parent must exist.
 	Dir  string
 	Node base.Node
-	// ObjectDir is the folder that the objects actor reads; ConfigMaps and Secrets that are submitted are written there. Empty:
-	// none are taken.
+	// ObjectDir is the objects actor's folder. Submitted ConfigMaps and Secrets are written there. Empty: none are accepted.
 	ObjectDir string
-	// StaticPath is where the file source reads manifests, to name the file of a pod that was not submitted; empty: none.
+	// StaticPath is the path of the file source, used to name the file of a pod that was not submitted; empty: none.
 	StaticPath string
-	// Board is where the pods actor publishes: a name that another source's pod has is refused. nil: none is known.
+	// Board is where the pods actor publishes. The name of another source's pod is rejected. nil: no such pods are known.
 	Board *board.Board
 	// Clock is the tree's clock; nil: the real one.
 	Clock clock.PassiveClock
 }
 
-// MaxManifest is how many bytes a manifest may have.
+// MaxManifest is the maximum size of a manifest in bytes.
 const MaxManifest = manifest.MaxBytes
 
-// Source is the annotation kubernetes.io/config.source of submitted pods. They are static pods: anything but "api" says so.
+// Source is the annotation kubernetes.io/config.source of submitted pods. Any value but "api" marks a static pod.
 const Source = manifest.SubmitSource
 
 const (
-	// checkEvery is how often everything is sent whatever happens, or the journal tried again that could not be read.
+	// checkEvery is the interval at which everything is sent again, and an unreadable journal is retried.
 	checkEvery = 20 * time.Second
-	// sendDelay gathers a storm of submissions into one message.
+	// sendDelay combines a burst of submissions into one message.
 	sendDelay   = 10 * time.Millisecond
 	workTimeout = time.Minute
 )
 
-// New makes the constructor of the actor.
+// New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	j := newJournal(opts)
 	return func(string) supervisors.Actor { return &actor{journal: j} }
@@ -64,15 +63,15 @@ func New(opts Options) supervisors.Constructor {
 
 type actor struct {
 	journal *journal
-	state   state        // of the journal, the newest that is known
-	desired base.Desired // by state
+	state   state        // the newest known state of the journal
+	desired base.Desired // follows from state
 	sending bool
 	opening bool
-	failure string // why the journal cannot be read, when it cannot
+	failure string // the reason why the journal cannot be read, or empty
 }
 
 type (
-	// done is the result of all work: the journal as it then was, and what to answer to who asked, if anybody did.
+	// done is the result of all work: the journal's state afterwards, and the answer to the request, if there was one.
 	done struct {
 		state  state
 		answer any
@@ -121,7 +120,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// read has f read or prune the journal, unless that is in progress.
+// read starts f, which reads or prunes the journal, unless one is in progress.
 func (a *actor) read(ctx supervisors.Context, name string, f func() (state, error)) {
 	if a.opening {
 		return
@@ -133,7 +132,7 @@ func (a *actor) read(ctx supervisors.Context, name string, f func() (state, erro
 	}})
 }
 
-// work does f, which uses the journal, and answers with what it returns.
+// work runs f, which uses the journal, and replies with its result.
 func (a *actor) work(ctx supervisors.Context, name string, f func() any) {
 	j := a.journal
 	ctx.Do(supervisors.Work{Name: name, Timeout: workTimeout, Run: func(context.Context) any {
@@ -142,7 +141,7 @@ func (a *actor) work(ctx supervisors.Context, name string, f func() any) {
 	}})
 }
 
-// take takes the journal's state, unless a later one is known: works end in any order.
+// take records the journal's state, unless a later one is known: work ends in any order.
 func (a *actor) take(ctx supervisors.Context, m done) {
 	if m.err != nil && m.err.Error() != a.failure {
 		what := "until then nothing that was found running is ended"
@@ -165,7 +164,7 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 	a.desired.Known, a.desired.Problems, a.desired.Pods = true, m.state.problems, make([]*v1.Pod, 0, len(m.state.records))
 	a.desired.Unread = nil
 	for _, p := range m.state.problems {
-		if !p.KeptLast && !p.Warning { // memory has no record of it either
+		if !p.KeptLast && !p.Warning { // nor has memory the record
 			a.desired.Unread = append(a.desired.Unread, p.Path)
 		}
 	}
@@ -179,7 +178,7 @@ func (a *actor) take(ctx supervisors.Context, m done) {
 	}
 }
 
-// Inspection is what the actor says of itself.
+// Inspection describes the actor's state.
 type Inspection struct {
 	Journal string `json:"journal"` // the folder
 	base.Inspection

@@ -68,7 +68,7 @@ func TestTheJournalIsWrittenBeforeTheAnswer(t *testing.T) {
 	}
 	w := r.kit.Work[0]
 	r.kit.Work = nil
-	result := w.Run(context.Background()) // the actor is killed before it hears of it
+	result := w.Run(context.Background()) // the actor is killed before it receives the result
 	if _, ok := result.(done); !ok || len(r.files()) != 1 {
 		t.Fatalf("%v, files %v", result, r.files())
 	}
@@ -167,7 +167,7 @@ func TestADamagedRecordCostsNoOther(t *testing.T) {
 	r.wants("default/db-node-1=one default/web-node-1=one")
 }
 
-// What was accepted stays wanted as long as the process knows it, whatever becomes of its file.
+// An accepted pod stays desired as long as the process has it in memory, even if its file is damaged.
 func TestARecordThatIsDamagedAfterItWasReadStaysWanted(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))
@@ -180,11 +180,11 @@ func TestARecordThatIsDamagedAfterItWasReadStaysWanted(t *testing.T) {
 	if len(desired.Problems) != 1 || !strings.Contains(desired.Problems[0].Message, "kept aside") {
 		t.Errorf("problems %+v", desired.Problems)
 	}
-	r.start() // a new process finds it as it was
+	r.start() // a new process finds it unchanged
 	r.wants("default/db-node-1=one default/web-node-1=one")
 }
 
-// A file that cannot be read now may be read later: nothing is known to be lost, and nothing is ended.
+// A file that cannot be read now may be readable later: nothing counts as lost, and nothing is ended.
 func TestARecordThatCannotBeReadNow(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"), yaml("db", "one"))
@@ -196,7 +196,7 @@ func TestARecordThatCannotBeReadNow(t *testing.T) {
 	r.restart()
 	r.wants("default/db-node-1=one default/web-node-1=one")
 	r.says(r.submit(yaml("new", "one")), "failure")
-	r.start() // a process that knows nothing
+	r.start() // a process without state
 	r.kit.Advance(sendDelay)
 	r.kit.Send(messages.Sources, messages.ResendDesired{})
 	if sent := r.kit.Take(); len(sent) != 0 {
@@ -212,7 +212,7 @@ func TestARecordThatCannotBeReadNow(t *testing.T) {
 	}
 }
 
-// An actor that knows what is wanted, and could not read the journal again, tries on.
+// An actor that has a state but could not read the journal again keeps retrying.
 func TestAJournalIsTriedAgainAfterARestart(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
@@ -236,7 +236,7 @@ func TestAJournalIsTriedAgainAfterARestart(t *testing.T) {
 	}
 }
 
-// A damaged record is reported in every life of the agent, so that its pod is left alone, until the pod is submitted again.
+// A damaged record is reported by every process until the pod is submitted again, so that its pod is left alone.
 func TestAProblemEndsWithItsCause(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
@@ -307,7 +307,7 @@ func TestAJournalThatCannotBeReadIsNotAnEmptyOne(t *testing.T) {
 	r.says(r.submit(yaml("web", "one")), "default/web-node-1 created")
 }
 
-// A disk that fails at one pod of two: what was accepted before it is named, and is all that is wanted.
+// The disk fails at one of two pods. The answer names the pod accepted before the failure, and only that pod is desired.
 func TestADiskThatFailsInTheMiddle(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))
@@ -338,8 +338,8 @@ func TestAStormIsSentAsOneList(t *testing.T) {
 	}
 }
 
-// FuzzSubmissions: whatever is sent, it is answered, and what is wanted after that is what was acknowledged, also by the
-// next process.
+// FuzzSubmissions checks that any submission is answered, and that exactly the acknowledged pods are desired afterwards, also
+// by the next process.
 func FuzzSubmissions(f *testing.F) {
 	f.Add([]byte(yaml("web", "one")))
 	f.Add([]byte(yaml("web", "one") + "---\n" + yaml("db", "two")))
@@ -378,8 +378,8 @@ func FuzzSubmissions(f *testing.F) {
 	})
 }
 
-// FuzzJournal: whatever a file of the journal holds, the others are read, and nothing is wanted that its name does not
-// stand for.
+// FuzzJournal checks that any content of a journal file leaves the other records readable, and that no pod is desired that
+// does not match its file name.
 func FuzzJournal(f *testing.F) {
 	opts := Options{Dir: filepath.Join(f.TempDir(), "j"), Node: base.Node{NodeName: "node"}}
 	newJournal(opts).submit(messages.SubmitPods{Manifest: []byte(yaml("web", "one"))}, time.Unix(0, 0))
@@ -414,8 +414,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// What lies in the place of a submitted object is not read without a bound: it is in the way, and replaced where that is asked
-// for.
+// A file in the place of a submitted object is read only up to a limit. It is a conflict, and is replaced on request.
 func TestAnObjectInWhosePlaceAHugeFileLies(t *testing.T) {
 	r := newRig(t)
 	r.opts.ObjectDir = t.TempDir()
@@ -439,7 +438,7 @@ func TestAnObjectInWhosePlaceAHugeFileLies(t *testing.T) {
 	}
 }
 
-// Only a node that has ConfigMaps takes pods that refer to one; what was taken once is kept.
+// Only a node with ConfigMaps accepts pods that refer to one. An accepted pod is kept.
 func TestPodsThatReferToObjects(t *testing.T) {
 	refers := yaml("web", "one") + "  volumes: [{name: v, configMap: {name: settings}}]\n"
 	r := newRig(t)
@@ -454,7 +453,7 @@ func TestPodsThatReferToObjects(t *testing.T) {
 	r.wants("default/web-node-2=one")
 }
 
-// A dry run of a removal answers as the removal does, and everything stays; the list of objects has keys and no values.
+// A dry run of a removal answers as the removal does, and changes nothing. The list of objects has keys and no values.
 func TestDryRunsOfRemovalsAndTheListOfObjects(t *testing.T) {
 	r := newRig(t)
 	r.opts.ObjectDir = t.TempDir()

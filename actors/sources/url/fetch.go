@@ -15,16 +15,16 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// maxBody is how many bytes an answer may have, unpacked.
+// maxBody is the maximum size of an uncompressed answer, in bytes.
 const maxBody = manifest.MaxBytes
 
-// maxRedirects are followed, as Go's client and so the kubelet does.
+// maxRedirects is the limit of Go's client, and thus of the kubelet.
 const maxRedirects = 10
 
-// fetcher asks the URL. Safe for concurrent use.
+// fetcher requests the URL. Safe for concurrent use.
 type fetcher struct {
 	opts   Options
-	shown  string // the URL as it may be shown
+	shown  string // the URL without secrets, for display
 	secret *strings.Replacer
 	client *http.Client
 }
@@ -33,7 +33,7 @@ func newFetcher(opts Options) *fetcher {
 	transport := opts.Transport
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
-		own.DisableKeepAlives = true // the next request is far away
+		own.DisableKeepAlives = true // the next request is much later
 		transport = own
 	}
 	f := &fetcher{opts: opts, shown: config.PresentableURL(opts.URL), secret: masker(opts.Header)}
@@ -56,8 +56,8 @@ func masker(header http.Header) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// redirect follows redirects as the kubelet does, but takes the configured headers, and the address where they came
-// from, to no other scheme, host or port: Go alone would only keep well-known ones, such as Authorization, from there.
+// redirect follows redirects as the kubelet does. It sends the configured headers, and the address of origin, to no other
+// scheme, host or port. Go alone would only hold back well-known headers, such as Authorization.
 func (f *fetcher) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("it redirects more than %d times", maxRedirects)
@@ -135,7 +135,7 @@ func (f *fetcher) get(ctx context.Context, v validators, out *fetched) ([]byte, 
 	return body, nil
 }
 
-// reason is an error in plain words, without the URL, which may have a credential in it.
+// reason returns an error in plain words, without the URL, which may contain a credential.
 func (f *fetcher) reason(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {

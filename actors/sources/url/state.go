@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// validators are what makes a request conditional (RFC 9110, 13.1): they are those of the answer that was good last.
+// validators make a request conditional (RFC 9110, 13.1). They are from the last good answer.
 type validators struct {
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
@@ -30,19 +30,19 @@ type state struct {
 	answer     string
 }
 
-// fetched is the one result of a request.
+// fetched is the result of a request.
 type fetched struct {
 	at         time.Time
 	answer     string // the HTTP status
-	same       bool   // the server says that nothing has changed since the validators
-	failure    string // why there is no manifest; "" when there is one
+	same       bool   // not modified since the validators
+	failure    string // the reason why there is no manifest; "" if there is one
 	pods       []*v1.Pod
 	problems   []messages.ManifestProblem
 	validators validators
 }
 
-// after is the state after an answer, and whether what is to be kept on disk changed. It is pure. An answer that is bad
-// in any part leaves the last good answer in force as a whole, and its validators too, so that it is read again.
+// after returns the state after an answer, and whether the state on disk must change. It is pure. An answer with any bad part
+// leaves the whole last good answer in force. The validators stay too, so that the bad answer is read again.
 func (s state) after(m fetched, shown string) (next state, changed bool) {
 	next = s
 	next.askedAt, next.answer = m.at, m.answer
@@ -67,12 +67,12 @@ func (s state) after(m fetched, shown string) (next state, changed bool) {
 	next.problems, next.warnings, next.validators = warnings, warnings, m.validators
 	next.heard, next.confirmed = true, true
 	next.pods = base.KeepUnchanged(s.pods, m.pods)
-	// Other validators of the same pods are not worth a write at each check: those on disk are of these pods too, and cost one
-	// whole answer after a restart.
+	// New validators for the same pods do not justify a write at each check. Those on disk belong to the same pods, and cost
+	// one full answer after a restart.
 	return next, !s.heard || !slices.Equal(next.pods, s.pods) || !slices.Equal(next.warnings, s.warnings)
 }
 
-// rivals are problems of pods that have the UID of another; names are the manifest's own to check.
+// rivals returns problems for pods with another pod's UID. The manifest's own checks cover the names.
 func rivals(pods []*v1.Pod, shown string) []messages.ManifestProblem {
 	var out []messages.ManifestProblem
 	seen := map[types.UID]*v1.Pod{}
@@ -89,20 +89,20 @@ func rivals(pods []*v1.Pod, shown string) []messages.ManifestProblem {
 	return out
 }
 
-// lastGood is the last good answer, as it is kept on disk. Immutable.
+// lastGood is the checkpoint: the last good answer. Immutable.
 type lastGood struct {
-	// URL and NodeName are what it holds for. The file is for root alone, as a URL with a credential in it has to be.
+	// URL and NodeName limit its validity. Only root may read the file, as a URL may contain a credential.
 	URL        string     `json:"url"`
 	NodeName   string     `json:"nodeName"`
 	Pods       []*v1.Pod  `json:"pods"`
 	Validators validators `json:"validators"`
-	// Warnings are from the same answer: a server that answers "unchanged" does not send it again.
+	// Warnings are from the same answer: a "not modified" answer does not repeat it.
 	Warnings []messages.ManifestProblem `json:"warnings,omitempty"`
 	// Gone are the UIDs of pods that left the manifest and may still run.
 	Gone []string `json:"gone,omitempty"`
 }
 
-// load reads what was kept for this URL and node; nil when that is nothing. An error is not a reason not to go on.
+// load reads the checkpoint for this URL and node; nil if there is none. The caller can continue after an error.
 func load(opts Options) (*lastGood, error) {
 	g := new(lastGood)
 	found, err := base.Load(opts.StateDir, g)

@@ -1,12 +1,12 @@
-// Package url is the actor that wants the pods of the manifest at a URL.
+// Package url is the actor for the pods of the manifest at a URL.
 //
-// The URL is asked every so often, conditionally once it has answered. An answer that is good as a whole is what is
-// wanted from then on. Anything else, a server that fails or a manifest with a problem, is reported and leaves the last good
-// answer in force; that is kept on disk too. It is what the kubelet does, but for the conditions, the limit of the body, and the
-// disk. Header values, which are usually credentials, are in the request and nowhere else.
+// The URL is requested at intervals, conditionally after the first answer. An answer that is good as a whole becomes the
+// desired state. Any other answer, a failing server or a manifest with a problem, is reported and leaves the last good answer
+// in force. That one is also kept on disk. The kubelet does the same, except for the conditions, the limit of the body, and
+// the disk. Header values, which are usually credentials, are in the request and nowhere else.
 //
-// An empty answer, or an empty list, wants no pods, as with the kubelet. Ten redirects are followed. The configured
-// headers go to the URL's own scheme, host and port only; the kubelet sends most of them on.
+// An empty answer, or an empty list, means no pods, as with the kubelet. Ten redirects are followed. The configured headers
+// go to the URL's own scheme, host and port only; the kubelet sends most of them on.
 package url
 
 import (
@@ -22,32 +22,31 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
-	// URL is where the manifest is (staticPodURL).
+	// URL is the manifest's address (staticPodURL).
 	URL string
 	// Header is sent with each request (staticPodURLHeader), to the URL's own scheme, host and port alone.
 	Header http.Header
-	// CheckFrequency is the time between two requests (httpCheckFrequency); 20 s when it is not positive, as the kubelet
-	// has it.
+	// CheckFrequency is the time between two requests (httpCheckFrequency). It is 20 s if not positive, as in the kubelet.
 	CheckFrequency time.Duration
-	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/http-source. When empty, the last good answer
-	// does not survive the agent.
+	// StateDir is a folder for this actor alone, e.g. <root-dir>/playlet/http-source. If empty, the last good answer does not
+	// survive the agent.
 	StateDir string
 	Node     base.Node
-	// Board is where the pods actor publishes, to forget departed pods that are over. nil: none is forgotten.
+	// Board is where the pods actor publishes. It shows which departed pods have ended. nil: none is dropped.
 	Board *board.Board
-	// Transport carries the requests; nil: as Go's own does, proxies of the environment included.
+	// Transport carries the requests; nil: Go's default transport, including the proxies of the environment.
 	Transport http.RoundTripper
 }
 
 const (
 	defaultCheckFrequency = 20 * time.Second
-	// requestTimeout bounds one request with its redirects and its body; it is the kubelet's.
+	// requestTimeout bounds one request with its redirects and its body. It is the kubelet's value.
 	requestTimeout = 10 * time.Second
 )
 
-// New makes the constructor of the actor.
+// New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	if opts.CheckFrequency <= 0 {
 		opts.CheckFrequency = defaultCheckFrequency
@@ -66,7 +65,7 @@ type source struct {
 	state      state
 	desired    base.Desired
 	departed   base.Departures // pods that left the manifest
-	loaded     bool            // what is on disk has been read, so that it can be asked what is new
+	loaded     bool            // the checkpoint has been read; requests may start
 	asking     bool
 	checkpoint base.Checkpoint
 }
@@ -138,7 +137,7 @@ func (s *source) take(next state) {
 	}
 }
 
-// ask sends a request, unless one is under way.
+// ask sends a request, unless one is in progress.
 func (s *source) ask(ctx supervisors.Context) {
 	if s.asking || !s.loaded {
 		return
@@ -162,18 +161,18 @@ func (s *source) onFetched(ctx supervisors.Context, m fetched) {
 	}
 }
 
-// save keeps the last good answer and the departed pods on the disk.
+// save writes the last good answer and the departed pods to disk.
 func (s *source) save(ctx supervisors.Context) {
 	s.checkpoint.Set(ctx, &lastGood{URL: s.opts.URL, NodeName: s.opts.Node.NodeName, Pods: s.state.pods,
 		Validators: s.state.validators, Warnings: s.state.warnings, Gone: slices.Sorted(maps.Keys(s.departed.UIDs()))})
 }
 
-// Inspection is what the actor says of itself.
+// Inspection describes the actor's state.
 type Inspection struct {
-	URL string `json:"url"` // without what may be secret in it
+	URL string `json:"url"` // without secrets
 	base.Inspection
-	AskedAt time.Time `json:"askedAt,omitzero"` // when the request was sent that was answered last
-	Answer  string    `json:"answer,omitempty"` // the HTTP status of it
+	AskedAt time.Time `json:"askedAt,omitzero"` // when the last answered request was sent
+	Answer  string    `json:"answer,omitempty"` // its HTTP status
 }
 
 func (s *source) Inspect() any {

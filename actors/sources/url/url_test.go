@@ -27,7 +27,7 @@ import (
 
 const secret = "s3cret-token"
 
-// rig is the actor, and the server that it asks.
+// rig is the actor with its server.
 type rig struct {
 	*testing.T
 	opts   Options
@@ -58,14 +58,14 @@ func (r *rig) start() {
 	r.settle()
 }
 
-// settle has all work done that is to be done by now, what is kept on disk included.
+// settle completes all due work, including checkpoints.
 func (r *rig) settle() {
 	r.kit.RunWork()
 	r.kit.Advance(base.SaveDelay)
 	r.kit.RunWork()
 }
 
-// check has the regular check done, and returns what was told last: the pods, a mark when it is not known, the problems.
+// check runs the regular check. It returns the last message: the pods, a mark if they are unknown, the problems.
 func (r *rig) check() string {
 	r.Helper()
 	r.kit.Advance(defaultCheckFrequency)
@@ -202,7 +202,7 @@ func TestRequestsAreConditional(t *testing.T) {
 	if after := r.actor.state; after.answer != "304 Not Modified" || after.pods[0] != before.pods[0] {
 		t.Errorf("the answer was %s", after.answer)
 	}
-	r.start() // the validators are on disk with what they are of
+	r.start() // the validators are on disk with their pods
 	if s := r.actor.state; s.answer != "304 Not Modified" || len(s.pods) != 1 {
 		t.Errorf("after a restart: %+v", s)
 	}
@@ -293,7 +293,7 @@ func TestADamagedCheckpointIsNoReasonNotToStart(t *testing.T) {
 	r.says(r.check(), "default/web-node=one")
 }
 
-// FuzzAnswers: whatever a server sends is a list of pods with names of their own, or a problem that leaves the last.
+// FuzzAnswers checks that any answer is a list of pods with unique names, or a problem that leaves the last list in force.
 func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(yaml("web", "one")))
 	f.Add([]byte(yaml("web", "one") + "---\n" + yaml("db", "two")))
@@ -325,7 +325,7 @@ type roundTrip func() *http.Response
 
 func (f roundTrip) RoundTrip(*http.Request) (*http.Response, error) { return f(), nil }
 
-// A server that gives each answer another date or tag does not have the disk written at each check: what is kept is the list.
+// A server that gives each answer a new date or tag does not cause a write at each check: the checkpoint is for the list.
 func TestOnlyAChangedListIsWrittenToDisk(t *testing.T) {
 	r := newRig(t)
 	asked := 0
@@ -356,7 +356,7 @@ func TestOnlyAChangedListIsWrittenToDisk(t *testing.T) {
 		t.Errorf("%d writes of the same pods", n)
 	}
 	if last := r.asked[len(r.asked)-1]; last.Header.Get("If-None-Match") != `"2"` {
-		t.Errorf("asked with %q", last.Header.Get("If-None-Match")) // the newest that is known
+		t.Errorf("asked with %q", last.Header.Get("If-None-Match")) // the newest known tag
 	}
 	body = yaml("web", "two")
 	if n := writes(); n != 1 {
@@ -366,7 +366,7 @@ func TestOnlyAChangedListIsWrittenToDisk(t *testing.T) {
 	r.says(r.sent(), "default/web-node=two")
 }
 
-// A pod that left the manifest is reported as gone until it is over, also when the next process cannot read the manifest.
+// A pod that left the manifest is reported as gone until it has ended, also when the next process cannot read the manifest.
 func TestDeparted_OutlivesTheProcess(t *testing.T) {
 	r := newRig(t)
 	r.opts.Board = board.New()
@@ -397,7 +397,7 @@ func TestDeparted_OutlivesTheProcess(t *testing.T) {
 	gone()
 }
 
-// A warning costs no pod, and stays reported when the server answers that nothing has changed.
+// A warning ends no pod, and stays reported after a "not modified" answer.
 func TestState_Warnings(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a"}}
 	warning := messages.ManifestProblem{Path: "u", Field: "spec.x", Message: "is not a field", Warning: true}

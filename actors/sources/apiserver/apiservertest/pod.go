@@ -10,7 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
-// Bound is the pod that a manifest describes as it is when it was assigned to a node: defaulted, with a UID, and Pending.
+// Bound returns the pod of a manifest as an API server has it after its assignment to a node: defaulted, with a UID, and
+// Pending.
 func Bound(manifest, node string) (*v1.Pod, error) {
 	pod := &v1.Pod{}
 	if err := yaml.Unmarshal([]byte(manifest), pod); err != nil {
