@@ -135,8 +135,8 @@ func startAgent(args []string, log io.Writer) (*Agent, error) {
 	return &Agent{NodeName: a.NodeName(), Failed: a.Failed(), Close: a.Close}, nil
 }
 
-// nodeNotes are those of the node. What to do about a runtime that is away is not the user's business here: containerd is
-// started again.
+// nodeNotes returns the notes about the node, without the remedy for an unavailable runtime: playlet dev restarts containerd
+// itself.
 func nodeNotes(n *api.Node) []string {
 	if n.Runtime.Ready {
 		return summary.NodeNotes(n, nil, time.Time{})

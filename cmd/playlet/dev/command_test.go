@@ -46,7 +46,7 @@ func TestDevRefusesInOneLine(t *testing.T) {
 	}
 }
 
-// What to do about the runtime is not said where `playlet dev` does it.
+// The notes omit the remedy for the runtime, which `playlet dev` applies itself.
 func TestDevNotesAreForOnesOwnContainerd(t *testing.T) {
 	n := &api.Node{Unheard: []messages.Address{"sources/file"}}
 	n.Runtime.Reason = &api.Reason{Code: "RuntimeUnavailable", Message: "start it (systemctl start containerd)"}

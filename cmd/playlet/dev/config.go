@@ -12,8 +12,8 @@ import (
 // its port.
 const registryHost = "playlet.local"
 
-// kubeletYAML is the agent's KubeletConfiguration: the defaults, but for what a machine for trying things out may lack
-// (cgroups of version 2, no swap), and for where things are.
+// kubeletYAML returns the agent's KubeletConfiguration: the defaults, except for the paths and for features that a developer's
+// machine may lack (cgroups of version 2, no swap).
 func kubeletYAML(f folder, healthz int, resolv string) (string, error) {
 	text, err := yaml.Marshal(map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
@@ -40,7 +40,7 @@ func resolvConf() string {
 	return behind
 }
 
-// loopbackOnly says whether all name servers of a resolv.conf are on loopback, and there are some.
+// loopbackOnly reports whether a resolv.conf has name servers, all of them on loopback.
 func loopbackOnly(text string) bool {
 	some := false
 	for line := range strings.Lines(text) {
@@ -57,7 +57,7 @@ func loopbackOnly(text string) bool {
 	return some
 }
 
-// sampleFile and sampleName are those of the pod that a run begins with.
+// sampleFile and sampleName are the file and the name of the pod that a run starts with.
 const (
 	sampleFile = "hello.yaml"
 	sampleName = "hello"

@@ -19,7 +19,7 @@ type folder string
 
 func (f folder) at(name string) string { return filepath.Join(string(f), name) }
 
-// What a folder holds besides the manifests. Each is removed at the end.
+// The contents of a folder besides the manifests. Each is removed at the end.
 const (
 	planFile       = "plan.json"
 	outcomeFile    = "outcome"
@@ -43,10 +43,10 @@ var contents = append([]string{
 func (f folder) manifests() string  { return f.at("manifests") }
 func (f folder) samplePath() string { return filepath.Join(f.manifests(), sampleFile) }
 
-// containerd is the same folder, for what containerd has in it.
+// containerd returns the same folder, for containerd's files in it.
 func (f folder) containerd() containerd.Folder { return containerd.Folder(f) }
 
-// maxFolder is what a unix socket's path leaves for the folder's (unix(7): 107 bytes).
+// maxFolder is the length that a unix socket's path leaves for the folder (unix(7): 107 bytes).
 var maxFolder = 107 - len("/"+folder("").containerd().Socket()+".ttrpc")
 
 // newFolder names the folder of a run, and refuses one that cannot be used. Nothing is made yet.
@@ -86,8 +86,7 @@ func newFolder(wanted, name string) (path string, temporary bool, err error) {
 	return path, temporary, nil
 }
 
-// make makes the folder, private to root where it is temporary, and the one of manifests with the sample in it, where
-// that is wanted.
+// make creates the folder, private to root, and the one of manifests, with the sample in it unless it is empty.
 func (f folder) make(sample string) error {
 	if err := os.Mkdir(string(f), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -110,7 +109,7 @@ func (f folder) make(sample string) error {
 	return writeFile(f.samplePath(), []byte(sample), 0o644)
 }
 
-// manifestsThere says whether somebody has put manifests into the folder already.
+// manifestsThere reports whether the folder already contains manifests.
 func (f folder) manifestsThere() (bool, error) {
 	entries, err := os.ReadDir(f.manifests())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +118,8 @@ func (f folder) manifestsThere() (bool, error) {
 	return len(entries) > 0, err
 }
 
-// remove removes all that a run has written. Of a folder that the user named, what the user put there stays: manifests
-// other than the sample, or the sample once it was changed.
+// remove removes all files of a run. In a folder named by the user, the user's files stay: manifests other than the sample, and
+// the sample if it was changed.
 func (f folder) remove(r *Record) error {
 	if err := namespaces.RefuseMounts(string(f)); err != nil {
 		return err
@@ -148,7 +147,7 @@ func removeEmpty(dir string) error {
 	return err
 }
 
-// missingFolders gives those of dirs, with their parents, that are not there, parents first.
+// missingFolders returns the missing folders among dirs and their parents, parents first.
 func missingFolders(dirs ...string) ([]string, error) {
 	var out []string
 	for _, dir := range dirs {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Identity tells a process from another that got the same number after it: a number alone does not.
+// Identity identifies a process. Its number alone does not, since numbers are reused.
 type Identity struct {
 	PID int `json:"pid"`
 	// Started is when it did, in the kernel's ticks since boot (proc_pid_stat(5), field 22).
@@ -21,7 +21,7 @@ type Identity struct {
 	Command string `json:"command"`
 }
 
-// identify reads who the process is, below proc, which is /proc.
+// identify reads the identity of the process, below proc, which is /proc.
 func identify(proc string, pid int) (Identity, error) {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
@@ -50,8 +50,8 @@ func startTime(stat string) (uint64, error) {
 	return strconv.ParseUint(fields[field-afterName], 10, 64)
 }
 
-// runs says whether this very process is still there. One that has ended and was not reaped has no command line, and
-// counts as gone.
+// runs reports whether this very process still runs. A process that has ended and was not reaped has no command line, and counts
+// as gone.
 func (i Identity) runs(proc string) (bool, error) {
 	if i.PID <= 0 {
 		return false, nil

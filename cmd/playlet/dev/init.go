@@ -11,11 +11,11 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
-// errByHand is for those who start a stage themselves.
+// errByHand is the error of a stage that a user starts directly.
 var errByHand = errors.New("this is started by playlet dev itself")
 
-// Init is process 1 of the new namespaces: it sets them up, starts node, and reaps until that ends. What happens is told
-// in the outcome; the error is for what cannot be.
+// Init is process 1 of the new namespaces: it sets them up, starts node, and reaps until that ends. It writes the result to the
+// outcome file. An error means that there is no outcome.
 func Init(dir string) error {
 	if os.Getpid() != 1 {
 		return errByHand
@@ -23,7 +23,7 @@ func Init(dir string) error {
 	return tell(dir, runNode(dir))
 }
 
-// tell leaves an error as the outcome, unless there is one already.
+// tell writes an error to the outcome file, unless there is one already.
 func tell(dir string, err error) error {
 	path := folder(dir).at(outcomeFile)
 	if _, there := os.Lstat(path); there == nil {
@@ -63,8 +63,8 @@ func endOfNode(status syscall.WaitStatus) error {
 	}
 }
 
-// privateFolders are written to by containerd, its shims and CNI whatever they are told, and would be shared with a
-// containerd of the machine. Here, each is one of our own that forgets.
+// privateFolders have fixed paths that containerd, its shims and CNI write to, and that a containerd of the machine would share.
+// Here, each is a separate temporary file system.
 var privateFolders = []string{"/run/containerd", "/var/lib/cni"}
 
 // coverFolders mounts the private folders.

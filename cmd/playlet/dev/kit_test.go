@@ -56,7 +56,7 @@ func program(t *testing.T, path, script string) {
 	must(t, os.Chmod(path, 0o755))
 }
 
-// shortDir is a temporary folder whose path leaves room for a socket's.
+// shortDir returns a temporary folder with a path that is short enough for a socket in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "dev")

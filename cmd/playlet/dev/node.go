@@ -36,19 +36,19 @@ type Agent struct {
 	Close func() error
 }
 
-// Hooks are what the command lends to node.
+// Hooks are the functions that the command passes to node.
 type Hooks struct {
 	// Start starts the agent with a command line, its log going to log.
 	Start func(args []string, log io.Writer) (*Agent, error)
 	// Status puts a pod's status in a few words: "Running 1/1".
 	Status func(*api.Pod) string
-	// Command runs one of the program's commands with these arguments; what it prints goes to out.
+	// Command runs one of the program's commands with these arguments, with output to out.
 	Command func(ctx context.Context, args []string, out io.Writer) error
-	// Notes are lines about what is wrong with the node.
+	// Notes returns lines about problems of the node.
 	Notes func(*api.Node) []string
 }
 
-// node is the process that does what is to be seen.
+// node is the process that runs the visible parts.
 type node struct {
 	Hooks
 	page     string // the address of the web page, with its token; empty: none
@@ -77,9 +77,9 @@ func Node(ctx context.Context, dir string, h Hooks) error {
 		readEntered(asked(), entered)
 		cancel()
 	}()
-	// When nobody reads what we print any more, the run ends; by the signal it would end half-way.
+	// When the output is closed, the run ends in order; the signal would end it half-way.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	// Who sets tostop on the terminal would otherwise stop us: we are not its foreground process group.
+	// tostop on the terminal would otherwise stop this process, which is not in the foreground process group.
 	signal.Ignore(syscall.SIGTTOU)
 	plan, err := readPlan(dir)
 	if err != nil {
@@ -207,7 +207,7 @@ func (n *node) configureContainerd() error {
 	}, n.registry.Addr, registryHost)
 }
 
-// canLowerScore says whether this process may lower oom_score_adj (proc_pid_oom_score_adj(5)).
+// canLowerScore reports whether this process may lower oom_score_adj (proc_pid_oom_score_adj(5)).
 func canLowerScore() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -277,7 +277,7 @@ func (n *node) pageAddress(ctx context.Context) string {
 	return (&url.URL{Scheme: "http", Host: at.Address, Path: "/", RawQuery: "token=" + token}).String()
 }
 
-// awaitAgent waits until the agent has heard its runtime and its sources for the first time.
+// awaitAgent waits until the runtime and all sources have reported to the agent.
 func (n *node) awaitAgent(ctx context.Context, waiting func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -294,7 +294,7 @@ func (n *node) awaitAgent(ctx context.Context, waiting func(string)) error {
 	return errors.Join(errors.New("it does not get ready"), err)
 }
 
-// freePort gives the port wanted of the loopback address if nobody listens there, or else another one.
+// freePort returns the requested port of the loopback address if it is free, or else another one.
 func freePort(ctx context.Context, wanted int) (int, error) {
 	for _, port := range []int{wanted, 0} {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", fmt.Sprint("127.0.0.1:", port))
@@ -306,7 +306,7 @@ func freePort(ctx context.Context, wanted int) (int, error) {
 	return 0, errors.New("no port of 127.0.0.1 is free for health checks")
 }
 
-// stop ends everything in the reverse order. What does not end by itself ends with the namespaces.
+// stop ends everything in the reverse order. Remaining processes end with the namespaces.
 func (n *node) stop(waiting func(string)) (string, error) {
 	var errs []error
 	if n.agent != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
-// Options are what the command line says.
+// Options are the values of the command line.
 type Options struct {
 	// Dir is the folder for everything; a temporary one where it is empty.
 	Dir string
@@ -31,7 +31,7 @@ type Options struct {
 	ObjectDir string
 	// Pods are manifests that are run beside the sample pod: files, folders and URLs.
 	Pods []string
-	// Tour shows the node in steps, each of which waits for a line on In.
+	// Tour shows the node in steps that each wait for a line on In.
 	Tour bool
 	In   io.Reader
 	// Once ends the run as soon as the sample pod has answered.
@@ -50,13 +50,13 @@ const (
 	kernelTimeout = 20 * time.Second
 )
 
-// errInterrupted is for those who asked whether it works, and did not wait for the answer.
+// errInterrupted is the error of a run with Once that ended before the answer.
 var errInterrupted = errors.New("interrupted before the sample pod had answered")
 
-// Run does everything of `playlet dev`. It returns when ctx has ended, or the run by itself; the machine is as it was
-// then, or the error names what is left. It takes root, and there can be one at a time on a machine.
+// Run runs `playlet dev` completely. It returns when ctx or the run has ended. The machine is restored then, or the error names
+// the remains. It needs root, and only one run can be active on a machine.
 func Run(ctx context.Context, o Options) (err error) {
-	// A terminal that is closed, and a pipe that nobody reads any more, are no reasons to leave things behind.
+	// A closed terminal or pipe must not leave anything behind.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGPIPE)
 	defer stop()
 	p := progress.New(o.Out)
@@ -87,8 +87,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	return errors.Join(err, cleaned)
 }
 
-// unlessEnded gives the error of what was done, unless ctx has ended: then all that was under way fails, and that is no
-// news. Who asked with Once did not get the answer.
+// unlessEnded returns the error of an operation, unless ctx has ended: then pending operations fail as expected. A run with Once
+// returns errInterrupted instead.
 func unlessEnded(ctx context.Context, once bool, err error) error {
 	switch {
 	case ctx.Err() == nil:
@@ -100,7 +100,7 @@ func unlessEnded(ctx context.Context, once bool, err error) error {
 	}
 }
 
-// Clean undoes what a run that was killed has left, and says so.
+// Clean undoes the remains of a killed run, and reports that.
 func Clean(o Options) error {
 	p := progress.New(o.Out)
 	s, left, err := begin(storeDir, p)
@@ -113,7 +113,7 @@ func Clean(o Options) error {
 	return s.close(true)
 }
 
-// begin takes the lock, and undoes what an earlier run has left, if it has.
+// begin takes the lock, and undoes the remains of an earlier run. left reports whether there were any.
 func begin(dir string, p *progress.Progress) (s *store, left bool, err error) {
 	if os.Geteuid() != 0 {
 		return nil, false,
@@ -141,7 +141,7 @@ func begin(dir string, p *progress.Progress) (s *store, left bool, err error) {
 	return s, true, nil
 }
 
-// makeAll makes what the record says is made on the machine.
+// makeAll creates the recorded changes on the machine.
 func makeAll(ctx context.Context, plan *Plan, r *Record) error {
 	if err := makeFolders(r.Folders); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
-// Plan is what the processes of the run need to know. It lies in the run's folder.
+// Plan is the data that the processes of the run share. It is in the run's folder.
 type Plan struct {
 	Name        string            `json:"name"`
 	Programs    programs.Programs `json:"programs"`
@@ -33,7 +33,7 @@ type Plan struct {
 	// Pods are manifests to run beside the sample. Tour shows the node in steps.
 	Pods []string `json:"pods,omitempty"`
 	Tour bool     `json:"tour,omitempty"`
-	// Temporary says that the folder goes with the run.
+	// Temporary means that the folder is removed with the run.
 	Temporary bool `json:"temporary,omitempty"`
 }
 

@@ -13,18 +13,17 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/network"
 )
 
-// Record is all that a run makes on the machine, written before it is made, so that whoever comes after a run that was
-// killed knows what to undo.
+// Record lists everything that a run creates on the machine. It is written first, so that the next run can undo a killed one.
 type Record struct {
-	// ID tells this run's things from everybody else's: they are named after it.
+	// ID distinguishes the objects of this run from all others; their names contain it.
 	ID string `json:"id"`
-	// Boot is the boot it happened in: what is not a file did not survive another.
+	// Boot is the boot of the run: after another one, only its files exist.
 	Boot string `json:"boot"`
 	// Outer and Init are the processes that hold all others; Init is zero until it was started.
 	Outer Identity `json:"outer"`
 	Init  Identity `json:"init"`
 
-	// Dir is the run's folder, as an absolute path. Temporary says that all below is ours to remove.
+	// Dir is the absolute path of the run's folder. Temporary means that all of it may be removed.
 	Dir       string `json:"dir"`
 	Temporary bool   `json:"temporary"`
 	// Sample is the text that was written as the sample's manifest; empty when there were manifests already.
@@ -36,18 +35,18 @@ type Record struct {
 
 	network.Changes
 
-	// Controllers are those of cgroups of version 2 that the machine has and had not handed down to its cgroups; Groups
-	// are the cgroups at its root that were there before.
+	// Controllers are the machine's controllers of cgroups of version 2 that were not enabled for its cgroups. Groups are the
+	// cgroups at its root before the run.
 	Controllers []string `json:"controllers,omitempty"`
 	Groups      []string `json:"groups,omitempty"`
 }
 
-// Name is what cgroups, the CNI network and rules of iptables of this run are named.
+// Name returns the name of this run's cgroups, CNI network and rules of iptables.
 func (r *Record) Name() string { return namePrefix + r.ID }
 
 const namePrefix = "playlet-dev-"
 
-// errRuns is what openStore's error is while another run goes on.
+// errRuns is the error of openStore while another run is active.
 var errRuns = errors.New("playlet dev runs already")
 
 // store keeps the record of the one run that there can be at a time, in a folder that root alone can write to. It is
@@ -119,7 +118,7 @@ func (s *store) load() (*Record, error) {
 	return r, nil
 }
 
-// check refuses a record that would have something else removed than what a run makes.
+// check rejects a record that would remove more than a run creates.
 func (r *Record) check() error {
 	if r.ID == "" || strings.Trim(r.ID, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
 		return fmt.Errorf("an ID of %q", r.ID)
@@ -173,7 +172,7 @@ func writeFile(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// unfinished is the file that a writeFile of this path leaves when it is killed; who removes the one removes the other.
+// unfinished returns the file that an interrupted writeFile of this path leaves. It must be removed together with path.
 func unfinished(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 }

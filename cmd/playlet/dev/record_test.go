@@ -51,7 +51,7 @@ func TestThereIsOneRunAtATime(t *testing.T) {
 	must(t, third.close(true))
 }
 
-// What a record names is removed by root: one that was tampered with, or is of another version, is refused.
+// Root removes everything that a record names. A modified record, or one of another version, is rejected.
 func TestARecordThatNamesMoreThanARunMakesIsRefused(t *testing.T) {
 	s, err := openStore(t.TempDir())
 	must(t, err)

@@ -17,13 +17,13 @@ import (
 const (
 	// readyTime bounds the start of containerd: a slow disk takes some seconds.
 	readyTime = 2 * time.Minute
-	// stopTime bounds the removal of all pods. What takes longer is ended with its namespaces.
+	// stopTime bounds the removal of all pods. Pods that take longer end with their namespaces.
 	stopTime = 30 * time.Second
-	// longestGrace is what a container gets of its grace period: who pressed Ctrl-C waits.
+	// longestGrace bounds the grace period of a container, since the user waits after Ctrl-C.
 	longestGrace = 5 * time.Second
 )
 
-// awaitRuntime waits until containerd says that it and its network are ready, or has ended.
+// awaitRuntime waits until containerd reports itself and its network ready, or has ended.
 func awaitRuntime(ctx context.Context, client *cri.Client, s *supervised, waiting func(string)) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()

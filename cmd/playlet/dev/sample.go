@@ -123,7 +123,7 @@ func getOnce(ctx context.Context, client *http.Client, url string) (text string,
 	return string(body), err
 }
 
-// directions tell a newcomer where to go from here.
+// directions returns the next steps for a new user.
 func (n *node) directions() string {
 	kept := "; they stay when this ends"
 	if n.plan.Temporary {
@@ -164,7 +164,8 @@ func (n *node) directions() string {
 
 const reach = "Reach the sample pod:"
 
-// fetch is a command of this machine that prints what an address answers; the address alone, for a browser, where there is none.
+// fetch returns a command of this machine that prints the response of an address, or only the address, for a browser, if there
+// is none.
 func fetch(url string) string {
 	for _, command := range []string{"curl ", "wget -qO- "} {
 		if _, err := exec.LookPath(strings.Fields(command)[0]); err == nil {
@@ -196,7 +197,7 @@ func (n *node) command(args ...string) string {
 	return typed(words)
 }
 
-// askRuntime is a command that lists containers: crictl's, or else that of the program that comes with containerd.
+// askRuntime returns a command that lists containers: crictl's, or else that of containerd's own client.
 func (n *node) askRuntime() []string {
 	socket := n.folder.containerd().Socket()
 	if _, err := exec.LookPath("crictl"); err == nil {
@@ -226,7 +227,7 @@ func typed(args []string) string {
 	return strings.Join(out, " ")
 }
 
-// quoted puts what a shell would take apart into quotes.
+// quoted quotes an argument that a shell would split.
 func quoted(arg string) string {
 	if arg != "" && !strings.ContainsFunc(arg, func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/.,:=_-+@%", r)

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// helloOn serves what the sample pod would, where it would; the first answers are not good.
+// helloOn serves like the sample pod, at its address. The first bad answers are wrong.
 func helloOn(t *testing.T, ip string, bad int) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ip, fmt.Sprint(samplePort)))

@@ -100,7 +100,7 @@ func pass(ctx context.Context, signals <-chan os.Signal, stopped <-chan struct{}
 	}
 }
 
-// outcome is how node ended: what it wrote, and else how its process did.
+// outcome returns the result that node wrote, or else the exit of its process.
 func outcome(ctx context.Context, f folder, once bool, ended error) error {
 	text, err := os.ReadFile(f.at(outcomeFile))
 	switch {

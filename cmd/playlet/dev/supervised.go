@@ -15,7 +15,7 @@ import (
 type supervised struct {
 	// command makes the process that is to be started.
 	command func() *exec.Cmd
-	// say tells of an end and what follows.
+	// say reports an end and its consequence.
 	say func(what string)
 	// backOff gives the time until the next start; nil means delays.
 	backOff func(ran time.Duration) time.Duration
@@ -29,7 +29,7 @@ type supervised struct {
 // endTime is how long the program may take to end when it is asked to.
 const endTime = 10 * time.Second
 
-// start starts the program and what keeps it running.
+// start starts the program and the goroutine that keeps it running.
 func (s *supervised) start() {
 	if s.backOff == nil {
 		s.backOff = (&delays{}).after
@@ -46,7 +46,7 @@ func (s *supervised) close() {
 	<-s.done
 }
 
-// failed is closed with the first end that was not asked for; err says what it was.
+// failed is closed with the first unexpected end; err returns its cause.
 func (s *supervised) failed() <-chan struct{} { return s.ended.Done() }
 
 func (s *supervised) err() error { return context.Cause(s.ended) }
@@ -99,7 +99,7 @@ type delays struct{ last time.Duration }
 const (
 	firstDelay = 250 * time.Millisecond
 	lastDelay  = 10 * time.Second
-	// longLife is what a program has to run for its ends to be forgotten.
+	// longLife is the run time after which earlier ends of a program are forgotten.
 	longLife = 30 * time.Second
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tourStep is one step of the tour: what it shows, and the commands that show it.
+// tourStep is one step of the tour: a subject, and the commands that show it.
 type tourStep struct {
 	title, text string
 	commands    []tourCommand
@@ -19,7 +19,7 @@ type tourStep struct {
 // tourCommand is a command line. It is repeated, within tourTime, until it prints until.
 type tourCommand struct{ line, until string }
 
-// tourTime bounds the wait for what a command of the tour shows.
+// tourTime bounds the wait for the expected output of a command.
 const tourTime = 30 * time.Second
 
 func (n *node) tourSteps() []tourStep {
@@ -65,7 +65,7 @@ func (n *node) tour(ctx context.Context) error {
 	return nil
 }
 
-// shown runs a command until it prints what it is to show, and returns its output.
+// shown runs a command until it prints the expected text, and returns its output.
 func (n *node) shown(ctx context.Context, c tourCommand) (string, error) {
 	for began := time.Now(); ; {
 		var out bytes.Buffer
@@ -89,11 +89,10 @@ func (n *node) shown(ctx context.Context, c tourCommand) (string, error) {
 	}
 }
 
-// noMoreLines is what the outer process sends once its standard input has ended: nothing is waited for any more.
+// noMoreLines is sent by the outer process when its standard input has ended: later steps do not wait.
 const noMoreLines = 'E'
 
-// readEntered reads what the outer process sends: a line's end for each line that was typed. It returns when the other end is
-// closed.
+// readEntered reads from the outer process one end of line for each typed line. It returns when the other end is closed.
 func readEntered(from io.Reader, entered chan<- struct{}) {
 	one := make([]byte, 1)
 	for {

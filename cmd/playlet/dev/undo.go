@@ -25,25 +25,25 @@ func undo(r *Record) error {
 	if boot == r.Boot {
 		errs = append(errs, r.Init.kill(procDir), namespaces.RemoveCgroups(r.Name(), r.Controllers, r.Groups),
 			r.Changes.Undo(r.Name()), removeSocket(r.AdminSocket))
-	} else { // what lies in /run now is of this boot
+	} else { // files in /run belong to this boot
 		folders = slices.DeleteFunc(slices.Clone(folders), func(dir string) bool { return strings.HasPrefix(dir, "/run/") })
 	}
 	errs = append(errs, folder(r.Dir).remove(r), removeFolders(folders))
 	return errors.Join(errs...)
 }
 
-// listening says whether a process accepts connections on the unix socket.
+// listening reports whether a process accepts connections on the unix socket.
 func listening(path string) bool {
 	conn, err := net.DialTimeout("unix", path, 5*time.Second)
 	if err != nil {
 		return errors.Is(err, syscall.EAGAIN) // its queue is full: it is alive
 	}
-	_ = conn.Close() // nothing was said
+	_ = conn.Close() // nothing was sent
 	return true
 }
 
-// removeSocket removes an agent's socket that nobody listens on, and the lock beside it. The lock is taken for that: an
-// agent that holds it, or is about to, keeps both.
+// removeSocket removes an agent's unused socket, and the lock beside it. It takes that lock first: an agent that holds it, or is
+// about to, keeps both.
 func removeSocket(path string) error {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

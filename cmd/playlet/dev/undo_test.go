@@ -48,7 +48,7 @@ func TestAnAgentsSocketIsRemovedOnceNobodyHasIt(t *testing.T) {
 	}
 }
 
-// After a reboot the files of a run are there, and the rest is not: what has its names now is another's.
+// After a reboot only the files of a run exist; other objects with its names are not its own.
 func TestOfAnotherBootOnlyFilesAreRemoved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not tried: a folder in /run takes root")

@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 )
 
-// errSeen ends a watch that has seen what it waited for.
+// errSeen ends a watch whose condition is satisfied.
 var errSeen = errors.New("seen")
 
 // watch follows the agent's pods until ctx ends or f has seen enough. A stream that breaks off is begun again.
@@ -37,7 +37,7 @@ func (n *node) watch(ctx context.Context, f func(*api.Pods) error) error {
 	}
 }
 
-// apply brings what is known up to date with a change.
+// apply updates the known state with a change.
 func apply(now *api.Pods, c *api.Change) {
 	if c.Full {
 		*now = api.Pods{Node: now.Node}
@@ -82,7 +82,7 @@ func (n *node) stay(ctx context.Context) error {
 	})
 }
 
-// tellAddress says where the sample pod is when that is no longer where it was: a sandbox made again has another address.
+// tellAddress prints the sample pod's address after a change: a recreated sandbox has another address.
 func (n *node) tellAddress(now *api.Pods) {
 	p := n.sample(now)
 	if n.url == "" || p == nil || !ready(p) {
@@ -94,18 +94,18 @@ func (n *node) tellAddress(now *api.Pods) {
 	}
 }
 
-// tell prints what has just happened.
+// tell prints an event with its time.
 func (n *node) tell(what string) { n.progress.Line("%s  %s", time.Now().Format(time.TimeOnly), what) }
 
-// shown is what was said of a subject.
+// shown is the printed state of a subject.
 type shown struct {
 	line string
-	// causes are all that have kept a pod from where it is going since it last was there: tries alternate with pauses between
-	// them, and each is said once.
+	// causes has all reasons why a pod did not become ready since it last was. Tries alternate with pauses between them, and each
+	// reason is printed once.
 	causes map[string]bool
 }
 
-// news are the lines that were not said yet.
+// news returns the lines that have not been printed yet.
 func (n *node) news(now *api.Pods, seen map[string]*shown) []string {
 	var out []string
 	there := map[string]bool{}

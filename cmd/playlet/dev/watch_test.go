@@ -57,7 +57,7 @@ func TestChangesAreApplied(t *testing.T) {
 	}
 }
 
-// aNode is one whose hooks are simple.
+// aNode returns a node with simple hooks.
 func aNode(out *buffer) *node {
 	return &node{
 		plan: &Plan{}, progress: progress.New(out), agent: &Agent{NodeName: "vm", Failed: make(chan error, 1)},
@@ -125,7 +125,7 @@ func TestANewAddressOfTheSampleIsReported(t *testing.T) {
 	out := &buffer{}
 	n := aNode(out)
 	pods := func(ip string) *api.Pods { return &api.Pods{Pods: []api.Pod{onePod("hello-vm", "1", ip)}} }
-	n.tellAddress(pods("192.0.2.1")) // no address was told yet
+	n.tellAddress(pods("192.0.2.1")) // no address was printed yet
 	n.url = "http://192.0.2.1:8080/"
 	n.tellAddress(pods("192.0.2.1"))
 	n.tellAddress(pods(""))

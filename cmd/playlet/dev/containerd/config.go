@@ -1,6 +1,5 @@
-// Package containerd has what a containerd of one's own takes: its configuration, the pods' network, and the folder of
-// all that it reads and writes. It serves `playlet dev`, the end-to-end tests and the benchmarks, and imports nothing of the
-// project.
+// Package containerd has the files of a private containerd: its configuration, the pods' network, and the folder of all that it
+// reads and writes. It serves `playlet dev`, the end-to-end tests and the benchmarks, and imports nothing of the project.
 package containerd
 
 import (
@@ -12,7 +11,7 @@ import (
 	"text/template"
 )
 
-// Settings are what the configuration of containerd is made of.
+// Settings are the variables of containerd's configuration.
 type Settings struct {
 	// Major and Minor are containerd's version, from 1.6 on.
 	Major, Minor int
@@ -25,19 +24,20 @@ type Settings struct {
 	Others   map[string]string
 	// Snapshotter is the one that Snapshotter finds.
 	Snapshotter string
-	// CNIBins has the network's plugins, CNIConf its configuration. CNITemplate is the file of which containerd 2 makes the
-	// configuration when it is told the pods' range of addresses; none when empty. Before 2.1 one folder of plugins counts.
+	// CNIBins are the folders of the network's plugins, CNIConf that of its configuration. CNITemplate is the file from which
+	// containerd 2 generates the configuration when it receives the pods' range of addresses; none when empty. Before 2.1 only one
+	// folder of plugins is supported.
 	CNIBins              []string
 	CNIConf, CNITemplate string
 	// Hosts has a folder a registry (containerd, docs/hosts.md); none when empty.
 	Hosts string
 	// Sandbox is the image of sandboxes.
 	Sandbox string
-	// KeepScore says that oom_score_adj cannot be lowered here.
+	// KeepScore means that oom_score_adj cannot be lowered here.
 	KeepScore bool
 }
 
-// New says that the CRI plugin's settings are those of two plugins, as from 2.0 on.
+// New reports whether the CRI plugin's settings belong to two plugins, as from 2.0 on.
 func (s Settings) New() bool { return s.Major >= 2 }
 
 // Plugin is the one that runs pods.
@@ -56,7 +56,7 @@ func (s Settings) Program(handler string) string {
 	return s.Runc
 }
 
-// ManyDirs says that there may be several folders of CNI plugins, as from 2.1 on.
+// ManyDirs reports whether several folders of CNI plugins are supported, as from 2.1 on.
 func (s Settings) ManyDirs() bool { return s.Major > 2 || s.Major == 2 && s.Minor >= 1 }
 
 // configuration is for every containerd from 1.6 on.
@@ -123,7 +123,8 @@ imports = []
 {{- end}}
 `
 
-// TOML is the configuration's text. Paths come in as Go values and must not hold what ends a quoted string of TOML.
+// TOML returns the text of the configuration. Paths come in as Go values and must not contain characters that end a quoted
+// string of TOML.
 func (s Settings) TOML() (string, error) {
 	for _, path := range slices.Concat([]string{s.Root, s.Runc}, s.CNIBins, slices.Collect(maps.Values(s.Others))) {
 		if strings.ContainsAny(path, "\"\\\n") {

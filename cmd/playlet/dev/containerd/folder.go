@@ -15,7 +15,7 @@ import (
 // Folder holds all that a containerd of one's own reads and writes.
 type Folder string
 
-// Contents are the names of what is in a Folder.
+// Contents are the names of the entries of a Folder.
 var Contents = []string{
 	"containerd.toml", "containerd.sock", "containerd.sock.ttrpc", "containerd", "run", "opt", "certs.d", "net.d", "leases",
 }
@@ -25,10 +25,10 @@ func (f Folder) at(name string) string { return filepath.Join(string(f), name) }
 // Socket is where containerd listens.
 func (f Folder) Socket() string { return f.at("containerd.sock") }
 
-// Root has what containerd keeps on disk.
+// Root is containerd's persistent state.
 func (f Folder) Root() string { return f.at("containerd") }
 
-// State has what goes with the boot.
+// State is containerd's state of this boot.
 func (f Folder) State() string { return f.at("run") }
 
 // CNIConf is where the pods' network is configured.
@@ -80,7 +80,7 @@ func (f Folder) Command(containerd string, env []string, beside ...string) *exec
 	return cmd
 }
 
-// Snapshotter tries whether the file system of dir carries overlays. Where it does not (it is one itself, say),
+// Snapshotter tests whether the file system of dir supports overlays. If it does not (an overlay itself, for example),
 // containerd copies.
 func Snapshotter(dir string) (name string, err error) {
 	top, err := os.MkdirTemp(dir, "try-")
@@ -115,7 +115,7 @@ func environment(env, programs []string) []string {
 	return out
 }
 
-// Ready says why a runtime, by its answer to Status, or its network is not ready.
+// Ready returns the reason why a runtime, by its answer to Status, or its network is not ready.
 func Ready(status *runtimeapi.StatusResponse) error {
 	for _, c := range status.GetStatus().GetConditions() {
 		if (c.Type == runtimeapi.RuntimeReady || c.Type == runtimeapi.NetworkReady) && !c.Status {

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image gives an OCI index of one image per architecture. The same arguments give the same digest on every machine.
+// Image returns an OCI index of one image per architecture. The same arguments give the same digest on every machine.
 //
-// The root file system holds the program as /<name>, an empty /tmp, and /etc/passwd and /etc/group that know root (0)
-// and nobody (65534). The entry point is the program with no arguments. Each of edits may change the configuration
-// (a label of its own gives an image of its own digest); it is called once per architecture.
+// The root file system has the program as /<name>, an empty /tmp, and /etc/passwd and /etc/group with root (0) and nobody
+// (65534). The entry point is the program without arguments. Each of edits may change the configuration, once per architecture:
+// a unique label gives an image with a unique digest.
 func Image(program Program, edits ...func(*v1.Config)) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, arch := range Architectures {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Fault is what Intercept does to one request. The zero value lets it pass.
+// Fault is the effect of Intercept on one request. The zero value has none.
 type Fault struct {
 	// Delay is waited first; it ends early when the client goes away.
 	Delay time.Duration
@@ -19,7 +19,7 @@ type Fault struct {
 	Cut bool
 }
 
-// Request is one request that was answered, or whose answer has begun.
+// Request is one request with a complete or partial answer.
 type Request struct {
 	Method string
 	Path   string
@@ -145,7 +145,7 @@ func (r *Registry) note(req *http.Request, status int) {
 	r.requests = append(r.requests, Request{Method: req.Method, Path: req.URL.Path, Status: status})
 }
 
-// notingWriter tells of the status before the client can see it, so that who got an answer finds it in the log.
+// notingWriter reports the status before the client can see it, so that the log has each answered request.
 type notingWriter struct {
 	http.ResponseWriter
 	note  func(status int)

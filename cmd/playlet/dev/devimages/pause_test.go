@@ -24,7 +24,7 @@ func TestPauseEndsOnSignals(t *testing.T) {
 	})
 }
 
-// As PID 1 it must end on TERM (the kernel throws away what PID 1 does not expect) and reap orphans.
+// As PID 1 it must end on TERM (the kernel discards signals that PID 1 does not handle) and reap orphans.
 func TestPauseAsInit(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not tried: a PID namespace takes root")
@@ -57,8 +57,8 @@ func TestPauseAsInit(t *testing.T) {
 	})
 }
 
-// awaitReady waits until the process waits for signals, which are then blocked. (An emulator keeps the blocked set to
-// itself, so /proc/PID/status does not tell.)
+// awaitReady waits until the process waits for signals, which are then blocked. /proc/PID/status does not show them, since an
+// emulator keeps the blocked set to itself.
 func awaitReady(t *testing.T, pid int) {
 	number := strconv.Itoa(syscall.SYS_RT_SIGTIMEDWAIT) + " "
 	await(t, "pause to wait for signals", func() bool {

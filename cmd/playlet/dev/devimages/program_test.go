@@ -17,7 +17,7 @@ import (
 // waitLimit bounds every wait of these tests; it is reached only when something is broken.
 const waitLimit = 60 * time.Second
 
-// built is a set of programs to try: where they are, and what runs them when they are for another machine.
+// built is a set of programs to test: their folder, and the emulator that runs them if they are for another architecture.
 type built struct {
 	dir, arch string
 	runner    []string
@@ -29,8 +29,8 @@ func (b built) command(p Program, args ...string) *exec.Cmd {
 	return exec.Command(line[0], line[1:]...)
 }
 
-// everyBuild runs a test on the committed programs and on freshly compiled ones, of each architecture. It says what it
-// leaves out for want of a compiler or an emulator.
+// everyBuild runs a test on the committed programs and on freshly compiled ones, for each architecture. It reports the cases
+// that it skips for lack of a compiler or an emulator.
 func everyBuild(t *testing.T, test func(t *testing.T, b built)) {
 	for _, arch := range Architectures {
 		var runner []string

@@ -17,8 +17,8 @@ type Manifest interface {
 	Digest() (v1.Hash, error)
 }
 
-// Push stores an image or an index with all that it refers to under name (repository[:tag], Tag where none is given),
-// replacing what the tag meant before. It does not pass through Intercept, Protect or the request log.
+// Push stores an image or an index with all its parts under name (repository[:tag], with Tag as the default). It replaces the
+// previous target of the tag. It bypasses Intercept, Protect and the request log.
 func (r *Registry) Push(name string, what Manifest) error {
 	repo, tag := split(name)
 	if err := r.push(repo, tag, what); err != nil {
@@ -27,7 +27,7 @@ func (r *Registry) Push(name string, what Manifest) error {
 	return nil
 }
 
-// push stores the parts before the whole, as a registry refuses a manifest whose parts it does not hold.
+// push stores the parts first, since a registry rejects a manifest with missing parts.
 func (r *Registry) push(repo, tag string, what Manifest) error {
 	switch m := what.(type) {
 	case v1.Image:
@@ -139,7 +139,7 @@ func (r *Registry) put(method, path, mediaType string, body []byte) error {
 	return nil
 }
 
-// answer keeps what a handler replies.
+// answer records a handler's reply.
 type answer struct {
 	header http.Header
 	status int

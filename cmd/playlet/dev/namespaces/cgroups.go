@@ -55,7 +55,7 @@ func hierarchies(all []*mountinfo.Info) ([]*mountinfo.Info, error) {
 	return out, nil
 }
 
-// unified says that a hierarchy is the one of version 2.
+// unified reports whether a hierarchy is the one of version 2.
 func unified(m *mountinfo.Info) bool { return m.FSType == "cgroup2" }
 
 // MakeCgroups makes a cgroup at the root of every hierarchy, and hands these controllers of version 2 down to it.
@@ -66,7 +66,7 @@ func MakeCgroups(name string, controllers []string) error {
 	}
 	for _, m := range all {
 		if unified(m) {
-			_ = handDown(m.Mountpoint, controllers) // what cannot be, pods go without
+			_ = handDown(m.Mountpoint, controllers) // pods do without the others
 		}
 		dir := filepath.Join(m.Mountpoint, name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -96,9 +96,9 @@ func copyValue(from, to string) error {
 	return os.WriteFile(to, value, 0)
 }
 
-// EnterCgroups moves this process into the cgroups of that name, makes these the roots of a new cgroup namespace, and
-// mounts the hierarchies anew, so that nothing else is seen and all that is made in them is below. The namespace is the
-// calling thread's, which must be locked, and its children's.
+// EnterCgroups moves this process into the cgroups of that name and makes these the roots of a new cgroup namespace. It mounts
+// the hierarchies again, so that only these cgroups are visible and all new ones are below them. The namespace belongs to the
+// calling thread, which must be locked, and to its children.
 func EnterCgroups(name string) error {
 	all, err := mountedHierarchies()
 	if err != nil {

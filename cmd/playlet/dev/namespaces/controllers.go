@@ -17,8 +17,8 @@ const (
 	handedDownFile  = "cgroup.subtree_control"
 )
 
-// Before gives what there is to hand down at the root of version 2, and the cgroups that there are now: RemoveCgroups takes
-// both.
+// Before returns the controllers that the root of version 2 does not pass to its children, and the present cgroups.
+// RemoveCgroups needs both.
 func Before() (controllers, groups []string, err error) {
 	all, err := mountedHierarchies()
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"syscall"
 )
 
-// Step is a part of setting namespaces up. Errors are told with What.
+// Step is a part of the set-up of namespaces. What is the prefix of its errors.
 type Step struct {
 	What string
 	Do   func() error
 }
 
-// Init is what process 1 of new namespaces does: the steps, and then it starts this program anew, with these arguments and
-// files beside the three usual ones, and reaps until that has ended. Of each signal that it gets, pass says what that is sent.
+// Init runs as process 1 of new namespaces. It runs the steps and starts this program again, with these arguments and with files
+// after the three standard ones. It then reaps until that process has ended. pass maps each received signal to the one that is
+// forwarded.
 func Init(steps []Step, args []string, files []*os.File, pass func(os.Signal) os.Signal) (syscall.WaitStatus, error) {
-	runtime.LockOSThread() // a cgroup namespace is a thread's; what is started must be by the one that has it
+	runtime.LockOSThread() // a cgroup namespace is a thread's, and only its own children are in it
 	for _, s := range steps {
 		if err := s.Do(); err != nil {
 			return 0, fmt.Errorf("%s: %w", s.What, err)
@@ -62,7 +63,7 @@ func Self() string {
 	return path
 }
 
-// SameFile says whether two paths lead to one file that is there.
+// SameFile reports whether two paths lead to the same existing file.
 func SameFile(path, other string) bool {
 	a, err1 := os.Stat(path)
 	b, err2 := os.Stat(other)

@@ -1,6 +1,6 @@
-// Package namespaces is what a program does that runs containerd in namespaces of its own: it cuts off its mounts, makes
-// cgroups that it then sees as the roots of their hierarchies, and is process 1. It serves `playlet dev` and the
-// end-to-end tests, and imports nothing of the project.
+// Package namespaces sets up the namespaces of a program that runs containerd in isolation: it separates the mounts, makes
+// cgroups that become the visible roots of their hierarchies, and is process 1. It serves `playlet dev` and the end-to-end
+// tests, and imports nothing of the project.
 package namespaces
 
 import (
@@ -17,8 +17,8 @@ import (
 
 const plainMount = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
-// OwnMounts makes this process's new mount namespace one that no mount leaves, and /proc one of the new PID namespace.
-// With unix.MS_SLAVE what the machine mounts and unmounts comes in, with unix.MS_PRIVATE it does not.
+// OwnMounts keeps the mounts of this process's new mount namespace private, and mounts the /proc of the new PID namespace. With
+// unix.MS_SLAVE the machine's mounts and unmounts are propagated into it, with unix.MS_PRIVATE they are not.
 func OwnMounts(propagation uintptr) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 		return fmt.Errorf("cutting off mounts: %w", err)
@@ -45,7 +45,7 @@ func Tmpfs(dir, mode string) error {
 	return nil
 }
 
-// RefuseMounts guards the removal of a folder: what is mounted there or below would be emptied too.
+// RefuseMounts returns an error if anything is mounted on the folder or below: its removal would delete the mounted files too.
 func RefuseMounts(dir string) error {
 	all, err := mountinfo.GetMounts(nil)
 	if err != nil {
@@ -59,7 +59,7 @@ func RefuseMounts(dir string) error {
 	return nil
 }
 
-// OwnFolder refuses a folder that is not one of this user's: what is removed below it would be another's to choose.
+// OwnFolder returns an error unless the folder belongs to this user: another owner could choose the files to be removed.
 func OwnFolder(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {

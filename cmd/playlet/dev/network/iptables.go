@@ -33,7 +33,7 @@ func bothFamilies(path string) []iptables {
 	return out
 }
 
-// before is what the family had before the run.
+// before returns the family's rules before the run.
 func (i iptables) before(c *Changes) *Rules {
 	if i.v6 {
 		return &c.IPv6
@@ -41,7 +41,7 @@ func (i iptables) before(c *Changes) *Rules {
 	return &c.IPv4
 }
 
-// family is that of nftables(8).
+// family returns the family's number in nftables(8).
 func (i iptables) family() uint8 {
 	if i.v6 {
 		return unix.NFPROTO_IPV6
@@ -68,7 +68,7 @@ func (i iptables) save(ctx context.Context) (ruleset, error) {
 	return parseRuleset(out), err
 }
 
-// there is what the family has. To ask nftables for its chains makes none, as iptables may.
+// there returns the family's present rules. Unlike iptables, a request to nftables creates no chains.
 func (i iptables) there(ctx context.Context) (Rules, error) {
 	now, err := i.save(ctx)
 	if err != nil {
@@ -92,14 +92,14 @@ func (i iptables) there(ctx context.Context) (Rules, error) {
 	return rules, nil
 }
 
-// nftables says whether the program has nftables behind it, whose tables and chains can be removed; those of the legacy programs
-// live as long as the kernel's module.
+// nftables reports whether the program uses nftables, whose tables and chains can be removed. Those of the legacy programs exist
+// as long as the kernel's module.
 func (i iptables) nftables(ctx context.Context) (bool, error) {
 	version, err := i.run(ctx, i.path, "", "--version")
 	return strings.Contains(version, "nf_tables"), err
 }
 
-// restore carries out orders, those of a table all or none.
+// restore applies orders; the orders of one table are atomic.
 func (i iptables) restore(ctx context.Context, orders string) error {
 	_, err := i.run(ctx, i.path+"-restore", orders, "--noflush", "-w", "10")
 	return err
@@ -116,7 +116,7 @@ func (i iptables) admit(ctx context.Context, bridge, run string) error {
 	return errors.Join(errs...)
 }
 
-// clean removes what is the run's.
+// clean removes the run's rules and chains.
 func (i iptables) clean(ctx context.Context, run string, c *Changes) error {
 	before := *i.before(c)
 	now, err := i.save(ctx)

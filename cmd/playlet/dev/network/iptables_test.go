@@ -53,7 +53,7 @@ func TestIPTablesIsAsItWas(t *testing.T) {
 	}
 }
 
-// everything is what iptables-save prints, without comments and counters.
+// everything returns the output of iptables-save without comments and counters.
 func everything(t *testing.T, i iptables) string {
 	t.Helper()
 	text, err := i.run(t.Context(), i.path+"-save", "")

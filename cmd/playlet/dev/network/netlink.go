@@ -13,7 +13,7 @@ import (
 // native is the byte order that the kernel speaks.
 var native = binary.NativeEndian
 
-// message is one of netlink(7): a header, which counts the whole, and what follows it.
+// message returns a message of netlink(7): a header with the total length, and the body.
 func message(kind, flags uint16, body []byte) []byte {
 	b := make([]byte, unix.SizeofNlMsghdr, unix.SizeofNlMsghdr+len(body))
 	native.PutUint32(b[0:], uint32(unix.SizeofNlMsghdr+len(body))) //nolint:gosec // some hundred bytes
@@ -33,7 +33,7 @@ func attribute(kind uint16, text string) []byte {
 	return b
 }
 
-// request sends messages and gives the error, or nil, that each of the wanted acknowledgements holds, in their order.
+// request sends messages and returns the error, or nil, of each expected acknowledgement, in their order.
 func request(family int, messages []byte, acknowledgements int) (answers []error, err error) {
 	s, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
@@ -91,7 +91,7 @@ type link struct {
 	name, kind    string
 }
 
-// links lists the interfaces of this network namespace. /sys would list those of the one it was mounted in.
+// links lists the interfaces of this network namespace. /sys would list those of the namespace in which it was mounted.
 func links() ([]link, error) {
 	dump, err := syscall.NetlinkRIB(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
 	if err != nil {
@@ -146,8 +146,8 @@ func zeroEnded(b []byte) string {
 	return text
 }
 
-// removeBridge removes the bridge, and what is left in it of pods: the machine's ends of their pairs. What has its name
-// and is no bridge is left alone.
+// removeBridge removes the bridge and the host ends of the pods' remaining veth pairs on it. Another kind of interface with its
+// name is left alone.
 func removeBridge(name string) error {
 	all, err := links()
 	if err != nil {

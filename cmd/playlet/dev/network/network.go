@@ -1,5 +1,5 @@
-// Package network has what a run of `playlet dev` makes of the machine's network for pods, and what undoes it: a subnet that
-// nothing uses, a bridge, forwarding, and rules of iptables.
+// Package network creates the changes to the machine's network that the pods of `playlet dev` need, and undoes them: an unused
+// subnet, a bridge, forwarding, and rules of iptables.
 package network
 
 import (
@@ -16,7 +16,7 @@ import (
 
 const sysDir = "/proc/sys"
 
-// Changes are what a run makes, and what was there before.
+// Changes are the changes of a run, and the state before.
 type Changes struct {
 	// Bridge is the name of the pods' bridge, which did not exist before.
 	Bridge string `json:"bridge"`
@@ -24,7 +24,7 @@ type Changes struct {
 	Sysctls map[string]string `json:"sysctls,omitempty"`
 	// Subnet is where pods' addresses are from; nothing on the machine used it before.
 	Subnet string `json:"subnet"`
-	// IPv4 and IPv6 are what iptables and ip6tables had before.
+	// IPv4 and IPv6 are the rules of iptables and ip6tables before the run.
 	IPv4 Rules `json:"ipv4"`
 	IPv6 Rules `json:"ipv6"`
 }
@@ -38,8 +38,8 @@ type Rules struct {
 	Absent []string `json:"absent,omitempty"`
 }
 
-// Plan finds out what a run will change, and makes nothing. iptables is the program. address is empty where the machine has one
-// that the agent finds by itself, and else the bridge's.
+// Plan determines the changes of a run without making them. iptables is the path of the program. address is empty if the agent
+// finds an address of the machine by itself, and otherwise the bridge's.
 func Plan(ctx context.Context, iptables string) (c Changes, address string, err error) {
 	if c.Bridge, err = freeBridge(); err != nil {
 		return c, "", err
@@ -71,7 +71,7 @@ func Plan(ctx context.Context, iptables string) (c Changes, address string, err 
 	return c, address, nil
 }
 
-// Check refuses changes that would have something else undone than what a run makes.
+// Check rejects changes whose undoing would affect more than a run creates.
 func (c *Changes) Check() error {
 	if c.Bridge == "" || strings.ContainsAny(c.Bridge, "/ ") || c.Bridge[0] == '.' {
 		return fmt.Errorf("a bridge of %q", c.Bridge)
@@ -97,11 +97,10 @@ func (c *Changes) Make(ctx context.Context, iptablesPath, run string) error {
 	return iptables{path: iptablesPath}.admit(ctx, c.Bridge, run)
 }
 
-// Undo undoes the changes, and removes what pods of the run have left, with the programs that there are now. It may be done
-// again.
+// Undo undoes the changes and the remains of the run's pods, with the programs found now. It may be repeated.
 func (c *Changes) Undo(run string) error {
 	errs := []error{removeBridge(c.Bridge)}
-	if path := programs.IPTables(); path != "" { // without it, nobody could have made rules
+	if path := programs.IPTables(); path != "" { // without it no rules can exist
 		for _, i := range bothFamilies(path) {
 			errs = append(errs, i.clean(context.Background(), run, c))
 		}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deleteTable removes an empty table of nftables that iptables has made, with those of its base chains that are there.
-// It is one transaction: when a chain has got a rule meanwhile, nothing is done, and that is no error.
+// deleteTable removes an empty table of nftables that iptables has created, with its existing base chains. This is one
+// transaction: if a chain has received a rule meanwhile, nothing is removed, which is no error.
 func deleteTable(family uint8, name string, chains []string) error {
 	answers, err := request(unix.NETLINK_NETFILTER, tableBatch(family, name, chains), len(chains)+1)
 	if err != nil {
@@ -58,7 +58,8 @@ func chainOrder(family uint8, what uint16, table, chain string) []byte {
 	return order(family, what, append(attribute(unix.NFTA_CHAIN_TABLE, table), attribute(unix.NFTA_CHAIN_NAME, chain)...))
 }
 
-// order is one message. With NONREC, the deletion of what is not empty fails with EBUSY; without, its contents would go too.
+// order returns one message. With NONREC, the deletion of a non-empty object fails with EBUSY; without, its contents are deleted
+// too.
 func order(family uint8, what uint16, attributes []byte) []byte {
 	flags := uint16(unix.NLM_F_ACK | unix.NLM_F_NONREC)
 	if what == unix.NFT_MSG_GETCHAIN {

@@ -13,11 +13,11 @@ var portmapChains = []string{"CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ", "CNI-HOST
 // podChain are names of chains that the plugins bridge and portmap make for one pod: a hash of network and container.
 var podChain = regexp.MustCompile(`^CNI-(DN-|SN-)?[0-9a-f]{20,24}$`)
 
-// ruleset is what iptables-save prints, by table.
+// ruleset is the output of iptables-save by table.
 type ruleset struct {
 	tables []string // in their order
-	// builtin and own chains, and rules ("-A CHAIN …") of each table. A chain that somebody has given another policy than the
-	// usual is not among the builtin ones, which may be removed.
+	// builtin and own chains, and rules ("-A CHAIN …") of each table. The builtin ones, which may be removed, exclude chains with
+	// another policy than the default.
 	builtin, own, rules map[string][]string
 }
 
@@ -56,9 +56,9 @@ func (r ruleset) chains() []string {
 	return out
 }
 
-// undo gives what iptables-restore --noflush is given so that nothing of the run is left: rules that carry the
-// run's name in a comment, the chains that those lead to or are in, and portmap's own chains where they were not there
-// before and nobody else's rules use them. Empty when there is nothing of it.
+// undo returns the input of iptables-restore --noflush that removes the run's remains. These are rules with the run's name in a
+// comment, and the chains that they are in or jump to. portmap's own chains are included if they are new and no other rules use
+// them. It is empty if nothing remains.
 func (r ruleset) undo(run, subnet string, before Rules) string {
 	var out strings.Builder
 	for _, table := range r.tables {
@@ -116,10 +116,10 @@ func (r ruleset) gone(table, run, subnet string, before Rules) map[string]bool {
 	return gone
 }
 
-// orphans gives what iptables-restore --noflush is given, an order each, so that pods' chains that hold nothing
-// and are used nowhere go, unless they were there before: a plugin that was killed between making its chain and filling
-// it leaves one, and nothing tells whose it is. Another's plugin could be at that very point: a chain that it has filled
-// meanwhile is not removed, and one that it has not is made again with its next attempt.
+// orphans returns inputs of iptables-restore --noflush, one per order, that remove pods' chains that are new, empty and unused.
+// A plugin that is killed between the creation of its chain and the first rule leaves one, without a trace of its owner. Another
+// plugin could be at that very point. A chain that it has filled meanwhile is not removed, and an empty one is created again
+// with its next attempt.
 func (r ruleset) orphans(before Rules) []string {
 	var out []string
 	for _, table := range r.tables {
@@ -160,7 +160,8 @@ func (r ruleset) unused(before Rules) (out []tableChain) {
 	return out
 }
 
-// carries says whether a rule's comment names this run: names are unique, and followed by what no name holds.
+// carries reports whether a rule's comment contains the name of this run. Names are unique and end before a character that no
+// name contains.
 func carries(rule, name string) bool {
 	for rest := rule; ; {
 		_, after, found := strings.Cut(rest, name)

@@ -11,7 +11,7 @@ import (
 
 const run, subnet = "playlet-dev-o3bvy4", "10.199.0.0/24"
 
-// after applies what iptables-restore --noflush would, and fails where it would.
+// after applies the input as iptables-restore --noflush would, and fails in the same cases.
 func after(saved ruleset, orders string) (ruleset, error) {
 	table := ""
 	for line := range strings.Lines(orders) {
@@ -61,7 +61,7 @@ func TestRulesOfARunAreUndoneAndNoOthers(t *testing.T) {
 	if !slices.Equal(left.rules["filter"], want) || !slices.Equal(left.own["filter"], []string{"DOCKER"}) {
 		t.Errorf("filter has %q and chains %q", left.rules["filter"], left.own["filter"])
 	}
-	// What is left in nat was made for portmap's own chains; nobody else uses them.
+	// The remains in nat belong to portmap's own chains, which no other rule uses.
 	if len(left.rules["nat"])+len(left.own["nat"]) > 0 {
 		t.Errorf("nat has %q and chains %q", left.rules["nat"], left.own["nat"])
 	}
@@ -121,7 +121,7 @@ func TestWhatAKilledPluginLeavesIsFound(t *testing.T) {
 	}
 }
 
-// Whatever others have made, what is undone is what the run has made.
+// Whatever rules others have made, only the run's rules are undone.
 func TestOthersRulesAreNeverTouched(t *testing.T) {
 	chain := rapid.SampledFrom([]string{"POSTROUTING", "DOCKER", "CNI-HOSTPORT-DNAT", "CNI-HOSTPORT-MASQ",
 		"CNI-0123456789abcdef01234567", "KUBE-MARK"})

@@ -104,7 +104,7 @@ func freeBridge() (string, error) {
 	return "", errors.New("the names playlet0 to playlet99 of bridges are all taken")
 }
 
-// hasDefaultRoute says whether the machine has an address of its own that the agent will find by itself.
+// hasDefaultRoute reports whether the machine has an address of its own that the agent finds by itself.
 func hasDefaultRoute(table string) bool {
 	for i, line := range strings.Split(strings.TrimSpace(table), "\n") {
 		fields := strings.Fields(line)

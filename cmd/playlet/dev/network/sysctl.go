@@ -42,9 +42,9 @@ func forwardingBefore(sys string) (map[string]string, error) {
 	return out, nil
 }
 
-// restoreSysctls writes back what has another value now, the switch of all before those of each.
+// restoreSysctls restores changed values, first the setting for all interfaces, then those of each.
 func restoreSysctls(sys string, before map[string]string) error {
-	names := slices.SortedFunc(maps.Keys(before), func(a, b string) int { // that of all lies above
+	names := slices.SortedFunc(maps.Keys(before), func(a, b string) int { // the setting for all is in a parent folder
 		return cmp.Or(cmp.Compare(filepath.Dir(a), filepath.Dir(b)), cmp.Compare(a, b))
 	})
 	var errs []error

@@ -25,7 +25,7 @@ func TestForwardingIsSetBackWithAllThatItChanges(t *testing.T) {
 	for name := range before {
 		write(t, filepath.Join(sys, name), "1")
 	}
-	write(t, filepath.Join(sys, "net/ipv4/conf/eth0/rp_filter"), "1") // somebody else's doing
+	write(t, filepath.Join(sys, "net/ipv4/conf/eth0/rp_filter"), "1") // changed by another program
 	must(t, os.RemoveAll(filepath.Join(sys, "net/ipv4/conf/gone")))
 	for range 2 {
 		must(t, restoreSysctls(sys, before))

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ErrEnded is the error of Await where what it waits for has ended.
+// ErrEnded is the error of Await when the awaited process has ended.
 var ErrEnded = errors.New("it has ended at once")
 
 // Await calls ready until it has no complaint, until ended is closed, or until ctx ends.

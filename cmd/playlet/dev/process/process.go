@@ -38,7 +38,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Exited is closed when the process has been reaped.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Running says whether the process is there. No process is not running.
+// Running reports whether the process exists. It is false for nil.
 func (p *Process) Running() bool {
 	if p == nil {
 		return false

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A process that does not end on its signal is killed, and the error says so.
+// A process that does not end on its signal is killed, and the error reports that.
 func TestAProcessIsEnded(t *testing.T) {
 	p, err := Start(exec.Command("sleep", "1000"))
 	if err != nil || !p.Running() {

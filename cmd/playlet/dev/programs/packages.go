@@ -15,10 +15,10 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/progress"
 )
 
-// Provide finds the programs, in these folders first. What is missing is downloaded where that was asked for, and named
-// otherwise: the sample's shell is done without.
+// Provide finds the programs, first in these folders. Missing ones are downloaded if that was requested, and otherwise named in
+// the error. Only the sample's shell may stay missing.
 func Provide(ctx context.Context, first []string, wanted bool, p *progress.Progress) (Programs, error) {
-	look := func() (Programs, error) { return usualPlaces(first).find() } // what is unpacked makes places
+	look := func() (Programs, error) { return usualPlaces(first).find() } // unpacked packages add folders
 	return provide(ctx, look, wanted, p)
 }
 
@@ -88,8 +88,8 @@ func supply(ctx context.Context, packages []string, cache string, p *progress.Pr
 	})
 }
 
-// unpack downloads packages and unpacks each into a folder of the cache, where usualPlaces looks. What an interrupted run has
-// downloaded is not downloaded again.
+// unpack downloads packages and unpacks each into a folder of the cache, where usualPlaces finds it. Downloads of an interrupted
+// run are reused.
 func unpack(ctx context.Context, packages []string, cache string) error {
 	debs := filepath.Join(filepath.Dir(cache), "debs")
 	for _, dir := range []string{cache, debs} {
@@ -108,7 +108,7 @@ func unpack(ctx context.Context, packages []string, cache string) error {
 		file := files[len(files)-1]
 		unfinished := filepath.Join(cache, "unfinished-"+name)
 		finished := filepath.Join(cache, "debian-"+strings.TrimSuffix(filepath.Base(file), ".deb"))
-		if err := os.RemoveAll(unfinished); err != nil { // what an interrupted run has left
+		if err := os.RemoveAll(unfinished); err != nil { // from an interrupted run
 			return err
 		}
 		out, err := exec.CommandContext(ctx, "dpkg-deb", "-x", file, unfinished).CombinedOutput()
@@ -122,7 +122,7 @@ func unpack(ctx context.Context, packages []string, cache string) error {
 	return os.RemoveAll(debs)
 }
 
-// aptGet calls apt-get, with fresh lists of what there is when the lists at hand do not do.
+// aptGet calls apt-get, and again with updated package lists if that fails.
 func aptGet(ctx context.Context, dir string, args ...string) error {
 	if err := aptGetOnce(ctx, dir, args...); err == nil || ctx.Err() != nil {
 		return err
@@ -134,7 +134,7 @@ func aptGet(ctx context.Context, dir string, args ...string) error {
 }
 
 func aptGetOnce(ctx context.Context, dir string, args ...string) error {
-	// Who holds the lock is usually about to be done.
+	// The holder of the lock is usually about to finish.
 	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=120"}, args...)...)
 	cmd.Dir = dir
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) } // killed, it would leave packages half installed

@@ -37,8 +37,8 @@ const (
 	installArgs  = "-q -o DPkg::Lock::Timeout=120 install -y --no-install-recommends --no-remove iptables\n"
 )
 
-// What is missing is downloaded and unpacked, so that no service of it begins; iptables alone, whose libraries have to be where
-// they are looked for, is installed.
+// Missing packages are downloaded and unpacked, so that none of their services starts. Only iptables is installed, since its
+// libraries must be in their usual folders.
 func TestWhatIsMissingIsDownloaded(t *testing.T) {
 	dir := fakeAPT(t, `top=$(dirname $0)
 case "$*" in

@@ -38,7 +38,7 @@ type Missing struct {
 	programs, plugins []string
 }
 
-// Error is one line that says what to do.
+// Error returns one line with the remedy.
 func (m *Missing) Error() string {
 	names := make([]string, len(m.things))
 	for i, t := range m.things {
@@ -59,7 +59,7 @@ func (m *Missing) Packages() []string {
 	return out
 }
 
-// Lines say where the missing things were looked for.
+// Lines lists the folders that were searched for the missing programs.
 func (m *Missing) Lines() []string {
 	var programs, plugins []string
 	for _, t := range m.things {
@@ -84,13 +84,13 @@ const (
 	shellPackage   = "busybox-static"
 )
 
-// shellOnly says whether nothing is missing but the sample's shell.
+// shellOnly reports whether only the sample's shell is missing.
 func (m *Missing) shellOnly() bool { return slices.Equal(m.Packages(), []string{shellPackage}) }
 
 // places are the folders to look in, best first.
 type places struct{ programs, plugins []string }
 
-// usualPlaces are those of the command line, $PATH and the system's, the usual ones of CNI, and the parts that the
+// usualPlaces returns the folders of the command line, of $PATH and of the system, the usual ones of CNI, and the parts that the
 // project's tests have built (`go run ./e2e/parts`).
 func usualPlaces(first []string) places {
 	var p places
@@ -119,7 +119,7 @@ func usualPlaces(first []string) places {
 	return p
 }
 
-// partsCache is where `go run ./e2e/parts` puts what it builds; empty when that is nowhere.
+// partsCache returns the folder of the parts that `go run ./e2e/parts` builds, or "" if there is none.
 func partsCache() string {
 	base := os.Getenv("PLAYLET_CACHE")
 	if base == "" {
@@ -245,7 +245,7 @@ func IPTables() string { return Find("iptables", usualPlaces(nil).programs) }
 // Version is a program's, as far as it decides something here.
 type Version struct {
 	Major, Minor int
-	Text         string // as it says it
+	Text         string // as it prints it
 }
 
 // ContainerdVersion asks the program.

@@ -49,7 +49,7 @@ func TestProgramsAreFoundInTheFirstPlaceThatHasThem(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
 	}
-	// The shim is that of the containerd that was found, even where another comes first.
+	// The shim belongs to the containerd that was found, even if another one comes first.
 	installed(t, in("first"), "containerd-shim-runc-v2")
 	if got, err := p.find(); err != nil || got.Shim != want.Shim {
 		t.Errorf("the shim is %s, %v", got.Shim, err)

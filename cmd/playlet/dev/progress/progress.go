@@ -1,4 +1,4 @@
-// Package progress prints what a run does, step by step.
+// Package progress prints the progress of a run, step by step.
 package progress
 
 import (
@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Progress prints steps: a line each, with how long it took in front. On a terminal a step shows while it is under way.
-// It may be used by several goroutines, but one step at a time.
+// Progress prints one line per step, with its duration in front. A terminal shows the step in progress. Several goroutines may
+// use it, but only one step runs at a time.
 type Progress struct {
-	// Unread, unless nil, is called when nobody reads what is printed any more; maybe more than once. It is set before
-	// the first line.
+	// Unread, unless nil, is called when the output is closed, possibly more than once. It is set before the first line.
 	Unread func()
 
 	out   io.Writer
@@ -25,7 +24,7 @@ type Progress struct {
 	width func() int // of the terminal, 0 where it is not known
 
 	mu   sync.Mutex
-	open string // the line of the step that is under way, where it shows
+	open string // the shown line of the step in progress
 }
 
 // New prints to out.
@@ -57,11 +56,11 @@ const (
 	wipe = "\r\x1b[K"
 )
 
-// longStep is how long a step may take before what it waits for is printed where no line can be replaced.
+// longStep is the duration after which a pending step is printed, if no line can be replaced.
 const longStep = 5 * time.Second
 
-// Step does work that may take a moment. What work returns is said of it when it is done; what it says meanwhile is
-// what it waits for.
+// Step runs work, which may take a moment. The result that work returns is printed after the name at the end. waiting reports
+// the reason for the wait meanwhile.
 func (p *Progress) Step(name string, work func(waiting func(what string)) (done string, err error)) error {
 	begun := time.Now()
 	p.show(name)
@@ -93,7 +92,8 @@ func (p *Progress) Step(name string, work func(waiting func(what string)) (done 
 	return nil
 }
 
-// show replaces the line of the step that is under way. What a terminal would wrap could not be wiped: it is cut.
+// show replaces the line of the step in progress. It is cut to the width of the terminal, since a wrapped line could not be
+// erased.
 func (p *Progress) show(text string) {
 	if !p.live {
 		return
@@ -108,7 +108,7 @@ func (p *Progress) show(text string) {
 	p.print(wipe + p.open)
 }
 
-// Line prints a line between steps, or above the one that is under way.
+// Line prints a line between steps, or above the step in progress.
 func (p *Progress) Line(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
