@@ -84,7 +84,7 @@ func helpOn(root *cobra.Command, args []string) error {
 	return of.Help()
 }
 
-// printRootHelp prints what fits on a screen. Commands without a group are named in one line.
+// printRootHelp prints a help that fits on a screen. Commands without a group are named in one line.
 func printRootHelp(w io.Writer, root *cobra.Command, flags *config.Flags) {
 	fmt.Fprintf(w, "%s\nUsage: playlet [FLAGS], or playlet COMMAND [ARGUMENTS]\n", rootLong)
 	var others []string
@@ -155,7 +155,7 @@ Flags of older kubelets are taken, too; the log says what replaces them.
 	}
 }
 
-// newManCommand is what packages are made with: the help of every command, as pages of the manual.
+// newManCommand returns the command for packagers that writes the help of every command as pages of the manual.
 func newManCommand(flags *config.Flags) *cobra.Command {
 	return &cobra.Command{
 		Use: "man FOLDER", Short: "Write the pages of the manual", Hidden: true, Args: cli.One("folder", "man1"),
@@ -163,7 +163,7 @@ func newManCommand(flags *config.Flags) *cobra.Command {
 	}
 }
 
-// writeMan writes the page of a command and those of its sub-commands, as playlet-run.1.
+// writeMan writes the page of a command and its sub-commands, as playlet-run.1.
 func writeMan(cmd *cobra.Command, flags *config.Flags, folder string) error {
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 	if err := os.WriteFile(filepath.Join(folder, name+".1"), []byte(manPage(cmd, flags)), 0o600); err != nil {

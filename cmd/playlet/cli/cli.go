@@ -1,4 +1,4 @@
-// Package cli holds what the sub-commands share: how a command ends and waits, flags, and output.
+// Package cli has the common parts of the sub-commands: exit and waiting, flags, and output.
 package cli
 
 import (
@@ -57,7 +57,7 @@ func Main(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 // ExitError ends the process with the exit code of a command that ran elsewhere.
 type ExitError struct {
 	Code int
-	Err  error // printed; nil where the command has said all itself
+	Err  error // printed; nil if the command has already printed it
 }
 
 // Error implements error.
@@ -68,8 +68,8 @@ func (e *ExitError) Error() string {
 	return e.Err.Error()
 }
 
-// flagError says what is wrong with a flag in plain words, and which one was probably meant. Before an unknown command its flags
-// are read as the root's: then the command is what is wrong.
+// flagError describes an invalid flag in plain words, and suggests a similar one. The flags before an unknown command are parsed
+// as the root's; then the error is about the command.
 func flagError(cmd *cobra.Command, err error) error {
 	if !cmd.HasParent() && cmd.Flags().NArg() > 0 {
 		return NoArguments(cmd, cmd.Flags().Args())
@@ -101,7 +101,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w (%s)", err, list)
 }
 
-// dashed is a flag as it is typed; shorthands are what it was among, and empty where it has a long name.
+// dashed returns a flag as it is typed. shorthands is the group of letters that contained it, and empty for a long name.
 func dashed(name, shorthands string) string {
 	if shorthands != "" {
 		return "-" + name
@@ -124,7 +124,8 @@ func OutputFlag(cmd *cobra.Command, p *string, otherwise string, forms ...string
 	Complete(cmd, "output", cobra.FixedCompletions(forms, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// ChoiceFlag adds a flag whose value is its default, or one of the known ones. After one that ends with "=", anything may follow.
+// ChoiceFlag adds a flag whose value is its default, or one of the known ones. Any text may follow a known value that ends with
+// "=".
 func ChoiceFlag(cmd *cobra.Command, p *string, name, shorthand, otherwise, usage string, known ...string) {
 	*p = otherwise
 	cmd.Flags().VarP(&choice{p, otherwise, known}, name, shorthand, usage)
@@ -186,12 +187,12 @@ func PrintObject(w io.Writer, v any, output string) error {
 	return err
 }
 
-// WantsColour says whether w is a terminal whose user has nothing against colours (no-color.org).
+// WantsColour reports whether w is a terminal with colours enabled (no-color.org).
 func WantsColour(w io.Writer) bool {
 	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// IsTerminal says whether w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -214,7 +215,7 @@ var habits = []struct{ theirs, ours string }{
 	{"prune", "playlet images prune"},
 }
 
-// NoArguments refuses arguments, which would be misspelt commands, or those of other programs.
+// NoArguments rejects arguments, which are probably misspelt commands, or commands of other programs.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -243,7 +244,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q (%s --help lists the commands)", args[0], path)
 }
 
-// One wants one argument, which is what, and such as example.
+// One requires exactly one argument. Its error names what and the example.
 func One(what, example string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -253,7 +254,7 @@ func One(what, example string) cobra.PositionalArgs {
 	}
 }
 
-// AtMostOne wants one argument or none.
+// AtMostOne requires one argument or none.
 func AtMostOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -266,10 +267,10 @@ func AtMostOne(what string) cobra.PositionalArgs {
 // ReconnectEvery is how often an agent that is gone is looked for.
 const ReconnectEvery = time.Second
 
-// progressEvery is how often it is said again what goes on for long: a pull, or the wait for one.
+// progressEvery is the interval of progress messages about a long operation: a pull, or the wait for one.
 const progressEvery = 10 * time.Second
 
-// Pause waits, and says whether ctx lasted.
+// Pause waits, and reports whether ctx is still active.
 func Pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -279,7 +280,7 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Repeat says again and again, every ten seconds or at each tick, what goes on, until ctx ends. Without ticks it takes a clock's.
+// Repeat calls say every ten seconds, or at each tick, until ctx ends. Without ticks it uses a clock.
 func Repeat(ctx context.Context, ticks <-chan time.Time, say func()) {
 	if ticks == nil {
 		ticker := time.NewTicker(progressEvery)

@@ -44,7 +44,7 @@ func (t *Table) Print(rows [][]string) error {
 	return err
 }
 
-// Widths are those of columns that have these rows, and are no narrower than before.
+// Widths returns the widths of columns with these rows. They are never below the previous ones.
 func Widths(before []int, rows [][]string) []int {
 	for _, row := range rows {
 		for i, cell := range row {
@@ -77,7 +77,7 @@ func OrNone(s string) string {
 	return s
 }
 
-// ObjectOutputs are what PrinterOf makes printers for.
+// ObjectOutputs are the formats for which PrinterOf returns printers.
 var ObjectOutputs = []string{"yaml", "json", "name", "jsonpath=", "go-template=", "custom-columns="}
 
 // ObjectPrinter prints an API object, or a list of them, for programs.
@@ -120,11 +120,11 @@ func PrinterOf(output string, bare bool) (ObjectPrinter, error) {
 	}, nil
 }
 
-// ofTheLibrary is what the libraries of paths and templates say around what is wrong.
+// ofTheLibrary matches the text around the cause in errors of the libraries for paths and templates.
 var ofTheLibrary = regexp.MustCompile(`(?s)^(error executing .*?: )?(Error executing template: )?(template: \w+:[\d:]+ )?` +
 	`(executing "output" at <.*?>: )?|\. Printing more information.*`)
 
-// unreadable says what is wrong with a path or a template, and how one is written.
+// unreadable returns an error about an invalid path or template, with an example.
 func unreadable(output string, err error) error {
 	form, _, _ := strings.Cut(output, "=")
 	such := map[string]string{"jsonpath": "{.status.podIP}", "go-template": "{{.status.podIP}}"}[form]

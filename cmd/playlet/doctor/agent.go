@@ -17,7 +17,8 @@ import (
 // Running is the agent that runs.
 type Running struct{ Version, RootDir string }
 
-// agent returns the process of the agent: that of the configured root folder, or of the socket that the user named.
+// agent returns the process of the agent: the one with the configured root folder, or the one behind the socket that the user
+// named.
 func (m *Machine) agent(ctx context.Context) (process, bool) {
 	holder, held := m.holder(lockIn(m.Node.RootDir))
 	if held || !m.Chosen {
@@ -32,7 +33,7 @@ func (m *Machine) agent(ctx context.Context) (process, bool) {
 
 func lockIn(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
 
-// checkAgent looks for who else would manage the same containers.
+// checkAgent looks for other agents and kubelets that would manage the same containers.
 func checkAgent(ctx context.Context, m *Machine) []Finding {
 	var found []Finding
 	holder, held := m.agent(ctx)
@@ -78,7 +79,7 @@ func (p process) String() string {
 	return fmt.Sprintf("%s (process %d)", p.name, p.PID)
 }
 
-// sameMounts says whether a process lives in our mount namespace: one in a container does not.
+// sameMounts reports whether a process is in this process's mount namespace. A process in a container is not.
 func (m *Machine) sameMounts(p process) bool {
 	theirs, err1 := os.Readlink(filepath.Join(m.Proc, strconv.Itoa(p.PID), "ns", "mnt"))
 	ours, err2 := os.Readlink(filepath.Join(m.Proc, "self", "ns", "mnt"))
@@ -107,7 +108,7 @@ func (m *Machine) processes() (out []process) {
 	return out
 }
 
-// opens says whether a process has a file open whose descriptor links to this.
+// opens reports whether a process has an open descriptor that links to this.
 func (p process) opens(link string) bool {
 	targets, err := p.FileDescriptorTargets()
 	return err == nil && slices.Contains(targets, link)
@@ -141,7 +142,7 @@ func (m *Machine) holder(path string) (process, bool) {
 			continue
 		}
 		name, _ := p.Comm()
-		// The inode's number may be another file system's; what the process has open tells.
+		// The inode's number may belong to another file system; the process's open files show that.
 		if held := (process{p, name}); held.opens(path) {
 			return held, true
 		}

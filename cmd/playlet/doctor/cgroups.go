@@ -68,7 +68,7 @@ func (m *Machine) mounts() ([]*mountinfo.Info, error) {
 	return mountinfo.GetMountsFromReader(f, nil)
 }
 
-// unified says whether the machine has cgroups of version 2 alone, as the agent sees it.
+// unified reports whether the machine has cgroups of version 2 only, as the agent sees it.
 func (m *Machine) unified() (bool, error) {
 	disk, err := m.System.Disk(m.cgroup())
 	return disk.Type == unix.CGROUP2_SUPER_MAGIC, err
@@ -153,7 +153,7 @@ func missing(there []string, unified bool) []Finding {
 	return found
 }
 
-// groupsCanBeMade says whether this process may make groups in a hierarchy, and hand controllers down to them.
+// groupsCanBeMade returns findings about a hierarchy in which this process cannot create groups or enable controllers for them.
 func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
 	const delegate = "run on the host, or delegate a part of the tree: Delegate=yes of systemd, --cgroupns=host and a " +
 		"writable /sys/fs/cgroup of a container"
@@ -176,8 +176,8 @@ func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
 			kept = append(kept, c)
 		}
 	}
-	// The agent hands down what is not. That is refused in a group with processes of its own, unless it is the machine's
-	// root, which alone has no type (cgroups(7), "no internal processes").
+	// The agent enables the missing controllers. The kernel rejects that in a group with processes of its own, except in the
+	// machine's root, which alone has no type (cgroups(7), "no internal processes").
 	_, err = os.Stat(filepath.Join(h.dir, "cgroup.type"))
 	members, _ := os.ReadFile(filepath.Join(h.dir, "cgroup.procs"))
 	if len(kept) > 0 && err == nil && len(strings.TrimSpace(string(members))) > 0 {
@@ -187,10 +187,10 @@ func (m *Machine) groupsCanBeMade(h hierarchy) []Finding {
 	return nil
 }
 
-// defaultDriver is what the configuration says where nobody has said anything.
+// defaultDriver is the driver of a configuration that sets none.
 const defaultDriver = "cgroupfs"
 
-// checkCgroupDriver compares who is to make cgroups with who can.
+// checkCgroupDriver compares the configured creator of cgroups with the machine.
 func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	driver, from := m.Node.Kubelet.CgroupDriver, "from the configuration"
 	facts, err := m.askRuntime(ctx)
@@ -219,7 +219,7 @@ func checkCgroupDriver(ctx context.Context, m *Machine) []Finding {
 	return ok("%s, %s", driver, from)
 }
 
-// driverSetting is what says so in the runtime's own configuration.
+// driverSetting returns the setting of the driver in the runtime's own configuration.
 func driverSetting(m *Machine, containerd, crio string) string {
 	if name, _ := unit(m.Node.Kubelet.ContainerRuntimeEndpoint); name == "crio" {
 		return "cgroup_manager = \"" + crio + "\" of CRI-O"

@@ -51,7 +51,7 @@ const doctorExample = `  # Is this machine fit?
   # For scripts
   playlet doctor -o json | jq -r '.findings[] | select(.result == "fail") | .do'`
 
-// doctorFlags are those of the agent's flags that the help of the command lists.
+// doctorFlags are the agent's flags that the help of the command lists.
 var doctorFlags = []string{
 	"admin-socket", "cni-bin-dir", "cni-conf-dir", "config", "config-dir", "container-runtime-endpoint", "hostname-override",
 	"node-ip",
@@ -126,8 +126,8 @@ func chooseChecks(named, without []string) ([]Check, error) {
 	}), nil
 }
 
-// examine runs the checks over the machine that the flags describe. A configuration that cannot be read is a finding, and
-// the only one: it would be guessed what to look at.
+// examine runs the checks over the machine that the flags describe. An unreadable configuration is the only finding: without it,
+// the checks could only guess.
 func examine(cmd *cobra.Command, flags *config.Flags, checks []Check, root string) []Finding {
 	given, set := flags, cmd.Flags()
 	unusable := func(err error) []Finding {
@@ -261,8 +261,8 @@ func failedChecks(findings []Finding) error {
 	return fmt.Errorf("not fit: %s", strings.Join(slices.Compact(names), ", "))
 }
 
-// settledChecks find what no later start of the machine, the runtime or its network mends by itself. One bad manifest keeps no
-// agent from the others.
+// settledChecks find problems that no later start of the machine, the runtime or its network repairs. A bad manifest is not
+// among them, since the agent runs the others.
 var settledChecks = []string{"configuration", "cgroups", "cgroup-driver", "kernel"}
 
 // Refuse is the error of arguments that an agent could not work with on this machine; it names all that is wrong, and the

@@ -116,7 +116,7 @@ func TestDoctor_InstalledService(t *testing.T) {
 	}
 }
 
-// A table without colours where nobody sees them, and nothing that could write to a terminal by itself.
+// The table has no colours when it is not on a terminal, and no control sequences from its data.
 func TestPrintFindings(t *testing.T) {
 	var out bytes.Buffer
 	err := printFindings(&out, []Finding{

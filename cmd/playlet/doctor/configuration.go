@@ -21,8 +21,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// checkConfiguration says which configuration is looked at, and what of it does nothing. One that cannot be read has ended
-// the command before.
+// checkConfiguration reports the source of the configuration, and its settings without effect. An unreadable configuration has
+// ended the command before.
 func checkConfiguration(_ context.Context, m *Machine) []Finding {
 	from := "flags and defaults"
 	switch {
@@ -108,7 +108,7 @@ const shownManifests = 10
 // tooMuch warns of pods that this machine cannot hold: they ask for more than it has, or for the host's port of another.
 func (m *Machine) tooMuch(pods []*v1.Pod) (found []Finding) {
 	ports, cpus := map[string]string{}, runtime.NumCPU()
-	total, _, _ := m.memory() // what cannot be read is a finding of its own
+	total, _, _ := m.memory() // an unreadable value is another check's finding
 	for _, p := range pods {
 		const less = "reduce its request: a node of a cluster refuses it, and a standalone one overcommits"
 		name := p.Namespace + "/" + p.Name

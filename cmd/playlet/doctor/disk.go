@@ -57,7 +57,7 @@ func checkDisk(ctx context.Context, m *Machine) []Finding {
 // nearly is how close to a threshold is worth saying: this much of the whole above it, in percent.
 const nearly = 5
 
-// short is what to say where less is free than a hard eviction threshold, or hardly more.
+// short returns a finding if the free amount is below a hard eviction threshold, or hardly above.
 func (m *Machine) short(signal, what string, free, size uint64, text func(uint64) string) []Finding {
 	limit, set := threshold(m.Node.Kubelet.EvictionHard[signal], size)
 	if !set {
@@ -137,7 +137,7 @@ func checkMemory(_ context.Context, m *Machine) []Finding {
 	return or(found, ok("%s of %s available, %s", bytesText(available), bytesText(total), text))
 }
 
-// memory is all that the machine has, and what is available of it, in bytes.
+// memory returns the machine's total and available memory, in bytes.
 func (m *Machine) memory() (total, available uint64, err error) {
 	proc, err := procfs.NewFS(m.Proc)
 	if err != nil {
@@ -157,7 +157,7 @@ var unfit = map[string]string{
 	"cifs": "it has no ownership", "vfat": "it has no ownership", "9p": "it has no inotify",
 }
 
-// checkMounts looks at what the root folder lies on.
+// checkMounts examines the mount of the root folder.
 func checkMounts(_ context.Context, m *Machine) []Finding {
 	root, err := filepath.EvalSymlinks(existing(m.Node.RootDir))
 	if err != nil {

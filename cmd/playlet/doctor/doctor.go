@@ -1,6 +1,6 @@
-// Package doctor looks at a machine as the agent needs it: each check is one function, in the file of its subject, and one line
-// in the list of checks.go. What it finds comes with what to do about it. It changes nothing that lasts but what a network plugin
-// turns on for a pod and leaves so (net.ipv4.ip_forward), which it names.
+// Package doctor checks that a machine meets the agent's needs. Each check is one function, in the file of its subject, and one
+// line in the list of checks.go. A finding includes its remedy. Checks leave no change behind, except a setting that network
+// plugins turn on for a pod and leave on (net.ipv4.ip_forward), which is reported.
 package doctor
 
 import (
@@ -19,33 +19,32 @@ type Result string
 
 // The results, the worst last.
 const (
-	// OK says that nothing is to be done.
+	// OK means that there is nothing to do.
 	OK Result = "ok"
-	// Skip says that it could not be looked at, and why; another finding usually says what to do.
+	// Skip means that the check could not run; Seen has the reason. Another finding usually has the remedy.
 	Skip Result = "skip"
-	// Warn says that the agent runs, and something may go wrong or is less than it could be.
+	// Warn means that the agent runs, with a risk or a missing feature.
 	Warn Result = "warn"
-	// Fail says that the agent, or its pods, cannot run so.
+	// Fail means that the agent, or its pods, cannot run.
 	Fail Result = "fail"
 )
 
-// Finding is what one check has found.
+// Finding is one result of a check.
 type Finding struct {
 	Check  string `json:"check"`
 	Result Result `json:"result"`
-	// Seen is what was found, for people.
+	// Seen is the observation, for people.
 	Seen string `json:"seen"`
-	// Do is what to do about it; empty where there is nothing.
+	// Do is the remedy; empty for none.
 	Do string `json:"do,omitempty"`
 }
 
 // Check is one thing that is looked at. Checks run side by side.
 type Check struct {
 	Name string
-	// About says in a few words what is looked at.
+	// About is a short description of the subject.
 	About string
-	// Limit is how long it may take; what takes longer is a finding. Undo is how much longer it may take to put right what
-	// it has changed.
+	// Limit is the maximum duration; a longer check is a finding. Undo is the additional time to revert its changes.
 	Limit, Undo time.Duration
 	// Run looks. Findings without a result are good ones. It obeys ctx, and may be left behind when it does not.
 	Run func(ctx context.Context, m *Machine) []Finding
@@ -57,9 +56,9 @@ const (
 	late = 2 * time.Second
 )
 
-// Run carries out the checks side by side. progress, unless nil, gets the names of those not done yet whenever one is
-// done. The findings come in the order of the checks. When ctx ends, checks are told so, and what they have changed is put
-// right before it returns.
+// Run runs the checks concurrently. progress, unless nil, receives the names of the pending ones whenever one is done. The
+// findings are in the order of the checks. When ctx ends, checks are cancelled, and their changes are reverted before Run
+// returns.
 func Run(ctx context.Context, m *Machine, checks []Check, progress func(left []string)) []Finding {
 	results := make([][]Finding, len(checks))
 	var mu sync.Mutex
@@ -146,7 +145,7 @@ func skip(format string, args ...any) []Finding {
 	return []Finding{{Result: Skip, Seen: fmt.Sprintf(format, args...)}}
 }
 
-// or is what was found or, where that is nothing, the other.
+// or returns found or, if that is empty, otherwise.
 func or(found, otherwise []Finding) []Finding {
 	if len(found) > 0 {
 		return found
@@ -163,9 +162,9 @@ func Count(findings []Finding) map[Result]int {
 	return n
 }
 
-// report is what the command prints for programs.
+// report is the output of the command for programs.
 type report struct {
-	// Fit says that nothing fails.
+	// Fit means that no check fails.
 	Fit      bool      `json:"fit"`
 	Findings []Finding `json:"findings"`
 	// The number of findings by result.
@@ -186,7 +185,7 @@ func newReport(findings []Finding) report {
 // colours of results, by their codes of ECMA-48.
 var colours = map[Result]string{OK: "32", Warn: "33", Fail: "31", Skip: "90"}
 
-// printFindings prints a line for each, and below it what to do.
+// printFindings prints a line for each finding, and its remedy below.
 func printFindings(w io.Writer, findings []Finding) error {
 	colour := cli.WantsColour(w)
 	width := 0
@@ -214,7 +213,7 @@ func printFindings(w io.Writer, findings []Finding) error {
 	return err
 }
 
-// showProgress shows on a terminal what is still looked at, in one line that done takes away.
+// showProgress shows the pending checks on a terminal, in one line that done erases.
 func showProgress(w io.Writer, all int) (show func(left []string), done func()) {
 	if !cli.IsTerminal(w) {
 		return nil, func() {}

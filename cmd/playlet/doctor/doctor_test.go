@@ -344,7 +344,7 @@ func (r *rig) agent(answers bool) {
 	}
 }
 
-// elsewhere has an agent with another root folder than the configured one, whose socket the user named.
+// elsewhere sets up an agent with another root folder than the configured one. The user named its socket.
 func elsewhere(r *rig) {
 	configured := r.Node.RootDir
 	r.Node.RootDir += "-other"
@@ -408,7 +408,7 @@ func (r *rig) listens(at, pid, name string) {
 			"   0: "+at+" 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 "+inode+" 1 0\n")
 }
 
-// unimplemented is what a runtime says that does not know a call.
+// unimplemented returns a runtime's error for an unknown call.
 func unimplemented(t *testing.T) error {
 	t.Helper()
 	old := startSim(t, sim.Options{Old: true})
@@ -464,7 +464,7 @@ func TestARuntimeThatIsNotThere(t *testing.T) {
 	r.find("runtime", Fail, "only unix → correct containerRuntimeEndpoint")
 }
 
-// What the runtime says is asked for once, over a real connection; an old one knows less.
+// The runtime is queried once, over a real connection. An old one supports less.
 func TestASimulatedRuntime(t *testing.T) {
 	r := newRig(t)
 	client, dials := startSim(t, sim.Options{Features: &runtimeapi.RuntimeFeatures{SupplementalGroupsPolicy: true}}), 0
@@ -492,7 +492,7 @@ type unclosed struct{ *cri.Client }
 
 func (unclosed) Close() error { return nil }
 
-// A check that hangs is a finding, and keeps no other from being carried out; what obeys its context says why itself.
+// A check that hangs is a finding, and does not prevent others from running. One that obeys its context returns its own reason.
 func TestAHangIsAFinding(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the outputs in testdata")
 
-// What the command prints of a machine, as a person sees it: go test -run TestOutputs ./cmd/playlet/doctor -update rewrites it.
-// The network is tried in e2e.
+// The output of the command as a user sees it. go test -run TestOutputs ./cmd/playlet/doctor -update rewrites it. The network is
+// tested in e2e.
 func TestOutputs(t *testing.T) {
 	checks, err := chooseChecks(nil, []string{"attach"})
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/base"
 )
 
-// leastSettings are those of which too little makes pods, or the agent, fail under load.
+// leastSettings are settings with minimum values; below them pods, or the agent, fail under load.
 var leastSettings = []struct {
 	name  string
 	least int64
@@ -76,11 +76,11 @@ const (
 	jump = 100 * time.Millisecond
 )
 
-// checkClock says whether the time is right, and stays so.
+// checkClock reports whether the time is right, and synchronized.
 func checkClock(ctx context.Context, m *Machine) []Finding {
 	const sync = "run a time daemon (systemctl enable --now systemd-timesyncd, or chrony)"
 	wall, monotonic := m.System.Clocks()
-	// A day's grace: the clock of who built it may be a little ahead.
+	// A day is tolerated, since the clock of the build machine may be ahead.
 	if !m.Built.IsZero() && wall.Before(m.Built.Add(-24*time.Hour)) {
 		return fail(sync+"; certificates are not yet valid at that time", "the clock shows %s, and this program was built at %s",
 			wall.UTC().Format(time.RFC3339), m.Built.UTC().Format(time.RFC3339))
@@ -105,7 +105,7 @@ func checkClock(ctx context.Context, m *Machine) []Finding {
 	return ok("synchronised, %s", wallNow.UTC().Format(time.RFC3339))
 }
 
-// checkOpenat2 says whether paths can be opened without leaving a folder, on which the safety of volumes stands.
+// checkOpenat2 reports whether openat2 can open paths without leaving a folder; the safety of volumes depends on it.
 func checkOpenat2(_ context.Context, m *Machine) []Finding {
 	err := m.System.Openat2(existing(m.Node.RootDir))
 	switch {
@@ -141,7 +141,7 @@ var needed = []capability{
 		"restrict_oom_score_adj = true without it)", Warn},
 }
 
-// checkCapabilities says what this process may not do. The agent may be started with more, or less.
+// checkCapabilities reports the missing capabilities of this process. The agent may be started with more, or less.
 func checkCapabilities(_ context.Context, m *Machine) []Finding {
 	sets, err := m.capabilities()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeSystem is a kernel that answers as it is told.
+// fakeSystem is a kernel with configured answers.
 type fakeSystem struct {
 	disk         Disk
 	diskErr      error
@@ -61,7 +61,7 @@ func (s *fakeSystem) Clocks() (time.Time, time.Duration) {
 func (s *fakeSystem) Synchronised() (bool, error) { return !s.unsync, nil }
 func (s *fakeSystem) Openat2(string) error        { return s.openat2 }
 
-// fakeRuntime is a runtime that answers as it is told.
+// fakeRuntime is a runtime with configured answers.
 type fakeRuntime struct {
 	name, version string
 
@@ -192,7 +192,7 @@ func (r *rig) process(pid, name string, fds ...string) {
 	}
 }
 
-// find runs the one check and says whether it finds this; where all is well, it finds nothing else.
+// find runs the one check and expects this finding. For OK, it expects no other.
 func (r *rig) find(check string, result Result, says string) {
 	r.t.Helper()
 	i := slices.IndexFunc(Checks, func(c Check) bool { return c.Name == check })

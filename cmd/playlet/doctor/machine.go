@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// Machine is what is looked at. Its fields are set before Run and not changed.
+// Machine is the subject of the checks. Its fields are set before Run and not changed.
 type Machine struct {
 	// Node is the agent's configuration. Warnings are the warnings about it.
 	Node     *config.Node
@@ -38,14 +38,14 @@ type Machine struct {
 	Dial func(node *config.Node) (Runtime, error)
 	// Agent asks the agent that runs; an error where none answers.
 	Agent func(ctx context.Context) (Running, error)
-	// Socket is that of the agent. With Chosen, the user named it (PLAYLET_SOCKET), whatever its root folder is.
+	// Socket is the agent's socket. With Chosen, the user named it (PLAYLET_SOCKET), whatever its root folder is.
 	Socket string
 	Chosen bool
 	// Held asks the agent that runs for the folders that it keeps; an error where none answers.
 	Held func(ctx context.Context) ([]api.Finding, error)
 	// Addresses are the node's.
 	Addresses func() []netip.Addr
-	// TrialDir and NetNSDir are where a trial of the network keeps what the plugins answered, and its namespace.
+	// TrialDir and NetNSDir are the folders for the plugins' results, and for the namespace, of a trial of the network.
 	TrialDir, NetNSDir string
 	// Built is when this program was built; zero when that is not known.
 	Built time.Time
@@ -54,7 +54,7 @@ type Machine struct {
 	network once[networkFacts]
 }
 
-// once is an answer that the first who needs it asks for, and that all get.
+// once is an answer that is computed for the first caller and shared with all.
 type once[T any] struct {
 	asked    sync.Once
 	answered chan struct{}
@@ -82,7 +82,7 @@ func (o *once[T]) get(ctx context.Context, ask func(context.Context) (T, error))
 
 // Disk is a file system's room.
 type Disk struct {
-	// Size and Free are in bytes; Free is what others than root can have.
+	// Size and Free are in bytes. Free excludes the space reserved for root.
 	Size, Free uint64
 	// Inodes is 0 where the file system has no fixed number of them.
 	Inodes, InodesFree uint64
@@ -90,14 +90,14 @@ type Disk struct {
 	Type int64
 }
 
-// System is what the kernel is asked.
+// System is the interface to the kernel.
 type System interface {
 	Disk(path string) (Disk, error)
-	// Writable says whether this process may write to the file or folder: access(2).
+	// Writable returns an error unless this process may write to the file or folder: access(2).
 	Writable(path string) error
 	// Clocks gives wall and monotonic time.
 	Clocks() (wall time.Time, monotonic time.Duration)
-	// Synchronised says whether the clock is kept right: adjtimex(2).
+	// Synchronised reports whether the clock is synchronized: adjtimex(2).
 	Synchronised() (yes bool, err error)
 	// Openat2 tries openat2(2) as paths of pods are opened.
 	Openat2(dir string) error
@@ -131,16 +131,15 @@ func existing(path string) string {
 	return path
 }
 
-// places says where the network is configured: as the command line says, else the runtime, else by convention; from is
-// who said so. guessed says that the runtime could not be asked, or does not
-// tell.
+// places returns the folders of the network's configuration: those of the command line, or else of the runtime, or else the
+// usual ones. from is their source. guessed means that the runtime could not be asked, or does not report them.
 func (m *Machine) places(ctx context.Context) (p cni.Places, from string, guessed bool) {
 	p, from = cni.DefaultPlaces(), "the usual ones"
 	if facts, err := m.askRuntime(ctx); err != nil {
 		guessed = true
 	} else if reported, ok := cni.PlacesOf(facts.status.GetInfo()); ok {
 		p, from = reported, "reported by the runtime"
-	} else { // CRI-O does not say where its network is configured
+	} else { // CRI-O does not report them
 		guessed = true
 	}
 	if m.CNIConfDir != "" {

@@ -16,16 +16,16 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// networkFacts are what was found of the network, once for all checks.
+// networkFacts are the facts about the network, read once for all checks.
 type networkFacts struct {
 	places   cni.Places
 	from     string
-	guessed  bool // the runtime was not there to be asked, or does not tell
+	guessed  bool // the runtime was absent, or does not report them
 	networks []cni.Network
 }
 
 const (
-	// pluginLimit is how long all plugins together may take to say their versions and their STATUS.
+	// pluginLimit bounds the time in which all plugins together return their versions and their STATUS.
 	pluginLimit = 10 * time.Second
 	// trialLimit is how long a pod may take to be attached.
 	trialLimit = 20 * time.Second
@@ -42,7 +42,7 @@ func (m *Machine) readyNetwork(ctx context.Context) (networkFacts, error) {
 	})
 }
 
-// checkNetwork says whether pods would get a network.
+// checkNetwork reports whether pods would get a network.
 func checkNetwork(ctx context.Context, m *Machine) []Finding {
 	f, err := m.readyNetwork(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func describe(n *cni.Network) string {
 	return text + "; no STATUS before CNI 1.1"
 }
 
-// whatOfNetwork is what to do about a network that is not ready.
+// whatOfNetwork returns the remedy for a network that is not ready.
 func whatOfNetwork(err error, p cni.Places) string {
 	no := cni.IsNotReady(err)
 	if no == nil {
@@ -100,7 +100,7 @@ func whatOfNetwork(err error, p cni.Places) string {
 	}
 }
 
-// checkAttach tries what a pod would be given.
+// checkAttach attaches a trial namespace to the network, as a pod's would be.
 func checkAttach(ctx context.Context, m *Machine) []Finding {
 	f, err := m.readyNetwork(ctx)
 	if err != nil {
@@ -201,7 +201,7 @@ func given(out *cni.Outcome) string {
 	return text + "; all of it was taken back"
 }
 
-// checkForwarding says whether traffic of pods leaves the machine, and is seen by its packet filter.
+// checkForwarding reports whether traffic of pods leaves the machine, and passes its packet filter.
 func checkForwarding(ctx context.Context, m *Machine) []Finding {
 	on, err := m.sysctl("net.ipv4.ip_forward")
 	if err != nil {
@@ -224,12 +224,12 @@ func checkForwarding(ctx context.Context, m *Machine) []Finding {
 	return ok("net.ipv4.ip_forward and bridge-nf-call-iptables are 1")
 }
 
-// bridged says whether a network has pods on a bridge of the machine.
+// bridged reports whether a network has pods on a bridge of the machine.
 func bridged(n cni.Network) bool {
 	return slices.ContainsFunc(n.Plugins, func(p cni.Plugin) bool { return p.Type == "bridge" || p.Type == "flannel" })
 }
 
-// checkResolver reads what pods get as their resolver's configuration.
+// checkResolver reads the source of the pods' resolver configuration.
 func checkResolver(_ context.Context, m *Machine) []Finding {
 	file := ptr.Deref(m.Node.Kubelet.ResolverConfig, "")
 	if file == "" {

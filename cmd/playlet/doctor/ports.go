@@ -56,7 +56,7 @@ type listener struct {
 	inode uint64
 }
 
-// checkPorts finds who listens on the agent's ports. Nothing is opened, so that an agent that just starts finds them free.
+// checkPorts finds other listeners on the agent's ports. It opens none, so that an agent that is starting finds them free.
 func checkPorts(ctx context.Context, m *Machine) []Finding {
 	all, err := m.listeners()
 	if err != nil {
@@ -136,7 +136,7 @@ func (m *Machine) owner(inode uint64) (process, bool) {
 	return process{}, false
 }
 
-// checkAddress says which addresses the node has, and whether they are this machine's.
+// checkAddress reports the node's addresses, and whether they belong to this machine.
 func checkAddress(_ context.Context, m *Machine) []Finding {
 	all := m.Addresses()
 	if len(all) == 0 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What would keep the agent from its work is refused, and what may come later, as the runtime's start, is not.
+// Problems that would stop the agent are rejected; conditions that may be met later, such as the runtime's start, are not.
 func TestWhatCannotWorkIsRefused(t *testing.T) {
 	r := newRig(t)
 	r.runtime.err = os.ErrDeadlineExceeded

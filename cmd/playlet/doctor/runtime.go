@@ -27,11 +27,11 @@ type Runtime interface {
 	Close() error
 }
 
-// runtimeFacts are what the runtime has said, once for all checks.
+// runtimeFacts are the runtime's answers, read once for all checks.
 type runtimeFacts struct {
 	version *runtimeapi.VersionResponse
 	status  *runtimeapi.StatusResponse
-	// driver is "systemd" or "cgroupfs"; empty where the runtime does not tell (before containerd 2.0).
+	// driver is "systemd" or "cgroupfs", or empty if the runtime does not report it (before containerd 2.0).
 	driver string
 	// images are the mount points of the file systems that images and containers lie on.
 	images []string
@@ -68,7 +68,7 @@ func (m *Machine) askNow(ctx context.Context) (*runtimeFacts, error) {
 	if linux := config.GetLinux(); linux != nil {
 		f.driver = strings.ToLower(linux.GetCgroupDriver().String())
 	}
-	if info, err := client.ImageFsInfo(ctx); err == nil { // where it cannot tell, that is not looked at
+	if info, err := client.ImageFsInfo(ctx); err == nil { // skipped if it is not reported
 		for _, fs := range append(info.GetImageFilesystems(), info.GetContainerFilesystems()...) {
 			if at := fs.GetFsId().GetMountpoint(); at != "" {
 				f.images = append(f.images, at)
@@ -79,8 +79,8 @@ func (m *Machine) askNow(ctx context.Context) (*runtimeFacts, error) {
 	return f, nil
 }
 
-// hasEvents subscribes. A runtime that knows no events says so at once, but not always before it answers what was asked after: it
-// gets the time that so many answers take, which is longer on a slow machine.
+// hasEvents subscribes to events. A runtime without events returns an error at once, but not always before its answers to later
+// requests. So it gets the time of a number of answers, which is longer on a slow machine.
 func hasEvents(ctx context.Context, client Runtime) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -107,12 +107,12 @@ func hasEvents(ctx context.Context, client Runtime) bool {
 	return sends(<-ended)
 }
 
-// sends says whether a stream of events that ended so, unasked, would have had any: CRI-O ends it at once where events are off,
-// as they are by default.
+// sends reports whether a stream that ended with this error, unasked, would have had events. CRI-O ends it at once if events are
+// off, as they are by default.
 func sends(err error) bool { return err != nil && !errors.Is(err, io.EOF) && !cri.IsUnimplemented(err) }
 
-// unit is the name under which the service manager has the runtime, by its socket, and its word for hints; both are general
-// where the socket is nobody's known one.
+// unit returns the runtime's name in the service manager, by its socket, and a hint to its log. Both are general for an unknown
+// socket.
 func unit(endpoint string) (name, journal string) {
 	for _, known := range []string{"containerd", "crio"} {
 		if strings.Contains(endpoint, known) {
@@ -122,7 +122,7 @@ func unit(endpoint string) (name, journal string) {
 	return "", "see its own log"
 }
 
-// checkRuntime says whether the runtime can be worked with.
+// checkRuntime reports whether the runtime is usable.
 func checkRuntime(ctx context.Context, m *Machine) []Finding {
 	endpoint := m.Node.Kubelet.ContainerRuntimeEndpoint
 	facts, err := m.askRuntime(ctx)
@@ -134,7 +134,7 @@ func checkRuntime(ctx context.Context, m *Machine) []Finding {
 	return ok("%s %s, CRI %s, at %s", v.GetRuntimeName(), v.GetRuntimeVersion(), v.GetRuntimeApiVersion(), endpoint)
 }
 
-// explain says what is wrong with the runtime, and what to do.
+// explain returns the problem with the runtime, and its remedy.
 func explain(err error, endpoint string) (seen, do string) {
 	name, journal := unit(endpoint)
 	start := "start the runtime, or name its socket with --container-runtime-endpoint"
@@ -172,10 +172,10 @@ func explain(err error, endpoint string) (seen, do string) {
 	}
 }
 
-// noRuntime is what checks say that need the runtime's word.
+// noRuntime is the finding of checks that need an answer of the runtime.
 func noRuntime() []Finding { return skip("the runtime does not answer") }
 
-// checkConditions says what the runtime thinks of itself. A condition that the CRI does not know is a runtime's own.
+// checkConditions reports the runtime's own conditions. Conditions that the CRI does not define are specific to a runtime.
 func checkConditions(ctx context.Context, m *Machine) []Finding {
 	facts, err := m.askRuntime(ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func checkConditions(ctx context.Context, m *Machine) []Finding {
 	return found
 }
 
-// checkFeatures says what the runtime can do. What it cannot is no failure: pods that need it are refused, or wait, with a
+// checkFeatures reports the runtime's features. A missing one is no failure: pods that need it are rejected, or wait, with a
 // reason.
 func checkFeatures(ctx context.Context, m *Machine) []Finding {
 	facts, err := m.askRuntime(ctx)

@@ -16,9 +16,9 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// Section 4 of the CIS Kubernetes Benchmark (worker nodes, version 1.10), on what install writes: the files (4.1) and the
-// configuration that the agent has of them (4.2), with no cluster and with the flags in /etc/default/playlet that have the node
-// join one. 4.1.3 and 4.1.4 are about kube-proxy, 4.1.7 and 4.1.8 about the client CA's file, which is the administrator's; the
+// Section 4 of the CIS Kubernetes Benchmark (worker nodes, version 1.10), applied to the output of install: the files (4.1) and
+// the agent's configuration from them (4.2), without a cluster and with the flags in /etc/default/playlet that join one. Out of
+// scope are 4.1.3 and 4.1.4 (kube-proxy), and 4.1.7 and 4.1.8 (the client CA's file, which belongs to the administrator). The
 // kubeconfig of 4.1.5 and 4.1.6 is written after the bootstrap (TestBootstrapFromNothing of actors/identity).
 func TestSectionFourOfTheCISBenchmark(t *testing.T) {
 	t.Run("standalone", func(t *testing.T) { sectionFour(t, false) })
@@ -92,7 +92,7 @@ func sectionFour(t *testing.T, open bool, args ...string) {
 	}
 }
 
-// strong says that each of the cipher suites is one that the benchmark names, and that there is one.
+// strong reports whether there are cipher suites, and the benchmark names each of them.
 func strong(suites []string) bool {
 	named := map[string]bool{
 		"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": true, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": true,

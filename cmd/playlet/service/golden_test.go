@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the outputs in testdata")
 
-// What the commands print and write, as a person sees it: go test -run TestOutputs ./cmd/playlet/service -update rewrites it.
+// The output and the files of the commands, as a user sees them. go test -run TestOutputs ./cmd/playlet/service -update rewrites
+// them.
 func TestOutputs(t *testing.T) {
 	m := newMachine(t)
 	var all strings.Builder

@@ -53,7 +53,7 @@ type installer struct {
 	v1     bool   // this host has cgroups of version 1
 
 	dryRun, noStart, replaceKubelet, purge bool
-	onlyRoot                               bool // could say whether the machine would do: somebody else asks
+	onlyRoot                               bool // can examine the machine, and the user is not root
 
 	out       io.Writer
 	systemctl func(ctx context.Context, args ...string) (string, error)
@@ -108,7 +108,7 @@ func (i *installer) runs(cmd *cobra.Command, do func(context.Context) error) *co
 	return cmd
 }
 
-// prepare looks at who asks, and at what is to be installed.
+// prepare checks the user and the paths.
 func (i *installer) prepare() error {
 	for flag, path := range map[string]string{"--binary": i.binary, "--config": i.config} {
 		if !filepath.IsAbs(path) {
@@ -128,7 +128,7 @@ func (i *installer) prepare() error {
 	return nil
 }
 
-// refuses says why an agent could not work with the configuration that is there, or with the one that would be written.
+// refuses returns the reason why an agent could not work with the present configuration, or with the one that would be written.
 func (i *installer) refuses(ctx context.Context) error {
 	if _, err := os.Lstat(i.path(i.config)); err == nil {
 		return i.refuse(ctx, []string{"--config=" + i.path(i.config)})
@@ -207,7 +207,7 @@ func (i *installer) checkManager(ctx context.Context) error {
 		return errors.New("this machine is not run by systemd; --no-start writes the files alone, and any supervisor can run " +
 			"playlet")
 	}
-	state, _ := i.systemctl(ctx, "is-active", systemd.KubeletUnit) // its exit code tells the same
+	state, _ := i.systemctl(ctx, "is-active", systemd.KubeletUnit) // the exit code has the same information
 	// A kubelet that systemd starts again and again, e.g. before kubeadm has configured it, is activating.
 	if slices.Contains([]string{"active", "activating", "reloading"}, strings.TrimSpace(state)) && !i.replaceKubelet {
 		return errors.New("a kubelet runs here (kubelet.service), and both would manage the same containers; --replace-kubelet " +

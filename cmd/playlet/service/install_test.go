@@ -16,11 +16,11 @@ import (
 	"github.com/playlet-dev/playlet/config/systemd"
 )
 
-// machine is a made-up root folder with a systemctl that notes what it is told.
+// machine is a made-up root folder with a systemctl that records its commands.
 type machine struct {
 	installer
 	sent    []string
-	kubelet string // what is-active says of it
+	kubelet string // the output of is-active for it
 	fails   string // the verb that fails
 	output  bytes.Buffer
 }
@@ -298,7 +298,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 	}
 }
 
-// Whoever may not change anything may still ask what would be done, and hears that the machine was not looked at.
+// A user without permissions may still run a dry run, which reports that the machine was not examined.
 func TestADryRunNeedsNotRoot(t *testing.T) {
 	m := newMachine(t)
 	m.dryRun, m.onlyRoot = true, true
@@ -309,7 +309,7 @@ func TestADryRunNeedsNotRoot(t *testing.T) {
 	}
 }
 
-// An error names what was done and where to look.
+// An error names the failed operation and the log.
 func TestAServiceThatDoesNotStart(t *testing.T) {
 	m := newMachine(t)
 	m.fails = "restart"

@@ -88,7 +88,7 @@ func (i *installer) nameLeftovers(of doctor.Folders) {
 	}
 }
 
-// nameManifests names the files of static pods of which a kubelet reads only the first document.
+// nameManifests names the files of static pods with several documents, since a kubelet reads only the first.
 func (i *installer) nameManifests(dir string) {
 	if dir == "" {
 		return

@@ -1,4 +1,4 @@
-// Package version says which version of Playlet this program is.
+// Package version has the versions that this program reports.
 package version
 
 import (
@@ -14,7 +14,7 @@ const Kubernetes = "1.36.3"
 // Build is set by the linker: -ldflags "-X github.com/playlet-dev/playlet/cmd/playlet/version.Build=v1.2.3".
 var Build string
 
-// Playlet is this program's version: what the linker was told, or else what Go recorded of the checkout.
+// Playlet returns this program's version: the one set by the linker, or else the one that Go recorded from the checkout.
 func Playlet() string {
 	if Build != "" {
 		return Build
