@@ -189,7 +189,7 @@ func (g *guard) problems() []string {
 	return append(out, g.exposure.Others()...)
 }
 
-// wireIdentity binds the identity actor. It has no credentials on a standalone node whose port 10250 is closed.
+// wireIdentity binds the identity actor. It returns nil on a standalone node whose port 10250 is closed: no credentials exist.
 func wireIdentity(g *guard, c *cluster) supervisors.Constructor {
 	o := identity.Options{Serving: g.serving, State: &g.credentials}
 	if c != nil {

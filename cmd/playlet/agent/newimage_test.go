@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// A container that exits with 0 because its image was changed runs with the new image. Its end is not reported to the API
-// server, which would reject the new state after it.
+// A container that exits with 0 because its image was changed runs with the new image, and the API server accepts the new
+// status. It would reject that after a report of the end.
 func TestAnImageIsChangedUnderOnFailure(t *testing.T) {
 	r := newClusterRig(t, sim.Options{})
 	r.start(nil)

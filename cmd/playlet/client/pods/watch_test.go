@@ -167,7 +167,7 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 		p.Waiting, p.Cause = nil, ""
 		f.Lines <- &api.Change{Version: 2, Pods: []api.Pod{*p},
 			Node: &api.Node{Runtime: api.Runtime{Ready: true, NetworkReady: false, NetworkReason: "x"}}}
-		out.awaitTimes(t, "the runtime's network is not ready", 1) // both have reported
+		out.awaitTimes(t, "the runtime's network is not ready", 1) // the change is handled
 		ticks <- fake.Noon
 		ticks <- fake.Noon // the one before has been dealt with
 		out.awaitTimes(t, want, 3)
