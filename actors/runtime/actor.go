@@ -1,13 +1,13 @@
-// Package runtime is the actor "runtime": it tells each pod what the CRI says of it, and pods what the CRI holds.
+// Package runtime is the actor "runtime". It reads the CRI, and sends each pod its facts and the actor pods the list of all.
 //
-// It has two phases. While connecting it asks Version and Status again and again, at least once a second; while
-// connected it reads. What to read it learns in three ways: a pod asks (ReadPod), an event of the CRI hints at one pod,
-// or the audit, which lists everything, finds a pod that differs from what was told of it last. Where the runtime has
-// events the audit is slow and only repairs what they missed; where it has none, the audit runs every second.
-// Whatever the way, a pod is read by one reading at a time, and what cannot have changed is not asked for again.
+// It has two phases. While connecting, it calls Version and Status at least once a second; while connected, it reads. Three
+// things trigger a reading: a pod's request (ReadPod), an event of the CRI that hints at one pod, and the audit. The audit lists
+// everything and finds pods that differ from their last reported facts. If the runtime has events, the audit is slow and only
+// repairs missed ones; otherwise it runs every second. Each pod has one reading at a time, and facts that cannot have changed
+// are not read again.
 //
-// It also collects what is dead: containers and sandboxes beyond the configured limits, and log folders of pods that
-// are gone. What no kubelet made is never touched.
+// It also collects garbage: dead containers and sandboxes beyond the configured limits, and log folders of pods that are gone.
+// It never touches objects that no kubelet made.
 package runtime
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// phase is whether the runtime can be worked with.
+// phase is the state of the connection to the runtime.
 type phase string
 
 const (
@@ -30,7 +30,7 @@ const (
 	connected  phase = "connected"
 )
 
-// edges are the transitions there are.
+// edges are the allowed transitions.
 var edges = map[phase]phase{connecting: connected, connected: connecting}
 
 type actor struct {
@@ -40,17 +40,17 @@ type actor struct {
 	watch watch
 	audit audits
 	queue *readqueue.Queue
-	known map[string]*pod // by UID: what was told last
+	known map[string]*pod // by UID: the pods as last reported
 	bin   collector
 	cidrs cidrs
 
 	leases leases
 }
 
-// pod is what a pod was told last.
+// pod is the last report to a pod.
 type pod struct {
 	facts messages.PodFacts
-	sig   uint64 // of the lists that the facts are made of
+	sig   uint64 // of the lists behind the facts
 }
 
 func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
@@ -61,7 +61,7 @@ func newActor(opts Options, nodeCIDRs *atomic.Pointer[string]) *actor {
 	}
 }
 
-// Receive implements supervisors.Actor; it is the behaviour before the first message only.
+// Receive implements supervisors.Actor. It handles only the first message.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	if _, ok := msg.(messages.Started); !ok {
 		ctx.Unhandled(msg)
@@ -71,7 +71,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	a.check(ctx)
 }
 
-// become is the one place where the phase changes.
+// become changes the phase; nothing else does.
 func (a *actor) become(ctx supervisors.Context, to phase) {
 	if edges[a.phase] != to {
 		panic("runtime: no edge from " + string(a.phase) + " to " + string(to))
@@ -84,26 +84,26 @@ func (a *actor) become(ctx supervisors.Context, to phase) {
 		ctx.Become(a.connecting)
 	case connected:
 		ctx.Become(a.connected)
-		a.audit.everything = true // pods may have missed what happened
+		a.audit.everything = true // pods may have missed changes
 		a.watchAgain(ctx)
 		a.queue.Rouse()
 		a.queue.Share(shareAbove, a.audit.sequence+1)
 		a.startAudit(ctx)
 		a.planSurvey(ctx)
 		a.pump(ctx)
-		a.cidrs.actual, a.cidrs.link = "", a.cidrs.link+1 // the runtime that is connected now may be another
+		a.cidrs.actual, a.cidrs.link = "", a.cidrs.link+1 // the runtime may be another one now
 		a.tellCIDRs(ctx)
 	}
 }
 
-// connecting is the phase in which the runtime is asked until it answers. What is asked for is kept.
+// connecting is the phase in which the runtime is checked until it answers. Requests are queued.
 func (a *actor) connecting(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case checked:
 		a.checkedConnecting(ctx, m)
 	case checkDue:
 		a.check(ctx)
-	case auditDue, collectDue: // both begin anew with the connection
+	case auditDue, collectDue: // both restart with the connection
 	default:
 		a.always(ctx, msg)
 	}
@@ -125,7 +125,7 @@ func (a *actor) connected(ctx supervisors.Context, msg any) {
 	}
 }
 
-// always handles what is the same in both phases: requests, and the ends of work that began while connected.
+// always handles the messages common to both phases: requests, and results of work that began while connected.
 func (a *actor) always(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.ReadPod:
@@ -137,7 +137,7 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 	case messages.ReclaimContainers:
 		a.bin.reclaim = &m
 		a.reclaimEnded(ctx)
-	case messages.ServiceStarted: // logs knows of no container
+	case messages.ServiceStarted: // the actor logs has lost its containers
 		for _, p := range a.known {
 			ctx.Tell(messages.Logs, messages.ContainersChanged{Facts: p.facts})
 		}
@@ -180,16 +180,16 @@ func (a *actor) always(ctx supervisors.Context, msg any) {
 	}
 }
 
-// keep notes who is wanted. The first word, and one that has heard less than the last, come from a pods that has just
-// started: it is told everything, without waiting for the next audit.
+// keep records the desired pods. A first message, or one that has read fewer sources than the last, comes from a restarted pods
+// actor: it gets a full report at once, without waiting for the next audit.
 func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
 	anew, all := !a.bin.known || a.bin.heard && !m.Heard, !a.bin.heard && m.Heard
 	a.bin.keep(m)
-	if all && a.phase == connected { // what an agent before this one left of pods that are gone need not wait
+	if all && a.phase == connected { // remains of a previous agent's pods need not wait
 		a.bin.goneOnly = true
 		a.survey(ctx)
 	}
-	a.reclaimEnded(ctx) // what eviction asked for before this was known
+	a.reclaimEnded(ctx) // eviction's earlier request
 	if !anew {
 		return
 	}
@@ -200,7 +200,7 @@ func (a *actor) keep(ctx supervisors.Context, m messages.KeepContainers) {
 	}
 }
 
-// The results and timers of readings.
+// Results and timers of readings.
 type (
 	readDone struct {
 		uid  string
@@ -214,12 +214,12 @@ type (
 
 const (
 	readTimeout = 2 * time.Minute
-	// settleTimeout is longer than any start operation; the wait begins anew after it.
+	// settleTimeout exceeds every start operation; the wait is repeated after it.
 	settleTimeout = 10 * time.Minute
 )
 
-// shareAbove is how many pods make their own lists when they are to be read at one time. More than so many, after a start of
-// the agent or when a node is emptied, are read from the lists of one audit.
+// shareAbove is the number of due pods that are listed individually. More pods, as after a start of the agent or while a node is
+// drained, share the lists of one audit.
 const shareAbove = 4
 
 func (a *actor) pump(ctx supervisors.Context) {
@@ -246,17 +246,17 @@ func (a *actor) pump(ctx supervisors.Context) {
 	}
 }
 
-// warnRest is the rest after the third failure in a row to read a pod: then, and once, a person is told.
+// warnRest is the rest after the third consecutive failure to read a pod. A warning is logged then, once.
 const warnRest = 4 * time.Second
 
-// readEnded tells the pod, or sees to it that it is read later.
+// readEnded reports the facts to the pod, or schedules another reading.
 func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	switch {
 	case m.busy:
 		a.queue.Busy(m.uid)
 		ctx.Do(supervisors.Work{Name: "settle pod " + m.uid, Pod: m.uid, Timeout: settleTimeout,
 			Run: func(ctx context.Context) any {
-				// Whatever the end of the wait, the next reading looks for itself.
+				// The next reading checks for itself, however the wait ended.
 				_ = a.opts.Operations.Settle(ctx, cri.StartPrefix(m.uid))
 				return settled{m.uid}
 			}})
@@ -279,7 +279,7 @@ func (a *actor) readEnded(ctx supervisors.Context, m readDone) {
 	a.pump(ctx)
 }
 
-// tellPod tells a pod its facts and remembers them; a pod of which the CRI knows nothing is not remembered.
+// tellPod sends a pod its facts and caches them. It forgets a pod that the CRI does not know.
 func (a *actor) tellPod(ctx supervisors.Context, f messages.PodFacts, sig uint64) {
 	f.Away = a.link.away
 	switch {

@@ -17,13 +17,13 @@ import (
 
 // rig is the actor under test with its fake runtime.
 
-// work does all work but the wait for events, which a test plays itself.
+// work does all work except the wait for events, which the test controls.
 
-// take takes the work of this name, to be done later.
+// take takes the work with this name, to run it later.
 
-// told writes what was told as words: "ready", "away", "audit(u v)", and of pods what they consist of.
+// told formats messages as words: "ready", "away", "audit(u v)", and the objects of pods.
 
-// settled brings the actor to where everything is told and nothing is under way.
+// settled runs the actor until all is reported and no work is in progress.
 
 func TestFirstAuditTellsEverything(t *testing.T) {
 	f := newFake()
@@ -239,14 +239,14 @@ func TestInspection(t *testing.T) {
 	}
 }
 
-// A start that begins after the audit did, and may be over before it is, shows half of its pod in the lists.
+// A start that begins after the audit, and may end before it, appears incomplete in the lists.
 func TestAnAuditTellsNothingOfPodsThatWereStartedMeanwhile(t *testing.T) {
 	f := newFake()
 	f.pod("u")
 	r := settledRig(t, f, nil)
 	f.between = func() { // the two lists
 		release := r.hold("v/start/sandbox")
-		f.pod("v", "b0r") // of which one list shows the container, and the other no sandbox
+		f.pod("v", "b0r") // one list shows the container, the other no sandbox
 		release()
 		f.between = nil
 	}
@@ -258,7 +258,7 @@ func TestAnAuditTellsNothingOfPodsThatWereStartedMeanwhile(t *testing.T) {
 	r.expect("told afterwards", r.sent(), "ready audit(u v) v[10.0.0.1,b0=running]")
 }
 
-// Lists that fail for longer than three periods are stale: the Node is not ready then, as with a kubelet whose PLEG is stuck.
+// Lists that fail for longer than three periods are stale: the Node is not ready then, as with a stuck PLEG of the kubelet.
 func TestStaleListsAreReported(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")
@@ -298,7 +298,7 @@ func TestStaleListsAreReported(t *testing.T) {
 	}
 }
 
-// Many that ask at one time, as after a start of the agent, are read from the lists of one audit that begins after they asked.
+// Many pods requested at once, as after a start of the agent, share the lists of one audit that begins after the requests.
 func TestManyReadingsShareTheLists(t *testing.T) {
 	f := newFake()
 	var uids []string
@@ -307,7 +307,7 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 		f.pod(uids[i], "a0r")
 	}
 	r := settledRig(t, f, func(o *Options) { o.MaxReads, o.PollPeriod = 1, time.Hour })
-	release := r.hold(cri.StartPrefix("u3") + "x") // one that is being started makes its own lists afterwards
+	release := r.hold(cri.StartPrefix("u3") + "x") // a starting pod makes its own lists afterwards
 	for _, uid := range append(uids, "absent") {
 		r.Send(messages.PodAddress(uid), messages.ReadPod{UID: uid})
 	}
@@ -321,7 +321,7 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 		}
 		r.RunOne(w)
 	}
-	// The first was being read, and the last three asked after the audit had begun and are few.
+	// The first was being read; the last three were requested after the audit's start, and are few.
 	r.expect("calls", f.took(), "sandboxes:u0 containers:u0 sandboxes containers "+
 		"sandboxes:u6 containers:u6 sandboxes:u7 containers:u7 sandboxes:absent containers:absent")
 	sent := r.sent()
@@ -335,7 +335,7 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 	r.work()
 	r.expect("told of the one", r.sent(), "u3[10.0.0.1,a0=running]")
 	r.expect("calls", f.took(), "sandboxes:u3 containers:u3")
-	// An audit that fails serves nobody, and keeps nobody waiting.
+	// A failed audit serves no pod, and blocks none.
 	f.fail("sandboxes", errors.New("no"))
 	for _, uid := range uids {
 		r.Send(messages.PodAddress(uid), messages.ReadPod{UID: uid})
@@ -346,7 +346,7 @@ func TestManyReadingsShareTheLists(t *testing.T) {
 	}
 }
 
-// A logs that was restarted is told all containers.
+// A restarted logs actor receives all containers.
 func TestLogsHearsOfAllContainers(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0r")

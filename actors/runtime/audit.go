@@ -17,13 +17,13 @@ import (
 // audits is the state of the audit.
 type audits struct {
 	running      bool
-	sequence     uint64    // of the audit that began last
-	next         time.Time // when the next one begins, at the latest; zero: not planned
-	everything   bool      // tell every pod, whether it differs or not
+	sequence     uint64    // of the latest audit
+	next         time.Time // when the next one begins at the latest; zero: not planned
+	everything   bool      // report to every pod, changed or not
 	reportedAll  time.Time
-	split        bool              // the lists were too large last time, and pods were listed one by one
+	split        bool              // the last lists were too large, so pods were listed one by one
 	err          error             // of the last audit; nil when it succeeded, or none has ended
-	lastReported map[string]uint64 // what RuntimeAudited said last: signatures by UID
+	lastReported map[string]uint64 // the last RuntimeAudited: signatures by UID
 	timer        supervisors.Timer
 	last         time.Time
 }
@@ -34,24 +34,24 @@ type (
 		sequence uint64
 		readAt   time.Time
 		pods     map[string]*readqueue.Listed
-		only     map[string]bool // the UIDs that were asked for; nil: all that there are
-		starting map[string]bool // UIDs that had start operations in flight: their part may be half of it
+		only     map[string]bool // the listed UIDs; nil: all
+		starting map[string]bool // UIDs with start operations in flight: their listing may be incomplete
 		err      error
 	}
 )
 
 const (
 	auditTimeout = 2 * time.Minute
-	// splitPeriod is the least time between audits that list pods one by one.
+	// splitPeriod is the minimum interval between audits that list pods one by one.
 	splitPeriod = 10 * time.Second
-	// staleAfter is how many periods of audits may pass without one that succeeds. With the default of a minute these are the
-	// three minutes that the kubelet's PLEG has.
+	// staleAfter is the number of periods without a successful audit after which the lists are stale. With the default period of
+	// a minute that is three minutes, as for the kubelet's PLEG.
 	staleAfter = 3
 )
 
 func (a *actor) startAudit(ctx supervisors.Context) {
 	if a.audit.running {
-		a.audit.next = ctx.Now() // once more after it
+		a.audit.next = ctx.Now() // run another one afterwards
 		return
 	}
 	supervisors.Cancel(a.audit.timer)
@@ -64,7 +64,7 @@ func (a *actor) startAudit(ctx supervisors.Context) {
 	}})
 }
 
-// auditAfter has an audit begin after that time at the latest. However much happens until then, it is one.
+// auditAfter schedules an audit after d at the latest. Repeated calls until then share one audit.
 func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
 	at := ctx.Now().Add(d)
 	if !a.audit.next.IsZero() && !at.Before(a.audit.next) {
@@ -77,8 +77,8 @@ func (a *actor) auditAfter(ctx supervisors.Context, d time.Duration) {
 	}
 }
 
-// auditAll makes the two lists. Which pods are being started is noted from before until after them, so that what the lists
-// show of the others is whole: also of one whose sandbox was made between the two.
+// auditAll lists sandboxes and containers. It watches for starts from before the first list until after the second. The listing
+// of every other pod is therefore complete, even if its sandbox was made between the two.
 func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, readAt time.Time) audited {
 	m := audited{sequence: sequence, readAt: readAt, pods: map[string]*readqueue.Listed{}, starting: map[string]bool{}}
 	startedMeanwhile := a.opts.Operations.Watch()
@@ -99,7 +99,7 @@ func (a *actor) auditAll(ctx context.Context, uids []string, sequence uint64, re
 	return m
 }
 
-// uids are the pods that are known of, whether the runtime has anything of them or not.
+// uids returns the UIDs of all known pods, whether or not the runtime has objects of them.
 func (a *actor) uids() []string {
 	w := a.bin.desired()
 	for uid := range a.known {
@@ -108,7 +108,7 @@ func (a *actor) uids() []string {
 	return slices.Collect(maps.Keys(w.wanted))
 }
 
-// judgeAudit tells it when the runtime's lists become stale, and when they cease to be.
+// judgeAudit reports when the runtime's lists become stale, and when they recover.
 func (a *actor) judgeAudit(ctx supervisors.Context) {
 	s := &a.link.snapshot
 	last, stale := a.audit.last, ""
@@ -136,7 +136,7 @@ func (a *actor) judgeAudit(ctx supervisors.Context) {
 	a.tellState(ctx)
 }
 
-// auditEnded has those pods read that differ from what was told of them, and plans the next audit.
+// auditEnded queues readings of the pods that differ from their last report, and plans the next audit.
 func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	a.audit.running = false
 	if a.phase != connected {
@@ -164,7 +164,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	}
 	a.audit.split = m.only != nil
 	metrics.Relisted(a.link.snapshot.Audited, m.readAt, ctx.Now())
-	// Lists are stale by when they ended: those that are made pod by pod take their time.
+	// The end of the lists counts for staleness, because listing pod by pod takes long.
 	a.audit.last, a.link.snapshot.Audited = ctx.Now(), m.readAt
 	a.publish()
 	a.judgeAudit(ctx)
@@ -182,7 +182,7 @@ func (a *actor) auditEnded(ctx supervisors.Context, m audited) {
 	a.pump(ctx)
 }
 
-// part is what the lists have of a pod; nil where that is not known, or may be half of it.
+// part returns the listing of a pod; nil if it is unknown or may be incomplete.
 func (m audited) part(uid string) *readqueue.Listed {
 	switch l := m.pods[uid]; {
 	case m.err != nil || m.starting[uid] || m.only != nil && !m.only[uid]:
@@ -194,10 +194,10 @@ func (m audited) part(uid string) *readqueue.Listed {
 	}
 }
 
-// planAudit sees to it that another follows.
+// planAudit schedules the next audit.
 func (a *actor) planAudit(ctx supervisors.Context) {
 	if a.audit.running {
-		return // one was begun meanwhile, and plans the next when it ends
+		return // it plans the next one when it ends
 	}
 	if next := a.audit.next; !next.IsZero() && !next.After(ctx.Now()) {
 		a.startAudit(ctx)
@@ -217,8 +217,8 @@ func (a *actor) planAudit(ctx supervisors.Context) {
 	a.auditAfter(ctx, period)
 }
 
-// comparePods tells pods from the audit what it can, and has the others read. all is whether those are told too that
-// nothing happened to.
+// comparePods reports to pods directly where the audit suffices, and queues readings of the others. If all is true, it also
+// reports to unchanged pods.
 func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
 		l, p := m.pods[uid], a.known[uid]
@@ -248,13 +248,13 @@ func (a *actor) comparePods(ctx supervisors.Context, m audited, all bool) {
 	}
 }
 
-// newer says that the pod was read after the audit began.
+// newer reports whether the pod was read after the audit began.
 func (a *actor) newer(uid string, readAt time.Time) bool {
 	p := a.known[uid]
 	return p != nil && p.facts.ReadAt.After(readAt)
 }
 
-// tellAudited tells pods what there is when that has changed since it was told, or when it is time.
+// tellAudited sends pods the list of all pods, if it has changed or all is true.
 func (a *actor) tellAudited(ctx supervisors.Context, m audited, all bool) {
 	now := make(map[string]uint64, len(m.pods))
 	for uid, l := range m.pods {
@@ -266,7 +266,7 @@ func (a *actor) tellAudited(ctx supervisors.Context, m audited, all bool) {
 	a.audit.lastReported = now
 	out := messages.RuntimeAudited{ReadAt: m.readAt}
 	for _, uid := range slices.Sorted(maps.Keys(m.pods)) {
-		light, _ := m.pods[uid].Light(uid, m.readAt) // what is malformed is told when the pod is read
+		light, _ := m.pods[uid].Light(uid, m.readAt) // malformed objects are reported when the pod is read
 		out.Pods = append(out.Pods, light)
 	}
 	ctx.Tell(messages.Pods, out)

@@ -14,35 +14,36 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Policy limits what dead containers are kept; the kubelet's flags of the same meaning are named.
+// Policy limits the dead containers to keep. The corresponding kubelet flags are in parentheses.
 type Policy struct {
-	// MinAge is how long ago a container must have been created to be removed (--minimum-container-ttl-duration).
+	// MinAge is the least time since its creation before a container is removed (--minimum-container-ttl-duration).
 	MinAge time.Duration
-	// MaxPerContainer is how many dead instances of one container of a pod stay (--maximum-dead-containers-per-container);
+	// MaxPerContainer is the number of dead instances to keep per container of a pod (--maximum-dead-containers-per-container);
 	// negative: all.
 	MaxPerContainer int
-	// MaxTotal is how many dead containers stay on the node (--maximum-dead-containers); negative: all. The newest of
-	// a container stays in any case where MaxPerContainer keeps one, because how it ended must not be forgotten.
+	// MaxTotal is the number of dead containers to keep on the node (--maximum-dead-containers); negative: all. Where
+	// MaxPerContainer keeps any, the newest instance of each container stays regardless, because it records how the container
+	// ended.
 	MaxTotal int
 }
 
-// DefaultPolicy is the kubelet's: the newest dead instance of each container.
+// DefaultPolicy returns the kubelet's policy: keep the newest dead instance of each container.
 func DefaultPolicy() Policy { return Policy{MinAge: 0, MaxPerContainer: 1, MaxTotal: -1} }
 
-// desired is which pods are wanted, as far as pods has said.
+// desired is the set of desired pods, as last sent by the actor pods.
 type desired struct {
 	wanted map[string]bool
 	heard  bool
-	over   map[string]bool // those that are wanted and have ended for good, whose dead containers may all go
+	over   map[string]bool // desired pods that have ended for good: all their dead containers may be removed
 }
 
-// gone says that nobody wants the pod, which is known only when every source has been heard.
+// gone reports whether the pod is not desired. That is certain only after every source was read.
 func (w desired) gone(uid string) bool { return w.heard && !w.wanted[uid] }
 
-// spared says that nothing of the pod may be touched: nobody knows yet whether it is wanted.
+// spared reports whether the pod must not be touched, because a source that was not read yet may desire it.
 func (w desired) spared(uid string) bool { return !w.heard && !w.wanted[uid] }
 
-// removal is what is to be removed of one pod, in this order.
+// removal lists the objects to remove of one pod, in this order.
 type removal struct {
 	uid        string
 	gone       bool
@@ -51,18 +52,18 @@ type removal struct {
 	logs       []string // names of log folders
 }
 
-// deadContainer is a container to be removed. The log is beneath the folder of all logs, and empty where it stays.
+// deadContainer is a container to remove. log is relative to the folder of all logs; empty: the log stays.
 type deadContainer struct{ id, sandbox, log string }
 
-// holding is what exists: the CRI's lists, and the names of the pods' log folders.
+// holding is the existing state: the CRI's lists, and the names of the pods' log folders.
 type holding struct {
 	facts.Listing
 	logs []string
 }
 
-// choose decides what is removed. It is pure. Of a pod that is gone everything dead goes; of others, dead instances
-// beyond the limits and empty sandboxes other than the newest. What runs, or is being started, is never chosen, nor
-// anything that has not a pod's labels.
+// choose returns the removals. It is pure. A pod that is gone loses all dead objects; another loses dead instances beyond the
+// limits and empty sandboxes other than the newest. Running or starting objects, and objects without a pod's labels, are never
+// chosen.
 func choose(p Policy, now time.Time, h holding, w desired) []removal {
 	byPod := h.ByPod()
 	out := map[string]*removal{}
@@ -77,7 +78,7 @@ func choose(p Policy, now time.Time, h holding, w desired) []removal {
 		if w.spared(uid) {
 			continue
 		}
-		var left []string // sandboxes of containers that stay
+		var left []string // sandboxes of the remaining containers
 		for _, c := range l.Containers {
 			if toRemove[c.GetId()] {
 				r := of(uid)
@@ -98,20 +99,20 @@ func choose(p Policy, now time.Time, h holding, w desired) []removal {
 		}
 		l, r := byPod[uid], cmp.Or(out[uid], &removal{})
 		if len(r.sandboxes) < len(l.Sandboxes) || len(r.containers) < len(l.Containers) {
-			continue // something of it lives: its logs stay for as long
+			continue // part of the pod is alive, so its logs stay
 		}
 		of(uid).logs = append(of(uid).logs, name)
 	}
 	return sorted(out, h)
 }
 
-// unit is one container of one pod, of which there can be many instances.
+// unit is one container of one pod; it can have many instances.
 type unit struct{ uid, name string }
 
-// chooseContainers is the set of IDs of containers to remove.
+// chooseContainers returns the IDs of the containers to remove.
 func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w desired) map[string]bool {
 	toRemove := map[string]bool{}
-	kept := map[unit][]*runtimeapi.Container{} // newest first, without what is too young
+	kept := map[unit][]*runtimeapi.Container{} // newest first, without those younger than MinAge
 	for uid, l := range byPod {
 		if w.spared(uid) {
 			continue
@@ -139,7 +140,7 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 	return toRemove
 }
 
-// chooseForTotal chooses the rest beyond MaxTotal: first all units are cut to an equal share, then the oldest go.
+// chooseForTotal enforces MaxTotal: it cuts all units to an equal share, then removes the oldest containers.
 func chooseForTotal(p Policy, kept map[unit][]*runtimeapi.Container, toRemove map[string]bool) {
 	if p.MaxTotal < 0 || len(kept) == 0 || count(kept) <= p.MaxTotal {
 		return
@@ -161,7 +162,7 @@ func chooseForTotal(p Policy, kept map[unit][]*runtimeapi.Container, toRemove ma
 	}
 }
 
-// trim keeps the newest n of each unit and chooses the others.
+// trim keeps the newest n of each unit and marks the others for removal.
 func trim(kept map[unit][]*runtimeapi.Container, n int, toRemove map[string]bool) {
 	for u, dead := range kept {
 		for _, c := range dead[min(n, len(dead)):] {
@@ -179,7 +180,7 @@ func count(kept map[unit][]*runtimeapi.Container) int {
 	return n
 }
 
-// instancesOf is the pod's containers by name, newest first: by attempt, which no clock that is set back can turn.
+// instancesOf returns the pod's containers by name, newest first. It sorts by attempt, which is immune to clock changes.
 func instancesOf(l facts.Listing) map[string][]*runtimeapi.Container {
 	out := map[string][]*runtimeapi.Container{}
 	for _, c := range l.Containers {
@@ -196,8 +197,8 @@ func instancesOf(l facts.Listing) map[string][]*runtimeapi.Container {
 	return out
 }
 
-// removable says that the container can be removed by its state. One that was created and not started, or is in an
-// unknown state, may be about to be dealt with, when it is the current instance.
+// removable reports whether the container's state permits its removal. The current instance may be about to start or stop while
+// it is created or in an unknown state.
 func removable(c *runtimeapi.Container, current bool) bool {
 	switch c.GetState() {
 	case runtimeapi.ContainerState_CONTAINER_EXITED:
@@ -208,8 +209,8 @@ func removable(c *runtimeapi.Container, current bool) bool {
 	return false
 }
 
-// chooseSandboxes is the IDs of the sandboxes to remove: not ready, without containers, and not the newest, unless the
-// pod is gone.
+// chooseSandboxes returns the IDs of the sandboxes to remove: not ready, without containers, and not the newest unless the pod
+// is gone.
 func chooseSandboxes(sandboxes []*runtimeapi.PodSandbox, inUse []string, gone bool) []string {
 	byAge := slices.Clone(sandboxes)
 	slices.SortFunc(byAge, func(a, b *runtimeapi.PodSandbox) int {
@@ -226,8 +227,7 @@ func chooseSandboxes(sandboxes []*runtimeapi.PodSandbox, inUse []string, gone bo
 	return out
 }
 
-// logFolderUID returns the UID in the name of a pod's log folder, "<namespace>_<name>_<uid>". A folder with a name of another
-// form is no pod's.
+// logFolderUID returns the UID in the name of a pod's log folder, "<namespace>_<name>_<uid>". Other names are not of pods.
 func logFolderUID(name string) (string, bool) {
 	parts := strings.Split(name, "_")
 	if len(parts) != 3 || slices.Contains(parts, "") || messages.CheckUID(parts[2]) != nil {

@@ -22,9 +22,9 @@ func podLabels(uid, container string) map[string]string {
 	return l
 }
 
-// parse reads holdings written as words: "u/s1-" is sandbox s1 of pod u, attempt 1, not ready ("+": ready);
-// "u/s1/web3x" is attempt 3 of container web in it, exited ("r": running, "c": created, "?": unknown); "_u" is the log
-// folder of u. IDs are the words without their last letter, and the newer a thing, the later it stands.
+// parse reads holdings written as words. "u/s1-" is sandbox s1 of pod u, attempt 1, not ready ("+": ready). "u/s1/web3x" is
+// attempt 3 of container web in it, exited ("r": running, "c": created, "?": unknown). "_u" is the log folder of u. An ID is the
+// word without its last letter; newer objects come later.
 func parse(text string) holding {
 	var h holding
 	for i, word := range strings.Fields(text) {
@@ -153,8 +153,8 @@ func TestForeignIsNeverChosen(t *testing.T) {
 	}
 }
 
-// Whatever there is and whoever is wanted: what runs stays, what is current of a wanted pod stays, nothing is chosen of
-// a pod that is not known to be wanted or gone, and a sandbox goes after its containers.
+// For any holdings and desired pods: running objects stay, current ones of desired pods stay, no object of a pod with unknown
+// desire is chosen, and a sandbox is removed after its containers.
 func TestChooseKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var words []string

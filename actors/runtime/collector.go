@@ -19,22 +19,22 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// collector is the state of the collection of what is dead.
+// collector is the state of garbage collection.
 type collector struct {
-	known  bool // pods has told who is wanted
+	known  bool // the desired pods were received
 	heard  bool
 	wanted map[string]bool
-	// asked are pods that have asked to be read, and when, since pods told who is wanted: they may be younger than that
-	// word.
+	// asked maps pods to the time of their ReadPod, if later than the last list of desired pods: they may be newer than that
+	// list.
 	asked    map[string]time.Time
-	surveys  bool // a survey is under way
-	goneOnly bool // of the next survey only pods that nobody wants are of interest
-	// reclaim is what eviction asked for and no survey has begun for; reclaiming is what the collection under way is for.
+	surveys  bool // a survey is in progress
+	goneOnly bool // the next survey is limited to pods that are gone
+	// reclaim is eviction's request until a survey begins for it; reclaiming is the request behind the current collection.
 	reclaim, reclaiming *messages.ReclaimContainers
 	reclaimed           messages.ContainersReclaimed
 	line                []removal
 	removing            int
-	kept                map[string]bool // the folders of logs that were reported because they hold other files
+	kept                map[string]bool // log folders already reported because they hold other files
 	timer               supervisors.Timer
 }
 
@@ -49,19 +49,19 @@ type (
 		err error
 		removed
 	}
-	// removed is what was removed of a pod.
+	// removed is the result of a removal.
 	removed struct {
 		things int
 		freed  int64            // bytes of logs
-		kept   map[string]error // the folders of logs that hold other files
+		kept   map[string]error // the log folders that hold other files
 	}
 )
 
 const (
 	surveyTimeout = 2 * time.Minute
-	// removeTimeout bounds the removal of one thing.
+	// removeTimeout bounds the removal of one object.
 	removeTimeout = 2 * time.Minute
-	// maxRemovals bounds the pods whose remains are removed at once: there is no hurry.
+	// maxRemovals bounds the concurrent removals, which are not urgent.
 	maxRemovals = 2
 )
 
@@ -70,7 +70,7 @@ func (c *collector) keep(m messages.KeepContainers) {
 	maps.DeleteFunc(c.asked, func(_ string, at time.Time) bool { return at.Before(m.At) })
 }
 
-// desired is which pods are wanted now.
+// desired returns the currently desired pods.
 func (c *collector) desired() desired {
 	w := desired{wanted: make(map[string]bool, len(c.wanted)+len(c.asked)), heard: c.heard}
 	if c.reclaiming != nil {
@@ -91,13 +91,13 @@ func (a *actor) planSurvey(ctx supervisors.Context) {
 func (a *actor) survey(ctx supervisors.Context) {
 	a.planSurvey(ctx)
 	if !a.bin.known || a.bin.surveys || len(a.bin.line) > 0 || a.bin.removing > 0 {
-		return // nothing may be removed yet, or the last collection is not over
+		return // the desired pods are unknown, or the last collection is still running
 	}
 	a.bin.surveys = true
 	a.bin.reclaiming, a.bin.reclaim, a.bin.reclaimed = a.bin.reclaim, nil, messages.ContainersReclaimed{}
 	uids := a.uids()
 	ctx.Do(supervisors.Work{Name: "survey", Timeout: surveyTimeout, Run: func(ctx context.Context) any {
-		logs, err := logFolders(a.opts.PodLogsDir) // before the lists: of each folder, the lists tell whether its pod is there
+		logs, err := logFolders(a.opts.PodLogsDir) // before the lists, so that they cover the pod of each folder
 		if err != nil {
 			return surveyed{err: err}
 		}
@@ -148,8 +148,8 @@ func (a *actor) surveyEnded(ctx supervisors.Context, m surveyed) {
 	a.removeNext(ctx)
 }
 
-// removeNext begins removals. Who is wanted is asked again for each: a pod may have come back. One that comes while
-// its remains are being removed is read after that.
+// removeNext starts removals. It checks each pod again, because it may have returned. A pod that returns during its removal is
+// read afterwards.
 func (a *actor) removeNext(ctx supervisors.Context) {
 	for a.bin.removing < maxRemovals && len(a.bin.line) > 0 {
 		r := a.bin.line[0]
@@ -171,7 +171,7 @@ func (a *actor) removeNext(ctx supervisors.Context) {
 	a.reclaimEnded(ctx)
 }
 
-// reclaimEnded tells eviction of the end of a collection that it asked for, and begins the next one that it asks for.
+// reclaimEnded reports a finished collection to eviction, and starts the next requested one.
 func (a *actor) reclaimEnded(ctx supervisors.Context) {
 	if a.bin.surveys || a.bin.removing > 0 || len(a.bin.line) > 0 {
 		return
@@ -222,12 +222,11 @@ func (a *actor) removedOne(ctx supervisors.Context, m removalEnded) {
 	a.pump(ctx)
 }
 
-// remove removes what was chosen of one pod. A container's log goes before it, so that it is tried again where that
-// fails; a sandbox goes only when its containers have gone, since it would take them along, and a log folder only when
-// nothing is left that writes there.
+// remove removes the objects chosen of one pod. A container's log is removed first, so that a failure is retried. A sandbox is
+// removed after its containers, since it would take them along, and a log folder after all its writers.
 func (a *actor) remove(ctx context.Context, r removal) (done removed, err error) {
 	if r.gone && len(a.opts.Operations.InFlight(r.uid+"/")) > 0 {
-		return done, nil // somebody is at work on it after all
+		return done, nil // an operation on the pod is still in flight
 	}
 	done.kept = map[string]error{}
 	ctx, freed := safepath.CountFreed(ctx)
@@ -276,7 +275,7 @@ func (a *actor) removeOne(ctx context.Context, uid, id string, remove func(conte
 	return err
 }
 
-// removeSandbox stops first: what a sandbox that died has left of its network is taken down by that alone.
+// removeSandbox stops the sandbox first: only that releases the network of a dead sandbox.
 func (a *actor) removeSandbox(ctx context.Context, uid, id string) error {
 	if err := a.opts.Operations.StopSandbox(ctx, a.opts.CRI, uid, id, removeTimeout, nil); err != nil {
 		return err
@@ -284,7 +283,7 @@ func (a *actor) removeSandbox(ctx context.Context, uid, id string) error {
 	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
 }
 
-// removeLogs removes a pod's folder of logs. One that holds other files is kept whole: the error is an *otherFileError.
+// removeLogs removes a pod's log folder. It keeps a folder with other files, and returns an *otherFileError.
 func removeLogs(ctx context.Context, dir, name string) (err error) {
 	root, err := safepath.OpenRoot(dir)
 	if err != nil {

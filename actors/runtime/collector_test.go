@@ -32,7 +32,7 @@ func TestCollector(t *testing.T) {
 	r.work()
 	r.expect("before pods has told who is wanted", f.took(), "")
 	r.Send("pods", messages.KeepContainers{Wanted: map[string]bool{"u": true}, Heard: true})
-	r.Send("pods/back", messages.ReadPod{UID: "back"}) // younger than that word
+	r.Send("pods/back", messages.ReadPod{UID: "back"}) // newer than that message
 	r.work()
 	if got := f.took(); !strings.HasSuffix(got, ":back rm:gone/s0/b0 containers stopp:gone/s0 rmp:gone/s0") {
 		t.Errorf("as soon as it is known who is wanted, what nobody wants goes: %s", got)
@@ -101,7 +101,7 @@ func TestOneThatComesBackIsReadAfterItsRemainsAreGone(t *testing.T) {
 	r.expect("told", r.sent(), "gone[10.0.0.1]")
 }
 
-// What eviction asks for is removed at once, also the last dead containers of pods that are over, and answered.
+// Eviction's request is served and answered at once, and includes the last dead containers of pods that are over.
 func TestReclaim(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")
@@ -135,8 +135,8 @@ func TestReclaim(t *testing.T) {
 	}
 }
 
-// What was freed is told, in bytes of logs: of a dead container its log with what was rotated away, of a pod that is gone its
-// whole folder. What a link there points at was not freed.
+// The freed bytes of logs are reported: a dead container's log with its rotated files, and the whole folder of a pod that is
+// gone. The target of a link there does not count.
 func TestWhatAReclaimFreed(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")
@@ -174,7 +174,7 @@ func TestWhatAReclaimFreed(t *testing.T) {
 	}
 }
 
-// A reclaim that comes while the runtime does not answer, as after a restart of the actor, begins when it does.
+// A reclaim requested while the runtime is away, as after a restart of the actor, begins when it answers.
 func TestAReclaimBeforeTheRuntimeAnswers(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")
@@ -187,7 +187,7 @@ func TestAReclaimBeforeTheRuntimeAnswers(t *testing.T) {
 	}
 }
 
-// A reclaim that comes before it is known who is wanted removes dead containers, too, and not only what is left of gone pods.
+// A reclaim requested before the desired pods are known removes dead containers too, not only remains of gone pods.
 func TestAReclaimBeforeAllIsKnown(t *testing.T) {
 	f := newFake()
 	f.pod("over", "a0x")

@@ -18,34 +18,34 @@ import (
 // link is the state of the connection.
 type link struct {
 	snapshot   Snapshot
-	reportedAt time.Time // when the state was reported last
+	reportedAt time.Time // time of the last report of the state
 	checking   bool
-	again      bool // something failed while a check was under way: check once more
+	again      bool // something failed during a check: repeat it
 	timer      supervisors.Timer
 	failures   int
-	answered   time.Time     // when it was well last
-	away       time.Duration // how long it was away since this actor started
+	answered   time.Time     // when the runtime last passed a check
+	away       time.Duration // total time without the runtime since this actor started
 }
 
 type (
 	checked struct {
 		version *runtimeapi.VersionResponse
 		status  *runtimeapi.StatusResponse
-		config  *runtimeapi.RuntimeConfigResponse // nil when it was not asked, or cannot tell
+		config  *runtimeapi.RuntimeConfigResponse // nil when not requested, or not supported
 		err     error
 	}
 	checkDue struct{}
 )
 
 const (
-	// checkTimeout is how long a runtime may take to say who it is before it counts as hanging.
+	// checkTimeout is the deadline of a check, after which the runtime counts as hanging.
 	checkTimeout = 10 * time.Second
-	// statusPeriod is between questions whether a runtime that is connected is still well.
+	// statusPeriod is the interval between checks of a connected runtime.
 	statusPeriod = 5 * time.Second
 )
 
-// checkRetry is the back-off of checks while the runtime is away: its return is to be noticed at once, and a refused connection
-// costs nothing.
+// checkRetry is the back-off of checks while the runtime is away. It is short, to notice the runtime's return at once; a refused
+// connection costs nothing.
 var checkRetry = backoff.Policy{First: 100 * time.Millisecond, Max: time.Second}
 
 func (a *actor) check(ctx supervisors.Context) {
@@ -65,7 +65,7 @@ func (a *actor) check(ctx supervisors.Context) {
 		if err != nil || !first {
 			return checked{version: version, status: status, err: err}
 		}
-		config, err := a.opts.CRI.RuntimeConfig(ctx) // it is of one start of the runtime
+		config, err := a.opts.CRI.RuntimeConfig(ctx) // constant until the runtime restarts
 		outdated := cri.IsUnimplemented(err)
 		if outdated {
 			err = nil
@@ -75,7 +75,8 @@ func (a *actor) check(ctx supervisors.Context) {
 	}})
 }
 
-// checkPeriod is the time to the next question while the runtime is well. A network that is missing is waited for by pods.
+// checkPeriod returns the time to the next check of a healthy runtime. It is shorter without a network, because pods wait for
+// it.
 func (a *actor) checkPeriod() time.Duration {
 	if a.link.snapshot.NetworkReady {
 		return statusPeriod
@@ -87,7 +88,7 @@ func (a *actor) checkAfter(ctx supervisors.Context, d time.Duration) {
 	a.link.timer = ctx.After(d, checkDue{})
 }
 
-// suspect checks at once when an error makes it likely that the runtime is away.
+// suspect starts a check if the error suggests that the runtime is away.
 func (a *actor) suspect(ctx supervisors.Context, err error) {
 	if a.phase == connected && cri.IsUnavailable(err) {
 		a.check(ctx)
@@ -121,7 +122,7 @@ func (a *actor) checkedConnecting(ctx supervisors.Context, m checked) {
 	a.publish()
 	a.tellState(ctx)
 	a.become(ctx, connected)
-	a.reclaimEnded(ctx) // what eviction asked for before
+	a.reclaimEnded(ctx) // eviction's earlier request
 }
 
 func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
@@ -150,8 +151,8 @@ func (a *actor) checkedConnected(ctx supervisors.Context, m checked) {
 	a.checkAfter(ctx, a.checkPeriod())
 }
 
-// away notes that the runtime is not to be worked with. It is logged and told when it begins and when the reason
-// changes, and told again from time to time.
+// away records that the runtime is not usable. The start and each change of the reason are logged and reported, and the report
+// is repeated from time to time.
 func (a *actor) away(ctx supervisors.Context, reason messages.Reason) {
 	s := &a.link.snapshot
 	if s.Ready || s.Since.IsZero() {
@@ -192,7 +193,7 @@ func (a *actor) logNetwork(ctx supervisors.Context, was bool) {
 	}
 }
 
-// judge is why the runtime is not to be worked with; nil when it is.
+// judge returns the reason why the runtime is not usable; nil if it is.
 func (a *actor) judge(m checked) *messages.Reason {
 	at := "the container runtime at " + a.opts.Endpoint
 	c := condition(m.status, runtimeapi.RuntimeReady)
@@ -210,7 +211,7 @@ func (a *actor) judge(m checked) *messages.Reason {
 	return &messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: at}
 }
 
-// explain says what an error of Version or Status means, and what to do. The text follows "the runtime at …".
+// explain returns the meaning of an error of Version or Status, and the remedy. The text follows "the runtime at …".
 func explain(err error) string {
 	msg, why := cri.Message(err), messages.CauseOf(err).Code
 	switch {

@@ -52,7 +52,7 @@ func TestRuntimeAwayAndBack(t *testing.T) {
 	}
 	f.took()
 
-	f.fail("", away()) // it dies: the next audit meets it
+	f.fail("", away()) // it dies: the next audit fails
 	r.Advance(time.Second)
 	r.work()
 	r.expect("told when it died", r.sent(), "away")
@@ -87,7 +87,7 @@ func TestNotReadyIsAway(t *testing.T) {
 	}
 }
 
-// The kubelet reports a runtime without RuntimeConfig in a metric that names the release that gives such runtimes up.
+// Like the kubelet, the actor reports a runtime without RuntimeConfig in a metric that names the release to drop such runtimes.
 func TestConnection_ReportsAnOutdatedRuntime(t *testing.T) {
 	for want, err := range []error{nil, &cri.CallError{Call: "RuntimeConfig", Answered: true,
 		Err: status.Error(codes.Unimplemented, "unknown method")}} {
@@ -100,7 +100,7 @@ func TestConnection_ReportsAnOutdatedRuntime(t *testing.T) {
 	}
 }
 
-// That the network comes or goes is told at once, and while it is away it is asked for more often.
+// Changes of the network's state are reported at once; without a network, checks are more frequent.
 func TestTheNetworkComesAndGoes(t *testing.T) {
 	f := newFake()
 	r := start(t, f, nil)

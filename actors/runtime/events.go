@@ -18,16 +18,16 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// EventSource is where events come from; *cri.Client is one.
+// EventSource is the source of events; *cri.Client implements it.
 type EventSource interface {
-	// GetContainerEvents calls opened when it has subscribed and event for each event, and returns, always with an
-	// error, when the subscription ends.
+	// GetContainerEvents calls opened after it has subscribed, and event for each event. It returns a non-nil error when the
+	// subscription ends.
 	GetContainerEvents(ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse)) error
 }
 
-// Events is the process's subscription to the CRI's events. It outlives the actor, so that nothing is missed while that
-// is restarted. It keeps only which pods something ended or was removed of, each once, however many events there were:
-// events are hints, and what is true is read. Safe for concurrent use.
+// Events is the process's subscription to the CRI's events. It outlives the actor, so that no event is missed during a restart
+// of the actor. It keeps only the set of pods with an ended or removed object: events are hints, and the facts are read from the
+// CRI. It is safe for concurrent use.
 type Events struct {
 	source EventSource
 	log    *slog.Logger
@@ -41,23 +41,23 @@ type Events struct {
 	standing bool // opened and not ended
 	opened   bool
 	ended    error
-	started  bool // a container was
+	started  bool // a container has started
 	pods     map[string]bool
 }
 
-// Batch is what happened since the last one.
+// Batch holds the events since the last batch.
 type Batch struct {
-	// Opened says that a subscription began: what was before it is to be read.
+	// Opened is true if a subscription began: earlier changes must be read.
 	Opened bool
-	// Ended is why the subscription ended; nil while it lasts. The next Wait begins another.
+	// Ended is the reason for the subscription's end; nil while it lasts. The next Wait subscribes again.
 	Ended error
-	// Started says that containers were started.
+	// Started is true if containers were started.
 	Started bool
-	// Pods are the UIDs of pods of which something ended or was removed. Sorted.
+	// Pods are the sorted UIDs of the pods with an ended or removed object.
 	Pods []string
 }
 
-// NewEvents makes a subscription that begins with the first Wait. A panic in it is logged, and ends the subscription.
+// NewEvents returns a subscription that begins with the first Wait. A panic in it is logged and ends it.
 func NewEvents(source EventSource, log *slog.Logger) *Events {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Events{
@@ -66,8 +66,8 @@ func NewEvents(source EventSource, log *slog.Logger) *Events {
 	}
 }
 
-// Wait waits until there is something, and takes it; it begins a subscription where none runs. When ctx ends before, it
-// returns an empty batch and takes nothing. Only one may wait at a time.
+// Wait blocks until there are events, and takes them. It subscribes if no subscription is running. When ctx ends first, it
+// returns an empty batch and takes nothing. Only one goroutine may wait at a time.
 func (e *Events) Wait(ctx context.Context) Batch {
 	for {
 		if b, ok := e.take(ctx); ok {
@@ -76,7 +76,7 @@ func (e *Events) Wait(ctx context.Context) Batch {
 		select {
 		case <-e.wake:
 			if ctx.Err() != nil {
-				e.note(func() {}) // it was for the one who waits after this one
+				e.note(func() {}) // the wake-up was for the next waiter
 			}
 		case <-ctx.Done():
 			return Batch{}
@@ -84,7 +84,7 @@ func (e *Events) Wait(ctx context.Context) Batch {
 	}
 }
 
-// Standing says that a subscription stands now: what happens is told to the next Wait.
+// Standing reports whether a subscription is open, so that the next Wait returns new events.
 func (e *Events) Standing() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -99,7 +99,7 @@ func (e *Events) Close() {
 	e.done.Wait()
 }
 
-// take is the batch when there is one.
+// take returns the batch, if there is one.
 func (e *Events) take(ctx context.Context) (Batch, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,7 +131,7 @@ func (e *Events) run() {
 	e.note(func() { e.running, e.standing, e.ended = false, false, err })
 }
 
-// note changes the batch and wakes the one who waits.
+// note changes the batch and wakes the waiter.
 func (e *Events) note(change func()) {
 	func() {
 		e.mu.Lock()
@@ -144,8 +144,8 @@ func (e *Events) note(change func()) {
 	}
 }
 
-// event notes what ended or was removed. What was created or started was so by the pod's own actor, which knows; others learn
-// of it by the next audit, which then comes soon.
+// event records objects that ended or were removed. The pod's own actor creates and starts containers, so it needs no event.
+// Other actors learn of them from the next audit, which is then brought forward.
 func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 	switch ev.GetContainerEventType() {
 	case runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT:
@@ -155,7 +155,7 @@ func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 	default:
 		return
 	}
-	// What is gone together with its sandbox tells no more whose it was: the sandbox' end was told before.
+	// An object removed with its sandbox has no owner in its event; the sandbox's end was reported before.
 	if owner, err := facts.OwnerOf(ev.GetPodSandboxStatus().GetLabels()); err == nil {
 		e.note(func() { e.pods[owner.UID] = true })
 	}
@@ -163,7 +163,7 @@ func (e *Events) event(ev *runtimeapi.ContainerEventResponse) {
 
 // watch is the state of the subscription to events.
 type watch struct {
-	waiting  bool // a worker waits for events
+	waiting  bool // a worker is waiting for events
 	failures int
 }
 
@@ -172,14 +172,14 @@ type (
 	waitDue  struct{}
 )
 
-// waitTimeout ends a wait for events that do not come; another begins.
+// waitTimeout ends a wait without events; the next one follows.
 const waitTimeout = 10 * time.Minute
 
-// subscribeRetry is the back-off of subscriptions that end though the runtime is well.
+// subscribeRetry is the back-off of subscriptions that end although the runtime is healthy.
 var subscribeRetry = backoff.Policy{First: 200 * time.Millisecond, Max: 10 * time.Second}
 
-// watchAgain begins to use events after the runtime has come, or come back, or this actor has: then a predecessor's
-// subscription may stand.
+// watchAgain starts to use events after the runtime connects, or this actor restarts: then a predecessor's subscription may be
+// open.
 func (a *actor) watchAgain(ctx supervisors.Context) {
 	a.watch.failures = 0
 	if a.opts.Events != nil && a.opts.Events.Standing() {
@@ -200,14 +200,14 @@ func (a *actor) wait(ctx supervisors.Context) {
 	}})
 }
 
-// hinted has those pods read that something happened to.
+// hinted queues readings of the pods with events.
 func (a *actor) hinted(ctx supervisors.Context, m happened) {
 	a.watch.waiting = false
 	for _, uid := range m.batch.Pods {
 		a.queue.Ask(uid)
 	}
 	a.pump(ctx)
-	if m.batch.Started && !a.audit.split { // pods that are listed one by one cost too much for that
+	if m.batch.Started && !a.audit.split { // an audit pod by pod is too expensive for that
 		a.auditAfter(ctx, a.opts.StartedPeriod)
 	}
 	switch {
@@ -216,8 +216,8 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 		return
 	case m.batch.Opened:
 		a.setHints(ByEvents)
-		// What happened before the subscription is read now. What happened while the runtime was only about to take it
-		// on is caught by one more audit soon after.
+		// Changes before the subscription are read now. Another audit soon after catches changes that occurred while the runtime
+		// was registering the subscription.
 		if !a.audit.running {
 			a.startAudit(ctx)
 		}
@@ -228,11 +228,11 @@ func (a *actor) hinted(ctx supervisors.Context, m happened) {
 	a.wait(ctx)
 }
 
-// unsubscribed goes over to polling until there are events again.
+// unsubscribed falls back to polling until there are events again.
 func (a *actor) unsubscribed(ctx supervisors.Context, err error) {
 	a.setHints(ByPolling)
 	if cri.IsUnimplemented(err) {
-		// Not tried again before the runtime has been away: only another one can have them.
+		// Not retried before the next connection: only another runtime can support events.
 		ctx.Log().Info("the container runtime has no events; it is asked for changes instead", "period", a.opts.PollPeriod)
 	} else {
 		ctx.Log().Debug("the container runtime's events ended", "error", err)

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stream is a source of events that does what the test says, on the subscription's goroutine.
+// stream is a scripted source of events, on the subscription's goroutine.
 type stream struct {
 	mu      sync.Mutex
 	opens   int
@@ -53,7 +53,7 @@ func stopped(uid string) *runtimeapi.ContainerEventResponse {
 	}
 }
 
-// subscribe waits for the first batch, which tells that the subscription stands.
+// subscribe waits for the first batch, which reports the open subscription.
 func subscribe(t *testing.T, e *Events, s *stream) {
 	t.Helper()
 	got := make(chan Batch)
@@ -171,7 +171,7 @@ func TestAPanicEndsTheSubscriptionAlone(t *testing.T) {
 	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	b := e.Wait(context.Background())
-	if b.Ended == nil { // that it began came first; the end follows
+	if b.Ended == nil { // its start came first; the end follows
 		b = e.Wait(context.Background())
 	}
 	if b.Ended == nil || e.Standing() {
@@ -194,13 +194,13 @@ func (p *panics) GetContainerEvents(ctx context.Context, opened func(), event fu
 	return p.stream.GetContainerEvents(ctx, opened, event)
 }
 
-// An actor that was killed may still wait when its successor does: what wakes it is passed on.
+// A killed actor may still wait alongside its successor: its wake-up is passed on.
 func TestASuccessorIsWokenBesideItsPredecessor(t *testing.T) {
 	s := newStream()
 	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	subscribe(t, e, s)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what wakes the first does not let it run at once
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the woken goroutine must not run at once
 	for range 20 {
 		over, cancel := context.WithCancel(context.Background())
 		old, next := make(chan Batch, 1), make(chan Batch, 1)
@@ -215,7 +215,7 @@ func TestASuccessorIsWokenBesideItsPredecessor(t *testing.T) {
 		s.event(stopped("u"))
 		cancel()
 		if b := <-old; len(b.Pods) > 0 {
-			s.event(stopped("u")) // it was there in time: the successor is told the next
+			s.event(stopped("u")) // the killed actor took it in time: the successor gets the next event
 		}
 		select {
 		case <-next:

@@ -13,18 +13,18 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// fake is a runtime that holds what the test puts there.
+// fake is a runtime with the objects that the test creates.
 type fake struct {
 	mu         sync.Mutex
 	sandboxes  []*runtimeapi.PodSandboxStatus
 	containers []*runtimeapi.ContainerStatus
 	of         map[string]string // sandbox by container
 	calls      []string
-	err        map[string]error // by call; "" stands for all
+	err        map[string]error // by call; "" means all
 	notReady   bool
 	noNetwork  bool
-	hides      string // the ID of a sandbox that no list has
-	between    func() // what happens before containers are listed
+	hides      string // the ID of a sandbox missing from all lists
+	between    func() // runs before containers are listed
 }
 
 func newFake() *fake { return &fake{of: map[string]string{}, err: map[string]error{}} }
@@ -37,7 +37,7 @@ func notFound() error {
 	return &cri.CallError{Call: "X", Answered: true, Err: status.Error(codes.NotFound, "no such thing")}
 }
 
-// pod puts a sandbox there, and containers written as "name0r" (see parse).
+// pod adds a sandbox, and containers written as "name0r" (see parse).
 func (f *fake) pod(uid string, containers ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *fake) fail(call string, err error) {
 	f.err[call] = err
 }
 
-// took is the calls since it was asked last, but for those that tell how the runtime is.
+// took returns the calls since its last call, without those that check the runtime.
 func (f *fake) took() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -21,7 +21,7 @@ func TestEventsAreHints(t *testing.T) {
 	e := NewEvents(s, slog.New(slog.DiscardHandler))
 	defer e.Close()
 	r := settledRig(t, f, func(o *Options) { o.Events = e })
-	happens := func(b Batch) { // the one wait there is ends with this
+	happens := func(b Batch) { // ends the one pending wait with this batch
 		t.Helper()
 		if len(r.Work) != 1 || r.Work[0].Name != "GetContainerEvents" {
 			t.Fatalf("work: %+v", r.Work)

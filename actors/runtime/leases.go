@@ -14,37 +14,37 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// A runtime that has lost its state knows nothing of sandboxes that it had attached to networks, and their addresses stay
-// reserved for ever. Nothing on the disk tells whose an attachment is: another runtime, and who uses the network's configuration
-// by hand, leave the same files, with the same names of pods in them. So only those of sandboxes are given back that this agent
-// has seen, which is kept on disk; that two audits in a row have not seen any more, which is no word of a runtime that lists
-// nothing; of which the runtime says, when it is asked by ID, that it does not know them; and of which no process is left.
+// A runtime that has lost its state does not know its former sandboxes, and their addresses stay reserved for ever. Files on the
+// disk do not identify the owner of an attachment: another runtime, or a person who uses the network's configuration, leaves the
+// same files, with the same pod names. A sandbox's attachments are therefore released only under four conditions. This agent has
+// seen the sandbox, which is recorded on disk. Two consecutive audits have not seen it; an empty list of a runtime does not
+// count. The runtime does not know its ID. No process of it is left.
 //
-// An address that is reserved for somebody of whom libcni keeps nothing is left by an ADD that was cut off, with its runtime or
-// its machine: whoever completed one has a record of it. No agent may ever have seen its sandbox, so it is given back when each
-// audit has found it so for longer than any ADD is given.
+// A reserved address without a record of libcni is left by an interrupted ADD, as when the runtime or the machine crashed: every
+// completed ADD has a record. Perhaps no agent has ever seen its sandbox. It is therefore released when each audit has found it
+// so for longer than any ADD may take.
 
-// leases is what is known of the sandboxes that were seen.
+// leases is the state of the sandboxes seen so far.
 type leases struct {
 	seen map[string]absence // by ID; nil: not read from the disk yet
-	// unrecorded is since when each audit has found addresses of these of whom libcni keeps nothing.
+	// unrecorded maps containers with addresses but no record of libcni to the time since when each audit has found them so.
 	unrecorded map[string]time.Time
 	saved      map[string]bool // as on disk
 	working    bool
-	lacks      string // why some could not be given back, as it was logged
+	lacks      string // the last logged reason why some could not be released
 }
 
-// absence is how often, one after another, and since when an audit has not seen a sandbox.
+// absence is the number of consecutive audits without a sandbox, and their start.
 type absence struct {
 	audits int
 	since  time.Time
 }
 
-// leaseGrace is how long a sandbox has to be absent.
+// leaseGrace is the least time of absence before a release.
 const leaseGrace = 2 * time.Minute
 
-// unrecordedGrace is longer than the time that runtimes are given for a sandbox, 15 minutes with CRI-O: they neither list nor
-// know one that is being attached.
+// unrecordedGrace exceeds the runtimes' own deadline for a sandbox, 15 minutes with CRI-O. They neither list nor know a sandbox
+// during ADD.
 const unrecordedGrace = 20 * time.Minute
 
 const sandboxesVersion = 1
@@ -57,13 +57,13 @@ type (
 	leasesEnded struct {
 		saved      map[string]bool // nil: not written
 		unrecorded []string        // see leases
-		over       []string        // sandboxes of which nothing is attached any more
+		over       []string        // sandboxes without remaining attachments
 		leases     int
 		err        error
 	}
 )
 
-// countSandboxes takes the sandboxes of an audit that has seen all of them.
+// countSandboxes updates the absences from an audit that covers all sandboxes.
 func (a *actor) countSandboxes(ctx supervisors.Context, m audited) {
 	l := &a.leases
 	if a.opts.SandboxesFile == "" || m.only != nil || len(m.pods) == 0 || l.working {
@@ -126,8 +126,8 @@ func (a *actor) loadedSandboxes(ctx supervisors.Context, m sandboxesLoaded) {
 	}
 }
 
-// freeLeases keeps on disk which sandboxes were seen, and gives back what is left of those that are due, and of those who have
-// been unrecorded for long and still are.
+// freeLeases saves the seen sandboxes to disk. It releases the attachments of those that are due, and of those that were
+// unrecorded for long and still are.
 func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed bool, due, unrecorded []string) (out leasesEnded) {
 	if changed {
 		out.err = atomicfile.SaveVolatile(a.opts.SandboxesFile, sandboxesVersion, slices.Sorted(maps.Keys(all)))
@@ -147,7 +147,7 @@ func (a *actor) freeLeases(ctx context.Context, all map[string]bool, changed boo
 		places = a.opts.Network
 	}
 	attached := cni.Attachments{BinDirs: places.BinDirs, CacheDir: a.opts.CNICache, Proc: "/proc"}
-	attached.Networks, _ = cni.Load(places) // a network that is not ready is told of elsewhere
+	attached.Networks, _ = cni.Load(places) // a network that is not ready is reported elsewhere
 	if out.unrecorded, err = attached.Unrecorded(); err != nil {
 		out.err = errors.Join(out.err, err)
 	}
@@ -171,7 +171,7 @@ var errKnown = errors.New("the runtime knows the sandbox, and does not list it")
 
 func (a *actor) freeLease(ctx context.Context, attached cni.Attachments, id string) (leases int, err error) {
 	if list, err := attached.Of(id); err != nil || len(list) == 0 {
-		return 0, err // as a rule: it was removed in good order
+		return 0, err // the usual case: it was removed properly
 	}
 	if _, err := a.opts.CRI.PodSandboxStatus(ctx, id, false); err == nil {
 		return 0, errKnown

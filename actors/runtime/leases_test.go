@@ -14,10 +14,10 @@ import (
 	"github.com/playlet-dev/playlet/cni"
 )
 
-// aaa is the ID of a sandbox, long enough for no process here to have it in the name of its cgroup.
+// aaa is a sandbox ID, too long to appear in the cgroup name of a process on this machine.
 const aaa = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-// lost is a rig of an agent whose runtime's sandboxes are attached to a network.
+// lost is the rig of an agent with sandboxes attached to a network.
 type lost struct {
 	*rig
 	dir string
@@ -34,7 +34,7 @@ func lostRig(t *testing.T, f *fake, dir string) lost {
 	return l
 }
 
-// attached writes what libcni keeps of an attachment; its plugin says that it was called.
+// attached writes libcni's record of an attachment, with a plugin that records its calls.
 func (l lost) attached(netns string, ids ...string) {
 	l.t.Helper()
 	plugin := fmt.Sprintf("#!/bin/sh\necho $CNI_COMMAND $CNI_CONTAINERID >>%s/calls\n", l.dir)
@@ -55,7 +55,7 @@ func (l lost) attached(netns string, ids ...string) {
 	}
 }
 
-// audits has so many audits be made, a minute apart.
+// audits runs this many audits, a minute apart.
 func (l lost) audits(n int) {
 	for range n {
 		l.Advance(time.Minute)
@@ -63,7 +63,7 @@ func (l lost) audits(n int) {
 	}
 }
 
-// called is for which containers the plugin was called.
+// called returns the containers of the plugin's calls.
 func (l lost) called() []string {
 	text, err := os.ReadFile(filepath.Join(l.dir, "calls"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -72,13 +72,13 @@ func (l lost) called() []string {
 	return slices.DeleteFunc(strings.Fields(string(text)), func(w string) bool { return w == "DEL" })
 }
 
-// sandbox puts a pod's sandbox there, under this ID.
+// sandbox adds a pod's sandbox with this ID.
 func (f *fake) sandbox(uid, id string) {
 	f.pod(uid)
 	f.sandboxes[len(f.sandboxes)-1].Id = id
 }
 
-// What the runtime has lost is given back, and nothing else: neither of a sandbox that it has, nor of one that was never seen.
+// Only attachments that the runtime has lost are released, never attachments of existing or unseen sandboxes.
 func TestLeasesOfSandboxesThatTheRuntimeHasLost(t *testing.T) {
 	f := newFake()
 	f.sandbox("a", aaa)
@@ -101,8 +101,8 @@ func TestLeasesOfSandboxesThatTheRuntimeHasLost(t *testing.T) {
 	}
 }
 
-// What an ADD that was cut off has reserved is given back, whether its sandbox was seen or not; that of one that the runtime
-// has, or that somebody has a record of, is not.
+// Addresses reserved by an interrupted ADD are released, whether or not its sandbox was seen. They stay if the runtime has the
+// sandbox, or a record of it exists.
 func TestLeasesThatNobodyRecorded(t *testing.T) {
 	const seen, bbb, unseen, stranger, slow = aaa, "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb", "cccccccccccccccccccccccccccccccc", "ssssssssssssssss", "llllllllllllllll"
 	f := newFake()
@@ -133,7 +133,7 @@ func TestLeasesThatNobodyRecorded(t *testing.T) {
 	if got := l.called(); !slices.Equal(slices.Compact(got), []string{seen}) {
 		t.Errorf("freed are those of %v", got)
 	}
-	write("leases/pods/10.0.0.9", slow+"\r\neth0") // an ADD that takes its time
+	write("leases/pods/10.0.0.9", slow+"\r\neth0") // a slow ADD
 	l.audits(10)
 	l.attached("", slow)
 	l.audits(40)
@@ -142,7 +142,7 @@ func TestLeasesThatNobodyRecorded(t *testing.T) {
 	}
 }
 
-// An agent that begins knows of what was seen before; without that it frees nothing.
+// A new agent loads the seen sandboxes; without that record it frees nothing.
 func TestLeasesOfSandboxesThatWereSeenBefore(t *testing.T) {
 	for name, want := range map[string][]string{"kept": {aaa}, "damaged": nil, "away": nil} {
 		f, dir := newFake(), t.TempDir()
@@ -171,7 +171,7 @@ func TestLeasesOfSandboxesThatWereSeenBefore(t *testing.T) {
 	}
 }
 
-// A list that is empty or fails, a sandbox that comes back or that the runtime knows, and one with processes: nothing is freed.
+// Nothing is freed after an empty or failed list, or of a sandbox that returns, that the runtime knows, or that has processes.
 func TestLeasesThatStay(t *testing.T) {
 	const here = "/proc/self/ns/net"
 	for name, c := range map[string]struct {

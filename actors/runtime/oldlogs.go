@@ -20,9 +20,9 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// logOf is the log of a container that is to be removed, beneath the folder of all logs: the kubelet removes it with its
-// container, and otherwise a container that crashes for ever would fill the disk. It is empty where nothing may be
-// removed: the name is not known, or another container of the same attempt, made in its place, writes there.
+// logOf returns the log of a container to remove, relative to the folder of all logs. Like the kubelet, the actor removes it
+// with its container, since a container that crashes for ever would fill the disk. logOf returns "" if the name is not known, or
+// another container of the same attempt, its replacement, writes to that log.
 func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, toRemove map[string]bool) string {
 	l, attempt := c.GetLabels(), c.GetMetadata().GetAttempt()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -39,7 +39,7 @@ func logOf(c *runtimeapi.Container, all []*runtimeapi.Container, toRemove map[st
 	return filepath.Join(translate.PodLogDir("", pod), translate.ContainerLogPath(name, attempt))
 }
 
-// removeLog removes a log of a container with what has been rotated away of it: N.log and N.log.<time>.
+// removeLog removes a container's log and its rotated files: N.log and N.log.<time>.
 func removeLog(ctx context.Context, dir, log string) (err error) {
 	if dir == "" || log == "" {
 		return nil
@@ -74,17 +74,17 @@ func noneIsFine(err error) error {
 	return err
 }
 
-// logNames are the names of a container's logs: the current one of an attempt, and those that were rotated.
+// logNames matches the names of a container's logs: the current one of an attempt, and rotated ones.
 var logNames = regexp.MustCompile(`^[0-9]+\.log(\..+)?$`)
 
-// otherFileError is an error about a file that is no log in a folder that is named as a pod's folder of logs.
+// otherFileError reports a file that is not a log in a folder named as a pod's log folder.
 type otherFileError struct{ path string }
 
 func (e *otherFileError) Error() string {
 	return e.path + " is no log of a container: its folder is kept"
 }
 
-// checkLogFolder returns an *otherFileError unless a folder holds only folders of containers, and these only logs.
+// checkLogFolder returns an *otherFileError unless the folder holds only containers' folders, and these only logs.
 func checkLogFolder(root *safepath.Root, name string) error {
 	containers, err := namesInLogs(root, name)
 	for _, c := range containers {

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A container that is collected takes its log along, with what was rotated of it, and nobody else's.
+// Collection of a container removes its log and rotated files, and no other logs.
 func TestTheLogGoesWithItsContainer(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0x", "a1x", "a2r", "b0x")
@@ -47,7 +47,7 @@ func TestTheLogGoesWithItsContainer(t *testing.T) {
 	}
 }
 
-// A log that cannot be removed keeps its container, so that it is tried again.
+// A log that cannot be removed keeps its container, so that the removal is retried.
 func TestALogThatStaysKeepsItsContainer(t *testing.T) {
 	f := newFake()
 	f.pod("u", "a0x", "a1x")
@@ -80,7 +80,8 @@ func TestALogThatStaysKeepsItsContainer(t *testing.T) {
 	r.expect("calls", f.took(), "sandboxes containers rm:u/s0/a0")
 }
 
-// Where an attempt was made again under its number, the log is the new one's; and what is not named fully has none.
+// If an attempt was repeated with the same number, the log belongs to the new container. An incompletely named container has no
+// log.
 func TestWhoseLogItIs(t *testing.T) {
 	h := parse("u/s0/a0x u/s1/a0r u/s1/b0x")
 	if got := logOf(h.Containers[0], h.Containers, nil); got != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// CRI is what the actor needs of the CRI's client; *cri.Client has it.
+// CRI is the part of the CRI's client that the actor uses; *cri.Client implements it.
 type CRI interface {
 	Version(ctx context.Context) (*runtimeapi.VersionResponse, error)
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
@@ -28,44 +28,44 @@ type CRI interface {
 	UpdateRuntimeConfig(ctx context.Context, podCIDR string) error
 }
 
-// Options are what the actor needs. CRI and Operations are required.
+// Options configure the actor. CRI and Operations are required.
 type Options struct {
 	CRI CRI
-	// Operations is the process's table. Operations that make or start something of a pod have keys that begin with
-	// "<uid>/start/"; what the collector removes has "<uid>/remove/<id>".
+	// Operations is the process's table. Operations that make or start objects of a pod have keys with the prefix
+	// "<uid>/start/"; removals by the collector have "<uid>/remove/<id>".
 	Operations *cri.Operations
-	// Events is the process's subscription; nil means that events are not used.
+	// Events is the process's subscription; nil: no events are used.
 	Events *Events
-	// State is where the actor publishes what it knows of the runtime; nil: nowhere.
+	// State receives the actor's published state; nil: nothing is published.
 	State *State
-	// NodeName is the node that Events of failed collections are about; "": none are recorded.
+	// NodeName is the node in Events about failed collections; "": none are recorded.
 	NodeName string
-	// Registered says that there is a registration, which is told how the runtime is.
+	// Registered is true if there is a registration actor, which receives the runtime's state.
 	Registered bool
-	// PodCIDR is the pods' range of addresses, or one of each family, comma-separated, until a Node says otherwise (podCIDR).
+	// PodCIDR is the pods' address range, or one per family, comma-separated, until a Node has one (podCIDR).
 	PodCIDR string
-	// Endpoint is the runtime's, for messages.
+	// Endpoint is the runtime's endpoint, for messages.
 	Endpoint string
-	// PollPeriod is between audits where there are no events; 0 means 1 s.
+	// PollPeriod is the interval between audits without events; 0 means 1 s.
 	PollPeriod time.Duration
-	// StartedPeriod is after how long an audit sees a container that was started: its log is rotated and linked from then on. 0
-	// means 10 s, as often as the kubelet looks at logs.
+	// StartedPeriod is the time from a container's start to the audit that finds it; from then on its log is rotated and linked.
+	// 0 means 10 s, the kubelet's interval for logs.
 	StartedPeriod time.Duration
-	// AuditPeriod is between audits where there are events, and after it everything is told again; 0 means 60 s.
+	// AuditPeriod is the interval between audits with events, and between full reports; 0 means 60 s.
 	AuditPeriod time.Duration
-	// MaxReads bounds the pods read at once; 0 means 8.
+	// MaxReads bounds the concurrent readings of pods; 0 means 8.
 	MaxReads int
-	// CollectPeriod is between collections of what is dead; 0 means 1 min.
+	// CollectPeriod is the interval between garbage collections; 0 means 1 min.
 	CollectPeriod time.Duration
-	// Collect limits what dead containers are kept; nil means DefaultPolicy.
+	// Collect limits the dead containers to keep; nil means DefaultPolicy.
 	Collect *Policy
 	// PodLogsDir holds the pods' log folders; "" means that none are collected.
 	PodLogsDir string
-	// Foreign says of a pod's UID whether it is another agent's, whose logs are left alone; nil: none is.
+	// Foreign reports whether the pod with a UID belongs to another agent. Its logs are left alone; nil: none does.
 	Foreign func(uid string) bool
-	// SandboxesFile keeps which sandboxes were seen, so that their network addresses are freed where the runtime loses them; "":
-	// none are. CNICache is where the runtime keeps what it has attached to networks. Network is where plugins are looked for,
-	// where the runtime does not tell.
+	// SandboxesFile records the seen sandboxes, so that their network addresses are freed if the runtime loses them; "": no
+	// address is freed. CNICache is the runtime's folder for records of attachments. Network locates the plugins if the runtime
+	// does not report their folders.
 	SandboxesFile, CNICache string
 	Network                 cni.Places
 }
@@ -84,7 +84,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// New is the constructor of the actor.
+// New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	opts = opts.withDefaults()
 	nodeCIDRs := &atomic.Pointer[string]{}

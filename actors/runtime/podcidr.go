@@ -11,19 +11,19 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// cidrs is the pods' ranges of addresses, desired and actual. A runtime that has a template for it makes the network's
-// configuration of them (containerd: cni.conf_template).
+// cidrs holds the pods' address ranges, desired and actual. A runtime with a template generates the network configuration from
+// them (containerd: cni.conf_template).
 type cidrs struct {
-	desired string // comma-separated; empty: none are known
-	actual  string // what this runtime has taken since it was connected
+	desired string // comma-separated; empty: unknown
+	actual  string // accepted by this runtime since it was connected
 	link    int    // counts the connections, each of which may be to another runtime
 	telling bool
-	failed  string // as the log was told last
+	failed  string // as logged last
 	node    *atomic.Pointer[string]
 }
 
-// newCIDRs begins with those of the Node, where an earlier actor of this process heard of them, as node outlives the actor. Else
-// it begins with those of the configuration.
+// newCIDRs starts with the Node's ranges if an earlier actor of this process received them, since node outlives the actor.
+// Otherwise it starts with the configured ones.
 func newCIDRs(configured string, node *atomic.Pointer[string]) cidrs {
 	if known := node.Load(); known != nil {
 		configured = *known
@@ -34,7 +34,7 @@ func newCIDRs(configured string, node *atomic.Pointer[string]) cidrs {
 type (
 	cidrsPassed struct {
 		cidrs string
-		link  int // when it was begun
+		link  int // the link at its start
 		err   error
 	}
 	cidrsDue struct{}
@@ -45,7 +45,7 @@ const (
 	cidrsRest    = 5 * time.Second
 )
 
-// wantCIDRs takes the Node's ranges. A Node that has none says nothing, as with the kubelet.
+// wantCIDRs handles the Node's ranges. A Node without any changes nothing, as with the kubelet.
 func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 	if m.Node == nil || len(m.Node.Spec.PodCIDRs) == 0 {
 		return
@@ -56,14 +56,14 @@ func (a *actor) wantCIDRs(ctx supervisors.Context, m messages.NodeObserved) {
 	a.tellCIDRs(ctx)
 }
 
-// tellCIDRs tells the runtime what it has not taken yet. It is an operation: one that an earlier actor began is joined.
+// tellCIDRs sends the runtime ranges that it has not accepted yet. It joins an operation that an earlier actor started.
 func (a *actor) tellCIDRs(ctx supervisors.Context) {
 	c := &a.cidrs
 	if a.phase != connected || c.telling || c.desired == "" {
 		return
 	}
 	if c.actual == c.desired {
-		a.refused("") // what it did not take is wanted no more
+		a.refused("") // the refused range is no longer desired
 		return
 	}
 	c.telling = true
@@ -81,13 +81,13 @@ func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsPassed) {
 	c := &a.cidrs
 	c.telling = false
 	switch {
-	case m.link != c.link: // it is no word of the runtime that is there now
+	case m.link != c.link: // an answer of a previous runtime
 	case m.err == nil:
 		c.actual, c.failed = m.cidrs, ""
 		a.refused("")
 		ctx.Log().Info("podCIDR was passed to the container runtime", "podCIDR", m.cidrs)
 		if !a.link.snapshot.NetworkReady {
-			a.check(ctx) // it may be, now
+			a.check(ctx) // the network may be ready now
 		}
 	case cri.IsUnimplemented(m.err):
 		if c.failed == "" {
@@ -107,10 +107,10 @@ func (a *actor) passedCIDRs(ctx supervisors.Context, m cidrsPassed) {
 		a.suspect(ctx, m.err)
 		return
 	}
-	a.tellCIDRs(ctx) // they may have changed meanwhile
+	a.tellCIDRs(ctx) // the ranges may have changed meanwhile
 }
 
-// refused publishes what the runtime does not take; empty: nothing.
+// refused publishes why the runtime rejects the ranges; empty: it does not.
 func (a *actor) refused(what string) {
 	if a.link.snapshot.Refused != what {
 		a.link.snapshot.Refused = what

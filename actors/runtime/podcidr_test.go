@@ -18,7 +18,7 @@ func observed(cidrs ...string) messages.NodeObserved {
 	return messages.NodeObserved{Node: &v1.Node{Spec: v1.NodeSpec{PodCIDRs: cidrs}}}
 }
 
-// What the Node has is told once, again where the runtime did not take it, and to each runtime that is connected anew.
+// The Node's ranges are sent once, retried if the runtime rejects them, and sent to each newly connected runtime.
 func TestTheRuntimeGetsTheRangeOfAddresses(t *testing.T) {
 	f := newFake()
 	f.fail("", away())
@@ -80,7 +80,7 @@ func TestTheRuntimeGetsTheRangeOfAddresses(t *testing.T) {
 	r.expect("an old runtime later", update(), "")
 }
 
-// An actor that begins anew goes on with the Node's range: that of the configuration would change the network for a moment.
+// A restarted actor keeps the Node's range: the configured one would change the network for a moment.
 func TestTheRangeOfTheNodeOutlivesTheActor(t *testing.T) {
 	f := newFake()
 	opts := Options{CRI: f, Operations: cri.NewOperations(), State: &State{}, PodCIDR: "10.9.0.0/24"}
@@ -99,7 +99,7 @@ func TestTheRangeOfTheNodeOutlivesTheActor(t *testing.T) {
 	}
 }
 
-// What a runtime answers that is gone meanwhile is not taken for the word of the next.
+// A late answer of a previous runtime does not count for the next.
 func TestARangeThatAnotherRuntimeTook(t *testing.T) {
 	f := newFake()
 	r := start(t, f, nil)

@@ -16,17 +16,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// podRead is one pod, read.
+// podRead is the result of reading one pod.
 type podRead struct {
 	facts messages.PodFacts
 	sig   uint64
-	// odd is what is wrong with things that say they are the pod's and are malformed otherwise; they are left out.
+	// odd describes malformed objects with the pod's UID, which are left out.
 	odd error
 }
 
-// readPod reads one pod: two lists, unless an audit made them, and the status of what can have changed since was, the
-// pod's facts as they were read before. An exited container cannot change any more, a running one only its state, and
-// a ready sandbox keeps its addresses.
+// readPod reads one pod. It makes two lists, unless an audit made them, and reads the status of objects that can have changed
+// since was, the previous facts. An exited container is final, a running one can change only its state, and a ready sandbox
+// keeps its addresses.
 func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *readqueue.Listed,
 	was messages.PodFacts) (podRead, error) {
 	if from == nil {
@@ -46,7 +46,7 @@ func readPod(ctx context.Context, c CRI, uid string, readAt time.Time, from *rea
 			out.facts.Containers = append(out.facts.Containers, full)
 		case errors.Is(err, facts.ErrForeign):
 			out.odd = errors.Join(out.odd, err)
-		case !cri.IsNotFound(err): // one that was removed meanwhile is as if it had never been listed
+		case !cri.IsNotFound(err): // one removed meanwhile counts as never listed
 			return podRead{}, err
 		}
 	}
@@ -68,9 +68,9 @@ func listPod(ctx context.Context, c CRI, uid string) (facts.Listing, error) {
 	return facts.Listing{Sandboxes: sandboxes, Containers: containers}, nil
 }
 
-// listAll lists everything. Where a list does not fit into one message, pods are listed one by one: those of uids, and those
-// that have a log folder, which each pod of a kubelet gets before its sandbox. only are the UIDs of those pods then, and nil
-// otherwise. It runs outside the mailbox.
+// listAll lists everything. If a list exceeds one message, it lists pods one by one: the given uids, and pods with a log folder,
+// which each pod of a kubelet gets before its sandbox. only holds the UIDs of those pods then, and is nil otherwise. It runs
+// outside the mailbox.
 func (a *actor) listAll(ctx context.Context, uids []string) (all facts.Listing, only map[string]bool, err error) {
 	all.Sandboxes, err = a.opts.CRI.ListPodSandbox(ctx, nil)
 	if err == nil {
@@ -104,7 +104,7 @@ func (a *actor) listAll(ctx context.Context, uids []string) (all facts.Listing, 
 	return all, only, nil
 }
 
-// readContainer is the whole fact of a container that a list has told of.
+// readContainer returns the complete fact of a listed container.
 func readContainer(
 	ctx context.Context, c CRI, light messages.ContainerFact, was []messages.ContainerFact,
 ) (messages.ContainerFact, error) {
@@ -121,7 +121,7 @@ func readContainer(
 		return messages.ContainerFact{}, err
 	}
 	if full.State == messages.ContainerUnknown && light.State != messages.ContainerUnknown {
-		// Nothing is ended on one of two words that disagree: it is read again.
+		// List and status disagree, which must not end a container: it is read again.
 		return messages.ContainerFact{}, fmt.Errorf("container %s is %s in the runtime's list, and unknown by its status",
 			light.ID, light.State)
 	}
@@ -129,7 +129,7 @@ func readContainer(
 	return facts.AddMessage(full, facts.Source(resp.GetStatus()).Read()), nil
 }
 
-// readSandboxes completes what the pod's newest sandbox lacks. Of older ones nobody needs more than the list tells.
+// readSandboxes completes the facts of the pod's newest sandbox. For older ones the list suffices.
 func readSandboxes(ctx context.Context, c CRI, p *messages.PodFacts, was []messages.SandboxFact) error {
 	for len(p.Sandboxes) > 0 {
 		newest := &p.Sandboxes[0]
@@ -150,14 +150,14 @@ func readSandboxes(ctx context.Context, c CRI, p *messages.PodFacts, was []messa
 		if err == nil {
 			*newest = full
 		}
-		return nil // what a malformed status does not tell, the list's fact is told without
+		return nil // after a malformed status, the list's fact stays
 	}
 	return nil
 }
 
 var seed = maphash.MakeSeed()
 
-// signature tells listings of one pod apart by what is in them and in what state, in whatever order.
+// signature hashes the objects of one pod's listing and their states, independent of their order.
 func signature(l facts.Listing) uint64 {
 	var sum uint64
 	for _, s := range l.Sandboxes {

@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// inbox collects what arrives at actors that only listen.
+// inbox collects the messages to actors that only listen.
 type inbox struct {
 	mu    sync.Mutex
 	all   []any
@@ -28,7 +28,7 @@ type inbox struct {
 	taken int
 }
 
-// listener is the actor "pods", and its children, as the test plays them.
+// listener plays the actor "pods" and its children.
 type listener struct{ in *inbox }
 
 func (l listener) Receive(ctx supervisors.Context, msg any) {
@@ -111,7 +111,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// await waits for a message that arrives after those that earlier waits have met.
+// await waits for a message that arrives after those consumed by earlier waits.
 func await[T any](n *node, what string, ok func(T) bool) T {
 	n.t.Helper()
 	for {
@@ -138,7 +138,7 @@ func (n *node) awaitReady(ready bool) {
 	await(n, "RuntimeStateChanged", func(m messages.RuntimeStateChanged) bool { return m.Ready == ready })
 }
 
-// awaitState waits until a pod is told that its one container is in this state.
+// awaitState waits until a pod receives this state of its one container.
 func (n *node) awaitState(uid string, s messages.ContainerState) messages.ContainerFact {
 	n.t.Helper()
 	return await(n, uid+" "+string(s), func(m messages.PodObserved) bool {
@@ -146,7 +146,7 @@ func (n *node) awaitState(uid string, s messages.ContainerState) messages.Contai
 	}).Facts.Containers[0]
 }
 
-// pod runs a pod with one container, as its own actor would, and gives the container's ID.
+// pod runs a pod with one container, as its own actor would, and returns the container's ID.
 func (n *node) pod(uid string) string {
 	n.t.Helper()
 	labels := map[string]string{cri.LabelPodUID: uid, cri.LabelPodName: uid, cri.LabelPodNamespace: "default"}
@@ -210,7 +210,7 @@ func TestRuntimeDiesAndComesBack(t *testing.T) {
 	n.awaitState("u", messages.ContainerRunning)
 	n.sim.Down()
 	n.awaitReady(false)
-	n.read("u") // kept until the runtime is there
+	n.read("u") // queued until the runtime is connected
 	check(t, n.sim.Up())
 	n.awaitReady(true)
 	if f := n.awaitState("u", messages.ContainerRunning); f.ID != id {
@@ -247,8 +247,7 @@ func TestRemainsAreCollected(t *testing.T) {
 	}
 }
 
-// A node whose lists do not fit into one message is audited pod by pod, the pods of an agent before this one by their log
-// folders.
+// If the lists exceed one message, the node is audited pod by pod; log folders reveal the pods of an earlier agent.
 func TestListsThatAreTooLargeAreMadePodByPod(t *testing.T) {
 	logs := t.TempDir()
 	var uids []string

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A start has the next audit come soon, and however many starts there are, it is one.
+// Any number of starts bring the next audit forward, and share one.
 func TestStartsAreAuditedSoon(t *testing.T) {
 	f := newFake()
 	r := settledRig(t, f, func(o *Options) {
@@ -42,7 +42,7 @@ func TestStartsAreAuditedSoon(t *testing.T) {
 	}
 }
 
-// Starts while an audit is under way have the next one come soon after the first of them.
+// Starts during an audit schedule the next one soon after the first of them.
 func TestStartsDuringAnAudit(t *testing.T) {
 	f := newFake()
 	r := settledRig(t, f, func(o *Options) {
@@ -70,7 +70,7 @@ func TestStartsDuringAnAudit(t *testing.T) {
 	}
 }
 
-// An audit in the middle of a start cannot tell of the pod: another one does, soon after.
+// An audit in the middle of a start cannot report the pod: another one does, soon after.
 func TestAStartThatOutlastsAnAudit(t *testing.T) {
 	f := newFake()
 	r := settledRig(t, f, func(o *Options) {
@@ -92,7 +92,7 @@ func TestAStartThatOutlastsAnAudit(t *testing.T) {
 	r.expect("calls without a start", f.took(), "")
 }
 
-// An audit that fails after a start is made again as soon.
+// A failed audit after a start is retried as soon.
 func TestAnAuditThatFailsAfterAStart(t *testing.T) {
 	f := newFake()
 	r := settledRig(t, f, func(o *Options) {

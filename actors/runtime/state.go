@@ -9,11 +9,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// State is what the actor knows of the runtime, for those who must not wait for it: health, doctor, server. The zero
-// value is one before the first word; safe for concurrent use.
+// State is the actor's published state, for components that must not block on it: health, doctor, server. The zero value is
+// valid before the first snapshot. It is safe for concurrent use.
 type State struct{ p atomic.Pointer[Snapshot] }
 
-// Load is the newest snapshot. It is never nil and must not be changed.
+// Load returns the newest snapshot. It is never nil and must not be changed.
 func (s *State) Load() *Snapshot {
 	if p := s.p.Load(); p != nil {
 		return p
@@ -25,35 +25,36 @@ func (s *State) Load() *Snapshot {
 
 func (s *State) store(snapshot Snapshot) { s.p.Store(&snapshot) }
 
-// Snapshot is the runtime at one time.
+// Snapshot is the state of the runtime at one time.
 type Snapshot struct {
 	Endpoint string `json:"endpoint"`
-	// Name, Version and APIVersion are of the runtime that answered last; empty when none has.
+	// Name, Version and APIVersion are of the runtime that answered last; empty before the first answer.
 	Name       string `json:"name,omitempty"`
 	Version    string `json:"version,omitempty"`
 	APIVersion string `json:"apiVersion,omitempty"`
-	// Ready says that it answers and calls itself ready; Reason says why not. Since is when that began.
+	// Ready is true if the runtime answers and reports itself ready; otherwise Reason explains. Since is the last change of
+	// Ready.
 	Ready  bool            `json:"ready"`
 	Reason messages.Reason `json:"reason,omitzero"`
 	Since  time.Time       `json:"since,omitzero"`
-	// NetworkReady is the runtime's own word; pods on the host's network run without. NetworkReason says why not.
+	// NetworkReady is the runtime's own condition; pods on the host's network run without. NetworkReason explains false.
 	NetworkReady  bool   `json:"networkReady"`
 	NetworkReason string `json:"networkReason,omitempty"`
-	// Refused is a sentence on what it was told and does not take; empty: nothing.
+	// Refused is a sentence on the configuration that the runtime rejects; empty: none.
 	Refused  string   `json:"refused,omitempty"`
 	Features Features `json:"features"`
-	// CgroupDriver is "systemd" or "cgroupfs"; empty when the runtime does not tell (before containerd 2.0).
+	// CgroupDriver is "systemd" or "cgroupfs"; empty when the runtime does not report it (before containerd 2.0).
 	CgroupDriver string    `json:"cgroupDriver,omitempty"`
 	Handlers     []Handler `json:"handlers,omitempty"`
-	// Hints says how changes are noticed: by events or by polling.
+	// Hints is the way to notice changes: events or polling.
 	Hints Hints `json:"hints"`
-	// Stale says why the runtime's lists are not to be relied on though it answers; empty when they are.
+	// Stale is the reason why the lists are unreliable although the runtime answers; empty when they are reliable.
 	Stale string `json:"stale,omitempty"`
-	// Audited is when the last audit that succeeded began; zero when none has.
+	// Audited is the start of the last successful audit; zero before the first.
 	Audited time.Time `json:"audited,omitzero"`
 }
 
-// Hints is how changes are noticed.
+// Hints is a way to notice changes.
 type Hints string
 
 // The ways to notice changes.
@@ -62,20 +63,20 @@ const (
 	ByPolling Hints = "polling"
 )
 
-// Features is what the runtime says it can do. Runtimes before CRI 1.31 say nothing.
+// Features are the capabilities that the runtime reports. Runtimes before CRI 1.31 report none.
 type Features struct {
 	SupplementalGroupsPolicy  bool `json:"supplementalGroupsPolicy"`
 	UserNamespacesHostNetwork bool `json:"userNamespacesHostNetwork"`
 }
 
-// Handler is one runtime handler, which a RuntimeClass names; "" is the default.
+// Handler is a runtime handler, to which a RuntimeClass refers; "" is the default.
 type Handler struct {
 	Name                    string `json:"name"`
 	RecursiveReadOnlyMounts bool   `json:"recursiveReadOnlyMounts"`
 	UserNamespaces          bool   `json:"userNamespaces"`
 }
 
-// describe takes over what the runtime said of itself.
+// describe copies the runtime's description of itself.
 func (s *Snapshot) describe(version *runtimeapi.VersionResponse, status *runtimeapi.StatusResponse) {
 	s.Name, s.Version, s.APIVersion = version.GetRuntimeName(), version.GetRuntimeVersion(), version.GetRuntimeApiVersion()
 	f := status.GetFeatures()
@@ -112,15 +113,15 @@ func conditionText(c *runtimeapi.RuntimeCondition) string {
 	}
 }
 
-// Inspection is the actor's detail of an inspection.
+// Inspection is the actor's part of an inspection.
 type Inspection struct {
 	Phase    string   `json:"phase"`
 	Runtime  Snapshot `json:"runtime"`
-	Pods     int      `json:"pods"`     // that the CRI knows of
-	ToRead   int      `json:"toRead"`   // pods that wait to be read, or are being read
-	Reading  int      `json:"reading"`  // of them, being read
-	ToRemove int      `json:"toRemove"` // pods whose remains wait to be removed, or are being removed
-	// PodCIDR is the pods' range of addresses that the runtime was told.
+	Pods     int      `json:"pods"`     // the pods known to the CRI
+	ToRead   int      `json:"toRead"`   // pods waiting to be read or being read
+	Reading  int      `json:"reading"`  // the pods being read
+	ToRemove int      `json:"toRemove"` // pods with remains to be removed or being removed
+	// PodCIDR is the pods' address range, as sent to the runtime.
 	PodCIDR string `json:"podCIDR,omitempty"`
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// forgetful is a runtime whose statuses call every container unknown, whatever its lists say.
+// forgetful is a runtime that reports every container as unknown in its statuses, but not in its lists.
 type forgetful struct{ *fake }
 
 func (f forgetful) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
@@ -24,7 +24,7 @@ func (f forgetful) ContainerStatus(ctx context.Context, id string, verbose bool)
 	return got, err
 }
 
-// List and status must agree before a container is called unknown, since that ends it.
+// List and status must agree before a container counts as unknown, since that ends it.
 func TestAListAndAStatusThatDisagree(t *testing.T) {
 	f := newFake()
 	f.pod("u1", "a0r")

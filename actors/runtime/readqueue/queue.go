@@ -1,4 +1,4 @@
-// Package readqueue decides which pod is read when.
+// Package readqueue schedules the readings of pods.
 package readqueue
 
 import (
@@ -10,37 +10,37 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// Listed is one pod's part of an audit's lists: a reading that begins with it needs no lists of its own.
+// Listed is one pod's part of an audit's lists. A reading that starts with it needs no lists of its own.
 type Listed struct {
 	facts.Listing
-	Sig    uint64 // of what there is of the pod
+	Sig    uint64 // of the pod's listed objects
 	ReadAt time.Time
 }
 
-// readState is where the reading of a pod is.
+// readState is the state of a pod's reading.
 type readState int
 
 const (
 	inLine   readState = iota
-	reading            // under way
-	sharing            // waits for the lists of an audit, which serve many at once
+	reading            // in progress
+	sharing            // waits for an audit's lists, which many pods share
 	settling           // waits for the end of the pod's own start operations
-	resting            // failed; waits before it is tried again
+	resting            // failed; waits before the retry
 )
 
-// wantedRead is one pod that is to be read.
+// wantedRead is a requested reading of one pod.
 type wantedRead struct {
 	state    readState
-	again    bool // asked for while under way: once more after it
+	again    bool // requested during a reading: read once more afterwards
 	failures int
-	from     *Listed   // nil: it makes its own lists
+	from     *Listed   // nil: the reading makes its own lists
 	alone    bool      // no audit could serve it
 	audit    uint64    // the first audit that serves it, while it is sharing
-	began    time.Time // when it began to be read
+	began    time.Time // start of the reading
 }
 
-// Queue is pure. Each pod is read by one reading at a time, and however often a reading is asked for while one is under way,
-// one follows. While it is not open, what is asked for is kept. It is not safe for concurrent use.
+// Queue is pure. Each pod has one reading at a time. Any number of requests during a reading cause one more. Requests are kept
+// while the queue is not open. It is not safe for concurrent use.
 type Queue struct {
 	Open bool
 
@@ -51,15 +51,15 @@ type Queue struct {
 	held    map[string]bool
 }
 
-// New makes a queue for so many readings at once.
+// New returns a queue with this limit of concurrent readings.
 func New(limit int) *Queue {
 	return &Queue{limit: limit, pods: map[string]*wantedRead{}, held: map[string]bool{}}
 }
 
-// Ask wants the pod to be read from lists made from now on.
+// Ask requests a reading of the pod from lists made from now on.
 func (q *Queue) Ask(uid string) { q.want(uid, nil) }
 
-// AskFrom wants the pod to be read, from the audit's lists if nobody asks for newer ones before its turn comes.
+// AskFrom requests a reading of the pod from the audit's lists, unless Ask is called for it before its turn.
 func (q *Queue) AskFrom(uid string, l *Listed) { q.want(uid, l) }
 
 func (q *Queue) want(uid string, l *Listed) {
@@ -79,12 +79,12 @@ func (q *Queue) want(uid string, l *Listed) {
 			w.from = l
 		}
 	case sharing:
-		w.again = w.again || l == nil // the audit may be under way
-	case settling, resting: // it will make its own lists, later than these
+		w.again = w.again || l == nil // the audit may be in progress
+	case settling, resting: // it will make its own, later lists
 	}
 }
 
-// stale says that an audit has seen something that the reading under way may not show.
+// stale reports whether an audit has seen a change that the reading in progress may miss.
 func (w *wantedRead) stale(l *Listed) bool {
 	if w.from != nil {
 		return w.from.Sig != l.Sig
@@ -92,10 +92,10 @@ func (w *wantedRead) stale(l *Listed) bool {
 	return l.ReadAt.After(w.began)
 }
 
-// Pending says that a reading of the pod is to come or under way.
+// Pending reports whether a reading of the pod is queued or in progress.
 func (q *Queue) Pending(uid string) bool { return q.pods[uid] != nil }
 
-// Next begins the reading of the pod whose turn it is.
+// Next starts the next reading and returns its pod.
 func (q *Queue) Next(now time.Time) (uid string, from *Listed, ok bool) {
 	if !q.Open || q.running >= q.limit {
 		return "", nil, false
@@ -112,8 +112,8 @@ func (q *Queue) Next(now time.Time) (uid string, from *Listed, ok bool) {
 	return uid, w.from, true
 }
 
-// Share has those in line that would make their own lists wait for an audit, where they are more than so many. It says
-// whether there are any.
+// Share makes queued readings that need their own lists wait for an audit, if there are more than the limit. It reports whether
+// any wait.
 func (q *Queue) Share(above int, audit uint64) bool {
 	mayShare := func(uid string) bool { w := q.pods[uid]; return w.from == nil && !w.alone && !q.held[uid] }
 	n := 0
@@ -135,7 +135,7 @@ func (q *Queue) Share(above int, audit uint64) bool {
 	return true
 }
 
-// Shared ends the wait for an audit: from gives each pod's part of its lists, and nil where it has none to rely on.
+// Shared ends the wait for an audit. from returns a pod's part of its lists; nil if there is no reliable one.
 func (q *Queue) Shared(audit uint64, from func(uid string) *Listed) {
 	for _, uid := range slices.Sorted(maps.Keys(q.pods)) {
 		if w := q.pods[uid]; w.state == sharing && w.audit <= audit {
@@ -145,7 +145,7 @@ func (q *Queue) Shared(audit uint64, from func(uid string) *Listed) {
 	}
 }
 
-// Done ends a reading that succeeded.
+// Done ends a successful reading.
 func (q *Queue) Done(uid string) {
 	w := q.leave(uid)
 	if w.again {
@@ -155,20 +155,20 @@ func (q *Queue) Done(uid string) {
 	delete(q.pods, uid)
 }
 
-// Busy ends a reading that must wait until the pod's own start operations are over: then comes Settled.
+// Busy ends a reading that must wait for the pod's own start operations; Settled follows.
 func (q *Queue) Busy(uid string) {
 	q.leave(uid)
 	q.pods[uid] = &wantedRead{state: settling}
 }
 
-// Failed ends a reading that failed, and says how long it is to rest: then comes Rested.
+// Failed ends a failed reading and returns the rest before its retry; Rested follows.
 func (q *Queue) Failed(uid string) time.Duration {
 	w := q.leave(uid)
 	q.pods[uid] = &wantedRead{state: resting, failures: w.failures + 1}
 	return readRetry.After(w.failures+1, 0)
 }
 
-// readRetry is the rest after a reading that failed.
+// readRetry is the rest after a failed reading.
 var readRetry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
 // Settled ends the wait for the pod's own start operations.
@@ -183,7 +183,7 @@ func (q *Queue) back(uid string, from readState) {
 	}
 }
 
-// Rouse ends all rests: what failed may succeed now.
+// Rouse ends all rests, because a retry may succeed now.
 func (q *Queue) Rouse() {
 	for uid := range q.pods {
 		q.Rested(uid)
@@ -206,7 +206,7 @@ func (q *Queue) rejoin(uid string, w *wantedRead) {
 	q.line = append(q.line, uid)
 }
 
-// Counts are how many pods are to be read, how many of these are being read, and how many rest after a failure.
+// Counts returns the numbers of pods to read, of those being read, and of those resting after a failure.
 func (q *Queue) Counts() (all, beingRead, rest int) {
 	for _, w := range q.pods {
 		if w.state == resting {

@@ -95,7 +95,7 @@ func TestReadQueueWaits(t *testing.T) {
 	q.Next(epoch)
 	q.Busy("a")
 	q.Ask("a")
-	q.Rested("a") // not what it waits for
+	q.Rested("a") // not the event that it waits for
 	if _, _, ok := q.Next(epoch); ok || q.running != 0 {
 		t.Fatal("read before its own operations are over, or a slot is held meanwhile")
 	}
@@ -131,7 +131,7 @@ func TestReadQueueWaits(t *testing.T) {
 	}
 }
 
-// What is asked is read, by one reading at a time, with no slot lost, whatever the order of things.
+// In any order of events, each requested pod is read, by one reading at a time, and no slot is lost.
 func TestReadQueueKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 3).Draw(t, "limit")
