@@ -18,11 +18,11 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// The steps that follow a measurement: unused things are reclaimed (reclaim.go), pods are evicted, and their end is awaited
-// (leave.go). The actor itself, which measures, is in actor.go.
+// The steps after a measurement: unused objects are reclaimed (reclaim.go), pods are evicted, and their end is awaited
+// (leave.go). The measuring actor is in actor.go.
 
-// decide says what a measurement leads to. While a pod leaves that has a grace period of a soft threshold, hard ones alone count.
-// What nobody uses has gone before it where it leaves for want of disk.
+// decide returns the action for a measurement. While a pod leaves with the grace period of a soft threshold, only hard ones
+// count. If it leaves for a disk, unused objects were reclaimed before.
 func (a *actor) decide(now pressureState, m measured, at time.Time) action {
 	if a.unhurried() {
 		return now.decide(m.m, m.reclaimed || a.acting.kind() == v1.NodeDiskPressure, true, at)
@@ -30,7 +30,7 @@ func (a *actor) decide(now pressureState, m measured, at time.Time) action {
 	return now.decide(m.m, m.reclaimed, false, at)
 }
 
-// act does what a measurement leads to.
+// act carries out the action for a measurement.
 func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 	if a.opts.Board == nil || !settled(a.opts.Board.Now(), ctx.Now()) {
 		return
@@ -68,14 +68,14 @@ func (a *actor) act(ctx supervisors.Context, act action, m Measurement) {
 	}
 }
 
-// settled says that all pods of the node are known, with their statuses. While an agent that has just begun adopts them, the few
-// that are known would be evicted for what the others use. A source that is never heard, or a pod that is never read, does not
-// hold eviction up for long.
+// settled reports whether eviction may act on the known pods. While a new agent adopts its pods, the few known ones would be
+// evicted for the usage of the others. A source that is never read, or a pod that is never read, delays eviction only for a
+// while.
 func settled(s *board.Snapshot, now time.Time) bool {
 	return now.Sub(s.Life) > settleTimeout || known(s)
 }
 
-// known says that all pods of the node are known, with their statuses.
+// known reports whether all pods of the node are known, with their statuses.
 func known(s *board.Snapshot) bool {
 	return s.Complete() && !slices.ContainsFunc(s.Pods, func(p board.Pod) bool {
 		return p.Quarantine == nil && (p.Phase == "" || p.Phase == "reading")
@@ -88,7 +88,7 @@ func (a *actor) nodeEvent(ctx supervisors.Context, text string) {
 	}
 }
 
-// boundedPods are those that have a limit of local storage to be held.
+// boundedPods returns the pods with an enforced limit of local storage.
 func (a *actor) boundedPods() map[types.UID]bool {
 	out := map[types.UID]bool{}
 	for _, p := range a.opts.Board.Now().Pods {
@@ -182,7 +182,7 @@ func (a *actor) onFigures(ctx supervisors.Context, f figured) {
 	case f.act.kind == reclaim:
 		a.reclaim(ctx, f.act)
 		return
-	case awaited > 0 && a.unmeasured < maxUnmeasured: // it may be one of those that fills the disk
+	case awaited > 0 && a.unmeasured < maxUnmeasured: // it may be the one that fills the disk
 		a.unmeasured++
 		ctx.Log().Info("eviction waits for the measurement of volumes and logs", "pods", awaited, "missing", f.lacks)
 		a.measureAgain(ctx)
@@ -248,11 +248,11 @@ func hidden(s Signal, on contents, ranked, unmeasured []candidate) (n int) {
 	return n
 }
 
-// limitOfPod stands for a pod's own limits: who exceeds them is evicted at once.
+// limitOfPod stands for a pod's own limits: a pod above them is evicted at once.
 var limitOfPod = limit{field: hardField}
 
-// candidates are the pods that may be evicted and of which figures are known: of others nobody knows whether their end would
-// bring anything. leaving are those that the node ends already and whose end is to be waited for, with their grace periods.
+// candidates returns the evictable pods with figures; the effect of evicting others is unknown. leaving holds the pods already
+// being evicted whose end is awaited, with their grace periods.
 func (a *actor) candidates(f figured) (list []candidate, leaving map[types.UID]int64) {
 	leaving = map[types.UID]int64{}
 	figures := map[string]*api.PodStats{}

@@ -18,21 +18,21 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options configure the actor.
 type Options struct {
 	Limits Limits
-	// Transition is how long a kind of pressure stays after it was there last (evictionPressureTransitionPeriod).
+	// Transition is how long a kind of pressure persists after it was last seen (evictionPressureTransitionPeriod).
 	Transition time.Duration
-	// MaxGrace is how long the containers of a pod have at most that a soft threshold evicts, in seconds; negative: the pod's own
-	// grace period (evictionMaxPodGracePeriod).
+	// MaxGrace bounds the grace period of a pod evicted by a soft threshold, in seconds; negative: the pod's own grace period
+	// (evictionMaxPodGracePeriod).
 	MaxGrace int32
-	// Static says that static pods are evicted, too, unless their priority is critical. The kubelet never does.
+	// Static makes static pods evictable, unless their priority is critical. The kubelet never evicts them.
 	Static bool
-	// LocalStorage says that limits of local storage are held (localStorageCapacityIsolation).
+	// LocalStorage enables the limits of local storage (localStorageCapacityIsolation).
 	LocalStorage bool
 	// NodeName is the node that Events about thresholds refer to; empty: none are recorded.
 	NodeName string
-	// Board has the pods.
+	// Board publishes the pods.
 	Board *board.Board
 	// Figures returns the figures of running pods. It measures the pods in urgent again, at any cost if the disk is short, and
 	// requests no walk of volumes if urgent is nil. The figures of pods in partial are lower bounds. The figures of pods in old
@@ -43,35 +43,35 @@ type Options struct {
 	State *State
 	// Measure measures. It is called outside the mailbox.
 	Measure func(context.Context) Measurement
-	// Await waits until less is left of a signal than its level, in its unit, and reports that, or until ctx ends. It is called
-	// outside the mailbox; nil: it is only measured now and then.
+	// Await blocks until less than a signal's level is left, in its unit, and reports that, or until ctx ends. It is called
+	// outside the mailbox; nil: there are only periodic measurements.
 	Await func(ctx context.Context, levels map[Signal]int64) bool
-	// NextKill waits for the next process that the kernel kills when memory runs out, or until ctx ends. It is called outside the
-	// mailbox; nil: kills are not reported.
+	// NextKill waits for the kernel's next out-of-memory kill, or until ctx ends. It is called outside the mailbox; nil: kills
+	// are not reported.
 	NextKill func(ctx context.Context) (oomkill.Kill, error)
-	// NextCounted is NextKill for a kernel log that cannot be read; nil: the runtime reports the kills that it notices.
+	// NextCounted replaces NextKill if the kernel log cannot be read; nil: the runtime reports the kills that it notices.
 	NextCounted func(ctx context.Context) (oomkill.Kill, error)
-	// Every is between measurements; 0: 10 s, the kubelet's.
+	// Every is the interval between measurements; 0: 10 s, the kubelet's.
 	Every time.Duration
 }
 
 const (
-	// measureTimeout bounds one measurement: of disks, which may hang, and of what the runtime says.
+	// measureTimeout bounds one measurement: disks and the runtime may hang.
 	measureTimeout = 30 * time.Second
 	figuresTimeout = 30 * time.Second
-	// reclaimTimeout is how long the removal of dead containers, and of images, is waited for without any more being left.
+	// reclaimTimeout is the wait for a removal of dead containers or images that makes no progress.
 	reclaimTimeout = 2 * time.Minute
-	// leaveTimeout is how long the end of an evicted pod is waited for beyond its grace period; the kubelet's.
+	// leaveTimeout is the wait for an evicted pod beyond its grace period; the kubelet's.
 	leaveTimeout = 30 * time.Second
-	// soon is when it is measured for the second time.
+	// soon is the delay of the second measurement.
 	soon = 2 * time.Second
-	// settleTimeout is how long nobody is evicted after a start while the node's pods are not all known.
+	// settleTimeout is how long evictions wait after a start for all the node's pods to be known.
 	settleTimeout = time.Minute
-	// maxUnmeasured is how often an eviction waits for the end of walks of volumes and logs while a disk is short.
+	// maxUnmeasured is how many times an eviction waits for walks of volumes and logs while a disk is short.
 	maxUnmeasured = 3
 )
 
-// New is the constructor of the actor. What was seen outlives the actor: its restart ends no pressure.
+// New returns the constructor of the actor. Its observations outlive the actor: its restart ends no pressure.
 func New(o Options) supervisors.Constructor {
 	if o.Every <= 0 {
 		o.Every = 10 * time.Second
@@ -88,12 +88,12 @@ type actor struct {
 	state     *atomic.Pointer[pressureState]
 	measuring bool
 	levels    map[Signal]int64 // to be met next
-	watched   map[Signal]int64 // those that are awaited; nil: none
+	watched   map[Signal]int64 // the awaited ones; nil: none
 	stopWatch func()
-	again     bool              // a measurement under way began before something that matters
-	logged    map[Signal]string // which signals cannot be measured, and why
+	again     bool              // the measurement in progress began before a relevant change
+	logged    map[Signal]string // why signals cannot be measured
 
-	// taking is what nobody uses and is taken back; reclaimed says that it was since the last pod was evicted.
+	// taking is the reclaim in progress; reclaimed is true if one was done since the last eviction.
 	taking    taking
 	reclaimed bool
 	readings  map[Signal]Reading // of the last measurement
@@ -101,22 +101,22 @@ type actor struct {
 	walking   bool               // figures are being read that wait for walks of volumes
 	reads     int                // counts readings of figures; the result of an older one is dropped
 	checking  bool               // the figures of pods with limits of their own are being read
-	// leaving are pods whose end is awaited, with their grace periods in seconds; nil: none are. waits counts such waits.
+	// leaving holds the pods whose end is awaited, with their grace periods in seconds; nil: none. waits counts such waits.
 	leaving  map[types.UID]int64
 	waits    int
 	stopWait func()
-	// awaited are pods whose end was waited for in vain. Nobody waits for them again.
+	// awaited are pods that outlived their wait. They are not awaited again.
 	awaited   map[types.UID]bool
-	acting    Signal    // for which something was done last, until nothing is short
-	met       time.Time // since when it is
-	removed   time.Time // when containers were removed last
+	acting    Signal    // the signal of the last action, until nothing is short
+	met       time.Time // the start of its shortage
+	removed   time.Time // the last removal of containers
 	began     time.Time // the last measurement
-	kernelLog string    // why the kernel's log cannot be read, as it was logged
-	// killCounts is why the counters of kills cannot be read, either.
+	kernelLog string    // why the kernel's log cannot be read, as logged
+	// killCounts is why the counters of kills cannot be read either.
 	killCounts string
-	// helpless says that it was logged that no pod may be evicted for it.
+	// helpless is true if the lack of evictable pods was logged.
 	helpless bool
-	// unmeasured is how often in a row no pod was evicted since the volumes and logs of some were not measured to the end.
+	// unmeasured counts consecutive decisions without an eviction because walks of volumes and logs were unfinished.
 	unmeasured int
 }
 
@@ -124,7 +124,7 @@ type (
 	measureDue struct{}
 	measured   struct {
 		m         Measurement
-		reclaimed bool // before it began
+		reclaimed bool // before its start
 	}
 	shortAwaited struct{ short bool }
 	reclaimDue   struct{ generation int }
@@ -152,7 +152,7 @@ type (
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		ctx.After(soon, measureDue{}) // by then the cgroup of all pods is there
+		ctx.After(soon, measureDue{}) // by then the cgroup of all pods exists
 		a.measure(ctx)
 		a.awaitKill(ctx)
 	case killed:
@@ -193,7 +193,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// measure begins a measurement; one that is under way is followed by another.
+// measure starts a measurement, or schedules another after the one in progress.
 func (a *actor) measure(ctx supervisors.Context) {
 	if a.measuring {
 		return
@@ -205,7 +205,7 @@ func (a *actor) measure(ctx supervisors.Context) {
 	}})
 }
 
-// measureAgain measures what there is from now on.
+// measureAgain measures the state from now on.
 func (a *actor) measureAgain(ctx supervisors.Context) {
 	a.again = true
 	a.measure(ctx)
@@ -236,7 +236,7 @@ func (a *actor) onMeasured(ctx supervisors.Context, m measured) {
 	a.watch(ctx)
 }
 
-// watch has the next thresholds awaited. A wait for others ends, and begins again.
+// watch waits for the next thresholds. A wait for outdated ones ends and restarts.
 func (a *actor) watch(ctx supervisors.Context) {
 	if a.watched != nil && !maps.Equal(a.watched, a.levels) {
 		a.stopWatch()
@@ -256,7 +256,7 @@ func (a *actor) watch(ctx supervisors.Context) {
 		}})
 }
 
-// logFailures logs each signal that has a threshold and cannot be measured, once.
+// logFailures logs each signal with a threshold that cannot be measured, once.
 func (a *actor) logFailures(ctx supervisors.Context, m Measurement) {
 	now := map[Signal]string{}
 	for _, l := range a.state.Load().limits {
@@ -273,11 +273,11 @@ func (a *actor) logFailures(ctx supervisors.Context, m Measurement) {
 	a.opts.State.store(now)
 }
 
-// State lists the signals that cannot be measured, for readers that must not wait for the actor. The zero value has none. Safe
-// for concurrent use.
+// State lists the signals that cannot be measured, for readers that must not block on the actor. The zero value has none. It is
+// safe for concurrent use.
 type State struct{ p atomic.Pointer[[]string] }
 
-// Problems are sentences that say what cannot be measured. They must not be changed.
+// Problems returns one sentence per signal that cannot be measured. They must not be changed.
 func (s *State) Problems() []string {
 	if p := s.p.Load(); p != nil {
 		return *p
@@ -289,7 +289,7 @@ func (s *State) store(failed map[Signal]string) {
 	if s == nil {
 		return
 	}
-	names := map[string][]string{} // by what keeps them from being measured
+	names := map[string][]string{} // by the cause of the failure
 	for _, signal := range slices.Sorted(maps.Keys(failed)) {
 		names[failed[signal]] = append(names[failed[signal]], string(signal))
 	}

@@ -21,16 +21,16 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// node is the actor with the pods and figures that a test gives it.
+// node is the actor with scripted pods and figures.
 type node struct {
 	*supervisortest.Kit
 	t       *testing.T
 	board   *board.Board
 	m       Measurement
 	pods    []candidate
-	phases  map[string]string // of a pod's actor; running where it is missing
+	phases  map[string]string // of a pod's actor; running by default
 	failing map[string]bool
-	fail    messages.PodFailure // of those that are failing
+	fail    messages.PodFailure // of failing pods
 	life    time.Time           // of pods
 	audited bool
 	opts    Options
@@ -71,7 +71,7 @@ func (n *node) publish() {
 
 func (n *node) start() { n.Kit = supervisortest.New(n.t, messages.Eviction, New(n.opts)("")) }
 
-// work does what is asked for, but not the wait for pods that end.
+// work does all requested work except the wait for leaving pods.
 func (n *node) work() {
 	for len(n.Work) > 0 && n.Work[0].Name != "await the end of evicted pods" {
 		w := n.Work[0]
@@ -80,7 +80,7 @@ func (n *node) work() {
 	}
 }
 
-// did is what was asked of others, in order.
+// did lists the requests to other actors, in order.
 func (n *node) did() (out []string) {
 	for _, s := range n.Take() {
 		switch m := s.Msg.(type) {
@@ -116,7 +116,8 @@ func full(available int64) Measurement {
 
 var tenPercent = Limits{Hard: map[string]string{"nodefs.available": "10%"}}
 
-// What nobody uses goes first; then one pod at a time, each after a measurement of what the one before has left.
+// Unused objects are reclaimed first; then pods are evicted one at a time, each after a measurement of the previous one's
+// effect.
 func TestTheOrderOfReclaim(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90), of("small", 0, 0, 0).on(0, 5, 0), of("done", 0, 0, 0).on(0, 0, 0))
 	n.phases["done"] = "finished"
@@ -152,7 +153,7 @@ func TestTheOrderOfReclaim(t *testing.T) {
 	n.expect("short again", messages.EventThresholdMet, "containers")
 }
 
-// Unused images may be all that is needed.
+// The removal of unused images may suffice.
 func TestImagesAloneHealANode(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
@@ -167,7 +168,7 @@ func TestImagesAloneHealANode(t *testing.T) {
 	n.expect("nothing more", messages.EventThresholdMet, "containers", "images")
 }
 
-// pass has so much time pass, with a measurement every ten seconds.
+// pass advances the time by this much, with a measurement every ten seconds.
 func (n *node) pass(d time.Duration) {
 	for range d / (10 * time.Second) {
 		n.Advance(10 * time.Second)
@@ -175,8 +176,7 @@ func (n *node) pass(d time.Duration) {
 	}
 }
 
-// A service that does not answer is not waited for without end, and keeps no other one from being asked: images may be all that
-// is needed.
+// The wait for an unresponsive service is bounded, and the next one is asked: the removal of images may suffice.
 func TestAReclaimThatIsLost(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
@@ -188,14 +188,14 @@ func TestAReclaimThatIsLost(t *testing.T) {
 	n.pass(10 * time.Second)
 	n.expect("when the containers are not removed in time", "images")
 	n.pass(reclaimTimeout - 10*time.Second)
-	n.Send(messages.Runtime, messages.ContainersReclaimed{}) // nobody waits for it any more
+	n.Send(messages.Runtime, messages.ContainersReclaimed{}) // a late answer
 	n.work()
 	n.expect("while images have their time")
 	n.pass(10 * time.Second)
 	n.expect("at last", "evict big")
 }
 
-// A service that begins anew is asked again, if it is the one that is waited for.
+// A restarted service is asked again, if it is the awaited one.
 func TestAServiceThatBeginsAnewIsAskedAgain(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
@@ -216,7 +216,7 @@ func TestAServiceThatBeginsAnewIsAskedAgain(t *testing.T) {
 	n.expect("each once more", messages.EventThresholdMet, "containers", "containers", "images", "images", "evict big")
 }
 
-// While more and more is left, what removes is waited for: there may be a thousand images.
+// While more and more space is freed, the wait for a removal goes on: there may be a thousand images.
 func TestAReclaimThatIsLong(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
@@ -236,8 +236,8 @@ func TestAReclaimThatIsLong(t *testing.T) {
 	n.expect("when no more is left", "evict big")
 }
 
-// A hard threshold that is met does not wait for what a soft one has given a pod: that pod gets less time, and if that does not
-// help, another one goes.
+// A hard threshold does not wait for the grace period that a soft one gave a pod. The pod gets less time; if that does not help,
+// another pod is evicted.
 func TestAHardThresholdBreaksASoftWait(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"memory.available": "50Mi"}, Soft: map[string]string{"memory.available": "100Mi"},
 		SoftGrace: map[string]string{"memory.available": "1m"}}
@@ -271,7 +271,7 @@ func TestAHardThresholdBreaksASoftWait(t *testing.T) {
 	}
 	n.fail.Grace = ptr.To[int64](hardGrace)
 	n.publish()
-	n.RunOne(long) // it was broken off
+	n.RunOne(long) // it was cancelled
 	wait := n.take("await the end of evicted pods")
 	n.pass(20 * time.Second)
 	n.expect("while it leaves")
@@ -284,7 +284,7 @@ func TestAHardThresholdBreaksASoftWait(t *testing.T) {
 	n.expect("when that has no effect", "evict b")
 }
 
-// While a pod leaves for a soft threshold of memory, what nobody uses of a disk is taken back, and then the pod gets less time.
+// While a pod leaves for a soft threshold of memory, unused objects on a disk are reclaimed, and then the pod gets less time.
 func TestADiskDoesNotWaitForASoftThreshold(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "100Mi"},
 		SoftGrace: map[string]string{"memory.available": "10s"}}
@@ -308,7 +308,7 @@ func TestADiskDoesNotWaitForASoftThreshold(t *testing.T) {
 	n.expect("when that was not enough", "images", messages.EventThresholdMet, "evict a")
 }
 
-// An actor, or an agent, that begins while an evicted pod ends evicts no other one.
+// A new actor or agent evicts no other pod while an evicted pod ends.
 func TestARestartAwaitsThePodThatEnds(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"memory.available": "100Mi"}}
 	n := newNode(t, limits, of("a", 0, 500, 0), of("b", 0, 400, 0))
@@ -328,7 +328,7 @@ func TestARestartAwaitsThePodThatEnds(t *testing.T) {
 	n.expect("when it does not end", "evict b")
 }
 
-// An eviction that pods forgot, since it began anew, is decided over again once all pods are known.
+// An eviction that a restarted pods actor forgot is decided again once all pods are known.
 func TestAnEvictionThatPodsForgot(t *testing.T) {
 	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("a", 0, 500, 0), of("b", 0, 400, 0))
 	n.m = memory(50)
@@ -339,7 +339,7 @@ func TestAnEvictionThatPodsForgot(t *testing.T) {
 	wait := n.take("await the end of evicted pods")
 	ended := make(chan struct{})
 	run := wait.Run
-	wait.Run = func(ctx context.Context) any { // pods begins anew meanwhile
+	wait.Run = func(ctx context.Context) any { // pods restarts meanwhile
 		defer close(ended)
 		return run(ctx)
 	}
@@ -361,7 +361,7 @@ func TestAnEvictionThatPodsForgot(t *testing.T) {
 	n.expect("again", "evict a")
 }
 
-// A pod that another one has preempted may take an hour to end: eviction does not wait for it.
+// A preempted pod may take an hour to end: eviction does not wait for it.
 func TestAPreemptedPodIsNotAwaited(t *testing.T) {
 	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("a", 0, 500, 0), of("b", 0, 400, 0))
 	n.m = memory(50)
@@ -372,8 +372,8 @@ func TestAPreemptedPodIsNotAwaited(t *testing.T) {
 	n.expect("at first", messages.EventThresholdMet, "evict b")
 }
 
-// While an agent that has just begun adopts its pods, none of the few that are known is evicted for the others; a pod that is
-// never read holds nothing up for long.
+// While a new agent adopts its pods, none of the few known ones is evicted for the others. A pod that is never read delays this
+// only for a while.
 func TestAllPodsAreKnownFirst(t *testing.T) {
 	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("a", 0, 500, 0), of("b", 0, 400, 0))
 	n.m = memory(50)
@@ -408,8 +408,8 @@ func TestAllPodsAreKnownFirst(t *testing.T) {
 	n.expect("after a minute", messages.EventThresholdMet, "evict a")
 }
 
-// For a disk, pods whose volumes and logs were not walked yet are not evicted, nor are others for some measurements: one of those
-// that take so long to walk may be what fills it.
+// For a disk, pods with unfinished walks of volumes and logs are not evicted. Other pods are spared for some measurements,
+// because a pod with a long walk may be the one that fills the disk.
 func TestUnmeasuredPodsAreNotEvicted(t *testing.T) {
 	n := newNode(t, tenPercent, of("small", 0, 0, 0).on(0, 0, 5), of("big", 0, 0, 0))
 	n.m = full(50)
@@ -534,7 +534,7 @@ func TestHidden_CountsPodsThatMayRankFirst(t *testing.T) {
 	}
 }
 
-// Memory comes before disks, and a soft threshold acts after its grace period, with the pod's own.
+// Memory takes precedence over disks. A soft threshold acts after its grace period, with the pod's own.
 func TestMemoryFirstAndSoftLater(t *testing.T) {
 	limits := Limits{Hard: map[string]string{"nodefs.available": "10%"}, Soft: map[string]string{"memory.available": "100Mi"},
 		SoftGrace: map[string]string{"memory.available": "1m"}}
@@ -559,7 +559,7 @@ func TestMemoryFirstAndSoftLater(t *testing.T) {
 	}
 }
 
-// A limit of the pod's own is held while nothing is short, of all pods that are above it and may be evicted.
+// A pod's own limit is enforced without any shortage, on all evictable pods above it.
 func TestOwnLimitsAreHeld(t *testing.T) {
 	static := sized("static", 11)
 	static.pod.Annotations = map[string]string{"kubernetes.io/config.source": "file"}
@@ -583,7 +583,7 @@ func TestOwnLimitsAreHeld(t *testing.T) {
 	n.expect("switched off, while memory is short", messages.EventThresholdMet, "evict a")
 }
 
-// Nothing is done for what may not be evicted, and what nobody uses is looked for again.
+// Without evictable pods nothing is evicted, and unused objects are looked for again.
 func TestCriticalPodsStay(t *testing.T) {
 	c := of("critical", 2000000000, 0, 0).on(0, 0, 90)
 	n := newNode(t, tenPercent, c)
@@ -600,7 +600,7 @@ func TestCriticalPodsStay(t *testing.T) {
 	n.expect("again and again", messages.EventThresholdMet, "containers", "images", "containers", "images", "containers", "images")
 }
 
-// The command line of the issue, and the copies that follow from it.
+// The flags from the issue, and the thresholds copied from them.
 func TestThresholdsThatFollow(t *testing.T) {
 	l := Limits{Hard: map[string]string{"memory.available": "500Mi", "nodefs.available": "1Gi", "imagefs.available": "100Gi"},
 		Soft: map[string]string{"pid.available": "1k"}, SoftGrace: map[string]string{"pid.available": "30s"},
@@ -625,7 +625,7 @@ func TestThresholdsThatFollow(t *testing.T) {
 	}
 }
 
-// Memory that becomes short between two measurements is acted upon at once, and a watch of thresholds that have changed ends.
+// A shortage of memory between two measurements is acted upon at once, and a watch of outdated thresholds ends.
 func TestMemoryIsWatched(t *testing.T) {
 	n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi", "allocatableMemory.available": "10%",
 		"imagefs.inodesFree": "5"}}, of("a", 0, 500, 0))
@@ -648,7 +648,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	n.RunOne(n.take("Measure"))
 	n.RunOne(n.take("figures of pods"))
 	n.expect("at once", messages.EventThresholdMet, "evict a")
-	if len(n.Work) != 1 { // the wait for the pod: no threshold is left to be watched
+	if len(n.Work) != 1 { // the wait for the pod: no threshold is left to watch
 		t.Errorf("%d pieces of work", len(n.Work))
 	}
 	n.phases["a"], n.m, short = "finished", memory(500), false
@@ -660,7 +660,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	n.m.Readings[ImageFsInodesFree] = Reading{50, 100}
 	n.Advance(10 * time.Second)
 	n.RunOne(n.take("Measure"))
-	n.RunOne(watch) // it ends, since there is more to be watched
+	n.RunOne(watch) // it ends, since there is more to watch
 	n.RunOne(watch) // a late answer harms nothing
 	if len(levels) != 3 || len(levels[1]) != 1 || levels[1][MemoryAvailable] != 100*mi {
 		t.Errorf("levels %v", levels)
@@ -672,7 +672,7 @@ func TestMemoryIsWatched(t *testing.T) {
 	}
 }
 
-// take is the first piece of work of this name.
+// take returns the first piece of work with this name.
 func (n *node) take(name string) supervisors.Work {
 	n.t.Helper()
 	for i, w := range n.Work {
@@ -701,7 +701,7 @@ func TestWhenASignalIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// The meter waits for disks beside memory, where the runtime said that they are, and for as long as one of them hangs.
+// The meter waits for disks beside memory where the runtime located them, and as long as one of them hangs.
 func TestTheMeterAwaitsDisks(t *testing.T) {
 	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
 	meter.imageDir = "/images"
@@ -736,7 +736,7 @@ func TestTheMeterAwaitsDisks(t *testing.T) {
 	cancel()
 }
 
-// A disk that hangs holds up no look at another one.
+// A hanging disk does not delay the check of another.
 func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
 	meter.imageDir = "/images"
@@ -747,7 +747,7 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 		if path == "/node" {
 			<-hangs
 		}
-		return disk{space: Reading{100 - looks.Add(1), 100}}, nil // the second look finds less
+		return disk{space: Reading{100 - looks.Add(1), 100}}, nil // the second check finds less
 	}
 	meter.disks["/node"] = overdue.New("/node", time.Hour, func() (disk, error) { return meter.statfs("/node") })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -769,7 +769,7 @@ func TestABugInAMeasurement(t *testing.T) {
 	meter.Measure(t.Context())
 }
 
-// A bug in a look at disks ends the wait, not the process: the caller is told, who restarts the actor.
+// A panic in a check of disks ends the wait, not the process: the caller receives it and restarts the actor.
 func TestABugInALookAtDisks(t *testing.T) {
 	meter := Places{Proc: "/proc", Cgroups: "/sys/fs/cgroup", RootDir: "/node"}.Meter()
 	meter.disks = nil // a write to it panics
@@ -781,7 +781,7 @@ func TestABugInALookAtDisks(t *testing.T) {
 	meter.Await(t.Context(), map[Signal]int64{NodeFsAvailable: 1, MemoryAvailable: 1})
 }
 
-// The meter waits until less is left than a level, as long as its context lasts.
+// The meter waits until less than a level is left, as long as its context lasts.
 func TestTheMeterAwaitsMemory(t *testing.T) {
 	meter := Places{"/proc", "/sys/fs/cgroup", "/", nil, nil}.Meter()
 	now := meter.MeasureMemory(t.Context()).Readings[MemoryAvailable].Available

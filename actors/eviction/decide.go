@@ -6,24 +6,24 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// action is what a measurement leads to.
+// action is the consequence of a measurement.
 type action struct {
 	kind actionKind
-	by   limit    // for which threshold
-	on   contents // of its file system, where it is about one
+	by   limit    // the threshold
+	on   contents // of the threshold's file system, if it has one
 }
 
 type actionKind int
 
 const (
 	nothing actionKind = iota
-	reclaim            // take back what nobody uses: dead containers, images
+	reclaim            // remove unused objects: dead containers, images
 	evict              // end one pod
 )
 
-// decide says what to do about a measurement that observe has taken: of the thresholds that are met for their grace period the
-// first of memory counts, then the first of the others, as with the kubelet. Where nobody's things lie on a disk that is short,
-// these go first; reclaimed says that they have gone before this measurement. hard says that only hard thresholds count.
+// decide returns the action for a measurement taken by observe. Among thresholds met for their grace period, the first of memory
+// counts, then the first of the others, as with the kubelet. Unused objects on a short disk are reclaimed first; reclaimed means
+// that this preceded the measurement. hard means that only hard thresholds count.
 func (s pressureState) decide(m Measurement, reclaimed, hard bool, now time.Time) action {
 	var out action
 	for i, l := range s.limits {

@@ -12,16 +12,16 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
-// diskTimeout is how long a file system is waited for: one of a file server that is gone does not answer.
+// diskTimeout bounds the wait for a file system: that of an absent file server does not answer.
 const diskTimeout = 5 * time.Second
 
-// disk is what is left of a file system.
+// disk is the free space of a file system.
 type disk struct {
 	space, inodes Reading
 	device        uint64
 }
 
-// disk looks at the file system that the path is on.
+// disk measures the file system of the path.
 func (p *Meter) disk(ctx context.Context, path string) (disk, error) {
 	p.mu.Lock()
 	reading := p.disks[path]
@@ -47,8 +47,8 @@ func statfs(path string) (disk, error) {
 		file.Dev}, nil
 }
 
-// runtimeDisks are the file systems of images and of containers' writable layers; the first is the second where the runtime does
-// not tell of one.
+// runtimeDisks returns the file systems of images and of writable layers. The first equals the second if the runtime does not
+// report one.
 func (p *Meter) runtimeDisks(ctx context.Context) (images, containers disk, err error) {
 	info, err := p.Images.ImageFsInfo(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *Meter) runtimeDisks(ctx context.Context) (images, containers disk, err 
 	return images, containers, nil
 }
 
-// mountpoint is the first that the runtime tells of; empty: it tells of none.
+// mountpoint returns the first mount point that the runtime reports; empty: none.
 func mountpoint(list []*runtimeapi.FilesystemUsage) string {
 	for _, fs := range list {
 		if at := fs.GetFsId().GetMountpoint(); at != "" {
@@ -83,7 +83,7 @@ func mountpoint(list []*runtimeapi.FilesystemUsage) string {
 	return ""
 }
 
-// ImageSpace is what is left of the file system that images are on, in bytes.
+// ImageSpace returns the free space of the images' file system, in bytes.
 func (p *Meter) ImageSpace(ctx context.Context) (available, capacity int64, err error) {
 	d, _, err := p.runtimeDisks(ctx)
 	return d.space.Available, d.space.Capacity, err

@@ -24,7 +24,7 @@ func memory(mebibytes int64) Measurement {
 	return Measurement{Readings: map[Signal]Reading{MemoryAvailable: {mebibytes << 20, 1000 << 20}}}
 }
 
-// step is a measurement some time after the one before it, and which kinds of pressure follow.
+// step is a measurement some time after the previous one, and the expected kinds of pressure.
 type step struct {
 	after time.Duration
 	m     Measurement
@@ -90,7 +90,7 @@ func TestHysteresis(t *testing.T) {
 	}
 }
 
-// What is said names the signal, and changes only with what is met.
+// The message names the signal, and changes only with the met thresholds.
 func TestWhatIsSaid(t *testing.T) {
 	b := pressureState{limits: Limits{Hard: map[string]string{"memory.available": "100Mi", "nodefs.available": "10%",
 		"nodefs.inodesFree": "5%"}}.list(), transition: time.Minute}
@@ -122,7 +122,7 @@ func TestWhatIsSaid(t *testing.T) {
 	}
 }
 
-// Whatever is measured, a kind that was seen within the period is there, and one that was not is not.
+// For any measurements, a kind seen within the period is present, and every other is absent.
 func TestPressureIsWhatWasSeenWithinThePeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const period = 60
@@ -242,7 +242,7 @@ func TestMeasuring(t *testing.T) {
 	}
 }
 
-// A file system that hangs is named, and all else is measured.
+// A hanging file system is named, and all others are measured.
 func TestAFileSystemThatHangs(t *testing.T) {
 	back := make(chan struct{})
 	meter := Places{"/proc", "/sys/fs/cgroup", "/here", imageFs{at: "/there"}, nil}.Meter()

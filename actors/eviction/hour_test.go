@@ -13,15 +13,15 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// hour is a machine of 1000 MiB of memory and as much disk on which pods come, grow and go.
+// hour is a machine with 1000 MiB of memory and as much disk, where pods come, grow and go.
 type hour struct {
 	*node
 	draw         *rapid.T
 	rng          *rand.Rand
-	images, dead uint64         // MiB of the disk that nobody uses
-	ends         map[string]int // ticks that an evicted pod still needs to end
+	images, dead uint64         // MiB of unused objects on the disk
+	ends         map[string]int // ticks until an evicted pod has ended
 	seq          int
-	short        map[Signal]int // ticks since when nothing was done for it
+	short        map[Signal]int // consecutive ticks without an action for it
 	evicted      []string
 	pressed      bool
 }
@@ -54,10 +54,10 @@ func (h *hour) measure() {
 	}
 }
 
-// n is a number up to most, which is among them.
+// n returns a number from 0 to most, inclusive.
 func (h *hour) n(most int) uint64 { return uint64(h.rng.IntN(most + 1)) }
 
-// live has pods come, grow, and go by themselves; the first is critical, and grows the most.
+// live makes pods come, grow, and go by themselves; the first is critical, and grows the most.
 func (h *hour) live() {
 	if len(h.pods) < 12 && h.n(2) == 0 {
 		h.seq++
@@ -83,7 +83,7 @@ func (h *hour) remove(name string) {
 	delete(h.failing, name)
 }
 
-// answer does what the actor asked for.
+// answer carries out the actor's requests.
 func (h *hour) answer() {
 	for _, s := range h.Take() {
 		switch m := s.Msg.(type) {
@@ -153,7 +153,7 @@ func (h *hour) pass() {
 
 func isWait(w supervisors.Work) bool { return w.Name == "await the end of evicted pods" }
 
-// settle does all work but the wait for pods that end, and but the wait for a shortage, which ends by itself.
+// settle does all work except the wait for leaving pods and the wait for a shortage, which ends by itself.
 func (h *hour) settle() {
 	for i := 0; i < len(h.Work); {
 		if w := h.Work[i]; isWait(w) {
@@ -165,9 +165,8 @@ func (h *hour) settle() {
 	}
 }
 
-// TestAnHourUnderPressure: pods come, grow and go for an hour. Whenever something is short for more than a moment something is
-// done; nobody is evicted for nothing, nor two at a time, nor a critical pod; and once the pods have gone the pressure has,
-// too.
+// TestAnHourUnderPressure: pods come, grow and go for an hour. Every shortage of more than a moment causes an action. No pod is
+// evicted without need, no two at a time, and no critical one. Once the pods are gone, so is the pressure.
 func TestAnHourUnderPressure(t *testing.T) {
 	hours, evictions := 0, 0
 	rapid.Check(t, func(draw *rapid.T) {
@@ -198,7 +197,7 @@ func TestAnHourUnderPressure(t *testing.T) {
 	t.Logf("%d hours, %d evictions", hours, evictions)
 }
 
-// bound keeps the critical pod within what the machine can bear: nobody may evict it.
+// bound keeps the critical pod within the machine's means: it cannot be evicted.
 func (h *hour) bound(most uint64) {
 	c := h.pods[0].stats
 	*c.EphemeralStorage.UsedBytes = min(*c.EphemeralStorage.UsedBytes, most*mi)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkIdle is what the meter costs at rest, of processor time in a second: it waits for memory, the node's file system and
-// tasks while much is left, and measures once in the time in which the actor does.
+// BenchmarkIdle reports the meter's processor time per second at rest. It waits for memory, the node's file system and tasks
+// while much is left, and measures once per interval of the actor.
 func BenchmarkIdle(b *testing.B) {
 	const every = 10 * time.Second // the actor's
 	meter := Places{"/proc", "/sys/fs/cgroup", "/", imageFs{at: "/"}, nil}.Meter()
@@ -32,7 +32,7 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(float64(used.Nanoseconds())/passed.Seconds(), "cpu-ns/s")
 }
 
-// processorTime is what this process has used.
+// processorTime returns this process's processor time.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

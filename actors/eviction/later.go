@@ -13,25 +13,25 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// What a runtime does in its own time is waited for here, before a pod ends that need not: containerd frees the writable layers
-// of containers that were removed a little later, and measures those of the others every ten seconds.
+// Waits for delayed effects in the runtime, so that no pod is evicted unnecessarily. containerd frees the writable layers of
+// removed containers a little later, and measures the others every ten seconds.
 
 const (
-	// freedTimeout is how long the space of removed containers is waited for.
+	// freedTimeout bounds the wait for the space of removed containers.
 	freedTimeout = 3 * time.Second
 	freedLook    = 250 * time.Millisecond
-	// layersTimeout is how long figures of writable layers are waited for that are not older than the shortage.
+	// layersTimeout bounds the wait for figures of writable layers no older than the shortage.
 	layersTimeout = 15 * time.Second
 	layersLook    = time.Second
-	// newcomerTimeout is how long the figures of a pod are waited for that has just begun to run.
+	// newcomerTimeout bounds the wait for the figures of a new pod.
 	newcomerTimeout = 1500 * time.Millisecond
 	newcomerLook    = 250 * time.Millisecond
 )
 
-// lookAgain is when it is measured again.
+// lookAgain is the delay of the next measurement.
 type lookAgain struct{}
 
-// onContainersReclaimed notes that something was removed whose space comes later.
+// onContainersReclaimed records a removal whose space is freed later.
 func (a *actor) onContainersReclaimed(ctx supervisors.Context, m messages.ContainersReclaimed) {
 	ctx.Log().Info("removed dead containers, sandboxes and logs", "objects", m.Removed, "freedBytes", m.Freed, "problem", m.Lack)
 	if m.Removed > 0 {
@@ -40,7 +40,7 @@ func (a *actor) onContainersReclaimed(ctx supervisors.Context, m messages.Contai
 	a.reclaimEnded(ctx, messages.Runtime)
 }
 
-// freeing says that what was removed may still bring space, and has it looked at again.
+// freeing reports whether the last removal may still free space, and schedules another measurement then.
 func (a *actor) freeing(ctx supervisors.Context, act action) bool {
 	if act.kind != evict || !act.on.layers || ctx.Now().Sub(a.removed) >= freedTimeout {
 		return false
@@ -49,8 +49,8 @@ func (a *actor) freeing(ctx supervisors.Context, act action) bool {
 	return true
 }
 
-// layersDue says that the pod that comes first by figures older than the shortage may be the wrong one, and has them read again.
-// For one whose end brings enough nothing is waited for.
+// layersDue reports whether the first pod may rank too high because its figures are older than the shortage, and has them read
+// again. It does not wait for a pod whose eviction is sufficient.
 func (a *actor) layersDue(ctx supervisors.Context, f figured, ranked []candidate) bool {
 	signal := f.act.by.signal
 	if !f.act.on.layers || len(ranked) < 2 || ctx.Now().Sub(a.met) >= layersTimeout {
@@ -68,7 +68,7 @@ func (a *actor) layersDue(ctx supervisors.Context, f figured, ranked []candidate
 	return true
 }
 
-// newcomerDue says that a pod runs of which there are no figures yet while memory is short: it may be the one that uses it. The
+// newcomerDue reports whether a running pod has no figures yet while memory is short: it may be the one that uses it. The
 // figures are read again, for a little while.
 func (a *actor) newcomerDue(ctx supervisors.Context, f figured) bool {
 	if f.act.by.signal.kind() != v1.NodeMemoryPressure || ctx.Now().Sub(a.met) >= newcomerTimeout {
@@ -86,7 +86,7 @@ func (a *actor) newcomerDue(ctx supervisors.Context, f figured) bool {
 	return true
 }
 
-// layersBefore says that what a container has written to its root was measured before that time last, or never.
+// layersBefore reports whether a container's writable layer was last measured before that time, or never.
 func (c candidate) layersBefore(at time.Time) bool {
 	for i := range c.stats.Containers {
 		if fs := c.stats.Containers[i].Rootfs; fs == nil || fs.Time.Time.Before(at) {

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// reclaims answers what is asked for at first.
+// reclaims answers the first requests.
 func (n *node) reclaims(containers int) {
 	n.work()
 	n.Send(messages.Runtime, messages.ContainersReclaimed{Removed: containers})
@@ -18,7 +18,7 @@ func (n *node) reclaims(containers int) {
 	n.work()
 }
 
-// The space of containers that were removed may come a little later: no pod is evicted before.
+// The space of removed containers may be freed a little later: no pod is evicted before.
 func TestTheSpaceOfRemovedContainersIsAwaited(t *testing.T) {
 	n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 90))
 	n.m = full(50)
@@ -43,7 +43,7 @@ func TestTheSpaceOfRemovedContainersIsAwaited(t *testing.T) {
 	n.expect("when it comes", messages.EventThresholdMet, "containers", "images")
 }
 
-// Who comes first by what containers wrote to their roots before the shortage may be the wrong one, unless its end is enough.
+// A ranking by writable layers measured before the shortage may be wrong, unless the first pod's end suffices.
 func TestFiguresOfWritableLayersAreAwaited(t *testing.T) {
 	begin := func(layer, volume uint64) *node {
 		n := newNode(t, tenPercent, of("big", 0, 0, 0).on(0, 0, 0), of("small", 0, 0, 0).on(layer, 0, volume))
@@ -75,8 +75,7 @@ func TestFiguresOfWritableLayersAreAwaited(t *testing.T) {
 	n.expect("a runtime that never measures", messages.EventThresholdMet, "containers", "images", "evict small")
 }
 
-// A pod that has just begun to run may be the one that uses the memory: no other pod is evicted before it has figures, or in
-// its place after a while.
+// A new pod may be the one that uses the memory. No other pod is evicted before it has figures, or a while has passed.
 func TestFiguresOfNewcomersAreAwaited(t *testing.T) {
 	begin := func() *node {
 		n := newNode(t, Limits{Hard: map[string]string{"memory.available": "100Mi"}}, of("modest", 0, 60, 80), of("hog", 0, 0, 0))

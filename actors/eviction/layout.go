@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Layout says on which file system images and the writable layers of containers lie, by the names that signals have for file
-// systems: nodefs, imagefs or containerfs. Empty is nodefs. Logs and volumes are always on nodefs.
+// Layout maps images and writable layers to file systems, by their names in signals: nodefs, imagefs or containerfs. Empty means
+// nodefs. Logs and volumes are always on nodefs.
 type Layout struct{ Images, Containers string }
 
 const (
@@ -15,7 +15,7 @@ const (
 	onContainerFs = "containerfs"
 )
 
-// layoutOf tells file systems apart by their devices.
+// layoutOf distinguishes file systems by their devices.
 func layoutOf(node, images, containers disk) Layout {
 	l := Layout{Images: onImageFs, Containers: onContainerFs}
 	if images.device == node.device {
@@ -30,14 +30,14 @@ func layoutOf(node, images, containers disk) Layout {
 	return l
 }
 
-// contents are the kinds of things that lie on one file system.
+// contents are the kinds of data on one file system.
 type contents struct {
 	images bool
-	layers bool // what containers have written to their own file systems
+	layers bool // the containers' writable layers
 	files  bool // logs, and volumes on the node's disk
 }
 
-// on is what lies on the file system of a signal of disks.
+// on returns the contents of the file system behind a disk signal.
 func (l Layout) on(s Signal) contents {
 	images, containers := cmp.Or(l.Images, onNodeFs), cmp.Or(l.Containers, onNodeFs)
 	fs, _, _ := strings.Cut(string(s), ".")
@@ -50,5 +50,5 @@ func (l Layout) on(s Signal) contents {
 	return contents{images: images == fs, layers: containers == fs, files: fs == onNodeFs}
 }
 
-// dead says that dead containers hold something there: a writable layer, or a log.
+// dead reports whether dead containers use space there: a writable layer or a log.
 func (c contents) dead() bool { return c.layers || c.files }

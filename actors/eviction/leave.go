@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// unhurried says that pods are awaited of which one has more time than a hard threshold gives.
+// unhurried reports whether an awaited pod has more time than a hard threshold gives.
 func (a *actor) unhurried() bool {
 	for _, grace := range a.leaving {
 		if grace > hardGrace {
@@ -36,11 +36,11 @@ func (a *actor) forgetGone() {
 	maps.DeleteFunc(a.awaited, func(uid types.UID, _ bool) bool { return !here[uid] })
 }
 
-// gone says that nothing of the pod runs any more, and that its volumes have gone.
+// gone reports whether the pod has nothing running and no volumes left.
 func gone(p *board.Pod) bool { return p.Phase == "finished" }
 
-// hasten gives pods that leave no more time than a hard threshold does. What they leave may be enough, and no other pod goes for
-// it.
+// hasten reduces the grace periods of leaving pods to the one of a hard threshold. Their end may suffice, so that no other pod
+// is evicted.
 func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
 	for _, p := range a.opts.Board.Now().Pods {
 		if leaving[p.Pod.UID] <= hardGrace || p.Failure == nil {
@@ -55,8 +55,8 @@ func (a *actor) hasten(ctx supervisors.Context, leaving map[types.UID]int64) {
 	}
 }
 
-// await waits for the end of pods before anything more is done: what they leave may be enough. leaving has their grace periods,
-// in seconds.
+// await waits for the end of pods before the next action, since their end may suffice. leaving has their grace periods in
+// seconds.
 func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 	a.waits++
 	generation := a.waits
@@ -72,7 +72,7 @@ func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 		for life, anew := s.Life, false; ; {
 			var there []types.UID
 			anew = anew || !s.Life.Equal(life) || !known(s)
-			lost := anew && known(s) // what pods was told before it knew all pods
+			lost := anew && known(s) // the eviction was sent before pods knew all pods
 			for i := range s.Pods {
 				p := &s.Pods[i]
 				if _, ok := leaving[p.Pod.UID]; ok && !gone(p) && (p.Failure != nil || !lost) {
@@ -90,13 +90,13 @@ func (a *actor) await(ctx supervisors.Context, leaving map[types.UID]int64) {
 	}})
 }
 
-// stopAwaiting ends the wait for pods that leave.
+// stopAwaiting ends the wait for leaving pods.
 func (a *actor) stopAwaiting() {
 	a.stopWait()
 	a.busy, a.leaving = false, nil
 }
 
-// onLeft measures what the end of pods has brought. Nobody waits again for one that does not end.
+// onLeft measures the effect of the pods' end. A pod that does not end is not awaited again.
 func (a *actor) onLeft(ctx supervisors.Context, m left) {
 	if m.generation != a.waits || a.leaving == nil {
 		return // that wait was stopped

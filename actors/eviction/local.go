@@ -10,14 +10,14 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// The kubelet's names of limits that a pod exceeds by itself, for the metric.
+// The kubelet's names of a pod's own limits, for the metric.
 const (
 	emptyDirLimit  = "emptydirfs.limit"
 	podLimit       = "ephemeralpodfs.limit"
 	containerLimit = "ephemeralcontainerfs.limit"
 )
 
-// bounded says that the pod has a limit of local storage: only then are its figures needed while nothing is short.
+// bounded reports whether the pod has a limit of local storage. Without a shortage, only such pods need figures.
 func bounded(pod *v1.Pod) bool {
 	if _, ok := translate.PodLimits(pod)[v1.ResourceEphemeralStorage]; ok {
 		return true
@@ -25,7 +25,7 @@ func bounded(pod *v1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return sizeLimit(v) != nil })
 }
 
-// sizeLimit is what may be in an emptyDir on the disk; nil: as much as there is. One in memory is bounded by its own file system.
+// sizeLimit returns the limit of an emptyDir on the disk; nil: none. One in memory is bounded by its own file system.
 func sizeLimit(v v1.Volume) *resource.Quantity {
 	e := v.EmptyDir
 	if e == nil || e.Medium != v1.StorageMediumDefault || e.SizeLimit == nil || e.SizeLimit.Sign() <= 0 {
@@ -34,7 +34,7 @@ func sizeLimit(v v1.Volume) *resource.Quantity {
 	return e.SizeLimit
 }
 
-// exceeds says which limit of local storage the pod is above, in the kubelet's words; empty for none.
+// exceeds returns the exceeded limit of local storage, in the kubelet's words; empty: none.
 func (c candidate) exceeds() (limit, message string) {
 	for _, v := range c.pod.Spec.Volumes {
 		size := sizeLimit(v)

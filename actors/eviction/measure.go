@@ -17,22 +17,22 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
-// ImageService tells where images are; *cri.Client does.
+// ImageService locates the images; *cri.Client implements it.
 type ImageService interface {
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 }
 
-// Places are where it is measured.
+// Places are the paths to measure.
 type Places struct {
 	Proc, Cgroups string // "/proc", "/sys/fs/cgroup"
-	// RootDir is the agent's folder, whose file system is the node's.
+	// RootDir is the agent's folder; its file system is the node's.
 	RootDir string
 	Images  ImageService
-	// Kubepods is the path of the cgroup of all pods, below that of a controller; nil or empty: pods have none.
+	// Kubepods is the path of the cgroup of all pods, relative to a controller's root; nil or empty: pods have none.
 	Kubepods func() string
 }
 
-// Meter measures at places. Safe for concurrent use.
+// Meter measures at places. It is safe for concurrent use.
 type Meter struct {
 	Places
 	statfs func(path string) (disk, error)
@@ -40,11 +40,11 @@ type Meter struct {
 
 	mu    sync.Mutex
 	disks map[string]*overdue.Reading[disk] // by path
-	// imageDir and containerDir are where images and writable layers were last by the runtime's word.
+	// imageDir and containerDir are the folders of images and writable layers that the runtime last reported.
 	imageDir, containerDir string
 }
 
-// Meter makes the meter of these places.
+// Meter returns the meter of these places.
 func (p Places) Meter() *Meter {
 	return &Meter{Places: p, statfs: statfs, arm: arm, disks: map[string]*overdue.Reading[disk]{}}
 }
@@ -82,7 +82,7 @@ func (p *Meter) Measure(ctx context.Context) Measurement {
 	return m
 }
 
-// MeasureMemory measures memory alone, which costs two small files and never waits for a disk.
+// MeasureMemory measures only memory. It reads two small files and never waits for a disk.
 func (p *Meter) MeasureMemory(context.Context) Measurement {
 	m := Measurement{Readings: map[Signal]Reading{}, Failed: map[Signal]error{}}
 	p.measureMemory(func(s Signal, r Reading, err error) {
@@ -93,7 +93,7 @@ func (p *Meter) MeasureMemory(context.Context) Measurement {
 	return m
 }
 
-// measureOthers measures the disks and tasks that there are levels of, by what is known of where they are: it asks no runtime.
+// measureOthers measures the disks and tasks with levels. It uses the known locations and does not call the runtime.
 func (p *Meter) measureOthers(ctx context.Context, levels map[Signal]int64) map[Signal]Reading {
 	p.mu.Lock()
 	images, containers := p.imageDir, p.containerDir
@@ -133,7 +133,7 @@ func (p *Meter) measureMemory(note func(Signal, Reading, error)) {
 	}
 }
 
-// noteInodes leaves a file system out that counts no inodes, as btrfs: it is never short of them.
+// noteInodes skips a file system that does not count inodes, such as btrfs: it never runs out of them.
 func noteInodes(m *Measurement, s Signal, r Reading, err error) {
 	switch {
 	case err != nil:
@@ -143,8 +143,8 @@ func noteInodes(m *Measurement, s Signal, r Reading, err error) {
 	}
 }
 
-// memory is what is left of the machine's beside the working set of all processes: what they use less the file pages that
-// they have not used for a while. It is the kubelet's measure, and not what the kernel calls available.
+// memory returns the machine's memory minus the working set of all processes: their usage without inactive file pages. It is the
+// kubelet's measure, not the kernel's MemAvailable.
 func (p Places) memory() (Reading, error) {
 	info, err := fields(filepath.Join(p.Proc, "meminfo"))
 	if err != nil {
@@ -161,7 +161,7 @@ func (p Places) memory() (Reading, error) {
 	return Reading{max(total-used, 0), total}, nil
 }
 
-// workingSet is the root cgroup's. Of version 2 that group counts its pages alone.
+// workingSet returns the root cgroup's working set. On version 2 the root counts only its own pages.
 func (p Places) workingSet() (int64, error) {
 	if stat, err := fields(filepath.Join(p.Cgroups, "memory.stat")); err == nil {
 		return max(stat["anon"]+stat["file"]-stat["inactive_file"], 0), nil
@@ -183,8 +183,8 @@ func (p Places) workingSetV1(group string) (int64, error) {
 	return max(used-stat["total_inactive_file"], 0), err
 }
 
-// allocatable is what is left to pods of the memory that they have together; a capacity of 0 where that has no limit, or there is
-// no such cgroup yet.
+// allocatable returns the remaining memory of the pods' common limit. The capacity is 0 if there is no limit, or no such cgroup
+// yet.
 func (p Places) allocatable() (Reading, error) {
 	group := ""
 	if p.Kubepods != nil {
@@ -219,10 +219,10 @@ func (p Places) allocatable() (Reading, error) {
 	return Reading{max(capacity-used, 0), capacity}, err
 }
 
-// unlimitedV1 is beyond any limit: cgroups of version 1 have the largest number, rounded to pages, where there is none.
+// unlimitedV1 exceeds any real limit: without one, cgroups of version 1 have the largest number, rounded to pages.
 const unlimitedV1 = 1 << 62
 
-// pids are how many more tasks the kernel would make: it ends at whichever limit is less.
+// pids returns how many more tasks the kernel permits, by the lower of its limits.
 func (p Places) pids() (Reading, error) {
 	limit := int64(math.MaxInt64)
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
@@ -248,7 +248,7 @@ func (p Places) pids() (Reading, error) {
 	return Reading{max(limit-running, 0), limit}, nil
 }
 
-// fields are the numbers of a file whose lines begin with a name and a number.
+// fields returns the numbers of a file with lines of a name and a number.
 func fields(path string) (map[string]int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// killTimeout is how long one wait for a kill lasts; the next follows.
+	// killTimeout bounds one wait for a kill; the next follows.
 	killTimeout = 10 * time.Minute
-	// logRetry is when a log that could not be read is tried again.
+	// logRetry is the delay before a failed log is read again.
 	logRetry = time.Minute
 )
 
@@ -25,13 +25,13 @@ type (
 	killed struct {
 		kill oomkill.Kill
 		err  error
-		// counted says that the kernel's log could not be read.
+		// counted is true if the kernel's log could not be read.
 		counted bool
 	}
 	killDue struct{}
 )
 
-// awaitKill waits for the next process that the kernel ends.
+// awaitKill waits for the kernel's next out-of-memory kill.
 func (a *actor) awaitKill(ctx supervisors.Context) { a.awaitNext(ctx, a.opts.NextKill, false) }
 
 func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (oomkill.Kill, error), counted bool) {
@@ -42,7 +42,7 @@ func (a *actor) awaitNext(ctx supervisors.Context, next func(context.Context) (o
 		Run: func(ctx context.Context) any {
 			kill, err := next(ctx)
 			if err != nil && ctx.Err() != nil {
-				return killDue{} // it was only waited for
+				return killDue{} // the wait timed out
 			}
 			return killed{kill, err, counted}
 		}})
@@ -78,7 +78,7 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 			ctx.Tell(messages.Events, messages.NodeEvent(a.opts.NodeName, v1.EventTypeWarning, messages.EventSystemOOM,
 				"System OOM encountered, "+victims(k, "victim process: %s, pid: %d"), ctx.Now()))
 		}
-		a.measure(ctx) // one under way is acted on: kills that go on must not hold that up
+		a.measure(ctx) // a measurement in progress is kept: repeated kills must not delay its action
 	}
 	if pod, container := victim(a.opts.Board.Now().Pods, k.Group); pod != nil {
 		ctx.Tell(messages.Events, messages.PodEvent(pod.Pod, container, v1.EventTypeWarning, messages.EventOOMKilling,
@@ -93,7 +93,7 @@ func (a *actor) onKill(ctx supervisors.Context, m killed) {
 	a.awaitKill(ctx)
 }
 
-// victims are the processes, in words.
+// victims formats the killed processes.
 func victims(k oomkill.Kill, one string) string {
 	switch k.Times {
 	case 0:
@@ -104,7 +104,7 @@ func victims(k oomkill.Kill, one string) string {
 	return fmt.Sprint(k.Times, " processes")
 }
 
-// containerID is that of a container of this name; empty: none is known.
+// containerID returns the ID of the container with this name; empty: unknown.
 func containerID(pod *board.Pod, container string) string {
 	if pod.Status == nil || container == "" {
 		return ""
@@ -121,8 +121,8 @@ func containerID(pod *board.Pod, container string) string {
 	return ""
 }
 
-// victim finds the pod whose cgroup has the one at this path, and the name of the container, where that is known. What a
-// container may have made below its own cgroup does not count: the first one is the pod's.
+// victim returns the pod that owns the cgroup at this path, and the container's name if known. Cgroups that a container made
+// below its own do not count: the first one is the pod's.
 func victim(pods []board.Pod, group string) (of *board.Pod, container string) {
 	first, inside := len(group), ""
 	for i := range pods {
@@ -145,7 +145,7 @@ func victim(pods []board.Pod, group string) (of *board.Pod, container string) {
 	return of, ""
 }
 
-// within is where the name of a pod's cgroup ends in a path, with either driver, and what follows; negative: it is not there.
+// within returns the end of a pod's cgroup name in a path, with either driver, and the remainder; negative: not found.
 func within(pod *board.Pod, group string) (at int, rest string) {
 	uid := string(pod.Pod.UID)
 	for _, name := range []string{"/pod" + uid, "-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"} {
@@ -157,7 +157,7 @@ func within(pod *board.Pod, group string) (at int, rest string) {
 	return -1, ""
 }
 
-// whyKilled says which limit was met.
+// whyKilled returns the limit that was met.
 func whyKilled(pod *board.Pod, k oomkill.Kill) string {
 	at, below := within(pod, k.Limited)
 	switch {

@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// running is a pod with a container c of this ID.
+// running returns a pod with a container c of this ID.
 func running(name, uid, id string) board.Pod {
 	return board.Pod{
 		Pod:    &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(uid)}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c"}}}},

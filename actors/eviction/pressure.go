@@ -15,10 +15,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Signal is something of which a node may have too little.
+// Signal is a resource that a node can run short of.
 type Signal string
 
-// The signals, by the names that the configuration has for them.
+// The signals, by their names in the configuration.
 const (
 	MemoryAvailable            Signal = "memory.available"
 	AllocatableMemoryAvailable Signal = "allocatableMemory.available"
@@ -31,13 +31,13 @@ const (
 	PIDAvailable               Signal = "pid.available"
 )
 
-// What pods are ranked by that has no name of its own in the API.
+// Resources for ranking that have no name in the API.
 const (
 	resourceInodes v1.ResourceName = "inodes"
 	resourcePIDs   v1.ResourceName = "pids"
 )
 
-// signals say which condition of the node each leads to, and what the node is then low on, as the kubelet has it.
+// signals map each signal to its node condition and to the kubelet's word for the resource.
 var signals = map[Signal]struct {
 	kind     v1.NodeConditionType
 	resource v1.ResourceName
@@ -55,10 +55,10 @@ var signals = map[Signal]struct {
 
 func (s Signal) kind() v1.NodeConditionType { return signals[s].kind }
 
-// Reading is what was measured of one signal: in bytes, inodes or processes.
+// Reading is the measurement of one signal, in bytes, inodes or processes.
 type Reading struct{ Available, Capacity int64 }
 
-// Measurement is all signals at one time. A signal that could not be measured is in Failed, with why.
+// Measurement holds all signals at one time. Failed maps a signal that could not be measured to the cause.
 type Measurement struct {
 	Readings map[Signal]Reading
 	Failed   map[Signal]error
@@ -69,22 +69,22 @@ type Measurement struct {
 type limit struct {
 	signal Signal
 	field  string // of the configuration
-	text   string // as it has it
+	text   string // as configured
 	grace  time.Duration
-	// reclaim is how much more than the threshold there has to be before it counts as no longer met.
+	// reclaim is the amount beyond the threshold that is needed before it is no longer met.
 	reclaim string
 }
 
-// Limits are the thresholds as the configuration has them, by signal. Signals that are not known are left out.
+// Limits are the configured thresholds, by signal. Unknown signals are ignored.
 type Limits struct {
 	Hard, Soft, SoftGrace, MinimumReclaim map[string]string
-	// PodsBounded says that pods together have a limit of memory [enforceNodeAllocatable]: the hard threshold of memory.available
-	// then holds within it, too, as with the kubelet.
+	// PodsBounded is true if all pods share a limit of memory [enforceNodeAllocatable]. The hard threshold of memory.available
+	// then applies within it too, as with the kubelet.
 	PodsBounded bool
 }
 
-// copies are thresholds that follow from another one where they are not set. A file system that containers have for themselves
-// has those of images, as the kubelet knows none of its own for it.
+// copies are thresholds with a default taken from another one. A file system for containers alone has the thresholds of images,
+// since the kubelet has none of its own for it.
 var copies = map[Signal]Signal{ContainerFsAvailable: ImageFsAvailable, ContainerFsInodesFree: ImageFsInodesFree}
 
 func (l Limits) list() []limit {
@@ -115,16 +115,16 @@ func (l Limits) list() []limit {
 	return out
 }
 
-// hard says that pods are ended at once.
+// hard reports whether pods are ended at once.
 func (l limit) hard() bool { return l.field == hardField }
 
-// The fields of the configuration.
+// Fields of the configuration.
 const (
 	hardField = "evictionHard"
 	softField = "evictionSoft"
 )
 
-// below says whether there is less than the threshold and, where it was met before, what has to be reclaimed beyond it.
+// below reports whether less than the threshold is left, plus the minimum reclaim if it was met before.
 func (l limit) below(r Reading, before bool) bool {
 	at := threshold.Quantity(l.text, r.Capacity)
 	if before && l.reclaim != "" {
@@ -133,7 +133,7 @@ func (l limit) below(r Reading, before bool) bool {
 	return at.CmpInt64(r.Available) > 0
 }
 
-// describe says what is below the threshold.
+// describe returns the text for a reading below the threshold.
 func (l limit) describe(r Reading) string {
 	show := func(n int64) string { return fmt.Sprint(n) }
 	if r := signals[l.signal].resource; r == v1.ResourceMemory || r == v1.ResourceEphemeralStorage {
@@ -146,18 +146,19 @@ func mebibytes(n int64) string {
 	return resource.NewQuantity(n>>20<<20, resource.BinarySI).String()
 }
 
-// pressureState is the pure core: what was measured so far. It is a value: observe makes the next one. It has no clock.
+// pressureState is the pure core: the result of all measurements so far. It is a value: observe returns the next one. It has no
+// clock.
 type pressureState struct {
 	limits     []limit
 	transition time.Duration
-	// met is since when each threshold is met, by its place in limits.
+	// met holds the time since when each threshold is met, by its index in limits.
 	met map[int]time.Time
-	// seen is when each kind of pressure was there last; reported is what was sent last.
+	// seen is when each kind of pressure was last present; reported is the last sent report.
 	seen     map[v1.NodeConditionType]time.Time
 	reported map[v1.NodeConditionType]messages.Pressure
 }
 
-// texts are the reason and message of each kind without and under pressure; the kubelet's.
+// texts are the kubelet's reasons and messages of each kind, without and under pressure.
 var texts = []struct {
 	kind                      v1.NodeConditionType
 	noneReason, noneMessage   string
@@ -171,9 +172,9 @@ var texts = []struct {
 		"kubelet has insufficient PID available"},
 }
 
-// observe takes a measurement. A kind of pressure is there as long as one of its thresholds is met, soft ones from the first
-// moment on, as with the kubelet, whose grace periods are those of evictions; and then until the transition period has passed
-// without. A signal that was not measured meets no threshold.
+// observe applies a measurement. A kind of pressure is present while one of its thresholds is met, soft ones at once: as with
+// the kubelet, their grace periods apply to evictions. It then persists for the transition period. A signal without a reading
+// meets no threshold.
 func (s pressureState) observe(m Measurement, now time.Time) pressureState {
 	next := pressureState{
 		limits: s.limits, transition: s.transition, met: map[int]time.Time{}, seen: maps.Clone(s.seen),
@@ -208,7 +209,7 @@ func (s pressureState) observe(m Measurement, now time.Time) pressureState {
 		if reported && was.Under == p.Under {
 			p.Since = was.Since
 			if len(met[w.kind]) == 0 || s.sameMet(next, w.kind) {
-				// what was measured then: a message that changed all the time would be written all the time
+				// the reading at that time: a message that always changes would always be written
 				p.Message = was.Message
 			}
 		}
@@ -217,7 +218,7 @@ func (s pressureState) observe(m Measurement, now time.Time) pressureState {
 	return next
 }
 
-// details are what is measured below its threshold.
+// details returns the readings below their thresholds.
 func details(met []limit, m Measurement) string {
 	lines := make([]string, 0, len(met))
 	for _, l := range met {
@@ -229,7 +230,7 @@ func details(met []limit, m Measurement) string {
 	return ": " + strings.Join(lines, "; ")
 }
 
-// sameMet says that the same thresholds of this kind are met in both.
+// sameMet reports whether both meet the same thresholds of this kind.
 func (s pressureState) sameMet(other pressureState, kind v1.NodeConditionType) bool {
 	for i, l := range s.limits {
 		_, here := s.met[i]

@@ -20,13 +20,13 @@ import (
 type candidate struct {
 	pod   *v1.Pod
 	stats *api.PodStats
-	// partial reports that the walk of its volumes and logs has not come to its end: the pod uses at least as much.
+	// partial reports that the walk of its volumes and logs is unfinished: the pod uses at least as much.
 	partial bool
 	old     bool // the figures of its volumes and logs are from a walk before the requested one
 }
 
-// evictable says whether a pod may be evicted at all. A critical one may not. Static pods count as critical with the kubelet,
-// since nothing starts them elsewhere; static says that they are judged by their priority, as any other pod.
+// evictable reports whether a pod may be evicted. Critical pods may not. For the kubelet static pods are critical, since nothing
+// starts them elsewhere; with static, their priority decides, as for other pods.
 func evictable(pod *v1.Pod, static bool) bool {
 	if static && translate.IsStatic(pod) {
 		return !translate.HasCriticalPriority(pod)
@@ -34,10 +34,9 @@ func evictable(pod *v1.Pod, static bool) bool {
 	return !translate.IsCritical(pod)
 }
 
-// rank puts the pod to evict first to the front, by the rules that Kubernetes documents for node-pressure eviction: pods that use
-// more than they requested come before others, those of lower priority before those of higher, and those that exceed their
-// request by more before those that exceed it by less. Nothing is requested of inodes and process IDs; of the latter priority
-// counts first. By name at last, so that the order does not depend on chance.
+// rank sorts the pods by the documented rules of node-pressure eviction, the first to evict first. Pods above their request come
+// first, then lower priorities, then larger excesses over the request. Inodes and process IDs have no requests; for process IDs,
+// priority decides first. The name is last, to make the order deterministic.
 func rank(s Signal, on contents, list []candidate) {
 	what := signals[s].resource
 	excess := func(c candidate) int64 { return c.excess(what, on) }
@@ -63,7 +62,7 @@ func (c candidate) excess(what v1.ResourceName, on contents) int64 {
 	return c.uses(what, on) - request.Value()
 }
 
-// uses is what the pod uses of a resource: bytes, inodes or processes. Of a disk only what lies on the file system counts.
+// uses returns the pod's use of a resource: bytes, inodes or processes. For a disk, only data on that file system counts.
 func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 	switch what {
 	case v1.ResourceMemory:
@@ -84,7 +83,7 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 			files += used(&v.FsStats, what)
 		}
 	}
-	// The rest of what the whole pod uses is what the agent keeps for it: logs of its own, termination logs, /etc/hosts.
+	// The rest of the pod's usage is data that the agent keeps for it: its logs, termination logs, /etc/hosts.
 	files = max(files, used(c.stats.EphemeralStorage, what)-layers)
 	var sum int64
 	if on.layers {
@@ -96,13 +95,13 @@ func (c candidate) uses(what v1.ResourceName, on contents) int64 {
 	return sum
 }
 
-// unmeasured says that the pod's volumes and logs were not walked yet: what it uses of a disk is not known.
+// unmeasured reports whether the pod's volumes and logs were not walked yet: its use of a disk is unknown.
 func (c candidate) unmeasured() bool {
 	return len(c.stats.VolumeStats) == 0 &&
 		!slices.ContainsFunc(c.stats.Containers, func(s api.ContainerStats) bool { return s.Logs != nil })
 }
 
-// local says that the volume of this name lies on the node's disk, and goes with the pod.
+// local reports whether the volume of this name is on the node's disk and removed with the pod.
 func (c candidate) local(name string) bool {
 	return slices.ContainsFunc(c.pod.Spec.Volumes, func(v v1.Volume) bool {
 		return v.Name == name && (v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault || v.ConfigMap != nil)
@@ -116,7 +115,7 @@ func workingSet(m *api.MemoryStats) int64 {
 	return int64(ptr.Deref(m.WorkingSetBytes, 0)) //nolint:gosec // bytes of memory
 }
 
-// used is what is used of a disk, in bytes or inodes.
+// used returns the use of a disk, in bytes or inodes.
 func used(fs *api.FsStats, what v1.ResourceName) int64 {
 	switch {
 	case fs == nil:
@@ -127,7 +126,7 @@ func used(fs *api.FsStats, what v1.ResourceName) int64 {
 	return int64(ptr.Deref(fs.UsedBytes, 0)) //nolint:gosec // bytes of a disk
 }
 
-// The annotations of the Event of an eviction, as the kubelet has them: names and uses are lists, separated by commas.
+// The annotations of an eviction's Event, as with the kubelet: names and uses are comma-separated lists.
 const (
 	starvedAnnotation         = "starved_resource"
 	containersAnnotation      = "offending_containers"
@@ -136,9 +135,9 @@ const (
 	podUsageAnnotation        = "offending_pod_usage"
 )
 
-// explain is the message of an evicted pod's status, in the kubelet's words: what was short, and what used more than it
-// requested, the pod as a whole where it has requests of its own (KEP-2837), and its containers, init containers among them. The
-// annotations have the same for programs.
+// explain returns the message of an evicted pod's status, in the kubelet's words. It names the short resource and the users
+// above their request: the pod as a whole if it has requests of its own (KEP-2837), and its containers, including init
+// containers. The annotations have the same for programs.
 func explain(l limit, r Reading, c candidate) (text string, annotations map[string]string) {
 	what := signals[l.signal].resource
 	format := resource.BinarySI
@@ -173,7 +172,7 @@ func explain(l limit, r Reading, c candidate) (text string, annotations map[stri
 	return text, annotations
 }
 
-// podRequest is what the pod as a whole asks for of memory, where it does.
+// podRequest returns the pod-level memory request, if any.
 func podRequest(pod *v1.Pod, what v1.ResourceName) (request resource.Quantity, ok bool) {
 	if own := pod.Spec.Resources; own != nil && what == v1.ResourceMemory {
 		request, ok = own.Requests[what]
@@ -181,7 +180,7 @@ func podRequest(pod *v1.Pod, what v1.ResourceName) (request resource.Quantity, o
 	return request, ok
 }
 
-// containerUse is what a container uses of memory or of disks; of what is not counted by container it is none.
+// containerUse returns a container's use of memory or disks; 0 if there are no figures per container.
 func containerUse(s *api.ContainerStats, what v1.ResourceName) int64 {
 	switch what {
 	case v1.ResourceMemory:
@@ -192,7 +191,7 @@ func containerUse(s *api.ContainerStats, what v1.ResourceName) int64 {
 	return 0
 }
 
-// inKibibytes shows bytes without what is less than a KiB; counts stay as they are.
+// inKibibytes formats bytes as whole KiB; counts stay as they are.
 func inKibibytes(n int64, format resource.Format) string {
 	if format == resource.BinarySI {
 		n = n >> 10 << 10
@@ -200,11 +199,11 @@ func inKibibytes(n int64, format resource.Format) string {
 	return resource.NewQuantity(n, format).String()
 }
 
-// hardGrace is what containers of a pod have that is evicted at once, in seconds; the kubelet's.
+// hardGrace is the grace period of a pod evicted at once, in seconds; the kubelet's.
 const hardGrace = 1
 
-// grace is what the pod's containers have to end, in seconds: of a soft threshold as much as the pod asks for, and at most most
-// (evictionMaxPodGracePeriod), which is no limit where it is negative.
+// grace returns the grace period of the pod's containers, in seconds. For a soft threshold it is the pod's own, bounded by most
+// (evictionMaxPodGracePeriod), if that is not negative.
 func grace(l limit, pod *v1.Pod, most int32) *int64 {
 	if l.hard() {
 		return ptr.To[int64](hardGrace)
@@ -216,7 +215,7 @@ func grace(l limit, pod *v1.Pod, most int32) *int64 {
 	return ptr.To(max(own, hardGrace))
 }
 
-// failure is how a pod is evicted.
+// failure returns the failure of an evicted pod.
 func failure(message string, grace *int64) messages.PodFailure {
 	return messages.PodFailure{Reason: messages.EventEvicted, Message: message, Disruption: message, Grace: grace}
 }

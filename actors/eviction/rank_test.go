@@ -15,10 +15,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// mi is a number of mebibytes.
+// mi returns a number of mebibytes.
 const mi = 1 << 20
 
-// of makes a candidate with one container; figures are in mebibytes.
+// of returns a candidate with one container; figures are in mebibytes.
 func of(name string, priority int32, memory, request uint64) candidate {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{
 		Priority: &priority, Containers: []v1.Container{{Name: "c"}},
@@ -36,8 +36,8 @@ func disks(bytes uint64) *api.FsStats {
 	return &api.FsStats{UsedBytes: ptr.To(bytes * mi), InodesUsed: ptr.To(bytes)}
 }
 
-// on adds what a candidate has on disks, in mebibytes, with as many inodes: its writable layer, its log, an emptyDir, and one in
-// memory that counts for none.
+// on adds a candidate's disk usage, in mebibytes, with as many inodes: its writable layer, its log, an emptyDir, and one in
+// memory that does not count.
 func (c candidate) on(layer, log, volume uint64) candidate {
 	c.stats.Containers[0].Rootfs, c.stats.Containers[0].Logs = disks(layer), disks(log)
 	c.stats.VolumeStats = []api.VolumeStats{{Name: "v", FsStats: *disks(volume)}, {Name: "m", FsStats: *disks(1000)}}
@@ -49,7 +49,7 @@ func (c candidate) on(layer, log, volume uint64) candidate {
 	return c
 }
 
-// keeps adds what the agent keeps for a candidate: /etc/hosts and termination logs, which no container and no volume has.
+// keeps adds the agent's data for a candidate: /etc/hosts and termination logs, which belong to no container or volume.
 func (c candidate) keeps(mebibytes uint64) candidate {
 	*c.stats.EphemeralStorage.UsedBytes += mebibytes * mi
 	*c.stats.EphemeralStorage.InodesUsed += mebibytes
@@ -112,7 +112,7 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// Whatever pods there are, none within its request comes before one above, and the order does not depend on that of the list.
+// For any pods, none within its request precedes one above, and the order is independent of the list's.
 func TestRankingIsAnOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var list []candidate
@@ -186,7 +186,7 @@ func TestTheMessageHasTheArithmetic(t *testing.T) {
 	}
 }
 
-// Init containers count, too, and the requests that a pod has as a whole; the Event has the same for programs.
+// Init containers and pod-level requests count too; the Event has the same for programs.
 func TestWhatTheEventOfAnEvictionHas(t *testing.T) {
 	c := of("p", 0, 500, 100)
 	c.pod.Spec.InitContainers = []v1.Container{{Name: "side"}, {Name: "other"}}

@@ -6,19 +6,18 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// taking is what is taken back: services are asked one after another for what nobody uses. Images come after containers, which
-// may be the last to use them.
+// taking is a reclaim of unused objects, service after service. Images come after containers, which may be their last users.
 type taking struct {
 	by         Signal
-	rest       []messages.Address // who is asked, and who is asked then
-	generation int                // counts questions: what belongs to an earlier one is dropped
+	rest       []messages.Address // the current service and the next ones
+	generation int                // counts requests: messages of an earlier one are dropped
 	timer      supervisors.Timer
-	// most is the most that was left of the signal since the first question.
+	// most is the most that was left of the signal since the first request.
 	most int64
 	over map[string]bool // pods that are over
 }
 
-// reclaim has taken back what nobody uses on a file system.
+// reclaim starts to remove unused objects on a file system.
 func (a *actor) reclaim(ctx supervisors.Context, act action) {
 	if len(a.taking.rest) > 0 {
 		return
@@ -39,7 +38,7 @@ func (a *actor) reclaim(ctx supervisors.Context, act action) {
 	a.reclaimNext(ctx)
 }
 
-// reclaimNext asks the next service, and measures when all were asked.
+// reclaimNext asks the next service, and measures after the last.
 func (a *actor) reclaimNext(ctx supervisors.Context) {
 	t := &a.taking
 	if t.generation++; t.timer != nil {
@@ -62,14 +61,14 @@ func (a *actor) ask(ctx supervisors.Context) {
 	}
 }
 
-// askAgain asks a service that has begun anew, and has forgotten what it was asked for.
+// askAgain repeats the request to a restarted service, which has forgotten it.
 func (a *actor) askAgain(ctx supervisors.Context, service messages.Address) {
 	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == service {
 		a.ask(ctx)
 	}
 }
 
-// reclaimEnded takes an answer. One that nobody waits for any more leads to nothing.
+// reclaimEnded handles an answer. It ignores late ones.
 func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
 	if t := &a.taking; len(t.rest) > 0 && t.rest[0] == from {
 		t.rest = t.rest[1:]
@@ -77,8 +76,8 @@ func (a *actor) reclaimEnded(ctx supervisors.Context, from messages.Address) {
 	}
 }
 
-// onReclaimDue asks the next service where one has not answered in time. While more and more is left of what is short it is
-// waited for: there may be a lot to be removed.
+// onReclaimDue asks the next service after a timeout. While more and more is left of the short resource, it waits on: there may
+// be a lot to remove.
 func (a *actor) onReclaimDue(ctx supervisors.Context, m reclaimDue) {
 	t := &a.taking
 	if m.generation != t.generation || len(t.rest) == 0 {

@@ -2,10 +2,10 @@ package eviction
 
 import "sync"
 
-// together runs functions side by side. A panic of one is a bug that the caller's goroutine has: Wait panics with it there, where
-// it is caught and restarts the actor instead of ending the agent. The zero value can be used.
+// together runs functions concurrently. Wait repeats a panic of one of them on the caller's goroutine, where it restarts the
+// actor instead of ending the agent. The zero value can be used.
 type together struct {
-	// broken is called when one has panicked, so that the others end; nil: they end by themselves.
+	// broken is called after a panic, to end the others; nil: they end by themselves.
 	broken func()
 
 	all      sync.WaitGroup

@@ -14,24 +14,24 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/threshold"
 )
 
-// How fast a few busy cores can use up memory and disks, in bytes a second, and inodes and tasks. Where the kernel does not tell
-// of a threshold, what is left is looked at again before it could be crossed: nothing is polled hard while much is left.
+// The rates at which a few busy cores can use up memory and disks, in bytes per second, and inodes and tasks. Where the kernel
+// does not notify, a signal is checked again before it could cross the threshold: polling is slow while much is left.
 const (
 	memoryRate = 4 << 30
 	diskRate   = 2 << 30
 	countRate  = 50_000
 )
 
-// The time between two looks at memory, and at all else, is no less than these, and no more than mostLook.
+// The interval between two checks of memory, or of other signals, is at least this and at most mostLook.
 const (
 	leastLook      = 250 * time.Millisecond
 	leastOtherLook = time.Second
 	mostLook       = 10 * time.Second
-	// leastPause is between two looks at memory where the kernel tells of it all the time.
+	// leastPause is the interval between checks of memory while the kernel notifies all the time.
 	leastPause = 100 * time.Millisecond
 )
 
-// levels are the thresholds to be met next, in bytes, inodes or tasks that are left.
+// levels returns the thresholds to be met next, in remaining bytes, inodes or tasks.
 func (s pressureState) levels(m Measurement) map[Signal]int64 {
 	out := map[Signal]int64{}
 	for i, l := range s.limits {
@@ -45,7 +45,7 @@ func (s pressureState) levels(m Measurement) map[Signal]int64 {
 	return out
 }
 
-// lookIn is when a signal has to be looked at again of which so much is left until a threshold.
+// lookIn returns the time to the next check of a signal with this much left until a threshold.
 func lookIn(s Signal, left int64) time.Duration {
 	rate, least := float64(diskRate), leastOtherLook
 	switch {
@@ -57,8 +57,8 @@ func lookIn(s Signal, left int64) time.Duration {
 	return min(max(time.Duration(float64(left)/rate*float64(time.Second)), least), mostLook)
 }
 
-// Await waits until less is left than one of the levels, and reports that, or until ctx ends. A disk that hangs holds up no look
-// at memory, nor at another disk.
+// Await blocks until less than one of the levels is left, and reports that, or until ctx ends. A hanging disk delays no check of
+// memory or another disk.
 func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 	apart := map[string]map[Signal]int64{} // memory, each file system, tasks
 	for s, level := range levels {
@@ -91,7 +91,7 @@ func (p *Meter) Await(ctx context.Context, levels map[Signal]int64) bool {
 	return short.Load()
 }
 
-// awaitOthers waits for disks and tasks, of which no kernel tells.
+// awaitOthers waits for disks and tasks, for which the kernel has no notification.
 func (p *Meter) awaitOthers(ctx context.Context, levels map[Signal]int64) bool {
 	for ctx.Err() == nil {
 		now, wait := p.measureOthers(ctx, levels), mostLook
@@ -113,7 +113,7 @@ func (p *Meter) awaitOthers(ctx context.Context, levels map[Signal]int64) bool {
 	return false
 }
 
-// memoryWatch has the kernel tell; *memwatch.Watch does.
+// memoryWatch is the kernel's notification; *memwatch.Watch implements it.
 type memoryWatch interface {
 	Exact() bool
 	Broken() bool
@@ -125,8 +125,8 @@ func arm(cgroups, proc string, list []memwatch.Threshold) memoryWatch {
 	return memwatch.Arm(cgroups, proc, list)
 }
 
-// awaitMemory waits for memory. A kernel that is told to tell of usage tells of that alone, and the thresholds are of the working
-// set: which pages of the cache are not in use changes all the time. So it is told anew at each look.
+// awaitMemory waits for memory. The kernel's thresholds are of usage, ours of the working set, and the inactive part of the
+// cache changes all the time. The kernel's thresholds are therefore set again at each check.
 func (p *Meter) awaitMemory(ctx context.Context, levels map[Signal]int64) bool {
 	var watch memoryWatch = (*memwatch.Watch)(nil)
 	defer func() { watch.Close() }()
@@ -153,7 +153,7 @@ func (p *Meter) awaitMemory(ctx context.Context, levels map[Signal]int64) bool {
 		}
 		looked := time.Now()
 		watch.Wait(ctx, wait)
-		// A use that goes up and down about a threshold is told of all the time.
+		// A usage that oscillates about a threshold notifies all the time.
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Until(looked.Add(min(wait, leastPause)))):
@@ -162,17 +162,17 @@ func (p *Meter) awaitMemory(ctx context.Context, levels map[Signal]int64) bool {
 	return false
 }
 
-// usageLevel is what the kernel is to tell of a cgroup of version 1, which knows no working set but only all that is used, the
-// cache with it.
+// usageLevel is the kernel's threshold for a cgroup of version 1, which knows only the whole usage, including the cache, and no
+// working set.
 type usageLevel struct {
 	memwatch.Threshold
-	// sure says that the working set cannot reach its level before usage crosses the threshold, whatever becomes of the cache.
+	// sure is true if usage must cross the threshold before the working set can reach its level, whatever happens to the cache.
 	sure bool
 }
 
-// usageAt is the use of memory to be told of. Where all that is used is less than the working set may be, that is what the
-// working set may be. Where the cache has filled the rest, such a threshold was crossed long ago; then it is the use that there
-// is if the cache stays as it is, which may lie beyond what there is.
+// usageAt returns the threshold of usage. If usage is below the permitted working set, that is the threshold. If the cache fills
+// the rest, that threshold was crossed long ago; the result is then the usage for an unchanged cache, which may exceed the
+// capacity.
 func (p *Meter) usageAt(s Signal, r Reading, level int64) usageLevel {
 	group := ""
 	if s == AllocatableMemoryAvailable && p.Kubepods != nil {
@@ -185,7 +185,7 @@ func (p *Meter) usageAt(s Signal, r Reading, level int64) usageLevel {
 	return l
 }
 
-// usage is all that is used of a cgroup of version 1.
+// usage returns the whole usage of a cgroup of version 1.
 func (p *Meter) usage(group string) (int64, bool) {
 	n, err := number(filepath.Join(p.Cgroups, "memory", group, "memory.usage_in_bytes"))
 	return n, err == nil
@@ -199,7 +199,8 @@ func thresholds(list []usageLevel) []memwatch.Threshold {
 	return out
 }
 
-// allSure says that the kernel tells of each level in time. What was crossed before it was asked to tell is not told.
+// allSure reports whether the kernel notifies of each level in time. It does not notify of thresholds crossed before they were
+// set.
 func (p *Meter) allSure(list []usageLevel) bool {
 	return !slices.ContainsFunc(list, func(l usageLevel) bool {
 		usage, ok := p.usage(l.Group)

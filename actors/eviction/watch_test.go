@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/eviction/memwatch"
 )
 
-// memoryNode is a machine with 400 MiB of memory on cgroups of version 1, whose figures a test sets.
+// memoryNode is a machine with 400 MiB of memory on cgroups of version 1, with scripted figures.
 type memoryNode struct {
 	*Meter
 	t *testing.T
@@ -35,13 +35,13 @@ func (n memoryNode) write(path, text string) {
 	}
 }
 
-// uses has so many MiB be used, of which these of the cache are not in use.
+// uses sets the used MiB, and the inactive part of the cache.
 func (n memoryNode) uses(usage, inactive int64) {
 	n.write("memory/memory.usage_in_bytes", fmt.Sprintln(usage*mi))
 	n.write("memory/memory.stat", fmt.Sprintf("total_inactive_file %d\n", inactive*mi))
 }
 
-// asked is a kernel that keeps what it was asked, and ends the wait.
+// asked is a kernel that records its thresholds, and ends the wait.
 type asked struct {
 	exact, broken bool
 	list          []memwatch.Threshold
@@ -57,12 +57,11 @@ func (a *asked) Wait(_ context.Context, limit time.Duration) {
 	a.waited()
 }
 
-// The kernel's word on usage is relied on only where the working set cannot become too large before usage crosses what the
-// kernel was asked to tell of. With more of the cache than the threshold that lies beyond what there is, and it would tell of
-// nothing.
+// The kernel's notification of usage is relied on only if usage must cross its threshold before the working set is too large.
+// With more cache than the limit permits, that threshold would exceed the capacity and never notify.
 func TestWhenTheKernelsWordIsEnough(t *testing.T) {
 	for name, c := range map[string]struct {
-		usage, inactive, meanwhile int64 // MiB; the last is used when the kernel was asked
+		usage, inactive, meanwhile int64 // MiB; meanwhile is used while the threshold is set
 		kernel                     bool
 		at                         int64
 		want                       time.Duration
@@ -91,7 +90,7 @@ func TestWhenTheKernelsWordIsEnough(t *testing.T) {
 	}
 }
 
-// The kernel is asked anew as the cache changes, and when it tells of what it was asked for no more.
+// The kernel's threshold is set again when the cache changes, and after the kernel drops it.
 func TestTheKernelIsAskedAnew(t *testing.T) {
 	for name, kernel := range map[string]asked{"the cache changes": {exact: true}, "its cgroup was removed": {broken: true}} {
 		n := newMemoryNode(t)

@@ -1,6 +1,6 @@
-// Package memwatch has the kernel tell when memory becomes short, so that nobody has to look all the time: on cgroups of version
-// 1 by thresholds of usage (cgroup.event_control), which are exact, and on version 2 by triggers of pressure stall
-// information (Documentation/accounting/psi.rst), which tell of memory that is being reclaimed.
+// Package memwatch has the kernel notify of a shortage of memory, which avoids constant polling. On cgroups of version 1 it uses
+// thresholds of usage (cgroup.event_control), which are exact. On version 2 it uses triggers of pressure stall information
+// (Documentation/accounting/psi.rst), which report reclaim of memory.
 package memwatch
 
 import (
@@ -15,30 +15,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threshold is a use of memory that is to be told of.
+// Threshold is a usage of memory to be notified of.
 type Threshold struct {
 	Group string // the path of a cgroup; empty: the machine
 	Usage int64  // in bytes, the page cache included
 }
 
-// Watch is armed. It is not safe for concurrent use.
+// Watch is an armed notification. It is not safe for concurrent use.
 type Watch struct {
 	exact, broken bool
 	fds           []unix.PollFd
 }
 
-// Exact says that each crossing of a threshold is told of. Otherwise the kernel tells of shortage alone, or of nothing.
+// Exact reports whether each crossing of a threshold notifies. Otherwise only a shortage does, or nothing.
 func (w *Watch) Exact() bool { return w != nil && w.exact }
 
-// Broken says that the kernel tells of a threshold no more, as of a cgroup that was removed, or of one
-// that never began.
+// Broken reports whether a threshold notifies no longer, as after the removal of its cgroup, or never did.
 func (w *Watch) Broken() bool { return w == nil || w.broken }
 
-// psiTriggers are stalls of a tenth of a second in a window, in microseconds. Without CAP_SYS_RESOURCE no window is below 2 s.
+// psiTriggers are stalls of a tenth of a second in a window, in microseconds. Without CAP_SYS_RESOURCE windows are at least 2 s.
 var psiTriggers = []string{"some 100000 1000000", "some 100000 2000000"}
 
-// Arm asks the kernel. cgroups and proc are where these are mounted. A watch that the kernel tells nothing waits for its time to
-// pass. Close must be called.
+// Arm registers with the kernel. cgroups and proc are the mount points. A watch without notifications waits for its timeout.
+// Close must be called.
 func Arm(cgroups, proc string, list []Threshold) *Watch {
 	w := &Watch{exact: len(list) > 0}
 	for _, t := range list {
@@ -59,7 +58,7 @@ func Arm(cgroups, proc string, list []Threshold) *Watch {
 	return w
 }
 
-// usageEvent is a descriptor that can be read when the usage of a cgroup of version 1 has crossed the threshold.
+// usageEvent returns a descriptor that becomes readable when the usage of a cgroup of version 1 crosses the threshold.
 func usageEvent(dir string, usage int64) (fd int, err error) {
 	file, err := os.Open(filepath.Join(dir, "memory.usage_in_bytes"))
 	if err != nil {
@@ -80,7 +79,7 @@ func usageEvent(dir string, usage int64) (fd int, err error) {
 	return fd, nil
 }
 
-// pressureEvent is a descriptor with POLLPRI when processes wait for memory.
+// pressureEvent returns a descriptor with POLLPRI when processes wait for memory.
 func pressureEvent(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -94,8 +93,8 @@ func pressureEvent(path string) (int, error) {
 	return -1, errors.Join(err, unix.Close(fd))
 }
 
-// Wait waits until the kernel tells of memory, limit has passed, or ctx ends. It holds a thread. What it cannot wait for any more
-// it waits for once.
+// Wait blocks until the kernel notifies, limit has passed, or ctx ends. It holds a thread. A broken descriptor ends one wait and
+// is then dropped.
 func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 	cancel, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -108,7 +107,7 @@ func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 	done := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(done)
-		_, _ = unix.Write(cancel, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // its only error is that it was told already
+		_, _ = unix.Write(cancel, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // its only error is that it was already written
 	})
 	fds := append([]unix.PollFd{{Fd: int32(cancel), Events: unix.POLLIN}}, w.fds...) //nolint:gosec // a descriptor
 	for until := time.Now().Add(limit); ; {
@@ -119,13 +118,13 @@ func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 	}
 	w.fds = slices.DeleteFunc(w.fds, func(fd unix.PollFd) bool {
 		at := slices.IndexFunc(fds, func(f unix.PollFd) bool { return f.Fd == fd.Fd })
-		if fds[at].Revents&(unix.POLLERR|unix.POLLNVAL|unix.POLLHUP) != 0 { // it would be told at once, again and again
+		if fds[at].Revents&(unix.POLLERR|unix.POLLNVAL|unix.POLLHUP) != 0 { // it would wake every wait at once
 			w.broken = true
 			_ = unix.Close(int(fd.Fd)) // nothing was written
 			return true
 		}
 		var count [8]byte
-		_, _ = unix.Read(int(fd.Fd), count[:]) // what was told is told; of pressure nothing is to be read
+		_, _ = unix.Read(int(fd.Fd), count[:]) // this consumes the notification; pressure has nothing to read
 		return false
 	})
 	if !stop() {
@@ -134,7 +133,7 @@ func (w *Watch) Wait(ctx context.Context, limit time.Duration) {
 	_ = unix.Close(cancel)
 }
 
-// Close ends the watch; nil is one that never began.
+// Close ends the watch; a nil watch is valid.
 func (w *Watch) Close() {
 	if w == nil {
 		return

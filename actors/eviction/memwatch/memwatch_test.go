@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the kernel tells of nothing, a watch waits for its time to pass, and for nobody longer than its context.
+// Without notifications, a watch waits for its timeout, but no longer than its context.
 func TestWithoutTheKernel(t *testing.T) {
 	w := Arm(t.TempDir(), t.TempDir(), []Threshold{{Usage: 1}, {Group: "pods", Usage: 1}})
 	defer w.Close()
@@ -27,7 +27,7 @@ func TestWithoutTheKernel(t *testing.T) {
 	none.Close()
 }
 
-// A cgroup of version 1 tells when its use crosses the threshold.
+// A cgroup of version 1 notifies when its usage crosses the threshold.
 func TestACgroupTells(t *testing.T) {
 	const cgroups = "/sys/fs/cgroup"
 	name := filepath.Base(t.TempDir()) + "-memwatch"
@@ -60,7 +60,7 @@ func TestACgroupTells(t *testing.T) {
 	}
 }
 
-// Where there is no cgroup of version 1 it is pressure that the kernel tells of: processes that wait for memory.
+// Without a cgroup of version 1, the kernel notifies of pressure: processes that wait for memory.
 func TestPressureTells(t *testing.T) {
 	w := Arm(t.TempDir(), "/proc", []Threshold{{Usage: 1}})
 	defer w.Close()
@@ -71,7 +71,7 @@ func TestPressureTells(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	dir := limitedCgroup(t, "8M")
-	// A file that is larger than the group's memory is read and written again and again: who does that waits for memory.
+	// Repeated reads and writes of a file larger than the group's memory make the process wait for memory.
 	const much = `echo $$ > "$0/cgroup.procs" && while :; do dd if=/dev/zero of="$1" bs=1M count=64 2>/dev/null; done`
 	command := exec.Command("sh", "-c", much, dir, filepath.Join(t.TempDir(), "much"))
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -92,7 +92,7 @@ func TestPressureTells(t *testing.T) {
 	}
 }
 
-// limitedCgroup is a group of this much memory, of either version.
+// limitedCgroup returns a group with this much memory, of either version.
 func limitedCgroup(t *testing.T, limit string) string {
 	t.Helper()
 	const cgroups = "/sys/fs/cgroup"
@@ -111,7 +111,7 @@ func limitedCgroup(t *testing.T, limit string) string {
 	return dir
 }
 
-// What the kernel tells of no more, as a cgroup that was removed, ends one wait and not the next one.
+// A broken notification, as of a removed cgroup, ends one wait and not the next one.
 func TestAWatchThatBreaks(t *testing.T) {
 	var broken, whole [2]int
 	for _, pipe := range []*[2]int{&broken, &whole} {
@@ -124,7 +124,7 @@ func TestAWatchThatBreaks(t *testing.T) {
 		{Fd: int32(whole[0]), Events: unix.POLLIN}, {Fd: int32(broken[1]), Events: unix.POLLPRI},
 	}}
 	defer w.Close()
-	_ = unix.Close(broken[0]) // from now on there is an error on the other end
+	_ = unix.Close(broken[0]) // from now on the other end has an error
 	w.Wait(t.Context(), time.Hour)
 	if !w.Broken() || len(w.fds) != 1 || w.fds[0].Fd != int32(whole[0]) {
 		t.Errorf("%+v", w)

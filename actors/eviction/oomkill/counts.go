@@ -16,32 +16,32 @@ import (
 	"time"
 )
 
-// Counts tells of kills where the kernel's log cannot be read, as in a container. The kernel counts them for the machine
-// (oom_kill of /proc/vmstat, proc(5)): that one number is read every two seconds. When it has changed, the counters of the pods'
-// cgroups tell whose they were (memory.events, cgroup-v2.rst; memory.oom_control, cgroup-v1/memory.rst). Of a cgroup that has
-// gone by then the runtime tells, since its container has ended. Safe for concurrent use.
+// Counts reports kills if the kernel's log cannot be read, as in a container. It reads the machine's counter (oom_kill of
+// /proc/vmstat, proc(5)) every two seconds. After a change, the counters of the pods' cgroups identify the containers
+// (memory.events, cgroup-v2.rst; memory.oom_control, cgroup-v1/memory.rst). The runtime reports kills in cgroups removed by
+// then, since their containers have ended. It is safe for concurrent use.
 type Counts struct {
-	// Proc and Cgroups are where these are mounted.
+	// Proc and Cgroups are their mount points.
 	Proc, Cgroups string
-	// Kubepods asks for the path of the cgroup that all pods lie in.
+	// Kubepods returns the path of the cgroup of all pods.
 	Kubepods func() string
-	// Every is between two looks; 0: 2 s.
+	// Every is the interval between checks; 0: 2 s.
 	Every time.Duration
 
 	mu     sync.Mutex
 	total  string
-	late   bool             // the machine's number changed at the last look: a cgroup's may have followed it
-	groups map[string]count // as they were then, by path; nil: not read yet
+	late   bool             // the machine's number changed at the last check: a cgroup's may have followed it
+	groups map[string]count // the counts at that time, by path; nil: not read yet
 	found  []Kill
 }
 
-// count is what a cgroup counts.
+// count holds the counters of a cgroup.
 type count struct {
-	kills  uint64 // processes that were ended in it
-	limits uint64 // how often its limit could not be kept to; on v1 also without a kill
+	kills  uint64 // processes killed in it
+	limits uint64 // times that its limit could not be kept; on v1 also without a kill
 }
 
-// Next waits for the next kill in a container of a pod, or until ctx ends, which is an error, too.
+// Next waits for the next kill in a container of a pod. It returns an error when ctx ends.
 func (c *Counts) Next(ctx context.Context) (Kill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Counts) look() error {
 	return nil
 }
 
-// limited is the first cgroup, from this one up, whose limit was met since the last kill; empty: none was.
+// limited returns the nearest cgroup, from this one up, that met its limit since the last kill; empty: none.
 func (c *Counts) limited(group string, now map[string]count) string {
 	for ; len(group) > 1; group = path.Dir(group) {
 		if now[group].limits > c.groups[group].limits {
@@ -100,13 +100,13 @@ func (c *Counts) limited(group string, now map[string]count) string {
 	return ""
 }
 
-// isPod says of the path of a cgroup that it is a pod's, with either driver.
+// isPod reports whether a cgroup's path is a pod's, with either driver.
 func isPod(group string) bool {
 	name := path.Base(group)
 	return strings.HasPrefix(name, "pod") || strings.Contains(name, "-pod")
 }
 
-// read reads the counters of kubepods, classes, pods and containers. What containers make below theirs is theirs to make.
+// read reads the counters of kubepods, classes, pods and containers. It skips cgroups that containers made.
 func (c *Counts) read(out map[string]count, group string, depth int) error {
 	dir, old := filepath.Join(c.Cgroups, "memory", group), true
 	entries, err := os.ReadDir(dir)
@@ -115,7 +115,7 @@ func (c *Counts) read(out map[string]count, group string, depth int) error {
 		entries, err = os.ReadDir(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it has gone, or is not there yet
+		return nil // it was removed, or does not exist yet
 	}
 	if err != nil {
 		return err
@@ -140,14 +140,14 @@ func (c *Counts) read(out map[string]count, group string, depth int) error {
 	return nil
 }
 
-// number is a value of a cgroup's file; 0 where there is none, or the cgroup has gone meanwhile.
+// number returns the value of a cgroup's file; 0 if the file or the cgroup is absent.
 func number(dir, file, key string) uint64 {
 	all, _ := values(filepath.Join(dir, file))
 	n, _ := strconv.ParseUint(all[key], 10, 64)
 	return n
 }
 
-// values are those of a file with a key and a value a line; that of a file with a value alone has no key.
+// values returns the values of a file with a key and a value per line. A file with only a value has an empty key.
 func values(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

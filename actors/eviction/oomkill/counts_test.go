@@ -42,7 +42,7 @@ func (c counted) write(file, text string) {
 	}
 }
 
-// group counts that so many were ended in a cgroup, and that its limit was met so often.
+// group sets the number of kills in a cgroup, and how many times its limit was met.
 func (c counted) group(path string, kills, limits int) {
 	if c.old {
 		dir := filepath.Join(c.Cgroups, "memory", path)
@@ -53,7 +53,7 @@ func (c counted) group(path string, kills, limits int) {
 	c.write(filepath.Join(c.Cgroups, path, "memory.events"), fmt.Sprintf("low 0\nhigh 7\nmax 9\noom %d\noom_kill %d\n", limits, kills))
 }
 
-// machine counts that so many were ended, and looks.
+// machine sets the machine's number of kills, and checks.
 func (c counted) machine(kills int) []Kill {
 	c.t.Helper()
 	c.write(filepath.Join(c.Proc, "vmstat"), fmt.Sprintf("nr_free_pages 1\noom_kill %d\npgfault 2\n", kills))
@@ -86,7 +86,7 @@ func TestKillsAreCounted(t *testing.T) {
 		c.group(another, 1, 0)
 		expect("a new container on a machine that is short", c.machine(7), Kill{Group: another, Times: 1})
 		expect("somebody else's", c.machine(8))
-		c.group(another, 2, 1) // a little after the machine's number, which the look before this one has seen
+		c.group(another, 2, 1) // a little after the machine's number, which the previous check saw
 		expect("a counter that follows", c.machine(8), Kill{Group: another, Limited: another, Times: 1})
 		c.group(container, 9, 9)
 		expect("the machine's number is as it was: nothing is looked at", c.machine(8))
@@ -134,7 +134,7 @@ func TestCountsAreAwaited(t *testing.T) {
 	}
 }
 
-// On a real cgroup of version 1 a child that the kernel ends is counted, while its parent lives on.
+// On a real cgroup of version 1 a killed child is counted, while its parent lives on.
 func TestARealKillIsCounted(t *testing.T) {
 	const cgroups = "/sys/fs/cgroup"
 	top := "/" + filepath.Base(t.TempDir()) + "-oomkill"

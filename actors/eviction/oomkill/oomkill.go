@@ -1,5 +1,5 @@
-// Package oomkill tells of each process that the kernel ends for want of memory, by the kernel's log
-// (Documentation/ABI/testing/dev-kmsg). It is there on cgroup v1 and v2, and says at once who it was, and for which limit.
+// Package oomkill reports each process that the kernel kills when memory runs out. It reads the kernel's log
+// (Documentation/ABI/testing/dev-kmsg), which exists on cgroup v1 and v2 and immediately names the process and the limit.
 package oomkill
 
 import (
@@ -16,30 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kill is one process that was ended, or, by Counts, one or more of a cgroup.
+// Kill is one killed process or, from Counts, one or more of a cgroup.
 type Kill struct {
-	Process string // its name, of 15 bytes at most; the process has chosen it
-	PID     int    // as the machine sees it
-	Group   string // the path of the cgroup that it was in
-	Limited string // the path of the cgroup whose limit was met; empty: the whole machine is short of memory
-	Times   uint64 // how many processes, of which nothing else is known; 0: the one that is named
+	Process string // its name, of 15 bytes at most; chosen by the process
+	PID     int    // in the machine's namespace
+	Group   string // the path of its cgroup
+	Limited string // the path of the cgroup that met its limit; empty: the whole machine is short of memory
+	Times   uint64 // the number of otherwise unknown processes; 0: the named one
 }
 
-// maxRecord is longer than any record of the kernel's log (PRINTK_MESSAGE_MAX, and its prefix).
+// maxRecord exceeds every record of the kernel's log (PRINTK_MESSAGE_MAX, and its prefix).
 const maxRecord = 8 << 10
 
-// Log reads the kernel's log from when it was first asked on. It outlives those who ask: what was logged between two questions
-// is told at the next. Safe for concurrent use.
+// Log reads the kernel's log from the first call on. It outlives its callers: records between two calls are returned by the
+// next. It is safe for concurrent use.
 type Log struct {
 	path string
 	mu   sync.Mutex
 	file *os.File // nil: not opened yet
 }
 
-// New is the log at the path of the kernel's device.
+// New returns the log at the path of the kernel's device.
 func New(path string) *Log { return &Log{path: path} }
 
-// Next waits for the next process that is ended, or until ctx ends, which is an error, too.
+// Next waits for the next kill. It returns an error when ctx ends.
 func (l *Log) Next(ctx context.Context) (Kill, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *Log) Next(ctx context.Context) (Kill, error) {
 		if err != nil {
 			return Kill{}, err
 		}
-		if _, err := file.Seek(0, io.SeekEnd); err != nil { // what was before the start was told by the agent before
+		if _, err := file.Seek(0, io.SeekEnd); err != nil { // the previous agent reported earlier kills
 			return Kill{}, errors.Join(err, file.Close())
 		}
 		l.file = file
@@ -92,8 +92,8 @@ func next(ctx context.Context, file *os.File) (Kill, error) {
 	}
 }
 
-// parse reads a record of the log. The name of a process is the process' own choice: what is looked for stands before it, or is
-// looked for from the end. What a process writes to the log has another facility than the kernel.
+// parse reads a record of the log. A process chooses its own name, so every match precedes the name or is found from the end.
+// Records written by processes have another facility than the kernel's.
 func parse(record string) (k Kill, is bool) {
 	head, text, _ := strings.Cut(record, ";")
 	priority, _, _ := strings.Cut(head, ",")

@@ -25,7 +25,7 @@ func TestRecordsOfTheKernel(t *testing.T) {
 			Process: "x,pid=1,uid=0", PID: 42, Group: "/a/b", Limited: "/a"},
 		// Not the kernel's: a process has written it.
 		"14" + inPod[1:]: {}, "12,1,1,-;oom-kill:global_oom,task_memcg=/,task=x,pid=1,uid=0": {},
-		// Of something else, or cut off.
+		// Unrelated or truncated.
 		"6,1,1,-;Memory cgroup out of memory: Killed process 42 (stress)": {}, "": {}, ";": {}, "6;oom-kill:": {},
 		"6,1,1,-;oom-kill:constraint=CONSTRAINT_NONE,global_oom,task_memcg=/,task=x": {},
 	} {
@@ -36,8 +36,7 @@ func TestRecordsOfTheKernel(t *testing.T) {
 	}
 }
 
-// Whatever a process is called, it is told by its name, and nothing else of the record is taken for another. No record makes
-// more of itself than it has.
+// Any process name is reported unchanged, and no other part of the record is affected. The result never exceeds the record.
 func FuzzRecords(f *testing.F) {
 	f.Add(inPod)
 	f.Add(global)
@@ -47,7 +46,7 @@ func FuzzRecords(f *testing.F) {
 		if k, is := parse(text); is && len(k.Process)+len(k.Group)+len(k.Limited) > len(text) {
 			t.Errorf("%+v of %q", k, text)
 		}
-		name := strings.ReplaceAll(text, "\n", "") // which the kernel writes as \x0a
+		name := strings.ReplaceAll(text, "\n", "") // the kernel writes it as \x0a
 		want := Kill{Process: name, PID: 42, Group: "/kubepods/podu/abc", Limited: "/kubepods/podu"}
 		if k, is := parse(strings.Replace(inPod, "stress", name, 1)); !is || k != want {
 			t.Errorf("%q: %+v, %t", name, k, is)
@@ -55,7 +54,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// logOf is a log that gives one record a read, as the kernel's device does, and the end to write them to.
+// logOf returns a log that yields one record per read, as the kernel's device does, and its writing end.
 func logOf(t *testing.T) (*Log, *os.File) {
 	t.Helper()
 	var fds [2]int
