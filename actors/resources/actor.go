@@ -1,10 +1,10 @@
-// Package resources is the actor that makes the cgroups of pods, with the kubelet's names and values, before anything
-// of a pod is started, and removes them after its last process.
+// Package resources is the actor that makes the cgroups of pods before their first process, with the kubelet's names and values,
+// and removes them after their last process.
 //
-// How to read the folder: driver.go is the work on cgroups, for the reconciler (actors/internal/reconcile), which
-// does the rest; actor.go is the policy: what the node's own cgroups weigh, and what pods are told. Names and values
-// are in actors/internal/linux/cgroups. devices.go has devices allocated to pods that are to be admitted; what is known of them
-// is in actors/internal/devices. machine.go reads, for the command, what else of the machine the kubelet looks after.
+// How to read the folder: driver.go is the work on cgroups, for the reconciler (actors/internal/reconcile), which does the rest.
+// actor.go is the policy: the weights of the node's own cgroups, and the answers to pods. Names and values are in
+// actors/internal/linux/cgroups. devices.go allocates devices to pods before their admission; the state of devices is in
+// actors/internal/devices. machine.go reads, for the command, other settings of the machine that the kubelet manages.
 package resources
 
 import (
@@ -22,24 +22,24 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// Options are what the actor needs.
+// Options configure the actor.
 type Options struct {
 	// Tree is the tree of cgroups; nil: pods have none [cgroupsPerQOS].
 	Tree *cgroups.Tree
-	// Parent is asked then for what all pods lie in.
+	// Parent returns the parent cgroup of all pods, if Tree is nil.
 	Parent func() string
-	// Foreign says of a pod's UID whether it is another agent's, whose cgroup is left alone; nil: none is.
+	// Foreign reports whether the pod with a UID is another agent's. Its cgroup is left alone; nil: none is.
 	Foreign func(uid string) bool
-	// Devices are given to pods; nil: there are none.
+	// Devices are allocated to pods; nil: there are none.
 	Devices Devices
 	// Operations is the process-wide table of work that outlives the actor.
 	Operations reconcile.Operations
-	// NodeName is whose Events say that the node's cgroups have their values; empty: none are recorded.
+	// NodeName is the node in Events about the enforced values of the node's cgroups; empty: none are recorded.
 	NodeName string
 }
 
 const (
-	// timeout is how long the end of an operation is awaited. It goes on after that, to at most operationTimeout.
+	// timeout bounds the wait for an operation, which continues afterwards, to at most operationTimeout.
 	timeout          = 30 * time.Second
 	operationTimeout = time.Minute
 	// nodeKey is the key of the node's own cgroups. No pod has this UID.
@@ -48,18 +48,18 @@ const (
 
 // The lanes of operations on pods' cgroups.
 const (
-	ensuring = iota // closed until the node's own cgroups are there
+	ensuring = iota // closed until the node's own cgroups exist
 	removing
 )
 
-// reserveAgain is when reservations that could not be enforced are tried again.
+// reserveAgain is the delay before failed reservations are retried.
 const reserveAgain = time.Minute
 
-// retry is as pods wait for other things.
+// retry is the same back-off as for a pod's other waits.
 var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 
-// New makes the constructor of the resources actor. It answers EnsurePodCgroup, RemovePodCgroup and PodCgroupsWanted; see the
-// messages for what each promises.
+// New returns the constructor of the actor. It answers EnsurePodCgroup, RemovePodCgroup and PodCgroupsWanted; the messages
+// document the guarantees.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		devices := allocation{opts.Devices, opts.Operations}
@@ -94,16 +94,16 @@ func lane(op reconcile.Operation[*v1.Pod, string]) int {
 type actor struct {
 	pods   *reconcile.Reconciler[*v1.Pod, string]
 	node   *reconcile.Reconciler[[]*v1.Pod, struct{}]
-	active map[string]*v1.Pod // as pods last told
-	weighs []*v1.Pod          // what the node's cgroups were last to weigh
-	ready  bool               // they have been made since the start
+	active map[string]*v1.Pod // as pods last sent them
+	weighs []*v1.Pod          // the last weights of the node's cgroups
+	ready  bool               // they were made since the start
 
 	devices  allocation
 	tree     *cgroups.Tree
-	nodeName string           // whose events tell of them; empty: none do
-	reason   *messages.Reason // why they could not be made or weighed when that was last tried
+	nodeName string           // the node of the Events; empty: none
+	reason   *messages.Reason // the last failure to make or weigh them
 	reserves bool             // reservations are enforced, or will be
-	lacks    string           // why reservations could not be enforced, as it was told
+	lacks    string           // why reservations could not be enforced, as last reported
 }
 
 type (
@@ -114,7 +114,7 @@ type (
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		// Nothing is known, and nothing is assumed: pods that wait ask again.
+		// Nothing is known or assumed: waiting pods ask again.
 	case reserveDue:
 		a.reserve(ctx)
 	case reserved:
@@ -128,9 +128,9 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.PodCgroupsWanted:
 		a.active = m.Active
 		a.weighs = a.running()
-		a.node.Ensure(ctx, nodeKey, a.weighs) // values that someone changed are set again, as by the kubelet, now and then
+		a.node.Ensure(ctx, nodeKey, a.weighs) // like the kubelet, restore values that someone changed
 		a.pods.Sweep(ctx, m.UIDs, m.Heard)
-		if !a.reserves { // the runtime has been asked by now, and has said which driver of cgroups counts
+		if !a.reserves { // by now the runtime has reported its cgroup driver
 			a.reserves = true
 			a.reserve(ctx)
 		}
@@ -141,7 +141,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// weigh has the node's cgroups made and weighed, when what they hold has changed. What failed is tried again by itself.
+// weigh has the node's cgroups made and weighed if their contents changed. Failures are retried automatically.
 func (a *actor) weigh(ctx supervisors.Context) {
 	if pods := a.running(); a.reason == nil && (!a.ready || !slices.Equal(pods, a.weighs)) {
 		a.weighs = pods
@@ -149,7 +149,7 @@ func (a *actor) weigh(ctx supervisors.Context) {
 	}
 }
 
-// running are the pods whose requests weigh.
+// running returns the pods with requests that count.
 func (a *actor) running() []*v1.Pod {
 	all := map[string]*v1.Pod{}
 	maps.Copy(all, a.active)
@@ -165,7 +165,7 @@ func (a *actor) running() []*v1.Pod {
 	return out
 }
 
-// nodeReported takes what came of the node's own cgroups. Pods wait for the first success.
+// nodeReported handles the result for the node's own cgroups. Pods wait for the first success.
 func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.Pod, struct{}]) {
 	if r.Err == nil {
 		if !a.ready || a.reason != nil {
@@ -188,7 +188,7 @@ func (a *actor) nodeReported(ctx supervisors.Context, r reconcile.Report[[]*v1.P
 	})
 }
 
-// reserve enforces reservations on the cgroups that are named for them. No pod waits for that.
+// reserve enforces reservations on the cgroups named for them. Pods do not wait for it.
 func (a *actor) reserve(ctx supervisors.Context) {
 	if tree := a.tree; len(tree.Settings.Reservations) > 0 {
 		ctx.Do(supervisors.Work{Name: "enforce reservations", Timeout: timeout, Run: func(context.Context) any {
@@ -216,14 +216,14 @@ func (a *actor) record(ctx supervisors.Context, kind, reason, message string) {
 	}
 }
 
-// tellNode tells a pod why the cgroups that its own is to lie in are not there.
+// tellNode sends a pod the reason why the parents of its cgroup are missing.
 func (a *actor) tellNode(ctx supervisors.Context, uid string) {
 	if a.reason != nil && !a.ready {
 		ctx.Tell(messages.PodAddress(uid), messages.PodCgroupFailed{UID: uid, Reason: *a.reason})
 	}
 }
 
-// podReported tells a pod what came of its cgroup.
+// podReported sends a pod the result for its cgroup.
 func (a *actor) podReported(ctx supervisors.Context, r reconcile.Report[*v1.Pod, string]) {
 	uid, to := r.Key, messages.PodAddress(r.Key)
 	switch {
@@ -241,16 +241,16 @@ func (a *actor) podReported(ctx supervisors.Context, r reconcile.Report[*v1.Pod,
 	}
 }
 
-// inspection is what the actor says of itself.
+// inspection is the actor's answer to an inspection.
 type inspection struct {
 	NodeReady bool                 `json:"nodeReady"`
-	Node      *messages.Reason     `json:"node,omitempty"` // why it is not
+	Node      *messages.Reason     `json:"node,omitempty"` // why it is not ready
 	Pods      reconcile.Inspection `json:"pods"`
 }
 
 func (a *actor) Inspect() any { return inspection{a.ready, a.reason, a.pods.Inspect()} }
 
-// without is the actor where pods have no cgroups of their own.
+// without is the actor without cgroups per pod.
 type without struct {
 	parent  func() string
 	devices allocation

@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// node is an actor with groups in memory.
+// node is an actor with cgroups in memory.
 type node struct {
 	*supervisortest.Kit
 	groups *cgroupstest.Memory
@@ -37,7 +37,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// restart puts a new actor in place of the one there is; groups and operations stay.
+// restart replaces the actor; cgroups and operations stay.
 func (n *node) restart(t testing.TB) {
 	tree := &cgroups.Tree{
 		Groups: n.groups, Settings: n.settings, Systemd: func() bool { return false }, Pause: time.Microsecond,
@@ -49,7 +49,7 @@ func (n *node) restart(t testing.TB) {
 	n.Kit = supervisortest.New(t, messages.Resources, n.actor)
 }
 
-// ask sends a message as a pod would, has all work done, and gives back what pods are told.
+// ask sends a message as a pod would, does all work, and returns the answers to pods.
 func (n *node) ask(uid string, msg any) []any {
 	n.Send(messages.PodAddress(uid), msg)
 	return n.work()
@@ -72,7 +72,7 @@ func (n *node) sweep(heard bool, pods ...*v1.Pod) []any {
 	return n.work()
 }
 
-// there are the groups of pods.
+// there returns the cgroups of pods.
 func (n *node) there() (out []string) {
 	for at := range n.groups.Values() {
 		if strings.Contains(at, "/pod") {
@@ -166,7 +166,7 @@ func TestAGroupThatCannotBeMadeIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A group that stays does not hold its pod up; it is tried again without being asked.
+// A cgroup that cannot be removed does not delay its pod; the removal is retried without a request.
 func TestAGroupThatStaysIsReported(t *testing.T) {
 	n := newNode(t)
 	p := podOf("u", "1")
@@ -185,7 +185,7 @@ func TestAGroupThatStaysIsReported(t *testing.T) {
 	}
 }
 
-// Desired state that changes while something is under way is done after it, whatever its order.
+// Desired state that changes during an operation is applied after it, in any order.
 func TestTheLastWordCounts(t *testing.T) {
 	p, q := podOf("u", "1"), podOf("u", "2")
 	remove := messages.RemovePodCgroup{UID: "u"}
@@ -223,8 +223,8 @@ func TestTheLastWordCounts(t *testing.T) {
 	}
 }
 
-// What is left behind goes, with what runs in it, but only when every source has been heard, and not what a pod has just
-// asked for.
+// Orphaned cgroups are removed, with their processes, but only after every source was read, and never one just requested by a
+// pod.
 func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
 	n := newNode(t)
 	n.groups.Put("/kubepods/burstable/podorphan", 7)
@@ -240,7 +240,7 @@ func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
 	if got := n.there(); !slices.Equal(got, []string{"/kubepods/burstable/podfresh", "/kubepods/burstable/podwanted"}) {
 		t.Errorf("there are %v", got)
 	}
-	n.sweep(true, wanted) // twice left out: it has gone without a word
+	n.sweep(true, wanted) // twice left out: the pod is gone without a message
 	if got := n.there(); !slices.Equal(got, []string{"/kubepods/burstable/podwanted"}) {
 		t.Errorf("there are %v", got)
 	}
@@ -249,7 +249,7 @@ func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
 	}
 }
 
-// Where pods have no groups of their own, they do not wait for one.
+// Without cgroups per pod, pods do not wait for one.
 func TestWithoutGroups(t *testing.T) {
 	actor := New(Options{Parent: func() string { return "kubepods.slice" }})("resources")
 	n := &node{Kit: supervisortest.New(t, messages.Resources, actor), actor: actor}
@@ -267,7 +267,7 @@ func TestWithoutGroups(t *testing.T) {
 	}
 }
 
-// A cgroup of another agent's pod stays, with what runs in it.
+// A cgroup of another agent's pod stays, with its processes.
 func TestTheSweepLeavesAnotherAgentsPodsAlone(t *testing.T) {
 	n := newNode(t)
 	n.groups.Put("/kubepods/burstable/podtheirs", 7)
@@ -279,7 +279,7 @@ func TestTheSweepLeavesAnotherAgentsPodsAlone(t *testing.T) {
 	}
 }
 
-// The group of a pod gets no limit of memory below what is used in it: that is told, and done when there is less in use.
+// A pod's cgroup gets no memory limit below its usage: that is reported, and applied when usage falls.
 func TestNoGroupIsLimitedBelowWhatItUses(t *testing.T) {
 	n := newNode(t)
 	p := podOf("u", "1")
@@ -297,7 +297,7 @@ func TestNoGroupIsLimitedBelowWhatItUses(t *testing.T) {
 	}
 }
 
-// A group of others that goes away keeps no pod waiting, and what others change of one stays.
+// A foreign cgroup that disappears does not delay any pod, and foreign changes to one stay.
 func TestReservationsKeepNoPodWaiting(t *testing.T) {
 	n := &node{groups: cgroupstest.New(), ops: cri.NewOperations(), settings: cgroups.Settings{Reservations: []cgroups.Reservation{{
 		Setting: "kubeReserved", Group: "/daemons", Reserved: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")},

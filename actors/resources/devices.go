@@ -11,20 +11,20 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Devices are what device plugins offer; *devices.Manager has them.
+// Devices are the device plugins' devices; *devices.Manager implements it.
 type Devices interface {
-	// Retain takes devices back of the pods that do not hold theirs. It does not wait.
+	// Retain releases the devices of pods that are not among the holders. It does not block.
 	Retain(holds func(uid string) bool)
-	// Allocate gives a pod its devices. It waits for plugins and the disk.
+	// Allocate allocates a pod's devices. It blocks on plugins and the disk.
 	Allocate(ctx context.Context, pod *v1.Pod) error
 }
 
-// allocateTimeout is how long a plugin may take to allocate a pod's devices.
+// allocateTimeout bounds a plugin's allocation for a pod.
 const allocateTimeout = 2 * time.Minute
 
-// allocation answers AllocateDevices. It is no driver of the reconciler: a pod is admitted once, so that a refusal is final and
-// nothing is tried again; who holds devices comes with each question, so that nothing is swept; and what is allocated is the
-// Manager's to know. One allocation for a pod is under way, in the process's table: this actor may restart meanwhile.
+// allocation answers AllocateDevices. It is not a driver of the reconciler. A pod is admitted once, so a refusal is final and is
+// not retried. Each request includes the holders of devices, so there is no sweep. The Manager keeps the allocations. A pod has
+// one allocation in progress, in the process's table, because this actor may restart meanwhile.
 type allocation struct {
 	devices Devices
 	ops     reconcile.Operations
@@ -33,7 +33,7 @@ type allocation struct {
 type allocated struct {
 	uid     string
 	refused string
-	pending bool // it is not known yet
+	pending bool // the result is not known yet
 }
 
 func (a allocation) receive(ctx supervisors.Context, msg any) bool {
@@ -41,7 +41,7 @@ func (a allocation) receive(ctx supervisors.Context, msg any) bool {
 	case messages.AllocateDevices:
 		a.allocate(ctx, m)
 	case allocated:
-		if !m.pending { // else pods asks again, which joins
+		if !m.pending { // otherwise pods asks again, and joins
 			ctx.Tell(messages.Pods, messages.DevicesAllocated{UID: m.uid, Refused: m.refused})
 		}
 	default:
@@ -55,7 +55,7 @@ func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateDevices
 		ctx.Tell(messages.Pods, messages.DevicesAllocated{UID: m.UID})
 		return
 	}
-	if m.Heard { // here, where messages have an order: a pod that came later is in no older set
+	if m.Heard { // here messages are ordered: an older set lacks no later pod
 		a.devices.Retain(func(uid string) bool { return m.Holding[uid] })
 	}
 	ctx.Do(supervisors.Work{Name: "allocate devices", Timeout: timeout, Pod: m.UID, Run: func(ctx context.Context) any {

@@ -13,9 +13,9 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// plugins remember what they are asked.
+// plugins record their requests.
 type plugins struct {
-	retained []bool // whether "u" was, each time
+	retained []bool // whether "u" was retained, each time
 	asked    int
 	err      error
 }
@@ -27,8 +27,8 @@ func (p *plugins) Allocate(context.Context, *v1.Pod) error {
 	return p.err
 }
 
-// Who asks is answered each time, with and without cgroups, and by an actor that was restarted meanwhile. Devices are taken
-// back where it is known who holds them.
+// Every request is answered, with and without cgroups, and after a restart of the actor. Devices are released once their holders
+// are known.
 func TestDevicesAreAllocated(t *testing.T) {
 	p := &plugins{}
 	ops := cri.NewOperations()
@@ -51,7 +51,7 @@ func TestDevicesAreAllocated(t *testing.T) {
 	if !slices.Equal(p.retained, []bool{true, false}) || p.asked != 3 {
 		t.Errorf("retained %v, asked %d times", p.retained, p.asked)
 	}
-	n := newNode(t) // there are no plugins
+	n := newNode(t) // without plugins
 	n.Send(messages.Pods, messages.AllocateDevices{UID: "u"})
 	if sent := n.Take(); len(sent) != 1 || sent[0].Msg != (messages.DevicesAllocated{UID: "u"}) {
 		t.Errorf("told %+v", sent)

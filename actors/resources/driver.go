@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// podDriver makes and removes the cgroups of pods, by UID. What is actual is the cgroup as the runtime takes it for a parent.
+// podDriver makes and removes the cgroups of pods, by UID. The actual state is the cgroup as the runtime's parent.
 type podDriver struct {
 	tree    *cgroups.Tree
 	foreign func(uid string) bool
@@ -24,13 +24,13 @@ func (d podDriver) Ensure(_ context.Context, op reconcile.Operation[*v1.Pod, str
 	return d.tree.EnsurePod(op.Desired)
 }
 
-// Remove implements reconcile.Driver. What still runs in the cgroup is killed before.
+// Remove implements reconcile.Driver. It kills the remaining processes first.
 func (d podDriver) Remove(ctx context.Context, uid string) error {
 	defer metrics.Since(metrics.CgroupTime, time.Now(), "destroy")
 	return d.tree.RemovePod(ctx, uid)
 }
 
-// Inventory implements reconcile.Driver. What another agent runs is not in it.
+// Inventory implements reconcile.Driver. It omits other agents' cgroups.
 func (d podDriver) Inventory(context.Context) ([]string, error) {
 	uids, err := d.tree.Pods()
 	return slices.DeleteFunc(uids, func(uid string) bool {
@@ -38,8 +38,8 @@ func (d podDriver) Inventory(context.Context) ([]string, error) {
 	}), err
 }
 
-// nodeDriver makes kubepods and the cgroups of the QoS classes, which are one object: they weigh what the pods that
-// run ask for. They are never removed.
+// nodeDriver makes kubepods and the cgroups of the QoS classes, which are one object, weighted by the requests of the running
+// pods. They are never removed.
 type nodeDriver struct{ tree *cgroups.Tree }
 
 func (d nodeDriver) Ensure(_ context.Context, op reconcile.Operation[[]*v1.Pod, struct{}]) (struct{}, error) {

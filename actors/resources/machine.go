@@ -9,20 +9,21 @@ import (
 	"strings"
 )
 
-// Sysctl is a setting of the kernel, with the value that it should have and the one that it has.
+// Sysctl is a kernel setting, with its desired and its actual value.
 type Sysctl struct {
 	Name     string
 	Want, Is int64
 }
 
-// kubeletSysctls are those that the kubelet sets, or with protectKernelDefaults asks for (the documentation of that field).
+// kubeletSysctls are the settings that the kubelet sets or, with protectKernelDefaults, requires (the documentation of that
+// field).
 var kubeletSysctls = []Sysctl{
 	{Name: "vm.overcommit_memory", Want: 1}, {Name: "vm.panic_on_oom", Want: 0}, {Name: "kernel.panic", Want: 10},
 	{Name: "kernel.panic_on_oops", Want: 1}, {Name: "kernel.keys.root_maxkeys", Want: 1000000},
 	{Name: "kernel.keys.root_maxbytes", Want: 25000000},
 }
 
-// DifferingSysctls reads from "/proc" which of the kernel's settings are not as the kubelet has them. A kernel may lack some.
+// DifferingSysctls reads from "/proc" the kernel settings that differ from the kubelet's. A kernel may lack some.
 func DifferingSysctls(procfs string) (out []Sysctl, err error) {
 	var errs []error
 	for _, s := range kubeletSysctls {
@@ -40,7 +41,7 @@ func DifferingSysctls(procfs string) (out []Sysctl, err error) {
 	return out, errors.Join(errs...)
 }
 
-// Set gives the setting the value that it should have.
+// Set writes the desired value.
 func (s Sysctl) Set(procfs string) error {
 	return os.WriteFile(s.path(procfs), []byte(strconv.FormatInt(s.Want, 10)), 0)
 }
@@ -49,7 +50,7 @@ func (s Sysctl) path(procfs string) string {
 	return filepath.Join(procfs, "sys", strings.ReplaceAll(s.Name, ".", "/"))
 }
 
-// Swaps are the areas of swap in use, read from "/proc"; zram counts too.
+// Swaps returns the swap areas in use, read from "/proc"; zram counts too.
 func Swaps(procfs string) (areas []string, err error) {
 	text, err := os.ReadFile(filepath.Join(procfs, "swaps"))
 	if errors.Is(err, fs.ErrNotExist) {

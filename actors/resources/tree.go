@@ -7,37 +7,37 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// What the command needs to say which cgroups there are to be; cmd may not import actors/internal.
+// Types for the command, which reports the desired cgroups; cmd may not import actors/internal.
 type (
 	// Tree is the kubelet's tree of cgroups.
 	Tree = cgroups.Tree
 	// Groups are the cgroups of a machine.
 	Groups = cgroups.Groups
-	// Name is where a cgroup is in its tree.
+	// Name is the path of a cgroup in its tree.
 	Name = cgroups.Name
-	// Host is the machine's own.
+	// Host is the real machine.
 	Host = cgroups.Host
-	// Settings are what their values depend on.
+	// Settings determine the values of cgroups.
 	Settings = cgroups.Settings
-	// Capacity is what the machine has.
+	// Capacity is the machine's capacity.
 	Capacity = cgroups.Capacity
-	// Reservation is what is reserved for a cgroup that others have made.
+	// Reservation is the reservation for a foreign cgroup.
 	Reservation = cgroups.Reservation
 )
 
-// NewDevices makes the process's device plugins known; see devices.New.
+// NewDevices returns the process's device plugins; see devices.New.
 var NewDevices = devices.New
 
-// ReadCapacity reads what the machine has; see cgroups.ReadCapacity.
+// ReadCapacity returns the machine's capacity; see cgroups.ReadCapacity.
 var ReadCapacity = cgroups.ReadCapacity
 
-// OnlineCPUs are the CPUs that the machine has; see cgroups.OnlineCPUs.
+// OnlineCPUs returns the machine's online CPUs; see cgroups.OnlineCPUs.
 var OnlineCPUs = cgroups.OnlineCPUs
 
-// ParseName reads a path as cgroupRoot has it.
+// ParseName parses a path in the syntax of cgroupRoot.
 var ParseName = cgroups.ParseName
 
-// PodsName is the cgroup of all pods below a cgroupRoot.
+// PodsName returns the cgroup of all pods below a cgroupRoot.
 func PodsName(root string) cgroups.Name {
 	return cgroups.ClassName(ParseName(root), v1.PodQOSGuaranteed)
 }

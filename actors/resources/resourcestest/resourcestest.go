@@ -1,4 +1,4 @@
-// Package resourcestest has cgroups in memory, for tests of the whole agent.
+// Package resourcestest provides cgroups in memory, for tests of the whole agent.
 package resourcestest
 
 import (
@@ -9,11 +9,11 @@ import (
 // Groups are cgroups in memory.
 type Groups = cgroupstest.Memory
 
-// New has no groups.
+// New returns an empty set of cgroups.
 func New() *Groups { return cgroupstest.New() }
 
 // Plugin is a device plugin; see devicestest.Plugin.
 type Plugin = devicestest.Plugin
 
-// NewPlugin makes one; see devicestest.New.
+// NewPlugin returns a device plugin; see devicestest.New.
 var NewPlugin = devicestest.New
