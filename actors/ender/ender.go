@@ -1,6 +1,7 @@
-// Package ender is the actor that ends a pod in the place of the pod's own actor, which panics so often that it is in quarantine.
-// It shares only the order of stops with that actor's machine: it runs pre-stop hooks and stops the containers in that order,
-// unmounts, removes, and reports the final status. It derives all from messages and readings, and may be killed at any message.
+// Package ender is the actor that ends a pod in place of the pod's own actor, after repeated panics put that actor in
+// quarantine. It shares only the order of stops with that actor's machine. It runs pre-stop hooks, stops the containers in that
+// order, unmounts, removes, and reports the final status. It derives all state from messages and readings, and may be killed at
+// any message.
 package ender
 
 import (
@@ -13,11 +14,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// workTimeout is how long the work towards the runtime may take, besides the grace period, until it is asked for again, which
-// joins it.
+// workTimeout bounds the work with the runtime, besides the grace period. It is then requested again, which joins it.
 const workTimeout = 2 * time.Minute
 
-// New makes actors of the kind "ender", named by the UID of their pod.
+// New returns the constructor of actors of the kind "ender", named by the UID of their pod.
 func New(h *host.Host) supervisors.Constructor {
 	return func(uid string) supervisors.Actor { return &actor{host: h, machine: newMachine(uid)} }
 }
@@ -28,7 +28,7 @@ type actor struct {
 	timer   supervisors.Timer
 }
 
-// due is what the timer posts.
+// due is the timer's message.
 type due struct{}
 
 // Receive implements supervisors.Actor.
@@ -38,7 +38,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		msg = nil
 	case messages.PodWanted, messages.PodObserved, messages.VolumesUnmounted, messages.PodCgroupRemoved, stopped, removed:
 	case messages.ServiceStarted:
-		clear(a.machine.asks) // whatever it forgot is asked again; work is joined
+		clear(a.machine.asks) // a restarted service gets its requests again; work is joined
 		msg = nil
 	default:
 		ctx.Unhandled(m)

@@ -13,25 +13,25 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// state is where the end of the pod is.
+// state is the progress of the pod's end.
 type state string
 
 const (
-	asking     state = "asking"     // pods has not said yet which pod this is; leads to stopping
+	asking     state = "asking"     // the pod is not received yet; leads to stopping
 	stopping   state = "stopping"   // containers get a signal and their grace period; leads to recording
 	recording  state = "recording"  // a deleted pod's final status is written to the disk; leads to removing
 	removing   state = "removing"   // volumes are unmounted, sandboxes and containers removed; leads to ungrouping
 	ungrouping state = "ungrouping" // the cgroup is removed; leads to over
-	over       state = "over"       // nothing is left, which pods is told until it stops this actor
+	over       state = "over"       // nothing is left, which is reported to pods until it stops this actor
 )
 
 // edges are all transitions.
 var edges = map[state]state{asking: stopping, stopping: recording, recording: removing, removing: ungrouping, ungrouping: over}
 
-// timeout is how long an answer of another actor is awaited before the question is repeated.
+// timeout is the wait for another actor's answer before the request is repeated.
 const timeout = 15 * time.Second
 
-// retry is the wait after work that failed.
+// retry is the back-off after failed work.
 var retry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
 // effects.
@@ -61,13 +61,13 @@ type machine struct {
 	state     state
 	wanted    *messages.PodWanted
 	grace     time.Duration            // of the pod's end
-	until     time.Time                // when the grace period is over
-	asks      map[string]time.Time     // questions and work by name, and when they are repeated
-	fails     int                      // of the present work in a row
-	failure   string                   // of the work that failed last
+	until     time.Time                // end of the grace period
+	asks      map[string]time.Time     // requests and work by name, and when they are repeated
+	fails     int                      // consecutive failures of the present work
+	failure   string                   // of the last failed work
 	found     []messages.ContainerFact // newest first, as read last
-	stops     bool                     // a stop is under way
-	stopAt    time.Time                // when the last stop ended: an older reading says nothing of it
+	stops     bool                     // a stop is in progress
+	stopAt    time.Time                // end of the last stop: an older reading does not count
 	done      struct{ stopped, runtime, volumes, cgroup bool }
 	published string // state and generation that were published last
 	fx        []any
@@ -77,7 +77,7 @@ func newMachine(uid string) *machine {
 	return &machine{uid: uid, state: asking, asks: map[string]time.Time{}}
 }
 
-// step takes one message, nil where only time has passed, and returns what is to be done.
+// step handles one message, nil for the passage of time alone, and returns the effects.
 func (m *machine) step(now time.Time, msg any) []any {
 	m.fx = nil
 	if m.born.IsZero() {
@@ -99,7 +99,7 @@ func (m *machine) step(now time.Time, msg any) []any {
 
 func (m *machine) emit(e any) { m.fx = append(m.fx, e) }
 
-// due reports whether a question is to be put now, and notes that it is.
+// due reports whether a request is due now, and schedules its repetition.
 func (m *machine) due(now time.Time, what string, again time.Duration) bool {
 	if at, ok := m.asks[what]; ok && now.Before(at) {
 		return false
@@ -123,7 +123,7 @@ func (m *machine) take(now time.Time, msg any) {
 	case stopped:
 		m.stops, m.stopAt = false, now
 		if m.worked(now, "stop", v.err); v.err == nil {
-			m.asks["stop"] = now.Add(workTimeout) // a reading says before whether it is needed again
+			m.asks["stop"] = now.Add(workTimeout) // a reading decides earlier whether it is needed again
 		}
 		if v.err != nil { // the grace period does not run while the runtime is away
 			m.until = m.asks["stop"].Add(m.grace)
@@ -139,7 +139,7 @@ func (m *machine) take(now time.Time, msg any) {
 	}
 }
 
-// worked notes how work ended: work that failed is repeated after a back-off.
+// worked records the result of work: failed work is repeated after a back-off.
 func (m *machine) worked(now time.Time, what string, err error) {
 	delete(m.asks, what)
 	m.failure = ""
@@ -152,21 +152,21 @@ func (m *machine) worked(now time.Time, what string, err error) {
 
 func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
 	if w.Ending == nil {
-		return // of before its end
+		return // from before its end
 	}
 	first := m.wanted == nil
 	m.wanted = &w
-	// The grace period counts from now: what the pod's actor gave its containers of it is not known.
+	// The grace period counts from now: the part already granted by the pod's actor is unknown.
 	grace := podspec.GracePeriod(w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace)
 	if until := now.Add(grace); first || until.Before(m.until) {
 		m.grace, m.until = grace, until
 		if !first && m.state == stopping {
-			delete(m.asks, "stop") // one that ends sooner is begun beside the one under way
+			delete(m.asks, "stop") // a shorter stop starts beside the one in progress
 		}
 	}
 }
 
-// takeFacts takes what the runtime has of the pod. All is stopped when a reading that began after the last stop finds nothing
+// takeFacts handles the runtime's facts of the pod. All is stopped when a reading that began after the last stop finds nothing
 // alive.
 func (m *machine) takeFacts(now time.Time, f messages.PodFacts) {
 	if m.state != stopping || f.ReadAt.Before(m.born) || f.ReadAt.Before(m.stopAt) {
@@ -176,12 +176,12 @@ func (m *machine) takeFacts(now time.Time, f messages.PodFacts) {
 	alive := f.Alive()
 	m.done.stopped = !alive
 	m.asks["read"] = now.Add(timeout)
-	if alive && !m.stops && !m.stopAt.IsZero() { // the runtime said that all was stopped, and it was not
+	if alive && !m.stops && !m.stopAt.IsZero() { // the runtime reported the stop, and something still runs
 		m.worked(now, "stop", errStillRuns)
 	}
 }
 
-// plan asks for what the present state needs, and reports whether it is over.
+// plan requests the work of the present state, and reports whether the state is over.
 func (m *machine) plan(now time.Time) bool {
 	switch m.state {
 	case asking:
@@ -204,7 +204,7 @@ func (m *machine) plan(now time.Time) bool {
 		}
 		return false
 	case recording:
-		// That of a deleted pod has to be on the disk before the runtime forgets how its containers ended.
+		// A deleted pod's status must be on disk before the runtime forgets how its containers ended.
 		if m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept {
 			return true
 		}
@@ -230,7 +230,7 @@ func (m *machine) plan(now time.Time) bool {
 	}
 }
 
-// quiet has nobody probe what ends, or pull for it. It is repeated, since nothing answers it.
+// quiet stops the pod's probes and image pulls. It is repeated, since there is no answer.
 func (m *machine) quiet(now time.Time) {
 	generation := uint64(max(now.UnixNano(), 0))
 	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
@@ -247,8 +247,7 @@ func (m *machine) ips() (out []string) {
 	return out
 }
 
-// final is the pod's last status: what is known of it, with the ends of its containers as the runtime tells them. nil: nothing is
-// known.
+// final returns the pod's last known status, with the ends of its containers as the runtime reports them; nil: nothing is known.
 func (m *machine) final(now time.Time) *v1.PodStatus {
 	if m.wanted.Final != nil {
 		return m.wanted.Final
@@ -262,7 +261,7 @@ func (m *machine) final(now time.Time) *v1.PodStatus {
 	return s
 }
 
-// publish tells pods how far the end is, when that is new.
+// publish reports the progress to pods, if it changed.
 func (m *machine) publish() {
 	if m.wanted == nil {
 		return
@@ -282,7 +281,7 @@ func (m *machine) publish() {
 	m.emit(tell{messages.Pods, msg})
 }
 
-// wake plans the next look at what is due.
+// wake schedules the next due request.
 func (m *machine) wake(now time.Time) {
 	var at time.Time
 	for _, t := range m.asks {

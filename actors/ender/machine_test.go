@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// world is all that the machine speaks to. Answers wait in pending, so that a test can lose, double or delay them.
+// world is the environment of the machine. Answers wait in pending, so that a test can lose, duplicate or delay them.
 type world struct {
 	t       interface{ Errorf(string, ...any) }
 	now     time.Time
@@ -21,7 +21,7 @@ type world struct {
 	wanted  messages.PodWanted
 	pending []any
 	alive   bool
-	there   bool // the runtime has something of the pod
+	there   bool // the runtime has objects of the pod
 	mounted bool
 	group   bool
 	kept    bool  // the final status is on the disk
@@ -167,7 +167,7 @@ func TestAPodIsEnded(t *testing.T) {
 	w.check()
 }
 
-// Work that fails is told, and tried again until it succeeds.
+// Failed work is reported and retried until it succeeds.
 func TestWorkThatFailsIsRepeated(t *testing.T) {
 	w := newWorld(t)
 	w.fail = errors.New("the runtime is away")
@@ -181,7 +181,7 @@ func TestWorkThatFailsIsRepeated(t *testing.T) {
 	w.check()
 }
 
-// The grace period does not run while the runtime is away: a stop that is tried again has all of it.
+// The grace period does not run while the runtime is away: a repeated stop has all of it.
 func TestTheGracePeriodWaitsForTheRuntime(t *testing.T) {
 	w := newWorld(t)
 	var stops []time.Duration
@@ -198,7 +198,7 @@ func TestTheGracePeriodWaitsForTheRuntime(t *testing.T) {
 	}
 }
 
-// A stop that succeeded is not repeated before a reading says that it was in vain, and then with a rest.
+// A successful stop is repeated only after a reading finds something alive, and after a rest.
 func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 	w := newWorld(t)
 	m, stops := w.machine, 0
@@ -216,7 +216,7 @@ func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 	}
 	step(w.wanted)
 	w.now = w.now.Add(time.Second)
-	step(reading(w.now)) // the stop is under way
+	step(reading(w.now)) // the stop is in progress
 	step(stopped{})
 	w.now = w.now.Add(time.Second)
 	step(reading(w.now.Add(-2 * time.Second))) // began before the stop ended
@@ -240,7 +240,7 @@ func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 	}
 }
 
-// Any message may be lost, doubled or late, and the actor may be killed at any of them.
+// Any message may be lost, duplicated or late, and the actor may be killed at any of them.
 func TestTheEndConverges(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt)

@@ -28,8 +28,8 @@ type stopper struct {
 	until time.Time
 }
 
-// stopAll stops all containers of the pod in their order, with the rest of the grace period, and then its sandboxes. Starts in
-// progress are awaited first. A stop in progress with the same end is joined; of two, the runtime follows the shorter one.
+// stopAll stops all containers of the pod in their order, with the rest of the grace period, and then its sandboxes. It first
+// waits for starts in progress. A stop in progress with the same end is joined; of two, the runtime follows the shorter one.
 func (s *stopper) stopAll(ctx context.Context) error {
 	key := string(s.pod.UID) + "/end/" + strconv.FormatInt(s.until.UnixMilli(), 10)
 	_, err := s.host.Ops.Do(ctx, key, s.rest()+workTimeout-10*time.Second, func(ctx context.Context) (any, error) {
@@ -104,13 +104,13 @@ func (s *stopper) running(listed []*runtimeapi.Container) (out []*running) {
 	return out
 }
 
-// ended is the end of one container's stop.
+// ended is the result of one container's stop.
 type ended struct {
 	container *running
 	err       error
 }
 
-// stopInOrder stops the containers in the order that stoporder decides. If a stop fails, those after it are not begun.
+// stopInOrder stops the containers in the order of stoporder. After a failure, later stops are not started.
 func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -153,7 +153,7 @@ func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
 	}
 }
 
-// stopOne runs the container's pre-stop hook, stops the container within what is left of grace, and ends its hooks.
+// stopOne runs the container's pre-stop hook, stops the container within the rest of grace, and ends its hooks.
 func (s *stopper) stopOne(ctx context.Context, c *running, grace time.Duration) error {
 	return s.guard(c, func() error {
 		until := time.Now().Add(grace)
@@ -175,7 +175,7 @@ func (s *stopper) preStop(ctx context.Context, c *running, grace time.Duration) 
 		Spec: c.spec, IPs: s.ips, Grace: grace})
 }
 
-// guard calls f. A panic, which would end the process, is an error of this container.
+// guard calls f. It returns a panic, which would end the process, as an error of this container.
 func (s *stopper) guard(c *running, f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
