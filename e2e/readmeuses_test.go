@@ -190,7 +190,14 @@ var uses = []use{
 		{command: "playlet install", code: 1, want: `not run by systemd; --no-start writes the files alone`},
 		{command: "playlet install --dry-run", want: `(?s)playlet\.service.*ExecStart=`},
 	}},
+	{"playlet objects [rm configmap/settings]", []run{
+		{command: "playlet objects", want: `ConfigMap +site +index\.html`},
+		{command: "playlet run -f -", input: "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {color: red}}",
+			want: `configmap/settings created`},
+		{command: "playlet objects rm configmap/settings", want: `configmap/settings deleted`},
+	}},
 	{"playlet rm web [--force]", []run{
+		{command: "playlet rm web --dry-run", want: `pod/web.* deleted \(server dry run\)`},
 		{command: "playlet rm web --wait", want: `web`},
 		{command: "playlet rm second --grace-period=0", want: `second`},
 		{command: "playlet rm job failing --force", want: `job`},
