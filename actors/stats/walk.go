@@ -172,7 +172,8 @@ func (w *walk) folder(f *os.File, depth int) {
 // which may hang, is not asked.
 func (w *walk) entry(at int, name string) bool {
 	var st unix.Statx_t
-	err := unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st)
+	flags := unix.AT_SYMLINK_NOFOLLOW | unix.AT_NO_AUTOMOUNT | unix.AT_STATX_DONT_SYNC
+	err := unix.Statx(at, name, flags, unix.STATX_BASIC_STATS, &st)
 	w.disturbed = w.disturbed || errors.Is(err, unix.ENOENT)
 	if err != nil || unix.Mkdev(st.Dev_major, st.Dev_minor) != w.device {
 		return false

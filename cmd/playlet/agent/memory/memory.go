@@ -20,16 +20,16 @@ const (
 	// the program once.
 	lookEvery = 10 * time.Second
 	lookFirst = time.Second
-	// busyAbove is the number of bytes that a busy agent allocates between two checks. Frequent reads of figures alone do not make
-	// an agent busy.
+	// busyAbove is the number of bytes that a busy agent allocates between two checks. Frequent reads of figures alone do not
+	// make an agent busy.
 	busyAbove = 32 << 20
 	// heapAfter is how many looks there are at least between two givings of the heap: each costs a collection of garbage. Pages
 	// of the program cost nothing worth counting.
 	heapAfter = 6
 	// worthwhile is how many bytes more must be resident than after the last giving.
 	worthwhile = 4 << 20
-	// garbage is the percentage of heap growth before a collection (GOGC); Go's default is 100. An agent that allocates little has
-	// processor time to spare: its cost to a node is memory.
+	// garbage is the percentage of heap growth before a collection (GOGC); Go's default is 100. An agent that allocates little
+	// has processor time to spare: its cost to a node is memory.
 	garbage = 50
 )
 

@@ -48,7 +48,7 @@ const askEvery = 200 * time.Millisecond
 var (
 	// ErrBusy is the error of an answer after which the question is repeated.
 	ErrBusy = errors.New("the agent is busy; try it again")
-	// ErrGoesOn is the error of an answer while the agent's work is in progress. Retry repeats the request without a limit of time.
+	// ErrGoesOn is the error of an answer while the agent's work is in progress. Retry repeats the request without a time limit.
 	ErrGoesOn = errors.New("it goes on")
 )
 

@@ -25,8 +25,8 @@ type Settings struct {
 	// Snapshotter is the one that Snapshotter finds.
 	Snapshotter string
 	// CNIBins are the folders of the network's plugins, CNIConf that of its configuration. CNITemplate is the file from which
-	// containerd 2 generates the configuration when it receives the pods' range of addresses; none when empty. Before 2.1 only one
-	// folder of plugins is supported.
+	// containerd 2 generates the configuration when it receives the pods' range of addresses; none when empty. Before 2.1 only
+	// one folder of plugins is supported.
 	CNIBins              []string
 	CNIConf, CNITemplate string
 	// Hosts has a folder a registry (containerd, docs/hosts.md); none when empty.
