@@ -17,9 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// admitNew decides over what is held for nothing else: first what was admitted before, whose claims on the node count, then
-// over the resizes of what is here, then over the others one by one, static pods first, then critical ones, and the oldest before
-// the younger.
+// admitNew decides about pods that are held for no other cause. Previously admitted pods come first, since their claims on the
+// node count. Resizes of present pods follow. The others are decided one by one: static pods, then critical ones, then by age.
 func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	a.undecided.some = false
 	var undecided []*entry
@@ -49,8 +48,8 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 		case wait != nil:
 			a.undecided.some = true
 			allocating := wait.Code == messages.ReasonAllocating
-			a.hold(ctx, e, *wait, allocating || wait.Code == messages.ReasonNodeUnknown) // which is known in a moment
-			// What is made, or kept, for this one is not for the next.
+			a.hold(ctx, e, *wait, allocating || wait.Code == messages.ReasonNodeUnknown) // transient
+			// Room reserved for this pod is not available to the next.
 			if allocating || wait.Code == messages.ReasonPreempting {
 				r.reserve(claim)
 			}
@@ -67,8 +66,8 @@ func (a *actor) admitNew(ctx supervisors.Context, fresh []*entry) {
 	}
 }
 
-// warnOfExcess warns of a pod that asks for more than the machine has, and is run all the same: without a cluster, requests are
-// not held against what there is.
+// warnOfExcess warns of a pod that requests more than the machine has and runs all the same: without a cluster, requests are not
+// compared with the capacity.
 func warnOfExcess(ctx supervisors.Context, node *admission.Node, claim *admission.Claim) {
 	if text := admission.Exceeds(node, claim); text != "" {
 		ctx.Log().Warn("a pod asks for more than this machine has for pods; it is run all the same", "pod", fullName(claim.Pod),
@@ -78,24 +77,23 @@ func warnOfExcess(ctx supervisors.Context, node *admission.Node, claim *admissio
 	}
 }
 
-// admittedBefore says that the pod is over, that something of it is there, or that the API server was told that it began. Such a
-// pod is never asked again whether it may be here.
+// admittedBefore reports whether the pod is over, parts of it exist, or the API server has its start. Such a pod is not admitted
+// again.
 func (e *entry) admittedBefore() bool {
 	s := &e.want.pod.Status
 	began := e.want.source == messages.APIServer && (final(s) || s.StartTime != nil)
 	return e.record != (record{}) || began || e.found != nil
 }
 
-// endedWithMachine says that it is a static pod that was ended by a shutdown of the machine. Nobody makes another one: it runs
-// again when an agent begins after that.
+// endedWithMachine reports whether a shutdown of the machine ended this static pod. No controller creates another one: it runs
+// again with the next agent.
 func (e *entry) endedWithMachine() bool {
 	failed := e.record.Fail != nil && e.record.Fail.Reason == messages.ReasonTerminated
 	return translate.IsStatic(e.want.pod) &&
 		(failed || e.record.Final != nil && e.record.Final.Reason == messages.ReasonTerminated)
 }
 
-// admit begins the life of the pod's actor. A pod that the API server calls Succeeded or Failed, and of which nothing is known
-// here, is not run again.
+// admit starts the pod's actor. A pod that is Succeeded or Failed at the API server, and is unknown here, does not run again.
 func (a *actor) admit(ctx supervisors.Context, e *entry) {
 	if s := &e.want.pod.Status; e.want.source == messages.APIServer && final(s) && e.record.Final == nil {
 		a.keep(ctx, e, record{Final: s, Fail: e.record.Fail})
@@ -111,14 +109,13 @@ func (a *actor) admit(ctx supervisors.Context, e *entry) {
 	a.enter(ctx, e, to)
 }
 
-// room is what there is for pods that come: now, when those are gone that are ended for a critical pod, and, where some of
-// these do not end, without them.
+// room is the capacity for new pods: now, after the end of the preempted pods, and without the ones of those that do not end.
 type room struct {
 	node         *admission.Node
 	now          *admission.Ledger
-	later, taken *admission.Ledger // nil where they are no other than now
-	awaited      bool              // a pod waits for the end of those that are deleted, so that they are counted as leaving, too
-	// reserved is held by what was found and may not be ended, and for pods that others are ended for.
+	later, taken *admission.Ledger // nil if equal to now
+	awaited      bool              // a pod waits for the end of deleted pods, which count as leaving, too
+	// reserved are the claims of found pods, which may not be ended, and of pods for which others are ended.
 	reserved []*admission.Claim
 }
 
@@ -129,7 +126,7 @@ func (a *actor) newRoom(ctx supervisors.Context) *room {
 	return r
 }
 
-// clear counts what there will be when the preempted pods are gone, and those whose end is awaited.
+// clear computes the capacity after the end of the preempted pods and of the awaited ones.
 func (a *actor) clear(ctx supervisors.Context, r *room) {
 	without := func(goes func(*entry) bool) *admission.Ledger {
 		rest := a.claims(goes)
@@ -157,7 +154,7 @@ func (r *room) reserve(c *admission.Claim) {
 	r.add(c)
 }
 
-// firstCome is the order in which pods that come together are looked at.
+// firstCome is the order in which simultaneous pods are admitted.
 func firstCome(x, y *entry) int {
 	rank := func(w *want) int {
 		switch {
@@ -175,8 +172,8 @@ func firstCome(x, y *entry) int {
 	return x.want.pod.CreationTimestamp.Compare(y.want.pod.CreationTimestamp.Time)
 }
 
-// decide says whether a pod is admitted, refused for good, or waits. A static pod is never refused for good: nobody would make
-// another one.
+// decide returns a reason to wait, a refusal for good, or neither to admit the pod. A static pod is never refused for good: no
+// controller would create another one.
 func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) (*messages.Reason, admission.Refusal) {
 	static := translate.IsStatic(w.pod)
 	if a.node.shutdown {
@@ -218,7 +215,7 @@ func (a *actor) decide(ctx supervisors.Context, r *room, w *want, claim *admissi
 	return nil, refusal
 }
 
-// refuse gives a pod its final status. From then on it is one that has finished: it is never run, and ends when it is deleted.
+// refuse gives a pod its final status. From then on it counts as finished: it never runs, and ends when it is deleted.
 func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 	now, pod := metav1.NewTime(ctx.Now()), e.want.pod
 	status := &v1.PodStatus{
@@ -236,21 +233,21 @@ func (a *actor) refuse(ctx supervisors.Context, e *entry, r admission.Refusal) {
 	a.tellStatus(ctx, e)
 }
 
-// undecided is of the pods that wait for room, for the node or for a resize.
+// undecided is the state of pods that wait for room, for the node or for a resize.
 type undecided struct {
-	some    bool      // there are such
-	at      time.Time // when they are looked at again, since others should have ended by then
-	trigger string    // what has them looked at now, for the figures of resizes
+	some    bool      // there are such pods
+	at      time.Time // next reconsideration, when others should have ended
+	trigger string    // the cause of the present reconsideration, for the metrics of resizes
 }
 
-// reconsider looks again at the pods that were not admitted.
+// reconsider decides again about the pods that were not admitted.
 func (a *actor) reconsider(ctx supervisors.Context) {
 	if a.undecided.some {
 		a.reconcile(ctx)
 	}
 }
 
-// claims are what the pods that are here hold of the node, until nothing of them runs any more; those that but says are left
+// claims returns the claims of the present pods on the node, until none of their containers runs. Pods that match but are left
 // out.
 func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 	out := make([]*admission.Claim, 0, len(a.entries))
@@ -264,7 +261,7 @@ func (a *actor) claims(but func(*entry) bool) []*admission.Claim {
 	return out
 }
 
-// claimOf is what a pod holds. An orphan's is what was found of it.
+// claimOf returns the claim of a pod. An orphan has the claim that was found.
 func (a *actor) claimOf(e *entry) *admission.Claim {
 	if e.claim == nil || e.claim.Pod != e.admitted && !e.orphan() {
 		e.claim = admission.NewClaim(e.admitted)
@@ -272,13 +269,13 @@ func (a *actor) claimOf(e *entry) *admission.Claim {
 	return e.claim
 }
 
-// holdsRoom says that a pod that is here still has what it asked for.
+// holdsRoom reports whether a present pod still holds its claim.
 func (e *entry) holdsRoom() bool {
 	return e.lingers || (e.runs() || e.ends()) && e.record.Final == nil && !final(e.status)
 }
 
-// foundClaims are what pods hold of the node that were found running and of which no source has told yet, and what those are to
-// have that were admitted before and wait for their devices.
+// foundClaims returns the claims of pods that were found running and that no source has listed yet, and of previously admitted
+// pods that wait for their devices.
 func (a *actor) foundClaims() []*admission.Claim {
 	var out []*admission.Claim
 	for _, e := range a.entries {

@@ -52,13 +52,13 @@ func beginNode(t *testing.T, here Here, cluster bool) *node {
 	return n
 }
 
-// known says that the node's object is known, and what the runtime has.
+// known reports the node's object and the pods found in the runtime.
 func (n *node) known(found ...string) {
 	n.Send(messages.Registration, messages.NodeObserved{Node: thisObject(map[string]string{"disk": "ssd"})})
 	audit(n.Kit, found...)
 }
 
-// asking is a pod of the API server that requests so many thousandths of a processor.
+// asking returns a pod of the API server that requests milli thousandths of a processor.
 func asking(uid string, milli int64) *v1.Pod {
 	p := pod(uid, uid)
 	p.CreationTimestamp = metav1.NewTime(time.Unix(int64(len(uid)), 0))
@@ -78,7 +78,7 @@ func critical(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// desired is what a pod's actor would be told now.
+// desired returns the message that a pod's actor would receive now.
 func (n *node) desired(uid string) messages.PodWanted {
 	n.TB.Helper()
 	n.RunWork()
@@ -91,7 +91,7 @@ func (n *node) desired(uid string) messages.PodWanted {
 	return got[0]
 }
 
-// waits is what a pod that is held waits for; empty where it is none.
+// waits returns the reason code of a held pod, or "".
 func (n *node) waits(uid string) string { return n.waitsFor(uid).Code }
 
 func (n *node) waitsFor(uid string) messages.Reason {
@@ -111,7 +111,7 @@ func (n *node) spawned(want ...string) {
 	}
 }
 
-// A pod that does not fit is given its final status, on disk, and is handled as one that had finished: also by the next agent.
+// A pod that does not fit gets its final status, on disk, and is handled like a finished one, also by the next agent.
 func TestARefusedPodIsFinished(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -144,7 +144,7 @@ func TestARefusedPodIsFinished(t *testing.T) {
 	check()
 }
 
-// A pod for another operating system waits for nothing: it fails, with the kubelet's reason, and stays so.
+// A pod for another operating system does not wait: it fails, with the kubelet's reason, and stays failed.
 func TestAPodForAnotherSystemIsRefused(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -155,14 +155,14 @@ func TestAPodForAnotherSystemIsRefused(t *testing.T) {
 		if w := n.desired("w"); w.Final == nil || w.Final.Phase != v1.PodFailed || w.Final.Reason != "PodOSNotSupported" {
 			t.Errorf("it is told %+v", w)
 		}
-		p = p.DeepCopy() // as the API server has it then
+		p = p.DeepCopy() // the API server's version after that
 		p.Status = v1.PodStatus{Phase: v1.PodFailed, StartTime: &metav1.Time{Time: time.Unix(1, 0)}}
 		n.life()
 		n.known()
 	}
 }
 
-// What runs is never asked again whether it may, however much the others ask for, and what it holds counts.
+// A running pod is never refused, however much the others request, and its claim counts.
 func TestWhatRunsIsNotRefused(t *testing.T) {
 	started := asking("dddd", 900)
 	started.Status.StartTime = new(metav1.NewTime(time.Unix(9, 0)))
@@ -181,7 +181,7 @@ func TestWhatRunsIsNotRefused(t *testing.T) {
 	}
 }
 
-// A pod that is over in the API server's eyes is not run again, although the checkpoint knows nothing of it.
+// A pod that is over at the API server does not run again, even without a checkpoint.
 func TestAPodThatIsOverIsNotRun(t *testing.T) {
 	done := asking("a", 100)
 	done.Status = v1.PodStatus{Phase: v1.PodSucceeded, Reason: "Fine"}
@@ -193,7 +193,7 @@ func TestAPodThatIsOverIsNotRun(t *testing.T) {
 	}
 }
 
-// The older of two that do not both fit is admitted, whatever their order in the list; a static pod comes first.
+// The older of two pods that do not both fit is admitted, whatever their order in the list; a static pod comes first.
 func TestTheOldestIsAdmittedFirst(t *testing.T) {
 	n := beginCluster(t, small())
 	wants(n.Kit, messages.APIServer, asking("ccc", 600), asking("a", 300), asking("bb", 300))
@@ -205,12 +205,12 @@ func TestTheOldestIsAdmittedFirst(t *testing.T) {
 	}
 }
 
-// What a pod that ended held is free as soon as nothing of it runs, and not before.
+// The claim of an ending pod is released as soon as none of its containers runs, and not before.
 func TestWhatIsOverHoldsNothing(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
 	wants(n.Kit, messages.APIServer, asking("a", 700))
-	wants(n.Kit, messages.APIServer, asking("bb", 700)) // a is to end
+	wants(n.Kit, messages.APIServer, asking("bb", 700)) // a has to end
 	if n.desired("bb").Final == nil {
 		t.Error("admitted beside one that still ends")
 	}
@@ -221,13 +221,13 @@ func TestWhatIsOverHoldsNothing(t *testing.T) {
 	}
 }
 
-// A static pod is not refused for good, as nobody would make another: it waits, and is admitted when it can be.
+// A static pod is not refused for good, as no controller would create another: it waits until it can be admitted.
 func TestAStaticPodWaits(t *testing.T) {
 	n := beginNode(t, small(), false)
 	audit(n.Kit)
 	var pods []*v1.Pod
 	for i := range 5 {
-		pods = append(pods, static(asking(fmt.Sprint("s", i), 900))) // no cpu is counted on a standalone node
+		pods = append(pods, static(asking(fmt.Sprint("s", i), 900))) // cpu is not counted on a standalone node
 	}
 	wants(n.Kit, messages.File, pods...)
 	n.spawned("s0", "s1", "s2", "s3")
@@ -241,7 +241,7 @@ func TestAStaticPodWaits(t *testing.T) {
 	}
 }
 
-// New pods of the API server wait for the node's object; those of other sources do not.
+// New pods of the API server wait for the node's object; pods of other sources do not.
 func TestTheNodeIsAwaited(t *testing.T) {
 	picky := asking("a", 1)
 	picky.Spec.NodeSelector = map[string]string{"disk": "ssd"}
@@ -257,7 +257,7 @@ func TestTheNodeIsAwaited(t *testing.T) {
 		t.Errorf("it waits for %q", why)
 	}
 	n.Advance(nodeWait)
-	n.spawned("static", "bb", "ccc") // and what the labels decide waits on
+	n.spawned("static", "bb", "ccc") // while a pod that depends on labels waits on
 	if why := n.waits("a"); why != "NodeAffinity" {
 		t.Errorf("it waits for %q", why)
 	}
@@ -268,7 +268,7 @@ func TestTheNodeIsAwaited(t *testing.T) {
 	}
 }
 
-// Room for a critical pod is made of others, which fail as the kubelet has it. It waits until they are gone.
+// A critical pod preempts others, which fail like the kubelet's. It waits until they are gone.
 func TestACriticalPodPreempts(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -280,7 +280,7 @@ func TestACriticalPodPreempts(t *testing.T) {
 		events[0].Object.UID != "bb" {
 		t.Errorf("events %+v", events)
 	}
-	n.spawned("a", "bb", "eeeee") // for which there will be none
+	n.spawned("a", "bb", "eeeee") // eeeee will find no room
 	if why, young := n.waits("ccc"), n.waits("dddd"); why != messages.ReasonPreempting || young != why {
 		t.Errorf("it waits for %q, and the younger one, for which there will be room, for %q", why, young)
 	}
@@ -288,7 +288,7 @@ func TestACriticalPodPreempts(t *testing.T) {
 	if fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" || n.desired("a").Fail != nil {
 		t.Errorf("%+v", fail)
 	}
-	n.Send(messages.Registration, messages.NodeObserved{}) // looked at again: nobody else has to go
+	n.Send(messages.Registration, messages.NodeObserved{}) // reconsidered: no other pod has to go
 	if n.desired("a").Fail != nil {
 		t.Error("another one is ended, too")
 	}
@@ -299,7 +299,7 @@ func TestACriticalPodPreempts(t *testing.T) {
 	}
 }
 
-// Of what a second critical pod lacks, that is counted which is ended already, and nobody is ended who need not be.
+// Pods that already end are counted for a second critical pod, and no more pods are ended than necessary.
 func TestTheSecondCriticalPod(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -322,7 +322,7 @@ func TestTheSecondCriticalPod(t *testing.T) {
 	n.spawned("a", "bb", "ccc", "dddd", "eeeee")
 }
 
-// Where no room can be made, a critical pod of the API server fails, and a static one waits.
+// If no room can be made, a critical pod of the API server fails, and a static one waits.
 func TestNoRoomCanBeMade(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -336,7 +336,7 @@ func TestNoRoomCanBeMade(t *testing.T) {
 	}
 }
 
-// Pods that need a network are told that there is none, and are told again when there is.
+// Pods that need a network are informed that there is none, and again when there is one.
 func TestTheNetworkIsReported(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -364,8 +364,8 @@ func TestTheNetworkIsReported(t *testing.T) {
 	}
 }
 
-// What the agent has measured counts, and not what an agent before it has told the API server; until it has measured, nothing is
-// short, as with the kubelet.
+// The agent's own measurements count, not the conditions that an earlier agent reported. As with the kubelet, there is no
+// pressure before the first measurement.
 func TestAShortageIsOneThatWasMeasured(t *testing.T) {
 	n := beginCluster(t, small())
 	old := thisObject(nil)
@@ -394,7 +394,7 @@ func TestAShortageIsOneThatWasMeasured(t *testing.T) {
 	}
 }
 
-// What there is, is what was read last: more that is plugged in is there for the next pod, whatever the API server has of it.
+// The capacity is the one read last: added resources are available to the next pod, whatever the API server's Node contains.
 func TestWhatThereIsWasReadLast(t *testing.T) {
 	here, cpus := small(), "1"
 	here.Allocatable = func() v1.ResourceList { return v1.ResourceList{"cpu": resource.MustParse(cpus)} }
@@ -415,8 +415,8 @@ func TestWhatThereIsWasReadLast(t *testing.T) {
 	}
 }
 
-// While the machine shuts down no pod begins: one of the API server is refused for good, a static one waits. A static pod that
-// was ended with the machine runs again when an agent begins after that; one of the API server does not.
+// While the machine shuts down no pod starts: a pod of the API server is refused for good, a static one waits. A static pod that
+// ended with the machine runs again with the next agent; a pod of the API server does not.
 func TestNoPodBeginsWhileTheMachineShutsDown(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -465,7 +465,7 @@ func TestNoPodBeginsWhileTheMachineShutsDown(t *testing.T) {
 	}
 }
 
-// A static pod that a shutdown of the machine has ended is run again when that was cancelled; nobody else is.
+// A static pod that ended for a shutdown runs again when the shutdown is cancelled. No other pod does.
 func TestWhoRunsAgainAfterACancelledShutdown(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod    *v1.Pod

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// cluster is the actor of a node of a cluster, with a folder of manifests that is empty.
+// cluster returns the actor of a node of a cluster, with an empty folder of manifests.
 func cluster(t *testing.T, path string) (*supervisortest.Kit, *board.Board) {
 	t.Helper()
 	b := board.New()
@@ -38,7 +38,7 @@ func deletedPod(name, uid string, grace int64) *v1.Pod {
 	return p
 }
 
-// graces are the grace periods that a pod was told of since; -1 stands for its own.
+// graces returns the grace periods sent to a pod since the last call; -1 stands for the pod's own.
 func graces(k *supervisortest.Kit) []int64 {
 	var out []int64
 	for _, m := range sent[messages.PodWanted](k) {
@@ -53,7 +53,7 @@ func graces(k *supervisortest.Kit) []int64 {
 	return out
 }
 
-// statuses are those that status was told of, the whole ones left out.
+// ofType returns the messages of one type.
 func ofType[T any](all []supervisortest.Sent) []T {
 	var out []T
 	for _, m := range all {
@@ -74,7 +74,7 @@ func gone(k *supervisortest.Kit, uid string, status *v1.PodStatus) {
 	k.RunWork()
 }
 
-// The grace period of a deletion is the object's, and can become shorter; an object that goes meanwhile was forced away.
+// The grace period of a deletion is the object's, and can only become shorter. An object that disappears was deleted by force.
 func TestADeletionShortens(t *testing.T) {
 	k, _ := cluster(t, t.TempDir())
 	audit(k)
@@ -104,8 +104,8 @@ func TestADeletionShortens(t *testing.T) {
 	}
 }
 
-// Of a deleted pod of which nothing is left the API server is told, until its object is gone; it is not made again,
-// whoever starts anew.
+// A deleted pod without remains is reported to the API server until its object is gone. It is not created again after a restart
+// of either.
 func TestADeletedPodIsOver(t *testing.T) {
 	path := t.TempDir()
 	k, b := cluster(t, path)
@@ -138,7 +138,7 @@ func TestADeletedPodIsOver(t *testing.T) {
 		t.Errorf("spawned %v, told %+v, published %+v", k.Spawned, whole, b.Now().Pods)
 	}
 
-	k, _ = cluster(t, path) // another life: it is asked again what is left, and its status is that of before
+	k, _ = cluster(t, path) // another life: the pod's end is asked for again, and the status is the old one
 	audit(k)
 	wants(k, messages.APIServer, dying)
 	k.Take()
@@ -166,8 +166,8 @@ func TestADeletedPodIsOver(t *testing.T) {
 	}
 }
 
-// An API server that was set back to before the deletion of a pod which is over has it run: it begins anew, and its final
-// status is forgotten.
+// An API server that was restored to before the deletion of a pod in the state over runs it: the pod starts over, without its
+// final status.
 func TestADeletionThatWasUndone(t *testing.T) {
 	path := t.TempDir()
 	k, _ := cluster(t, path)
@@ -194,7 +194,7 @@ func TestADeletionThatWasUndone(t *testing.T) {
 	}
 }
 
-// A pod that was told to end waits for nothing that it waited for before.
+// An ending pod does not wait for the cause of its earlier wait.
 func TestAPodThatEndsWaitsForNothingOfBefore(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
@@ -223,8 +223,8 @@ func TestAPodThatEndsWaitsForNothingOfBefore(t *testing.T) {
 	}
 }
 
-// What cannot be run as it is meant is held, with the fields named, and told once; one that another agent runs is
-// left as it is, and nothing is said of it.
+// A pod with unsupported fields is held, with the fields named, and reported once. One that another agent runs is left alone and
+// not reported.
 func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	k, b := cluster(t, t.TempDir())
 	audit(k, "running")
@@ -241,7 +241,7 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	all := k.Take()
 	said := ofType[messages.PodStatusWanted](all)
 	events := ofType[messages.RecordEvent](all)
-	wants(k, messages.APIServer, waits.DeepCopy(), runs) // as it is observed when its status is written
+	wants(k, messages.APIServer, waits.DeepCopy(), runs) // the version after the write of its status
 	events = append(events, sent[messages.RecordEvent](k)...)
 	if len(events) != 1 || events[0].Object.Name != "waits" || events[0].Type != v1.EventTypeWarning ||
 		events[0].Reason != messages.ReasonUnsupported ||
@@ -266,7 +266,7 @@ func TestAPodThatIsNotSupportedIsHeld(t *testing.T) {
 	}
 }
 
-// What came of a ResourceClaim holds a pod. What was found running is left alone.
+// Extended resources of a ResourceClaim hold a pod. A pod that was found running is left alone.
 func TestExtendedResourcesOfClaims(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		k, _ := cluster(t, t.TempDir())
@@ -291,7 +291,7 @@ func TestExtendedResourcesOfClaims(t *testing.T) {
 	}
 }
 
-// The API server's word that a pod is over is as good as our own, and is kept.
+// A pod that is over at the API server is over here, and that is recorded.
 func TestAPodThatIsOverElsewhere(t *testing.T) {
 	path := t.TempDir()
 	k, _ := cluster(t, path)
@@ -309,7 +309,7 @@ func TestAPodThatIsOverElsewhere(t *testing.T) {
 	}
 }
 
-// Each status is told on, with where its pod comes from; those who come anew are told of all.
+// Each status is sent on with the kind of its source. A restarted receiver gets all of them.
 func TestStatusesArePassedOn(t *testing.T) {
 	k, _ := cluster(t, t.TempDir())
 	audit(k, "orphan")
@@ -337,8 +337,8 @@ func TestStatusesArePassedOn(t *testing.T) {
 	}
 }
 
-// The end of a deleted pod is answered when it is on the disk, from where the next agent has it; where the disk takes nothing it
-// is answered all the same, as what goes makes room.
+// The end of a deleted pod is confirmed when it is on disk, where the next agent finds it. If the disk accepts no write it is
+// confirmed all the same, as the removal makes room.
 func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		path := t.TempDir()
@@ -382,8 +382,8 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 	}
 }
 
-// The final status of a deleted pod is dropped with its object, also where another source is never heard; that of a pod which
-// waits for its removal is not.
+// The final status of a deleted pod is dropped with its object, even if another source never reports. It stays while the pod
+// waits for its removal.
 func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
 	path := t.TempDir()
 	k := supervisortest.New(t, messages.Pods, New(Options{
@@ -415,7 +415,7 @@ func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
 	if got := kept(); !slices.Equal(got, []string{"waits"}) {
 		t.Errorf("when the object has gone, kept are %v", got)
 	}
-	wants(k, messages.APIServer) // the object of what still has remains is forced away
+	wants(k, messages.APIServer) // the object of the pod with remains is deleted by force
 	k.Advance(sweepEvery)
 	if got := kept(); !slices.Equal(got, []string{"waits"}) {
 		t.Errorf("before its remains are removed, kept are %v", got)
@@ -426,7 +426,7 @@ func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {
 	}
 }
 
-// What a source says of the time that a pod has to end counts once no source names it, and can only become shorter.
+// A source's grace period counts once no source lists the pod, and can only become shorter.
 func TestASourceHurriesAPod(t *testing.T) {
 	k, _ := cluster(t, t.TempDir())
 	audit(k)
@@ -444,7 +444,7 @@ func TestASourceHurriesAPod(t *testing.T) {
 		desired []*v1.Pod
 		want    []int64
 	}{
-		{map[string]int64{"u": 5}, []*v1.Pod{long}, nil}, // it is wanted
+		{map[string]int64{"u": 5}, []*v1.Pod{long}, nil}, // it is listed
 		{map[string]int64{"u": 20, "v": 1}, nil, []int64{20}},
 		{map[string]int64{"u": 25}, nil, nil},
 		{nil, nil, nil},

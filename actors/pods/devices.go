@@ -11,10 +11,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// allocateAgain is when resources is asked again for a pod's devices: the answer may be lost.
+// allocateAgain is when a request for devices is repeated: the answer may be lost.
 const allocateAgain = 10 * time.Second
 
-// devices is the part of an entry's life that is about its devices, while it is held.
+// devices is the state of an entry's devices while it is held.
 type devices struct {
 	asked  time.Time // zero: not yet
 	answer *messages.DevicesAllocated
@@ -22,8 +22,8 @@ type devices struct {
 
 type devicesDue struct{}
 
-// allocate has a pod's devices allocated, the last thing before it is admitted, and says whether it waits for them or is refused.
-// A pod of a manifest asks for none: its source refuses it.
+// allocate requests a pod's devices, the last step before admission, and returns a reason to wait or a refusal. A pod of a
+// manifest needs none: its source refuses it.
 func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, admission.Refusal) {
 	if !asksForDevices(e.want.pod) {
 		return nil, admission.Refusal{}
@@ -46,8 +46,8 @@ func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, a
 		Message: "Allocate failed due to " + d.answer.Refused + ", which is unexpected"}
 }
 
-// readmit goes on with a pod that was admitted before. Where nothing of it runs, as when the machine was restarted, its devices
-// may be others by now: as with the kubelet it fails where they are not there any more, or not yet.
+// readmit continues with a pod that was admitted before. If none of its containers runs, e.g. after a restart of the machine, its
+// devices may have changed. As with the kubelet, it fails if they are not available any more, or not yet.
 func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.want.pod.Status)
 	if !ended && (e.found == nil || !e.found.Alive()) {
@@ -64,7 +64,7 @@ func (a *actor) readmit(ctx supervisors.Context, e *entry) {
 	a.admit(ctx, e)
 }
 
-// asksForDevices says that a container may ask for a device. Which resources are of plugins, resources knows.
+// asksForDevices reports whether a container may request a device. resources knows which resources belong to plugins.
 func asksForDevices(pod *v1.Pod) bool {
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		for name := range c.Resources.Limits {
@@ -76,8 +76,8 @@ func asksForDevices(pod *v1.Pod) bool {
 	return false
 }
 
-// holding are the pods that hold their devices: those that are to run, and those of which something may run, whatever the API
-// server calls them.
+// holding returns the pods that hold their devices: pods that should run, and pods that may still run, whatever their status at
+// the API server.
 func (a *actor) holding() map[string]bool {
 	out := make(map[string]bool, len(a.entries))
 	for uid, e := range a.entries {

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// withGPU is a pod of the API server that asks for a device.
+// withGPU returns a pod of the API server that requests a device.
 func withGPU(name, uid string) *v1.Pod {
 	p := pod(name, uid)
 	list := v1.ResourceList{"example.com/gpu": resource.MustParse("1")}
@@ -22,7 +22,7 @@ func withGPU(name, uid string) *v1.Pod {
 	return p
 }
 
-// gpus is a node of which the API server was told of no free device, and that has room for four pods.
+// gpus returns a node with room for four pods, and an object without free devices.
 func gpus(t *testing.T) *node {
 	here := small()
 	here.IsDevice = func(name v1.ResourceName) bool { return name == "example.com/gpu" }
@@ -33,7 +33,7 @@ func gpus(t *testing.T) *node {
 	return n
 }
 
-// A pod that asks for a device waits until it has it, whatever message is lost, and says so to nobody; then it runs.
+// A pod that requests a device waits for it, whichever message is lost, and does not report that; then it runs.
 func TestAPodWaitsForItsDevices(t *testing.T) {
 	n := gpus(t)
 	audit(n.Kit)
@@ -55,14 +55,14 @@ func TestAPodWaitsForItsDevices(t *testing.T) {
 		t.Errorf("after the time for an answer: %+v", again)
 	}
 	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"})
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"}) // each question has an answer
+	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"}) // each request has an answer
 	n.Send(messages.Resources, messages.DevicesAllocated{UID: "gone"})
 	if !slices.Equal(n.Spawned, []string{"o", "u"}) {
 		t.Errorf("spawned %v", n.Spawned)
 	}
 }
 
-// One that cannot have them fails, with the kubelet's words, and holds none; nor does one that ended.
+// A pod that cannot get its devices fails, with the kubelet's message, and holds none; nor does one that ended.
 func TestAPodThatCannotHaveItsDevices(t *testing.T) {
 	n := gpus(t)
 	audit(n.Kit)
@@ -84,7 +84,7 @@ func TestAPodThatCannotHaveItsDevices(t *testing.T) {
 	}
 }
 
-// A pod that ends holds its devices until nothing of it runs.
+// An ending pod holds its devices until none of its containers runs.
 func TestAPodThatIsGoneHoldsNoDevices(t *testing.T) {
 	n := gpus(t)
 	audit(n.Kit)
@@ -101,8 +101,8 @@ func TestAPodThatIsGoneHoldsNoDevices(t *testing.T) {
 	}
 }
 
-// Before it is known who is wanted, nobody's devices are taken back; what is found running holds them and is not asked for. A pod
-// that ran before the machine was restarted fails where its devices are not there.
+// No devices are reclaimed before all sources have reported. A pod found running holds its devices without a request. One that
+// ran before a restart of the machine fails if its devices are missing.
 func TestFoundPodsHoldTheirDevices(t *testing.T) {
 	n := gpus(t)
 	runs := messages.PodFacts{UID: "adopted", Name: "adopted", Namespace: "default",
@@ -125,7 +125,7 @@ func TestFoundPodsHoldTheirDevices(t *testing.T) {
 	}
 }
 
-// A pod that the API server calls Failed, and that runs, holds what it has until its actor has told that it ended.
+// A pod that is Failed at the API server, and still runs, holds its claim until its actor reports the end.
 func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
 	for name, ends := range map[string]func(*node){
 		"is finished": func(n *node) {
@@ -166,7 +166,7 @@ func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
 	}
 }
 
-// A pod that waits for its devices again, as it ran before the machine was restarted, keeps its room meanwhile.
+// A pod that ran before a restart of the machine, and waits for its devices again, keeps its room.
 func TestAPodThatWaitsForItsDevicesAgainHoldsItsRoom(t *testing.T) {
 	n := gpus(t)
 	audit(n.Kit)

@@ -18,16 +18,16 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// stuck is a disk on which every write hangs until it is freed. It is memory: that a real one takes its time is no matter here.
+// stuck is a disk, in memory, on which every write hangs until it is freed.
 type stuck struct {
 	t     *testing.T
 	board *board.Board
-	begun atomic.Int32 // writes
+	begun atomic.Int32
 	free  func()
 	kind  supervisors.Constructor
 
 	mu      sync.Mutex
-	records map[string]record // as written last
+	records map[string]record // of the last write
 }
 
 func newStuck(t *testing.T) *stuck {
@@ -51,7 +51,7 @@ func newStuck(t *testing.T) *stuck {
 	return s
 }
 
-// life begins another life of the actor, which wants these jobs of a folder of manifests.
+// life begins another life of the actor, with these jobs in a folder of manifests.
 func (s *stuck) life(jobs ...string) *node {
 	n := &node{Kit: supervisortest.New(s.t, messages.Pods, s.kind("pods")), board: s.board}
 	n.RunWork()
@@ -66,7 +66,7 @@ func (s *stuck) life(jobs ...string) *node {
 	return n
 }
 
-// settles lets the disk go, and sweeps until all is written.
+// settles frees the disk, and sweeps until all is written.
 func (s *stuck) settles(n *node) {
 	s.t.Helper()
 	s.free()
@@ -80,7 +80,7 @@ func (s *stuck) settles(n *node) {
 	}
 }
 
-// kept are the pods that the disk has as finished.
+// kept returns the finished pods that are on disk.
 func (s *stuck) kept() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func finishes(n *node, uid string) {
 	n.Send(messages.PodAddress(uid), messages.PodEnded{UID: uid, Status: &v1.PodStatus{Phase: v1.PodSucceeded}})
 }
 
-// Of a write that hangs nobody waits for the end: a deleted pod goes on, as where the disk is full; one that finished by itself
-// is not answered before it is kept. Health names the write, and no other is made beside it.
+// No pod waits for a write that hangs: a deleted pod is removed, as with a full disk. The end of one that finished by itself is
+// not confirmed before it is recorded. Health names the write, and no other is started beside it.
 func TestADiskThatHangs(t *testing.T) {
 	s := newStuck(t)
 	n := s.life("job")
@@ -119,7 +119,7 @@ func TestADiskThatHangs(t *testing.T) {
 			t.Errorf("it is not kept, and told is %+v", w)
 		}
 	}
-	if begun := s.begun.Load(); begun > 1 { // it may yet have to begin
+	if begun := s.begun.Load(); begun > 1 { // it may not have begun yet
 		t.Errorf("%d writes were begun", begun)
 	}
 	s.settles(n)
@@ -131,8 +131,8 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 }
 
-// A life of the actor goes on from what the one before it wanted written, and what that had begun to write comes to the disk
-// neither beside nor after what this one writes.
+// A life of the actor continues with the pending writes of the one before. Writes in progress reach the disk neither beside nor
+// after the new ones.
 func TestWritesOutliveTheActor(t *testing.T) {
 	s := newStuck(t)
 	n := s.life("a", "b", "c", "d")
@@ -140,7 +140,7 @@ func TestWritesOutliveTheActor(t *testing.T) {
 	n.RunWork()
 	finishes(n, "b")
 	finishes(n, "d")
-	late := n.Work // which the actor does not live to see begun
+	late := n.Work // begun after the end of the actor
 
 	n = s.life("a", "b", "c", "d")
 	for _, uid := range []string{"a", "b", "d"} {
@@ -164,7 +164,7 @@ func TestWritesOutliveTheActor(t *testing.T) {
 	}
 }
 
-// No critical pod waits for a disk that hangs; whom the node ends for it is on the disk when that goes on.
+// No critical pod waits for a disk that hangs; the victim is on disk when the disk recovers.
 func TestAPreemptionWhereTheDiskHangs(t *testing.T) {
 	s := newStuck(t)
 	n := s.life()

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What a pod cannot have is looked for once for each version of it, however often all pods are published.
+// The unsupported fields are computed once per version of a pod, however often all pods are published.
 func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 	pod := &v1.Pod{}
 	pod.UID = types.UID("u")
@@ -31,7 +31,7 @@ func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 	}
 }
 
-// A pod with a user namespace of its own waits, and its reason has the remedy.
+// A pod with its own user namespace waits, and its reason contains the remedy.
 func TestUserNamespacesAreRefusedWithARemedy(t *testing.T) {
 	pod := &v1.Pod{}
 	pod.Spec.HostUsers = new(false)

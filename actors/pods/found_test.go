@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// foundRunning is a pod of the API server that runs and requests 600 thousandths of a processor and the host port 80.
+// foundRunning returns a running pod of the API server that requests 600 thousandths of a processor and the host port 80.
 func foundRunning(uid string) messages.PodFacts {
 	return messages.PodFacts{
 		UID: uid, Name: uid, Namespace: "default", Sandboxes: []messages.SandboxFact{{ID: "s", Ready: true, Source: "api"}},
@@ -28,8 +28,8 @@ func foundRunning(uid string) messages.PodFacts {
 	}
 }
 
-// What was found running holds what it has, also before its source has said whether it is wanted, and while it ends since it
-// is not. It is nobody's to preempt before.
+// A pod found running holds its claim, also before its source has reported, and while it ends as unlisted. It cannot be preempted
+// before.
 func TestWhatIsFoundHoldsRoom(t *testing.T) {
 	n := beginCluster(t, small())
 	n.Send(messages.Registration, messages.NodeObserved{Node: thisObject(nil)})
@@ -43,7 +43,7 @@ func TestWhatIsFoundHoldsRoom(t *testing.T) {
 	if why, other := n.waits("large"), n.waits("port"); why != "OutOfcpu" || other != "NodePorts" {
 		t.Errorf("they wait for %q and %q", why, other)
 	}
-	wants(n.Kit, messages.APIServer) // nobody wants it: it is ended
+	wants(n.Kit, messages.APIServer) // unlisted: it is ended
 	n.spawned("small", "a", "dead")
 	if why, other := n.waits("large"), n.waits("port"); why != "OutOfcpu" || other != "NodePorts" {
 		t.Errorf("while it ends they wait for %q and %q", why, other)

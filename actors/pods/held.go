@@ -12,11 +12,11 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// heldMemory is how long a folder that is not reported any more is remembered: within that time its return is no news.
+// heldMemory is how long a folder is remembered after its last report. Within that time its return is not reported.
 const heldMemory = time.Hour
 
-// takeHeld publishes the folders that are kept, and records an Event of each new one: of its pod where that is here, and of the
-// node otherwise. A folder may be absent from one report, as where not all could be read, and its error may change.
+// takeHeld publishes the kept folders, and records an Event of each new one: of its pod if that is here, and of the node
+// otherwise. A folder may be absent from an incomplete report, and its error may change.
 func (a *actor) takeHeld(ctx supervisors.Context, now []messages.HeldFolder) {
 	seen := a.publishing.heldSeen
 	if seen == nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// foundAs is an audit that found one pod of that name.
+// foundAs sends an audit with one pod of that name.
 func foundAs(k *supervisortest.Kit, name, uid, source string) {
 	k.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: k.Now().Add(time.Millisecond), Pods: []messages.PodFacts{{
 		UID: uid, Name: name, Namespace: "default", Sandboxes: []messages.SandboxFact{{ID: "s", Source: source}},
 	}}})
 }
 
-// Two sources want pods of one name, and one of them runs. Whichever is heard first after a restart of the agent, it is
-// the one that runs that is adopted, and the other one waits.
+// Two sources list pods of one name, and one of them runs. After a restart of the agent the running pod is adopted, whichever
+// source reports first, and the other waits.
 func TestTheOneThatRunsKeepsItsName(t *testing.T) {
 	a, b := pod("web", "a"), pod("web", "b")
 	for _, runs := range []string{"a", "b"} {
@@ -39,7 +39,7 @@ func TestTheOneThatRunsKeepsItsName(t *testing.T) {
 	}
 }
 
-// A pod that has its name from another source waits, and says for whom.
+// A pod waits while another source's pod has its name, and its reason names that source.
 func TestANameThatIsTakenIsSaid(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{
@@ -62,7 +62,7 @@ func TestANameThatIsTakenIsSaid(t *testing.T) {
 	}
 }
 
-// Where there may be sources that are never heard, only what carries our own mark is ended when nobody wants it.
+// If some sources may never report, only unlisted pods with our own mark are ended.
 func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 	for source, want := range map[string]int{"submit": 1, "file": 0, "api": 0, "": 0} {
 		k := supervisortest.New(t, messages.Pods, New(Options{
@@ -81,8 +81,8 @@ func TestOnlyOurOwnIsEndedWhereNotAllAreHeard(t *testing.T) {
 	}
 }
 
-// A manifest that was changed while no agent ran has its successor started as soon as its own source was heard: the API
-// server, which is not heard, may be that very pod.
+// After a manifest changed while no agent ran, the successor starts as soon as its own source has reported: the API server, which
+// has not, may be that very pod.
 func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
 	k := supervisortest.New(t, messages.Pods, New(Options{
 		Sources: []messages.Address{messages.File, messages.APIServer}, Board: board.New(),
@@ -103,7 +103,7 @@ func TestAPodOfAManifestWaitsForNoAPIServer(t *testing.T) {
 	}
 }
 
-// A source that cannot say what it wants has problems, and is not heard by that.
+// A source that cannot report its pods has problems, and does not count as having reported.
 func TestASourceThatDoesNotKnowIsNotHeard(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{

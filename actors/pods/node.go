@@ -16,47 +16,47 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Node is a node as admission sees it.
+// Node is a node in terms of admission.
 type Node = admission.Node
 
-// Here is what the agent knows of this node by itself.
+// Here is the agent's own knowledge of this node.
 type Here struct {
-	// Registered says that the node is registered with an API server. New pods wait for what that knows of the node.
+	// Registered reports whether the node is registered with an API server. New pods then wait for the Node object.
 	Registered bool
-	// Node is what does not change. Its Object has the labels and taints that the node registers with, and is replaced by the API
-	// server's, once that is known.
+	// Node is the constant part. Its Object has the labels and taints of the registration. The API server's Node replaces it once
+	// it is known.
 	Node Node
-	// Allocatable is what pods can have of the machine, and how many of them there may be, as read last: what registration
-	// reports. It does not wait.
+	// Allocatable returns the machine's resources for pods and the maximum number of pods, as last read and as reported by
+	// registration. It does not block.
 	Allocatable func() v1.ResourceList
-	// IsDevice says whether an extended resource is a device plugin's: resources knows how much of it there is, and the Node does
-	// not. It does not wait; nil: none is.
+	// IsDevice reports whether a device plugin provides an extended resource: resources knows its amount, and the Node does not.
+	// It does not block; nil: no resource.
 	IsDevice func(v1.ResourceName) bool
-	// GroupsPolicy asks whether the runtime can do supplementalGroupsPolicy Strict; nil stands for one that cannot.
+	// GroupsPolicy reports whether the runtime supports supplementalGroupsPolicy Strict; nil: it does not.
 	GroupsPolicy func() bool
 }
 
-// nodeWait is how long new pods of the API server wait for the node's object. It comes from the same server as they do.
+// nodeWait is how long new pods of the API server wait for the Node, which comes from the same server.
 const nodeWait = 30 * time.Second
 
-// observed is what is known of this node.
+// observed is the state of this node.
 type observed struct {
-	heard    bool                   // the API server's word on it has come, where there is to be one
-	object   *v1.Node               // that word; nil while it is not registered
-	until    time.Time              // how long new pods wait for it
-	under    []v1.NodeConditionType // what it is short of, as measured last
+	heard    bool                   // the API server has reported the Node, or there is none to wait for
+	object   *v1.Node               // the reported Node; nil while it is not registered
+	until    time.Time              // end of the wait of new pods
+	under    []v1.NodeConditionType // pressures, as last measured
 	runtime  messages.RuntimeStateChanged
 	shutdown bool // the machine is shutting down
 }
 
-// observe takes the API server's word, and reports whether it is news.
+// observe stores the API server's Node, and reports whether it is new.
 func (o *observed) observe(m messages.NodeObserved) bool {
 	same := o.heard && equality.Semantic.DeepEqual(o.object, m.Node)
 	o.heard, o.object = true, m.Node
 	return !same
 }
 
-// awaited says that pods of the API server have to wait for the node's object. They do not wait for ever.
+// awaited reports whether pods of the API server have to wait for the Node. The wait is bounded.
 func (o *observed) awaited(now time.Time) bool {
 	if !o.heard && o.until.IsZero() {
 		o.until = now.Add(nodeWait)
@@ -64,8 +64,8 @@ func (o *observed) awaited(now time.Time) bool {
 	return !o.heard && now.Before(o.until)
 }
 
-// measured takes what the node is short of, and reports whether that is news. Until it was measured the node counts as short of
-// nothing, as with the kubelet.
+// measured stores the node's pressures, and reports whether they changed. As with the kubelet, there is none before the first
+// measurement.
 func (o *observed) measured(m messages.NodePressureObserved) bool {
 	was := o.under
 	o.under = nil
@@ -77,8 +77,7 @@ func (o *observed) measured(m messages.NodePressureObserved) bool {
 	return !slices.Equal(o.under, was)
 }
 
-// admits is the node as admission sees it now. What the agent measures itself counts more than what the API server was told of it
-// before.
+// admits returns the node for admission. The agent's own measurements override the values that the API server reports.
 func (o *observed) admits(here *Here, cluster bool) *admission.Node {
 	var own v1.ResourceList
 	if here.Allocatable != nil {
@@ -104,7 +103,7 @@ func (o *observed) admits(here *Here, cluster bool) *admission.Node {
 
 type nodeDue struct{}
 
-// askNode asks for the node's object, until it is known.
+// askNode requests the Node until it is known.
 func (a *actor) askNode(ctx supervisors.Context) {
 	if !a.node.heard {
 		ctx.Tell(messages.Registration, messages.GetNode{})
@@ -112,13 +111,13 @@ func (a *actor) askNode(ctx supervisors.Context) {
 	}
 }
 
-// runtimeChanged takes the runtime's state. A network that comes or goes is told to each pod that needs it to begin.
+// runtimeChanged stores the runtime's state. A network that appears or disappears is sent to each pod that needs it to start.
 func (a *actor) runtimeChanged(ctx supervisors.Context, m messages.RuntimeStateChanged) {
 	same := ptr.Equal(noNetwork(a.node.runtime), noNetwork(m))
 	a.node.runtime = m
 	a.changed(ctx)
 	if a.phase == auditing {
-		a.reconcile(ctx) // what the pods wait for
+		a.reconcile(ctx) // the reason of the waiting pods
 	}
 	for _, e := range a.entries {
 		if !same && e.runs() && !e.pod.Spec.HostNetwork {
@@ -127,7 +126,7 @@ func (a *actor) runtimeChanged(ctx supervisors.Context, m messages.RuntimeStateC
 	}
 }
 
-// noNetwork is why pods cannot be given a network; nil where they can. A runtime that is away says nothing of it.
+// noNetwork returns the reason for which pods have no network, or nil. It is unknown while the runtime is away.
 func noNetwork(r messages.RuntimeStateChanged) *messages.Reason {
 	if !r.Ready || r.NetworkReady {
 		return nil

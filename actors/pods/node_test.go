@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What is told of the node is news once. New pods wait for the API server's word, and not for ever.
+// A report about the node is new once. New pods wait for the API server's Node, for a bounded time.
 func TestObserved(t *testing.T) {
 	var o observed
 	now := time.Unix(1000, 0)

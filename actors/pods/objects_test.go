@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// usersReported are the pods of which objects was told last; false when it was told nothing.
+// usersReported returns the pods last sent to objects, and whether there was a message.
 func usersReported(k *supervisortest.Kit) (names string, sent bool) {
 	for _, m := range k.Take() {
 		if w, ok := m.Msg.(messages.ObjectsWanted); ok && m.To == messages.Objects {
@@ -22,7 +22,7 @@ func usersReported(k *supervisortest.Kit) (names string, sent bool) {
 	return names, sent
 }
 
-// objects hears of the API server's pods alone, when they change, with each sweep, and when it has started anew.
+// objects receives the API server's pods alone: after a change, with each sweep, and after its own restart.
 func TestObjectsHearsWhoUsesThem(t *testing.T) {
 	k := begin(t)
 	audit(k)

@@ -7,20 +7,20 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// phase is how far it is known what is there already and what is wanted.
+// phase is the progress of the actor's start.
 type phase string
 
 const (
 	reading  phase = "reading"  // the checkpoints are being read
-	auditing phase = "auditing" // the runtime is asked what runs; until that is known, nothing is begun
-	hearing  phase = "hearing"  // pods are run; a source has not told yet what it wants: what may be its stays
-	complete phase = "complete" // it is known what must stay
+	auditing phase = "auditing" // the runtime is being audited; nothing starts
+	hearing  phase = "hearing"  // pods run; a source has not reported yet, and pods that may be its own stay
+	complete phase = "complete" // it is known which pods have to stay
 )
 
-// phases are all transitions. Another one is a bug and fails the actor.
+// phases are all transitions. Any other is a bug and fails the actor.
 var phases = map[phase]phase{reading: auditing, auditing: hearing, hearing: complete}
 
-// enterPhase is the one way from a phase to the next.
+// enterPhase is the only way from one phase to the next.
 func (a *actor) enterPhase(ctx supervisors.Context, to phase) {
 	if phases[a.phase] != to {
 		panic("pods: no edge from " + string(a.phase) + " to " + string(to))
@@ -29,7 +29,7 @@ func (a *actor) enterPhase(ctx supervisors.Context, to phase) {
 	a.phase = to
 }
 
-// unready is why nothing can be begun yet; nil where it can.
+// unready returns the reason for which nothing can start yet, or nil.
 func (a *actor) unready() *messages.Reason {
 	switch {
 	case a.phase == reading:
@@ -43,7 +43,7 @@ func (a *actor) unready() *messages.Reason {
 		Message: "the container runtime has not said yet what runs"}
 }
 
-// askAudit asks what runs already, until that is known.
+// askAudit requests the audit of the runtime until it arrives.
 func (a *actor) askAudit(ctx supervisors.Context) {
 	if a.phase == auditing {
 		ctx.Tell(messages.Runtime, messages.GetAudit{})
@@ -53,7 +53,7 @@ func (a *actor) askAudit(ctx supervisors.Context) {
 
 func (a *actor) auditEnded(ctx supervisors.Context, m messages.RuntimeAudited) {
 	if m.ReadAt.Before(a.began) || a.phase == reading {
-		return // on its way to an earlier life of this actor, or not asked for yet
+		return // sent to an earlier life of this actor, or not requested yet
 	}
 	if a.phase == auditing {
 		a.enterPhase(ctx, hearing)

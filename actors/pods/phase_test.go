@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// What runs is asked for when the checkpoints have been read, and again until it is told. An audit that nobody has asked for says
-// nothing.
+// The audit is requested when the checkpoints have been read, and again until it arrives. An audit that was not requested is
+// ignored.
 func TestPhases(t *testing.T) {
 	a := New(Options{Sources: []messages.Address{messages.File}, Board: board.New(), Dir: t.TempDir()})("pods").(*actor)
 	k := supervisortest.New(t, messages.Pods, a)

@@ -1,49 +1,47 @@
-// Package pods is the actor that merges what the sources want, and supervises one actor a pod.
+// Package pods is the actor that merges the pods of all sources and supervises one actor per pod.
 //
-// Admission. Each new pod is admitted once, by the pure function of actors/internal/admission, with the kubelet's reasons.
-// A pod of the API server that is refused fails for good, since its controller makes another. A static pod waits with the
-// same reason and is looked at again whenever something changes; the kubelet fails it until it is restarted. On a
-// standalone node requests of cpu, memory and storage are not held against what there is, since no scheduler put the pods
-// there. A pod that ends holds its resources until nothing of it runs. For a critical pod others are ended; which ones is
-// on disk before they are told, and the critical pod is admitted at the latest after one and a half times their grace
-// period (10 s at least).
+// Admission. Each new pod is admitted once, by the pure function of actors/internal/admission, with the kubelet's reasons. A
+// refused pod of the API server fails for good, since its controller creates another. A static pod waits with the same reason and
+// is reconsidered at each change; the kubelet fails it until the kubelet is restarted. On a standalone node requests of cpu,
+// memory and storage are not compared with the capacity, since no scheduler placed the pods. An ending pod holds its resources
+// until none of its containers runs. A critical pod preempts others. The choice is on disk before the victims receive it, and the
+// critical pod is admitted after at most one and a half times their grace period (at least 10 s).
 //
-// Pods of the API server. A pod that was admitted has sandboxes or a final status on disk, and is not admitted again. A
-// refused pod gets its final status into its record and is handled like one that had finished. Fields that Playlet
-// cannot honour yet (the table in podspec/fields.go) hold the pod in Pending and are named. An extended resource of an
-// operator is only counted. When nothing of a deleted pod is left, its entry stays as over, and status is told so, until the
-// source names the pod no more.
+// Pods of the API server. An admitted pod has sandboxes or a final status on disk, and is not admitted again. A refused pod gets
+// its final status in its record and is handled like a finished one. Fields that Playlet does not support yet (the table in
+// podspec/fields.go) hold the pod in Pending and are named. Extended resources of an operator are only counted. When nothing of a
+// deleted pod is left, its entry stays in the state over, as status is informed, until the source no longer lists the pod.
 //
-// Devices. A pod that asks for an extended resource is held, after all else admits it, until resources has answered
-// AllocateDevices. The question says which pods hold devices, so that those of the others are taken back before. A refusal is
-// the pod's, with the kubelet's reason UnexpectedAdmissionError.
+// Devices. A pod with extended resources is held, as the last step of admission, until resources has answered AllocateDevices.
+// The request lists the pods that hold devices, so that the devices of all other pods are reclaimed first. After a refusal the
+// pod fails with the kubelet's reason UnexpectedAdmissionError.
 //
-// Phases. The actor reads its checkpoints, then asks what runs, then hears the sources (phase.go). Nothing is begun before it is
-// known what runs, and what may be a source's stays until that has told.
+// Phases. The actor reads its checkpoints, audits the runtime, then waits for the sources (phase.go). Nothing starts before the
+// audit is complete. A pod that may belong to a source stays until that source has reported.
 //
-// States. Each pod is an entry in one of the states of state.go, whose table has every transition. next decides, by the entry
-// and a view of the others, which state is right; reconcile carries that out.
+// States. Each pod is an entry in one of the states of state.go, with a table of all transitions. next is pure: it computes the
+// state from the entry and a view of the others. reconcile applies it.
 //
-// Checkpoints. What is kept of a pod (its final status, why the node ends it, what was allocated to it) is a file of its own, in
-// the folder "records". A write to a disk cannot be cancelled and may never return, so the files have one writer, which belongs
-// to the process (actors/internal/overdue): one write is under way, and the next takes the newest content when it begins. A write
-// of more than 15 s counts as failed, is named in health, and is tried again. Until its final status is on disk a pod removes
-// nothing; where the disk cannot take it a deleted pod goes all the same, which makes room.
+// Checkpoints. The record of a pod (final status, failure decided by the node, allocation) is one file in the folder "records". A
+// write to a disk cannot be cancelled and may never return, so the files have one writer, which belongs to the process
+// (actors/internal/overdue): one write is in progress, and the next takes the newest content when it begins. A write of more than
+// 15 s counts as failed, is named in health, and is retried. A pod removes nothing until its final status is on disk. If the disk
+// accepts no write, a deleted pod is removed all the same, which makes room.
 //
-// The network. While the runtime has none a pod is prepared up to its sandbox and waits. What runs is not touched, and
+// The network. While the runtime has no network, a pod is prepared up to its sandbox and waits. Running pods are not touched, and
 // pods on the host's network do not wait.
 //
-// Resizes. The resources of a pod of the API server, its containers' (KEP-1287) and its own (KEP-5419), may change while it runs.
-// It keeps what was allocated to it until the new ones fit beside what others have:
+// Resizes. The resources of a pod of the API server, per container (KEP-1287) and per pod (KEP-5419), may change while it runs.
+// It keeps its allocation until the new resources fit beside the claims of other pods:
 //
 //	sources/apiserver ──a new spec──▶ pods ──fits, and is on the disk──▶ pods/<uid> ──▶ resources: the cgroup, as wide as both
 //	                                   │                                     │              then containers, those that get less
 //	                                   └─PodResizePending: Deferred, tried   └──▶ CRI       first, or a restart by resizePolicy
 //	                                     again; Infeasible                         ──▶ resources: the cgroup, as wide as the new
 //
-// All of the agent, from cgroups to eviction and metrics, sees a pod with its allocated resources. These are in its record from
-// its first resize on; until they are there the pod is of the generation before, since who waits for a resize looks at
-// observedGeneration first. What was carried out is kept nowhere: see actors/pod.
+// The whole agent, from cgroups to eviction and metrics, sees a pod with its allocated resources. The record holds them from the
+// first resize on. Until then the pod keeps its previous generation, since a client that waits for a resize reads
+// observedGeneration first. The resources in effect are not recorded: see actors/pod.
 package pods
 
 import (
@@ -59,34 +57,34 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the pods actor needs.
+// Options configure the pods actor.
 type Options struct {
-	// Sources are the configured sources; what no source wants is ended only when each has been heard.
+	// Sources are the configured sources. A pod that no source lists is ended only after each source has reported.
 	Sources []messages.Address
-	// Unheard says that there are or were further sources, which are never heard: whose pods run is not known then, and
-	// nothing that was found is ended, but for what carries the mark of Own.
+	// Unheard reports that further sources exist or existed, which never report. The owners of running pods are unknown then, so
+	// that only found pods with the mark Own are ended.
 	Unheard bool
-	// Own is the annotation kubernetes.io/config.source of pods that no agent but this one makes.
+	// Own is the annotation kubernetes.io/config.source of pods that only this agent creates.
 	Own string
-	// Cluster says that there is an API server: it is told of the status of every pod.
+	// Cluster reports that there is an API server, which receives the status of every pod.
 	Cluster bool
 	Board   *board.Board
 	// Dir is the folder of the agent's checkpoints.
 	Dir string
-	// Here is this node, as admission sees it.
+	// Here is this node's own description, for admission.
 	Here Here
-	// Named, unless nil, is told the name (namespace/name) of each pod that is heard of, before anything else is done for it.
+	// Named, unless nil, is called with the name (namespace/name) of each pod before any other work for it.
 	Named func(uid, name string)
 }
 
 const (
 	sweepEvery   = 20 * time.Second
-	publishEvery = 2 * time.Millisecond  // changes within it are published together,
-	publishEach  = 20 * time.Microsecond // and within this more for each pod
-	askEvery     = 2 * time.Second       // for the audit, until it comes
+	publishEvery = 2 * time.Millisecond  // changes within this period are published together,
+	publishEach  = 20 * time.Microsecond // which is extended by this for each pod
+	askEvery     = 2 * time.Second       // period of repeated requests for the audit and for the Node
 )
 
-// New makes the actor of the kind "pods".
+// New returns the constructor of the actor kind "pods".
 func New(opts Options) supervisors.Constructor { return newWith(opts, newStore(opts.Dir)) }
 
 func newWith(opts Options, s *store) supervisors.Constructor {
@@ -107,14 +105,14 @@ type actor struct {
 	phase   phase
 	sources sources
 	entries map[string]*entry // by UID
-	wanted  []*entry          // those that a source names, in the order of the sources
+	wanted  []*entry          // entries that a source lists, in the order of the sources
 	order   int64
 
 	checkpoints checkpoints
 	node        observed
 	undecided   undecided
 	publishing  publishing
-	users       []*v1.Pod // of the API server's objects, as told last; nil: there were none yet
+	users       []*v1.Pod // of the API server's objects, as last sent; nil: none yet
 }
 
 type (
@@ -203,7 +201,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// with does something about a pod that has an actor.
+// with calls do for a pod that has an actor.
 func (a *actor) with(uid string, do func(*entry)) {
 	if e := a.entries[uid]; e != nil && e.hasActor() {
 		do(e)
@@ -230,12 +228,13 @@ func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodS
 	if freed {
 		a.reconsider(ctx)
 	}
-	if m.Phase == "finished" { // that is all that one says whose final status was on the disk when its actor began
+	if m.Phase == "finished" { // the only report of an actor that began with a final status on disk
 		a.settles(ctx, e)
 	}
 }
 
-// logWait logs what a pod begins to wait for. Failed mounts, pulls and probes are logged where they fail; ends are no trouble.
+// logWait logs the cause of a new wait. Failed mounts, pulls and probes are logged where they fail; the steps of an end are
+// normal.
 func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	switch was := e.waiting; {
 	case now == nil || slices.Contains([]string{messages.ReasonFailedMount, messages.ReasonPermissionChange,
@@ -246,14 +245,14 @@ func logWait(ctx supervisors.Context, e *entry, now *messages.Reason) {
 	}
 }
 
-// serviceStarted tells every pod that a service has forgotten it.
+// serviceStarted informs every pod that a service has restarted without state.
 func (a *actor) serviceStarted(ctx supervisors.Context, m messages.ServiceStarted) {
 	if m.Service == messages.Status {
 		a.tellStatuses(ctx)
 		return
 	}
 	for uid, e := range a.entries {
-		if e.hasActor() && m.Service != messages.Objects { // which no pod asks anything
+		if e.hasActor() && m.Service != messages.Objects { // pods send it no requests
 			ctx.Tell(messages.PodAddress(uid), m)
 		}
 	}

@@ -45,7 +45,7 @@ func audit(k *supervisortest.Kit, found ...string) {
 	k.Send(messages.Runtime, m)
 }
 
-// sent are the messages of one type that were sent since last asked.
+// sent returns the messages of one type since the last call.
 func sent[T any](k *supervisortest.Kit) []T {
 	var out []T
 	for _, m := range k.Take() {
@@ -56,8 +56,8 @@ func sent[T any](k *supervisortest.Kit) []T {
 	return out
 }
 
-// Whatever the order in which they come: what was found is ended, and folders are cleaned, only when every source and the
-// runtime have been heard.
+// Whatever the order of the reports, found pods are ended, and folders are cleaned, only after every source and the runtime have
+// reported.
 func TestNothingIsEndedBeforeAllIsKnown(t *testing.T) {
 	words := []func(k *supervisortest.Kit){
 		func(k *supervisortest.Kit) { wants(k, messages.File, pod("web", "u1")) },
@@ -82,7 +82,7 @@ func TestNothingIsEndedBeforeAllIsKnown(t *testing.T) {
 	}
 }
 
-// A pod is not started before it is known what runs, and then at once, whatever the other sources say.
+// A pod does not start before the audit, and starts right after it, whatever the other sources report.
 func TestOneSourceDoesNotWaitForAnother(t *testing.T) {
 	k := begin(t)
 	wants(k, messages.File, pod("web", "u1"))
@@ -95,7 +95,7 @@ func TestOneSourceDoesNotWaitForAnother(t *testing.T) {
 	}
 }
 
-// A changed manifest is a successor: it waits until nothing is left of the one before it.
+// A changed manifest is a successor: it waits until the removal of its predecessor is complete.
 func TestASuccessorWaitsForItsPredecessor(t *testing.T) {
 	k := begin(t)
 	wants(k, messages.File, pod("web", "u1"))
@@ -135,7 +135,7 @@ func TestDesiredStateThatWasNotTakenIsSentAgain(t *testing.T) {
 	}
 }
 
-// That a pod finished is acknowledged when it is on disk, and stands after a restart: it is never run again.
+// The end of a pod is confirmed when it is on disk, and outlives a restart: the pod never runs again.
 func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	path := t.TempDir()
 	start := func() *supervisortest.Kit {
@@ -164,8 +164,8 @@ func TestAFinishedPodIsOnDiskBeforeItIsAcknowledged(t *testing.T) {
 	}
 }
 
-// A pod of a manifest that is wanted again before all of it has ended goes on counting its containers' restarts; one that comes
-// back later begins at nothing.
+// A pod of a manifest that returns before its end is complete continues its restart counts. One that returns later starts at
+// zero.
 func TestAPodThatComesBackCountsOn(t *testing.T) {
 	k := begin(t)
 	audit(k)

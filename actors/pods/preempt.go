@@ -18,8 +18,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// preempt ends other pods so that there is room for a critical one, and reports whether there will be. What is ending already
-// is counted on, and nothing more is ended than is lacking besides.
+// preempt ends other pods to make room for a critical one, and reports whether there will be enough. Pods that already end are
+// counted, and only the remaining shortage is preempted.
 func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admission.Claim) bool {
 	staying := a.claims((*entry).departs)
 	refusal := admission.Admit(r.node, admission.NewLedger(slices.Concat(staying, r.reserved)...), claim)
@@ -44,8 +44,8 @@ func (a *actor) preempt(ctx supervisors.Context, r *room, w *want, claim *admiss
 	return true
 }
 
-// evict has the node end a pod for want of a resource. One that the node ends already gets the lesser grace period of the two;
-// one that ends for another reason, or is over, stays as it is.
+// evict ends a pod for a shortage of a resource. A pod that the node already ends gets the shorter of both grace periods. A pod
+// that ends for another reason, or is over, does not change.
 func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
 	e := a.entries[m.UID]
 	if e != nil && e.state == failing {
@@ -58,7 +58,7 @@ func (a *actor) evict(ctx supervisors.Context, m messages.EvictPod) {
 	a.fail(ctx, e, m.Failure)
 }
 
-// hasten has a pod that the node ends already end within this grace period, where that is less than it has.
+// hasten shortens the grace period of a pod that the node already ends. It never extends it.
 func (a *actor) hasten(ctx supervisors.Context, e *entry, grace *int64) {
 	why := *e.record.Fail
 	has := ptr.Deref(cmp.Or(why.Grace, e.pod.Spec.TerminationGracePeriodSeconds), 30)
@@ -74,7 +74,7 @@ func (a *actor) hasten(ctx supervisors.Context, e *entry, grace *int64) {
 	a.changed(ctx)
 }
 
-// fail has the node end a pod. Its actor is told when that is on the disk.
+// fail makes the node end a pod. Its actor is informed when the decision is on disk.
 func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure) {
 	e.failed = ctx.Now()
 	r := e.record
@@ -82,13 +82,13 @@ func (a *actor) fail(ctx supervisors.Context, e *entry, why messages.PodFailure)
 	a.keep(ctx, e, r)
 	a.enter(ctx, e, failing)
 	a.changed(ctx)
-	text := explain.Event(strings.TrimSpace(why.Message), "") // the kubelet's words explain themselves
+	text := explain.Event(strings.TrimSpace(why.Message), "") // the kubelet's text needs no explanation
 	event := messages.PodEvent(e.pod, "", v1.EventTypeWarning, why.Reason, text, ctx.Now())
 	event.Annotations = why.Annotations
 	ctx.Tell(messages.Events, event)
 }
 
-// makingRoom is why a critical pod, or one that comes after it, waits: for the end of others, which are named.
+// makingRoom returns the reason of a critical pod, or of a later one, that waits for the end of others. It names them.
 func (a *actor) makingRoom(ctx supervisors.Context, lacks string) *messages.Reason {
 	var names []string
 	for _, e := range a.entries {
@@ -101,14 +101,14 @@ func (a *actor) makingRoom(ctx supervisors.Context, lacks string) *messages.Reas
 		"it waits for the end of %s, to have room: %s", strings.Join(names, ", "), lacks)}
 }
 
-// A pod that is ended for another has one and a half times its grace period, and 10 s at least, as with the kubelet, which
-// then starts the critical one all the same.
+// As with the kubelet, a preempted pod has one and a half times its grace period, at least 10 s. Then the critical pod starts all
+// the same.
 const (
 	leastRoomWait = 10 * time.Second
 	roomDueSlack  = 10 * time.Millisecond
 )
 
-// leaves is when a pod that ends should have left; zero for one that does not end.
+// leaves returns when an ending pod should have left, or zero for a pod that does not end.
 func (e *entry) leaves() time.Time {
 	var at time.Time
 	from := func(since time.Time, grace *int64) {
@@ -129,16 +129,17 @@ func (e *entry) leaves() time.Time {
 	return at
 }
 
-// overdue says that the pod should have left. Something of it cannot be ended: nobody waits for it any longer.
+// overdue reports whether the pod should have left. Something of it cannot be ended, and other pods do not wait for it any
+// longer.
 func (e *entry) overdue(now time.Time) bool {
 	at := e.leaves()
 	return !at.IsZero() && !now.Before(at)
 }
 
-// roomDue is when it is looked again at pods that wait for the end of others.
+// roomDue reconsiders pods that wait for the end of others.
 type roomDue struct{}
 
-// awaitRoom has the pods that wait looked at again when the first of those that end should have left.
+// awaitRoom schedules the next reconsideration for when the first of the ending pods should have left.
 func (a *actor) awaitRoom(ctx supervisors.Context) {
 	now, next := ctx.Now(), time.Time{}
 	for _, e := range a.entries {
@@ -156,7 +157,7 @@ func (a *actor) awaitRoom(ctx supervisors.Context) {
 	ctx.After(next.Sub(now)+roomDueSlack, roomDue{})
 }
 
-// roomDue tells of the pods that were ended for another and have not left in time, and looks again at those that wait.
+// roomDue reports preempted pods that have not left in time, and reconsiders the waiting pods.
 func (a *actor) roomDue(ctx supervisors.Context) {
 	for _, e := range a.entries {
 		if e.record.Fail != nil && !e.stuck && e.holdsRoom() && e.overdue(ctx.Now()) {
@@ -173,7 +174,7 @@ func (a *actor) roomDue(ctx supervisors.Context) {
 	}
 }
 
-// recordWait has an Event written of why a pod waits or has failed, with the sentence that "playlet pods" has.
+// recordWait records an Event of the reason for which a pod waits or has failed, with the sentence of "playlet pods".
 func recordWait(ctx supervisors.Context, pod *v1.Pod, r messages.Reason) {
 	recordEvent(ctx, pod, r.Code, explain.EventOf(r.Message, pod, r))
 }

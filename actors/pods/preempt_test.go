@@ -14,15 +14,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// crowded are a victim and a critical pod that needs its place.
+// crowded returns a victim and a critical pod that needs its place.
 func crowded() (all []*v1.Pod) {
 	victim := asking("bb", 600)
 	victim.Spec.TerminationGracePeriodSeconds = new(int64(20))
 	return []*v1.Pod{asking("a", 300), victim, critical(asking("ccc", 500))}
 }
 
-// A pod is ended for another only when that is on the disk, and the agent that is killed then goes on with the same one, and
-// with nobody else.
+// A pod is preempted only when the decision is on disk. An agent that is killed in between continues with the same victim alone.
 func TestAPreemptionOutlivesTheAgent(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -44,7 +43,7 @@ func TestAPreemptionOutlivesTheAgent(t *testing.T) {
 		t.Fatalf("told %+v", got)
 	}
 	n.life()
-	n.known("a") // nothing of the victim is left
+	n.known("a") // the victim is gone
 	n.Take()
 	wants(n.Kit, messages.APIServer, crowded()...)
 	if fail := n.desired("bb").Fail; fail == nil || fail.Reason != "Preempting" || fail.Disruption == "" {
@@ -66,7 +65,7 @@ func TestAPreemptionOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-// A disk that takes nothing keeps no critical pod waiting.
+// A disk that accepts no write delays no critical pod.
 func TestAPreemptionThatCannotBeKept(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -81,8 +80,8 @@ func TestAPreemptionThatCannotBeKept(t *testing.T) {
 	}
 }
 
-// The pod that waits says for whom. Where a victim does not end, the critical pod is started all the same when it should
-// have, and no other.
+// The reason of the waiting pod names the victim. If the victim does not end in time, the critical pod starts all the same, and
+// no other pod is ended.
 func TestAVictimThatDoesNotEnd(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -109,7 +108,7 @@ func TestAVictimThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// That it does not end is told once, with the kubelet's event.
+// A missed grace period is reported once, with the kubelet's Event.
 func TestAVictimThatDoesNotEndIsReported(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -123,7 +122,7 @@ func TestAVictimThatDoesNotEndIsReported(t *testing.T) {
 	}
 }
 
-// A deleted pod that does not end is no reason to wait for ever either.
+// The wait for a deleted pod that does not end is bounded as well.
 func TestADeletedPodThatDoesNotEnd(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -142,7 +141,7 @@ func TestADeletedPodThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// While a critical pod waits for the end of one that is deleted, an ordinary pod for which there is room then waits, too.
+// While a critical pod waits for the end of a deleted pod, an ordinary pod that will fit after that waits as well.
 func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -167,7 +166,7 @@ func TestWhoComesAfterAnAwaitedEndIsNotRefused(t *testing.T) {
 	n.spawned("a", "bb", "eeeee", "ccc", "dddd")
 }
 
-// A pod that is to make room and whose actor is in quarantine is ended by an ender, and stays as a failed one.
+// A victim with its actor in quarantine is ended by an ender, and stays as a failed pod.
 func TestAVictimInQuarantineIsEnded(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -197,7 +196,7 @@ func TestAVictimInQuarantineIsEnded(t *testing.T) {
 	}
 }
 
-// A pod that is deleted while it is ended without its actor says its final status first, and that nothing is left of it later.
+// A pod that is deleted while an ender ends it reports its final status first, and the end of its removal later.
 func TestAVictimInQuarantineIsDeleted(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -227,8 +226,8 @@ func TestAVictimInQuarantineIsDeleted(t *testing.T) {
 	}
 }
 
-// A second eviction gives a pod less time, never more, and for the reason of the first one; that, too, is told when it is on
-// the disk, and outlives the agent.
+// A second eviction shortens the grace period, never extends it, and keeps the first reason. It is sent when it is on disk, and
+// outlives the agent.
 func TestAnEvictedPodIsGivenLessTime(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -265,7 +264,7 @@ func TestAnEvictedPodIsGivenLessTime(t *testing.T) {
 	}
 }
 
-// An eviction is told to the pod when it is on the disk, with its grace period, and leaves a pod that is ending as it is.
+// An eviction is sent to the pod when it is on disk, with its grace period. An ending pod does not change.
 func TestAnEvictionEndsAPod(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()

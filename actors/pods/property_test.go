@@ -18,19 +18,19 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// storm is an actor that gets messages in any order, many of them late, doubled or lost.
+// storm is an actor that receives messages in any order, many of them late, duplicated or lost.
 type storm struct {
 	*rapid.T
 	tb      testing.TB
 	kit     *supervisortest.Kit
 	actor   *actor
 	store   *store
-	full    bool                           // the disk takes nothing
-	sources map[messages.Address][]*v1.Pod // what each wants, heard or not
-	over    map[string]bool                // UIDs that have finished, and that a source has named ever since
-	marks   map[string]string              // what the last audit found, and whose it is
-	stopped []string                       // whose actors were ordered to stop, and have not yet
-	orders  int                            // of kit.Stopped that were seen
+	full    bool                           // the disk accepts no write
+	sources map[messages.Address][]*v1.Pod // the list of each source, reported or not
+	over    map[string]bool                // UIDs of finished pods that a source has listed ever since
+	marks   map[string]string              // the mark of each pod in the last audit
+	stopped []string                       // actors with a pending order to stop
+	orders  int                            // number of entries of kit.Stopped already handled
 }
 
 func newStorm(t *rapid.T, tb testing.TB) *storm {
@@ -58,7 +58,7 @@ func (s *storm) begin() {
 
 func (s *storm) uid() string { return fmt.Sprint("u", rapid.IntRange(0, 5).Draw(s.T, "uid")) }
 
-// pod has one of three names by its UID. The folder has u0 to u2, the API server the others.
+// pod returns a pod with one of three names, by its UID. The folder has u0 to u2, the API server the others.
 func (s *storm) pod(source messages.Address) *v1.Pod {
 	first := map[messages.Address]int{messages.APIServer: 3}[source]
 	uid := fmt.Sprint("u", rapid.IntRange(first, first+2).Draw(s.T, "uid"))
@@ -93,7 +93,7 @@ func (s *storm) sourceSays() {
 	wants(s.kit, source, list...)
 }
 
-// forgetUnnamed has a pod begin anew that no source names, or that ends and is wanted again.
+// forgetUnnamed lets pods start over that no source lists, or that end and are listed again.
 func (s *storm) forgetUnnamed() {
 	named := map[string]bool{}
 	for _, list := range s.sources {
@@ -184,9 +184,8 @@ func (s *storm) check() {
 	}
 }
 
-// Whatever comes, in whatever order: no edge outside the table is taken (which panics), a pod that has finished is not run
-// again, no two pods of one name run, and what no source has named is not ended while the sources that may want it have not
-// been heard.
+// Whatever the order of messages: no transition outside the table is taken (it panics), a finished pod does not run again, no two
+// pods of one name run, and no unlisted pod is ended before its possible sources have reported.
 func TestAnyMessages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := newStorm(rt, t)
@@ -204,7 +203,7 @@ func TestAnyMessages(t *testing.T) {
 	})
 }
 
-// orphans are the pods that are ended since no source names them.
+// orphans returns the pods that are ended because no source lists them.
 func (s *storm) orphans() map[string]bool {
 	out := map[string]bool{}
 	for uid, e := range s.actor.entries {

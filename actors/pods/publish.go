@@ -17,24 +17,24 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// publishing is what is known of the snapshots.
+// publishing is the state of the snapshots.
 type publishing struct {
-	due      bool                              // one is to be published
-	pods     int                               // of the last one
-	objects  []messages.ManifestProblem        // of the API server's objects: reported beside the problems of sources
+	due      bool                              // a snapshot is scheduled
+	pods     int                               // in the last snapshot
+	objects  []messages.ManifestProblem        // of the API server's objects, published beside the problems of sources
 	recorded []messages.ManifestProblem        // reported by Events
-	held     []messages.HeldFolder             // folders that are kept, each reported by an Event
-	heldSeen map[messages.HeldFolder]time.Time // when each was last reported, without its error
+	held     []messages.HeldFolder             // kept folders, each reported by an Event
+	heldSeen map[messages.HeldFolder]time.Time // time of the last report of each, without its error
 }
 
-// change reports whether a snapshot has to be planned, and when; a burst of changes makes one. A snapshot costs the more the more
-// pods there are, and so do their changes: the time between two grows with them, so that a pod's share does not.
+// change reports whether a snapshot has to be scheduled, and the delay. A burst of changes makes one snapshot. The cost of a
+// snapshot and the rate of changes grow with the number of pods. The delay grows, too, so that the cost per pod does not.
 func (p *publishing) change() (after time.Duration, plan bool) {
 	plan, p.due = !p.due, true
 	return publishEvery + time.Duration(p.pods)*publishEach, plan
 }
 
-// changed has a new snapshot published soon.
+// changed schedules a new snapshot.
 func (a *actor) changed(ctx supervisors.Context) {
 	if after, plan := a.publishing.change(); plan {
 		ctx.After(after, publish{})
@@ -90,8 +90,8 @@ func (a *actor) publish(ctx supervisors.Context) {
 	a.opts.Board.Publish(s)
 }
 
-// recordProblems has an Event written of each manifest that cannot be used, once for what is wrong with it: of its pod where it
-// can be told, and of the node otherwise.
+// recordProblems records one Event per problem of each unusable manifest: of its pod if the name is known, and of the node
+// otherwise.
 func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestProblem) {
 	for _, p := range now {
 		if p.Warning || slices.Contains(a.publishing.recorded, p) {
@@ -111,7 +111,7 @@ func (a *actor) recordProblems(ctx supervisors.Context, now []messages.ManifestP
 	a.publishing.recorded = now
 }
 
-// kept is why the object of a pod that is over is still there.
+// kept returns the reason for which the object of a pod in the state over still exists.
 func kept(pod *v1.Pod) *messages.Reason {
 	r := messages.Reason{Code: messages.ReasonFinalizers, Since: pod.DeletionTimestamp.Time,
 		Message: "nothing of the pod is left here; the API server has not removed its object yet"}
@@ -121,13 +121,13 @@ func kept(pod *v1.Pod) *messages.Reason {
 	return &r
 }
 
-// awaitsRuntime is what a pod waits for that has no word of the runtime yet while that is away; nil where it is not so.
+// awaitsRuntime returns the reason of a pod without any answer of the runtime while that is away, or nil.
 func (a *actor) awaitsRuntime(e *entry) *messages.Reason {
 	early := e.status == nil || e.phase == "reading" || e.phase == "preparing"
 	if e.waiting != nil || e.quarantine != nil || a.node.runtime.Ready || !early {
 		return nil
 	}
-	return new(a.node.runtime.Reason) // which changes
+	return new(a.node.runtime.Reason) // a copy, since the reason changes
 }
 
 func (e *entry) published() board.Pod {
@@ -139,21 +139,21 @@ func (e *entry) published() board.Pod {
 	if e.ending != nil {
 		p.Ending, p.EndingSince, p.EndingGrace = e.ending.Reason, e.ending.Since, e.grace()
 		if e.taken != e.generation {
-			p.Waiting = nil // for what it waited before it heard of its end
+			p.Waiting = nil // the reason of a wait before the pod took its end
 		}
 	}
 	return p
 }
 
-// fields is what one version of a pod sets that is not supported. It is computed once: it walks the whole spec, and all pods that
-// are held are looked at again at each change.
+// fields caches the unsupported fields of one version of a pod. The computation walks the whole spec, and all held pods are
+// reconsidered at each change.
 type fields struct {
 	of  *v1.Pod
 	why *messages.Reason
 }
 
-// unsupported is why a pod of the API server cannot be run here as it is meant. A source of manifests refuses such a one, and
-// admission one that is for another operating system and has not begun.
+// unsupported returns the reason for which a pod of the API server cannot run as specified, or nil. Sources of manifests refuse
+// such pods, and admission refuses pods for another operating system that have not started.
 func (e *entry) unsupported() *messages.Reason {
 	pod := e.want.pod
 	foreign := pod.Spec.OS != nil && pod.Spec.OS.Name != v1.Linux
@@ -181,8 +181,8 @@ func (e *entry) unsupported() *messages.Reason {
 	return e.fields.why
 }
 
-// hold lets a pod wait; it is looked at again whenever something changes. Where it is not quiet, what it waits for is logged and
-// an Event written of it when that is new, and its status is told for each version of the pod.
+// hold makes a pod wait; it is reconsidered at each change. Unless quiet, a new reason is logged and recorded as an Event, and
+// the status is sent for each version of the pod.
 func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, quiet bool) {
 	shown := why
 	if shown.Since = ctx.Now(); e.why != nil && e.why.Code == why.Code {
@@ -193,7 +193,7 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	taken := why.Code == messages.ReasonNameTaken || why.Code == messages.ReasonPredecessorEnding
 	if taken && e.nameless != why.Code {
 		e.nameless = why.Code
-		recordWait(ctx, pod, why) // a status under this name would be another pod's
+		recordWait(ctx, pod, why) // a status under this name would be the other pod's
 	}
 	if quiet || was.pod == pod && was.why == why {
 		return
@@ -208,7 +208,7 @@ func (a *actor) hold(ctx supervisors.Context, e *entry, why messages.Reason, qui
 	a.tellStatus(ctx, e)
 }
 
-// tellStatus tells the status of one pod, but for one that no source ever named.
+// tellStatus sends the status of one pod, unless no source ever listed it.
 func (a *actor) tellStatus(ctx supervisors.Context, e *entry) {
 	if a.opts.Cluster && !e.orphan() {
 		ctx.Tell(messages.Status, e.statusWanted())
@@ -232,7 +232,7 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 	ctx.Tell(messages.Status, m)
 }
 
-// statusWanted is what the API server is told of a pod. Of one that is held and runs, as another agent left it, nothing is said.
+// statusWanted returns the pod's message to status. A held pod that runs, left by another agent, has no status in it.
 func (e *entry) statusWanted() messages.PodStatusWanted {
 	out := messages.PodStatusWanted{UID: e.uid, Pod: e.pod, Static: e.source != messages.APIServer, Status: e.status,
 		Over: e.state == over}
@@ -246,14 +246,14 @@ func (e *entry) statusWanted() messages.PodStatusWanted {
 	return out
 }
 
-// sweep tells those who clean up what must stay.
+// sweep sends the lists of pods to keep to the actors that clean up.
 func (a *actor) sweep(ctx supervisors.Context) {
 	heard := a.phase == complete
 	wanted := make(map[string]bool, len(a.entries))
 	active := map[string]*v1.Pod{}
 	unread := a.sources.unread()
 	for uid, e := range a.entries {
-		// Those that wait for their predecessor stay, too, and the records of finished pods that an unread manifest may name.
+		// Pods that wait for their predecessor stay, as do records of finished pods that an unread manifest may name.
 		if e.state != unclaimed || a.spared(e) != "" || unread && e.record != (record{}) && !a.sources.gone(uid) {
 			wanted[uid] = true
 		}
@@ -267,13 +267,13 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	a.tellStatuses(ctx)
 	a.tellObjects(ctx, true)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
-	if a.unready() == nil { // what is not known of may run, in a cgroup of its own
+	if a.unready() == nil { // an unknown pod may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})
 	}
-	if heard { // otherwise a pod that is not known of may still run, and need its volumes
+	if heard { // otherwise an unknown pod may still run, and need its volumes
 		ctx.Tell(messages.Volumes, messages.PodFoldersWanted{UIDs: wanted})
 		for _, e := range a.entries {
-			if e.state == unclaimed && !wanted[e.uid] { // it was taken away while the agent was not there
+			if e.state == unclaimed && !wanted[e.uid] { // it was removed while the agent was away
 				a.keep(ctx, e, record{})
 			}
 		}
@@ -283,7 +283,8 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	}
 }
 
-// tellObjects tells which pods use objects of the API server, where that has changed, or again. On a standalone node none does.
+// tellObjects sends the pods that use objects of the API server, if they have changed or again is set. On a standalone node there
+// are none.
 func (a *actor) tellObjects(ctx supervisors.Context, again bool) {
 	var using []*entry
 	for _, e := range a.entries {
@@ -302,14 +303,14 @@ func (a *actor) tellObjects(ctx supervisors.Context, again bool) {
 	}
 }
 
-// Board is where the pods actor publishes; the server reads it.
+// Board receives the snapshots of the pods actor; the server reads it.
 type Board = board.Board
 
-// Snapshot is what is published: all that the pods actor knows at one time. Immutable.
+// Snapshot is the whole state of the pods actor at one time. Immutable.
 type Snapshot = board.Snapshot
 
 // Published is one pod of a Snapshot. Immutable.
 type Published = board.Pod
 
-// NewBoard is an empty board.
+// NewBoard returns an empty board.
 func NewBoard() *Board { return board.New() }

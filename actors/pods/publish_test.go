@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// A pod of which nothing is known yet waits for the runtime while that is away, and for nothing else that it does not say.
+// A pod of unknown state waits for the runtime while that is away, unless it has a reason of its own.
 func TestWhatAPodAwaitsWhileTheRuntimeIsAway(t *testing.T) {
 	away := messages.RuntimeStateChanged{Reason: messages.Reason{Code: messages.ReasonRuntimeUnavailable, Message: "refused"}}
 	known := &v1.PodStatus{}
@@ -35,7 +35,7 @@ func TestWhatAPodAwaitsWhileTheRuntimeIsAway(t *testing.T) {
 	}
 }
 
-// A burst of changes makes one snapshot, the later the more pods there are.
+// A burst of changes makes one snapshot. The delay grows with the number of pods.
 func TestPublishing(t *testing.T) {
 	p := publishing{pods: 100}
 	first, plan := p.change()
@@ -48,7 +48,7 @@ func TestPublishing(t *testing.T) {
 	}
 }
 
-// A folder that is kept has one Event, also if its error changes, or if it is missing from a report and returns.
+// A kept folder has one Event, even if its error changes, or if it is missing from a report and returns.
 func TestHeldFolders_HaveOneEventEach(t *testing.T) {
 	a := New(Options{Sources: []messages.Address{messages.File}, Board: board.New(), Dir: t.TempDir()})("pods").(*actor)
 	k := supervisortest.New(t, messages.Pods, a)
@@ -87,7 +87,7 @@ func TestHeldFolders_HaveOneEventEach(t *testing.T) {
 	}
 }
 
-// Folders of volumes that are kept are published with their pod, and each is reported by one Event.
+// Kept folders of volumes are published with their pod, and each is reported by one Event.
 func TestHeldFoldersArePublished(t *testing.T) {
 	b := board.New()
 	k := supervisortest.New(t, messages.Pods, New(Options{Sources: []messages.Address{messages.File}, Board: b, Dir: t.TempDir()})("pods"))
@@ -100,7 +100,7 @@ func TestHeldFoldersArePublished(t *testing.T) {
 		{Code: messages.HeldData, UID: "u1", Plugin: "kubernetes.io~nfs", Path: "/root/pods/u1/volumes/kubernetes.io~nfs/v"},
 		{Code: messages.HeldDevice, UID: "gone", Plugin: "kubernetes.io~csi", Path: "/root/pods/gone/volumeDevices/kubernetes.io~csi/v"},
 	}
-	for range 2 { // volumes repeats it
+	for range 2 { // volumes repeats its report
 		k.Send(messages.Volumes, messages.FoldersHeld{Folders: folders})
 	}
 	var of []string

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// entry is the one of this UID, which is made where there is none; its name may not be known.
+// entry returns the entry of this UID, and creates it if necessary. The name may be unknown.
 func (a *actor) entry(uid, name string, now time.Time) *entry {
 	e := a.entries[uid]
 	if e == nil {
@@ -26,8 +26,8 @@ func (a *actor) entry(uid, name string, now time.Time) *entry {
 	return e
 }
 
-// reconcile brings every entry into the state that it should be in: first those that give names free or keep them, then those
-// that are held, in the order of the sources.
+// reconcile brings every entry into its proper state: first the entries that free or keep names, then the held ones in the order
+// of the sources.
 func (a *actor) reconcile(ctx supervisors.Context) {
 	a.changed(ctx)
 	v := view{now: ctx.Now(), unready: a.unready(), up: !a.node.shutdown}
@@ -70,7 +70,7 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 	a.admitNew(ctx, fresh)
 }
 
-// step takes an entry as far as it gets, and reports whether admission is to decide over it.
+// step advances an entry as far as possible, and reports whether admission has to decide about it.
 func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
 	for {
 		from := e.state
@@ -100,7 +100,7 @@ func (a *actor) step(ctx supervisors.Context, e *entry, v *view) (admit bool) {
 	}
 }
 
-// entered does what belongs to an edge.
+// entered performs the actions of a transition.
 func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 	switch e.state {
 	case replacing, clearing:
@@ -115,19 +115,19 @@ func (a *actor) entered(ctx supervisors.Context, e *entry, from state) {
 			metrics.PodRestarted(e.want.source != messages.APIServer)
 		}
 		e.life, e.why = life{}, nil
-		if from == over || from == leaving { // the agent's next life must not take what runs by then for what was over
+		if from == over || from == leaving { // the next life of the agent must not take a pod that runs by then for the old one
 			a.keep(ctx, e, record{})
 		}
 	case over:
 		e.pod = e.want.pod
 		a.keep(ctx, e, record{Final: e.record.Final})
 		a.tellStatus(ctx, e)
-	default: // nothing else belongs to the others
+	default: // no actions
 	}
 }
 
-// restartsOf is how often the containers of a pod were started: one that comes back with its UID goes on counting, as with the
-// kubelet.
+// restartsOf returns the restart counts of a pod's containers. As with the kubelet, a pod that returns with its UID continues
+// them.
 func restartsOf(s *v1.PodStatus) *v1.PodStatus {
 	if s == nil {
 		return nil
@@ -162,13 +162,13 @@ func (a *actor) spawn(ctx supervisors.Context, e *entry) {
 	ctx.Spawn(e.uid)
 }
 
-// names are the full names that are taken.
+// names are the full names in use.
 type names struct {
-	has map[string]*entry // who has it
-	// found are the UIDs of pods that run, without an actor, and may yet be adopted: they are wanted, or a source that may want
-	// them has not been heard. No other pod of such a name starts beside one.
+	has map[string]*entry // the owner
+	// found are the UIDs of running pods without an actor that may yet be adopted: they are listed, or their source has not
+	// reported. No other pod of that name starts beside one.
 	found map[string][]string
-	// spared are the manifests for which found pods are left alone, by the pods' names.
+	// spared are the manifests for which found pods are left alone, by pod name.
 	spared map[string]string
 }
 
@@ -190,7 +190,7 @@ func (a *actor) takenNames() names {
 	return n
 }
 
-// taken says why a pod has to wait for another of its name; nil where it has not.
+// taken returns the reason for which a pod has to wait for another of its name, or nil.
 func (n *names) taken(e *entry) *messages.Reason {
 	switch by, uids := n.has[e.name], n.found[e.name]; {
 	case by != nil && by.ending != nil:
@@ -234,8 +234,8 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	ctx.Tell(messages.PodAddress(e.uid), m)
 }
 
-// stopped takes that an actor is stopped. An ender takes the place of one in quarantine. A pod of which nothing is left is
-// forgotten, and a successor that waited for its name may start; a deleted one is kept for as long as its object is there.
+// stopped handles the stop of an actor. An ender replaces an actor in quarantine. A pod without remains is forgotten, and a
+// successor that waits for its name may start. A deleted pod is kept as long as its object exists.
 func (a *actor) stopped(ctx supervisors.Context, e *entry) {
 	to := unclaimed
 	switch {

@@ -25,7 +25,7 @@ type (
 	}
 )
 
-// load reads which pods had finished, which are never run again, and which the node had decided to end.
+// load reads the records: finished pods, which never run again, and pods that the node has decided to end.
 func (a *actor) load(ctx supervisors.Context) {
 	s := a.checkpoints.store
 	ctx.Do(supervisors.Work{Name: "read the checkpoints of pods", Timeout: saveTimeout, Run: func(context.Context) any {
@@ -55,7 +55,7 @@ func (a *actor) loadDone(ctx supervisors.Context, m loadDone) {
 	a.reconcile(ctx)
 }
 
-// keep has the disk keep this of a pod; the zero record has it keep nothing.
+// keep schedules the write of a pod's record. The zero record removes the file.
 func (a *actor) keep(ctx supervisors.Context, e *entry, r record) {
 	if r != e.record {
 		if e.record = r; r == (record{}) {
@@ -65,7 +65,7 @@ func (a *actor) keep(ctx supervisors.Context, e *entry, r record) {
 	}
 }
 
-// records is what the disk is to have.
+// records returns the desired content of the disk.
 func (a *actor) records() map[string]record {
 	out := map[string]record{}
 	for uid, e := range a.entries {
@@ -76,7 +76,7 @@ func (a *actor) records() map[string]record {
 	return out
 }
 
-// save writes what the disk is to have, one writing at a time.
+// save writes the desired content to the disk, one write at a time.
 func (a *actor) save(ctx supervisors.Context) {
 	records, w := a.records(), a.checkpoints.writing
 	w.Set(records)
@@ -90,12 +90,12 @@ func (a *actor) save(ctx supervisors.Context) {
 	}})
 }
 
-// saveDone tells the pods that wait for it that their records are kept. Where they cannot be written, what is to go goes all the
-// same, as that makes room on a disk that is full, and no critical pod waits for the end of another. Those that finished by
-// themselves say so again, and it is tried again then, and with the next sweep; so is what was allocated to a pod.
+// saveDone confirms the records to the pods that wait for them. If a write fails, pods being removed continue all the same, which
+// makes room on a full disk, and no critical pod waits for the end of another. Pods that finished by themselves repeat their
+// report, which retries the write, as does the next sweep. The same holds for allocations.
 func (a *actor) saveDone(ctx supervisors.Context, m saveDone) {
 	a.checkpoints.busy = false
-	again := m.of != a.checkpoints.saves // they have changed meanwhile, be it to what they were
+	again := m.of != a.checkpoints.saves // the records have changed meanwhile, even if they changed back
 	var failed *unwritten
 	some := errors.As(m.problem, &failed)
 	a.tellProblem(ctx, m.problem)
@@ -131,13 +131,14 @@ func (a *actor) tellProblem(ctx supervisors.Context, problem error) {
 	}
 }
 
-// ended takes the word that nothing of a pod runs any more, or that nothing is left of it, which one that is not to end said in
-// an earlier life. Of a deleted one the final status is kept until its object has gone: the API server may not have it yet.
+// ended handles the report that none of a pod's containers runs, or that its removal is complete. A pod that does not have to end
+// may have sent the latter in an earlier life. The final status of a deleted pod is kept until its object is gone: the API server
+// may not have it yet.
 func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 	defer a.settles(ctx, e)
 	switch {
 	case m.Gone && e.state == clearing:
-		if e.record.Final == nil { // else it was deleted meanwhile, and said its status before
+		if e.record.Final == nil { // otherwise it was deleted meanwhile, after its status was recorded
 			a.keep(ctx, e, record{Final: e.failedStatus(m.Status), Fail: e.record.Fail})
 		}
 		ctx.Stop(e.uid)
@@ -166,7 +167,7 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 	}
 }
 
-// settles takes that nothing of a pod runs any more.
+// settles handles the end of a pod's last container.
 func (a *actor) settles(ctx supervisors.Context, e *entry) {
 	if e.lingers {
 		e.lingers = false
@@ -174,7 +175,7 @@ func (a *actor) settles(ctx supervisors.Context, e *entry) {
 	}
 }
 
-// failedStatus is the final status of a pod that the node has ended without its actor.
+// failedStatus returns the final status of a pod that the node has ended without its actor.
 func (e *entry) failedStatus(s *v1.PodStatus) *v1.PodStatus {
 	out := &v1.PodStatus{}
 	if s != nil {
@@ -184,5 +185,5 @@ func (e *entry) failedStatus(s *v1.PodStatus) *v1.PodStatus {
 	return out
 }
 
-// final says that the status is one that a pod never leaves.
+// final reports whether the status is one that a pod never leaves.
 func final(s *v1.PodStatus) bool { return s != nil && finalstatus.Final(s.Phase) }

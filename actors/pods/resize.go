@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// takePod has the entry be of the version of the pod that the source has. What was allocated to it stays.
+// takePod takes the source's current version of the pod. The allocation stays.
 func (e *entry) takePod() {
 	was := e.pod
 	if e.source = e.want.source; e.source == messages.APIServer && e.desired != nil {
@@ -31,7 +31,7 @@ func (e *entry) takePod() {
 }
 
 // recordMissing records an Event of an update that needs a feature which this node does not declare. The API server refuses such
-// updates if its admission plugin for declared features is on. The update goes on, and is judged as any other.
+// updates if its admission plugin for declared features is on. The update continues and is judged like any other.
 func (a *actor) recordMissing(ctx supervisors.Context, e *entry) {
 	if e.desired == nil || e.want.source != messages.APIServer {
 		return
@@ -42,9 +42,9 @@ func (a *actor) recordMissing(ctx supervisors.Context, e *entry) {
 	}
 }
 
-// setPod is the one place where a pod gets what was allocated to it: its actor has what the disk has, and others are admitted
-// beside what was decided last. Until a resize is decided the pod is of the generation before: who waits for the resize reads its
-// generation in the status first, and would take it for done.
+// setPod is the only place that applies an allocation: the actor gets the one on disk, and other pods are admitted beside the
+// latest one. Until a resize is decided the pod keeps its previous generation: a client that waits for the resize reads the
+// generation in the status first, and would take the resize for done.
 func (e *entry) setPod(desired *v1.Pod) {
 	observed := desired.Status.ObservedGeneration
 	if e.pod != nil {
@@ -59,8 +59,8 @@ func (e *entry) setPod(desired *v1.Pod) {
 	}
 }
 
-// resize decides over all pods that ask for other resources than they have. Each is asked again when something has changed: what
-// one gives back another may have.
+// resize decides about all pods with requests that differ from their allocation. Each is tried again after every grant: the
+// resources that one pod returns may suffice for another.
 func (a *actor) resize(ctx supervisors.Context) {
 	var waiting []*entry
 	for _, e := range a.entries {
@@ -69,7 +69,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 				e.since = ctx.Now()
 			}
 			waiting = append(waiting, e)
-		} else if e.since = (time.Time{}); e.pending != nil && e.pod == e.desired { // it was taken back
+		} else if e.since = (time.Time{}); e.pending != nil && e.pod == e.desired { // it was withdrawn
 			e.pending = nil
 			a.renew(ctx, e)
 		}
@@ -91,7 +91,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 	}
 }
 
-// tryResize reports whether the pod has what it asks for now. Its actor is told when that is on the disk.
+// tryResize reports whether the request is granted now. The actor is informed when the allocation is on disk.
 func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entry) bool {
 	others := admission.NewLedger(slices.Concat(a.claims(func(o *entry) bool { return o == e }), a.foundClaims())...)
 	reason, message, detail := admission.Resize(node, others, a.claimOf(e), admission.NewClaim(e.desired))
@@ -123,7 +123,7 @@ func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entr
 	return false
 }
 
-// allocated takes that the disk has what was allocated to a pod: its actor is to have it.
+// allocated applies an allocation that is on disk: it is sent to the actor next.
 func (e *entry) allocated() {
 	if l := e.kept.Allocated; l != nil && e.hasActor() && e.desired != nil {
 		e.allocation = l
@@ -133,7 +133,7 @@ func (e *entry) allocated() {
 	}
 }
 
-// countRequested counts what a new version of a pod asks to change of containers that can be resized.
+// countRequested counts the changes that a new version of a pod requests of resizable containers.
 func countRequested(was, now *v1.Pod) {
 	had := podspec.AllocationOf(was).Containers
 	for c := range podspec.Sized(now) {
@@ -153,7 +153,7 @@ func countRequested(was, now *v1.Pod) {
 	}
 }
 
-// operationOf is the kubelet's word for the change of a quantity; empty where there is none.
+// operationOf returns the kubelet's term for the change of a quantity, or "" without a change.
 func operationOf(was, now resource.Quantity) string {
 	switch by := now.Cmp(was); {
 	case by == 0:
@@ -168,10 +168,10 @@ func operationOf(was, now resource.Quantity) string {
 	return "increase"
 }
 
-// triggerOf is the kubelet's word for what had the resizes that wait looked at again.
+// triggerOf returns the kubelet's term for the cause of a reconsideration of pending resizes.
 func triggerOf(msg any) string {
 	switch msg.(type) {
-	case messages.SourcePodsWanted: // a pod asks for less, be it the one that waits or another
+	case messages.SourcePodsWanted: // a pod requests less, be it a waiting one or another
 		return "pod_updated"
 	case messages.PodStatusChanged:
 		return "pod_terminated"

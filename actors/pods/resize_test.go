@@ -19,14 +19,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// resized is a later version of a pod, that asks for so many thousandths of a processor.
+// resized returns a later version of a pod, with a request of milli thousandths of a processor.
 func resized(uid string, generation, milli int64) *v1.Pod {
 	p := asking(uid, milli)
 	p.Generation = generation
 	return p
 }
 
-// has is what was allocated to a pod, as its actor would be told now, and why it has not what it asks for.
+// has returns the allocation sent to a pod's actor, and the reason if it differs from the request.
 func (n *node) has(uid string) (milli int64, pending string) {
 	n.TB.Helper()
 	m := n.desired(uid)
@@ -43,7 +43,7 @@ func (n *node) expect(uid string, milli int64, pending string) {
 	}
 }
 
-// A resize is on the disk before its pod's actor is told, and the agent that is killed then goes on with it.
+// A resize is on disk before the pod's actor is informed. An agent that is killed in between completes it.
 func TestAResizeIsKept(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -58,7 +58,7 @@ func TestAResizeIsKept(t *testing.T) {
 			t.Errorf("before it is on the disk it is told generation %d of %+v", m.Pod.Generation, m.Pod.Spec.Containers)
 		}
 	}
-	wants(n.Kit, messages.APIServer, resized("a", 2, 500)) // whatever comes meanwhile
+	wants(n.Kit, messages.APIServer, resized("a", 2, 500)) // whatever arrives meanwhile
 	n.Send(messages.PodAddress("a"), messages.GetDesired{UID: "a"})
 	for _, m := range sent[messages.PodWanted](n.Kit) {
 		if m.Pod.Generation >= 2 {
@@ -87,7 +87,7 @@ func TestAResizeIsKept(t *testing.T) {
 	}
 }
 
-// What nothing is kept of has what its containers carry or, where a kubelet made them, what that reported.
+// A pod without a record has the resources that its containers carry or, if a kubelet created them, the reported ones.
 func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
 	list := v1.ResourceList{"cpu": *resource.NewMilliQuantity(200, resource.DecimalSI)}
 	reported := resized("a", 2, 900)
@@ -105,7 +105,7 @@ func TestWhatIsFoundHasWhatItWasMadeWith(t *testing.T) {
 	}
 }
 
-// Of a pod with resources of its own, these are what a container carries of it, or what a kubelet reported.
+// A pod's own resources without a record are the ones that a container carries, or that a kubelet reported.
 func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 	list := func(milli int64) v1.ResourceList {
 		return v1.ResourceList{"cpu": *resource.NewMilliQuantity(milli, resource.DecimalSI)}
@@ -127,7 +127,7 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 			t.Errorf("it has %d, want %d", got, want)
 		}
 	}
-	none := resized("a", 2, 100) // it got its own after the container was made
+	none := resized("a", 2, 100) // it got its own after the container was created
 	if err := translate.CarryMade(carries.Containers[0].Annotations, none, &none.Spec.Containers[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestWhatIsFoundOfAPodsOwnResources(t *testing.T) {
 	}
 }
 
-// Those that wait are looked at again when others leave or give something back: by priority, then the one that waited longest.
+// Pending resizes are reconsidered when other pods leave or shrink: by priority, then by waiting time.
 func TestResizesThatWait(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -172,11 +172,11 @@ func TestResizesThatWait(t *testing.T) {
 	for _, p := range pods[:3] {
 		n.expect(string(p.UID), 200, v1.PodReasonDeferred)
 	}
-	change(3, resized("dddd", 2, 100)) // it gives something back
+	change(3, resized("dddd", 2, 100)) // it returns resources
 	n.expect("ccc", 500, "")
 	n.expect("a", 200, v1.PodReasonDeferred)
 	pods = pods[:3]
-	wants(n.Kit, messages.APIServer, pods...) // the fourth leaves, by and by
+	wants(n.Kit, messages.APIServer, pods...) // the fourth begins to leave
 	n.expect("a", 200, v1.PodReasonDeferred)
 	gone(n.Kit, "dddd", &v1.PodStatus{Phase: v1.PodSucceeded})
 	n.expect("bb", 200, v1.PodReasonDeferred)
@@ -184,7 +184,7 @@ func TestResizesThatWait(t *testing.T) {
 	change(2, resized("ccc", 3, 200))
 	n.expect("a", 500, "")
 	n.expect("bb", 200, v1.PodReasonDeferred)
-	change(1, asking("bb", 200)) // it is taken back
+	change(1, asking("bb", 200)) // it is withdrawn
 	n.expect("bb", 200, "")
 	ofA := func(e messages.RecordEvent) bool { return e.Object.UID == "a" }
 	if got := sent[messages.RecordEvent](n.Kit); slices.ContainsFunc(got, ofA) {
@@ -192,7 +192,7 @@ func TestResizesThatWait(t *testing.T) {
 	}
 }
 
-// An update that needs a feature which the node does not declare is recorded once, and judged as any other.
+// An update that needs a feature which the node does not declare is recorded once, and judged like any other.
 func TestAnUpdateNeedsAFeatureOfTheNode(t *testing.T) {
 	const podLevel, initial = "InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers"
 	of := func(generation, podMilli, initMilli, sidecarMilli int64) *v1.Pod {

@@ -12,11 +12,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// resizeFamilies are those that pods counts in.
+// resizeFamilies are the metrics that pods updates.
 const resizeFamilies = `kubelet_container_requested_resizes_total kubelet_pod_infeasible_resizes_total
 	kubelet_pod_deferred_accepted_resizes_total`
 
-// counts has what was counted until now, and gives what was counted since: by the labels' values in the order of their names.
+// counts returns a function that returns the increase of the counters since, by the values of the labels in the order of their
+// names.
 func counts(t *testing.T) (since func() map[string]float64) {
 	t.Helper()
 	read := func() map[string]float64 {
@@ -51,7 +52,7 @@ func counts(t *testing.T) (since func() map[string]float64) {
 	}
 }
 
-// What a new version asks to change is counted by resource, by request or limit, and by what becomes of it.
+// The requested changes of a new version are counted by resource, by request or limit, and by operation.
 func TestRequestedResizesAreCounted(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		out := v1.ResourceList{}
@@ -78,7 +79,8 @@ func TestRequestedResizesAreCounted(t *testing.T) {
 	}
 }
 
-// Each resize that was refused or had to wait is counted once, by the kubelet's words for why and for what ended its wait.
+// Each resize that was refused or had to wait is counted once, with the kubelet's terms for the cause and for the end of the
+// wait.
 func TestResizesAreCounted(t *testing.T) {
 	n := beginCluster(t, small())
 	n.known()
@@ -97,7 +99,7 @@ func TestResizesAreCounted(t *testing.T) {
 	const more, less = "increase requests cpu", "decrease requests cpu"
 	say(map[string]float64{}, 0, asking("a", 200))
 	say(map[string]float64{more: 1, "insufficient_node_allocatable": 1}, 0, resized("a", 2, 5000))
-	say(map[string]float64{}, 0, resized("a", 2, 5000)) // it is told again
+	say(map[string]float64{}, 0, resized("a", 2, 5000)) // it is sent again
 	say(map[string]float64{less: 1}, 0, resized("a", 3, 400))
 	say(map[string]float64{less: 1, "pod_updated": 1}, 2, resized("ccc", 2, 300))
 	say(map[string]float64{more: 1}, 1, resized("bb", 2, 600))
@@ -108,7 +110,7 @@ func TestResizesAreCounted(t *testing.T) {
 	}
 	since = counts(t)
 	say(map[string]float64{more: 1}, 0, resized("a", 4, 1000))
-	say(map[string]float64{less: 1}, 0, resized("a", 5, 400)) // it is taken back, and waited for nothing
+	say(map[string]float64{less: 1}, 0, resized("a", 5, 400)) // it is withdrawn, and did not wait
 	say(map[string]float64{less: 1}, 0, resized("a", 6, 300))
 	say(map[string]float64{more: 1}, 0, resized("a", 7, 900))
 	pods = pods[:1]

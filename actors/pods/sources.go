@@ -9,16 +9,16 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// sources is what the sources have told.
+// sources holds the latest reports of the sources.
 type sources struct {
-	all     []messages.Address                             // in the order of their precedence
-	lists   map[messages.Address]messages.SourcePodsWanted // of those that were heard
-	unknown map[messages.Address]messages.SourcePodsWanted // of those that cannot say yet what they want
-	// shutdown is set while the machine shuts down: spared pods end as orphans then, with their grace periods.
+	all     []messages.Address                             // in order of precedence
+	lists   map[messages.Address]messages.SourcePodsWanted // of the sources that have reported
+	unknown map[messages.Address]messages.SourcePodsWanted // of the sources that cannot report their pods yet
+	// shutdown is set while the machine shuts down: spared pods then end as orphans, with their grace periods.
 	shutdown bool
 }
 
-// unheard are those that have not told yet what they want.
+// unheard returns the sources that have not reported their pods yet.
 func (s *sources) unheard() (out []messages.Address) {
 	for _, source := range s.all {
 		if _, ok := s.lists[source]; !ok {
@@ -28,10 +28,10 @@ func (s *sources) unheard() (out []messages.Address) {
 	return out
 }
 
-// heard says that all have been heard. Without any source nobody knows whose pods these are.
+// heard reports whether all sources have reported. Without any source the owners of pods are unknown.
 func (s *sources) heard() bool { return len(s.all) > 0 && len(s.unheard()) == 0 }
 
-// problems are those of all of them.
+// problems returns the problems of all sources.
 func (s *sources) problems() (out []messages.ManifestProblem) {
 	for _, source := range s.all {
 		out = append(append(out, s.lists[source].Problems...), s.unknown[source].Problems...)
@@ -39,12 +39,12 @@ func (s *sources) problems() (out []messages.ManifestProblem) {
 	return out
 }
 
-// marks are the sources by what they write into the annotation kubernetes.io/config.source.
+// marks maps the values of the annotation kubernetes.io/config.source to the sources.
 var marks = map[string]messages.Address{"file": messages.File, "http": messages.URL, "submit": messages.Submit,
 	"api": messages.APIServer}
 
-// unwanted says that a pod which no source names is wanted by none: all have been heard, or its own, by the mark on its
-// sandboxes. So no pod of a manifest waits for an API server, which may be the very pod.
+// unwanted reports whether an unlisted pod belongs to no source: all sources have reported, or the pod's own, by the mark on its
+// sandboxes. So no pod of a manifest waits for an API server, which may be that very pod.
 func (s *sources) unwanted(f *messages.PodFacts) bool {
 	if s.spares(f) != "" {
 		return false
@@ -61,8 +61,8 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 	return len(f.Sandboxes) > 0
 }
 
-// spares returns the manifest for which a pod that runs and that no source names is left alone; empty: none. A manifest that
-// cannot be used may be the pod's, unless a readable manifest of its source has the pod's name, or the pod left its manifest.
+// spares returns the manifest for which a running pod that no source lists is left alone, or "". An unusable manifest may be the
+// pod's, unless a readable manifest of its source has the pod's name, or the pod left its manifest.
 func (s *sources) spares(f *messages.PodFacts) string {
 	if s.shutdown && f.Alive() {
 		return ""
@@ -101,7 +101,7 @@ func (s *sources) gone(uid string) bool {
 	return false
 }
 
-// mayBeOf reports whether a pod's sandboxes carry the mark of a source, or none.
+// mayBeOf reports whether a pod's sandboxes carry the mark of a source, or no mark.
 func mayBeOf(f *messages.PodFacts, source messages.Address) bool {
 	marked := false
 	for _, sandbox := range f.Sandboxes {
@@ -114,7 +114,7 @@ func mayBeOf(f *messages.PodFacts, source messages.Address) bool {
 	return !marked && source != messages.APIServer
 }
 
-// spared returns the manifest for which the entry's pod is left alone, although no source names it; empty: none.
+// spared returns the manifest for which the unlisted pod of an entry is left alone, or "".
 func (a *actor) spared(e *entry) string {
 	if e.state != unclaimed || e.want != nil || e.found == nil {
 		return ""
@@ -122,7 +122,7 @@ func (a *actor) spared(e *entry) string {
 	return a.sources.spares(e.found)
 }
 
-// unread reports whether a manifest of any source cannot be used.
+// unread reports whether any source has an unusable manifest.
 func (s *sources) unread() bool {
 	for _, said := range s.lists {
 		if len(said.Unread) > 0 {
@@ -132,13 +132,13 @@ func (s *sources) unread() bool {
 	return false
 }
 
-// sparedProblem reports a pod that is left alone for a manifest that cannot be used.
+// sparedProblem reports a pod that is left alone for an unusable manifest.
 func sparedProblem(e *entry, manifest string) messages.ManifestProblem {
 	return messages.ManifestProblem{Path: manifest, Pod: e.name, Message: "pod " + e.name + " runs, and no manifest that can " +
 		"be used names it; it is left as it is until this one is corrected or removed"}
 }
 
-// orphaned says that what was found of a pod is nobody's.
+// orphaned reports whether a found pod belongs to no source.
 func (a *actor) orphaned(e *entry) bool {
 	return e.want == nil && e.found != nil && a.sources.unwanted(e.found) && (!a.opts.Unheard || a.opts.Own != "" &&
 		slices.ContainsFunc(e.found.Sandboxes, func(s messages.SandboxFact) bool { return s.Source == a.opts.Own }))
@@ -155,7 +155,7 @@ func (a *actor) sourceSays(ctx supervisors.Context, m messages.SourcePodsWanted)
 	}
 	delete(a.sources.unknown, m.Source)
 	a.sources.lists[m.Source] = m
-	// Where two sources name the same UID, the one configured first counts.
+	// If two sources list the same UID, the one configured first wins.
 	for _, e := range a.entries {
 		e.want, e.within = nil, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A pod that no source names is unwanted once its own source has told, or all have.
+// An unlisted pod is unwanted once its own source has reported, or all have.
 func TestSources(t *testing.T) {
 	of := func(marks ...string) (f messages.PodFacts) {
 		for _, m := range marks {

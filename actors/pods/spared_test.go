@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// unreadNode is the actor of a node of a cluster. One pod of a manifest folder runs; the API server's pods are known.
+// unreadNode returns the actor of a node of a cluster. One pod of a manifest folder runs; the API server's pods are known.
 func unreadNode(t *testing.T) (*supervisortest.Kit, *board.Board) {
 	t.Helper()
 	return unreadNodeOf(t, t.TempDir())
@@ -31,7 +31,7 @@ func unreadNodeOf(t *testing.T, dir string) (*supervisortest.Kit, *board.Board) 
 	return k, b
 }
 
-// A pod that runs is left alone, with all that it has, while a manifest of its source cannot be used and no other names it.
+// A running pod is left alone, with its resources, while a manifest of its source is unusable and no other lists it.
 func TestSpared_ByUnreadManifests(t *testing.T) {
 	stale := messages.SourcePodsWanted{Pods: nil, Stale: map[string]bool{"old": true}, Unread: []string{"/m/a.yaml"}}
 	for name, c := range map[string]struct {
@@ -161,7 +161,7 @@ func TestSpared_EndsWithTheMachine(t *testing.T) {
 	}
 }
 
-// A pod of the API server, and one of another source, is no matter of a folder's unread manifest.
+// A folder's unread manifest does not affect pods of the API server or of other sources.
 func TestSpared_OnlyOfItsSource(t *testing.T) {
 	for mark, want := range map[string]bool{"file": true, "": true, "api": false, "http": false} {
 		s := sources{all: []messages.Address{messages.File, messages.APIServer}, lists: map[messages.Address]messages.SourcePodsWanted{

@@ -13,24 +13,24 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// state is where a pod is in its life on this node, as pods sees it. The pod's own actor has finer phases.
+// state is the stage of a pod in its life on this node, as seen by pods. The pod's own actor has finer phases.
 type state string
 
 const (
-	unclaimed state = "unclaimed" // no source names it: the runtime or a checkpoint knows of it, or an audit under way may
-	held      state = "held"      // a source names it, and it has no actor: why says what it waits for
-	running   state = "running"   // its actor is to run it
-	failing   state = "failing"   // the node ends it, and it is to stay as a failed one
-	finished  state = "finished"  // it has its final status: its actor runs nothing, and keeps what is left
-	ending    state = "ending"    // its actor is to end it and to remove everything
+	unclaimed state = "unclaimed" // no source lists it: the runtime or a checkpoint has it, or an audit in progress may
+	held      state = "held"      // a source lists it, and it has no actor: why is the cause of the wait
+	running   state = "running"   // its actor has to run it
+	failing   state = "failing"   // the node ends it, and it will stay as a failed one
+	finished  state = "finished"  // it has its final status: its actor runs nothing, and keeps the remains
+	ending    state = "ending"    // its actor has to end it and to remove everything
 	replacing state = "replacing" // its actor is in quarantine, and an ender ends it in the actor's place
-	clearing  state = "clearing"  // so is the actor of one that failed, which is to stay as a failed one
-	leaving   state = "leaving"   // nothing of it is left; its actor is being stopped
-	over      state = "over"      // it was deleted and nothing is left; its object is there until the API server has the status
+	clearing  state = "clearing"  // like replacing, for a failed pod that will stay as a failed one
+	leaving   state = "leaving"   // its removal is complete; its actor is being stopped
+	over      state = "over"      // deleted and removed; its object exists until the API server has the status
 )
 
-// edges are all transitions, with what the log says of each. An edge outside them is a bug and fails the actor. A pod that has
-// finished runs again only if no source names it meanwhile.
+// edges are all transitions, each with its log message. Any other is a bug and fails the actor. A finished pod runs again only if
+// no source lists it in between.
 var edges = map[state]map[state]string{
 	unclaimed: {held: "pod is named by a source", ending: "ending pod"},
 	held: {unclaimed: "pod is not named any more", running: "new pod", failing: "new pod", finished: "new pod",
@@ -45,119 +45,119 @@ var edges = map[state]map[state]string{
 	over:      {unclaimed: "pod is forgotten"},
 }
 
-// want is one pod as a source wants it.
+// want is one pod as a source lists it.
 type want struct {
 	pod    *v1.Pod
 	source messages.Address
 }
 
-// entry is all that is known of one pod.
+// entry is the state of one pod.
 type entry struct {
 	uid   string
-	name  string    // its full name, once that is known
-	seen  time.Time // when it was seen first
+	name  string    // the full name; empty: not known yet
+	seen  time.Time // first time
 	state state
-	// want is the pod as the sources have it now; nil: none names it.
+	// want is the sources' current pod; nil: no source lists it.
 	want *want
-	// within is what it has to end within, in seconds, once no source names it; nil: its own grace period.
+	// within is the grace period, in seconds, of a pod that no source lists any more; nil: its own.
 	within *int64
-	// found is what the last audit found of it, while it has no actor.
+	// found is the pod in the last audit, while it has no actor.
 	found *messages.PodFacts
-	// before is what is kept of its life before this one, where it came back before all of that had ended.
+	// before holds the restart counts of the previous life, of a pod that returned before that life had ended.
 	before *v1.PodStatus
-	// goneAt is when nothing was left of it: an audit that was read before says nothing of it.
+	// goneAt is when the removal of the pod was complete. Audits read before it do not count.
 	goneAt time.Time
-	// record is what the disk is to have of it, kept what the disk has or cannot take.
+	// record is the desired content of the disk, kept the content that the disk has or cannot take.
 	record, kept record
 
-	why   *messages.Reason // what it waits for while it is held
-	quiet bool             // why is about this agent or for a moment, and nobody is told of it
-	// reported is what was reported last of it while it is held.
+	why   *messages.Reason // the cause of the wait while held
+	quiet bool             // why is about this agent or transient, and is not reported
+	// reported is the last report while held.
 	reported struct {
 		pod *v1.Pod
 		why messages.Reason
 	}
-	nameless     string // why it waited for its name, as an Event told last
-	keptRecorded bool   // an Event told by which finalizers its object is kept
+	nameless     string // the reason code of the last Event about a wait for its name
+	keptRecorded bool   // an Event has named the finalizers that keep the object
 	fields       fields
 	life
 }
 
-// life is the part of an entry that begins anew with each actor.
+// life is the part of an entry that is reset with each new actor.
 type life struct {
-	pod *v1.Pod // as its actor is to have it: with the resources that were allocated to it, as the disk has it
+	pod *v1.Pod // the version for its actor: with the allocated resources that are on disk
 	resizing
 	devices    devices
 	source     messages.Address
 	order      int64
 	ending     *messages.Ending
 	generation uint64           // of the desired state
-	taken      uint64           // generation that the pod's actor has taken
-	failed     time.Time        // since when it has to fail, in the life of pods
-	stuck      bool             // that it does not end was reported
+	taken      uint64           // the last generation that the pod's actor has acknowledged
+	failed     time.Time        // when the failure was decided, in this life of the pods actor
+	stuck      bool             // a missed grace period was reported
 	claim      *admission.Claim // of pod
 	status     *v1.PodStatus
 	phase      string // of its actor
-	lingers    bool   // it ran when its actor began, with its final status; the actor has not told yet that it ended
+	lingers    bool   // it ran when its actor began, with its final status, and its end is not reported yet
 	waiting    *messages.Reason
 	holds      []messages.Reason
 	quarantine *messages.ChildQuarantined
 }
 
-// resizing is the part of it that is about the pod's resources (resize.go).
+// resizing is the state of the pod's resources (resize.go).
 type resizing struct {
-	desired    *v1.Pod                 // as the source had it last; nil where none named it
-	admitted   *v1.Pod                 // with the resources that it holds against others
-	allocation *podspec.Allocation     // what its actor is to have; nil: what desired asks for
-	pending    *messages.PendingResize // why it cannot have what it asks for
-	pendingOf  int64                   // the generation of the pod for which that was said
-	since      time.Time               // when it was first asked for
+	desired    *v1.Pod                 // the source's last version; nil if no source listed it
+	admitted   *v1.Pod                 // with the resources that count against others
+	allocation *podspec.Allocation     // the allocation for its actor; nil: the request of desired
+	pending    *messages.PendingResize // the reason for which the request is not granted
+	pendingOf  int64                   // the generation of the pod that pending belongs to
+	since      time.Time               // time of the first request
 }
 
-// hasActor says that there is an actor for the pod, or an ender.
+// hasActor reports whether the pod has an actor or an ender.
 func (e *entry) hasActor() bool {
 	return e.state != unclaimed && e.state != held && e.state != over
 }
 
-// runs says that the pod runs or is to run.
+// runs reports whether the pod runs or should run.
 func (e *entry) runs() bool { return e.state == running || e.state == failing }
 
-// ends says that the pod is on its way out, whoever wants that.
+// ends reports whether the pod is being ended, for any cause.
 func (e *entry) ends() bool { return e.state == ending || e.state == replacing || e.state == clearing }
 
-// departs says that what runs of the pod is to end.
+// departs reports whether the running containers of the pod have to end.
 func (e *entry) departs() bool { return e.ends() || e.state == failing || e.state == finished }
 
-// orphan says that no source ever named the pod.
+// orphan reports whether no source ever listed the pod.
 func (e *entry) orphan() bool { return e.ending != nil && e.ending.Orphan }
 
-// deleted says that the API server asks for the pod's end.
+// deleted reports whether the pod is deleted at the API server.
 func (e *entry) deleted() bool {
 	return e.want != nil && e.want.source == messages.APIServer && e.want.pod.DeletionTimestamp != nil
 }
 
-// view is what next has to know besides the entry.
+// view is the input of next besides the entry.
 type view struct {
 	now       time.Time
-	unready   *messages.Reason // why nothing can be begun yet
-	lacks     *messages.Reason // why it cannot be run as it is meant
-	taken     *messages.Reason // its name is another pod's
-	successor bool             // a source names another pod of its name
-	orphan    bool             // what runs of it is nobody's
-	up        bool             // the machine does not shut down
+	unready   *messages.Reason // the cause for which nothing can start yet
+	lacks     *messages.Reason // the unsupported fields that prevent a start
+	taken     *messages.Reason // another pod has its name
+	successor bool             // a source lists another pod with its name
+	orphan    bool             // its running containers belong to no source
+	up        bool             // the machine is not shutting down
 }
 
-// effects are what is to be done in the new state.
+// effects are the actions in the new state.
 type effects struct {
-	why   *messages.Reason // it waits for this,
-	quiet bool             // of which nobody is told
-	admit bool             // admission decides over it
-	take  bool             // its actor is to have the version that the source has now
-	end   *messages.Ending // how it ends from now on
-	renew bool             // its actor is told of what has changed
+	why   *messages.Reason // the cause of the wait,
+	quiet bool             // which is not reported
+	admit bool             // admission decides about it
+	take  bool             // its actor takes the source's current version
+	end   *messages.Ending // the mode of its end from now on
+	renew bool             // its actor is sent the change
 }
 
-// next is the pod's state as it should be now. It is pure.
+// next returns the state that the pod should be in. It is pure.
 func next(e *entry, v *view) (state, effects) {
 	switch e.state {
 	case unclaimed:
@@ -174,7 +174,7 @@ func next(e *entry, v *view) (state, effects) {
 			return unclaimed, effects{}
 		case v.unready != nil:
 			return held, effects{why: v.unready, quiet: true}
-		case e.deleted(): // nothing of it is started, and what is left of it is removed
+		case e.deleted(): // nothing of it starts, and its remains are removed
 			return ending, effects{end: deletion(v.now, e.want.pod)}
 		case v.lacks != nil:
 			return held, effects{why: v.lacks}
@@ -205,25 +205,25 @@ func next(e *entry, v *view) (state, effects) {
 		}
 		return e.state, fx
 	case over:
-		if !e.deleted() { // its object is gone, or the API server was set back to before its deletion: it begins anew
+		if !e.deleted() { // the object is gone, or the API server was restored to before the deletion: the pod starts over
 			return unclaimed, effects{}
 		}
-	default: // leaving ends by messages alone
+	default: // messages alone end leaving
 	}
 	return e.state, effects{}
 }
 
-// deletion is the end that the pod's deletion asks for.
+// deletion returns the end that the pod's deletion requests.
 func deletion(now time.Time, p *v1.Pod) *messages.Ending {
 	return &messages.Ending{Reason: "it was deleted", Since: now, Grace: p.DeletionGracePeriodSeconds}
 }
 
-// vanishedGrace is what is left, in seconds, to a pod that ends already when its object goes, or that is removed by force: both
-// ask for a grace period of 0, and a pod has 1 s at least.
+// vanishedGrace is the grace period, in seconds, of an ending pod whose object disappears, or that is deleted by force. Both
+// request a grace period of 0, and a pod has at least 1 s.
 const vanishedGrace = 1
 
-// hurry takes a change of a pod that ends already: its grace period can only become shorter. A pod that is wanted again is made
-// anew when nothing is left of it.
+// hurry applies a change to an ending pod: its grace period can only become shorter. A pod that is listed again starts over when
+// its removal is complete.
 func hurry(e *entry) effects {
 	var within *int64
 	take := e.deleted() && e.desired != e.want.pod
@@ -239,12 +239,12 @@ func hurry(e *entry) effects {
 	return effects{take: take, end: end, renew: take || end != nil}
 }
 
-// grace is what a pod that ends has, in seconds.
+// grace returns the grace period of an ending pod, in seconds.
 func (e *entry) grace() *int64 {
 	return cmp.Or(e.ending.Grace, e.pod.Spec.TerminationGracePeriodSeconds)
 }
 
-// shortened is the pod's end with this grace period, in seconds; nil where it has no longer one.
+// shortened returns the pod's end with this grace period, in seconds, or nil if the present one is not longer.
 func (e *entry) shortened(grace *int64) *messages.Ending {
 	if has := e.grace(); grace == nil || has != nil && *has <= *grace {
 		return nil
@@ -254,7 +254,7 @@ func (e *entry) shortened(grace *int64) *messages.Ending {
 	return &end
 }
 
-// enter is the one way from a state to another.
+// enter is the only way from one state to another.
 func (a *actor) enter(ctx supervisors.Context, e *entry, to state) {
 	says, ok := edges[e.state][to]
 	if !ok {

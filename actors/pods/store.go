@@ -19,17 +19,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// record is what is kept of one pod on the disk. What it points to is immutable.
+// record is the checkpoint of one pod. The pointed-to values are immutable.
 type record struct {
-	// Final is its last status: it is never run again.
+	// Final is the last status. A pod with one never runs again.
 	Final *v1.PodStatus `json:"final,omitempty"`
-	// Fail is why the node ends it. It is written before anything of the pod is ended, so that an agent that is killed meanwhile
-	// neither lets the pod run on nor chooses another.
+	// Fail is the failure decided by the node. It is written before anything of the pod is ended, so that an agent that is killed
+	// in between neither lets the pod run on nor chooses another.
 	Fail *messages.PodFailure `json:"fail,omitempty"`
-	// Cause is why the pod was refused.
+	// Cause is the cause of a refusal.
 	Cause messages.Cause `json:"cause,omitzero"`
-	// Allocated is what the pod has of the node, once it was resized. It is written before any of it is changed, so that an agent
-	// that is killed meanwhile ends what was begun.
+	// Allocated is the allocation after a resize. It is written before the resize begins, so that an agent that is killed in
+	// between completes it.
 	Allocated *podspec.Allocation `json:"allocated,omitempty"`
 }
 
@@ -39,27 +39,27 @@ const (
 	saveTimeout   = 2 * writeTimeout
 )
 
-// store has one file for each pod of which something is kept, so that what is written for one does not grow with their number.
-// It is the process's: what an earlier life of the actor writes is never beside, or after, what this one does.
+// store keeps one file per pod with a record, so that the cost of a write does not grow with the number of pods. It belongs to
+// the process: writes of an earlier life of the actor never run beside, or after, the writes of this one.
 type store struct {
-	dir     string // the folder, in that of the agent's checkpoints
+	dir     string // the folder "records" in the agent's folder of checkpoints
 	writing *overdue.Writing[map[string]record]
 	mu      sync.Mutex
-	written map[string]record // what the disk has, by UID
+	written map[string]record // the content of the disk, by UID
 }
 
-// checkpoints is the records' way to the disk: one write at a time.
+// checkpoints writes the records to the disk, one write at a time.
 type checkpoints struct {
 	*store
-	busy    bool   // a write is under way
-	saves   uint64 // how often it was asked for
-	problem string // a sentence on why the last one failed; empty: it did not
+	busy    bool   // a write is in progress
+	saves   uint64 // number of requests to save
+	problem string // a sentence about the last failure; empty: none
 }
 
-// failed says that the disk lacks something, and that nobody tries to write it.
+// failed reports whether the disk is out of date and no write is in progress.
 func (c *checkpoints) failed() bool { return !c.busy && c.problem != "" }
 
-// unwritten is the error of pods whose files could not be written or removed.
+// unwritten is the error about files of pods that could not be written or removed.
 type unwritten struct {
 	uids map[string]bool
 	last error
@@ -82,7 +82,7 @@ func newStore(dir string) *store {
 
 func (s *store) path(uid string) string { return filepath.Join(s.dir, uid+".json") }
 
-// write makes the disk have these records and no others.
+// write replaces the content of the disk by these records.
 func (s *store) write(records map[string]record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *store) write(records map[string]record) error {
 	return nil
 }
 
-// load gives the records: what an earlier life of the actor wanted written, which may not be on the disk, or else what the disk
-// has. Files that cannot be read are kept aside, and named by the errors.
+// load returns the newest records of an earlier life of the actor, which may not be on disk, or else the records on disk.
+// Unreadable files are kept aside and named by the errors.
 func (s *store) load() (records map[string]record, written bool, errs []error) {
 	if newest, ok := s.writing.Newest(); ok {
 		return newest, false, nil
@@ -133,10 +133,10 @@ func (s *store) load() (records map[string]record, written bool, errs []error) {
 	for _, f := range files {
 		uid, ok := strings.CutSuffix(f.Name(), ".json")
 		switch r := (record{}); {
-		case strings.HasSuffix(f.Name(), ".tmp"): // of a write that was cut off
+		case strings.HasSuffix(f.Name(), ".tmp"): // of an interrupted write
 			err = os.Remove(filepath.Join(s.dir, f.Name()))
 		case !ok:
-			continue // it was kept aside
+			continue // a file kept aside
 		default:
 			if err = atomicfile.Load(s.path(uid), recordVersion, &r); err == nil {
 				records[uid] = r

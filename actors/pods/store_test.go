@@ -19,7 +19,7 @@ func recordOf(message string) record {
 	return record{Final: &v1.PodStatus{Phase: v1.PodFailed, Message: message}}
 }
 
-// What is written for one more pod that has finished is its own file, however many there are: the others are not touched.
+// A write for one more finished pod touches one file, however many there are.
 func TestOneMorePodWritesOneFile(t *testing.T) {
 	for _, n := range []int{1, 100} {
 		s := newStore(t.TempDir())
@@ -64,7 +64,7 @@ func TestOneMorePodWritesOneFile(t *testing.T) {
 	}
 }
 
-// A damaged file is reported and kept aside, and costs no other pod its record; what a write left that was cut off goes.
+// A damaged file is reported and kept aside, and no other pod loses its record. The rest of an interrupted write is removed.
 func TestADamagedRecord(t *testing.T) {
 	s := newStore(t.TempDir())
 	if err := s.write(map[string]record{"good": recordOf("x"), "bad": recordOf("x")}); err != nil {
@@ -84,7 +84,7 @@ func TestADamagedRecord(t *testing.T) {
 	}
 }
 
-// One file that cannot be written keeps back the answer to its own pod alone.
+// One file that cannot be written delays the confirmation of its own pod alone.
 func TestOneRecordThatCannotBeWritten(t *testing.T) {
 	s := newStore(t.TempDir())
 	if err := os.MkdirAll(filepath.Join(s.path("bad"), "in", "the", "way"), 0o700); err != nil {

@@ -1,5 +1,4 @@
-// Package found says what follows for a pod from what the runtime was found to have of it, where nothing was kept: how to end it,
-// and what it holds of the node.
+// Package found derives the end and the claims of a pod without a record from the runtime's containers and sandboxes.
 package found
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Pod is a pod made from what the runtime says of it: enough to end it gracefully. It names no containers; those
-// found carry their hooks in annotations.
+// Pod returns a pod made from the runtime's facts, sufficient for a graceful end. It lists no containers; the found ones carry
+// their hooks in annotations.
 func Pod(f *messages.PodFacts) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: f.Name, Namespace: f.Namespace, UID: types.UID(f.UID)}}
 	grace := int64(-1)
@@ -42,8 +41,8 @@ func Pod(f *messages.PodFacts) *v1.Pod {
 	return p
 }
 
-// Claim is what a pod that was found holds, by what is kept of it and what its containers carry. Of one that a kubelet made
-// it is known what ports it has, but not what it requests.
+// Claim returns the claim of a found pod, from its record and from the annotations of its containers. For a pod of a kubelet the
+// ports are known, but not the requests.
 func Claim(f *messages.PodFacts, kept *podspec.Allocation) *admission.Claim {
 	p := Pod(f)
 	named := map[string]bool{}
@@ -54,7 +53,7 @@ func Claim(f *messages.PodFacts, kept *podspec.Allocation) *admission.Claim {
 		}
 		named[c.Name] = true
 		spec := v1.Container{Name: c.Name}
-		// What cannot be read is as if it were not there: anybody may have written it.
+		// An unreadable annotation counts as absent: anybody may have written it.
 		if json.Unmarshal([]byte(c.Annotations[cri.AnnotationPorts]), &spec.Ports) != nil {
 			spec.Ports = nil
 		}
@@ -65,8 +64,8 @@ func Claim(f *messages.PodFacts, kept *podspec.Allocation) *admission.Claim {
 	return admission.NewClaim(kept.In(p))
 }
 
-// Allocation is what a pod of the API server has of which nothing is kept: what its containers carry or, of those that a
-// kubelet made, what it reported. nil: what it asks for.
+// Allocation returns the allocation of a pod of the API server without a record: the resources that its containers carry or, if a
+// kubelet created them, the reported ones. It returns nil if they equal the pod's request.
 func Allocation(p *v1.Pod, found *messages.PodFacts) *podspec.Allocation {
 	out := podspec.AllocationOf(p)
 	if out.Pod != nil {
@@ -90,7 +89,7 @@ func Allocation(p *v1.Pod, found *messages.PodFacts) *podspec.Allocation {
 	return out
 }
 
-// madeWith is what the newest container of this name carries; nil where it carries nothing that can be read.
+// madeWith returns the resources that the newest container of this name carries, or nil if none are readable.
 func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
 	if found == nil {
 		return nil
@@ -103,7 +102,7 @@ func madeWith(found *messages.PodFacts, name string) *v1.ResourceRequirements {
 	return was
 }
 
-// ofPod are a pod's own resources as a container carries them: nil for a pod that had none.
+// ofPod returns a pod's own resources as a container carries them, or nil for a pod without any.
 func ofPod(carried *v1.ResourceRequirements) *v1.ResourceRequirements {
 	if carried == nil || len(carried.Limits) == 0 && len(carried.Requests) == 0 {
 		return nil
@@ -111,8 +110,9 @@ func ofPod(carried *v1.ResourceRequirements) *v1.ResourceRequirements {
 	return carried
 }
 
-// reportedOfPod are the pod's own resources as a kubelet reported them, or else as it asks for them. Limits in a status are
-// rounded as the kernel has them, memory to pages, so that this alone tells no resize; nor do requests with an overhead in them.
+// reportedOfPod returns the pod's own resources as a kubelet reported them, or else as requested. Limits in a status are rounded
+// like the kernel's, memory to pages, so that a difference in rounding alone is no resize. Nor is a difference in requests that
+// include an overhead.
 func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
 	s := p.Status.Resources
 	if s == nil || len(p.Status.AllocatedResources) == 0 || p.Spec.Overhead != nil ||
@@ -123,8 +123,8 @@ func reportedOfPod(p *v1.Pod) *v1.ResourceRequirements {
 	return &v1.ResourceRequirements{Limits: s.Limits, Requests: p.Status.AllocatedResources}
 }
 
-// reportedResources are those of a kubelet's container by its status; nil where they are those that it asks for. A limit of CPU
-// in a status is rounded as the kernel has it, so that it alone tells no resize.
+// reportedResources returns the resources of a kubelet's container from its status, or nil if they equal the request. A limit of
+// CPU in a status is rounded like the kernel's, so that its difference alone is no resize.
 func reportedResources(asks v1.ResourceRequirements, p *v1.Pod, name string) *v1.ResourceRequirements {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if s.Name != name || s.Resources == nil || s.AllocatedResources == nil ||
@@ -137,5 +137,5 @@ func reportedResources(asks v1.ResourceRequirements, p *v1.Pod, name string) *v1
 	return nil
 }
 
-// pages are those that memory is limited to.
+// pages returns the memory limit in pages.
 func pages(limits v1.ResourceList) int64 { return limits.Memory().Value() / int64(os.Getpagesize()) }
