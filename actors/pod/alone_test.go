@@ -9,14 +9,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// alone is a machine without a world around it: it hears what a test says, and nothing else.
+// alone is a machine without a world around it: it receives the messages of the test alone.
 type alone struct {
 	now     time.Time
 	machine *Machine
-	fx      []Effect // since last taken
+	fx      []Effect // since the last take
 }
 
-// newAlone is the machine of a pod that is wanted.
+// newAlone returns the machine of a pod that it has received.
 func newAlone(pod *v1.Pod) *alone {
 	w := newWorld(pod)
 	a := &alone{now: w.now, machine: w.machine}
@@ -24,7 +24,7 @@ func newAlone(pod *v1.Pod) *alone {
 	return a
 }
 
-// newReady is the machine of a new pod that has its sandbox, s1, and its volumes, and awaits its first images.
+// newReady returns the machine of a new pod that has its sandbox, s1, and its volumes, and awaits its first images.
 func newReady(pod *v1.Pod) *alone {
 	a := newAlone(pod)
 	a.hears(
@@ -44,19 +44,19 @@ func (a *alone) hears(msgs ...any) {
 	}
 }
 
-// passes lets time pass.
+// passes advances the clock.
 func (a *alone) passes(d time.Duration) {
 	a.now = a.now.Add(d)
 	a.hears(nil)
 }
 
-// observes is a reading that begins now.
+// observes sends a reading that begins now.
 func (a *alone) observes(sandboxes []messages.SandboxFact, containers ...messages.ContainerFact) {
 	a.hears(messages.PodObserved{Facts: messages.PodFacts{UID: "u1", ReadAt: a.now, Sandboxes: sandboxes,
 		Containers: containers}})
 }
 
-// sandboxFacts are the sandboxes that the machine knows of.
+// sandboxFacts returns the machine's sandboxes.
 func (a *alone) sandboxFacts() (out []messages.SandboxFact) {
 	for _, s := range a.machine.Sandboxes.All {
 		out = append(out, s.SandboxFact)
@@ -64,14 +64,14 @@ func (a *alone) sandboxFacts() (out []messages.SandboxFact) {
 	return out
 }
 
-// take empties what has been done since.
+// take returns the effects since the last call.
 func (a *alone) take() []Effect {
 	out := a.fx
 	a.fx = nil
 	return out
 }
 
-// effects are those of one type.
+// effects returns the effects of one type.
 func effects[T Effect](fx []Effect) (out []T) {
 	for _, e := range fx {
 		if v, ok := e.(T); ok {
@@ -81,7 +81,7 @@ func effects[T Effect](fx []Effect) (out []T) {
 	return out
 }
 
-// sentOf are the messages of one type among the effects.
+// sentOf returns the messages of one type among the effects.
 func sentOf[T any](fx []Effect) (out []T) {
 	for _, e := range effects[Tell](fx) {
 		if v, ok := e.Msg.(T); ok {

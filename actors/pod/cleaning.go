@@ -6,11 +6,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planCleaning: nothing runs. The prober lets go, volumes are unmounted; of a pod that nobody wants, everything is removed; its
-// cgroup goes last. Leads to Finished.
+// planCleaning: nothing runs. The prober releases the pod and volumes are unmounted. Of a pod that has to end everything is
+// removed, its cgroup last. Leads to Finished.
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
-	noted := gone && m.noted() // it is written while the others let go
+	noted := gone && m.noted() // written while the prober and volumes release the pod
 	for _, c := range m.Containers {
 		if c.Actor {
 			m.drop(c)
@@ -21,7 +21,7 @@ func (m *Machine) planCleaning() Phase {
 	}
 	if !m.cleaned.volumes && m.due("unmount", "", m.Set.AnswerTimeout) {
 		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
-		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no container is made of them any more
+		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no further container uses them
 	}
 	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
 		m.emit(work.RemovePod{Pod: m.Pod})
@@ -36,8 +36,8 @@ func (m *Machine) planCleaning() Phase {
 	return Finished
 }
 
-// noted reports whether the pod's final status may be lost here: that of a deleted pod has to be on the disk before the runtime
-// forgets how its containers ended, since an agent that is killed in between could only guess.
+// noted reports whether the pod's final status may be lost here. The status of a deleted pod has to be on disk before the runtime
+// forgets the ends of its containers: an agent that is killed in between could only guess.
 func (m *Machine) noted() bool {
 	if !objectset.OfAPIServer(m.Pod) || m.Pod.DeletionTimestamp == nil || m.finalKept() {
 		m.answered("note", "")
@@ -49,5 +49,5 @@ func (m *Machine) noted() bool {
 	return false
 }
 
-// finalKept reports whether the pod's final status is on the disk.
+// finalKept reports whether the pod's final status is on disk.
 func (m *Machine) finalKept() bool { return m.Wanted.Final != nil && !m.Wanted.Unkept }

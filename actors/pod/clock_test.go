@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// The clock was set back by two hours, and the agent started again since: what someone removes is missed all the same.
+// After the clock was set back by two hours, and a restart of the agent, a removal from outside is still noticed.
 func TestAClockSetBackHidesNoLoss(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -32,7 +32,7 @@ func TestAClockSetBackHidesNoLoss(t *testing.T) {
 	}
 }
 
-// A reading that began before something was made does not say that it is gone.
+// A reading that began before an object was created does not prove that it is gone.
 func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	began := a.now
@@ -46,7 +46,7 @@ func TestAReadingThatBeganBeforeMissesNothing(t *testing.T) {
 	}
 }
 
-// What is kept of sandboxes and containers does not grow with the number that there have been.
+// The state of sandboxes and containers does not grow with the number of past ones.
 func TestWhatIsGoneIsForgotten(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// ensure brings one container towards running, and reports whether it runs. It is its turn.
+// ensure advances a container towards running, and reports whether it runs. The caller respects the order of containers.
 func (m *Machine) ensure(c *known.Container) bool {
 	switch stage, f := c.Stage(), c.Newest(); {
 	case stage == messages.StageIdle:
@@ -17,10 +17,10 @@ func (m *Machine) ensure(c *known.Container) bool {
 	case stage == messages.StageStarting:
 		if f := c.Exited(); f != nil && f.Attempt == c.Attempt {
 			m.tellEnd(c)
-		} else if c.Image.Ref != "" || m.wantImage(c) { // where its spec has changed since, the image is asked for anew
+		} else if c.Image.Ref != "" || m.wantImage(c) { // after a change of the spec the image is requested again
 			m.tellRun(c)
 		}
-	case f == nil || f.State == messages.ContainerCreated: // it was taken away, and what stands there never ran
+	case f == nil || f.State == messages.ContainerCreated: // its container was removed, and the one there never ran
 		m.restartActor(c)
 		m.start(c)
 	case f.State == messages.ContainerExited:
@@ -33,7 +33,7 @@ func (m *Machine) ensure(c *known.Container) bool {
 	return false
 }
 
-// keep has a container ended that runs and is not to run on as it is, and reports whether it is left running.
+// keep ends a running container that must not continue as it is, and reports whether it is left running.
 func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	var why messages.CauseCode
 	switch {
@@ -57,15 +57,15 @@ func (m *Machine) keep(c *known.Container, f *known.Attempt) bool {
 	return false
 }
 
-// restartActor has the container's actor started anew: its run is over, and it cannot know.
+// restartActor restarts the container's actor: its run is over, and it cannot know.
 func (m *Machine) restartActor(c *known.Container) {
 	m.answerEnd(c)
 	m.asks[ask{"spawn", c.Name}] = m.now.Add(m.Set.AnswerTimeout)
 	m.emit(RestartContainer{c.Name})
 }
 
-// spawn has the container's actor there, with the strategy by which its exits are answered. It reports whether the actor can
-// be told what to do: it is there, or the word of its start is overdue.
+// spawn ensures that the container's actor exists, with the strategy for its exits. It reports whether the actor can receive
+// orders: it runs, or the report of its start is overdue.
 func (m *Machine) spawn(c *known.Container) bool {
 	again := c.Actor
 	if !m.due("spawn", c.Name, m.Set.AnswerTimeout) {
@@ -78,7 +78,7 @@ func (m *Machine) spawn(c *known.Container) bool {
 	return again
 }
 
-// supervise tells the layer how the exits of a container's actor are answered, and has it started where it is not there.
+// supervise sends the supervisor the strategy for the exits of a container's actor, which is started if necessary.
 func (m *Machine) supervise(c *known.Container) {
 	c.Actor = true
 	m.emit(SpawnContainer{Name: c.Name, Strategy: m.strategy(c)})
@@ -88,7 +88,7 @@ func (m *Machine) stopContainer(c *known.Container, grace time.Duration, why mes
 	m.askStop(c, messages.StageStopping, grace, why)
 }
 
-// askStop has a container ended or, with the stage waiting, its pre-stop hook run until its turn to end has come.
+// askStop ends a container or, with the stage waiting, runs its pre-stop hook until its turn to end.
 func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, grace time.Duration, why messages.Cause) {
 	if c.Stage() != stage {
 		c.Enter(stage)
@@ -96,7 +96,7 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 		m.answered("run", c.Name)
 		m.answered("stop", c.Name)
 	}
-	if until := m.now.Add(grace); until.Before(c.Ends.Until.Add(-cri.GraceSlack)) { // it was given less time since
+	if until := m.now.Add(grace); until.Before(c.Ends.Until.Add(-cri.GraceSlack)) { // its grace period was shortened
 		c.Ends.Grace, c.Ends.Until = grace, until
 		m.answered("stop", c.Name)
 	}
@@ -104,7 +104,7 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 	if !m.due("stop", c.Name, m.Set.AnswerTimeout) {
 		return
 	}
-	if again || !c.Actor { // it may have ended, and the word of that may be lost
+	if again || !c.Actor { // it may have ended, and the report of its exit may be lost
 		m.supervise(c)
 	}
 	msg := messages.StopContainer{
@@ -124,7 +124,7 @@ func (m *Machine) askStop(c *known.Container, stage messages.ContainerStage, gra
 	m.emit(Tell{messages.ContainerAddress(m.uid, c.Name), msg})
 }
 
-// answerEnd notes that its actor has nothing more to do for a container. What follows is the plan's, when it is its turn.
+// answerEnd records that the actor has no more orders for a container. The plan decides the next step.
 func (m *Machine) answerEnd(c *known.Container) {
 	c.Enter(messages.StageIdle)
 	for _, what := range []string{"run", "stop", "end"} {

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// cloudPod is a pod of the API server.
+// cloudPod returns a pod of the API server.
 func cloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	p := testPod(policy, init, regular)
 	p.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
@@ -26,7 +26,7 @@ func ended(w *world, code int32) messages.ContainerFact {
 	return f
 }
 
-// A container that the runtime could not end is ended again sooner than one of which nothing is heard.
+// A stop that the runtime failed is retried sooner than one without an answer.
 func TestAStopThatFailedIsTriedAgainSoon(t *testing.T) {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
 	w := newWorld(pod)
@@ -50,7 +50,7 @@ func TestAStopThatFailedIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
-// A grace period that becomes shorter while the pod ends is told to its containers; one that becomes longer is not.
+// A grace period that becomes shorter while the pod ends is sent to its containers; a longer one is not.
 func TestAGracePeriodIsShortened(t *testing.T) {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(600))
@@ -84,8 +84,8 @@ func TestAGracePeriodIsShortened(t *testing.T) {
 	}
 }
 
-// A pod that the node ends has the grace period that comes with that, also when it is deleted meanwhile; one that is longer than
-// the pod's own changes nothing.
+// A pod that the node ends has the grace period of that decision, even if it is deleted meanwhile. One longer than the pod's own
+// has no effect.
 func TestAnEvictedPodHasLittleTime(t *testing.T) {
 	for grace, want := range map[int64]time.Duration{1: time.Second, 900: 600 * time.Second} {
 		pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
@@ -106,7 +106,7 @@ func TestAnEvictedPodHasLittleTime(t *testing.T) {
 	}
 }
 
-// A pod that was deleted is told to be over, by its exit codes, when nothing of it runs any more, and not before.
+// A deleted pod gets its final phase, by its exit codes, when none of its containers runs, and not before.
 func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 	for code, want := range map[int32]v1.PodPhase{0: v1.PodSucceeded, 143: v1.PodFailed} {
 		w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
@@ -133,7 +133,7 @@ func TestADeletedPodGetsItsFinalPhase(t *testing.T) {
 	}
 }
 
-// A deleted pod of which nothing is here ends without anything being started.
+// A deleted pod without any parts here ends without a start.
 func TestADeletedPodThatNeverRan(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 1, 1))
 	w.ending = &messages.Ending{}
@@ -144,7 +144,7 @@ func TestADeletedPodThatNeverRan(t *testing.T) {
 	}
 }
 
-// Somebody with a right to it has called a running pod failed: it is ended, and not run again.
+// A running pod that an authorized client set to Failed is ended, and does not run again.
 func TestAPodThatOthersCallFailed(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -160,8 +160,7 @@ func TestAPodThatOthersCallFailed(t *testing.T) {
 	}
 }
 
-// A pod that had finished, by the word that is kept, and of which something runs all the same, has that ended, and is told
-// of as before.
+// A finished pod, by its record, that still runs is ended, and its reported status stays.
 func TestAFinishedPodThatRuns(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -174,8 +173,8 @@ func TestAFinishedPodThatRuns(t *testing.T) {
 	}
 }
 
-// The API server can know of an end before all of it was undone: an agent that finds such a pod stops its sandbox, and gives its
-// volumes and its cgroup back.
+// The API server may report the end of a pod before its removal is complete. An agent that finds such a pod stops its sandbox,
+// and releases its volumes and its cgroup.
 func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
 	w.step(nil)
@@ -192,7 +191,7 @@ func TestAFinishedPodOfWhichTheSandboxIsLeft(t *testing.T) {
 	}
 }
 
-// The end of a pod that finished by itself is told until it is answered that this is on the disk.
+// The end of a pod that finished by itself is reported until the record is confirmed.
 func TestAnEndIsReportedUntilItIsKept(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1))
 	w.final = &v1.PodStatus{Phase: v1.PodSucceeded}
@@ -208,7 +207,7 @@ func TestAnEndIsReportedUntilItIsKept(t *testing.T) {
 	}
 }
 
-// A status goes on where it was: not one of its conditions changes, whoever ran the pod before.
+// A status continues after a restart: none of its conditions changes, whichever agent ran the pod before.
 func TestAStatusOutlivesTheAgent(t *testing.T) {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Spec.Containers[0].ReadinessProbe, pod.Spec.Containers[0].StartupProbe = &v1.Probe{}, &v1.Probe{}
@@ -221,7 +220,7 @@ func TestAStatusOutlivesTheAgent(t *testing.T) {
 	before := w.status
 	w.now = w.now.Add(time.Hour)
 	w.last = before
-	clear(w.words) // a kubelet ran it: of its probes nothing was kept
+	clear(w.words) // a kubelet ran it, and no results of its probes were kept
 	var seen []string
 	w.watch = func(s *v1.PodStatus) {
 		for i := range s.Conditions {
@@ -241,7 +240,7 @@ func TestAStatusOutlivesTheAgent(t *testing.T) {
 	}
 }
 
-// How often a container was started is known from the status where the runtime has lost it.
+// Restart counts that the runtime has lost are restored from the status.
 func TestRestartsAreCountedOn(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
 	started := metav1.NewTime(w.now.Add(-time.Hour).Truncate(time.Second))
@@ -263,7 +262,7 @@ func TestRestartsAreCountedOn(t *testing.T) {
 	}
 }
 
-// A pod is ready when its readiness gates are open, too (KEP-580).
+// A pod is ready only when its readiness gates are open, too (KEP-580).
 func TestReadinessGates(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
 	w.pod.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/a"}, {ConditionType: "example.com/b"}}
@@ -303,15 +302,15 @@ func TestReadinessGates(t *testing.T) {
 	}
 }
 
-// deletedCloudPod is a pod of the API server that is to end.
+// deletedCloudPod returns a deleted pod of the API server.
 func deletedCloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	p := cloudPod(policy, init, regular)
 	p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	return p
 }
 
-// What the runtime has of a deleted pod is removed only when the final status is kept: also where the agent is killed in
-// between, its containers' own exit codes are told.
+// A deleted pod is removed from the runtime only after its final status is recorded. The exit codes of its containers are
+// reported even if the agent is killed in between.
 func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -363,7 +362,7 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	}
 }
 
-// lastly is a status of another agent, of one container that has ended or is held back after its end.
+// lastly returns another agent's status of one container that has ended or is in back-off.
 func lastly(held bool) *v1.PodStatus {
 	end := &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "bad",
 		FinishedAt: metav1.NewTime(time.Unix(100, 0))}
@@ -375,7 +374,7 @@ func lastly(held bool) *v1.PodStatus {
 	return &v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{c}}
 }
 
-// How a container ended that the runtime has forgotten is what the status says, not a guess.
+// The end of a container that the runtime has lost is restored from the status, not guessed.
 func TestAnEndThatOnlyTheStatusKnows(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		w := newWorld(deletedCloudPod(v1.RestartPolicyAlways, 0, 1))
@@ -389,14 +388,14 @@ func TestAnEndThatOnlyTheStatusKnows(t *testing.T) {
 			t.Errorf("held %v: it ended as %+v", held, w.ended.Status.ContainerStatuses)
 		}
 	}
-	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1)) // it is over, and not run again
+	w := newWorld(cloudPod(v1.RestartPolicyNever, 0, 1)) // it is over, and does not run again
 	w.last = lastly(false)
 	w.step(nil)
 	w.settle()
 	if check(t, w); w.ended == nil || w.ended.Gone || w.ended.Status.Phase != v1.PodFailed || len(w.containers) > 0 {
 		t.Errorf("it ended as %+v, with %v", w.ended, w.containers)
 	}
-	w = newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1)) // it is started again, as the next attempt
+	w = newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1)) // it starts again as the next attempt
 	w.last = lastly(false)
 	w.step(nil)
 	w.settle()

@@ -12,22 +12,22 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.answered("desired", "")
 	changed := m.Wanted == nil || m.Wanted.Pod != w.Pod
 	if m.Wanted != nil && m.Wanted.Ending != nil && w.Ending == nil {
-		w.Ending = m.Wanted.Ending // an end is never taken back
+		w.Ending = m.Wanted.Ending // an end is never withdrawn
 	}
 	if m.Wanted != nil && m.Wanted.NoNetwork != nil && w.NoNetwork == nil {
-		m.sandboxing.retry.At = time.Time{} // what failed for want of a network is tried at once
+		m.sandboxing.retry.At = time.Time{} // a step that failed without a network is retried at once
 	}
 	if m.ending == nil && w.Ending != nil {
-		m.answered("unmount", "") // from now on it is to be removed, too
+		m.answered("unmount", "") // from now on it has to be removed, too
 		m.cleaned.volumes = false
 	}
 	first := m.Wanted == nil
 	m.Wanted, m.ending = &w, w.Ending
 	if sooner := m.now.Add(m.Grace()); (m.ending != nil || w.Fail != nil) && !m.ends.IsZero() && sooner.Before(m.ends) {
-		m.ends = sooner // each container gets it with its stop
+		m.ends = sooner // sent to each container with its stop
 	}
 	if !changed {
-		m.reportedAt = time.Time{} // the parent has not seen the status
+		m.reportedAt = time.Time{} // the parent has not received the status
 		return
 	}
 	was := m.Pod
@@ -37,7 +37,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 	for _, c := range m.Containers {
 		m.respec(c)
 	}
-	m.volumes.mounted = false // the volumes that the new spec names are asked for; those that are there are found
+	m.volumes.mounted = false // volumes mounts the volumes of the new spec, and finds the present ones
 	m.answered("mount", "")
 	if first {
 		m.Seed()
@@ -49,7 +49,7 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 	}
 }
 
-// respec has a container whose start is being waited for start from its new spec, at once.
+// respec restarts a container that waits for its next start, at once, from its new spec.
 func (m *Machine) respec(c *known.Container) {
 	c.Image.Forget()
 	c.Retry = restarts.Retry{}
@@ -64,7 +64,7 @@ func (m *Machine) respec(c *known.Container) {
 	m.startAnew(c)
 }
 
-// startAnew has a container that has ended started at once: its back-off starts anew.
+// startAnew starts an ended container at once and resets its back-off.
 func (m *Machine) startAnew(c *known.Container) {
 	c.Replace = true
 	if c.Actor && m.asking("spawn", c.Name) {

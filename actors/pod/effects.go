@@ -7,11 +7,11 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Effect is something for the actor to carry out: one of those here, or a piece of work (package work). The machine decides; the
-// actor does.
+// Effect is an action for the actor: one of the types here, or a piece of work (package work). The machine decides; the actor
+// executes.
 type Effect any
 
-// Transition says that the pod went from one phase to another: it is logged.
+// Transition reports a change of the phase: it is logged.
 type Transition struct{ From, To Phase }
 
 // Tell sends a message.
@@ -23,29 +23,29 @@ type Tell struct {
 // Reply answers the message being handled.
 type Reply struct{ Msg any }
 
-// ResizeTried says that a resize was carried out, or that one try at it failed: how long it took is counted.
+// ResizeTried reports a completed resize or a failed try, for the metrics.
 type ResizeTried struct {
 	Success bool
 	Took    time.Duration
 }
 
-// SpawnContainer starts the actor of a container, where it is not there, and says how its exits are answered.
+// SpawnContainer starts the actor of a container if necessary, and sets the strategy for its exits.
 type SpawnContainer struct {
 	Name     string
 	Strategy supervisors.ExitStrategy
 }
 
-// RestartContainer ends the actor of a container and starts it anew at once.
+// RestartContainer restarts the actor of a container at once.
 type RestartContainer struct{ Name string }
 
 // DropContainer stops the actor of a container for good.
 type DropContainer struct{ Name string }
 
-// Ended says that a container was found to have ended: it is logged, once an end.
+// Ended reports the end of a container: it is logged once.
 type Ended struct{ Fact messages.ContainerFact }
 
-// Unhandled says that the machine knows nothing of a message.
+// Unhandled reports a message of an unknown type.
 type Unhandled struct{ Msg any }
 
-// Wake plans the machine's next look at what is overdue; it replaces the one before.
+// Wake schedules the machine's next step without a message; it replaces the one before.
 type Wake struct{ At time.Time }

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// debugged is the pod with one more ephemeral container, which shares the processes of the target, where one is named.
+// debugged returns the pod with one more ephemeral container, which shares the processes of the target, if any.
 func debugged(pod *v1.Pod, name, target string) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, v1.EphemeralContainer{
@@ -20,8 +20,8 @@ func debugged(pod *v1.Pod, name, target string) *v1.Pod {
 	return pod
 }
 
-// A container for debugging is started in a pod that runs, told in the status, and never started again; nothing of the pod goes
-// by it, and it ends with the pod.
+// A container for debugging starts in a running pod, appears in the status, and never starts again. It does not affect the pod,
+// and ends with it.
 func TestAnEphemeralContainerRunsOnce(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -84,7 +84,7 @@ func TestAnEphemeralContainerKeepsNoPodAlive(t *testing.T) {
 	}
 }
 
-// A pod that does not get past its init containers can be looked into. That does not count as initialized.
+// A container for debugging starts in a pod that does not get past its init containers. That does not count as initialized.
 func TestAnEphemeralContainerStartsBeforeThePodIsInitialized(t *testing.T) {
 	w := newWorld(debugged(testPod(v1.RestartPolicyAlways, 1, 1), "debug", "init0"))
 	w.step(nil)
@@ -98,7 +98,7 @@ func TestAnEphemeralContainerStartsBeforeThePodIsInitialized(t *testing.T) {
 	}
 }
 
-// It starts in the namespace of its target, and waits for that to run.
+// It starts in the namespace of its target, after the target runs.
 func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 	a := newReady(debugged(testPod(v1.RestartPolicyAlways, 0, 1), "debug", "c0"))
 	a.hears(messages.ChildStarted{Name: "debug"}, pulled("debug", "image"))
@@ -116,7 +116,7 @@ func TestAnEphemeralContainerWaitsForItsTarget(t *testing.T) {
 	}
 }
 
-// One that a kubelet started is adopted, and left alone.
+// A container of a kubelet is adopted, and left alone.
 func TestAnEphemeralContainerOfAKubeletIsAdopted(t *testing.T) {
 	a := newAlone(debugged(cloudPod(v1.RestartPolicyAlways, 0, 1), "debug", ""))
 	a.machine.Set.ChangedImage = func(*v1.Container, messages.ContainerFact) bool { return true }

@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// record tells an event, where there is who writes it. Reasons and messages are the kubelet's, for others read them; each is
-// told when something has happened, and not again when it is only said again.
+// record sends an Event if they are enabled. Reasons and messages are the kubelet's, since clients match them. Each Event reports
+// an occurrence, not a repeated message about it.
 func (m *Machine) record(container, kind, reason, format string, args ...any) {
 	if m.Set.Events && m.Pod != nil {
 		event := messages.PodEvent(m.Pod, container, kind, reason, fmt.Sprintf(format, args...), m.now)
@@ -24,7 +24,7 @@ func (m *Machine) record(container, kind, reason, format string, args ...any) {
 	}
 }
 
-// warn tells an event of why something waits or failed: in Kubernetes' words, and with the sentence that "playlet pods" has.
+// warn sends an Event about a wait or a failure: in Kubernetes' terms, and with the sentence of "playlet pods".
 func (m *Machine) warn(container, reason string, r messages.Reason, format string, args ...any) {
 	m.explained(container, v1.EventTypeWarning, reason, r, format, args...)
 }
@@ -35,7 +35,7 @@ func (m *Machine) explained(container, kind, reason string, r messages.Reason, f
 	}
 }
 
-// sentence is what "playlet pods" says while the pod waits for this.
+// sentence returns the text of "playlet pods" while the pod waits for this.
 func (m *Machine) sentence(r messages.Reason) string {
 	s := explain.Waits(m.Pod, m.status(), r)
 	if v := m.Verdict; v != nil && v.Reason != "" && r.Code == messages.ReasonKilling {
@@ -68,8 +68,8 @@ func (m *Machine) recordPulled(c *known.Container, v messages.ImagePulled) {
 	}
 }
 
-// recordImageFailed tells why the image is not there, and, as the kubelet does, that the container waits for that. That the
-// runtime cannot be reached is the node's matter.
+// recordImageFailed records the cause of a missing image and, like the kubelet, the container's wait for it. An unreachable
+// runtime concerns the node, and is not recorded here.
 func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) {
 	r := v.Reason
 	if v.Again || (c.Image.Reason != nil && same(*c.Image.Reason, r)) {
@@ -94,8 +94,8 @@ func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) 
 	warn(messages.EventFailed, "Error: %s", r.Code)
 }
 
-// recordBackOff tells that a container is held back after its end; once for each end, and not of an end before this life of
-// the actor, which told it.
+// recordBackOff records that a container is held back after its end, once for each end. Ends before this life of the actor were
+// recorded then.
 func (m *Machine) recordBackOff(c *known.Container) {
 	f, why := c.Exited(), m.starts().Hold(c)
 	if f == nil || why == nil || c.Replace || f.Held || f.FinishedAt.Before(m.born) {
@@ -106,8 +106,8 @@ func (m *Machine) recordBackOff(c *known.Container) {
 		c.Name, m.Pod.Name, m.Pod.Namespace, m.uid)
 }
 
-// recordEnd tells that a container has failed for good. Kubernetes has no Event of that, and who looks for the cause of a pod's
-// failure does so among the Events.
+// recordEnd records that a container has failed for good. Kubernetes has no Event for that, and users look for the cause of a
+// failure among the Events.
 func (m *Machine) recordEnd(c *known.Container, f messages.ContainerFact) {
 	if !m.live() || m.Pod == nil || c.Spec == nil || f.ExitCode == 0 || c.Answer(m.Pod, f) == restarts.Again {
 		return
@@ -137,19 +137,19 @@ func (m *Machine) recordMount(v messages.VolumesFailed) {
 	m.warn("", messages.EventFailedMount, v.Reason, "MountVolume.SetUp failed for volume %q : %s", v.Volume, said)
 }
 
-// same says that two reasons are of the same failure, told twice.
+// same reports whether two reasons describe the same failure.
 func same(a, b messages.Reason) bool {
 	return a.Code == b.Code && a.Message == b.Message && a.RetryAt.Equal(b.RetryAt)
 }
 
-// recordSandbox tells that a sandbox could not be made; of a pod that is ending nobody wants one.
+// recordSandbox records that a sandbox could not be created, unless the pod is ending.
 func (m *Machine) recordSandbox(r messages.Reason) {
 	if m.live() {
 		m.warn("", messages.EventFailedSandbox, r, "Failed to create pod sandbox: %s", cmp.Or(r.Cause.Text, r.Message))
 	}
 }
 
-// recordChanged tells, once, that the pod's sandbox has to be replaced.
+// recordChanged records, once, that the pod's sandbox has to be replaced.
 func (m *Machine) recordChanged() {
 	if len(m.Sandboxes.All) > 0 && !m.sandboxing.changed {
 		m.sandboxing.changed = true
@@ -157,7 +157,7 @@ func (m *Machine) recordChanged() {
 	}
 }
 
-// recordNetwork tells, once for each reason, that the node has no network for the pod's sandbox.
+// recordNetwork records, once for each reason, that the node has no network for the pod's sandbox.
 func (m *Machine) recordNetwork() {
 	var why messages.Reason
 	if m.Wanted.NoNetwork != nil {
@@ -169,7 +169,7 @@ func (m *Machine) recordNetwork() {
 	m.sandboxing.unconnected = why.Message
 }
 
-// recordDeadline tells that the pod has run for as long as it may, where that is the verdict.
+// recordDeadline records that the pod has exceeded its activeDeadlineSeconds, if that is the verdict.
 func (m *Machine) recordDeadline() {
 	if v := m.Verdict; v != nil && v.Reason == messages.ReasonDeadlineExceeded {
 		m.explained("", v1.EventTypeNormal, messages.EventDeadlineExceeded, messages.Reason{Code: v.Reason, Message: v.Message},

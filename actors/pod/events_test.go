@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// recordedTooOften names a container of which more back-offs are recorded than it has ended; empty when there is none.
+// recordedTooOften returns a container with more back-off Events than ends, or "".
 func recordedTooOften(w *world) string {
 	sent := map[string]int{}
 	for _, r := range w.records {
@@ -28,7 +28,7 @@ func recordedTooOften(w *world) string {
 	return ""
 }
 
-// said are events as "container Reason: message".
+// said returns Events as "container Reason: message".
 func said(records []messages.RecordEvent) (out []string) {
 	for _, r := range records {
 		out = append(out, strings.TrimSpace(containerOf(r)+" "+r.Reason+": "+r.Message))
@@ -36,7 +36,7 @@ func said(records []messages.RecordEvent) (out []string) {
 	return out
 }
 
-// containerOf is the container that an event is about; empty for one about the pod.
+// containerOf returns the container that an Event is about, or "" for the pod.
 func containerOf(r messages.RecordEvent) string {
 	_, name, _ := strings.Cut(strings.TrimSuffix(r.Object.FieldPath, "}"), "{")
 	return name
@@ -69,8 +69,7 @@ func TestTheEventsOfAnOrdinaryLife(t *testing.T) {
 	}
 }
 
-// A back-off that was told before the actor fell is not told again.
-// A pod for which there is no network says so once, and again when the reason is another.
+// A pod without a network records that once, and again for another reason.
 func TestAMissingNetworkIsReportedOnce(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.offline = &messages.Reason{Code: messages.ReasonNetworkNotReady, Message: "network is not ready: none"}
@@ -211,7 +210,7 @@ func TestTheEventsOfAPod(t *testing.T) {
 	a.sameEvents(t, "its time is over", "DeadlineExceeded: Pod was active on the node longer than the specified deadline; the pod was active for longer than its activeDeadlineSeconds (3600)")
 }
 
-// The node's first address may change its family, by a cloud provider: the pod's Events name both, once.
+// If a cloud provider changes the family of the node's first address, an Event of the pod names both addresses, once.
 func TestEvents_FamilyOfTheNodesAddress(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -229,7 +228,7 @@ func TestEvents_FamilyOfTheNodesAddress(t *testing.T) {
 	}
 }
 
-// Where nobody writes events, none are told.
+// Without an API server no Events are sent.
 func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.set.Events = false
@@ -241,7 +240,7 @@ func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	}
 }
 
-// What of a pod's resolver configuration had to be left out is told with its sandbox.
+// Omitted parts of a pod's resolver configuration are reported with its sandbox.
 func TestWhatIsLeftOutOfDNSIsReported(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)

@@ -10,13 +10,13 @@ import (
 
 func (m *Machine) takeFacts(f messages.PodFacts) {
 	if f.ReadAt.Before(m.readAt) || f.ReadAt.Before(m.born) {
-		return // overtaken by a later reading, or on its way to an earlier life of this actor
+		return // overtaken by a later reading, or sent to an earlier life of this actor
 	}
 	first := !m.read
 	m.answered("read", "")
 	m.read, m.readAt = true, f.ReadAt
 	if !m.ends.IsZero() {
-		// The grace period does not run while the runtime is away. Some of that time may have been before it began.
+		// The grace period is paused while the runtime is away. Part of that time may precede it.
 		m.ends = m.ends.Add(max(f.Away-m.away, 0))
 		if whole := m.now.Add(m.Grace()); whole.Before(m.ends) {
 			m.ends = whole
@@ -42,7 +42,7 @@ func (m *Machine) takeFacts(f messages.PodFacts) {
 	m.doubtVolumes()
 }
 
-// takeFact takes one container of a reading. Its actor hears of its end.
+// takeFact handles one container of a reading. An end is sent to its actor.
 func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 	c := m.Learn(f, at)
 	if end := c.Exited(); end != nil && end.Attempt == c.Attempt && c.Stage() == messages.StageIdle {
@@ -53,7 +53,7 @@ func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 	}
 }
 
-// noteEnds has the log say of each container how it ended, once. What had ended before this actor's first reading is old.
+// noteEnds logs the end of each container, once. Ends before this actor's first reading are not logged.
 func (m *Machine) noteEnds() {
 	for _, c := range m.Containers {
 		for _, f := range slices.Backward(c.Attempts) {

@@ -6,8 +6,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planFinished: all is over. A pod that finished by itself keeps its dead containers, for their logs, until no source
-// names it. Leads to Terminating, when it is then to be removed.
+// planFinished: the pod is over. A pod that finished by itself keeps its dead containers, for their logs, until no source lists
+// it. Leads to Terminating, when it has to be removed.
 func (m *Machine) planFinished() Phase {
 	gone := m.cleaned.runtime
 	if m.ending != nil && !gone {

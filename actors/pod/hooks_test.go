@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// TestNoHookIsLeftOfAPodThatHasEnded: a sidecar ends by itself while it waits for its turn, and its hook goes on.
+// A sidecar ends by itself while it waits for its turn and its hook still runs.
 func TestNoHookIsLeftOfAPodThatHasEnded(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{})
 	pod := sidecarPod(v1.RestartPolicyAlways, 1, 1)

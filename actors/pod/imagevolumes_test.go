@@ -9,8 +9,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A container that mounts images is started with them, and asks for them before its own, one after another. An image that cannot
-// be had is what it waits for. After a start that failed all are asked for anew; another container waits for none of them.
+// A container starts with the images that it mounts, which are requested before its own, one after another. It waits for an image
+// that cannot be pulled. After a failed start all are requested again. Other containers do not wait for them.
 func TestImagesOfVolumesAreThereBeforeTheContainer(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	image := func(ref string, policy v1.PullPolicy) v1.VolumeSource {
@@ -38,7 +38,7 @@ func TestImagesOfVolumesAreThereBeforeTheContainer(t *testing.T) {
 	if r := a.machine.waiting(); r == nil || r.Volume != "model" || r.Container != main.Name {
 		t.Errorf("the pod waits for %+v", r)
 	}
-	a.hears(messages.ImagePulled{Key: key, Image: "files:1", Ref: "id-other"}) // of another volume by now
+	a.hears(messages.ImagePulled{Key: key, Image: "files:1", Ref: "id-other"}) // an earlier request, for another volume
 	a.take()
 	a.hears(messages.ImagePulled{Key: key, Image: "model:1", Ref: "id-model"})
 	key = asks("files:1", "files", v1.PullAlways)

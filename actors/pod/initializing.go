@@ -2,14 +2,14 @@ package pod
 
 import "github.com/playlet-dev/playlet/messages"
 
-// planInitializing: init containers run one after another, each to success; a sidecar among them has only to run, and
-// to have started, before the next does; once the next has been made, its own restarts keep nobody waiting. Leads to Running,
-// back to Preparing when the sandbox is lost or all are restarted, to Terminating.
+// planInitializing: init containers run one after another, each to success. A sidecar only has to run, and to have started,
+// before the next one starts. After the next one was created, restarts of the sidecar delay nothing. Leads to Running, to
+// Terminating, and back to Preparing when the sandbox is lost or all containers are restarted.
 func (m *Machine) planInitializing() Phase {
 	if to := m.upkeep(); to != "" {
 		return to
 	}
-	for _, c := range m.Containers { // what was added to look into the pod starts also while that is not initialized
+	for _, c := range m.Containers { // containers for debugging start before the pod is initialized, too
 		if c.Ephemeral && c.Spec != nil {
 			m.ensure(c)
 		}
@@ -29,8 +29,8 @@ func (m *Machine) planInitializing() Phase {
 	return Running
 }
 
-// upkeep does what a pod needs that has its sandbox. Otherwise it says which phase follows: where the sandbox is lost, or all are
-// to be restarted in it, what was to start waits for its turn in a new sandbox, or in a new round.
+// upkeep maintains a pod with a sandbox. It returns the next phase if the sandbox is lost, or all containers have to be restarted
+// in it: pending starts then wait for the new sandbox or round.
 func (m *Machine) upkeep() Phase {
 	switch {
 	case m.over():

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// drain delivers everything while no time passes.
+// drain delivers all messages without advancing the clock.
 func (w *world) drain() {
 	for i := 0; i < 1000; i++ {
 		if w.live(); len(w.pending) == 0 {
@@ -24,7 +24,7 @@ func (w *world) drain() {
 	}
 }
 
-// A sidecar that waits to be restarted keeps only those waiting that have not been made yet, as with the kubelet.
+// As with the kubelet, a sidecar in back-off delays only containers that were not created yet.
 func TestASidecarInBackOffKeepsNobodyWaiting(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 3, 1)
 	pod.Spec.InitContainers[0].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
@@ -62,27 +62,27 @@ func TestASidecarInBackOffKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// The word of a status may be lost; others know it in the end.
+// A lost report of the status is repeated.
 func TestAStatusThatIsLostIsReportedAgain(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
 	w.settle()
 	w.status = nil
-	w.settle() // audits, and no news
+	w.settle() // audits, without a change
 	if w.status == nil || w.status.Phase != v1.PodRunning {
 		t.Errorf("after the next audits it is %+v", w.status)
 	}
 	for range 2 {
 		w.status = nil
-		w.step(w.desired()) // pods has not seen that it was taken
+		w.step(w.desired()) // pods has not received its confirmation
 		if w.status == nil {
 			t.Error("the desired state was sent again, and no status")
 		}
 	}
 }
 
-// A start of which it could not be read what came may have made a container that runs: it is looked for before the sandbox is
-// stopped, and ended with its grace.
+// A start with an unreadable outcome may have created a running container. It is looked up before the sandbox is stopped, and
+// ended with its grace period.
 func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.blind = true
@@ -107,8 +107,8 @@ func TestAStartThatFailedWithoutAWordMayRun(t *testing.T) {
 	}
 }
 
-// A container's actor falls, its container is removed by somebody, and another is made, of which nothing is heard: the word of
-// the first start, which comes later, is not the last one, and the pod's sandbox is not stopped under what runs.
+// A container's actor fails, the container is removed from outside, and another is created without a report. The late report of
+// the first start is not the last one, and the sandbox is not stopped while a container runs in it.
 func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -135,15 +135,15 @@ func TestTheAnswerToAnEarlierLifeIsNotTheLast(t *testing.T) {
 	}
 }
 
-// The actor falls while a start is under way, and the spec has changed: before another attempt is begun, it is looked at whether
-// the one before runs.
+// The actor fails while a start is in progress, and the spec has changed. Before the next attempt begins, a reading shows whether
+// the earlier one runs.
 func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.halfway = 1
 	w.step(nil)
 	w.drain() // it is created, and did not start
 	w.blind = true
-	for range 100 { // until it is tried again, and runs
+	for range 100 { // until it is retried, and runs
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
 		for i := 0; len(w.pending) > 0 && i < 100 && len(w.runningNames()) == 0; i++ {
@@ -158,7 +158,7 @@ func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 	if got := w.runningNames(); !slices.Equal(got, []string{"c0"}) {
 		t.Fatalf("running %v", got)
 	}
-	w.pending = nil // the word of it comes too late
+	w.pending = nil // its report comes too late
 	w.edit(func(s *v1.PodSpec) { s.Containers[0].Image += "'" })
 	w.step(w.pending[0])
 	w.pending = w.pending[1:]
@@ -170,8 +170,8 @@ func TestNoOtherAttemptBesideAStartOfWhichNothingIsKnown(t *testing.T) {
 	}
 }
 
-// The outcome of a start is lost, and the container is then read as exited. That is an end as any other: restartPolicy says what
-// follows, and the back-off when.
+// The outcome of a start is lost, and a reading then shows the container as exited. It counts as any other end: restartPolicy and
+// the back-off apply.
 func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 	for policy, code := range map[v1.RestartPolicy]int32{v1.RestartPolicyNever: 0, v1.RestartPolicyOnFailure: 0,
 		v1.RestartPolicyAlways: 1} {
@@ -212,8 +212,8 @@ func TestAnEndThatIsReadAfterALostStartIsAnswered(t *testing.T) {
 	}
 }
 
-// The word that the prober has forgotten the pod may be lost. With an audit it is told again what is to be probed, unless it
-// was heard just before.
+// The report that the prober has lost the pod may be lost. With an audit it receives the list of probes again, unless it has just
+// answered.
 func TestAProberThatForgotHearsAgain(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
 	w.step(nil)
@@ -230,8 +230,7 @@ func TestAProberThatForgotHearsAgain(t *testing.T) {
 	}
 }
 
-// The word that volumes has forgotten the pod may be lost. With an audit it is asked again, once, unless it was heard just
-// before.
+// The report that volumes has lost the pod may be lost. With an audit the request is repeated, once, unless it has just answered.
 func TestVolumesThatForgotIsAskedAgain(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.take()
@@ -253,7 +252,7 @@ func TestVolumesThatForgotIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestADoubtedProberHearsOfAnEnd: what was sent to it is not forgotten, or nobody would tell it to stop.
+// A prober that has not lost the pod receives its end, since the last list is kept.
 func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Readiness))
 	w.step(nil)
@@ -266,8 +265,8 @@ func TestADoubtedProberHearsOfAnEnd(t *testing.T) {
 	}
 }
 
-// A container that runs is to be adopted, and somebody has removed it: its actor says that there is none, and the pod is read,
-// without waiting for an audit.
+// A running container is removed from outside before its adoption. Its actor reports that, and the pod is read without waiting
+// for an audit.
 func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	image := pulled("c0", "image")
@@ -281,7 +280,7 @@ func TestWhatIsGoneAndCannotBeAdoptedIsRead(t *testing.T) {
 	if len(second) != 1 || second[0].Adopt == nil {
 		t.Fatalf("told %+v", second)
 	}
-	a.observes(a.sandboxFacts(), madeIn(a, "c0", messages.ContainerRunning)) // before it was removed
+	a.observes(a.sandboxFacts(), madeIn(a, "c0", messages.ContainerRunning)) // before its removal
 	a.take()
 	failed := messages.ContainerReported{UID: "u1", Name: "c0", Generation: second[0].Generation,
 		Failed: &messages.Reason{Code: messages.ReasonRunContainer, Message: "no container"}}

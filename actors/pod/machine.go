@@ -19,11 +19,11 @@ type Machine struct {
 
 	known.State
 	ending *messages.Ending
-	born   time.Time // of this machine; what was read before it may belong to an earlier life of the actor
-	read   bool      // the CRI's word has been heard since the start
+	born   time.Time // of this machine; earlier readings may belong to an earlier life of the actor
+	read   bool      // the CRI was read since the start
 	readAt time.Time
-	ends   time.Time     // when the grace period is over that all of the pod's containers have together
-	away   time.Duration // how long the runtime had been away at the last reading
+	ends   time.Time     // end of the grace period that all containers share
+	away   time.Duration // duration of the runtime's absence at the last reading
 
 	volumes    volumes
 	probing    probing
@@ -33,32 +33,32 @@ type Machine struct {
 
 	resizing resizing
 	asks     map[ask]time.Time
-	// settle is set while it must be read again what starts were under way when the pod began to end.
+	// settle is set until a reading shows the starts that were in progress when the pod began to end.
 	settle  time.Time
 	cleaned cleaned
 
-	reported   messages.PodStatusChanged // last,
-	reportedAt time.Time                 // and when
-	waited     messages.Reason           // what reported waits for, without the time of a retry
+	reported   messages.PodStatusChanged // the last report,
+	reportedAt time.Time                 // its time,
+	waited     messages.Reason           // and its reason to wait, without the time of a retry
 	now        time.Time                 // of the present step
 	fx         []Effect
 }
 
-// cleaned is what has been undone of the pod.
+// cleaned is the progress of the pod's removal.
 type cleaned struct {
 	volumes bool
-	// published is why a CSI driver has volumes of the pod still; empty: it has none.
+	// published is the cause for which a CSI driver still has volumes of the pod, or "".
 	published string
 	runtime   bool
 	cgroup    bool
 	retry     restarts.Retry
 }
 
-// volumes is what the pod knows of its volumes.
+// volumes is the state of the pod's volumes.
 type volumes struct {
 	mounted bool
-	// forgotten says that volumes may know nothing of the pod, since it was restarted, or was not heard for a while: it is
-	// asked again, so that what changes in the volumes of a running pod goes on being written.
+	// forgotten is set when volumes may have lost the pod, after a restart or a period without messages. The request is repeated,
+	// so that changes in the volumes of a running pod are still written.
 	forgotten bool
 	heardAt   time.Time
 	paths     map[string]string
@@ -66,30 +66,30 @@ type volumes struct {
 	failed    map[string]messages.Reason // by volume, as recorded in Events
 }
 
-// cgroup is what the pod knows of its cgroup.
+// cgroup is the state of the pod's cgroup.
 type cgroup struct {
 	ready  bool
-	of     *v1.Pod // as it was asked for last
-	has    *v1.Pod // as it was made last
-	parent string  // as the runtime takes it
+	of     *v1.Pod // in the last request
+	has    *v1.Pod // at the last success
+	parent string  // in the runtime's format
 	reason *messages.Reason
 }
 
-// ask is a question or a piece of work whose answer is awaited.
+// ask is a request or a piece of work with a pending answer.
 type ask struct {
 	what string
 	of   string // container, sandbox; empty for the pod
 }
 
-// NewMachine is the machine of a pod of which nothing is known but its UID.
+// NewMachine returns the machine of a pod with nothing known but its UID.
 func NewMachine(uid string, set settings.Settings) *Machine {
 	return &Machine{uid: uid, State: known.State{Set: set}, phase: Reading, asks: map[ask]time.Time{}}
 }
 
-// Phase is the current phase.
+// Phase returns the current phase.
 func (m *Machine) Phase() Phase { return m.phase }
 
-// Step takes one message and returns what is to be done about it. msg is nil when only time has passed.
+// Step handles one message and returns its effects. msg is nil when only time has passed.
 func (m *Machine) Step(now time.Time, msg any) []Effect {
 	m.fx, m.now = nil, now
 	if m.born.IsZero() {
@@ -116,7 +116,7 @@ func (m *Machine) Step(now time.Time, msg any) []Effect {
 
 func (m *Machine) emit(e Effect) { m.fx = append(m.fx, e) }
 
-// due reports whether a question must be put now: it was never put, or its answer is overdue. It notes that it is put.
+// due reports whether a request must be sent now: it was never sent, or its answer is overdue. It records the request as sent.
 func (m *Machine) due(what, of string, timeout time.Duration) bool {
 	k := ask{what, of}
 	if until, ok := m.asks[k]; ok && m.now.Before(until) {
@@ -126,7 +126,7 @@ func (m *Machine) due(what, of string, timeout time.Duration) bool {
 	return true
 }
 
-// ask puts a question to another actor, unless its answer is still awaited.
+// ask sends a request to another actor, unless its answer is pending.
 func (m *Machine) ask(what, of string, to messages.Address, question any) {
 	if m.due(what, of, m.Set.AnswerTimeout) {
 		m.emit(Tell{to, question})
@@ -142,7 +142,7 @@ func (m *Machine) asking(what, of string) bool {
 
 func (m *Machine) answered(what, of string) { delete(m.asks, ask{what, of}) }
 
-// wake plans the next look at the earliest thing that falls due. What is due now has just been dealt with.
+// wake schedules the next step for the earliest deadline. Deadlines that have passed were handled in this step.
 func (m *Machine) wake() {
 	var at time.Time
 	earlier := func(t time.Time) {
@@ -175,7 +175,7 @@ func (m *Machine) wake() {
 	}
 }
 
-// live is true in the phases in which the pod is meant to run.
+// live reports whether the pod should run in this phase.
 func (m *Machine) live() bool {
 	return m.phase == Preparing || m.phase == Initializing || m.phase == Running
 }

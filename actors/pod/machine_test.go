@@ -98,8 +98,8 @@ func TestRestartPolicy(t *testing.T) {
 	}
 }
 
-// What a container says of its own restarts goes before what its pod says, and the first of its rules that its exit code meets
-// before both (KEP-5307).
+// A container's own restartPolicy overrides the pod's, and the first of its rules that matches the exit code overrides both
+// (KEP-5307).
 func TestRestartPolicyOfOneContainer(t *testing.T) {
 	rule := func(op v1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) v1.ContainerRestartRule {
 		return v1.ContainerRestartRule{Action: v1.ContainerRestartRuleActionRestart,
@@ -133,7 +133,7 @@ func TestRestartPolicyOfOneContainer(t *testing.T) {
 	} {
 		for _, init := range []bool{false, true} {
 			if init && (c.own == always || c.code == 0) {
-				continue // a sidecar; and one that succeeds is done, whatever it says
+				continue // a sidecar; and a container that succeeds is done, whatever its policy
 			}
 			t.Run(fmt.Sprintf("%s, init %v", c.name, init), func(t *testing.T) {
 				pod := testPod(c.pod, 0, 1)
@@ -150,7 +150,7 @@ func TestRestartPolicyOfOneContainer(t *testing.T) {
 				check(t, w)
 				want := c.phase
 				if init && c.again {
-					want = v1.PodPending // it is started again until it succeeds, which it does not
+					want = v1.PodPending // it is restarted until it succeeds, which it does not
 				}
 				if w.status.Phase != want {
 					t.Errorf("phase %s, want %s", w.status.Phase, want)
@@ -169,7 +169,7 @@ func TestRestartPolicyOfOneContainer(t *testing.T) {
 	}
 }
 
-// One container that is started again keeps a pod alive, of which another one is not.
+// One container that restarts keeps a pod alive while another has ended for good.
 func TestOneContainerEndsForGood(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 2)
 	pod.Spec.Containers[1].RestartPolicy = new(v1.ContainerRestartPolicyNever)
@@ -386,7 +386,7 @@ func TestHooksRunAtOnceAndTheGracePeriodEndsAll(t *testing.T) {
 	a.hears(messages.PodWanted{Pod: pod, Generation: 3, Ending: &messages.Ending{Since: w.now, Grace: new(int64(2))}})
 	says(a, "less time", "c0 ends in 2s", "init0 waits for 2s", "init1 waits for 2s")
 
-	// The same of a pod that the node ends.
+	// The same applies to a pod that the node ends.
 	w.restart()
 	w.settle()
 	a = &alone{now: w.now, machine: w.machine}
@@ -411,7 +411,7 @@ func TestAReadingThatIsOvertakenIsNotTaken(t *testing.T) {
 	}
 }
 
-// A start that was cut off by the death of the agent is done again under the same attempt, at once, whatever restartPolicy.
+// A start that the death of the agent interrupted is repeated with the same attempt, at once, under any restartPolicy.
 func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))
@@ -434,7 +434,7 @@ func TestAStartThatWasCutOffIsDoneAgainAndNotCounted(t *testing.T) {
 	}
 }
 
-// TestAStartThatIsAlwaysCutOffIsAnEnd: a hook of the runtime that times out looks so at each start.
+// A start that is interrupted every time, as by a hook of the runtime that times out, counts as an end.
 func TestAStartThatIsAlwaysCutOffIsAnEnd(t *testing.T) {
 	for policy, want := range map[v1.RestartPolicy][]uint32{
 		v1.RestartPolicyNever: {0, 0, 0}, v1.RestartPolicyAlways: {0, 0, 0, 1, 2, 3}} {
@@ -466,7 +466,7 @@ func TestAStartThatIsAlwaysCutOffIsAnEnd(t *testing.T) {
 	}
 }
 
-// Where the runtime cannot remove what a start left that was cut off, its name cannot be had: the next attempt is made.
+// If the runtime cannot remove the rest of an interrupted start, its name stays in use: the next attempt is created.
 func TestANameThatCannotBeHadIsPassedOver(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))

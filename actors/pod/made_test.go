@@ -21,7 +21,7 @@ func limited(memory string) v1.ResourceRequirements {
 	return v1.ResourceRequirements{Limits: list, Requests: list}
 }
 
-// carrying is a running container that was made with resources.
+// carrying returns a running container that carries resources.
 func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messages.ContainerFact {
 	t.Helper()
 	hash, err := translate.SpecHash(spec)
@@ -38,8 +38,8 @@ func carrying(t *testing.T, spec *v1.Container, r v1.ResourceRequirements) messa
 	}
 }
 
-// An edit of what a container may use takes effect: the container is replaced. Another way to write the same is no edit, and
-// one that carries none, of a kubelet, is left alone. So is a container of the API server that is resized: it runs on.
+// An edit of the resources replaces the container. Equal quantities in another notation are no edit, and a kubelet's container,
+// which carries no resources, is left alone. So is a container of the API server that is resized: it runs on.
 func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	spec := &v1.Container{Name: "c0", Image: "image", Resources: limited("1024Mi")}
 	of := func(pod *v1.Pod) *Machine {
@@ -70,7 +70,7 @@ func TestAnEditOfResourcesReplacesTheContainer(t *testing.T) {
 	}
 }
 
-// The status tells what a container was made with, not what is wanted by now.
+// The status contains the resources of the container's creation, not the edited ones.
 func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Spec.Containers[0].Resources = limited("2Gi")
@@ -92,7 +92,7 @@ func TestTheStatusTellsTheResourcesInForce(t *testing.T) {
 	}
 }
 
-// Mounts are told with what is mounted below them: whether it is read-only depends on the pod and on the runtime (KEP-3857).
+// The status of mounts includes mounts below them: whether these are read-only depends on the pod and on the runtime (KEP-3857).
 func TestTheStatusTellsVolumeMounts(t *testing.T) {
 	enabled, disabled, possible := v1.RecursiveReadOnlyEnabled, v1.RecursiveReadOnlyDisabled, v1.RecursiveReadOnlyIfPossible
 	for _, c := range []struct {
@@ -124,12 +124,12 @@ func TestTheStatusTellsVolumeMounts(t *testing.T) {
 	}
 }
 
-// What is mounted below a volume is as the sandbox's handler can have it, which is the default one only for who names no class.
+// Mounts below a volume depend on the sandbox's handler, which is the default one only for pods without a RuntimeClass.
 func TestVolumeMountsAreAsTheHandlerCan(t *testing.T) {
 	possible := v1.RecursiveReadOnlyIfPossible
 	for _, c := range []struct {
 		able, handler string // of the sandbox
-		unmade        bool   // there is none yet
+		unmade        bool   // no sandbox yet
 		class         *string
 		want          v1.RecursiveReadOnlyMode
 	}{

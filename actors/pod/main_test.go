@@ -7,8 +7,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// stormy is how many storms a machine goes through unless the command line says. The rarest mistakes found so far took tens
-// of thousands; `task soak` has them.
+// stormy is the default number of storms for a machine. The rarest mistakes found so far took tens of thousands; `task soak` runs
+// as many.
 const stormy = "2000"
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Without a network nothing is started that needs one; what is there is left alone, and when it comes all goes on at once.
+// Without a network no pod that needs one starts. Running containers are left alone, and all pods continue as soon as there is
+// one.
 func TestTheNetworkIsAwaited(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.network(false)
@@ -46,7 +47,7 @@ func TestTheNetworkIsAwaited(t *testing.T) {
 	}
 }
 
-// A pod that the node has to end fails, with the node's words, once nothing of it runs, and stays as one that has finished.
+// A pod that the node has to end fails, with the node's message, once none of its containers runs, and stays as a finished one.
 func TestAPodThatHasToGoFails(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 2))
 	w.step(nil)

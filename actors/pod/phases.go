@@ -4,10 +4,10 @@ import (
 	"fmt"
 )
 
-// Phase is where a pod's actor is in the pod's life. A folder listing of this package is the diagram: one file a phase.
+// Phase is the stage of a pod's actor in the pod's life. The files of this package are the diagram: one per phase.
 type Phase string
 
-// The phases. Each one's file says what it waits for and what it leads to.
+// The phases. The file of each describes its work and the phases that follow.
 const (
 	Reading      Phase = "reading"
 	Preparing    Phase = "preparing"
@@ -18,7 +18,7 @@ const (
 	Finished     Phase = "finished"
 )
 
-// Edges is every transition there is. An edge outside it is a bug and fails the actor.
+// Edges are all transitions. Any other is a bug and fails the actor.
 var Edges = map[Phase][]Phase{
 	Reading:      {Preparing, Terminating},
 	Preparing:    {Initializing, Running, Terminating},
@@ -29,7 +29,7 @@ var Edges = map[Phase][]Phase{
 	Finished:     {Terminating},
 }
 
-// plans holds the behaviour of each phase: what it asks for, and the phase that follows; its own when it stays.
+// plans holds the behaviour of each phase: its requests, and the phase that follows, which may be the same.
 var plans = map[Phase]func(m *Machine) Phase{
 	Reading:      (*Machine).planReading,
 	Preparing:    (*Machine).planPreparing,
@@ -40,7 +40,7 @@ var plans = map[Phase]func(m *Machine) Phase{
 	Finished:     (*Machine).planFinished,
 }
 
-// enter is the one way from a phase to another.
+// enter is the only way from one phase to another.
 func (m *Machine) enter(to Phase) {
 	for _, p := range Edges[m.phase] {
 		if p == to {

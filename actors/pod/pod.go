@@ -1,12 +1,13 @@
-// Package pod is the actor of one pod: a pure state machine decides (machine.go and one file a phase), and this shell
-// carries its effects out; what of these the runtime does is package work. It supervises one actor a container, and their
-// supervision strategy is the pod's restartPolicy.
+// Package pod is the actor of one pod. A pure state machine decides (machine.go and one file per phase), and this shell executes
+// its effects; package work has the runtime's part of them. The actor supervises one actor per container. Their supervision
+// strategy implements the pod's restartPolicy.
 //
-// The machine takes messages and gives effects. What it knows of the pod is in package known, and what it is told of the node in
-// settings. What follows from these alone is in restarts, starts, resources, rounds and podstatus, which do not know the machine.
+// The machine receives messages and returns effects. Package known holds the state of the pod, and settings the facts about the
+// node. The packages restarts, starts, resources, rounds and podstatus derive results from both, and do not know the machine.
 //
-// A rule RestartAllContainers (KEP-5532) takes the edges of a lost sandbox, and the sandbox stays: the end of a container by its
-// rule begins the next round, preparing ends what is of an earlier one, and all is made again, init containers first.
+// A rule RestartAllContainers (KEP-5532) takes the transitions of a lost sandbox, but keeps the sandbox. A container that ends by
+// its rule begins the next round. The phase preparing ends the containers of earlier rounds, and all are created again, init
+// containers first.
 package pod
 
 import (
@@ -20,19 +21,19 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Host is what the actors of pods and containers know of the machine. It is made once, by the command.
+// Host is the machine, for the actors of pods and containers. The command creates it once.
 type Host = host.Host
 
-// Abilities are what not every runtime can do.
+// Abilities are the optional features of a runtime.
 type Abilities = host.Abilities
 
-// Options are what pods' actors need.
+// Options configure the actors of pods.
 type Options struct {
 	Host     *host.Host
 	Settings settings.Settings
 }
 
-// New makes actors of the kind "pod", named by UID.
+// New returns the constructor of the actor kind "pod", named by UID.
 func New(opts Options) supervisors.Constructor {
 	return func(uid string) supervisors.Actor {
 		return &actor{opts: opts, uid: uid, machine: NewMachine(uid, opts.Settings)}
@@ -46,7 +47,7 @@ type actor struct {
 	waker   supervisors.Timer
 }
 
-// wake is what the machine's timer posts.
+// wake is the message of the machine's timer.
 type wake struct{}
 
 // Receive implements supervisors.Actor.
@@ -55,7 +56,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	case messages.Started, wake:
 		msg = nil // only time has passed
 	case messages.ChildStopped:
-		return // on our own order, which the machine knows of
+		return // the machine ordered it
 	}
 	for _, e := range a.machine.Step(ctx.Now(), msg) {
 		a.one(ctx, e)
@@ -98,17 +99,17 @@ func (a *actor) one(ctx supervisors.Context, e Effect) {
 	}
 }
 
-// Inspection is what a pod's actor says of itself.
+// Inspection is the answer of a pod's actor to an inspection.
 type Inspection struct {
 	Pod        string                `json:"pod"`
 	Phase      Phase                 `json:"phase"`
 	Waiting    *messages.Reason      `json:"waiting,omitempty"`
-	Awaiting   []string              `json:"awaiting,omitempty"` // questions without an answer yet
-	Round      uint32                `json:"round,omitempty"`    // how often all were restarted together
+	Awaiting   []string              `json:"awaiting,omitempty"` // requests without an answer
+	Round      uint32                `json:"round,omitempty"`    // number of restarts of all containers together
 	Containers []ContainerInspection `json:"containers,omitempty"`
 }
 
-// ContainerInspection is one container in it.
+// ContainerInspection is one container of an Inspection.
 type ContainerInspection struct {
 	Name    string `json:"name"`
 	Stage   string `json:"stage"`
@@ -117,7 +118,7 @@ type ContainerInspection struct {
 	BackOff int    `json:"backOffStep,omitempty"`
 }
 
-// Name is the pod's namespace and name, or its UID while they are not known.
+// Name returns the pod's namespace and name, or its UID while they are unknown.
 func (m *Machine) Name() string {
 	if m.Pod == nil {
 		return m.uid
@@ -125,7 +126,7 @@ func (m *Machine) Name() string {
 	return m.Pod.Namespace + "/" + m.Pod.Name
 }
 
-// Inspect is a copy of what matters of the machine's state.
+// Inspect returns a copy of the machine's main state.
 func (m *Machine) Inspect() Inspection {
 	out := Inspection{Pod: m.Name(), Phase: m.phase, Round: m.rounds.Now}
 	if m.Pod != nil {

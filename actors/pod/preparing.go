@@ -11,17 +11,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sandboxing is how far the pod is with its next sandbox.
+// sandboxing is the progress of the pod's next sandbox.
 type sandboxing struct {
 	retry       restarts.Retry // of starting or stopping one
-	changed     bool           // an Event says that the present one has to be replaced
-	unconnected string         // why it has no network, as recorded
-	asked       uint32         // the attempt that was asked for last
-	settled     string         // the sandbox of no use that was read again, before it is stopped
+	changed     bool           // an Event has reported that the present one has to be replaced
+	unconnected string         // the recorded cause of a missing network
+	asked       uint32         // the attempt of the last request
+	settled     string         // the unfit sandbox that was read again before its stop
 }
 
-// planPreparing: the pod's cgroup and then its sandbox, its volumes and first images are wanted, side by side; what still runs of
-// an earlier sandbox, or of an earlier round, is ended first. Leads to Initializing, Running, Terminating.
+// planPreparing: the pod's cgroup and then its sandbox, its volumes and its first images are prepared, in parallel. Containers of
+// an earlier sandbox or round are ended first. Leads to Initializing, Running, Terminating.
 func (m *Machine) planPreparing() Phase {
 	if m.over() {
 		return Terminating
@@ -31,7 +31,7 @@ func (m *Machine) planPreparing() Phase {
 	m.prefetch()
 	if s := m.Sandboxes.Unfit(); s != nil && m.sandboxing.settled != s.ID {
 		m.sandboxing.settled = s.ID
-		m.readAgain() // what runs in a sandbox that lives and is to be replaced: a container may be on its way to start there
+		m.readAgain() // a container may be starting in the live sandbox that is to be replaced
 	}
 	if m.settled() && m.clearLost() {
 		m.startSandbox()
@@ -52,7 +52,8 @@ func (m *Machine) mount() {
 	}
 }
 
-// doubtVolumes has volumes asked again at a reading when it was not heard for a while: the word of its restart may be lost.
+// doubtVolumes repeats the request to volumes at a reading after a period without messages: the report of its restart may be
+// lost.
 func (m *Machine) doubtVolumes() {
 	if v := &m.volumes; v.mounted && !v.forgotten && !m.now.Before(v.heardAt.Add(reportAgain)) {
 		v.forgotten = true
@@ -60,7 +61,7 @@ func (m *Machine) doubtVolumes() {
 	}
 }
 
-// ensureCgroup asks for the pod's cgroup, as it is to be now. Everything that is started in the pod lies within.
+// ensureCgroup requests the pod's cgroup in its present size. Every process of the pod runs within it.
 func (m *Machine) ensureCgroup() {
 	if pod := m.group(); pod != m.cgroup.of {
 		m.cgroup.of, m.cgroup.ready = pod, false
@@ -71,7 +72,7 @@ func (m *Machine) ensureCgroup() {
 	}
 }
 
-// prefetch asks for the images of the containers that come first, while sandbox and volumes are made.
+// prefetch requests the images of the first containers, while sandbox and volumes are created.
 func (m *Machine) prefetch() {
 	if c := m.NextInit(); c != nil {
 		m.wantImage(c)
@@ -84,21 +85,21 @@ func (m *Machine) prefetch() {
 	}
 }
 
-// clearLost ends what runs outside the current sandbox; a lost sandbox ends its containers. What is of an earlier round is ended,
-// too, sidecars after the others and in reverse order. It reports whether none is left.
+// clearLost ends containers outside the current sandbox, since a lost sandbox ends its containers. Containers of an earlier round
+// are ended, too: sidecars after the others, in reverse order. It reports whether none is left.
 func (m *Machine) clearLost() bool {
 	current := m.Current()
 	cleared := true
 	for _, c := range slices.Backward(m.Containers) {
 		f := c.Newest()
 		switch {
-		case !c.Alive(): // what was created and never ran has nothing to end; it is left to the collector
+		case !c.Alive(): // a container that never ran is left to the collector
 			continue
 		case c.Earlier && (cleared || !c.Init):
-			// As fast as the kubelet does it: without its pre-stop hook and without the pod's grace period.
+			// As fast as the kubelet: without the pre-stop hook and the pod's grace period.
 			cause := cmp.Or(m.rounds.Cause, "its pod was restarted")
 			m.stopContainer(c, stoporder.LeastGrace, messages.Cause{Code: messages.CauseAllRestarted, Text: cause})
-		case c.Earlier: // its turn comes
+		case c.Earlier: // not its turn yet
 		case current != nil && f.SandboxID == current.ID:
 			continue
 		default:
@@ -109,7 +110,7 @@ func (m *Machine) clearLost() bool {
 	return cleared
 }
 
-// startSandbox asks for a new sandbox, once the one before it has given its network back.
+// startSandbox requests a new sandbox, after the network of the one before is released.
 func (m *Machine) startSandbox() {
 	if m.Current() != nil {
 		m.sandboxing.changed = false
@@ -124,7 +125,7 @@ func (m *Machine) startSandbox() {
 		return
 	}
 	m.recordNetwork()
-	if m.Wanted.NoNetwork != nil { // pods sends the desired pod again when there is one
+	if m.Wanted.NoNetwork != nil { // pods sends the desired pod again when there is a network
 		return
 	}
 	if m.cgroup.ready && m.due("sandbox", "", m.Set.Work) {
@@ -133,15 +134,14 @@ func (m *Machine) startSandbox() {
 	}
 }
 
-// newerSandbox reports whether a sandbox is on its way that will take the place of the current one, which a call that timed out
-// made later.
+// newerSandbox reports whether a requested sandbox will replace the current one, which a call that timed out created late.
 func (m *Machine) newerSandbox() bool {
 	until, asked := m.asks[ask{"sandbox", ""}]
 	return asked && m.now.Before(until) && m.Current().Attempt < m.sandboxing.asked && !m.RunsIn(m.Current().ID)
 }
 
-// stopSpare stops empty sandboxes that are ready beside the current one: a call that timed out created them later. The runtime's
-// actor removes stopped sandboxes.
+// stopSpare stops empty ready sandboxes beside the current one, which a call that timed out created late. The runtime's actor
+// removes stopped sandboxes.
 func (m *Machine) stopSpare() {
 	current := m.Current()
 	for i := range m.Sandboxes.All {
@@ -157,18 +157,17 @@ func (m *Machine) stopSandbox(id string) {
 	}
 }
 
-// noteRounds derives the pod's round from what is known of its containers.
+// noteRounds derives the pod's round from its containers.
 func (m *Machine) noteRounds() {
 	if m.Pod != nil && translate.MayRestartAll(&m.Pod.Spec) && (m.live() || m.phase == Reading) && m.rounds.Note(&m.State) {
 		m.beginRound()
 	}
 }
 
-// restarting says that what is left of an earlier round is being ended.
+// restarting reports whether containers of an earlier round are being ended.
 func (m *Machine) restarting() bool { return m.live() && m.rounds.Left(&m.State) }
 
-// beginRound gives up what the containers wait for. What is on its way to start is found by a reading, which begins when such
-// starts have ended.
+// beginRound cancels pending starts of containers. A reading, which begins after the starts in progress, finds their containers.
 func (m *Machine) beginRound() {
 	m.readAgain()
 	for _, c := range m.Containers {

@@ -10,15 +10,15 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// probing is what the pod knows of its probes. The prober runs them; the pod decides what follows from a result.
+// probing is the state of the pod's probes. The prober runs them; the pod acts on the results.
 type probing struct {
 	generation uint64
-	sent       *messages.WatchProbes // sent last; nil when the prober knows of none
-	heard      uint64                // the sequence of the latest answer,
-	heardAt    time.Time             // and when it came
+	sent       *messages.WatchProbes // the last message; nil when the prober has none
+	heard      uint64                // sequence of the latest answer,
+	heardAt    time.Time             // and its time
 }
 
-// endUnfit ends a container whose probe failed, with the grace period of the probe if it has one (KEP-2238). The strategy
+// endUnfit ends a container after a failed probe, with the grace period of the probe if it has one (KEP-2238). The strategy
 // decides about the restart.
 func (m *Machine) endUnfit(c *known.Container, kind messages.ProbeKind) {
 	grace := m.Grace()
@@ -29,8 +29,8 @@ func (m *Machine) endUnfit(c *known.Container, kind messages.ProbeKind) {
 		Detail: string(translate.RestartPolicy(&m.Pod.Spec, c.Spec))})
 }
 
-// runs are the probes of a container that are to run now. A startup probe comes before the others; a pod that is to end is
-// asked only whether it is ready.
+// runs returns the probes of a container that should run now. A startup probe comes before the others. A pod that has to end is
+// probed for readiness alone.
 func (m *Machine) runs(c *known.Container) []messages.ProbeKind {
 	ends := !m.live() || c.Stage() == messages.StageStopping
 	switch {
@@ -67,7 +67,7 @@ func (m *Machine) probes() messages.WatchProbes {
 	return w
 }
 
-// watch sends the prober what is to be probed when that has changed, and again while there is no answer.
+// watch sends the list of probes to the prober after each change, and repeats it until it is confirmed.
 func (m *Machine) watch() {
 	if m.Wanted == nil || !m.read || (m.phase == Finished && m.probing.sent == nil) {
 		return
@@ -78,7 +78,7 @@ func (m *Machine) watch() {
 	}
 	if m.probing.sent == nil || !sameProbes(m.probing.sent, &w) {
 		m.answered("probes", "")
-		// Larger than any of an earlier life, too: what was said to that one is not taken for the answer.
+		// Larger than any generation of an earlier life, so that an answer to that life does not count.
 		m.probing.generation = max(m.probing.generation+1, uint64(max(m.now.UnixNano(), 0)))
 		m.probing.sent = &w
 	}
@@ -90,14 +90,14 @@ func (m *Machine) watch() {
 	m.emit(Tell{messages.Prober, again})
 }
 
-// watchAnew has what is to be probed sent again, to a prober that knows of none.
+// watchAnew sends the list again to a prober that has lost it.
 func (m *Machine) watchAnew() {
 	m.probing.sent = nil
 	m.answered("probes", "")
 }
 
-// doubtProber has the same sent again at a reading when the prober has not been heard for a while: it may have forgotten the pod,
-// and the word of that be lost. What was sent is still known, as a prober that has not forgotten has to be told of an end.
+// doubtProber sends the list again at a reading after a period without answers: the prober may have lost the pod, and the report
+// of that may be lost. The last list is kept, since a prober that still has the pod must receive its end.
 func (m *Machine) doubtProber() {
 	p := &m.probing
 	if p.sent != nil && len(p.sent.Containers) > 0 && p.heard == p.generation && !m.now.Before(p.heardAt.Add(reportAgain)) {
@@ -127,8 +127,8 @@ func (m *Machine) takeProbes(v messages.ProbesObserved) {
 	}
 }
 
-// unproved says that the last word on the probes of what is there is not known yet. Until it is, nothing is said of the pod:
-// the start of this actor changes no readiness.
+// unproved reports whether the last results of probed containers are still unknown. Until then no status is sent: the start of
+// this actor changes no readiness.
 func (m *Machine) unproved() bool {
 	return m.probing.heard == 0 && slices.ContainsFunc(m.Containers, func(c *known.Container) bool {
 		f := c.Newest()
@@ -136,8 +136,8 @@ func (m *Machine) unproved() bool {
 	})
 }
 
-// unasked says that it is not known yet whether a container that was found running has had its post-start hook. Its actor tells
-// soon; no longer than it is waited for any answer is nothing said of the pod.
+// unasked reports whether the post-start hook of a found running container is still unknown. Its actor reports it soon. The
+// status is delayed by at most one answer timeout.
 func (m *Machine) unasked() bool {
 	if m.reported.Status != nil || !m.live() || !m.now.Before(m.born.Add(m.Set.AnswerTimeout)) {
 		return false
@@ -147,7 +147,7 @@ func (m *Machine) unasked() bool {
 	})
 }
 
-// unwatched says that the prober has let go of the pod, whose folder can be removed then.
+// unwatched reports whether the prober has released the pod, so that its folder can be removed.
 func (m *Machine) unwatched() bool {
 	return m.probing.sent != nil && len(m.probing.sent.Containers) == 0 && m.probing.heard == m.probing.generation
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// probedPod is a pod of one container with these probes.
+// probedPod returns a pod of one container with these probes.
 func probedPod(policy v1.RestartPolicy, kinds ...messages.ProbeKind) *v1.Pod {
 	pod := testPod(policy, 0, 1)
 	give(&pod.Spec.Containers[0], kinds...)
@@ -32,7 +32,7 @@ func give(c *v1.Container, kinds ...messages.ProbeKind) {
 	}
 }
 
-// Started and Ready are as the kubelet has them, for each combination of probes and results.
+// Started and Ready match the kubelet's for each combination of probes and results.
 func TestStartedAndReady(t *testing.T) {
 	const s, f = messages.ProbeSucceeded, messages.ProbeFailed
 	startup, readiness, liveness := messages.Startup, messages.Readiness, messages.Liveness
@@ -88,8 +88,8 @@ func TestStartedAndReady(t *testing.T) {
 	}
 }
 
-// A failing liveness or startup probe ends the container, with the probe's grace period; the strategy answers that as a
-// failure, whatever the exit code.
+// A failing liveness or startup probe ends the container, with the probe's grace period. The strategy treats that as a failure,
+// whatever the exit code.
 func TestAFailingProbeIsAnEnd(t *testing.T) {
 	for _, kind := range []messages.ProbeKind{messages.Liveness, messages.Startup} {
 		for policy, again := range map[v1.RestartPolicy]bool{v1.RestartPolicyAlways: true, v1.RestartPolicyOnFailure: true,
@@ -150,7 +150,7 @@ func TestAStartupProbeOfASidecarGatesWhatComesAfter(t *testing.T) {
 	}
 }
 
-// The death of the pod's actor changes no readiness: nothing is said before the last word is known.
+// The death of the pod's actor changes no readiness: no status is sent before the last results are known.
 func TestARestartedActorKeepsReadiness(t *testing.T) {
 	pod := probedPod(v1.RestartPolicyAlways, messages.Startup, messages.Readiness, messages.Liveness)
 	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
@@ -175,7 +175,7 @@ func TestARestartedActorKeepsReadiness(t *testing.T) {
 	}
 }
 
-// A pod that is ending is asked whether it is ready, and nothing else.
+// A pod that is ending is probed for readiness alone.
 func TestATerminatingPodIsAskedOnlyForReadiness(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Startup, messages.Readiness, messages.Liveness))
 	w.step(nil)
@@ -207,8 +207,8 @@ func TestASickContainerBacksOff(t *testing.T) {
 	}
 }
 
-// A container that a probe ends, or that is replaced by its next version, is started again although it ends well: its pod goes
-// on, and is told to be over at no moment, which the API server would not take back.
+// A container that a probe ends, or that its next version replaces, starts again although it ends well. Its pod continues, and is
+// never reported as final, which the API server would not take back.
 func TestAPodThatGoesOnIsNotReportedAsOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy v1.RestartPolicy
@@ -223,7 +223,7 @@ func TestAPodThatGoesOnIsNotReportedAsOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(probedPod(test.policy, messages.Liveness))
 			w.pod.Spec.Containers[0].RestartPolicy = test.own
-			w.heeded = 0 // SIGTERM is heeded, and the application ends well
+			w.heeded = 0 // SIGTERM is handled, and the application ends well
 			w.step(nil)
 			w.settle()
 			sent := map[v1.PodPhase]bool{}
@@ -238,7 +238,7 @@ func TestAPodThatGoesOnIsNotReportedAsOver(t *testing.T) {
 	}
 }
 
-// fallIll has the liveness probe fail for good.
+// fallIll makes the liveness probe fail for good.
 func (w *world) fallIll() {
 	w.sick = map[string]bool{"c0/" + string(messages.Liveness): true}
 	w.send(w.word())
@@ -248,7 +248,7 @@ func (w *world) replace() {
 	w.edit(func(s *v1.PodSpec) { s.Containers[0].Image = "next" })
 }
 
-// A container has not started for others before its post-start hook has ended, nor is it probed.
+// A container has not started before its post-start hook has ended, nor is it probed.
 func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 	pod := probedPod(v1.RestartPolicyAlways, messages.Liveness)
 	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
@@ -276,8 +276,8 @@ func TestAPostStartHookGatesWhatComesAfter(t *testing.T) {
 	}
 }
 
-// A sidecar that has ended is not started again while the last regular containers are being stopped by a probe that failed: the
-// pod is over after that.
+// A sidecar that has ended does not start again while the last regular containers are being stopped for a failed probe: the pod
+// is about to end.
 func TestNoSidecarIsStartedBeforeTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		policy v1.RestartPolicy

@@ -10,11 +10,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// reportAgain is after how long an unchanged status, or what is probed, is sent again: a message may have been lost.
-// Every audit, once a minute, is a chance.
+// reportAgain is the period after which an unchanged status, or list of probes, is sent again: a message may have been lost.
+// Every audit, once a minute, is an opportunity.
 const reportAgain = 50 * time.Second
 
-// publish tells the pod's status when it has changed, and again at times.
+// publish sends the pod's status after a change, and periodically.
 func (m *Machine) publish() {
 	if m.Pod == nil || !m.read || (m.phase == Reading && m.unproved()) || m.unasked() {
 		return
@@ -30,7 +30,7 @@ func (m *Machine) publish() {
 			}
 		}
 		msg.Waiting = new(waits)
-		waits.RetryAt = time.Time{} // a retry alone is no news
+		waits.RetryAt = time.Time{} // a retry alone is no change
 	}
 	for _, c := range m.Containers {
 		if r := m.starts().Hold(c); r != nil {
@@ -50,7 +50,7 @@ func (m *Machine) publish() {
 	m.emit(Tell{messages.Pods, msg})
 }
 
-// status is the pod's status as it is now.
+// status returns the pod's present status.
 func (m *Machine) status() *v1.PodStatus {
 	if m.Wanted != nil && m.Wanted.Final != nil {
 		return m.Wanted.Final

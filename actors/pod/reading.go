@@ -5,9 +5,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planReading: the actor has just started and knows nothing. It waits for the desired pod, for a reading of the CRI
-// and, where there are containers with probes, for the prober's, and derives everything from these. Leads to Preparing,
-// Terminating.
+// planReading: the actor has just started and knows nothing. It waits for the desired pod, for a reading of the CRI and, if there
+// are containers with probes, for the prober, and derives everything from these. Leads to Preparing, Terminating.
 func (m *Machine) planReading() Phase {
 	if m.Wanted == nil {
 		m.ask("desired", "", messages.Pods, messages.GetDesired{UID: m.uid})
@@ -23,13 +22,13 @@ func (m *Machine) planReading() Phase {
 	m.SeedAttempts(m.now)
 	switch {
 	case m.ending != nil:
-		for _, c := range m.Containers { // nobody starts these any more, nor tells of their hooks: what runs counts as started
+		for _, c := range m.Containers { // no new start, and no report of hooks: running ones count as started
 			if f := c.Newest(); f != nil {
 				f.Hook = known.Hook{Known: true, Done: true}
 			}
 		}
 		return Terminating
-	case m.Wanted.Final != nil: // that it is over is known; whether all of it was undone when the agent was killed is not
+	case m.Wanted.Final != nil: // the pod is known to be over, but an agent that was killed may have left some of it
 		final := m.Wanted.Final
 		m.Verdict = &known.Verdict{Phase: final.Phase, Reason: final.Reason, Message: final.Message}
 		return Terminating

@@ -15,25 +15,23 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// The resources of a pod of the API server may change while it runs, those of its containers (KEP-1287) and its own (KEP-5419).
-// What pods sends is allocated; here it is carried out, and what was carried out is derived after a restart: a container carries
-// what it was made with, and one of a pod that was resized before is given its resources once more, which changes nothing where
-// it has them.
+// The resources of a pod of the API server may change while it runs, per container (KEP-1287) and per pod (KEP-5419). pods sends
+// the allocation, and this actor applies it. The applied resources are derived after a restart: a container carries the resources
+// of its creation. After an earlier resize of the pod they are applied once more, which changes nothing if they are in effect.
 //
-// The pod's cgroup is never smaller than what the containers have that are known: it is made as wide as the old and the new
-// resources together, then the containers are changed, those that get less before those that get more, and then it is made as
-// wide as the new ones.
+// The pod's cgroup is never smaller than the sum of its known containers. It is first made as wide as the old and the new
+// resources together. Then the containers are changed, first those that shrink. Finally the cgroup gets the new size.
 
-// resizing is what the pod knows of a change of its resources.
+// resizing is the state of a resize of the pod.
 type resizing struct {
-	active   bool // it is under way, as the API server is told
+	active   bool // in progress, as reported to the API server
 	retry    restarts.Retry
-	informed *v1.Pod   // the pod as the runtime was told last that it is as a whole
-	since    time.Time // when this try at it began, or is to begin
-	wide     *v1.Pod   // the pod with the old resources and the new ones, as its cgroup is to be meanwhile
+	informed *v1.Pod   // the last pod sent to the runtime as a whole
+	since    time.Time // begin of this try, which may be in the future
+	wide     *v1.Pod   // the pod with the old and the new resources, the size of its cgroup until the end
 }
 
-// takeResources notes, of the containers that run when the actor begins, what they have.
+// takeResources records the resources of the containers that run when the actor begins.
 func (m *Machine) takeResources() {
 	for _, c := range m.Containers {
 		if c.Newest() != nil && c.Spec != nil {
@@ -49,7 +47,7 @@ func (m *Machine) takeResources() {
 	}
 }
 
-// begins notes that the pod was allocated other resources than it had.
+// begins starts a resize if the pod's allocation has changed.
 func (m *Machine) begins(was *v1.Pod) {
 	if !objectset.OfAPIServer(m.Pod) || !m.live() || podspec.AllocationOf(was).IsOf(m.Pod) {
 		return
@@ -69,7 +67,7 @@ func (m *Machine) resizeText() string {
 	return string(text)
 }
 
-// group is the pod as its cgroup is to be now. While a resize goes on it stays as wide as it was at its beginning.
+// group returns the pod in the present size of its cgroup. During a resize it stays as wide as at the beginning.
 func (m *Machine) group() *v1.Pod {
 	var unsettled []resources.Container
 	for _, c := range m.Containers {
@@ -88,11 +86,11 @@ func (m *Machine) group() *v1.Pod {
 	return m.resizing.wide
 }
 
-// grouped says that the pod's cgroup is as it is to be, or cannot be made so by now: then the containers are what it waits for.
+// grouped reports whether the pod's cgroup has its size, or failed to get it: in that case it waits for the containers.
 func (m *Machine) grouped() bool { return m.cgroup.ready || m.cgroup.reason != nil }
 
-// resize carries the pod's allocated resources out, and notes when all of it is done. Containers that have to be made anew for it
-// are stopped in their turn (ensure).
+// resize applies the pod's allocated resources, and records the end of the resize. Containers that have to be restarted for it
+// are stopped by ensure.
 func (m *Machine) resize() {
 	var live []*known.Container
 	lowering, settled := false, true
@@ -127,7 +125,7 @@ func (m *Machine) takeResized(v work.ContainerResized) {
 	m.answered("resize", v.Name)
 	c := m.Container(v.Name)
 	if c == nil || !c.Running() || !c.Is(v.ID) {
-		return // it has ended meanwhile, and its next one is made with what is allocated
+		return // it has ended meanwhile, and its successor is created with the allocation
 	}
 	f := c.Newest()
 	if v.Failed == nil {
@@ -137,10 +135,10 @@ func (m *Machine) takeResized(v work.ContainerResized) {
 	}
 	f.Given.Failed(v.Sent)
 	m.retryResize(v.Failed)
-	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the news of that be lost
+	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}}) // it may have ended, and the report of that may be lost
 }
 
-// retryResize notes a failure; the next try comes after a back-off.
+// retryResize records a failure; the next try comes after a back-off.
 func (m *Machine) retryResize(why *messages.Reason) {
 	r := &m.resizing
 	if r.retry.Failed == nil || r.retry.Failed.Message != why.Message {
@@ -151,13 +149,13 @@ func (m *Machine) retryResize(why *messages.Reason) {
 	m.resizeFailed(r.retry.At)
 }
 
-// resizeFailed has one try counted; the next one begins then.
+// resizeFailed counts one try; the next one begins at the given time.
 func (m *Machine) resizeFailed(next time.Time) {
 	m.emit(ResizeTried{Took: max(0, m.now.Sub(m.resizing.since))})
 	m.resizing.since = next
 }
 
-// inProgress is how far a resize is that is under way: an empty Reason where it goes well.
+// inProgress returns the state of a resize in progress, with an empty Reason if nothing failed.
 func (m *Machine) inProgress() *messages.Reason {
 	why := m.resizing.retry.Failed
 	if why == nil && !m.cgroup.ready {
@@ -169,11 +167,11 @@ func (m *Machine) inProgress() *messages.Reason {
 	return &messages.Reason{Code: v1.PodReasonError, Message: why.Message}
 }
 
-// In a resize the runtime is told what the pod has as a whole, too (UpdatePodSandboxResources): one that keeps pods in virtual
-// machines sizes these by it, and its plugins may refuse. As with the kubelet, a resize that is refused does not go on; it is
-// tried again. A runtime that does not know the call is not waited for.
+// In a resize the runtime also receives the resources of the pod as a whole (UpdatePodSandboxResources): a runtime that keeps
+// pods in virtual machines sizes these by them, and its plugins may refuse. As with the kubelet, a refused resize does not
+// continue; it is retried. A runtime without the call is not waited for.
 
-// informed says that the runtime knows of the pod's cgroup as it is now, and tells it.
+// informed reports whether the runtime has the pod's cgroup as it is now, and sends it otherwise.
 func (m *Machine) informed() bool {
 	s := m.Current()
 	if s == nil || !m.resizing.active || !m.cgroup.ready || m.resizing.informed == m.cgroup.of {
@@ -188,7 +186,7 @@ func (m *Machine) informed() bool {
 func (m *Machine) takeSandboxUpdated(v work.SandboxUpdated) {
 	m.answered("inform", "")
 	if s := m.Current(); s == nil || s.ID != v.ID {
-		return // the next one is made with what is allocated
+		return // its successor is created with the allocation
 	}
 	if v.Failed != nil {
 		m.retryResize(v.Failed)

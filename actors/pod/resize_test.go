@@ -14,7 +14,7 @@ import (
 
 const mi = 1 << 20
 
-// resizable is a world with a pod of the API server that runs, of two containers with 4 MiB each.
+// resizable returns a world with a running pod of the API server, with two containers of 4 MiB each.
 func resizable(t *testing.T, policies ...v1.ContainerResizePolicy) *world {
 	t.Helper()
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 2)
@@ -29,7 +29,7 @@ func resizable(t *testing.T, policies ...v1.ContainerResizePolicy) *world {
 	return w
 }
 
-// allocate is a resize that pods has admitted.
+// allocate sends a resize that pods has admitted.
 func (w *world) allocate(bytes ...int64) {
 	w.resized = true
 	w.edit(func(s *v1.PodSpec) {
@@ -69,8 +69,8 @@ func (w *world) recorded(prefix string) (out []string) {
 	return out
 }
 
-// Containers are changed in place; those that get less come first, and the cgroup is as wide as both meanwhile. The status tells
-// what is allocated and what each has.
+// Containers are changed in place, first those that shrink. Meanwhile the cgroup is as wide as both sizes. The status contains
+// the allocation and the resources of each.
 func TestAResizeInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		to     []int64
@@ -87,7 +87,7 @@ func TestAResizeInPlace(t *testing.T) {
 			w := resizable(t)
 			w.groups = nil
 			w.watch = func(s *v1.PodStatus) {
-				for i, want := range c.to { // what is told as done is done
+				for i, want := range c.to { // a resize reported as complete is in effect
 					if conditionOf(s, v1.PodResizeInProgress) == nil && s.ObservedGeneration == w.pod.Generation &&
 						s.ContainerStatuses[i].Resources.Limits.Memory().Value() != want*mi {
 						t.Errorf("no resize is in progress, and the status tells of %+v", s.ContainerStatuses[i].Resources)
@@ -113,7 +113,7 @@ func TestAResizeInPlace(t *testing.T) {
 			if got := w.recorded("Resize"); !slices.Equal(got, []string{"ResizeStarted", "ResizeCompleted"}) {
 				t.Errorf("events %v", got)
 			}
-			if !slices.Equal(w.informed, slices.Compact(slices.Clone(w.groups))) { // once for each word on its cgroup
+			if !slices.Equal(w.informed, slices.Compact(slices.Clone(w.groups))) { // once for each change of its cgroup
 				t.Errorf("the runtime was told %d times, its cgroup changed %d times", len(w.informed), len(w.groups))
 			}
 			for i, s := range w.status.ContainerStatuses {
@@ -125,8 +125,8 @@ func TestAResizeInPlace(t *testing.T) {
 	}
 }
 
-// Where resizePolicy says so a container is made anew: at once, however often it failed before, and without a word to the runtime
-// about the one that goes.
+// If resizePolicy requires it, a container is restarted: at once, however often it failed before, and without an update of the
+// old one at the runtime.
 func TestAResizeThatRestarts(t *testing.T) {
 	w := resizable(t, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
 	w.allocate(8, 4)
@@ -140,15 +140,15 @@ func TestAResizeThatRestarts(t *testing.T) {
 	if !slices.Equal(w.limits(), []int64{8, 4}) || f.CreatedAt.Sub(at) > w.set.BackOff.Base/2 {
 		t.Errorf("they have %v, the new one was made after %s", w.limits(), f.CreatedAt.Sub(at))
 	}
-	w.restart() // an actor that begins anew goes by what the container carries
+	w.restart() // an actor that restarts uses the resources that the container carries
 	w.settle()
 	if check(t, w); len(w.stops) > 1 {
 		t.Errorf("it was restarted again: %v", w.stops)
 	}
 }
 
-// pooled is a world with a pod of the API server that has memory of its own, of two containers: c0 has 4 MiB, and c1 what the pod
-// has.
+// pooled returns a world with a pod of the API server that has its own memory limit, with two containers: c0 has 4 MiB, and c1
+// has the pod's.
 func pooled(bytes int64, policies ...v1.ContainerResizePolicy) *world {
 	pod := cloudPod(v1.RestartPolicyAlways, 0, 2)
 	pod.Spec.Resources = new(limitedTo(bytes * mi))
@@ -164,8 +164,8 @@ func pooled(bytes int64, policies ...v1.ContainerResizePolicy) *world {
 	return w
 }
 
-// A pod's own resources are resized, too: the containers that have its limits are changed, the others are left alone, and its
-// cgroup is as wide as both meanwhile. The status tells what the pod has, and of a container what it has of its own.
+// A resize of a pod's own resources changes the containers that have its limits, and leaves the others alone. Meanwhile its
+// cgroup is as wide as both sizes. The status contains the pod's resources, and each container's own.
 func TestAResizeOfAPodsOwnResources(t *testing.T) {
 	for to, groups := range map[int64][]int64{20: {20}, 6: {10, 6}} {
 		w := pooled(10)
@@ -204,7 +204,7 @@ func TestAResizeOfAPodsOwnResources(t *testing.T) {
 	}
 }
 
-// Limits that a pod gets in addition reach the containers that run, those that an agent adopted among them.
+// Additional limits of a pod reach its running containers, adopted ones included.
 func TestAResizeAddsThePodsOwnLimits(t *testing.T) {
 	for _, adopted := range []bool{false, true} {
 		pod := cloudPod(v1.RestartPolicyAlways, 0, 2)
@@ -227,7 +227,7 @@ func TestAResizeAddsThePodsOwnLimits(t *testing.T) {
 	}
 }
 
-// Containers that an earlier release made carry nothing of their pod: they have what it has.
+// Containers of an earlier release carry nothing of their pod: the pod's present resources count.
 func TestContainersOfAnEarlierReleaseAreLeftAlone(t *testing.T) {
 	w := pooled(10, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
 	for i := range w.containers {
@@ -240,7 +240,7 @@ func TestContainersOfAnEarlierReleaseAreLeftAlone(t *testing.T) {
 	}
 }
 
-// An agent that was killed when a resize had been allocated and told nobody tells that it goes on.
+// An agent that was killed before it reported an allocated resize reports it as in progress.
 func TestAResizeThatWasNotReportedGoesOn(t *testing.T) {
 	w := pooled(10)
 	w.resized = true
@@ -261,7 +261,7 @@ func TestAResizeThatWasNotReportedGoesOn(t *testing.T) {
 	}
 }
 
-// A container that has the pod's limits is made anew for them where its resizePolicy says so, once.
+// A container that has the pod's limits is restarted for them if its resizePolicy requires it, once.
 func TestAResizeOfAPodsOwnResourcesThatRestarts(t *testing.T) {
 	w := pooled(10, v1.ContainerResizePolicy{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer})
 	w.resized = true
@@ -275,7 +275,7 @@ func TestAResizeOfAPodsOwnResourcesThatRestarts(t *testing.T) {
 	}
 }
 
-// What the runtime refuses is told, tried again, and ends when it is taken back.
+// A refusal of the runtime is reported, retried, and ends when the resize is withdrawn.
 func TestAResizeThatFails(t *testing.T) {
 	w := resizable(t)
 	w.refuses = 1000
@@ -306,10 +306,10 @@ func TestAResizeThatFails(t *testing.T) {
 	}
 }
 
-// What is counted of a resize is each try, from when it began; the next one begins when it is due.
+// Each try of a resize is counted, from its begin. The next one begins when it is due.
 func TestTriesAtAResizeAreCounted(t *testing.T) {
 	w := resizable(t)
-	deliver := func(after time.Duration) { // what was asked for is answered then
+	deliver := func(after time.Duration) { // the request is answered after that time
 		for range 10 {
 			if len(w.pending) == 0 {
 				return
@@ -326,14 +326,14 @@ func TestTriesAtAResizeAreCounted(t *testing.T) {
 	deliver(0)
 	w.now = w.nextTime()
 	deliver(0)
-	w.step(nil) // it is tried again
+	w.step(nil) // it is retried
 	deliver(3 * time.Second)
 	want := []ResizeTried{{false, 0}, {true, 3 * time.Second}}
 	if !slices.Equal(w.tried, want) || !slices.Equal(w.limits(), []int64{4, 2}) {
 		t.Errorf("tried %v, want %v; it has %v", w.tried, want, w.limits())
 	}
 
-	// A cgroup that cannot be widened fails it, too.
+	// A cgroup that cannot be widened fails the resize, too.
 	w.tried = nil
 	w.now = w.now.Add(time.Minute)
 	w.allocate(8, 2)
@@ -348,7 +348,7 @@ func TestTriesAtAResizeAreCounted(t *testing.T) {
 		t.Errorf("tried %v", w.tried)
 	}
 
-	// So does one that its actor did not see begin.
+	// A resize that began before a restart of the actor is counted as well.
 	w.refuses, w.tried = 1, nil
 	w.restart()
 	w.settle()
@@ -362,7 +362,7 @@ func TestTriesAtAResizeAreCounted(t *testing.T) {
 	}
 }
 
-// An actor that is killed at any step of a resize leaves it to the next one, which ends it.
+// If the actor is killed at any step of a resize, its next life completes it.
 func TestAResizeOutlivesItsActor(t *testing.T) {
 	for step := range 12 {
 		w := resizable(t)
@@ -386,7 +386,7 @@ func TestAResizeOutlivesItsActor(t *testing.T) {
 	}
 }
 
-// What is pending is told while it is, and changes nothing.
+// A pending resize is reported as long as it lasts, and has no effect.
 func TestAPendingResizeIsReported(t *testing.T) {
 	w := resizable(t)
 	m := w.desired()
@@ -402,8 +402,8 @@ func TestAPendingResizeIsReported(t *testing.T) {
 	}
 }
 
-// The kernel refuses a limit of CPU that is above that of the group above: a container waits for the group, as long as that can
-// be made.
+// The kernel refuses a limit of CPU above the limit of the parent group: a container waits for the group, as long as that can be
+// changed.
 func TestTheGroupComesFirst(t *testing.T) {
 	w := resizable(t)
 	w.allocate(8, 4)
@@ -420,7 +420,7 @@ func TestTheGroupComesFirst(t *testing.T) {
 	}
 }
 
-// A resize that the runtime refuses for the pod as a whole changes no container; it is told, and tried again.
+// A resize that the runtime refuses for the pod as a whole changes no container; it is reported, and retried.
 func TestAResizeThatTheRuntimeRefuses(t *testing.T) {
 	w := resizable(t)
 	w.refusesPod = 2
@@ -439,7 +439,7 @@ func TestAResizeThatTheRuntimeRefuses(t *testing.T) {
 	if got := w.recorded("Resize"); !refused || !slices.Equal(got, []string{"ResizeStarted", "ResizeError", "ResizeCompleted"}) {
 		t.Errorf("refused %t, events %v", refused, got)
 	}
-	if !slices.Equal(w.limits(), []int64{8, 6}) || len(w.informed) != 4 { // twice in vain, before the containers and after them
+	if !slices.Equal(w.limits(), []int64{8, 6}) || len(w.informed) != 4 { // two refusals, before the containers and after them
 		t.Errorf("they have %v, the runtime was told %d times", w.limits(), len(w.informed))
 	}
 }

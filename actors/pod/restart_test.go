@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// asksRestart asks for a restart of these containers as they are now, and returns the answer; nil: there was none.
+// asksRestart requests a restart of the present containers of these names, and returns the answer, or nil.
 func (w *world) asksRestart(names ...string) *messages.RestartTaken {
 	ids := map[string]string{}
 	for _, name := range names {
@@ -44,7 +44,7 @@ func (w *world) newestID(name string) string {
 	return id
 }
 
-// attempts are how often the containers that run were started again.
+// attempts returns the restart counts of the running containers.
 func (w *world) attempts() map[string]uint32 {
 	out := map[string]uint32{}
 	for _, f := range w.containers {
@@ -67,7 +67,7 @@ func TestARestartThatIsAskedFor(t *testing.T) {
 	if got := w.sendsRestart(ids); got == nil || got.Refused != "" || !slices.Equal(got.Containers, []string{"c0"}) {
 		t.Fatalf("%+v", got)
 	}
-	w.sendsRestart(ids) // told twice
+	w.sendsRestart(ids) // sent twice
 	w.settle()
 	if got := w.sendsRestart(ids); got == nil || got.Refused != "" || len(got.Containers) > 0 {
 		t.Errorf("once more, when all is done: %+v", got)
@@ -82,7 +82,7 @@ func TestARestartThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// goesOn lets the world live until the container c0 is as it should be.
+// goesOn advances the world until the container c0 is in the expected state.
 func (w *world) goesOn(t *testing.T, until func(c *known.Container) bool) {
 	t.Helper()
 	for range 500 {
@@ -104,8 +104,7 @@ func (w *world) goesOn(t *testing.T, until func(c *known.Container) bool) {
 	t.Fatalf("it never came to that: %+v", w.machine.Container("c0"))
 }
 
-// A container that is being stopped for a probe is started again at once, too, and not after the back-off that this would lead
-// to.
+// A container that is being stopped for a probe restarts at once, too, and not after the back-off of such an end.
 func TestARestartOfWhatIsBeingStopped(t *testing.T) {
 	w := newWorld(probedPod(v1.RestartPolicyAlways, messages.Liveness))
 	w.sick = map[string]bool{"c0/liveness": true}
@@ -118,7 +117,7 @@ func TestARestartOfWhatIsBeingStopped(t *testing.T) {
 	w.startsAtOnce(t)
 }
 
-// startsAtOnce lets all come to rest: the fourth attempt of c0 runs, and has waited for no back-off.
+// startsAtOnce waits until the world is idle: the fourth attempt of c0 runs, without a back-off before it.
 func (w *world) startsAtOnce(t *testing.T) {
 	t.Helper()
 	w.settle()
@@ -131,7 +130,7 @@ func (w *world) startsAtOnce(t *testing.T) {
 	}
 }
 
-// A container that waits for the end of its back-off is started at once.
+// A container in back-off starts at once.
 func TestARestartEndsABackOff(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 3, attempt < 3 }

@@ -17,13 +17,13 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// rule is one that acts on an exit code.
+// rule returns a rule that acts on an exit code.
 func rule(action v1.ContainerRestartRuleAction, code int32) []v1.ContainerRestartRule {
 	return []v1.ContainerRestartRule{{Action: action, ExitCodes: &v1.ContainerRestartRuleOnExitCodes{
 		Operator: v1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{code}}}}
 }
 
-// specNamed is the spec of a container that is no ephemeral one; nil for those.
+// specNamed returns the spec of a container, or nil for ephemeral ones.
 func (w *world) specNamed(name string) *v1.Container {
 	for _, list := range [][]v1.Container{w.pod.Spec.InitContainers, w.pod.Spec.Containers} {
 		for i := range list {
@@ -35,8 +35,8 @@ func (w *world) specNamed(name string) *v1.Container {
 	return nil
 }
 
-// checkRound: a round is begun by an end that a rule is about, of the round before, and by nothing else; when all that is
-// earlier has ended; and the init containers have succeeded in it before any other is made.
+// checkRound: only an end by a rule, in the round before, begins a round, after all earlier containers have ended. In the new
+// round the init containers succeed before any other is created.
 func (w *world) checkRound(m messages.RunContainer) {
 	if w.specNamed(m.Container.Name) == nil || !translate.MayRestartAll(&w.pod.Spec) {
 		return
@@ -69,7 +69,8 @@ func (w *world) checkRound(m messages.RunContainer) {
 	}
 }
 
-// mixedRounds says what is wrong where all is quiet: what runs is of one round, and no end has begun another.
+// mixedRounds describes the fault when all is quiet: running containers of different rounds, or an end that has not begun
+// another.
 func (w *world) mixedRounds() string {
 	newest := map[string]bool{}
 	for i := range w.containers { // newest first
@@ -90,7 +91,8 @@ func (w *world) mixedRounds() string {
 	return ""
 }
 
-// restartingPod has an init container, a sidecar, and two regular containers, of which c0 has all restarted when it ends with 42.
+// restartingPod returns a pod with an init container, a sidecar, and two regular containers. c0 restarts all when it ends with
+// 42.
 func restartingPod(policy v1.RestartPolicy) *v1.Pod {
 	pod := testPod(policy, 2, 2)
 	pod.Spec.InitContainers[1].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
@@ -99,7 +101,7 @@ func restartingPod(policy v1.RestartPolicy) *v1.Pod {
 	return pod
 }
 
-// made are the containers that were made of each name, by attempt.
+// made returns the containers that were created under each name, by attempt.
 func (w *world) made() map[string][]string {
 	out := map[string][]string{}
 	for _, f := range slices.Backward(w.containers) {
@@ -120,7 +122,7 @@ func once(name string, attempt uint32) (int32, bool) {
 	return 0, false
 }
 
-// again is what is there after all were restarted once.
+// again returns the containers after one restart of all.
 var again = func() map[string][]string {
 	out := map[string][]string{}
 	for _, name := range []string{"init0", "init1", "c0", "c1"} {
@@ -186,7 +188,7 @@ func TestAllAreRestarted(t *testing.T) {
 	}
 }
 
-// at has the world go on until it is quiet, and does something at the n-th step. It reports whether there were so many.
+// at advances the world until it is idle, and calls do at the n-th step. It reports whether there were so many.
 func (w *world) at(n int, do func()) bool {
 	w.step(nil)
 	for i, idle := 0, 0; idle < 3; i++ {
@@ -213,7 +215,7 @@ func (w *world) at(n int, do func()) bool {
 	return true
 }
 
-// everywhere runs the same story again and again, and does something at another step each time.
+// everywhere repeats the same scenario, with an incident at another step each time.
 func everywhere(t *testing.T, begin func() *world, after func(w *world) string) {
 	t.Helper()
 	for what, do := range map[string]func(*world){
@@ -247,7 +249,7 @@ func everywhere(t *testing.T, begin func() *world, after func(w *world) string) 
 	}
 }
 
-// Whatever is killed or lost at whatever step, all are restarted, and once.
+// Whatever is killed or lost at any step, all containers are restarted, exactly once.
 func TestAllAreRestartedWhateverFalls(t *testing.T) {
 	everywhere(t, func() *world {
 		w := newWorld(restartingPod(v1.RestartPolicyNever))
@@ -271,7 +273,7 @@ func TestAllAreRestartedWhateverFalls(t *testing.T) {
 	})
 }
 
-// The others end for good meanwhile, since they are ended: that is not the end of the pod, whoever comes to see it then.
+// The others end for good meanwhile, since they are stopped: that is not the end of the pod, whichever actor observes it.
 func TestASidecarsRuleWhateverFalls(t *testing.T) {
 	everywhere(t, func() *world {
 		pod := restartingPod(v1.RestartPolicyNever)
@@ -293,7 +295,7 @@ func TestASidecarsRuleWhateverFalls(t *testing.T) {
 	})
 }
 
-// A sidecar that is ended since an init container has failed begins nothing.
+// A sidecar that is ended after an init container has failed begins no round.
 func TestAnEndAfterAFailureBeginsNothing(t *testing.T) {
 	everywhere(t, func() *world {
 		pod := restartingPod(v1.RestartPolicyNever)
@@ -313,7 +315,7 @@ func TestAnEndAfterAFailureBeginsNothing(t *testing.T) {
 	})
 }
 
-// A sidecar that is ended with its pod begins nothing, whatever its exit code: not even where the actor falls meanwhile.
+// A sidecar that is ended with its pod begins no round, whatever its exit code, even if the actor fails meanwhile.
 func TestAnEndAfterThePodsBeginsNothing(t *testing.T) {
 	everywhere(t, func() *world {
 		pod := restartingPod(v1.RestartPolicyNever)
@@ -329,12 +331,12 @@ func TestAnEndAfterThePodsBeginsNothing(t *testing.T) {
 	})
 }
 
-// What else follows of the rule, and what does not.
+// The further effects of the rule, and their limits.
 func TestWhoIsRestarted(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(w *world)
-		want   map[string]int // how often each was made
+		want   map[string]int // number of creations of each
 		phase  v1.PodPhase
 	}{
 		{"a sidecar's rule", func(w *world) {
@@ -390,7 +392,7 @@ func TestWhoIsRestarted(t *testing.T) {
 	}
 }
 
-// No back-off holds back what is restarted with all others: neither what ended by the rule nor what waited already.
+// No back-off delays a restart of all: neither of the container that ended by the rule nor of one that already waited.
 func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 	w := newWorld(restartingPod(v1.RestartPolicyAlways))
 	w.exit = func(name string, attempt uint32) (int32, bool) {
@@ -408,7 +410,7 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 	w.step(nil)
 	w.settle()
 	check(t, w)
-	ended := time.Time{} // when c0 ended last
+	ended := time.Time{} // the last end of c0
 	for _, f := range slices.Backward(w.containers) {
 		if round, _ := rounds.Marked(&f); round > 0 && f.CreatedAt.Sub(ended) > time.Second && f.Name[0] == 'c' && f.Attempt < 5 {
 			t.Errorf("attempt %d of %s is made %v after the end that began round %d", f.Attempt, f.Name, f.CreatedAt.Sub(ended), round)
@@ -422,7 +424,7 @@ func TestNobodyWaitsToBeRestartedWithAll(t *testing.T) {
 	}
 }
 
-// What was made and never ran is made anew, in the new round.
+// A container that was created and never ran is created again in the new round.
 func TestWhatNeverRanIsMadeAnew(t *testing.T) {
 	w := newWorld(restartingPod(v1.RestartPolicyNever))
 	w.exit = func(name string, attempt uint32) (int32, bool) {
@@ -440,7 +442,7 @@ func TestWhatNeverRanIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A kubelet in between restarts a container, which carries no round then: who takes over from it leaves all alone.
+// A kubelet in between restarts a container, which carries no round then: the next agent leaves all alone.
 func TestAKubeletInBetweenEndsNothing(t *testing.T) {
 	w := newWorld(restartingPod(v1.RestartPolicyNever))
 	w.exit = once
@@ -469,7 +471,7 @@ func TestAKubeletInBetweenEndsNothing(t *testing.T) {
 	check(t, w)
 }
 
-// A kubelet has removed the containers to restart all: they are no longer ended.
+// A kubelet has removed the containers to restart all: they no longer count as ended.
 func TestAKubeletsRestartGoesOn(t *testing.T) {
 	pod := restartingPod(v1.RestartPolicyNever)
 	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}

@@ -1,7 +1,7 @@
 package pod
 
-// planRunning: every container has its turn, and is started again as restartPolicy says. Leads back to Preparing when
-// the sandbox is lost, to Terminating when all is done, or asked to end.
+// planRunning: all containers run, and are restarted by restartPolicy. Leads back to Preparing when the sandbox is lost, and to
+// Terminating when all are done or the pod has to end.
 func (m *Machine) planRunning() Phase {
 	if to := m.upkeep(); to != "" {
 		return to
@@ -15,7 +15,7 @@ func (m *Machine) planRunning() Phase {
 	return Running
 }
 
-// over reports whether the pod has to end: it is asked to, it has run for as long as it may, or all is done.
+// over reports whether the pod has to end: by order, by its deadline, or because all containers are done.
 func (m *Machine) over() bool {
 	if m.ending == nil && m.Verdict == nil {
 		m.Verdict = m.Judge(m.now)

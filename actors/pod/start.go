@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// starts is what says whether a container may start now.
+// starts returns the rules that decide whether a container may start.
 func (m *Machine) starts() *starts.Pod {
 	return &starts.Pod{
 		State: &m.State, Now: m.now,
@@ -21,7 +21,7 @@ func (m *Machine) starts() *starts.Pod {
 	}
 }
 
-// start tells the container to run where nothing keeps it from that, and asks for what it lacks.
+// start runs the container if nothing prevents it, and otherwise requests the missing part.
 func (m *Machine) start(c *known.Container) {
 	what, _ := m.starts().Lacks(c)
 	switch what {
@@ -48,15 +48,15 @@ func (m *Machine) start(c *known.Container) {
 	}
 }
 
-// run tells the container's actor to run its next attempt, or to adopt what stands for it. The back-off moves on with a new
-// attempt, and not with one that a restarted actor had been given before.
+// run orders the container's actor to run the next attempt, or to adopt the present container. The back-off advances with a new
+// attempt, but not when an actor is restarted with its attempt.
 func (m *Machine) run(c *known.Container) {
 	next := c.NextAttempt()
 	if stands := m.Standing(c); stands != nil {
 		next = stands.Attempt
 	} else {
 		switch f := c.Exited(); {
-		case c.Replace || c.Earlier: // with all others: as with the kubelet, which removes them all first
+		case c.Replace || c.Earlier: // as with the kubelet, which removes all containers before it restarts them
 			c.Backoff, c.Replace = restarts.Place{}, false
 		case next != c.Attempt && f != nil:
 			c.Backoff = m.Set.BackOff.Next(c.Backoff, f.FinishedAt, m.now)
@@ -68,7 +68,7 @@ func (m *Machine) run(c *known.Container) {
 	m.tellRun(c)
 }
 
-// wantImage reports whether the image for the container's next start is there, and asks for it otherwise.
+// wantImage reports whether the image for the container's next start is present, and requests it otherwise.
 func (m *Machine) wantImage(c *known.Container) bool {
 	if m.Standing(c) != nil {
 		return true
@@ -90,16 +90,16 @@ func (m *Machine) wantImage(c *known.Container) bool {
 	return false
 }
 
-// tellRun tells the container's actor what it is to run, and again while there is no answer.
+// tellRun sends the order to run to the container's actor, and repeats it until it is answered.
 func (m *Machine) tellRun(c *known.Container) {
 	current, again := m.Current(), m.asking("run", c.Name)
 	if current == nil || !m.due("run", c.Name, m.Set.AnswerTimeout) {
 		return
 	}
 	if again {
-		m.supervise(c) // its actor may have exited, and the word of that be lost
+		m.supervise(c) // its actor may have exited, and the report of that may be lost
 	}
-	if c.Sandbox != current.ID { // another try; its generation is larger than any of an earlier life, too
+	if c.Sandbox != current.ID { // another try; its generation is larger than any of an earlier life
 		c.Sandbox, c.Generation = current.ID, max(c.Generation+1, uint64(m.now.UnixNano()))
 	}
 	w := m.desiredRun(c)
@@ -120,7 +120,7 @@ func (m *Machine) desiredRun(c *known.Container) messages.RunContainer {
 	}
 }
 
-// tellEnd tells the container's actor that the runtime shows its container ended: it exits with that.
+// tellEnd informs the container's actor that the runtime reports its container as ended: it exits with that.
 func (m *Machine) tellEnd(c *known.Container) {
 	again := m.asking("end", c.Name)
 	if !m.due("end", c.Name, m.Set.AnswerTimeout) {

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A start that failed is repeated after a pause, also where the container was created.
+// A failed start is repeated after a pause, even if the container was created.
 func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"))
@@ -27,7 +27,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 		if adopts := runs[0].Adopt != nil; adopts != (try > 0) {
 			t.Errorf("try %d: adopts %+v", try, runs[0].Adopt)
 		}
-		for range 3 { // said more than once
+		for range 3 { // reported more than once
 			a.hears(messages.ContainerReported{UID: "u1", Name: "c0", Generation: runs[0].Generation,
 				Failed: &messages.Reason{Code: messages.ReasonRunContainer}, Fact: &created})
 		}
@@ -39,7 +39,7 @@ func TestAFailedStartThatLeavesItCreatedIsPaused(t *testing.T) {
 	}
 }
 
-// The machine went off between creating a container and starting it: a new sandbox is made, and it runs there.
+// The machine went off between the creation of a container and its start: a new sandbox is created, and it runs there.
 func TestAContainerThatNeverRanHoldsNoPodUp(t *testing.T) {
 	for _, policy := range []v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyNever} {
 		w := newWorld(testPod(policy, 0, 1))
@@ -55,7 +55,7 @@ func TestAContainerThatNeverRanHoldsNoPodUp(t *testing.T) {
 	}
 }
 
-// Where a stop finds that the container never ran, there is nothing more to wait for.
+// If a stop finds that the container never ran, the wait for its end is over.
 func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
 	dead := []messages.SandboxFact{{ID: "s0", CreatedAt: a.now}}
@@ -81,7 +81,7 @@ func TestAStopThatFindsAContainerThatNeverRanIsOver(t *testing.T) {
 	}
 }
 
-// What was created and never started does not count as ended when it is taken away, whatever restartPolicy.
+// A container that was created and never started does not count as ended when it is removed, under any restartPolicy.
 func TestAContainerThatNeverRanIsNoFailureWhenItIsRemoved(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyNever, 0, 1))
 	w.halfway = 1
@@ -103,7 +103,7 @@ func TestAContainerThatNeverRanIsNoFailureWhenItIsRemoved(t *testing.T) {
 	}
 }
 
-// A runtime that forgot what a running container does cannot be believed to run it: it is ended, and started again.
+// A container in an unknown state is not trusted to run: it is ended, and started again.
 func TestAContainerOfUnknownStateIsStartedAgain(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -118,7 +118,7 @@ func TestAContainerOfUnknownStateIsStartedAgain(t *testing.T) {
 	}
 }
 
-// The answer to the pull of the old image is not taken for the new spec's.
+// The answer to a pull for the old spec does not count for the new one.
 func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Spec.Containers[0].Image = "web:1"
@@ -142,7 +142,7 @@ func TestAnImageOfAnEarlierSpecIsNotTaken(t *testing.T) {
 	}
 }
 
-// The spec changes while a container starts, and its actor falls: the new spec's image is asked for before it is run.
+// The spec changes while a container starts, and its actor fails: the new spec's image is requested before it runs.
 func TestNothingIsRunWithoutAnImage(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	a := newReady(pod)
@@ -161,7 +161,7 @@ func TestNothingIsRunWithoutAnImage(t *testing.T) {
 	}
 }
 
-// The spec changes while a container starts: the actor is told again only when the new spec's image is there.
+// The spec changes while a container starts: the actor receives the order again only when the new spec's image is present.
 func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	a := newReady(pod)
@@ -185,7 +185,7 @@ func TestARepeatedRunHasTheImageOfItsSpec(t *testing.T) {
 	}
 }
 
-// The log says once how a container ended, whoever finds it first, and says it again of no reading.
+// The log reports the end of a container once, whichever report comes first, and not again for a reading.
 func TestAnEndIsNotedOnce(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyNever, 0, 1))
 	a.hears(pulled("c0", "image"))
@@ -206,7 +206,7 @@ func TestAnEndIsNotedOnce(t *testing.T) {
 	}
 }
 
-// A container that was created from a spec that has changed since, and never ran, is not started.
+// A container that was created from an earlier spec, and never ran, is not started.
 func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.sandboxes = []messages.SandboxFact{{ID: "s0", Ready: true, CreatedAt: w.now, IPs: []string{"10.88.0.2"}}}
@@ -220,7 +220,7 @@ func TestWhatWasCreatedFromAnEarlierSpecIsNotStarted(t *testing.T) {
 	}
 }
 
-// What the earlier life of a fallen actor said is no answer to what its next life is asked.
+// A report from the earlier life of a failed actor does not answer the order to its next life.
 func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(pulled("c0", "image"), messages.ChildStarted{Name: "c0", Again: true})
@@ -237,7 +237,7 @@ func TestAnAnswerOfAnEarlierLifeIsNotTaken(t *testing.T) {
 	}
 }
 
-// A restart is counted once, also where the container's actor falls while it starts.
+// A restart is counted once, even if the container's actor fails while it starts.
 func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	a := newReady(pod)
@@ -256,7 +256,8 @@ func TestAFallenActorIsNoRestartOfTheContainer(t *testing.T) {
 	}
 }
 
-// While its image is pulled a container waits for that, in the words of the API too; a retry says why there was one.
+// While its image is pulled a container waits for that, also in the API's status. A retry includes the cause of the failure
+// before.
 func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 	pod := testPod(v1.RestartPolicyAlways, 0, 1)
 	pod.Spec.Containers[0].Image = "web:1"
@@ -301,8 +302,8 @@ func TestAPullIsWhatAPodWaitsFor(t *testing.T) {
 	}
 }
 
-// A container that ended well because its image was changed is started again under OnFailure, too: from the order on until the
-// new attempt shows itself, the end of the one before does not count.
+// A container that ended well because its image was changed starts again under OnFailure, too. From the order until the new
+// attempt appears, the end of the one before does not count.
 func TestAContainerThatEndedWellForItsNewImageIsNotOver(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyOnFailure, 0, 1))
 	m := w.machine
@@ -351,7 +352,7 @@ func TestASandboxOfATimedOutCallComesLater(t *testing.T) {
 	}
 }
 
-// TestASandboxThatTurnsUpLateIsSpare: the pod runs in an earlier one by then, also between two runs of its container.
+// A sandbox that appears late is stopped: the pod already uses an earlier one, also between two runs of its container.
 func TestASandboxThatTurnsUpLateIsSpare(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
@@ -404,7 +405,7 @@ func TestASandboxThatTurnsUpLateIsSpare(t *testing.T) {
 	}
 }
 
-// The same of a container: its name is given up.
+// The same applies to a container: its name is given up.
 func TestAContainerNameThatStaysReserved(t *testing.T) {
 	a := newReady(testPod(v1.RestartPolicyNever, 0, 1))
 	var attempts []uint32

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// greeting is a pod of regular containers, of which the first has a post-start hook.
+// greeting returns a pod of regular containers. The first has a post-start hook.
 func greeting(regular int) *v1.Pod {
 	pod := testPod(v1.RestartPolicyAlways, 0, regular)
 	pod.Spec.Containers[0].Lifecycle = &v1.Lifecycle{PostStart: &v1.LifecycleHandler{}}
@@ -22,7 +22,7 @@ func madeIn(a *alone, name string, state messages.ContainerState) messages.Conta
 		StartedAt: a.now}
 }
 
-// ran are the names of the containers that were told to run since.
+// ran returns the names of the containers that were ordered to run since.
 func ran(a *alone) (names []string) {
 	for _, r := range sentOf[messages.RunContainer](a.take()) {
 		names = append(names, r.Container.Name)
@@ -30,7 +30,7 @@ func ran(a *alone) (names []string) {
 	return names
 }
 
-// Regular containers start in the spec's order. Each step says who is told to run when it is heard.
+// Regular containers start in the spec's order. Each step lists the containers ordered to run after its message.
 func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 	type step struct {
 		hears any
@@ -57,7 +57,7 @@ func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 				[]string{"c1"}},
 			{messages.ImageAwaited{Key: image, Image: "image", Reason: messages.Reason{Code: messages.ReasonPulling}}, nil},
 			{started(c1), nil},
-			{pulled("c2", "image"), nil}, // the pull of the first is tried again
+			{pulled("c2", "image"), nil}, // the pull of the first is retried
 			{messages.ImageFailed{Key: image, Image: "image", Reason: messages.Reason{Code: messages.ReasonImagePullBackOff}},
 				[]string{"c2"}},
 		},
@@ -65,7 +65,7 @@ func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 			{pulled("c1", "image"), nil},
 			{pulled("c0", "image"), []string{"c0"}},
 			{hooking(c0), nil},
-			{messages.ContainerEnded{Fact: over}, nil}, // the first restart is made at once
+			{messages.ContainerEnded{Fact: over}, nil}, // the first restart is immediate
 			{messages.ImageFailed{Key: messages.ImageKey{UID: "u1", Container: "c0", Attempt: 1}, Image: "image",
 				Reason: messages.Reason{Code: messages.ReasonErrImagePull}}, nil},
 			{messages.ChildStarted{Name: "c0", Again: true}, nil},
@@ -91,7 +91,7 @@ func TestRegularContainersStartOneAfterAnother(t *testing.T) {
 	}
 }
 
-// A start that failed lets the next container start, and waits for nobody's end when it is tried again.
+// A failed start lets the next container start, and its retry waits for no other container.
 func TestAFailedStartHoldsNobodyBack(t *testing.T) {
 	a := newReady(greeting(2))
 	a.hears(pulled("c1", "image"), pulled("c0", "image"))
@@ -112,7 +112,7 @@ func TestAFailedStartHoldsNobodyBack(t *testing.T) {
 	}
 }
 
-// A container that runs is adopted at once, whatever the earlier ones do; one that does not run waits until they are adopted.
+// A running container is adopted at once, whatever the earlier ones do; the next one to start waits until they are adopted.
 func TestAdoptionWaitsForNobody(t *testing.T) {
 	a := newAlone(greeting(3))
 	sandbox := messages.SandboxFact{ID: "s1", Ready: true, CreatedAt: a.now, IPs: []string{"10.88.0.2"}}

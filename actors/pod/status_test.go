@@ -20,7 +20,7 @@ func sidecarPod(policy v1.RestartPolicy, sidecars, regular int) *v1.Pod {
 	return pod
 }
 
-// However a pod ends: it is not told to be over while anything of it runs.
+// However a pod ends, it is not reported as final while any of its containers runs.
 func TestAPodIsNotOverWhileAContainerRuns(t *testing.T) {
 	for name, end := range map[string]func(*world){
 		"succeeded": func(w *world) { w.exit = func(name string, _ uint32) (int32, bool) { return 0, name == "c0" } },
@@ -51,7 +51,7 @@ func TestAPodIsNotOverWhileAContainerRuns(t *testing.T) {
 	}
 }
 
-// All containers of a pod share its grace period; a sidecar has two seconds at least (KEP-753).
+// All containers of a pod share its grace period; a sidecar has at least two seconds (KEP-753).
 func TestSidecarsGetWhatIsLeftOfTheGrace(t *testing.T) {
 	pod := sidecarPod(v1.RestartPolicyAlways, 3, 1)
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(30))
@@ -80,7 +80,7 @@ func TestSidecarsGetWhatIsLeftOfTheGrace(t *testing.T) {
 	}
 }
 
-// Where a pod was is told when it has ended, too, and while its sandbox is made again.
+// A pod's addresses are reported after its end, and while its sandbox is replaced.
 func TestAddressesStay(t *testing.T) {
 	for _, host := range []bool{false, true} {
 		pod := testPod(v1.RestartPolicyNever, 0, 1)
@@ -117,7 +117,7 @@ func TestAddressesStay(t *testing.T) {
 	}
 }
 
-// A sandbox without an address is replaced, and so is one on a network that the pod no longer wants.
+// A sandbox without an address is replaced, and so is one with another kind of network than the pod's.
 func TestASandboxOfNoUseIsReplaced(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"no address": func(w *world) {
@@ -145,7 +145,7 @@ func TestASandboxOfNoUseIsReplaced(t *testing.T) {
 	}
 }
 
-// A runtime that gives no sandbox an address is not asked for one after another without a pause.
+// If the runtime gives no sandbox an address, new ones are requested with pauses.
 func TestSandboxesWithoutAddressArePaused(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
 	a.hears(grouped(a.machine.Pod))
@@ -196,7 +196,7 @@ func TestTheStartTimeStays(t *testing.T) {
 	}
 }
 
-// A sandbox of a kubelet notes no start time: it is as old as the oldest sandbox that is left.
+// A sandbox of a kubelet carries no start time: the pod's is the creation of the oldest remaining sandbox.
 func TestTheStartTimeOfAKubeletsPod(t *testing.T) {
 	a := newAlone(testPod(v1.RestartPolicyAlways, 0, 1))
 	made := a.now.Add(-time.Hour)
@@ -207,7 +207,7 @@ func TestTheStartTimeOfAKubeletsPod(t *testing.T) {
 	}
 }
 
-// Containers of a pod that is over have an end, whether they ran or not; those whose turn never came go on waiting.
+// Containers of a finished pod have an end, whether they ran or not; containers that were never due keep waiting.
 func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	waits, lost, done := "waits", "lost", "done"
 	for name, c := range map[string]struct {
@@ -251,8 +251,8 @@ func TestContainersOfAPodThatIsOverHaveAnEnd(t *testing.T) {
 	}
 }
 
-// An init container that runs proves that those before it have succeeded, even where the runtime has lost their records. The same
-// holds for an agent that starts now.
+// A running init container proves that those before it have succeeded, even if the runtime has lost their records. The same holds
+// for an agent that starts now.
 func TestInitContainers_RecordsOfCompletedOnesAreLost(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		pod := testPod(v1.RestartPolicyAlways, 3, 1)
@@ -277,8 +277,8 @@ func TestInitContainers_RecordsOfCompletedOnesAreLost(t *testing.T) {
 	}
 }
 
-// Containers can be started when there is a sandbox and the volumes are mounted, which are made side by side; one that was made
-// proves it to an actor that knows nothing of the volumes.
+// Containers can start when there is a sandbox and the volumes are mounted, which happens in parallel. A container proves that to
+// an actor without the state of the volumes.
 func TestReadyToStartContainers(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)

@@ -16,9 +16,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// TestWhateverHappens: messages in any order, lost and doubled, the actor killed, the sandbox lost, the pod ended at any
-// moment. No container of a terminated pod is started, none is started twice, every edge is in the table, and when the
-// storm is over the pod is where it should be: it is never stuck.
+// Messages arrive in any order, lost and duplicated; the actor is killed, the sandbox lost, the pod ended at any moment. No
+// container of a terminated pod starts, none starts twice, and every transition is in the table. After the storm the pod reaches
+// its proper state: it is never stuck.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := rapid.SampledFrom([]v1.RestartPolicy{v1.RestartPolicyAlways, v1.RestartPolicyOnFailure,
@@ -50,7 +50,7 @@ func TestWhateverHappens(t *testing.T) {
 		}
 		w.brief = rapid.Bool().Draw(t, "brief")
 		w.step(nil)
-		for range rapid.IntRange(0, 60).Draw(t, "calm steps") { // else few storms meet a pod that runs
+		for range rapid.IntRange(0, 60).Draw(t, "calm steps") { // otherwise few storms meet a running pod
 			if w.live(); len(w.pending) > 0 {
 				m := w.pending[0]
 				w.pending = w.pending[1:]
@@ -64,7 +64,7 @@ func TestWhateverHappens(t *testing.T) {
 		w.exit = func(name string, attempt uint32) (int32, bool) {
 			return 0, name[0] == 'i' && !w.sidecarNamed(name)
 		}
-		w.deaf, w.blind = false, false // nothing is lost any more, but for the outcome of one start
+		w.deaf, w.blind = false, false // no more losses, except the outcome of one start
 		if w.offline != nil {
 			w.network(true)
 		}
@@ -77,7 +77,7 @@ func TestWhateverHappens(t *testing.T) {
 	})
 }
 
-// drawPolicies gives some containers restart policies of their own (KEP-5307).
+// drawPolicies gives some containers their own restart policies (KEP-5307).
 func drawPolicies(t *rapid.T, pod *v1.Pod) {
 	for i := range len(pod.Spec.InitContainers) + len(pod.Spec.Containers) {
 		policies := []v1.ContainerRestartPolicy{"", "", v1.ContainerRestartPolicyOnFailure, v1.ContainerRestartPolicyNever}
@@ -106,7 +106,7 @@ func drawPolicies(t *rapid.T, pod *v1.Pod) {
 	}
 }
 
-// staying are the regular containers that are started again whatever ended them.
+// staying returns the regular containers that restart after any end.
 func staying(pod *v1.Pod) (names []string) {
 	for i := range pod.Spec.Containers {
 		if c := &pod.Spec.Containers[i]; translate.RestartPolicy(&pod.Spec, c) == v1.RestartPolicyAlways {
@@ -116,7 +116,7 @@ func staying(pod *v1.Pod) (names []string) {
 	return names
 }
 
-// storm is one thing going right or wrong.
+// storm is one event, good or bad.
 func storm(t *rapid.T, w *world) {
 	switch rapid.SampledFrom([]string{
 		"deliver", "deliver", "deliver", "any", "lose", "double", "time", "live", "heeded", "probe", "probe",
@@ -149,11 +149,11 @@ func storm(t *rapid.T, w *world) {
 		w.step(nil)
 	case "live":
 		w.live()
-	case "heeded": // what is stopped ends well from now on, or does not
+	case "heeded": // stopped containers end well from now on, or do not
 		w.heeded = rapid.SampledFrom([]int32{0, 1, 143}).Draw(t, "code")
 	case "probe":
 		probeStorm(t, w)
-	case "prober": // its actor falls; the disk stays
+	case "prober": // its actor fails; the disk keeps its state
 		w.watched = nil
 		w.send(messages.ServiceStarted{Service: messages.Prober})
 	case "restart":
@@ -163,15 +163,15 @@ func storm(t *rapid.T, w *world) {
 			w.sandboxes[0].Ready = false
 			w.send(w.observed())
 		}
-	case "power": // the machine goes off and on: sandboxes are dead, what was created stays created
+	case "power": // the machine goes off and on: sandboxes are dead, created containers stay created
 		for i := range w.sandboxes {
 			w.sandboxes[i].Ready = false
 			w.killIn(w.sandboxes[i].ID)
 		}
 		w.restart()
-	case "halfway": // the agent dies between creating a container and starting it, or the start fails
+	case "halfway": // the agent dies between the creation of a container and its start, or the start fails
 		w.halfway = rapid.IntRange(1, 3).Draw(t, "starts")
-	case "address": // the network forgets the pod
+	case "address": // the network loses the pod
 		if len(w.sandboxes) > 0 && !w.sandboxes[0].HostNet {
 			w.sandboxes[0].IPs, w.sandboxes[0].NoIP = nil, w.sandboxes[0].Ready
 			w.send(w.observed())
@@ -221,7 +221,7 @@ func storm(t *rapid.T, w *world) {
 	}
 }
 
-// someone is a runtime that forgets the state of a container, or a person who removes one.
+// someone is a runtime that loses the state of a container, or a user who removes one.
 func someone(t *rapid.T, w *world) {
 	n := len(w.containers)
 	if n == 0 {
@@ -239,7 +239,7 @@ func someone(t *rapid.T, w *world) {
 	w.send(w.observed())
 }
 
-// afterTheStorm says what is wrong with the pod when all is quiet again.
+// afterTheStorm describes the fault of the pod when all is quiet again, or returns "".
 func afterTheStorm(w *world) string {
 	phase := w.machine.Phase()
 	if name := recordedTooOften(w); name != "" {
@@ -261,7 +261,7 @@ func afterTheStorm(w *world) string {
 			func(c v1.Container) bool {
 				return translate.RestartPolicy(&w.pod.Spec,
 					&c) == v1.RestartPolicyNever
-			}) // one that is lost has failed
+			}) // a lost one has failed
 		if len(staying(w.pod)) > 0 && !failedFirst || len(w.runningNames()) > 0 {
 			return fmt.Sprintf("it finished where %v stay, running %v", staying(w.pod), w.runningNames())
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// strategy is what follows the ends of a container as a supervision strategy for its actor. Its functions read the machine as it
-// is when the actor exits; they run on the pod's mailbox. Of a pod that is ending nothing is restarted.
+// strategy returns the supervision strategy for a container's actor, by the restart rules of the container. Its functions read
+// the machine when the actor exits, on the pod's mailbox. In an ending pod nothing is restarted.
 func (m *Machine) strategy(c *known.Container) supervisors.ExitStrategy {
 	answers := func(want restarts.Answer) func(any) bool {
 		return func(result any) bool {
@@ -27,7 +27,7 @@ func (m *Machine) strategy(c *known.Container) supervisors.ExitStrategy {
 		Delay: func(now time.Time, result any) time.Duration {
 			end, _ := result.(messages.ContainerEnded)
 			if c.Stage() == messages.StageStarting && end.Fact.Attempt < c.Attempt {
-				return 0 // an end that is told once more: its back-off is over, and the next attempt waits for an actor
+				return 0 // a repeated end: its back-off is over, and the next attempt waits for an actor
 			}
 			return m.RestartTime(now, c, end.Fact.FinishedAt).Sub(now)
 		},

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// The strategy of a container's actor is made from the restart policies, the rules (KEP-5307) and the role.
+// The strategy of a container's actor follows from the restart policies, the rules (KEP-5307) and the role.
 func TestStrategyOfAContainer(t *testing.T) {
 	const restarts, stops, escalates = messages.ExitRestarts, messages.ExitStops, messages.ExitEscalates
 	rules := []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestart,
@@ -27,7 +27,7 @@ func TestStrategyOfAContainer(t *testing.T) {
 		own  *v1.ContainerRestartPolicy
 		rule []v1.ContainerRestartRule
 		want supervisors.RestartType
-		// says are the verdicts on the exit codes 0, 1 and 42
+		// the verdicts on the exit codes 0, 1 and 42
 		says [3]messages.ExitVerdict
 	}{
 		{"regular, Always", v1.RestartPolicyAlways, false, nil, nil, supervisors.Permanent,
@@ -69,7 +69,7 @@ func TestStrategyOfAContainer(t *testing.T) {
 	}
 }
 
-// The layer holds a container back for as long as the status says: both go by one formula.
+// The supervisor waits as long as the status reports: both use one formula.
 func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.exit = func(_ string, attempt uint32) (int32, bool) { return 1, attempt < 4 }
@@ -101,7 +101,7 @@ func TestTheStrategyWaitsForTheBackOff(t *testing.T) {
 	}
 }
 
-// The end of an earlier attempt, told once more, holds the next one back no longer.
+// A repeated report of an earlier attempt's end does not delay the next one.
 func TestAnEndReportedAgainHoldsNothingBack(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	c, now := w.machine.Container("c0"), w.now
@@ -117,7 +117,7 @@ func TestAnEndReportedAgainHoldsNothingBack(t *testing.T) {
 	}
 }
 
-// A container that does not answer may have lost its actor: the layer is asked for it again, with each repeated request.
+// A container that does not answer may have lost its actor: each repeated order requests the actor as well.
 func TestARepeatedStartHasAnActor(t *testing.T) {
 	w := newReady(testPod(v1.RestartPolicyAlways, 0, 1))
 	m := w.machine

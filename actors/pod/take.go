@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// take notes what a message says. What follows from it is the plan's.
+// take records the content of a message. The plan decides the consequences.
 func (m *Machine) take(msg any) {
 	switch v := msg.(type) {
 	case messages.PodWanted:
@@ -26,7 +26,7 @@ func (m *Machine) take(msg any) {
 		if !v.Quiet {
 			m.recordMount(v)
 		}
-		m.volumes.reason = &v.Reason // volumes goes on trying; the question stays open
+		m.volumes.reason = &v.Reason // volumes retries; the request stays open
 	case messages.VolumesUnmounted:
 		m.takeUnmounted(v)
 	case messages.PodCgroupReady:
@@ -41,7 +41,7 @@ func (m *Machine) take(msg any) {
 		if m.resizing.active {
 			m.resizeFailed(m.now)
 		}
-		m.cgroup.reason = &v.Reason // resources goes on trying; the question stays open
+		m.cgroup.reason = &v.Reason // resources retries; the request stays open
 	case messages.PodCgroupRemoved:
 		m.cgroup.ready, m.cgroup.has = false, nil
 		m.answered("uncgroup", "")
@@ -59,7 +59,7 @@ func (m *Machine) take(msg any) {
 	case work.ContainerResized:
 		m.takeResized(v)
 	case messages.DevicesChanged:
-		// the status has it, which is made with each step
+		// the status, which is made with each step, contains it
 	case messages.ContainerOutOfMemory:
 		if c := m.Container(v.Container); c != nil {
 			c.OutOfMemory(v.ContainerID, v.At)
@@ -78,7 +78,7 @@ func (m *Machine) take(msg any) {
 		if c := m.ImageOf(v.Key, v.Image); c != nil {
 			v.Reason.Container, v.Reason.Volume = c.Name, v.Key.Volume
 			m.recordImageFailed(c, v)
-			c.Image.Reason, c.Image.Awaits = &v.Reason, nil // images goes on trying; the question stays open
+			c.Image.Reason, c.Image.Awaits = &v.Reason, nil // images retries; the request stays open
 		}
 	case messages.ImageAwaited:
 		if c := m.ImageOf(v.Key, v.Image); c != nil {
@@ -94,12 +94,12 @@ func (m *Machine) take(msg any) {
 func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 	m.volumes.mounted = false
 	if m.ending != nil && !v.Removed {
-		return // the answer to an earlier question; the pod has to be removed since
+		return // the answer to an earlier request; since then the pod has to be removed
 	}
 	if m.cleaned.published = ""; v.Published {
 		m.cleaned.published = v.Left
 	} else {
-		m.answered("unmount", "") // otherwise it is asked again after a while
+		m.answered("unmount", "") // otherwise the request is repeated after a while
 	}
 	if m.cleaned.volumes = m.phase == Cleaning && !v.Published; v.Left != "" {
 		m.record("", v1.EventTypeWarning, messages.EventFailedUnmount, "%s",
@@ -107,8 +107,8 @@ func (m *Machine) takeUnmounted(v messages.VolumesUnmounted) {
 	}
 }
 
-// reservedTries is how many tries in a row fail before a name that the runtime keeps reserved is given up for the next attempt's.
-// An interrupted call may free it within seconds.
+// reservedTries is the number of failures in a row after which a name that the runtime keeps reserved is replaced by the name of
+// the next attempt. An interrupted call may release it within seconds.
 const reservedTries = 3
 
 func (m *Machine) takeSandboxStarted(v work.SandboxStarted) {

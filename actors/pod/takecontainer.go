@@ -23,14 +23,14 @@ func (m *Machine) takePulled(v messages.ImagePulled) {
 		c.Image.Ref = v.Ref
 		return
 	}
-	volumes := map[string]string{} // anew: its actor may have those of before
+	volumes := map[string]string{} // a new map: the container's actor may have the old one
 	maps.Copy(volumes, c.Image.Volumes)
 	volumes[v.Key.Volume] = v.Ref
 	c.Image.Volumes = volumes
 }
 
-// takeChild: the actor of a container runs and knows nothing. One that was told something fell: it is told again, in another
-// try. What its earlier life began may come yet.
+// takeChild handles the start of a container's actor, which has no state. Pending orders are sent again, as another try. Results
+// of its earlier life may still arrive.
 func (m *Machine) takeChild(v messages.ChildStarted) {
 	c := m.Container(v.Name)
 	if c == nil {
@@ -49,7 +49,8 @@ func (m *Machine) takeChild(v messages.ChildStarted) {
 	}
 }
 
-// takeExit: the actor of a container has ended with it. Whether it is started again the layer has judged by the strategy.
+// takeExit handles the exit of a container's actor with its container. The supervisor has decided about the restart by the
+// strategy.
 func (m *Machine) takeExit(v messages.ChildExited) {
 	c := m.Container(v.Name)
 	end, ok := v.Result.(messages.ContainerEnded)
@@ -64,7 +65,7 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 	c.Learn(end.Fact, m.now)
 	if !c.Is(end.Fact.ID) || c.Stage() == messages.StageIdle ||
 		(c.Stage() == messages.StageStarting && end.Fact.Attempt != c.Attempt) {
-		return // told once more; the next attempt is on its way
+		return // repeated; the next attempt has been ordered
 	}
 	if c.Exited() != nil || c.Ending() {
 		c.Retry = restarts.Retry{}
@@ -72,8 +73,7 @@ func (m *Machine) takeExit(v messages.ChildExited) {
 	}
 }
 
-// takeReport takes what the actor of a container says of its run. While the post-start hook runs, it is asked on until that has
-// ended.
+// takeReport handles the report of a container's actor about its run. While the post-start hook runs, the order stays pending.
 func (m *Machine) takeReport(v messages.ContainerReported) {
 	c := m.Container(v.Name)
 	if c == nil {
@@ -82,7 +82,7 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 	if v.StopFailed != "" {
 		if c.Ending() {
 			c.Ends.Failed = v.StopFailed
-			m.asks[ask{"stop", c.Name}] = m.now.Add(m.Set.AnswerTimeout / 3) // there is an answer: sooner than without
+			m.asks[ask{"stop", c.Name}] = m.now.Add(m.Set.AnswerTimeout / 3) // there is an answer: sooner than without one
 		}
 		return
 	}
@@ -111,11 +111,11 @@ func (m *Machine) takeReport(v messages.ContainerReported) {
 
 func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 	if c.Stage() != messages.StageStarting || v.Generation != c.Generation {
-		return // told once more; the next try is on its way
+		return // repeated; the next try has been ordered
 	}
 	if c.Running() && c.Newest().Attempt == c.Attempt && c.Newest().Hook.Known {
-		// Told once more, since it has come as far as the hook; or its actor knows nothing of it, and somebody may have removed
-		// it meanwhile. Where the reading has it, what names no sandbox is told anew.
+		// Either the report is repeated, since the run has reached the hook; or the actor does not know the container, which may
+		// have been removed meanwhile. If the next reading still has the container, an empty sandbox makes the order a new one.
 		c.Sandbox = ""
 		m.readPod()
 		return
@@ -123,7 +123,7 @@ func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 	m.answerEnd(c)
 	if v.Fact != nil {
 		c.Learn(*v.Fact, m.now)
-		if c.Is(v.Fact.ID) && c.Exited() != nil { // its start was cut off too often
+		if c.Is(v.Fact.ID) && c.Exited() != nil { // its start was interrupted too often
 			c.Retry = restarts.Retry{}
 			return
 		}
@@ -134,14 +134,14 @@ func (m *Machine) takeFailed(c *known.Container, v messages.ContainerReported) {
 	if v.Taken || v.Reserved && c.Retry.Tries >= reservedTries {
 		c.Free = c.Attempt + 1
 	}
-	c.Unread = m.now                       // without a word on it, it may run; and what it was told once more may start it yet
-	c.Image.Ref, c.Image.Volumes = "", nil // they may be gone: they are asked for anew
-	// What it needed may be gone without anyone having said so: the truth is read.
+	c.Unread = m.now                       // without a report it may run; and a repeated order may still start it
+	c.Image.Ref, c.Image.Volumes = "", nil // the images may be gone: they are requested again
+	// Its dependencies may have disappeared without a report: the CRI is read.
 	m.emit(Tell{messages.Runtime, messages.ReadPod{UID: m.uid}})
 }
 
-// takeRestart has containers started again that a person named. Nothing is kept of it beyond this actor: what it asks for must
-// be what restartPolicy does by itself, should the actor fall on the way.
+// takeRestart restarts containers at a user's request. The request is not recorded outside this actor: if the actor fails
+// meanwhile, restartPolicy must lead to the same result.
 func (m *Machine) takeRestart(v messages.RestartContainers) {
 	if m.phase == Reading || m.Pod == nil {
 		return
@@ -162,7 +162,7 @@ func (m *Machine) takeRestart(v messages.RestartContainers) {
 	m.emit(Reply{out})
 }
 
-// refusesRestart says why a container cannot be started again on request.
+// refusesRestart returns the reason for which a container cannot be restarted at request, or "".
 func (m *Machine) refusesRestart(name string) string {
 	c := m.Container(name)
 	switch {
@@ -181,7 +181,7 @@ func (m *Machine) refusesRestart(name string) string {
 	return ""
 }
 
-// restart starts one container again, where it is still the one that was meant, and says whether it is.
+// restart restarts one container if it still has this ID, and reports whether it does.
 func (m *Machine) restart(c *known.Container, id string) bool {
 	f := c.Newest()
 	if f == nil || f.ID != id {

@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planTerminating: nothing is started any more. All pre-stop hooks run at once. Containers are ended, sidecars after the others
-// and in reverse order; then the sandbox is stopped. Leads to Cleaning.
+// planTerminating: nothing starts any more. All pre-stop hooks run at once. Containers are ended, sidecars after the others in
+// reverse order; then the sandbox is stopped. Leads to Cleaning.
 func (m *Machine) planTerminating() Phase {
 	if m.ends.IsZero() {
 		m.ends = m.now.Add(m.Grace())
@@ -34,8 +34,7 @@ func (m *Machine) planTerminating() Phase {
 	return next
 }
 
-// halt ends what was on its way to start. Starts that are under way are awaited by reading the pod again: that
-// reading begins when they have ended.
+// halt cancels pending starts. For starts in progress it reads the pod again: that reading begins after they have ended.
 func (m *Machine) halt() {
 	underWay := m.asking("sandbox", "")
 	m.answered("sandbox", "")
@@ -59,13 +58,13 @@ func (m *Machine) halt() {
 	}
 }
 
-// readAgain has the pod read, which begins when starts that are under way have ended.
+// readAgain requests a reading that begins after the starts in progress have ended.
 func (m *Machine) readAgain() {
 	m.settle = m.now
 	m.answered("read", "")
 }
 
-// settled says that this has been done.
+// settled reports whether that reading is complete.
 func (m *Machine) settled() bool {
 	if m.settle.IsZero() {
 		return true
@@ -74,7 +73,7 @@ func (m *Machine) settled() bool {
 	return false
 }
 
-// stopContainers stops the containers in their order. others means that one may run that is not known. It reports whether any
+// stopContainers stops the containers in their order. others means that an unknown container may run. It reports whether any
 // known container still runs.
 func (m *Machine) stopContainers(others bool) bool {
 	var alive []*known.Container
@@ -95,7 +94,7 @@ func (m *Machine) stopContainers(others bool) bool {
 	return len(alive) > 0
 }
 
-// graceOver reports whether the pod ends and has used its grace period up: no pre-stop hook is started or awaited any more.
+// graceOver reports whether the pod ends and its grace period is over: no pre-stop hook is started or awaited any more.
 func (m *Machine) graceOver() bool { return !m.ends.IsZero() && !m.now.Before(m.ends) }
 
 func (m *Machine) endReason() messages.Cause {

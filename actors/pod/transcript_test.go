@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the transcripts of testdata inste
 // TestTranscripts replays each scenario of testdata and compares the messages and effects with the recorded ones. A scenario is
 // lines of comment, commands that begin with "> ", and below each command the transcript that it causes: each message with its
 // time, and indented below it the machine's effects. The commands are the keys of commands; "> pod" has a pod in YAML below it.
-// Run with -update after a change, and read the difference: it is the change of behaviour.
+// After a change, run with -update and read the difference: it is the change of behaviour.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < 30 {
@@ -72,7 +72,7 @@ type scenario struct {
 	out   strings.Builder
 	runs  bool      // the pod's actor has started; messages are not delivered before
 	quiet bool      // the steps of this command are left out
-	lose  string    // the type of the next message that is lost
+	lose  string    // the type of the next message to lose
 	wake  time.Time // the machine's last one
 }
 
@@ -83,7 +83,7 @@ var commands = map[string]func(s *scenario, args []string){
 		s.runs, s.quiet = true, len(args) > 0
 		s.world.step(nil)
 	},
-	// wait DURATION lets time pass; whatever falls due meanwhile happens.
+	// wait DURATION advances the clock, with all events that fall due.
 	"wait": func(s *scenario, args []string) { s.wait(s.duration(args[0])) },
 	// exit CONTAINER CODE ends a container's process.
 	"exit": func(s *scenario, args []string) {
@@ -91,7 +91,7 @@ var commands = map[string]func(s *scenario, args []string){
 		s.world.exitContainer(s.container(args[0]), int32(code))
 		s.world.send(s.world.observed())
 	},
-	// delete [GRACE] deletes the pod, with another grace period than its own.
+	// delete [GRACE] deletes the pod, with the given grace period or its own.
 	"delete": func(s *scenario, args []string) {
 		ending := messages.Ending{Reason: "it was deleted", Since: s.world.now}
 		if len(args) > 0 {
@@ -107,7 +107,7 @@ var commands = map[string]func(s *scenario, args []string){
 		}
 		s.world.send(s.world.desired())
 	},
-	// evict has the node end the pod.
+	// evict makes the node end the pod.
 	"evict": func(s *scenario, _ []string) {
 		s.world.edits++
 		s.world.fail = &messages.PodFailure{Reason: "Evicted", Message: "The node was low on resource: memory.", Grace: new(int64(0))}
@@ -171,11 +171,11 @@ var commands = map[string]func(s *scenario, args []string){
 		}
 		s.world.sick[args[0]+"/"+args[1]] = args[2] == "fails"
 	},
-	// network (down|up) is the node's network.
+	// network (down|up) changes the node's network.
 	"network": func(s *scenario, args []string) { s.world.network(args[0] == "up") },
 	// starts fail N creates the next containers and fails their starts.
 	"starts": func(s *scenario, args []string) { s.world.halfway = s.number(args[1]) },
-	// lost-sandbox ends the pod's sandbox with all that runs in it.
+	// lost-sandbox ends the pod's sandbox with all its containers.
 	"lost-sandbox": func(s *scenario, _ []string) {
 		s.world.sandboxes[0].Ready = false
 		s.world.killIn(s.world.sandboxes[0].ID)
@@ -189,14 +189,14 @@ var commands = map[string]func(s *scenario, args []string){
 		}
 		s.world.restart()
 	},
-	// kill-actor is the death of the pod's actor: the next one knows nothing. With "deleted" the pod is deleted meanwhile.
+	// kill-actor kills the pod's actor: the next one has no state. With "deleted" the pod is deleted meanwhile.
 	"kill-actor": func(s *scenario, args []string) {
 		if len(args) > 0 {
 			s.world.ending = &messages.Ending{Reason: "it was deleted", Since: s.world.now}
 		}
 		s.world.restart()
 	},
-	// kill-service NAME is the restart of another actor, which forgets the pod.
+	// kill-service NAME restarts another actor, which loses the pod.
 	"kill-service": func(s *scenario, args []string) {
 		if args[0] == "prober" {
 			s.world.watched = nil
@@ -205,7 +205,7 @@ var commands = map[string]func(s *scenario, args []string){
 	},
 	// lose MESSAGE loses the next message of this type on its way to the pod.
 	"lose": func(s *scenario, args []string) { s.lose = args[0] },
-	// stops (hang|work) decides whether containers that are asked to stop do so.
+	// stops (hang|work) decides whether containers stop on request.
 	"stops": func(s *scenario, args []string) { s.world.stubborn = args[0] == "hang" },
 	// restart CONTAINER... restarts containers as "playlet restart" does.
 	"restart": func(s *scenario, args []string) {
@@ -279,7 +279,7 @@ func (s *scenario) command(line string) {
 	before := s.wake
 	run(s, fields[1:])
 	if !s.runs {
-		s.world.pending = nil // the pod's actor asks for it all
+		s.world.pending = nil // the pod's actor requests everything again
 	}
 	s.deliver()
 	if s.wake != before && s.wake.After(s.world.now) && !s.quiet {
@@ -288,7 +288,7 @@ func (s *scenario) command(line string) {
 	s.quiet = false
 }
 
-// deliver delivers all messages, in order, without letting time pass.
+// deliver delivers all messages, in order, without advancing the clock.
 func (s *scenario) deliver() {
 	for range 1000 {
 		if len(s.world.pending) > 0 {

@@ -5,7 +5,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// waiting is what the pod waits for, where it does: the reason that a person should read first.
+// waiting returns the reason for which the pod waits, or nil: the one that a user should read first.
 func (m *Machine) waiting() *messages.Reason {
 	if !m.live() {
 		return m.endWaits()

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A pod that ends says at each step what it waits for, with the tries and the next one where something fails.
+// A pod that ends reports its wait at each step, with the number of tries and the time of the next one after a failure.
 func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))
 	w.step(nil)
@@ -64,8 +64,8 @@ func TestWhatAnEndingPodWaitsFor(t *testing.T) {
 	}
 }
 
-// A container may run in a sandbox that the pod is about to stop, when its start was answered late. The pod reads the CRI before
-// it asks for the stop again.
+// A container may run in a sandbox that the pod is about to stop, after a late answer to its start. The pod reads the CRI before
+// it requests the stop again.
 func TestPodMachine_ReadsAgainWhenASandboxStillRunsContainers(t *testing.T) {
 	for _, running := range []bool{true, false} {
 		w := newWorld(testPod(v1.RestartPolicyAlways, 0, 1))

@@ -18,9 +18,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// world is a small model of all that a pod's machine speaks to: parent, runtime, images, volumes and the actors of its
-// containers. It keeps the machine's questions as pending answers, which a test delivers in any order, loses or
-// doubles.
+// world is a small model of the machine's environment: parent, runtime, images, volumes and the actors of its containers. It
+// keeps the answers to the machine's requests as pending. A test delivers them in any order, loses or duplicates them.
 type world struct {
 	now     time.Time
 	stepAt  time.Time
@@ -29,13 +28,13 @@ type world struct {
 	pod     *v1.Pod
 	ending  *messages.Ending
 	final   *v1.PodStatus
-	last    *v1.PodStatus // what is known of it from before
+	last    *v1.PodStatus // an earlier status
 	fail    *messages.PodFailure
-	offline *messages.Reason // why there is no network
-	waiting *messages.Reason // as told
+	offline *messages.Reason // the cause of a missing network
+	waiting *messages.Reason // as reported
 
 	pending []any                // messages on their way to the machine
-	later   map[string]time.Time // when the actors of containers are back
+	later   map[string]time.Time // when the actors of containers return
 	wakeAt  time.Time
 	phases  []Phase
 	status  *v1.PodStatus
@@ -46,22 +45,22 @@ type world struct {
 	sandboxes  []messages.SandboxFact   // newest first
 	containers []messages.ContainerFact // newest first
 	actors     map[string]supervisors.ExitStrategy
-	stops      []string // names, as asked
+	stops      []string // names, in the order of the requests
 	stopping   []messages.StopContainer
-	asked      map[string]string // what each container was asked last: its "hook", or its "end"
+	asked      map[string]string // the last order to each container: its "hook", or its "end"
 	mounted    bool
 	foldersOut bool
-	grouped    bool      // its cgroup is there
-	groups     []*v1.Pod // as its cgroup was asked for
+	grouped    bool      // its cgroup exists
+	groups     []*v1.Pod // the requested cgroups
 	edits      uint64
 	noImages   bool // no pull ends
 	noVolumes  bool // no volume is mounted
 	stubborn   bool // no container stops
 	record     func(msg any, effects []Effect)
-	holds      bool // images are kept for it
+	holds      bool // images are held for it
 	watch      func(*v1.PodStatus)
-	stuck      map[string]bool // containers left of starts that were cut off, which cannot be removed
-	halfway    int             // so many of the next starts create the container and then fail
+	stuck      map[string]bool // rests of interrupted starts that cannot be removed
+	halfway    int             // number of next starts that create the container and then fail
 
 	proberState
 	resizeState
@@ -72,13 +71,13 @@ type world struct {
 	ends       map[string]int // of each container
 	gave       map[messages.ImageKey]bool
 	deaf       bool            // the next status is lost
-	blind      bool            // what came of the next start cannot be read
+	blind      bool            // the outcome of the next start cannot be read
 	brief      bool            // the outcome of the next start of a regular container is lost, and it ends well at once
-	excused    map[string]bool // containers that are started again whatever their exit code: they were ended for that
-	unread     map[string]bool // containers of whose start the pod cannot know: it failed, as far as the pod was told
-	handler    string          // with which the runtime makes sandboxes
-	heeded     int32           // the exit code of what is stopped
-	removed    map[string]bool // what somebody has removed, by name and attempt
+	excused    map[string]bool // containers that restart whatever their exit code: they were ended for that
+	unread     map[string]bool // containers with a start unknown to the pod: it failed, by the pod's reports
+	handler    string          // of new sandboxes
+	heeded     int32           // the exit code of stopped containers
+	removed    map[string]bool // removed from outside, by name and attempt
 	did        map[string]bool // the init containers that succeeded, by name, sandbox and round
 }
 
@@ -122,17 +121,17 @@ func testPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	return p
 }
 
-// delayed is something that happens in the world later, and the word of it.
+// delayed is a later event in the world; it returns the report of it.
 type delayed func() any
 
-// lose drops a message; what it would have told of happens all the same.
+// lose drops a message; a delayed event happens all the same.
 func (w *world) lose(msg any) {
 	if d, ok := msg.(delayed); ok {
 		d()
 	}
 }
 
-// step hands the machine one message, or a tick.
+// step passes one message, or a tick, to the machine.
 func (w *world) step(msg any) {
 	if d, ok := msg.(delayed); ok {
 		msg = d()
@@ -222,14 +221,14 @@ func (w *world) effect(e Effect) {
 	}
 }
 
-// present says that a container's actor is there to hear what it is told.
+// present reports whether a container's actor exists and can receive.
 func (w *world) present(name string) bool {
 	_, there := w.actors[name]
 	_, waits := w.later[name]
 	return there && !waits
 }
 
-// exits is the end of a container's actor, as the layer judges it, and the word of that; nil where the actor is gone already.
+// exits returns the exit of a container's actor, with the supervisor's verdict, or nil if the actor is already gone.
 func (w *world) exits(f messages.ContainerFact) any {
 	if !w.present(f.Name) {
 		return nil
@@ -249,7 +248,7 @@ func (w *world) exits(f messages.ContainerFact) any {
 	return sent
 }
 
-// arrive has the actors speak whose back-off is over.
+// arrive starts the actors after their back-off.
 func (w *world) arrive() {
 	for _, name := range slices.Sorted(maps.Keys(w.later)) {
 		if !w.later[name].After(w.now) {
@@ -259,7 +258,7 @@ func (w *world) arrive() {
 	}
 }
 
-// nextTime is the next time at which something happens by itself.
+// nextTime returns the time of the next event.
 func (w *world) nextTime() time.Time {
 	next := w.wakeAt
 	if !next.After(w.now) {
@@ -287,14 +286,14 @@ func (w *world) fault(format string, args ...any) {
 	w.violations = append(w.violations, fmt.Sprintf(format, args...))
 }
 
-// told is what the other actors do.
+// sent is the reaction of the other actors to a message.
 func (w *world) sent(msg any) {
 	switch m := msg.(type) {
 	case messages.PodStatusChanged:
 		w.checkProved(m.Status)
 		w.checkNotOver(m)
 		if w.deaf {
-			w.deaf = false // the word is lost
+			w.deaf = false // the report is lost
 			break
 		}
 		w.status, w.taken, w.waiting = m.Status, m.Generation, m.Waiting
@@ -393,7 +392,7 @@ func (w *world) desired() messages.PodWanted {
 		NoNetwork: w.offline, Resized: w.resized}
 }
 
-// settle delivers everything, in order, and lets time pass, until nothing happens for as long as an audit takes.
+// settle delivers all messages, in order, and advances the clock, until nothing happens for the period of an audit.
 func (w *world) settle() {
 	idle := 0
 	for i := 0; idle < 3 && i < 5000; i++ {
@@ -433,7 +432,7 @@ func (w *world) edit(change func(*v1.PodSpec)) {
 	w.send(w.desired())
 }
 
-// network is there, or goes.
+// network adds or removes the network.
 func (w *world) network(there bool) {
 	w.edits++
 	w.offline = nil
@@ -443,14 +442,14 @@ func (w *world) network(there bool) {
 	w.send(w.desired())
 }
 
-// preempt has the node end the pod.
+// preempt makes the node end the pod.
 func (w *world) preempt() {
 	w.edits++
 	w.fail = &messages.PodFailure{Reason: messages.ReasonPreempting, Message: "make room", Disruption: "it had to"}
 	w.send(w.desired())
 }
 
-// restart is the death of the pod's actor: a new machine, knowing nothing.
+// restart kills the pod's actor: the new machine has no state.
 func (w *world) restart() {
 	w.machine = NewMachine(string(w.pod.UID), w.set)
 	w.pending, w.wakeAt = nil, time.Time{}

@@ -12,16 +12,16 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// proberState is the prober of the world: the latest desired state, and the last words by container ID, which lie on the disk.
+// proberState is the world's prober: the latest desired state, and the last results by container ID, which are on disk.
 type proberState struct {
 	watched *messages.WatchProbes
 	words   map[string]messages.ProbeResults
-	sick    map[string]bool // containers whose probes fail when all is quiet; by "name/kind"
+	sick    map[string]bool // containers with failing probes when all is quiet; by "name/kind"
 
 	hooksDone map[string]bool // post-start hooks that have ended, by container ID
 }
 
-// endHook is the end of a post-start hook, unless its container has ended before.
+// endHook ends a post-start hook, unless its container has ended before.
 func (w *world) endHook(c messages.ContainerFact) any {
 	for i := range w.containers {
 		if is := w.containers[i]; is.ID == c.ID && is.State == messages.ContainerExited {
@@ -38,7 +38,7 @@ func (w *world) endHook(c messages.ContainerFact) any {
 func (w *world) watchProbes(m messages.WatchProbes) {
 	for i := range m.Containers {
 		c := &m.Containers[i]
-		if is := c.Known; w.words != nil { // what the pod goes by counts where nothing was seen
+		if is := c.Known; w.words != nil { // the pod's known results count if there are no others
 			is.Learn(w.words[c.ID])
 			w.words[c.ID] = is
 		}
@@ -75,7 +75,7 @@ func (w *world) prove(id string, kind messages.ProbeKind, r messages.ProbeResult
 	w.send(w.word())
 }
 
-// probeOnce is the prober at work when all is quiet: it reports whether there was something to tell.
+// probeOnce runs the prober when all is quiet. It reports whether there was a message.
 func (w *world) probeOnce() bool {
 	if w.watched == nil {
 		return false
@@ -92,7 +92,7 @@ func (w *world) probeOnce() bool {
 				return true
 			}
 		}
-		if w.words[c.ID] != c.Known { // it was not heard
+		if w.words[c.ID] != c.Known { // its report was lost
 			w.send(w.word())
 			w.watched.Containers[i].Known = w.words[c.ID]
 			return true
@@ -101,7 +101,7 @@ func (w *world) probeOnce() bool {
 	return false
 }
 
-// checkProved: nothing is said to be ready, or to have started, that no probe has seen so.
+// checkProved: no container is reported as ready, or started, without a probe that succeeded.
 func (w *world) checkProved(s *v1.PodStatus) {
 	for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
 		spec := w.machine.Container(c.Name).Spec
@@ -121,7 +121,7 @@ func (w *world) checkProved(s *v1.PodStatus) {
 	}
 }
 
-// checkStop: nothing is ended for a probe that did not fail.
+// checkStop: no container is ended for a probe that did not fail.
 func (w *world) checkStop(m messages.StopContainer) {
 	is := w.words[m.Fact.ID]
 	if m.Cause.Code == messages.CauseProbeFailed && *is.Of(messages.ProbeKind(m.Cause.Name)) != messages.ProbeFailed {
@@ -129,7 +129,7 @@ func (w *world) checkStop(m messages.StopContainer) {
 	}
 }
 
-// probeStorm has a probe that runs change its mind.
+// probeStorm changes the result of a running probe.
 func probeStorm(t *rapid.T, w *world) {
 	if w.watched == nil || len(w.watched.Containers) == 0 {
 		return
@@ -141,7 +141,7 @@ func probeStorm(t *rapid.T, w *world) {
 	kind := rapid.SampledFrom(c.Run).Draw(t, "kind")
 	is := w.words[c.ID]
 	if held := *is.Of(kind); held == messages.ProbeFailed && kind == messages.Liveness || held != "" && kind == messages.Startup {
-		return // such a word is the last
+		return // such a result is final
 	}
 	w.prove(c.ID, kind, rapid.SampledFrom([]messages.ProbeResult{messages.ProbeSucceeded, messages.ProbeSucceeded,
 		messages.ProbeFailed}).Draw(t, "result"))

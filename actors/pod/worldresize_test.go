@@ -18,20 +18,20 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// resizeState is the world's part of what its containers have.
+// resizeState is the world's state of the resources of containers.
 type resizeState struct {
-	carries    bool // containers carry what they were made with
+	carries    bool // containers carry the resources of their creation
 	resized    bool
-	refuses    int       // so many of the next changes of resources fail
-	refusesPod int       // so many of the next words on the pod as a whole are refused
-	informed   []*v1.Pod // as the runtime was told
-	resizes    []string  // containers, as changed
+	refuses    int       // number of next changes of resources that fail
+	refusesPod int       // number of next updates of the pod as a whole that are refused
+	informed   []*v1.Pod // as sent to the runtime
+	resizes    []string  // changed containers
 	tried      []ResizeTried
 	limit      int64 // of memory, of the pod's cgroup by its containers'
 	own        int64 // of memory, of the pod itself; 0: none
 }
 
-// carry has containers carry what they were made with, as the real ones do, and the runtime tell what they have.
+// carry makes containers carry the resources of their creation, like real ones, and the runtime report those in effect.
 func (w *world) carry() {
 	w.carries, w.set.Resources = true, settings.Default(&Host{}, restarts.BackOff{}, nil).Resources
 	w.set.Actual = func(_ *v1.Pod, _ *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements {
@@ -49,7 +49,7 @@ func toldOf(r v1.ResourceRequirements) *messages.ContainerResources {
 	return &messages.ContainerResources{MemoryLimit: r.Limits.Memory().Value()}
 }
 
-// resizeContainer changes what a container has at once; the word of that comes later.
+// resizeContainer changes the resources of a container at once; the report of it comes later.
 func (w *world) resizeContainer(e work.ResizeContainer) {
 	gets := translate.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
 	out := work.ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets, Sent: true}
@@ -73,7 +73,7 @@ func (w *world) resizeContainer(e work.ResizeContainer) {
 	w.send(out)
 }
 
-// checkGroup takes the limit of the pod's cgroup.
+// checkGroup records the limit of the pod's cgroup.
 func (w *world) checkGroup(pod *v1.Pod) {
 	w.limit, w.own = 0, 0
 	if r := pod.Spec.Resources; r != nil {
@@ -91,9 +91,9 @@ func (w *world) checkGroup(pod *v1.Pod) {
 	w.checkLimits("after its cgroup was changed")
 }
 
-// checkLimits: the pod's cgroup is never smaller than its containers. checkLimits adds up what the containers have of which the
-// pod has heard. What one is started with whose start is not reported yet may be more than the pod is allocated by now: its
-// cgroup is made wider then.
+// checkLimits: the pod's cgroup is never smaller than its containers. checkLimits adds up the containers that the pod knows. A
+// container with an unreported start may have more than the pod's present allocation: its cgroup is widened when the report
+// arrives.
 func (w *world) checkLimits(when string) {
 	sum, most := int64(0), int64(0)
 	for _, c := range w.containers {
@@ -110,7 +110,7 @@ func (w *world) checkLimits(when string) {
 	}
 }
 
-// unlike says how a container that runs differs from what was allocated to it.
+// unlike describes the difference between a running container's resources and its allocation, or returns "".
 func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
 	if f.Name != spec.Name || f.State != messages.ContainerRunning || f.Resources == nil {
 		return ""
@@ -124,12 +124,12 @@ func (w *world) unlike(spec v1.Container, f messages.ContainerFact) string {
 	return ""
 }
 
-// drawOwn gives the pod itself memory, more than a container has, so that those without limits have the pod's.
+// drawOwn gives the pod its own memory, more than a container has, so that containers without limits have the pod's.
 func drawOwn(t *rapid.T) *v1.ResourceRequirements {
 	return new(limitedTo(int64(rapid.IntRange(10, 19).Draw(t, "the pod's memory")) << 20))
 }
 
-// drawMemory is what a container has of memory: nothing of its own now and then, where the pod itself has some.
+// drawMemory returns the memory of a container: sometimes none of its own, if the pod has some.
 func drawMemory(t *rapid.T, s *v1.PodSpec) v1.ResourceRequirements {
 	if s.Resources != nil && rapid.Bool().Draw(t, "has the pod's") {
 		return v1.ResourceRequirements{}
@@ -137,7 +137,7 @@ func drawMemory(t *rapid.T, s *v1.PodSpec) v1.ResourceRequirements {
 	return limitedTo(int64(rapid.IntRange(1, 9).Draw(t, "memory")) << 20)
 }
 
-// drawResources gives containers memory, and some a policy that has them restarted for it.
+// drawResources gives containers memory, and some a policy that requires a restart for it.
 func drawResources(t *rapid.T, pod *v1.Pod) {
 	if rapid.IntRange(0, 2).Draw(t, "pod-level") == 0 {
 		pod.Spec.Resources = drawOwn(t)
@@ -152,7 +152,7 @@ func drawResources(t *rapid.T, pod *v1.Pod) {
 	}
 }
 
-// resizeStorm allocates other resources to a pod of the API server: not to its init containers, but to sidecars.
+// resizeStorm allocates other resources to a pod of the API server: to sidecars, but not to other init containers.
 func resizeStorm(t *rapid.T, w *world) {
 	if !objectset.OfAPIServer(w.pod) || w.ending != nil || w.final != nil {
 		return
@@ -172,7 +172,7 @@ func resizeStorm(t *rapid.T, w *world) {
 	})
 }
 
-// updateSandbox is the runtime being told of the pod as a whole, which it may refuse.
+// updateSandbox sends the pod as a whole to the runtime, which may refuse.
 func (w *world) updateSandbox(e work.UpdateSandbox) {
 	if e.Pod != w.machine.cgroup.has {
 		w.fault("the runtime is told of another pod than its cgroup is made for")

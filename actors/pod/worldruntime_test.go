@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// observed is a reading. It takes its time: nothing else happens at the very moment at which one begins.
+// observed is a reading. It takes its time: no other event happens at the moment when it begins.
 func (w *world) observed() messages.PodObserved {
 	w.now = w.now.Add(time.Microsecond)
 	defer func() { w.now = w.now.Add(time.Microsecond) }()
@@ -63,24 +63,24 @@ func (w *world) startSandbox(e work.StartSandbox) {
 	w.send(work.SandboxStarted{Attempt: e.Attempt, Fact: &s})
 }
 
-// started is the report of a container that runs.
+// started is the report of a running container.
 func started(f messages.ContainerFact) messages.ContainerReported {
 	return messages.ContainerReported{UID: "u1", Name: f.Name, Stage: messages.StageRunning, Fact: &f}
 }
 
-// hooking is the report of one whose post-start hook runs.
+// hooking is the report of a container with a running post-start hook.
 func hooking(f messages.ContainerFact) messages.ContainerReported {
 	return messages.ContainerReported{UID: "u1", Name: f.Name, Stage: messages.StageHooking, Fact: &f}
 }
 
-// ended is the word of the end of a container, as a machine's own strategy answers it.
+// ended returns the report of the end of a container, with the verdict of the machine's own strategy.
 func (a *alone) ended(f messages.ContainerFact) messages.ChildExited {
 	result := messages.ContainerEnded{Fact: f}
 	verdict, after := a.machine.strategy(a.machine.Container(f.Name)).Judge(a.now, result)
 	return messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict, RestartAt: a.now.Add(after)}
 }
 
-// sendExit has the actor end now; the word of it comes later.
+// sendExit ends the actor now; the report of it comes later.
 func (w *world) sendExit(f messages.ContainerFact) {
 	if sent := w.exits(f); sent != nil {
 		w.send(sent)
@@ -131,18 +131,18 @@ func (w *world) run(m messages.RunContainer) {
 		w.send(w.failed(m, "no sandbox", nil))
 		return
 	}
-	if m.Adopt != nil { // it is adopted or nothing: where someone has removed it since, no other is made in its place
+	if m.Adopt != nil { // only an adoption is possible: if the container was removed meanwhile, no other replaces it
 		w.send(w.failed(m, "no container "+m.Adopt.ID, nil))
 		return
 	}
 	w.containers = slices.DeleteFunc(w.containers, func(c messages.ContainerFact) bool {
-		return c.Name == m.Container.Name && c.Attempt == m.Attempt // left of a start that was cut off
+		return c.Name == m.Container.Name && c.Attempt == m.Attempt // the rest of an interrupted start
 	})
 	w.checkOrder(m)
 	w.checkPolicy(m)
 	w.checkRound(m)
 	w.seq++
-	w.now = w.now.Add(time.Microsecond) // no two are made at one moment
+	w.now = w.now.Add(time.Microsecond) // no two are created at the same moment
 	c := messages.ContainerFact{
 		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,
 		State: messages.ContainerCreated, CreatedAt: w.now, Image: m.Container.Image,
@@ -161,16 +161,16 @@ func (w *world) run(m messages.RunContainer) {
 		}
 		c.Annotations[cri.AnnotationRound] = strconv.FormatUint(uint64(m.Round), 10)
 	}
-	// Where somebody has removed this attempt, an actor that fell makes it again, and the word of the first one's start may be
-	// on its way to the pod still.
+	// If this attempt was removed from outside, a failed actor creates it again. The report of the first start may still be on
+	// its way to the pod.
 	w.unread[c.ID] = w.removed[fmt.Sprint(c.Name, c.Attempt)]
 	w.start(&c)
 	w.containers = append([]messages.ContainerFact{c}, w.containers...)
 	w.answer(m, c)
 }
 
-// checkPolicy: no regular container is made again that has ended for good. One that was ended for a probe, or for its next
-// version, is made again in any case.
+// checkPolicy: no regular container that has ended for good is created again. A container that was ended for a probe, or for its
+// next version, is created again in any case.
 func (w *world) checkPolicy(m messages.RunContainer) {
 	i := slices.IndexFunc(w.containers, func(c messages.ContainerFact) bool {
 		return c.Name == m.Container.Name &&
@@ -191,8 +191,8 @@ func (w *world) checkPolicy(m messages.RunContainer) {
 	}
 }
 
-// checkOrder: no regular container is made while the post-start hook of an earlier one runs. The hook of a container whose start
-// failed, as far as the pod knows, does not run.
+// checkOrder: no regular container is created while the post-start hook of an earlier one runs. After a start that failed, as far
+// as the pod knows, no hook runs.
 func (w *world) checkOrder(m messages.RunContainer) {
 	specs := w.machine.Pod.Spec.Containers
 	at := slices.IndexFunc(specs, func(c v1.Container) bool { return c.Name == m.Container.Name })
@@ -253,12 +253,12 @@ func (w *world) answer(m messages.RunContainer, c messages.ContainerFact) {
 	}
 }
 
-// lives says that a container's processes are there, or may be.
+// lives reports whether a container's processes exist, or may.
 func lives(c messages.ContainerFact) bool {
 	return c.State == messages.ContainerRunning || c.State == messages.ContainerUnknown
 }
 
-// checkNotOver: the API server takes no final phase back, so that none is told of a pod that goes on.
+// checkNotOver: no final phase is reported of a pod that continues, since the API server does not take it back.
 func (w *world) checkNotOver(p messages.PodStatusChanged) {
 	switch Phase(p.Phase) {
 	case Preparing, Initializing, Running:
@@ -279,7 +279,7 @@ func (w *world) stop(m messages.StopContainer) {
 		return
 	}
 	w.asked[m.Fact.ID] = "end"
-	// For a probe, or for another spec; or with the sandbox, by which a restart for a probe may be overtaken.
+	// Ended for a probe or another spec; or with the sandbox, which may overtake a restart for a probe.
 	if strings.HasSuffix(explain.Stopping(m.Name, m.Cause), "will be restarted") || m.Cause.Text == "its sandbox is gone" {
 		w.excused[m.Fact.ID] = true
 	}
@@ -318,8 +318,8 @@ func (w *world) stop(m messages.StopContainer) {
 	}))
 }
 
-// checkAsked: of a pod that ends, every container that runs has been asked to end, or its pre-stop hook was. When the grace
-// period is over, sidecars wait for the other containers alone.
+// checkAsked: in a pod that ends, every running container has the order to end or to run its pre-stop hook. After the grace
+// period, sidecars wait for the other containers alone.
 func (w *world) checkAsked() {
 	mains := !w.machine.settle.IsZero() || slices.ContainsFunc(w.machine.Containers,
 		func(c *known.Container) bool { return !c.Sidecar() && c.Alive() })
@@ -349,7 +349,7 @@ func (w *world) sidecarNamed(name string) bool {
 
 func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
 	if !lives(*c) {
-		return // what never ran does not end
+		return // a container that never ran does not end
 	}
 	w.ends[c.Name]++
 	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
@@ -369,7 +369,7 @@ func (w *world) killIn(sandbox string) {
 	}
 }
 
-// live lets containers that are to end by the script end, and has the machine told by an event.
+// live ends containers by the script, and sends the machine an event.
 func (w *world) live() {
 	changed := false
 	for i := range w.containers {

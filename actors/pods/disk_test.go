@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// stuck is a disk, in memory, on which every write hangs until it is freed.
+// stuck is a disk on which every write hangs until it is freed. It is in memory: the speed of a real one does not matter.
 type stuck struct {
 	t     *testing.T
 	board *board.Board

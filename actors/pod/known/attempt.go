@@ -11,36 +11,36 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Attempt is what the pod knows of one attempt of a container.
+// Attempt is the state of one attempt of a container.
 type Attempt struct {
 	messages.ContainerFact
-	// noticed is when, by our own clock, it was first known to be there: a later reading that lacks it says that it is gone. The
-	// times that the runtime tells are of no use for this, since clocks are set.
+	// noticed is when the attempt was first known, by our own clock: if a later reading lacks it, it is gone. The runtime's times
+	// are of no use for this, since clocks may be set.
 	noticed time.Time
 	Results messages.ProbeResults
 	Failing []messages.FailingProbe // probes
 	Hook    Hook
 	Given   resources.Given
 	Held    bool // its back-off has an Event
-	Renew   bool // it is to be ended on request, and started again
+	Renew   bool // it has to be ended at a user's request, and started again
 }
 
-// History is what is known of the container's attempts.
+// History is the state of the container's attempts.
 type History struct {
 	Attempts []Attempt // newest first
-	Free     uint32    // lowest attempt whose name can be had
-	Ended    uint32    // lowest attempt whose end was not noted yet
-	Replace  bool      // the newest is being stopped because its spec changed, or on request: its back-off starts anew
-	// Unread is since when a start that is not waited for any more may be under way, or may have been made without our
-	// knowing: no other attempt is begun, and no sandbox is stopped, before a later reading.
+	Free     uint32    // lowest attempt with an available name
+	Ended    uint32    // lowest attempt without a logged end
+	Replace  bool      // the newest is being stopped for a change of its spec, or at a user's request: its back-off is reset
+	// Unread is set since a start that is not waited for may be in progress, or may have succeeded unnoticed. No other attempt
+	// begins, and no sandbox is stopped, before a later reading.
 	Unread time.Time
 	cutOff cutOff
-	// killedFor is the newest container of which the kernel killed a process for want of memory, and killedAt is when.
+	// killedFor is the newest container with a process that the kernel killed for lack of memory, at killedAt.
 	killedFor string
 	killedAt  time.Time
 }
 
-// OutOfMemory notes that the kernel killed a process of this container for want of memory.
+// OutOfMemory records that the kernel killed a process of this container for lack of memory.
 func (h *History) OutOfMemory(id string, at time.Time) {
 	h.killedFor, h.killedAt = id, at
 	for i := range h.Attempts {
@@ -52,8 +52,8 @@ func (h *History) OutOfMemory(id string, at time.Time) {
 // cause.
 const killTime = 10 * time.Second
 
-// withKill gives a container that ended by SIGKILL the reason OOMKilled where the kernel killed it for want of memory: containerd
-// 1.6 reports its end before it has heard of the kill.
+// withKill sets the reason OOMKilled of a container that ended by SIGKILL after the kernel killed it for lack of memory:
+// containerd 1.6 may report the end before it knows of the kill.
 func (h *History) withKill(f messages.ContainerFact) messages.ContainerFact {
 	between := h.killedAt.Sub(f.FinishedAt).Abs()
 	if f.ID == h.killedFor && f.State == messages.ContainerExited && f.ExitCode == 137 && between < killTime {
@@ -62,18 +62,18 @@ func (h *History) withKill(f messages.ContainerFact) messages.ContainerFact {
 	return f
 }
 
-// cutOff is the latest of the starts in a row that were cut off.
+// cutOff is the latest of the interrupted starts in a row.
 type cutOff struct {
 	id    string
 	at    time.Time // of its creation
 	tries int
 }
 
-// cutOffTries is how many starts in a row are cut off before that is taken for the container's end. A hook of the runtime that
-// times out at each start looks as if the caller had given up.
+// cutOffTries is the number of interrupted starts in a row that count as the container's end. A hook of the runtime that times
+// out at each start looks as if the caller had given up.
 const cutOffTries = 3
 
-// repeats reports whether the container was left of a start that was cut off and is made again, and counts such starts.
+// repeats reports whether the container is the rest of an interrupted start and is created again, and counts such starts.
 func (h *History) repeats(f messages.ContainerFact) bool {
 	if !facts.CutOff(f) {
 		if !f.StartedAt.IsZero() {
@@ -82,7 +82,7 @@ func (h *History) repeats(f messages.ContainerFact) bool {
 		return false
 	}
 	if slices.ContainsFunc(h.Attempts, func(o Attempt) bool { return o.ID == f.ID && o.State == messages.ContainerExited }) {
-		return false // that is its end
+		return false // this one has already ended
 	}
 	if last := &h.cutOff; f.ID != last.id && !f.CreatedAt.Before(last.at) {
 		*last = cutOff{id: f.ID, at: f.CreatedAt, tries: last.tries + 1}
@@ -90,14 +90,14 @@ func (h *History) repeats(f messages.ContainerFact) bool {
 	return f.ID != h.cutOff.id || h.cutOff.tries < cutOffTries
 }
 
-// Hook is what is known of the post-start hook of an attempt.
+// Hook is the state of the post-start hook of an attempt.
 type Hook struct {
-	Known  bool // its actor has told of it
+	Known  bool // its actor has reported it
 	Done   bool
-	Failed string // why it failed; empty: it did not
+	Failed string // the cause of its failure; empty: none
 }
 
-// Newest is the latest attempt; nil where there is none.
+// Newest returns the latest attempt, or nil.
 func (h *History) Newest() *Attempt {
 	if len(h.Attempts) == 0 {
 		return nil
@@ -105,10 +105,10 @@ func (h *History) Newest() *Attempt {
 	return &h.Attempts[0]
 }
 
-// Is says that the newest attempt is this one.
+// Is reports whether this is the newest attempt.
 func (h *History) Is(id string) bool { return len(h.Attempts) > 0 && h.Attempts[0].ID == id }
 
-// Exited is the newest attempt when it has ended.
+// Exited returns the newest attempt if it has ended, or nil.
 func (h *History) Exited() *Attempt {
 	if f := h.Newest(); f != nil && f.State == messages.ContainerExited {
 		return f
@@ -116,24 +116,24 @@ func (h *History) Exited() *Attempt {
 	return nil
 }
 
-// Running says that its newest attempt runs.
+// Running reports whether the newest attempt runs.
 func (h *History) Running() bool {
 	f := h.Newest()
 	return f != nil && f.State == messages.ContainerRunning
 }
 
-// Alive says that there is a process to end, as far as is known.
+// Alive reports whether there may be a process to end.
 func (h *History) Alive() bool {
 	f := h.Newest()
 	return f != nil && f.Alive()
 }
 
-// MadeIn says that an attempt was made in this sandbox.
+// MadeIn reports whether an attempt was created in this sandbox.
 func (h *History) MadeIn(sandbox string) bool {
 	return slices.ContainsFunc(h.Attempts, func(f Attempt) bool { return f.SandboxID == sandbox })
 }
 
-// NextAttempt is the number of the container that is to be made next.
+// NextAttempt returns the number of the next container.
 func (h *History) NextAttempt() uint32 {
 	if f := h.Newest(); f != nil {
 		return max(f.Attempt+1, h.Free)
@@ -141,9 +141,9 @@ func (h *History) NextAttempt() uint32 {
 	return h.Free
 }
 
-// Learn takes the CRI's word on one of the container's attempts, at a time of our own clock. A word that is older than what is
-// known of the same attempt is not taken. A container whose start was cut off is as if it had never been: the same attempt is
-// made again, in its place, and is not counted as a restart. After some tries it has ended.
+// Learn records the CRI's report on one of the container's attempts, at a time of our own clock. Outdated reports are ignored. A
+// container with an interrupted start counts as never created: the same attempt is created again in its place, which is no
+// restart. After some tries it counts as ended.
 func (h *History) Learn(f messages.ContainerFact, at time.Time) {
 	f = h.withKill(f)
 	if h.repeats(f) {
@@ -156,19 +156,19 @@ func (h *History) Learn(f messages.ContainerFact, at time.Time) {
 	if !found {
 		h.Attempts = slices.Insert(h.Attempts, i, Attempt{ContainerFact: f, noticed: at})
 		h.Attempts = h.Attempts[:min(len(h.Attempts), 2)]
-		h.Replace = h.Replace && i > 0 // it was meant for the one before; the start of this one was not heard of
+		h.Replace = h.Replace && i > 0 // it applied to the attempt before; the report of this start was lost
 		return
 	}
 	switch known := &h.Attempts[i]; {
-	case known.ID == f.ID && !behind(f.State, known.State): // else the reading began before this was known
+	case known.ID == f.ID && !behind(f.State, known.State): // otherwise the reading is outdated
 		known.ContainerFact = f
-	case known.ID != f.ID && !f.CreatedAt.Before(known.CreatedAt): // else it is of a sandbox that is gone
+	case known.ID != f.ID && !f.CreatedAt.Before(known.CreatedAt): // otherwise it belongs to a lost sandbox
 		*known = Attempt{ContainerFact: f, noticed: at}
 	}
 }
 
-// behind says that a word on a container is older than what is known of it: an end is final, and what has run was created
-// before. A runtime that comes back may no longer know the state of what ran, and may find it again.
+// behind reports whether a container's reported state is older than the known one: an end is final, and created precedes running.
+// A runtime that comes back may have lost the state of a running container, and may recover it.
 func behind(word, known messages.ContainerState) bool {
 	switch known {
 	case messages.ContainerExited:
@@ -180,18 +180,18 @@ func behind(word, known messages.ContainerState) bool {
 	return false
 }
 
-// HookEnded says that the newest container's post-start hook has ended, where it has one.
+// HookEnded reports whether the newest container has no post-start hook in progress.
 func (c *Container) HookEnded() bool {
 	f := c.Newest()
 	return !HasPostStart(c.Spec) || f == nil || f.Hook.Done
 }
 
-// HasPostStart says that a container has a post-start hook.
+// HasPostStart reports whether a container has a post-start hook.
 func HasPostStart(spec *v1.Container) bool {
 	return spec != nil && spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil
 }
 
-// Results are those of the container that is the newest: of another, nothing counts.
+// Results returns the results of the newest attempt. Results of others do not count.
 func (h *History) Results() messages.ProbeResults {
 	if f := h.Newest(); f != nil {
 		return f.Results
@@ -199,24 +199,24 @@ func (h *History) Results() messages.ProbeResults {
 	return messages.ProbeResults{}
 }
 
-// Probed says that a container has probes; only those that stay up have.
+// Probed reports whether a container has probes; only containers that stay up have.
 func Probed(spec *v1.Container) bool {
 	return spec != nil && (spec.StartupProbe != nil || spec.ReadinessProbe != nil || spec.LivenessProbe != nil)
 }
 
-// HasStarted says that the container runs and is up for others: its post-start hook has ended and its startup probe has
-// succeeded, where it has them.
+// HasStarted reports whether the container runs and has started: its post-start hook has ended and its startup probe has
+// succeeded, if it has them.
 func (c *Container) HasStarted() bool {
 	return c.Running() && c.HookEnded() && (c.Spec == nil || c.Spec.StartupProbe == nil ||
 		c.Results().Startup == messages.ProbeSucceeded)
 }
 
-// IsReady says that the container has started and that its readiness probe agrees, where it has one.
+// IsReady reports whether the container has started and its readiness probe, if any, has succeeded.
 func (c *Container) IsReady() bool {
 	return c.HasStarted() && (c.Spec == nil || c.Spec.ReadinessProbe == nil || c.Results().Readiness == messages.ProbeSucceeded)
 }
 
-// Unfit is the kind of the probe by which the container must end; empty when it need not.
+// Unfit returns the kind of the failed probe for which the container must end, or "".
 func (c *Container) Unfit() messages.ProbeKind {
 	if c.Spec == nil {
 		return ""

@@ -14,67 +14,67 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Container is what the pod knows of one container.
+// Container is the state of one container.
 type Container struct {
 	Name string
 	Role
 	Order
 	History
 	Image   Image
-	Earlier bool // its newest is of an earlier round: it is ended, and made again
+	Earlier bool // its newest attempt belongs to an earlier round: it is ended, and created again
 	Backoff restarts.Place
 	Retry   restarts.Retry // of the start of this attempt
 }
 
-// Image is what is known of the images that the container needs.
+// Image is the state of the images that the container needs.
 type Image struct {
 	Attempt uint32
-	Ref     string            // of its own image, which is asked for when those of its volumes are there
-	Volumes map[string]string // the same of its volumes that are images, by their names
-	Reason  *messages.Reason  // why it could not be had
-	Awaits  *messages.Reason  // how far its pull is; newer than Reason, where both are there
+	Ref     string            // of its own image, which is requested after the images of its volumes
+	Volumes map[string]string // of its image volumes, by volume name
+	Reason  *messages.Reason  // the cause of the last failure
+	Awaits  *messages.Reason  // the progress of the pull; newer than Reason if both are set
 	Pulling bool              // an Event of its pull was recorded
 }
 
-// Role is what the container is in its pod.
+// Role is the container's role in its pod.
 type Role struct {
-	Spec *v1.Container // nil when the spec no longer has it
+	Spec *v1.Container // nil if the spec no longer has it
 	Init bool
-	// Ephemeral containers (KEP-277) are started once, whatever becomes of them, and nobody waits for them or goes by their end.
+	// Ephemeral containers (KEP-277) start once. Nothing waits for them or depends on their end.
 	Ephemeral bool
-	Target    string // the container whose processes an ephemeral one shares, where it does
+	Target    string // the container with which an ephemeral one shares processes, if any
 }
 
-// Regular says that the container is one of spec.containers: their ends are the pod's.
+// Regular reports whether the container is one of spec.containers, which decide the end of the pod.
 func (r *Role) Regular() bool { return r.Spec != nil && !r.Init && !r.Ephemeral }
 
-// Sidecar says that it is an init container that stays (KEP-753).
+// Sidecar reports whether it is an init container that keeps running (KEP-753).
 func (r *Role) Sidecar() bool { return r.Spec != nil && r.Init && translate.RestartsAlways(r.Spec) }
 
-// InRounds says that the container is restarted with the others: all are but ephemeral ones, as with the kubelet.
+// InRounds reports whether the container is restarted with the others: all but ephemeral ones, as with the kubelet.
 func (r *Role) InRounds() bool { return r.Spec != nil && !r.Ephemeral }
 
-// Order is what the container's actor was told last, and how far that is known to have come. The stages of a run itself are the
-// table of actors/container.
+// Order is the last order to the container's actor and its known progress. The stages of a run itself are the table of
+// actors/container.
 type Order struct {
 	stage messages.ContainerStage
-	Actor bool // one is there, or is being started
-	// Attempt and Generation are those of the latest RunContainer; Sandbox is the one that it named.
+	Actor bool // it exists or is being started
+	// Attempt, Generation and Sandbox are those in the latest RunContainer.
 	Attempt    uint32
 	Generation uint64
 	Sandbox    string
 	Ends       Ends
 }
 
-// Ends is how the actor was asked to end the container.
+// Ends is the mode in which the actor has to end the container.
 type Ends struct {
 	Grace  time.Duration
 	Until  time.Time
 	Why    messages.Cause
-	Failed string // why the runtime could not end it, the last time; empty: it could, or is at it
+	Failed string // the runtime's last failure to end it; empty: none
 }
 
-// stages is every transition of an order. An edge outside it is a bug and fails the pod's actor.
+// stages are all transitions of an order. Any other is a bug and fails the pod's actor.
 var stages = map[messages.ContainerStage][]messages.ContainerStage{
 	messages.StageIdle:     {messages.StageIdle, messages.StageStarting, messages.StageWaiting, messages.StageStopping},
 	messages.StageStarting: {messages.StageIdle, messages.StageRunning, messages.StageStopping},
@@ -83,15 +83,15 @@ var stages = map[messages.ContainerStage][]messages.ContainerStage{
 	messages.StageStopping: {messages.StageIdle},
 }
 
-// Stage is where the order is: idle (there is none, or it is over), starting, running, waiting or stopping.
+// Stage returns the stage of the order: idle (there is none, or it is over), starting, running, waiting or stopping.
 func (o *Order) Stage() messages.ContainerStage { return cmp.Or(o.stage, messages.StageIdle) }
 
-// Ending says that the actor was asked to end the container, be it when its turn has come.
+// Ending reports whether the actor has the order to end the container, now or in its turn.
 func (o *Order) Ending() bool {
 	return o.stage == messages.StageWaiting || o.stage == messages.StageStopping
 }
 
-// Enter is the one way from a stage to another.
+// Enter is the only way from one stage to another.
 func (c *Container) Enter(to messages.ContainerStage) {
 	if !slices.Contains(stages[c.Stage()], to) {
 		panic(fmt.Sprintf("container %s: no edge from %s to %s", c.Name, c.Stage(), to))
@@ -99,15 +99,15 @@ func (c *Container) Enter(to messages.ContainerStage) {
 	c.stage = to
 }
 
-// Over says that the container has ended and will not be started again. An end that came before the attempt that was ordered last
-// says nothing of that one.
+// Over reports whether the container has ended and will not start again. The end of an attempt before the last ordered one does
+// not count.
 func (c *Container) Over(pod *v1.Pod) bool {
 	f := c.Exited()
 	return f != nil && c.Spec != nil && !c.Replace && f.Attempt >= c.Attempt && c.Answer(pod, f.ContainerFact) != restarts.Again
 }
 
-// Answer is what follows the end of a container. One that was ended since a probe found it unfit has failed, whatever its
-// exit code says.
+// Answer returns the consequence of the end of a container. A container that was ended for a failed probe has failed, whatever
+// its exit code.
 func (c *Container) Answer(pod *v1.Pod, f messages.ContainerFact) restarts.Answer {
 	switch {
 	case c.Ephemeral:
@@ -122,10 +122,10 @@ func (c *Container) Answer(pod *v1.Pod, f messages.ContainerFact) restarts.Answe
 	return restarts.Again
 }
 
-// Forget has the images asked for anew.
+// Forget resets the images, which are requested again.
 func (i *Image) Forget() { i.Ref, i.Volumes, i.Reason, i.Awaits = "", nil, nil, nil }
 
-// Awaits is how far the pull of the image is, while that is what the container waits for. It is nothing that went wrong.
+// Awaits returns the progress of the image pull while the container waits for it. It is not a failure.
 func (c *Container) Awaits() *messages.Reason {
 	if c.Spec == nil || c.Running() || c.Image.Ref != "" {
 		return nil
@@ -133,7 +133,7 @@ func (c *Container) Awaits() *messages.Reason {
 	return c.Image.Awaits
 }
 
-// Unhealthy is why a container that runs has not started for others, is not ready, or is ended: a probe that fails.
+// Unhealthy returns the failing probe for which a running container has not started, is not ready, or is being ended.
 func (c *Container) Unhealthy() *messages.Reason {
 	if c.Spec == nil || !c.Running() {
 		return nil
@@ -162,7 +162,7 @@ func (c *Container) Unhealthy() *messages.Reason {
 	return nil
 }
 
-// Killing is that a container is being ended, and until when it may take.
+// Killing returns the reason of a container that is being ended, with its deadline.
 func (c *Container) Killing() *messages.Reason {
 	return &messages.Reason{Code: messages.ReasonKilling, Message: explain.Stopping(c.Name, c.Ends.Why), Container: c.Name,
 		Since: c.Ends.Until.Add(-c.Ends.Grace), RetryAt: c.Ends.Until, Cause: messages.Cause{Text: c.Ends.Failed}}

@@ -7,7 +7,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A container begins idle. An edge that is not in the table fails, and leaves the stage as it was.
+// A container begins idle. An edge outside the table fails, and the stage stays.
 func TestStages(t *testing.T) {
 	if c := (&Container{}); c.Stage() != messages.StageIdle || c.Ending() {
 		t.Errorf("it begins %s", c.Stage())

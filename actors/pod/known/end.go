@@ -13,17 +13,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Verdict is how a pod ended by itself.
+// Verdict is the result of a pod that ended by itself.
 type Verdict struct {
 	Phase   v1.PodPhase
 	Reason  string
 	Message string
-	// Disruption is the message of the condition DisruptionTarget, where the node ended it (KEP-3329).
+	// Disruption is the message of the condition DisruptionTarget if the node ended it (KEP-3329).
 	Disruption string
 	Cause      messages.Cause
 }
 
-// Judge is why the pod ends by itself; nil where it does not.
+// Judge returns the verdict of a pod that ends by itself, or nil.
 func (s *State) Judge(now time.Time) *Verdict {
 	if f := s.Wanted.Fail; f != nil { // the node has to end it
 		return &Verdict{Phase: v1.PodFailed, Reason: f.Reason, Message: f.Message, Disruption: f.Disruption, Cause: f.Cause}
@@ -65,7 +65,7 @@ func (s *State) Judge(now time.Time) *Verdict {
 	}
 }
 
-// Deadline is when the pod has run for as long as it may.
+// Deadline returns when the pod's activeDeadlineSeconds are over, if it has any.
 func (s *State) Deadline() (time.Time, bool) {
 	if s.Pod == nil || s.Pod.Spec.ActiveDeadlineSeconds == nil || s.Started.IsZero() {
 		return time.Time{}, false
@@ -73,7 +73,7 @@ func (s *State) Deadline() (time.Time, bool) {
 	return s.Started.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
-// Grace is how long the pod's containers are given to end.
+// Grace returns the grace period of the pod's containers.
 func (s *State) Grace() time.Duration {
 	var asked *int64
 	if s.Wanted.Ending != nil {

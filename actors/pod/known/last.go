@@ -13,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Seed takes over what the last status says of the time before this machine, so that the status goes on where it was: when the
-// pod was started, and how often its containers were, where the runtime no longer has any.
+// Seed restores from the last status the pod's start time, and the restart counts of containers that the runtime no longer has,
+// so that the status continues.
 func (s *State) Seed() {
 	if last := s.Wanted.Last; last != nil && last.StartTime != nil && s.Started.IsZero() {
 		s.Started = last.StartTime.Time
@@ -26,7 +26,7 @@ func (s *State) Seed() {
 	}
 }
 
-// SeedAttempts does so of attempts, after the runtime's and the prober's word.
+// SeedAttempts restores attempts, after the runtime and the prober were read.
 func (s *State) SeedAttempts(now time.Time) {
 	for c, was := range s.last() {
 		s.seedProbes(c, was)
@@ -36,7 +36,7 @@ func (s *State) SeedAttempts(now time.Time) {
 	}
 }
 
-// last gives the containers of which the last status tells, with that.
+// last returns the containers in the last status, each with its entry.
 func (s *State) last() iter.Seq2[*Container, *v1.ContainerStatus] {
 	return func(yield func(*Container, *v1.ContainerStatus) bool) {
 		if s.Wanted.Last == nil {
@@ -53,8 +53,8 @@ func (s *State) last() iter.Seq2[*Container, *v1.ContainerStatus] {
 	}
 }
 
-// seedProbes takes what the status says of a container that runs, where no probe's word was kept: another agent ran it, and its
-// last word stands until a probe says otherwise.
+// seedProbes restores the probe results of a running container from the status if none were kept: another agent ran it, and its
+// last status holds until a probe contradicts it.
 func (s *State) seedProbes(c *Container, was *v1.ContainerStatus) {
 	f := c.Newest()
 	if !Probed(c.Spec) || !c.Running() || was.ContainerID != s.Set.RuntimeID(f.ID) {
@@ -71,15 +71,15 @@ func (s *State) seedProbes(c *Container, was *v1.ContainerStatus) {
 	f.Results = said
 }
 
-// seedEnd takes from the status how a container of the API server's pod ended of which the runtime has nothing any more: what was
-// told of an end counts for more than a guess, and what is over is not run again since somebody removed its remains.
+// seedEnd restores the end of a container that the runtime has lost from the status of a pod of the API server. A reported end
+// counts for more than a guess, and a finished container does not run again because its remains were removed.
 func (c *Container) seedEnd(was *v1.ContainerStatus, now time.Time) {
 	end, waits := was.State.Terminated, was.State.Waiting
 	if end == nil && waits != nil {
 		end = was.LastTerminationState.Terminated
 	}
 	restarting := waits != nil && waits.Reason == messages.ReasonRestartingAll ||
-		end != nil && end.Reason == messages.ReasonRestartingAll // a kubelet removed it, to restart all
+		end != nil && end.Reason == messages.ReasonRestartingAll // a kubelet removed it to restart all
 	if c.Spec == nil || c.Newest() != nil || was.RestartCount < 0 || was.ContainerID == "" || restarting || end == nil ||
 		end.Reason == messages.ReasonUnknown {
 		return

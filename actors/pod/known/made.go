@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Outdated says that a container which runs has to be made anew. What a container of a manifest may use changes only so; those
-// of the API server's are resized (KEP-1287).
+// Outdated reports whether a running container has to be created again. That is the only way to change the resources of a
+// container of a manifest. Containers of the API server are resized (KEP-1287).
 func (s *State) Outdated(c *Container, f *Attempt) bool {
 	if c.Ephemeral {
 		return false
@@ -24,13 +24,13 @@ func (s *State) Outdated(c *Container, f *Attempt) bool {
 	return s.changed(c, f)
 }
 
-// changed says that the container was made from another spec. What it may use is part of that.
+// changed reports whether the container was created from another spec, its resources included.
 func (s *State) changed(c *Container, f *Attempt) bool {
 	was := s.Set.Resources(s.Pod, f.ContainerFact)
 	return s.respecced(c, f) || (was != nil && !equality.Semantic.DeepEqual(*was, resources.Allocated(s.Pod, c.Spec)))
 }
 
-// respecced says so of all but what it may use.
+// respecced reports whether the spec has changed in more than the resources.
 func (s *State) respecced(c *Container, f *Attempt) bool {
 	if objectset.OfAPIServer(s.Pod) {
 		return s.Set.ChangedImage(c.Spec, f.ContainerFact)
@@ -38,8 +38,8 @@ func (s *State) respecced(c *Container, f *Attempt) bool {
 	return s.Set.Changed(c.Spec, f.ContainerFact)
 }
 
-// RestartTime is when a container that ended may start again. The end has the runtime's time: where that clock, or ours,
-// was set since, nobody waits longer than the back-off from now.
+// RestartTime returns when an ended container may start again. The end has the runtime's time: if that clock, or ours, was set
+// since, the wait is at most the back-off from now.
 func (s *State) RestartTime(now time.Time, c *Container, ended time.Time) time.Time {
 	if c.Replace || c.Earlier {
 		return now
@@ -47,8 +47,8 @@ func (s *State) RestartTime(now time.Time, c *Container, ended time.Time) time.T
 	return s.Set.BackOff.After(now, c.Backoff, ended)
 }
 
-// Standing is the container that was made for the present attempt and can be adopted. One that never ran is made again where
-// the spec has changed.
+// Standing returns the container of the present attempt that can be adopted, or nil. One that never ran is created again after a
+// change of the spec.
 func (s *State) Standing(c *Container) *Attempt {
 	f, current := c.Newest(), s.Current()
 	if f == nil || current == nil || f.SandboxID != current.ID || c.Earlier {
@@ -60,7 +60,7 @@ func (s *State) Standing(c *Container) *Attempt {
 	return nil
 }
 
-// NextImage is the image that the container needs next: those of its volumes first, as with the kubelet, then its own.
+// NextImage returns the next image that the container needs: as with the kubelet, the images of its volumes first, then its own.
 func (s *State) NextImage(c *Container) (image string, policy v1.PullPolicy, volume string) {
 	for _, v := range podspec.ImageVolumes(s.Pod, c.Spec) {
 		if c.Image.Volumes[v.Name] == "" {
@@ -70,7 +70,7 @@ func (s *State) NextImage(c *Container) (image string, policy v1.PullPolicy, vol
 	return c.Spec.Image, c.Spec.ImagePullPolicy, ""
 }
 
-// ImageOf is the container whose need of an image is answered; nil when it has another by now.
+// ImageOf returns the container that still needs this image, or nil if it needs another by now.
 func (s *State) ImageOf(key messages.ImageKey, image string) *Container {
 	c := s.Container(key.Container)
 	if c == nil || c.Spec == nil || c.Image.Attempt != key.Attempt {
@@ -82,19 +82,19 @@ func (s *State) ImageOf(key messages.ImageKey, image string) *Container {
 	return c
 }
 
-// Sized is what a container has and gets of resources.
+// Sized returns the container with its present and allocated resources.
 func (s *State) Sized(c *Container) *resources.Container {
 	f := c.Newest()
 	return &resources.Container{Given: &f.Given, Pod: s.Pod, Spec: c.Spec, Fact: &f.ContainerFact, Set: &s.Set}
 }
 
-// Unsettled says that the container runs with other resources than were allocated to it, or that it is not known whether it does.
+// Unsettled reports whether the container may run with other resources than its allocation.
 func (s *State) Unsettled(c *Container) bool {
 	return objectset.OfAPIServer(s.Pod) && c.Spec != nil && c.Running() && !s.Sized(c).Settled()
 }
 
-// RestartsFor says that the container has to be made anew for its resources, by its resizePolicy, which is of regular containers
-// and of sidecars.
+// RestartsFor reports whether the container has to be restarted for its resources, by its resizePolicy, which regular containers
+// and sidecars have.
 func (s *State) RestartsFor(c *Container) bool {
 	return (c.Regular() || c.Sidecar()) && s.Sized(c).Restarts()
 }

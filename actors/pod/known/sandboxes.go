@@ -10,23 +10,23 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Sandboxes is what the pod knows of its sandboxes.
+// Sandboxes is the state of the pod's sandboxes.
 type Sandboxes struct {
 	All     []Sandbox // newest first
 	Next    uint32    // attempt of the next one
-	LastIPs []string  // of the last one that had any
-	HostNet bool      // the pod wants the host's network
+	LastIPs []string  // of the last sandbox with an address
+	HostNet bool      // the pod requests the host's network
 }
 
-// Sandbox is one of them.
+// Sandbox is the state of one sandbox.
 type Sandbox struct {
 	messages.SandboxFact
 	noticed time.Time // see Attempt
-	Stopped bool      // its network was given back
+	Stopped bool      // its network was released
 }
 
-// Current returns the sandbox that the pod uses, of those that are ready and fit: one in which it runs, else one in which it ran,
-// else the newest. A sandbox of a call that timed out may turn up at any time, with whatever attempt.
+// Current returns the pod's sandbox, among those that are ready and fit: one with a running container, else one with an ended
+// container, else the newest. A sandbox of a call that timed out may appear at any time, with any attempt.
 func (s *State) Current() *Sandbox {
 	var ran, newest *Sandbox
 	for i := range s.Sandboxes.All {
@@ -55,7 +55,7 @@ func (s *State) ranIn(sandbox string) bool {
 	return slices.ContainsFunc(s.Containers, func(c *Container) bool { return c.MadeIn(sandbox) })
 }
 
-// NoteIPs keeps the addresses of the current sandbox. Without one, it keeps the addresses of the newest sandbox that was used.
+// NoteIPs records the addresses of the current sandbox, or else of the newest used one.
 func (s *State) NoteIPs() {
 	from := s.Current()
 	for i := range s.Sandboxes.All {
@@ -71,7 +71,7 @@ func (s *State) NoteIPs() {
 	}
 }
 
-// Unfit is the newest sandbox, when it is ready and yet has to be replaced.
+// Unfit returns the newest sandbox if it is ready but has to be replaced, or nil.
 func (b *Sandboxes) Unfit() *Sandbox {
 	if len(b.All) > 0 && b.All[0].Ready && !b.fits(&b.All[0]) {
 		return &b.All[0]
@@ -79,16 +79,16 @@ func (b *Sandboxes) Unfit() *Sandbox {
 	return nil
 }
 
-// fits is the kubelet's rule for a sandbox that need not be replaced: it is on the network that the pod wants, and has an
-// address there.
+// fits reports whether a sandbox need not be replaced, by the kubelet's rule: it has the pod's kind of network, and an address
+// there.
 func (b *Sandboxes) fits(s *Sandbox) bool { return s.HostNet == b.HostNet && (b.HostNet || !s.NoIP) }
 
-// Of is the sandbox with this ID; nil where there is none.
+// Of returns the sandbox with this ID, or nil.
 func (b *Sandboxes) Of(id string) *Sandbox {
 	return find.In(b.All, func(s *Sandbox) bool { return s.ID == id })
 }
 
-// learn takes the runtime's word on one sandbox, at a time of our own clock.
+// learn records the runtime's report on one sandbox, at a time of our own clock.
 func (b *Sandboxes) learn(f messages.SandboxFact, at time.Time) {
 	b.Next = max(b.Next, f.Attempt+1)
 	if s := b.Of(f.ID); s != nil {
@@ -105,7 +105,7 @@ func (b *Sandboxes) learn(f messages.SandboxFact, at time.Time) {
 	}
 }
 
-// keep forgets the sandboxes that a reading lacks, and gives their IDs.
+// keep drops the sandboxes that a reading lacks, and returns their IDs.
 func (b *Sandboxes) keep(f messages.PodFacts) (gone []string) {
 	b.All = slices.DeleteFunc(b.All, func(s Sandbox) bool {
 		lacks := !slices.ContainsFunc(f.Sandboxes, func(o messages.SandboxFact) bool { return o.ID == s.ID })
@@ -117,13 +117,13 @@ func (b *Sandboxes) keep(f messages.PodFacts) (gone []string) {
 	return gone
 }
 
-// LearnSandbox takes the runtime's word on one sandbox, at a time of our own clock.
+// LearnSandbox records the runtime's report on one sandbox, at a time of our own clock.
 func (s *State) LearnSandbox(f messages.SandboxFact, at time.Time) {
 	f.IPs = s.byFamily(f.IPs)
 	s.Sandboxes.learn(f, at)
 }
 
-// LearnSandboxes takes a reading of all sandboxes. It gives the IDs of those that are gone.
+// LearnSandboxes records a reading of all sandboxes. It returns the IDs of those that are gone.
 func (s *State) LearnSandboxes(f messages.PodFacts) (gone []string) {
 	for i := range f.Sandboxes {
 		s.LearnSandbox(f.Sandboxes[i], f.ReadAt)
@@ -132,8 +132,8 @@ func (s *State) LearnSandboxes(f messages.PodFacts) (gone []string) {
 	return s.Sandboxes.keep(f)
 }
 
-// takeStart finds the pod's start time. The first sandbox was made with it; every later one carries it, too. A kubelet notes
-// none: then the oldest sandbox that is left has to do.
+// takeStart restores the pod's start time. The first sandbox was created with it, and every later one carries it, too. A kubelet
+// records none: then the oldest remaining sandbox determines it.
 func (s *State) takeStart(f *messages.SandboxFact) {
 	at := f.PodStarted
 	if at.IsZero() {
@@ -144,8 +144,8 @@ func (s *State) takeStart(f *messages.SandboxFact) {
 	}
 }
 
-// byFamily are a pod's addresses as they are used and told: the first of the node's first family, and then the first of the
-// other, as with the kubelet. A runtime may have more, in any order.
+// byFamily returns the addresses of a pod that are used and reported, as with the kubelet: the first of the node's first family,
+// then the first of the other. A runtime may have more, in any order.
 func (s *State) byFamily(ips []string) []string {
 	host := s.Set.HostIPs()
 	if len(ips) < 2 || len(host) == 0 {
@@ -161,7 +161,7 @@ func (s *State) byFamily(ips []string) []string {
 	return out
 }
 
-// IPs are the addresses at which the pod can be reached: the sandbox's, or the node's on the host's network.
+// IPs returns the addresses of the pod: the sandbox's, or the node's on the host's network.
 func (s *State) IPs() []string {
 	current := s.Current()
 	switch {

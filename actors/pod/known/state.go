@@ -1,5 +1,5 @@
-// Package known is what a pod's machine knows of the pod: its sandboxes, its containers and their attempts, and what follows from
-// these alone. What is to be done about it is the machine's to say.
+// Package known holds the state of a pod for its machine: its sandboxes, its containers and their attempts, and the results that
+// follow from these alone. The machine decides the actions.
 package known
 
 import (
@@ -12,18 +12,18 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// State is what is known of a pod.
+// State is the state of a pod.
 type State struct {
 	Set        settings.Settings   // of the node
-	Wanted     *messages.PodWanted // nil: that is not known, nor is Pod
+	Wanted     *messages.PodWanted // nil: unknown, and so is Pod
 	Pod        *v1.Pod
 	Started    time.Time // the pod's start time
-	Verdict    *Verdict  // how the pod ended by itself; nil: it did not
+	Verdict    *Verdict  // the result of a pod that ended by itself, or nil
 	Sandboxes  Sandboxes
-	Containers []*Container // in order: init, regular, ephemeral containers, then those that are no longer in the spec
+	Containers []*Container // in order: init, regular, ephemeral containers, then the ones that the spec no longer has
 }
 
-// Container is the one of this name; nil where there is none.
+// Container returns the container of this name, or nil.
 func (s *State) Container(name string) *Container {
 	for _, c := range s.Containers {
 		if c.Name == name {
@@ -33,7 +33,7 @@ func (s *State) Container(name string) *Container {
 	return nil
 }
 
-// MatchSpec makes the containers those of the spec, keeping what is known by name.
+// MatchSpec replaces the containers by the spec's. It keeps the state of containers with the same name.
 func (s *State) MatchSpec() {
 	old := s.Containers
 	s.Containers = nil
@@ -64,7 +64,7 @@ func (s *State) MatchSpec() {
 	}
 }
 
-// Learn takes the runtime's word on one container, of one that the spec does not have, too.
+// Learn records the runtime's report on one container, even if the spec does not have it.
 func (s *State) Learn(f messages.ContainerFact, at time.Time) *Container {
 	c := s.Container(f.Name)
 	if c == nil {
@@ -75,7 +75,7 @@ func (s *State) Learn(f messages.ContainerFact, at time.Time) *Container {
 	return c
 }
 
-// Miss notes containers that a reading lacks: someone removed them.
+// Miss handles containers that a reading lacks: they were removed from outside.
 func (s *State) Miss(f messages.PodFacts, now time.Time) {
 	listed := map[string]bool{}
 	for _, o := range f.Containers {
@@ -86,17 +86,17 @@ func (s *State) Miss(f messages.PodFacts, now time.Time) {
 		switch {
 		case n == nil || listed[n.ID] || n.State == messages.ContainerExited || !n.noticed.Before(f.ReadAt):
 		case n.State == messages.ContainerCreated:
-			c.Attempts = c.Attempts[1:] // it never ran: it is as if it had never been
+			c.Attempts = c.Attempts[1:] // it never ran: it counts as never created
 		default:
 			n.ContainerFact = n.Removed(now)
 			if c.Stage() == messages.StageStarting {
-				c.Unread = now // what it was told once more, an actor that fell takes for the first time: that may make another
+				c.Unread = now // an actor that restarted may take a repeated order for a new one, and create another
 			}
 		}
 	}
 }
 
-// Passed says that a later init container has been made in the current sandbox: initialization is past this one.
+// Passed reports whether a later init container was created in the current sandbox: initialization is past this one.
 func (s *State) Passed(i int) bool {
 	current := s.Current()
 	return current != nil && slices.ContainsFunc(s.Containers[i+1:], func(c *Container) bool {
@@ -105,7 +105,7 @@ func (s *State) Passed(i int) bool {
 }
 
 // Initialized reports whether an init container has succeeded in the current sandbox. A later init container, or a regular one,
-// that was made there proves it, even where the runtime no longer has the container.
+// that was created there proves it, even if the runtime no longer has the container.
 func (s *State) Initialized(c *Container) bool {
 	current, f := s.Current(), c.Exited()
 	if c.Sidecar() || current == nil {
@@ -115,15 +115,15 @@ func (s *State) Initialized(c *Container) bool {
 		f != nil && f.ExitCode == 0 && f.SandboxID == current.ID && !c.Earlier
 }
 
-// Begun says that a regular container has been made in the sandbox, so that all init containers have succeeded in it,
-// even where the collector has removed them since.
+// Begun reports whether a regular container was created in the sandbox, so that all init containers have succeeded in it, even if
+// the collector has removed them since.
 func (s *State) Begun(sandbox string) bool {
 	return slices.ContainsFunc(s.Containers, func(c *Container) bool {
 		return !c.Init && !c.Ephemeral && !c.Earlier && c.MadeIn(sandbox)
 	})
 }
 
-// NextInit is the init container whose turn it is, or nil when the others' is.
+// NextInit returns the init container that has to run next, or nil if initialization is complete.
 func (s *State) NextInit() *Container {
 	for i, c := range s.Containers {
 		if c.Spec == nil || !c.Init || s.Initialized(c) || (c.Sidecar() && s.Passed(i)) {
@@ -138,7 +138,7 @@ func (s *State) NextInit() *Container {
 	return nil
 }
 
-// TargetID is the ID of the container whose processes an ephemeral one shares, while that runs; else empty.
+// TargetID returns the ID of the running container with which an ephemeral one shares processes, or "".
 func (s *State) TargetID(c *Container) string {
 	if t := s.Container(c.Target); t != nil && t.Running() {
 		return t.Newest().ID
@@ -146,7 +146,7 @@ func (s *State) TargetID(c *Container) string {
 	return ""
 }
 
-// HasRun says that a regular container was started once, as far as is known.
+// HasRun reports whether a regular container is known to have started.
 func (s *State) HasRun() bool {
 	return slices.ContainsFunc(s.Containers, func(c *Container) bool {
 		return c.Regular() && slices.ContainsFunc(c.Attempts, func(f Attempt) bool { return !f.StartedAt.IsZero() })

@@ -35,9 +35,8 @@ func TestLearnGoesForwardOnly(t *testing.T) {
 	}
 }
 
-// What is to start anew is the container that was meant, and not a later one whose start was not heard of: that may be over.
-// The end of a container that the kernel killed for want of memory has that reason, whichever is known first; a later SIGKILL and
-// that of another container have not.
+// A container that the kernel killed for lack of memory has that reason at its end, whichever report comes first. A later SIGKILL
+// and one of another container do not count.
 func TestAKillForWantOfMemoryExplainsTheEnd(t *testing.T) {
 	at := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
@@ -63,7 +62,7 @@ func TestAKillForWantOfMemoryExplainsTheEnd(t *testing.T) {
 			if !killFirst {
 				h.OutOfMemory("a", at)
 			}
-			h.Learn(end, at) // as it is read again
+			h.Learn(end, at) // read once more
 			if got := h.Attempts[0].Reason; got != c.reason {
 				t.Errorf("%s, kill first %t: the reason is %s, want %s", name, killFirst, got, c.reason)
 			}
@@ -85,7 +84,7 @@ func TestALaterContainerIsNotReplacedForAnEarlierOne(t *testing.T) {
 	}
 }
 
-// A pod's addresses are told in the order of the node's families, one of each, as the kubelet tells them.
+// A pod's addresses are reported in the order of the node's families, one of each, as with the kubelet.
 func TestAddressesInTheOrderOfFamilies(t *testing.T) {
 	for _, c := range []struct{ host, has, want []string }{
 		{nil, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}, []string{"10.0.0.1", "fd00::1", "10.0.0.2"}},

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// conditions adds the pod's conditions, in the kubelet's order and words: others select on them.
+// conditions adds the pod's conditions, in the kubelet's order and wording: clients select on them.
 func (p *Pod) conditions(s *v1.PodStatus) {
 	p.condition(s, v1.PodReadyToStartContainers, p.readyToStart(), "", "")
 	var uninitialized, unready []string
@@ -72,7 +72,7 @@ func (p *Pod) conditions(s *v1.PodStatus) {
 	}
 }
 
-// condition adds one, with the time since when it has its present status.
+// condition adds one condition, with the time of its last transition.
 func (p *Pod) condition(s *v1.PodStatus, t v1.PodConditionType, ok bool, reason, message string) {
 	c := v1.PodCondition{Type: t, Status: v1.ConditionFalse, Reason: reason, Message: message,
 		ObservedGeneration: p.Pod.Generation, LastTransitionTime: metav1.NewTime(p.Now.Truncate(time.Second))}
@@ -85,8 +85,8 @@ func (p *Pod) condition(s *v1.PodStatus, t v1.PodConditionType, ok bool, reason,
 	s.Conditions = append(s.Conditions, c)
 }
 
-// readyToStart says that there is a sandbox and that the volumes are mounted: both are made side by side. What is known of the
-// volumes is lost with the actor; where a container has been made in the sandbox, they were there.
+// readyToStart reports whether there is a sandbox and the volumes are mounted; both are made in parallel. The actor loses the
+// state of the volumes when it restarts. A container in the sandbox proves that they were mounted.
 func (p *Pod) readyToStart() bool {
 	current := p.Current()
 	return current != nil && (p.Mounted || slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
@@ -98,20 +98,20 @@ func list(what string, names []string) string {
 	return fmt.Sprintf("%s: [%s]", what, strings.Join(names, " "))
 }
 
-// before is a condition as it was told last; nil where none was.
+// before returns a condition in the last reported status, or nil.
 func (p *Pod) before(t v1.PodConditionType) *v1.PodCondition {
 	last := cmp.Or(p.Reported, p.Wanted.Last, &v1.PodStatus{})
 	return find.In(last.Conditions, func(c *v1.PodCondition) bool { return c.Type == t })
 }
 
-// wasInitialized says that the pod was told to be initialized. As with the kubelet, that is not taken back while its init
-// containers run again.
+// wasInitialized reports whether the last status was initialized. As with the kubelet, that holds while init containers run
+// again.
 func (p *Pod) wasInitialized() bool {
 	o := p.before(v1.PodInitialized)
 	return p.Set.RestartAll && o != nil && o.Status == v1.ConditionTrue
 }
 
-// restartCondition adds the condition AllContainersRestarting, in the kubelet's words.
+// restartCondition adds the condition AllContainersRestarting, in the kubelet's wording.
 func (p *Pod) restartCondition(s *v1.PodStatus) {
 	switch {
 	case !p.Set.RestartAll || !translate.MayRestartAll(&p.Pod.Spec):

@@ -20,8 +20,8 @@ import (
 const noRecord = "Unable to get init container status: the runtime has no record of it, and a later container proves that it " +
 	"succeeded"
 
-// containerStatus is the status of one container. The order of the cases is the kubelet's: what exists goes before
-// what is waited for, and a wait after an end moves that end to the last termination state.
+// containerStatus returns the status of one container. The order of the cases is the kubelet's: an existing container takes
+// precedence over a wait, and a wait after an end moves that end to the last termination state.
 func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
 	s := v1.ContainerStatus{Name: c.Name, Image: c.Spec.Image, VolumeMounts: p.volumeMounts(c)}
 	if p.Set.Devices != nil && !c.Init && !c.Ephemeral {
@@ -63,8 +63,8 @@ func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
 	case f == nil || f.State == messages.ContainerCreated:
 		waits(p.defaultWait(c), pullWord(c))
 	case ended && p.Live && !c.Over(p.Pod) && (c.Earlier || !translate.Restarts(&p.Pod.Spec, c.Spec, f.ExitCode)):
-		// It is started again for another reason than its end: with all others, for a new image, for a failed probe. The API
-		// server takes no state but this one after such an end, so that it must not be told of it.
+		// It restarts for another cause than its end: with all others, for a new image, for a failed probe. The API server
+		// accepts no other state than this one after such an end, so that it must not be reported.
 		waits(p.defaultWait(c), pullWord(c))
 	}
 	running := s.State.Running != nil
@@ -73,13 +73,13 @@ func (p *Pod) containerStatus(c *known.Container) v1.ContainerStatus {
 	if c.Init && !c.Sidecar() {
 		s.Ready = s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
 	}
-	if s.Started = &started; c.Ephemeral { // for nobody
+	if s.Started = &started; c.Ephemeral { // not reported for these
 		s.Ready, s.Started = false, nil
 	}
 	return s
 }
 
-// defaultWait is why a container that does not exist yet is waiting, when nothing went wrong.
+// defaultWait returns the reason of a container that does not exist yet, if nothing has failed.
 func (p *Pod) defaultWait(c *known.Container) string {
 	if c.Earlier && p.Restarting {
 		return messages.ReasonRestartingAll
@@ -90,7 +90,7 @@ func (p *Pod) defaultWait(c *known.Container) string {
 	return messages.ReasonContainerCreating
 }
 
-// pullWord says that the container's image is being pulled, or is to be. Its place in the queue is no matter of the API.
+// pullWord describes the pull of the container's image. The API does not need its place in the queue.
 func pullWord(c *known.Container) string {
 	switch a := c.Awaits(); {
 	case a == nil:
@@ -117,8 +117,8 @@ func (p *Pod) stateOf(f *known.Attempt) v1.ContainerState {
 	return v1.ContainerState{}
 }
 
-// resources are what the container has, if it runs, and what it will be made with, if it does not. One of a manifest has what it
-// was made with, which is not what is wanted by now where that was edited since.
+// resources returns the resources in effect of a running container, and the requested ones otherwise. A container of a manifest
+// has the resources of its creation, which may differ from an edited manifest.
 func (p *Pod) resources(c *known.Container, f *known.Attempt) *v1.ResourceRequirements {
 	switch {
 	case objectset.OfAPIServer(p.Pod) && !c.Ephemeral && f.State == messages.ContainerRunning:
@@ -132,8 +132,8 @@ func (p *Pod) resources(c *known.Container, f *known.Attempt) *v1.ResourceRequir
 	return c.Spec.Resources.DeepCopy()
 }
 
-// volumeMounts are the container's mounts of volumes. Of one that is read-only it is told whether what is mounted below it is,
-// too (KEP-3857), which the runtime's handler decides.
+// volumeMounts returns the container's mounts of volumes. For a read-only one they include whether mounts below it are read-only,
+// too (KEP-3857), which depends on the runtime's handler.
 func (p *Pod) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
 	var out []v1.VolumeMountStatus
 	for i := range c.Spec.VolumeMounts {
@@ -151,8 +151,8 @@ func (p *Pod) volumeMounts(c *known.Container) []v1.VolumeMountStatus {
 	return out
 }
 
-// recursive says whether the handler can do it that the container's sandbox was made with. Before a sandbox is there, nothing is
-// known of the handler of a pod that names a RuntimeClass.
+// recursive reports whether the handler of the container's sandbox supports it. Without a sandbox the handler of a pod with a
+// RuntimeClass is unknown.
 func (p *Pod) recursive(c *known.Container) bool {
 	if len(p.Sandboxes.All) == 0 {
 		return p.Pod.Spec.RuntimeClassName == nil && p.Set.RecursiveReadOnly("")

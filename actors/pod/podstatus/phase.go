@@ -13,10 +13,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// settlePhase adds the pod's phase, and what goes with it. As with the kubelet, a pod is over for others only when nothing of
-// it runs: until then it may hold what they wait for. Nor is one that goes on: what ended is started again, whatever the exit
-// codes look like from outside (a container that a probe ended, or that is replaced by its next version, may have ended well),
-// and the API server would take neither Succeeded nor Failed back.
+// settlePhase sets the pod's phase, reason and message. As with the kubelet, a pod becomes final only when nothing of it runs:
+// until then it may hold resources that others wait for. A pod that continues is not final either: its ended containers start
+// again, whatever their exit codes (a container that a probe ended, or that its next version replaces, may have ended well), and
+// the API server does not accept a way back from Succeeded or Failed.
 func (p *Pod) settlePhase(s *v1.PodStatus) {
 	s.Phase = phaseOf(p.Pod, s)
 	if p.Verdict != nil {
@@ -30,7 +30,7 @@ func (p *Pod) settlePhase(s *v1.PodStatus) {
 	}
 }
 
-// mayRun says that a container runs, or that a start may still be under way.
+// mayRun reports whether a container runs, or a start may still be in progress.
 func (p *Pod) mayRun() bool {
 	return p.Unsure || slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
 		return c.Alive() || c.Stage() == messages.StageStarting
@@ -46,7 +46,7 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 		switch {
 		case translate.RestartsAlways(spec):
 			pendingInit = pendingInit || (c.State.Running == nil && ended == nil)
-		case c.State.Running != nil: // also in a pod that has run before, and is initialized again in a new sandbox
+		case c.State.Running != nil: // also in a pod that is initialized again in a new sandbox
 			pendingInit, inits = true, true
 		case c.State.Terminated != nil && c.State.Terminated.ExitCode == 0:
 		case ended != nil && ended.ExitCode != 0 && !translate.Restarts(&pod.Spec, spec, ended.ExitCode):
@@ -86,8 +86,8 @@ func phaseOf(pod *v1.Pod, s *v1.PodStatus) v1.PodPhase {
 	}
 }
 
-// settleEnd gives a pod of which nothing runs any more what its last status lacks. A pod of the API server that was asked to end
-// gets its final phase, too: whoever waits for its end goes by it. A pod of a manifest keeps its phase, as with the kubelet.
+// settleEnd completes the last status of a pod without running containers. A pod of the API server that has to end also gets its
+// final phase, by which clients recognize its end. As with the kubelet, a pod of a manifest keeps its phase.
 func (p *Pod) settleEnd(s *v1.PodStatus) {
 	if !p.Over {
 		return

@@ -1,4 +1,5 @@
-// Package podstatus makes the status of a pod from what its machine knows, in the kubelet's words: others go by it.
+// Package podstatus computes the status of a pod from the state of its machine, in the kubelet's wording, on which clients
+// depend.
 package podstatus
 
 import (
@@ -15,23 +16,23 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Pod is what a status is made from.
+// Pod is the input of a status.
 type Pod struct {
 	*known.State
-	Reported   *v1.PodStatus // the status that was reported last; nil: none was
+	Reported   *v1.PodStatus // the last reported status; nil: none
 	Now        time.Time
-	Live       bool             // the pod is meant to run
-	Unsure     bool             // a start may be under way of which nothing is known
-	Over       bool             // nothing of it runs any more, for good
-	Mounted    bool             // its volumes are
-	Group      *v1.Pod          // the pod as its cgroup was made last; nil: that is not known
-	Resizing   *messages.Reason // how far a resize is that is under way; nil: none is
-	Restarting bool             // what is left of an earlier round is being ended
-	// Hold is what keeps a container from starting, where something does.
+	Live       bool             // the pod should run
+	Unsure     bool             // an unknown start may be in progress
+	Over       bool             // none of its containers runs any more, for good
+	Mounted    bool             // its volumes are mounted
+	Group      *v1.Pod          // the pod in the size that its cgroup got last; nil: unknown
+	Resizing   *messages.Reason // the progress of a resize; nil: none
+	Restarting bool             // containers of an earlier round are being ended
+	// Hold returns the reason that keeps a container from starting, or nil.
 	Hold func(*known.Container) *messages.Reason
 }
 
-// Status is the pod's status as the kubelet computes it. Unchanged conditions keep their transition times.
+// Status returns the pod's status as the kubelet computes it. Unchanged conditions keep their transition times.
 func (p *Pod) Status() *v1.PodStatus {
 	s := &v1.PodStatus{
 		QOSClass: translate.QOSClass(p.Pod), ObservedGeneration: p.Pod.Generation,
@@ -60,7 +61,7 @@ func (p *Pod) Status() *v1.PodStatus {
 	return s
 }
 
-// lastWordsBytes is what the termination messages of all containers of a pod have together in its status, in equal shares
+// lastWordsBytes bounds the termination messages of all containers of a pod in its status, in equal shares
 // (v1.Container.TerminationMessagePath).
 const lastWordsBytes = 12 << 10
 
@@ -73,15 +74,15 @@ func shareLastWords(s *v1.PodStatus) {
 			for _, end := range []*v1.ContainerStateTerminated{list[i].State.Terminated,
 				list[i].LastTerminationState.Terminated} {
 				if end != nil && len(end.Message) > share {
-					end.Message = strings.ToValidUTF8(end.Message[:share], "") // the cut may have gone through a letter
+					end.Message = strings.ToValidUTF8(end.Message[:share], "") // the cut may split a character
 				}
 			}
 		}
 	}
 }
 
-// wholeResources are those of the pod as a whole (KEP-5419): the requests that are allocated to it, and what it has. A pod that
-// runs has what its cgroup was given, which knows of CPU and memory.
+// wholeResources returns the requests allocated to the pod as a whole and its resources in effect (KEP-5419). A running pod has
+// the resources of its cgroup, CPU and memory.
 func (p *Pod) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.ResourceRequirements) {
 	if !p.Set.PodLevelResize {
 		return nil, nil
@@ -96,8 +97,8 @@ func (p *Pod) wholeResources(phase v1.PodPhase) (v1.ResourceList, *v1.ResourceRe
 	return requests, &v1.ResourceRequirements{Requests: requests, Limits: translate.PodLimits(p.Pod)}
 }
 
-// addresses adds the pod's addresses and the node's. The pod's are the node's on the host's network; else the sandbox's, and
-// those of the last one where there is none, since others still ask where a pod that has ended was.
+// addresses adds the pod's addresses and the node's. On the host's network they are the same. Otherwise the pod has the addresses
+// of its sandbox, or of the last one, since clients still look up where an ended pod was.
 func (p *Pod) addresses(s *v1.PodStatus) {
 	var host []string
 	if !p.Set.Unsettled() {

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 )
 
-// While the node's addresses may be others yet, a status says nothing of them.
+// While the node's addresses may still change, a status omits them.
 func TestAddressesThatAreUnsettled(t *testing.T) {
 	for _, c := range []struct {
 		unsettled, host bool
@@ -29,7 +29,7 @@ func TestAddressesThatAreUnsettled(t *testing.T) {
 	}
 }
 
-// A pod that has run and is initialized again, in a new sandbox, is pending until that is done.
+// A pod that is initialized again in a new sandbox is pending until that is complete.
 func TestAPodThatIsInitializedAgainIsPending(t *testing.T) {
 	ended := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}
 	pod := &v1.Pod{Spec: v1.PodSpec{InitContainers: make([]v1.Container, 1), Containers: make([]v1.Container, 1)}}

@@ -1,5 +1,5 @@
-// Package resources says what a container of a pod has of resources and what was allocated to it, while the one becomes the other
-// (KEP-1287, KEP-5419). Resources of a container are here what it gets, the pod's limits where it has none of its own included.
+// Package resources compares the resources in effect of a container with its allocation, while a resize is in progress (KEP-1287,
+// KEP-5419). Resources of a container are its effective ones: they include the pod's limits if it has none of its own.
 package resources
 
 import (
@@ -17,30 +17,29 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Given is what is known of what one attempt of a container was given. Its zero value is of one that was given nothing since it
-// was made.
+// Given is the state of the resources of one attempt of a container. The zero value stands for no change since its creation.
 type Given struct {
-	made     *v1.ResourceRequirements // what it was made with, which is read once; nil: that is not known
+	made     *v1.ResourceRequirements // at its creation, read once; nil: unknown
 	read     bool
-	since    bool                         // it may have been given something after it was made: then the rest counts
-	has      *v1.ResourceRequirements     // nil: not known
-	tries    *v1.ResourceRequirements     // what it may have by now, since that was begun and its outcome is not known
-	reported *messages.ContainerResources // by the runtime, afterwards
+	since    bool                         // it may have been changed after its creation: then the other fields count
+	has      *v1.ResourceRequirements     // nil: unknown
+	tries    *v1.ResourceRequirements     // possibly in effect: a change in progress or without a known outcome
+	reported *messages.ContainerResources // by the runtime, after the change
 }
 
-// Gave notes what it was given, and what the runtime reported then.
+// Gave records a change and the runtime's report after it.
 func (g *Given) Gave(resources *v1.ResourceRequirements, reported *messages.ContainerResources) {
 	g.since, g.has, g.tries, g.reported = true, resources, nil, reported
 }
 
-// Failed notes that it could not be given what was tried. Where that was sent, some of it may have been done.
+// Failed records that a change failed. If it was sent, a part may be in effect.
 func (g *Given) Failed(sent bool) {
 	if g.tries = nil; sent {
 		g.has = nil
 	}
 }
 
-// Container is a container that runs.
+// Container is a running container.
 type Container struct {
 	*Given
 	Pod  *v1.Pod
@@ -49,21 +48,21 @@ type Container struct {
 	Set  *settings.Settings
 }
 
-// Allocated is what was allocated to a container.
+// Allocated returns the allocation of a container.
 func Allocated(pod *v1.Pod, spec *v1.Container) v1.ResourceRequirements {
 	return translate.EffectiveResources(pod.Spec.Resources, spec.Resources)
 }
 
-// Begin notes what it has when the pod's actor begins. Of one of a pod that was resized before that is not known.
+// Begin records the resources in effect when the pod's actor begins. They are unknown after an earlier resize of the pod.
 func (c *Container) Begin(resized bool) {
 	var has *v1.ResourceRequirements
-	if !resized { // what a kubelet made carries nothing: pods has it from the status
+	if !resized { // a container of a kubelet carries nothing: pods has the values from the status
 		has = cmp.Or(c.madeWith(), c.gets())
 	}
 	c.Gave(has, c.Fact.Resources)
 }
 
-// Try notes that it is being given what was allocated to it, and reports whether it gets less of something.
+// Try records that the allocation is being applied, and reports whether it lowers any resource.
 func (c *Container) Try() (lowers bool) {
 	most, lowers := widened(*c.gets(), c.most()), c.Lowers()
 	if !c.since {
@@ -82,7 +81,7 @@ func (c *Container) madeWith() *v1.ResourceRequirements {
 	return c.made
 }
 
-// last is what it was given last; nil where that is not known.
+// last returns the last applied resources, or nil if unknown.
 func (c *Container) last() *v1.ResourceRequirements {
 	if c.since {
 		return c.has
@@ -90,7 +89,7 @@ func (c *Container) last() *v1.ResourceRequirements {
 	return cmp.Or(c.madeWith(), c.gets())
 }
 
-// most is the most that it may have.
+// most returns the maximum of the resources that may be in effect.
 func (c *Container) most() v1.ResourceRequirements {
 	out := c.Has()
 	if c.tries != nil {
@@ -99,7 +98,7 @@ func (c *Container) most() v1.ResourceRequirements {
 	return out
 }
 
-// Has is what it has: by the runtime's word, where it tells, or else by what it was given.
+// Has returns the resources in effect: as reported by the runtime, or else as last applied.
 func (c *Container) Has() v1.ResourceRequirements {
 	has, reported := c.last(), c.Fact.Resources
 	if c.since {
@@ -118,14 +117,14 @@ func (c *Container) Has() v1.ResourceRequirements {
 	return c.Set.Actual(c.Pod, &spec, *reported)
 }
 
-// Settled says that it is known to have what was allocated to it.
+// Settled reports whether the allocation is known to be in effect.
 func (c *Container) Settled() bool {
 	has := c.last()
 	return has != nil && equality.Semantic.DeepEqual(has, c.gets()) && c.tries == nil
 }
 
-// Restarts says that the container has to be made anew for its resources, by its resizePolicy. What it was made with counts where
-// it is not known what it was given since: such resources do not change while it runs.
+// Restarts reports whether the container has to be restarted for its resources, by its resizePolicy. If the last change is
+// unknown, the resources of its creation count: such resources do not change while it runs.
 func (c *Container) Restarts() bool {
 	has, gets := c.last(), c.gets()
 	if has == nil {
@@ -137,7 +136,7 @@ func (c *Container) Restarts() bool {
 	})
 }
 
-// Lowers says that it gets less of something than it has, as far as is known.
+// Lowers reports whether the allocation may lower a resource in effect.
 func (c *Container) Lowers() bool {
 	if c.last() == nil {
 		return true
@@ -152,7 +151,7 @@ func (c *Container) Lowers() bool {
 	return false
 }
 
-// Own leaves the pod's limits out of what a container has: its status tells its own.
+// Own removes the pod's limits from the resources of a container: its status contains its own.
 func Own(pod *v1.Pod, spec *v1.Container, has v1.ResourceRequirements) *v1.ResourceRequirements {
 	if pod.Spec.Resources != nil {
 		has.Limits = maps.Clone(has.Limits)
@@ -165,8 +164,8 @@ func Own(pod *v1.Pod, spec *v1.Container, has v1.ResourceRequirements) *v1.Resou
 	return &has
 }
 
-// Wide is the pod as its cgroup is to be while some of its containers have not got yet what was allocated to them: as wide as it
-// was before (nil: that is not known) and as what it and they have together.
+// Wide returns the pod in the size of its cgroup while some containers do not have their allocation yet: as wide as before (nil:
+// unknown) and as the pod and these containers together.
 func Wide(pod, was *v1.Pod, unsettled []Container) *v1.Pod {
 	wide := pod.DeepCopy()
 	wide.Status.QOSClass = translate.QOSClass(pod)
@@ -196,13 +195,13 @@ func Wide(pod, was *v1.Pod, unsettled []Container) *v1.Pod {
 	return wide
 }
 
-// compare says whether a has less (-1) or more (1) of a resource than b. Where there is none, it counts as 0.
+// compare reports whether a has less (-1) or more (1) of a resource than b. A missing resource counts as 0.
 func compare(a, b v1.ResourceList, name v1.ResourceName) int {
 	x, y := a[name], b[name]
 	return x.Cmp(y)
 }
 
-// widened is the wider of two: the larger requests, and the larger limits, where both have one.
+// widened returns the wider of two: the larger requests, and the larger limits if both have one.
 func widened(a, b v1.ResourceRequirements) v1.ResourceRequirements {
 	out := *a.DeepCopy()
 	for _, name := range translate.ComputeResources {
@@ -221,7 +220,7 @@ func widened(a, b v1.ResourceRequirements) v1.ResourceRequirements {
 	return out
 }
 
-// holding are the limits of a pod that a container of these limits fits in.
+// holding returns the limits of a pod that fits a container with these limits.
 func holding(pod, container v1.ResourceList) v1.ResourceList {
 	out := maps.Clone(pod)
 	for _, name := range translate.ComputeResources {
@@ -233,7 +232,7 @@ func holding(pod, container v1.ResourceList) v1.ResourceList {
 	return out
 }
 
-// OfCgroup are those that the cgroup of a pod was given.
+// OfCgroup returns the resources of a pod's cgroup.
 func OfCgroup(pod *v1.Pod) *v1.ResourceRequirements {
 	out := &v1.ResourceRequirements{Requests: v1.ResourceList{}, Limits: v1.ResourceList{}}
 	if own := pod.Spec.Resources; own != nil {
@@ -245,7 +244,7 @@ func OfCgroup(pod *v1.Pod) *v1.ResourceRequirements {
 		if q, ok := requests[name]; ok {
 			out.Requests[name] = q
 		}
-		if q, ok := limits[name]; ok { // also where a container has none, as a kubelet reports it
+		if q, ok := limits[name]; ok { // even if a container has no limit, as a kubelet reports it
 			out.Limits[name] = q
 		}
 	}

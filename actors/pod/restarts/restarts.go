@@ -1,5 +1,5 @@
-// Package restarts says what follows the end of a container, by restartPolicy and by the kubelet's back-off, and when a step of
-// the pod's own that failed is tried again.
+// Package restarts decides the consequence of the end of a container, by restartPolicy and the kubelet's back-off, and the retry
+// of failed steps of the pod itself.
 package restarts
 
 import (
@@ -12,18 +12,18 @@ import (
 	retries "github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// Answer is what restartPolicy says about the end of a container.
+// Answer is the consequence of the end of a container by restartPolicy.
 type Answer int
 
 // The answers.
 const (
 	Again   Answer = iota // start it again, after back-off
-	Leave                 // it is done; leave it ended
+	Leave                 // it is done, and stays ended
 	FailPod               // it is done, and the pod has failed with it
 )
 
-// ByPolicy is what follows the end of a container by restartPolicy, its own rules before the pod's. An init container must
-// succeed; a sidecar (an init container with restartPolicy Always, KEP-753) never ends for good.
+// ByPolicy returns the consequence of the end of a container by restartPolicy, its own rules before the pod's. An init container
+// must succeed. A sidecar (an init container with restartPolicy Always, KEP-753) never ends for good.
 func ByPolicy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFact) Answer {
 	sidecar, again := init && translate.RestartsAlways(spec), translate.Restarts(&pod.Spec, spec, f.ExitCode)
 	switch {
@@ -40,19 +40,19 @@ func ByPolicy(pod *v1.Pod, spec *v1.Container, init bool, f messages.ContainerFa
 	}
 }
 
-// BackOff is the kubelet's back-off between a container's end and its next start: at once the first time, then Base
-// doubling to Max, counted from the end, forgotten after twice Max without a restart.
+// BackOff is the kubelet's back-off between a container's end and its next start. The first restart is immediate. Then the wait
+// is Base, doubling to Max, counted from the end. It is reset after twice Max without a restart.
 type BackOff struct {
 	Base, Max time.Duration
 }
 
-// Place is one container's place in it.
+// Place is one container's position in the back-off.
 type Place struct {
-	Step int       // restarts so far, since it was last forgotten
-	Last time.Time // when the last one was
+	Step int       // restarts since the last reset
+	Last time.Time // time of the last one
 }
 
-// Wait is how long the container is held back after an end.
+// Wait returns the wait after an end.
 func (p BackOff) Wait(step int) time.Duration {
 	if step <= 0 {
 		return 0
@@ -60,7 +60,7 @@ func (p BackOff) Wait(step int) time.Duration {
 	return retries.Policy{First: p.Base, Max: p.Max}.After(step, 0)
 }
 
-// After is when a container that ended at the given time may start again. A clock that was set back lengthens no wait.
+// After returns when a container that ended at the given time may start again. A clock that was set back extends no wait.
 func (p BackOff) After(now time.Time, b Place, ended time.Time) time.Time {
 	if b.Step == 0 || p.expired(b, ended) {
 		return now
@@ -68,7 +68,7 @@ func (p BackOff) After(now time.Time, b Place, ended time.Time) time.Time {
 	return now.Add(min(ended.Sub(now), 0) + p.Wait(b.Step))
 }
 
-// Next is the back-off after a restart now of a container that ended at the given time.
+// Next returns the position after a restart now of a container that ended at the given time.
 func (p BackOff) Next(b Place, ended, now time.Time) Place {
 	if p.expired(b, ended) {
 		return Place{Step: 1, Last: now}
@@ -80,17 +80,17 @@ func (p BackOff) expired(b Place, ended time.Time) bool {
 	return b.Step > 0 && ended.Sub(b.Last) > 2*p.Max
 }
 
-// Retry is what is known of a step that may fail.
+// Retry is the state of a step that may fail.
 type Retry struct {
-	Failed *messages.Reason // the last time; nil: it did not
+	Failed *messages.Reason // the last failure; nil: none
 	Tries  int              // failures in a row
-	At     time.Time        // when it is tried again
+	At     time.Time        // time of the next try
 }
 
 // StepRetry ends with the kubelet's own pause between syncs of a failing pod.
 var StepRetry = retries.Policy{First: time.Second, Max: 10 * time.Second}
 
-// Fails notes a failure; the next try comes after a back-off.
+// Fails records a failure; the next try comes after a back-off.
 func (r *Retry) Fails(now time.Time, why messages.Reason) {
 	r.Tries++
 	r.At = now.Add(StepRetry.After(r.Tries, 0))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Whatever the runtime's clock says of the end, nobody waits longer than the back-off; the first restart is at once.
+// Whatever the runtime's time of the end, the wait is at most the back-off; the first restart is immediate.
 func TestAClockSetBackLengthensNoWait(t *testing.T) {
 	p := BackOff{Base: 10 * time.Second, Max: 300 * time.Second}
 	now := time.Unix(1_000_000, 0)
@@ -20,7 +20,7 @@ func TestAClockSetBackLengthensNoWait(t *testing.T) {
 		{1, -4 * time.Second, 6 * time.Second},
 		{1, time.Minute, 10 * time.Second},
 		{3, time.Minute, 40 * time.Second},
-		{2, time.Hour, 0}, // as if it had run for long
+		{2, time.Hour, 0}, // as after a long run
 	} {
 		b := Place{Step: c.step, Last: now.Add(-time.Minute)}
 		if got := p.After(now, b, now.Add(c.ended)).Sub(now); got != c.want {

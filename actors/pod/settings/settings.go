@@ -1,4 +1,4 @@
-// Package settings is what a pod's machine needs to know of the node, of its runtime and of the feature gates.
+// Package settings describes the node, its runtime and the feature gates for a pod's machine.
 package settings
 
 import (
@@ -16,48 +16,49 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Settings are what the machine needs to know of the node.
+// Settings are the facts about the node for the machine.
 type Settings struct {
-	// AnswerTimeout is how long an answer from another actor is awaited before the question is repeated.
+	// AnswerTimeout is the time after which a request to another actor without an answer is repeated.
 	AnswerTimeout time.Duration
-	// Work is how long a result of the pod's own work is awaited before the work is asked for again, which joins
-	// what is still under way.
+	// Work is the time after which a piece of the pod's own work without a result is requested again, which joins the one in
+	// progress.
 	Work time.Duration
 	// BackOff is the kubelet's container back-off.
 	BackOff restarts.BackOff
-	// HostIPs are the node's addresses now, for status and for pods on the host's network. What it gives is not changed.
+	// HostIPs returns the node's present addresses, for status and for pods on the host's network. The result must not be
+	// changed.
 	HostIPs func() []string
-	// Unsettled says that the node's addresses may be others yet: then a status says nothing of them, which leaves what others
-	// know as it is.
+	// Unsettled reports whether the node's addresses may still change: then a status omits them, and earlier ones stay at the API
+	// server.
 	Unsettled func() bool
-	// Events: whether Kubernetes Events are recorded.
+	// Events enables Kubernetes Events.
 	Events bool
-	// Changed says whether a container was made from another spec than this one.
+	// Changed reports whether a container was created from another spec than this one.
 	Changed func(spec *v1.Container, made messages.ContainerFact) bool
-	// ChangedImage says so of what an API server lets change in a container: its image.
+	// ChangedImage reports the same for the image alone, which is mutable at an API server.
 	ChangedImage func(spec *v1.Container, made messages.ContainerFact) bool
-	// Resources are those that a container of the pod was made with, its pod's limits included; nil where that is not known.
+	// Resources returns the resources that a container of the pod was created with, its pod's limits included, or nil if unknown.
 	Resources func(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements
-	// PodLevelResize says that the status tells the resources of the pod as a whole (KEP-5419).
+	// PodLevelResize adds the resources of the pod as a whole to the status (KEP-5419).
 	PodLevelResize bool
-	// Actual are those that a container has which was given those of the spec, by what the runtime tells of it.
+	// Actual returns the resources in effect of a container with this spec, from the runtime's report.
 	Actual func(pod *v1.Pod, spec *v1.Container, reported messages.ContainerResources) v1.ResourceRequirements
-	// Devices is the health of the devices that a container has; nil: none has any.
+	// Devices returns the health of a container's devices; nil: none has any.
 	Devices func(uid, container string) []v1.ResourceStatus
-	// RestartAll says that a container may have all of its pod restarted, by a rule of its own (KEP-5532).
+	// RestartAll enables rules of a container that restart its whole pod (KEP-5532).
 	RestartAll bool
-	// RecursiveReadOnly says whether a handler of the runtime can mount read-only all that is mounted below a volume (KEP-3857).
+	// RecursiveReadOnly reports whether a handler of the runtime can make all mounts below a volume read-only (KEP-3857).
 	RecursiveReadOnly func(handler string) bool
-	// RuntimeName is the scheme of container IDs in statuses, e.g. "containerd".
+	// RuntimeName returns the scheme of container IDs in statuses, e.g. "containerd".
 	RuntimeName func() string
 	// BackOffStep reads the back-off step that a container carries in its annotations.
 	BackOffStep func(made messages.ContainerFact) int
 }
 
-// RuntimeID is a container's ID as statuses have it: "containerd://<id>".
+// RuntimeID returns a container's ID in the format of statuses: "containerd://<id>".
 func (s *Settings) RuntimeID(id string) string { return s.RuntimeName() + "://" + id }
 
-// Default are the settings for a node.
+// Default returns the settings for a node.
 func Default(h *host.Host, backOff restarts.BackOff, runtimeName func() string) Settings {
 	var health func(uid, container string) []v1.ResourceStatus
 	if h.Devices != nil {
@@ -81,15 +82,15 @@ func Default(h *host.Host, backOff restarts.BackOff, runtimeName func() string) 
 		BackOffStep: func(made messages.ContainerFact) int {
 			n, err := strconv.Atoi(made.Annotations[cri.AnnotationBackoff])
 			if err != nil {
-				return 0 // a kubelet made it, which keeps no step: its back-off starts anew
+				return 0 // a kubelet created it, which records no step: its back-off is reset
 			}
 			return n
 		},
 	}
 }
 
-// madeWith is what the container got when it was made; nil where it does not carry that, as a kubelet's. One that an earlier
-// release made carries nothing of its pod's own: that is what it has now.
+// madeWith returns the resources of the container's creation, or nil if it does not carry them, like a kubelet's. A container of
+// an earlier release carries none of its pod's own: then the present ones count.
 func madeWith(pod *v1.Pod, made messages.ContainerFact) *v1.ResourceRequirements {
 	container, own := translate.MadeWith(made.Annotations)
 	if container == nil {

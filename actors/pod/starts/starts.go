@@ -1,4 +1,4 @@
-// Package starts says whether a container may start now, and what it lacks otherwise.
+// Package starts decides whether a container may start now, and names the missing condition otherwise.
 package starts
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Lack is what keeps a container from its start.
+// Lack is the condition that keeps a container from its start.
 type Lack string
 
-// What there is to lack.
+// The conditions.
 const (
 	Nothing    Lack = ""
 	Reason     Lack = "a reason to run" // it has ended for good
-	Certainty  Lack = "a known state"   // it is ended before it is started again
+	Certainty  Lack = "a known state"   // it is ended before it starts again
 	BackingOff Lack = "the end of its back-off"
 	Actor      Lack = "an actor"
 	Image      Lack = "its image"
@@ -30,18 +30,18 @@ const (
 	End        Lack = "the end of the pod, which nothing is started before" // a sidecar that has ended
 )
 
-// Pod is the pod with what is asked of it.
+// Pod is the pod with the machine's state of its starts.
 type Pod struct {
 	*known.State
 	Now time.Time
-	// Due says that a container is to start in the pod's phase.
+	// Due reports whether a container has to start in the pod's phase.
 	Due func(*known.Container) bool
-	// Spawning is until when the word of the start of a container's actor is awaited, where it is.
+	// Spawning returns how long the report of the start of a container's actor is awaited, if it is.
 	Spawning func(container string) (until time.Time, awaited bool)
 }
 
-// Lacks is the one place that says whether a container may start now: nothing keeps it, or what it lacks, and until when, where
-// that is known.
+// Lacks is the only place that decides whether a container may start now. It returns the missing condition, or Nothing, and until
+// when it is missing if that is known.
 func (p *Pod) Lacks(c *known.Container) (Lack, time.Time) {
 	what, until := p.lacksItself(c)
 	switch {
@@ -53,8 +53,8 @@ func (p *Pod) Lacks(c *known.Container) (Lack, time.Time) {
 	return what, until
 }
 
-// endsSoon says that the pod is about to be over by itself: no regular container will be started again, and those that run are
-// being stopped, by a probe that failed. The kubelet does nothing else meanwhile, however long a pre-stop hook takes.
+// endsSoon reports whether the pod is about to end by itself: no regular container will start again, and the running ones are
+// being stopped for a failed probe. The kubelet does nothing else meanwhile, however long a pre-stop hook takes.
 func (p *Pod) endsSoon() bool {
 	return !slices.ContainsFunc(p.Containers, func(c *known.Container) bool {
 		last := c.Stage() == messages.StageStopping && p.Pod.Spec.RestartPolicy == v1.RestartPolicyNever && !c.Replace
@@ -62,7 +62,7 @@ func (p *Pod) endsSoon() bool {
 	})
 }
 
-// lacksItself is the same, whatever the other containers do.
+// lacksItself is like Lacks, without regard to other containers.
 func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
 	f := c.Newest()
 	if f != nil && f.State == messages.ContainerUnknown {
@@ -72,7 +72,7 @@ func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
 		return Reason, time.Time{}
 	}
 	stands, next := p.Standing(c), c.NextAttempt()
-	if f != nil && next != c.Attempt { // where it was ordered before, its back-off is over
+	if f != nil && next != c.Attempt { // the back-off of an attempt that was ordered before is over
 		if at := p.RestartTime(p.Now, c, f.FinishedAt); at.After(p.Now) {
 			return BackingOff, at
 		}
@@ -93,15 +93,15 @@ func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
 	return Nothing, time.Time{}
 }
 
-// redo says that an init container that succeeded must run again, since it did so in another sandbox.
+// redo reports whether an init container must run again, since it succeeded in another sandbox.
 func (p *Pod) redo(c *known.Container, f *known.Attempt) bool {
 	current := p.Current()
 	return c.Init && current != nil && f.SandboxID != current.ID && f.ExitCode == 0
 }
 
-// waitsInLine says that the start of another regular container has to end before that of c may begin. As with the kubelet,
-// regular containers start in the spec's order, one after another. A start goes from the pull of the image to the end of the
-// post-start hook. A container that runs already is adopted, which waits for nothing.
+// waitsInLine reports whether the start of an earlier regular container has to end before the start of c. As with the kubelet,
+// regular containers start in the spec's order, one after another. A start lasts from the pull of the image to the end of the
+// post-start hook. A running container is adopted without a wait.
 func (p *Pod) waitsInLine(c *known.Container) bool {
 	before := p.Containers[:slices.Index(p.Containers, c)]
 	return c.Regular() && !c.Running() && slices.ContainsFunc(before, func(e *known.Container) bool {
@@ -109,8 +109,8 @@ func (p *Pod) waitsInLine(c *known.Container) bool {
 	})
 }
 
-// beingStarted says that a start of the container is under way. One that has failed is over until the container is tried again:
-// it keeps nobody waiting, nor does a container that waits for the end of its back-off.
+// beingStarted reports whether a start of the container is in progress. A failed start is over until the container is retried. It
+// delays no other container, nor does a container in back-off.
 func (p *Pod) beingStarted(c *known.Container) bool {
 	if c.Stage() != messages.StageIdle {
 		return c.Stage() == messages.StageStarting
@@ -128,7 +128,7 @@ func (p *Pod) beingStarted(c *known.Container) bool {
 	return false
 }
 
-// Hold is what keeps one container from starting, where something does.
+// Hold returns the reason that keeps a container from starting, or nil.
 func (p *Pod) Hold(c *known.Container) *messages.Reason {
 	switch {
 	case c.Spec == nil || c.Running():

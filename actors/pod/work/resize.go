@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// ResizeContainer gives a container that runs the resources of its spec. Lower says that it may have more of something now: it
-// never gets a memory limit below what it uses.
+// ResizeContainer applies the resources of its spec to a running container. Lower means that more of some resource may be in
+// effect: the memory limit is never set below the usage.
 type ResizeContainer struct {
 	Pod   *v1.Pod
 	Spec  *v1.Container
@@ -27,15 +27,15 @@ type ResizeContainer struct {
 // ContainerResized is the result of ResizeContainer.
 type ContainerResized struct {
 	Name, ID  string
-	Resources *v1.ResourceRequirements     // what it was given
-	Reported  *messages.ContainerResources // what the runtime says that it has since; nil where it does not tell
+	Resources *v1.ResourceRequirements     // the applied resources
+	Reported  *messages.ContainerResources // the runtime's report after that; nil if it does not report them
 	Failed    *messages.Reason
-	Sent      bool // the runtime was asked for it
+	Sent      bool // the request was sent to the runtime
 }
 
 func (ResizeContainer) call() (name string, calls int) { return "UpdateContainerResources", 3 }
 
-// run joins a resize that is under way, and tells then what that has given.
+// run joins a resize in progress, and then returns its result.
 func (e ResizeContainer) run(ctx context.Context, h *host.Host) any {
 	key := cri.StartPrefix(string(e.Pod.UID)) + "resize/" + e.ID
 	out, err := cri.Run(ctx, h.Ops, key, h.Reap(3), func(ctx context.Context) (ContainerResized, error) {
@@ -55,7 +55,7 @@ func (e ResizeContainer) update(ctx context.Context, h *host.Host) ContainerResi
 	gets := translate.EffectiveResources(e.Pod.Spec.Resources, e.Spec.Resources)
 	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets}
 	r := translate.NewContainerResources(e.Pod, e.Spec, h.Node)
-	// What no resize changes is left as it is, as is its place among those that are killed first.
+	// Fields that no resize changes stay as they are, as does the score of the OOM killer.
 	r.OomScoreAdj, r.HugepageLimits = 0, nil
 	if _, throttled := r.GetUnified()["memory.high"]; h.Node.MemoryQoS && !throttled {
 		r.Unified["memory.high"] = "max" // runtimes keep what an update leaves out
@@ -83,7 +83,7 @@ func (e ResizeContainer) update(ctx context.Context, h *host.Host) ContainerResi
 	return out
 }
 
-// memoryUsed is what a container uses of memory and could not give back at once, in bytes; 0 for one that does not run.
+// memoryUsed returns the memory of a container, in bytes, that it cannot release at once; 0 if it does not run.
 func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 	all, err := h.CRI.ListContainerStats(ctx, &runtimeapi.ContainerStatsFilter{Id: id})
 	if err != nil {
@@ -101,7 +101,7 @@ func memoryUsed(ctx context.Context, h *host.Host, id string) (int64, error) {
 	return int64(used), nil // no machine has so much
 }
 
-// UpdateSandbox tells the runtime what the pod has as a whole.
+// UpdateSandbox sends the resources of the pod as a whole to the runtime.
 type UpdateSandbox struct {
 	Pod *v1.Pod
 	ID  string
@@ -110,13 +110,13 @@ type UpdateSandbox struct {
 // SandboxUpdated is the result of UpdateSandbox.
 type SandboxUpdated struct {
 	ID     string
-	Pod    *v1.Pod // of which the runtime was told
+	Pod    *v1.Pod // the pod in the request
 	Failed *messages.Reason
 }
 
 func (UpdateSandbox) call() (name string, calls int) { return "UpdatePodSandboxResources", 1 }
 
-// run joins a call that is under way, and says then what that has told.
+// run joins a call in progress, and then returns its result.
 func (e UpdateSandbox) run(ctx context.Context, h *host.Host) any {
 	key := cri.StartPrefix(string(e.Pod.UID)) + "inform/" + e.ID
 	pod, err := cri.Run(ctx, h.Ops, key, h.Reap(1), func(ctx context.Context) (*v1.Pod, error) {

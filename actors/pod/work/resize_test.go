@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// A container that is resized is slowed down where memory QoS says so now (KEP-2570): one whose limit has become what it asks for
-// is slowed down no more, which a runtime has to be told.
+// A resized container is throttled by the present setting of memory QoS (KEP-2570). If its request now equals its limit, it is
+// not throttled any more, and the runtime must receive that.
 func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	h.Node.CgroupV2, h.Node.MemoryQoS, h.Node.ProtectMemory, h.Node.ThrottlingFactor = true, true, true, 0.9

@@ -16,7 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// StartSandbox runs a sandbox for the pod, under this attempt, and notes the pod's start time on it. It lies in the pod's cgroup.
+// StartSandbox runs a sandbox for the pod, under this attempt, in the pod's cgroup. It records the pod's start time on the
+// sandbox.
 type StartSandbox struct {
 	Pod          *v1.Pod
 	Attempt      uint32
@@ -57,7 +58,7 @@ func (e StartSandbox) run(ctx context.Context, h *host.Host) any {
 	return out
 }
 
-// takenError says that the attempt's name belongs to a sandbox that is of no use any more.
+// takenError reports that the attempt's name belongs to a sandbox that is not usable any more.
 type takenError struct{ id string }
 
 func (e *takenError) Error() string {
@@ -86,7 +87,7 @@ func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxF
 		err = errors.New("the runtime answered RunPodSandbox without an ID")
 	}
 	if err != nil {
-		// What was asked for may have been done: it is looked for by name, never asked for again blindly.
+		// The request may have succeeded: the sandbox is looked up by name, and never requested again blindly.
 		if !cri.IsNameConflict(err) && !cri.IsTimeout(err) && id == "" && cri.IsPermanent(err) {
 			return messages.SandboxFact{}, err
 		}
@@ -103,11 +104,11 @@ func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxF
 	return sandboxFact(ctx, h, id)
 }
 
-// classTimeout is how long a sandbox waits for RuntimeClasses that have not been read yet. Then it fails, and says so.
+// classTimeout is how long a sandbox waits for RuntimeClasses that have not been read yet, before it fails with an error.
 const classTimeout = 2 * time.Second
 
-// runtimeHandler is the runtime's handler by the RuntimeClass that the pod names. It counts for this new sandbox alone: one that
-// is there keeps its own, whatever becomes of the class.
+// runtimeHandler returns the runtime's handler by the pod's RuntimeClass. It applies to this new sandbox alone: an existing one
+// keeps its handler, whatever happens to the class.
 func runtimeHandler(ctx context.Context, h *host.Host, pod *v1.Pod) (handler string, err error) {
 	err = h.Objects.Settle(ctx, classTimeout, func() error {
 		handler, err = h.Objects.RuntimeHandler(pod)
@@ -116,7 +117,7 @@ func runtimeHandler(ctx context.Context, h *host.Host, pod *v1.Pod) (handler str
 	return handler, err
 }
 
-// sandboxFact reads what became of a sandbox that was just made or found.
+// sandboxFact reads the state of a sandbox that was just created or found.
 func sandboxFact(ctx context.Context, h *host.Host, id string) (messages.SandboxFact, error) {
 	resp, err := h.CRI.PodSandboxStatus(ctx, id, false)
 	if err != nil {
@@ -132,7 +133,7 @@ func sandboxFact(ctx context.Context, h *host.Host, id string) (messages.Sandbox
 	return fact, nil
 }
 
-// findSandbox looks for the sandbox of this attempt; empty when there is none.
+// findSandbox returns the ID of the sandbox of this attempt, or "".
 func findSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32) (string, error) {
 	list, err := h.CRI.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: facts.PodFilter(string(pod.UID))})
 	if err != nil {
@@ -146,14 +147,14 @@ func findSandbox(ctx context.Context, h *host.Host, pod *v1.Pod, attempt uint32)
 	return "", nil
 }
 
-// StopSandbox stops a sandbox, which gives its network back; it is not removed.
+// StopSandbox stops a sandbox, which releases its network; it is not removed.
 type StopSandbox struct{ UID, ID string }
 
 // SandboxStopped is the result of StopSandbox.
 type SandboxStopped struct {
 	ID     string
 	Failed *messages.Reason
-	// Running means that a container runs in the sandbox that the pod took for ended: the pod has to be read again.
+	// Running means that a container runs in the sandbox that the pod considers ended: the pod has to be read again.
 	Running bool
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// A sandbox is made with the handler of the class that the pod names, which is waited for while it is not read; why it cannot be
-// had is said by name. One that is there keeps its own handler.
+// A sandbox is created with the handler of the pod's RuntimeClass. An unread class is awaited, and a failure is reported by name.
+// An existing sandbox keeps its handler.
 func TestASandboxGetsTheHandlerOfItsClass(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Handlers: []*runtimeapi.RuntimeHandler{{Name: ""}, {Name: "second"}}})
 	h.Objects = objectset.NewBoard(false)
@@ -48,7 +48,7 @@ func TestASandboxGetsTheHandlerOfItsClass(t *testing.T) {
 	}
 }
 
-// The sandbox carries the pod's start time, beside what the pod's author noted.
+// The sandbox carries the pod's start time, beside the author's annotations.
 func TestASandboxCarriesTheStartTime(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{})
 	start := time.Date(2026, 2, 3, 4, 5, 6, 789, time.UTC)
@@ -66,7 +66,7 @@ func TestASandboxCarriesTheStartTime(t *testing.T) {
 	}
 }
 
-// A name that the runtime keeps for a sandbox which it does not list is reported, so that another attempt can be made.
+// A name that the runtime keeps for an unlisted sandbox is reported, so that another attempt can be created.
 func TestASandboxNameIsReservedForAnInterruptedCall(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{})
 	pod := testPod()

@@ -1,7 +1,7 @@
-// Package work is what a pod's actor has the runtime do by itself: its sandboxes are made and stopped, its resources are changed,
-// and all that the runtime has of it is removed. (Containers are made and stopped by their own actors.) Each piece of work is a
-// value, which the pod's machine makes and the actor carries out outside its mailbox; each has one result. Work is idempotent: it
-// joins what is under way of the same, and adopts what was made before.
+// Package work is the work of a pod's actor at the runtime: it creates and stops sandboxes, changes resources, and removes all
+// parts of a pod. (Containers are created and stopped by their own actors.) Each piece of work is a value, created by the pod's
+// machine and executed by the actor outside its mailbox; each has one result. Work is idempotent: it joins the same work in
+// progress, and adopts existing objects.
 package work
 
 import (
@@ -18,13 +18,13 @@ import (
 
 // Piece is one piece of work.
 type Piece interface {
-	// call is the runtime's name of the call, and how many calls may follow one another.
+	// call returns the runtime's name of the call, and the maximum number of calls in sequence.
 	call() (name string, calls int)
-	// run carries it out and returns its result.
+	// run executes it and returns its result.
 	run(ctx context.Context, h *host.Host) any
 }
 
-// Of is a piece of work as the layer takes it, with the pod's place in the queue for the runtime.
+// Of returns a piece of work for the supervisor, with the pod's place in the queue for the runtime.
 func Of(p Piece, h *host.Host, order int64) supervisors.Work {
 	name, calls := p.call()
 	return supervisors.Work{
@@ -33,7 +33,7 @@ func Of(p Piece, h *host.Host, order int64) supervisors.Work {
 	}
 }
 
-// RemovePod removes all that the runtime has of the pod, and its logs.
+// RemovePod removes all parts of the pod from the runtime, and its logs.
 type RemovePod struct{ Pod *v1.Pod }
 
 // PodRemoved is the result of RemovePod.

@@ -22,7 +22,7 @@ func testPod() *v1.Pod {
 	}
 }
 
-// of carries a piece of work out, and returns its result.
+// of executes a piece of work, and returns its result.
 func of[T any](t *testing.T, h *host.Host, p Piece) T {
 	t.Helper()
 	done, ok := Of(p, h, 0).Run(t.Context()).(T)
