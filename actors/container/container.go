@@ -1,16 +1,16 @@
-// Package container is the actor of one container: one run of it, that is, one attempt. It creates and starts the container,
-// sees it run and ends it. When the container has ended, so does the actor, with the exit as its result. What follows is
-// said by the strategy that the pod spawned it with: the layer starts the actor again after the crash back-off, or leaves it.
+// Package container implements the actor of one run of a container, that is, of one attempt. It creates, starts, watches and
+// stops the container. When the container has ended, the actor exits with the result. The strategy that the pod spawned it
+// with decides whether the layer restarts the actor after the crash back-off.
 //
-// The stages of a run, and what leads from one to another, are the table edges. The pod tells what it wants in RunContainer
-// and StopContainer, and hears in ContainerReported where the run stands. All three are said again until they are answered:
+// The table edges has the stages of a run and their transitions. The pod sends RunContainer and StopContainer. The actor
+// answers with ContainerReported. Each message is repeated until it is answered:
 //
-//   - RunContainer is lost, or the actor falls and knows nothing: the pod tells it again; what was made is found by its name,
-//     what is under way is joined in the table of operations, and what runs is adopted.
+//   - RunContainer is lost, or the actor restarts without state: the pod sends it again. The actor finds a created container
+//     by name, joins a start in progress in the table of operations, and adopts a running container.
 //   - ContainerReported is lost: RunContainer comes again and is answered again.
-//   - StopContainer is lost: it comes again, and joins the stop that is under way.
-//   - The actor falls before its exit is judged: it is started again, told of the container that has ended, and exits.
-//   - The end is seen by the runtime's events first: the pod tells RunContainer with the ended container, and the actor exits.
+//   - StopContainer is lost: it comes again and joins the stop in progress.
+//   - The actor fails before its exit is handled: it is restarted, receives the ended container, and exits.
+//   - The runtime's events show the end first: the pod sends RunContainer with the ended container, and the actor exits.
 package container
 
 import (
@@ -29,13 +29,13 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// New makes actors of the kind "container", named as the container in its pod.
+// New returns a constructor of container actors. An actor has the name of its container.
 func New(h *host.Host) supervisors.Constructor {
 	return func(name string) supervisors.Actor { return &actor{host: h, name: name, stage: messages.StageIdle} }
 }
 
-// edges is every transition of a run. An edge outside it is a bug and fails the actor. From each stage the run may end, and
-// the actor with it.
+// edges lists every transition of a run. Any other transition is a bug and fails the actor. A run, and with it the actor, may
+// end in each stage.
 var edges = map[messages.ContainerStage][]messages.ContainerStage{
 	messages.StageIdle:     {messages.StageStarting, messages.StageRunning, messages.StageWaiting, messages.StageStopping},
 	messages.StageStarting: {messages.StageIdle, messages.StageHooking, messages.StageRunning},
@@ -53,16 +53,16 @@ type actor struct {
 	desired messages.RunContainer
 	fact    messages.ContainerFact      // the container of this run
 	failed  *messages.ContainerReported // of the latest start, which failed
-	// hookFailed is how a container is ended whose post-start hook failed.
+	// hookFailed is the request to stop the container after its post-start hook failed.
 	hookFailed *messages.StopContainer
-	stop       *messages.StopContainer // asked for while the start was under way
-	until      time.Time               // when it is to have ended, while it is being stopped
-	killed     string                  // the ID of the container whose end an event has told
-	preStop    string                  // the ID of the container whose pre-stop hook an event has told failed
-	stuck      string                  // the ID of the container of which an event has told that it could not be ended
+	stop       *messages.StopContainer // received during the start
+	until      time.Time               // the deadline of the stop in progress
+	killed     string                  // the ID of the container in the latest Killing Event
+	preStop    string                  // the ID of the container in the latest Event of a pre-stop hook
+	stuck      string                  // the ID of the container in the latest Event of a failed stop
 }
 
-// enter is the one way from a stage to another.
+// enter changes the stage. It panics when edges lacks the transition.
 func (a *actor) enter(to messages.ContainerStage) {
 	if !slices.Contains(edges[a.stage], to) {
 		panic(fmt.Sprintf("container %s of pod %s: no edge from %s to %s", a.name, a.uid, a.stage, to))
@@ -70,7 +70,7 @@ func (a *actor) enter(to messages.ContainerStage) {
 	a.stage = to
 }
 
-// startDone is the result of creating and starting.
+// startDone is the result of a start.
 type startDone struct {
 	attempt uint32
 	fact    *messages.ContainerFact
@@ -78,13 +78,13 @@ type startDone struct {
 	taken   bool // see messages.ContainerReported
 	// reserved: see messages.ContainerReported.
 	reserved bool
-	hook     bool // the post-start hook is still to be run
-	// created and started are what was done, rather than found done.
+	hook     bool // the post-start hook must still run
+	// created and started report which steps this start performed itself.
 	created, started bool
 	tooLarge         string // see translate.TooLarge
 }
 
-// stopDone is the result of ending.
+// stopDone is the result of a stop.
 type stopDone struct {
 	id     string
 	fact   messages.ContainerFact
@@ -92,13 +92,13 @@ type stopDone struct {
 	hook   hooks.PreStopDone
 }
 
-// retryPause is how long after a failure a container is ended again whose hook failed.
+// retryPause is the delay before another stop of a container whose post-start hook failed.
 const retryPause = 10 * time.Second
 
 // Receive implements supervisors.Actor.
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.Started: // it waits for what its pod wants
+	case messages.Started: // the pod sends the desired state
 	case messages.RunContainer:
 		a.run(ctx, m)
 	case messages.StopContainer:
@@ -125,7 +125,7 @@ func (a *actor) Inspect() any {
 	return map[string]any{"state": string(a.stage), "attempt": a.desired.Attempt, "id": a.fact.ID}
 }
 
-// run takes what the pod wants. Told again, it is answered again.
+// run handles RunContainer. It answers a repeated request again.
 func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	a.uid = string(m.Pod.UID)
 	ended := m.Adopt != nil && m.Adopt.State == messages.ContainerExited
@@ -139,7 +139,7 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 		default:
 			a.begin(ctx, m)
 		}
-	case messages.StageStarting, messages.StageStopping: // what comes of it is told
+	case messages.StageStarting, messages.StageStopping: // the result is reported at the end
 		if m.Attempt == a.desired.Attempt {
 			a.desired.Generation = m.Generation
 		}
@@ -150,7 +150,7 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	case messages.StageHooking, messages.StageRunning:
 		switch {
 		case m.Attempt != a.fact.Attempt:
-			ctx.Unhandled(m) // the pod hears of this one's end before it can want the next
+			ctx.Unhandled(m) // the pod learns of the end of this attempt before it orders the next
 		case ended && m.Adopt.ID == a.fact.ID:
 			a.over(ctx, *m.Adopt)
 		default:
@@ -160,7 +160,7 @@ func (a *actor) run(ctx supervisors.Context, m messages.RunContainer) {
 	}
 }
 
-// report tells the pod of the container that runs. While it is to be ended since its hook failed, it has not started for others.
+// report sends the running container to the pod. A container whose hook failed is reported as hooking until it is stopped.
 func (a *actor) report(ctx supervisors.Context) {
 	fact, stage, failed := a.fact, a.stage, ""
 	if a.hookFailed != nil {
@@ -205,7 +205,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	}
 	ended := d.fact != nil && d.fact.State == messages.ContainerExited && !facts.CutOff(*d.fact)
 	switch {
-	case ended: // it was quicker than the look at it, or the runtime counts a start that failed as an end
+	case ended: // it exited before its status was read, or the runtime treats a failed start as an exit
 		a.over(ctx, *d.fact)
 		return
 	case d.reason != nil:
@@ -222,7 +222,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 			break
 		}
 		a.enter(messages.StageRunning)
-		if !d.hook { // else it is ended next, without the hook
+		if !d.hook { // otherwise the container is stopped next, without the hook
 			a.report(ctx)
 		}
 	}
@@ -233,7 +233,7 @@ func (a *actor) startDone(ctx supervisors.Context, d startDone) {
 	}
 }
 
-// end has the container ended. Asked again, it joins what is under way.
+// end stops the container. A repeated request joins the stop in progress.
 func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 	a.uid = m.UID
 	switch a.stage {
@@ -242,7 +242,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		return
 	case messages.StageStopping:
 		if ctx.Now().Add(m.Grace).Before(a.until.Add(-cri.GraceSlack)) && m.Fact.ID == a.fact.ID {
-			a.doStop(ctx, m) // it was given less time since
+			a.doStop(ctx, m) // its grace period has been shortened
 		}
 		return
 	case messages.StageWaiting:
@@ -252,7 +252,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 	case messages.StageIdle, messages.StageHooking, messages.StageRunning:
 	}
 	if m.Fact.ID == "" {
-		ctx.Unhandled(m) // there is nothing to end
+		ctx.Unhandled(m) // no container exists
 		return
 	}
 	a.host.Ops.CutOff(host.PostStartKey(m.UID, m.Fact.ID))
@@ -270,7 +270,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 	a.doStop(ctx, m)
 }
 
-// doStop has it ended within the grace period, from now on.
+// doStop starts the work that stops the container. The grace period begins now.
 func (a *actor) doStop(ctx supervisors.Context, m messages.StopContainer) {
 	a.until = ctx.Now().Add(m.Grace)
 	ctx.Log().Info("stopping container", "id", m.Fact.ID, "why", explain.Stopping(m.Name, m.Cause), "grace", m.Grace)
@@ -286,7 +286,7 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 	}
 	a.recordPreStop(ctx, d.hook)
 	if d.failed != nil {
-		// It may run still: the pod, which has no answer, asks again.
+		// The container may still run. The pod has no answer and asks again.
 		ctx.Log().Warn("the container could not be stopped; it is tried again", "id", d.id, "error", d.failed)
 		a.recordStuck(ctx, d)
 		ctx.Tell(ctx.Self().Parent(), messages.ContainerReported{UID: a.uid, Name: a.name,
@@ -300,7 +300,7 @@ func (a *actor) stopDone(ctx supervisors.Context, d stopDone) {
 	a.over(ctx, d.fact)
 }
 
-// over ends the run with the end of its container, and the actor with it.
+// over ends the run: the actor exits with the ended container.
 func (a *actor) over(ctx supervisors.Context, f messages.ContainerFact) {
 	a.fact = f
 	a.host.EndHooks(a.uid, f.ID)

@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sandbox makes the pod's sandbox of an attempt.
+// sandbox creates the pod's sandbox for an attempt.
 func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.Sandbox {
 	t.Helper()
 	config, err := h.SandboxConfig(pod, attempt, "")
@@ -33,8 +33,8 @@ func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.S
 	return messages.Sandbox{ID: id, Attempt: attempt, IPs: []string{"10.0.0.1"}}
 }
 
-// What is left of a start that was cut off gives way to another container under the same attempt, also when it is left
-// in an earlier sandbox. What failed to start by its own fault does not.
+// The remainder of an interrupted start is replaced by another container of the same attempt, even if it is in an earlier
+// sandbox. A container that failed to start by its own fault is kept.
 func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 	for _, c := range []struct {
 		name, failure string
@@ -89,7 +89,8 @@ func TestWhatIsLeftOfACutOffStartGivesWay(t *testing.T) {
 	}
 }
 
-// One that was adopted as created and turns out to be cut off is no end of the container.
+// An adopted container in state created may turn out to be the remainder of an interrupted start. That is a failed start, not
+// an end.
 func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{
 		Default: sim.Sequence{{StartError: "failed to create containerd task: context canceled"}},
@@ -109,7 +110,7 @@ func TestAnAdoptedContainerThatIsCutOffHasFailedOnly(t *testing.T) {
 	}
 }
 
-// What a runtime cannot remove keeps its name: the pod hears that, and that nothing was started.
+// A container that the runtime cannot remove keeps its name. The report includes that, and that nothing was started.
 func TestANameThatCannotBeHadIsSaid(t *testing.T) {
 	for code, taken := range map[codes.Code]bool{codes.FailedPrecondition: true, codes.Unknown: false} {
 		h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}, Script: sim.Script{

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// draining is a running container whose pre-stop hook counts its runs and ends when it is released.
+// draining is a running container with a pre-stop hook that counts its runs and ends when it is released.
 type draining struct {
 	h       *host.Host
 	r       *sim.Runtime
@@ -47,7 +47,7 @@ func (d *draining) actor(t *testing.T) *supervisortest.Kit {
 	return supervisortest.New(t, "pods/u1/c", New(d.h)("c"))
 }
 
-// asks has an actor asked, and says what it told the pod after its work.
+// asks sends a StopContainer to the actor, runs its work, and returns its messages to the pod.
 func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
 	m := d.stop
 	m.HookOnly = hookOnly
@@ -56,8 +56,8 @@ func (d *draining) asks(k *supervisortest.Kit, hookOnly bool) string {
 	return sent(k)
 }
 
-// The hook runs when it is asked for, and the signal waits. Whoever is asked for the end then (the same actor, one that was
-// started since, or another agent) does not run the hook again.
+// The hook runs on request, and the signal waits. The stop that follows does not run the hook again, whether it reaches the
+// same actor, a restarted actor, or another agent.
 func TestAHookIsNotRunAgainWhenTheTurnComes(t *testing.T) {
 	for name, next := range map[string]func(d *draining, k *supervisortest.Kit) *supervisortest.Kit{
 		"the same actor":    func(_ *draining, k *supervisortest.Kit) *supervisortest.Kit { return k },
@@ -71,7 +71,7 @@ func TestAHookIsNotRunAgainWhenTheTurnComes(t *testing.T) {
 			d := newDraining(t)
 			close(d.release)
 			k := d.actor(t)
-			for range 2 { // asked for twice
+			for range 2 { // a repeated request
 				if got := d.asks(k, true); got != "" || len(d.begun) != 1 || len(d.r.Calls("StopContainer")) != 0 {
 					t.Fatalf("before its turn: told %q, %d hooks, %d stops", got, len(d.begun), len(d.r.Calls("StopContainer")))
 				}
@@ -98,7 +98,7 @@ func TestAContainerEndsBeforeItsTurn(t *testing.T) {
 	}
 }
 
-// The turn can come while the hook runs: that hook is awaited, and the signal follows.
+// The container's turn may come while the hook runs: the stop waits for the hook before it sends the signal.
 func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	d := newDraining(t)
 	hook, end := make(chan bool, 1), make(chan stopDone, 1)
@@ -117,7 +117,7 @@ func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	}
 }
 
-// A hook is awaited for the shortest grace period that it was given, once, and runs on until its container has ended.
+// A stop waits for a hook for the shortest grace period requested, and only once. The hook runs on until its container ends.
 func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = time.Hour
@@ -139,7 +139,7 @@ func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	over := d.stop.Fact
 	over.State = messages.ContainerExited
 	k.Send("pods/u1", adopting(messages.RunContainer{Pod: d.stop.Pod}, over))
-	<-hook // it would run for an hour
+	<-hook // its grace period is an hour
 }
 
 // The end of a container also ends its pre-stop hook: after the hook has used up the grace period, and while a sidecar waits for
@@ -184,8 +184,8 @@ func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
 	}
 }
 
-// A container whose post-start hook still runs when its pod ends waits for its turn as any other: the hook that is cut off does
-// not end it.
+// A container with a running post-start hook waits for its turn like any other when its pod ends. The interrupted hook does not
+// stop it.
 func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
 	r, s := hanging(t)
 	k := r.actor()

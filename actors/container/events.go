@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// explained tells an event of trouble, in Kubernetes' words and with the sentence that "playlet pods" has.
+// explained records a warning Event with Kubernetes' text and the sentence that "playlet pods" shows.
 func (a *actor) explained(ctx supervisors.Context, pod *v1.Pod, reason, words string, why messages.Reason) {
 	if pod == nil {
 		return
@@ -21,8 +21,8 @@ func (a *actor) explained(ctx supervisors.Context, pod *v1.Pod, reason, words st
 	a.record(ctx, pod, a.name, v1.EventTypeWarning, reason, explain.EventOf(words, pod, why))
 }
 
-// record tells an event about the container or, where none is named, about the pod, where there is who writes it. An ID in what
-// the runtime said would make a new event of each attempt: the name stands for it.
+// record records an Event about the container or, if it is empty, about the pod. It does nothing on a node without an events
+// actor. The name replaces the container's ID in the message, because each attempt's ID would make a new Event.
 func (a *actor) record(ctx supervisors.Context, pod *v1.Pod, container, kind, reason, message string) {
 	if !a.host.Events || pod == nil {
 		return
@@ -33,7 +33,7 @@ func (a *actor) record(ctx supervisors.Context, pod *v1.Pod, container, kind, re
 	ctx.Tell(messages.Events, messages.PodEvent(pod, container, kind, reason, message, ctx.Now()))
 }
 
-// recordStart tells what a start has done. What was found done is no news.
+// recordStart records Events for the steps that a start performed itself.
 func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 	if d.fact != nil {
 		a.fact.ID = d.fact.ID
@@ -54,7 +54,7 @@ func (a *actor) recordStart(ctx supervisors.Context, d startDone) {
 	}
 }
 
-// recordKill tells that the container is being ended: once, and not when that is joined, or when there is nothing to end.
+// recordKill records that the container is being stopped: once, not for a joined stop, and not if it does not run.
 func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	id := m.Fact.ID
 	if a.killed == id || m.Fact.State == messages.ContainerCreated || m.Fact.State == messages.ContainerExited {
@@ -67,7 +67,7 @@ func (a *actor) recordKill(ctx supervisors.Context, m messages.StopContainer) {
 	}
 }
 
-// recordFallback records that a hook by HTTPS was answered by plain HTTP, as the kubelet does: an Event of the pod.
+// recordFallback records an Event of the pod, as the kubelet does, when an HTTPS hook was answered in plain HTTP.
 func (a *actor) recordFallback(ctx supervisors.Context, server string) {
 	if server != "" {
 		a.record(ctx, a.desired.Pod, "", v1.EventTypeWarning, messages.EventHTTPFallback,
@@ -75,7 +75,7 @@ func (a *actor) recordFallback(ctx supervisors.Context, server string) {
 	}
 }
 
-// recordPreStop records, once for each container, that its pre-stop hook failed, or was answered by plain HTTP.
+// recordPreStop records, once per container, that its pre-stop hook failed or was answered in plain HTTP.
 func (a *actor) recordPreStop(ctx supervisors.Context, d hooks.PreStopDone) {
 	if !d.Failed && d.Fallback == "" || a.preStop == d.ID || d.ID != a.fact.ID {
 		return
@@ -88,7 +88,7 @@ func (a *actor) recordPreStop(ctx supervisors.Context, d hooks.PreStopDone) {
 	a.record(ctx, a.desired.Pod, a.name, v1.EventTypeWarning, messages.EventFailedPreStopHook, "PreStopHook failed")
 }
 
-// recordStuck tells, once for each container, that the runtime cannot end it. As the kubelet has it, that is an event of the pod.
+// recordStuck records, once per container, that the runtime cannot stop it. As in the kubelet, it is an Event of the pod.
 func (a *actor) recordStuck(ctx supervisors.Context, d stopDone) {
 	if a.stuck == d.id || a.desired.Pod == nil {
 		return

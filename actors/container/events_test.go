@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// recorded are the events that were told since, as "Reason: message".
+// recorded returns the Events recorded since the last call, as "Reason: message".
 func recorded(k *supervisortest.Kit) (out []string) {
 	for _, m := range k.Take() {
 		if e, ok := m.Msg.(messages.RecordEvent); ok {
@@ -37,7 +37,7 @@ func sameEvents(t *testing.T, what string, k *supervisortest.Kit, want ...string
 	}
 }
 
-// plain is a container without hooks.
+// plain returns a rig with a container without hooks.
 func plain(t *testing.T) *hookRig {
 	r := newHookRig(t)
 	r.h.Events = true
@@ -55,7 +55,7 @@ func (r *hookRig) fact(state messages.ContainerState) messages.ContainerFact {
 	return messages.ContainerFact{ID: c.ID, Name: "c", SandboxID: r.desired.Sandbox.ID, State: state}
 }
 
-// What happens is told once. What is found done by another actor, or told once more, is no news.
+// Each change is recorded once. Changes made by another actor and repeated requests are not recorded.
 func TestEventsOfAContainer(t *testing.T) {
 	r := plain(t)
 	k := r.actor()
@@ -85,7 +85,7 @@ func TestEventsOfAContainer(t *testing.T) {
 	sameEvents(t, "its end", adopts, "Killing: Stopping container c")
 }
 
-// A stop that is under way when the actor begins is joined, and was told.
+// An actor that joins a stop in progress does not record it again.
 func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
 	r := plain(t)
 	k := r.actor()
@@ -110,7 +110,7 @@ func TestAStopThatIsJoinedIsNoNews(t *testing.T) {
 	<-ended
 }
 
-// A container that cannot be made or started says why, by its name and not by an ID.
+// The Event of a failed create or start has the reason, with the container's name instead of its ID.
 func TestEventsOfAFailedStart(t *testing.T) {
 	r := plain(t)
 	r.r.Inject(sim.Fault{Call: "CreateContainer", Times: 1, Kind: sim.Error, Err: errors.New("no room")})
@@ -139,7 +139,7 @@ func TestEventsOfAFailedStart(t *testing.T) {
 	}
 }
 
-// What hooks say may be a secret, and is in no event.
+// Events never contain a hook's output, which may be a secret.
 func TestEventsOfHooks(t *testing.T) {
 	r := newHookRig(t)
 	r.h.Events, r.code = true, 1
@@ -162,7 +162,7 @@ func TestEventsOfHooks(t *testing.T) {
 	sameEvents(t, "a pre-stop hook", k, "Killing: Stopping container c", "FailedPreStopHook: PreStopHook failed")
 }
 
-// Where nobody writes them, none are told.
+// A standalone node has no events actor: no Events are sent.
 func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	r := plain(t)
 	r.h.Events = false
@@ -174,7 +174,7 @@ func TestNoEventsOnAStandaloneNode(t *testing.T) {
 	sameEvents(t, "a life", k)
 }
 
-// That the runtime cannot end a container is told once, as an event of the pod.
+// A failed stop is recorded once, as an Event of the pod.
 func TestAContainerThatCannotBeEnded(t *testing.T) {
 	r := plain(t)
 	k := r.actor()

@@ -23,7 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// hooked is a running container with a pre-stop hook, and the request to stop it.
+// hooked starts a container with a pre-stop hook and returns the request to stop it.
 func hooked(t *testing.T, h *host.Host, hook *v1.LifecycleHandler) messages.StopContainer {
 	t.Helper()
 	pod := &v1.Pod{
@@ -44,7 +44,7 @@ func command(c ...string) *v1.LifecycleHandler {
 	return &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: c}}
 }
 
-// A node is drained: the hooks of all its pods run in the same grace period, so none may wait for another to end.
+// The hooks of all pods of a drained node run in the same grace period, so no hook may wait for another.
 func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	const hooks = 80
 	var begun atomic.Int32
@@ -78,15 +78,15 @@ func TestThePreStopHooksOfADrainAllRunAtOnce(t *testing.T) {
 	}
 }
 
-// get is a hook that makes a request of a server.
+// get returns a hook that sends a request to a server.
 func get(path string, scheme v1.URIScheme, s *httptest.Server) *v1.LifecycleHandler {
-	port := s.Listener.Addr().(*net.TCPAddr).Port // it serves TCP
+	port := s.Listener.Addr().(*net.TCPAddr).Port // httptest serves TCP
 	return &v1.LifecycleHandler{HTTPGet: &v1.HTTPGetAction{Path: path, Scheme: scheme, Port: intstr.FromInt(port),
 		HTTPHeaders: []v1.HTTPHeader{{Name: "Authorization", Value: "secret"}}}}
 }
 
-// Whatever is answered to a hook's request is success, as with the kubelet; so is an answer in plain HTTP where HTTPS was
-// asked for, and there no credentials are sent.
+// Any answer to a hook's request is a success, as in the kubelet. So is a plain HTTP answer to an HTTPS request. The HTTP retry
+// carries no credentials.
 func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 	var credentials atomic.Value
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -113,8 +113,8 @@ func TestAnyAnswerToAHookIsSuccess(t *testing.T) {
 	}
 }
 
-// What becomes of a hook is known to nobody else: its failure is told, naming pod and container, and never with what the
-// application said, which may be a secret.
+// A failed hook is logged with pod and container, since no other record of it exists. The log omits the application's output,
+// which may be a secret.
 func TestAFailedHookIsReported(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	closed := httptest.NewServer(http.NotFoundHandler())
@@ -154,7 +154,7 @@ func TestAFailedHookIsReported(t *testing.T) {
 	}
 }
 
-// That a hook by HTTPS was answered by plain HTTP is an Event of the pod, of each kind of hook.
+// A plain HTTP answer to an HTTPS hook is recorded as an Event of the pod, for each kind of hook.
 func TestAnHTTPFallbackIsRecorded(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()

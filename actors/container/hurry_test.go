@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// A grace period that was shortened since takes effect: the runtime kills what ignores its signal, a hook is cut off, and
-// whoever waited for the longer one is answered, too.
+// A shortened grace period takes effect. The runtime kills a container that ignores its signal, and the hook is cut off. The
+// caller with the longer grace period gets its answer, too.
 func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 	for name, hook := range map[string]*v1.LifecycleHandler{
 		"in the grace period": nil, "in a hook": {Sleep: &v1.SleepAction{Seconds: 3600}},
@@ -55,7 +55,7 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 	}
 }
 
-// A stop joins one that ends in time, and no other.
+// A stop joins a stop in progress only if that ends in time.
 func TestWhichStopIsJoined(t *testing.T) {
 	ops, release := cri.NewOperations(), make(chan struct{})
 	now := time.Unix(1000, 0)
@@ -95,7 +95,7 @@ func TestWhichStopIsJoined(t *testing.T) {
 	<-ended
 }
 
-// The actor, too, begins another stop only where that has less time.
+// The actor, too, begins another stop only if that has less time.
 func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{})
 	k := supervisortest.New(t, messages.ContainerAddress("u", "c"), New(h)("c"))
@@ -115,7 +115,7 @@ func TestTheActorStopsAgainWhenThereIsLessTime(t *testing.T) {
 	}
 }
 
-// A runtime may answer that a container is stopped before its status shows that.
+// A runtime may answer StopContainer before the container's status changes.
 func TestTheStatusOfAStoppedContainerComesLater(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	m := hooked(t, h, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What memory QoS (KEP-2570) asks of a node with cgroup v2 reaches the runtime with the container.
+// The cgroup v2 values of memory QoS (KEP-2570) reach the runtime with the container.
 func TestMemoryQoSReachesTheRuntime(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	h.Node.CgroupV2, h.Node.MemoryQoS, h.Node.ProtectMemory, h.Node.ThrottlingFactor = true, true, true, 0.9

@@ -22,10 +22,10 @@ import (
 
 const etcHosts = "/etc/hosts"
 
-// maxHosts bounds what is read of the node's, which a container with a hostPath may write to, in bytes.
+// maxHosts limits the size of the node's hosts file in bytes. A container with a hostPath may write to it.
 const maxHosts = 1 << 20
 
-// mounts are all mounts of the container: its volumes, its termination log, and /etc/hosts where it brings none.
+// mounts returns the container's mounts: its volumes, its termination log, and /etc/hosts unless a volume is mounted there.
 func mounts(ctx context.Context, h *host.Host, w messages.RunContainer, env []translate.EnvVar) ([]*runtimeapi.Mount, error) {
 	out := make([]*runtimeapi.Mount, 0, len(w.Container.VolumeMounts)+2)
 	ownHosts := false
@@ -35,7 +35,7 @@ func mounts(ctx context.Context, h *host.Host, w messages.RunContainer, env []tr
 		if err != nil {
 			return nil, err
 		}
-		if m.Image != nil { // the runtime finds its part
+		if m.Image != nil { // the runtime resolves the subPath
 			if m.ImageSubPath, err = subPath(vm, env); m.ImageSubPath != "" && !filepath.IsLocal(m.ImageSubPath) {
 				err = fmt.Errorf("subPath %q of volume %q leads out of the image", m.ImageSubPath, vm.Name)
 			}
@@ -137,7 +137,7 @@ func placeName(podDir, volume, name string) string {
 	return name
 }
 
-// subPath is the part of its volume that a mount asks for; empty: the whole.
+// subPath returns the part of its volume that a mount requests; empty for the whole volume.
 func subPath(vm *v1.VolumeMount, env []translate.EnvVar) (string, error) {
 	if vm.SubPathExpr == "" {
 		return vm.SubPath, nil
@@ -149,7 +149,7 @@ func subPath(vm *v1.VolumeMount, env []translate.EnvVar) (string, error) {
 	return path, nil
 }
 
-// recursiveReadOnly says whether what is mounted below a read-only volume is read-only, too (KEP-3857).
+// recursiveReadOnly reports whether mounts below a read-only volume are read-only, too (KEP-3857).
 func recursiveReadOnly(vm *v1.VolumeMount, able bool) (bool, error) {
 	switch mode := vm.RecursiveReadOnly; {
 	case mode == nil || *mode == v1.RecursiveReadOnlyDisabled:
@@ -161,7 +161,7 @@ func recursiveReadOnly(vm *v1.VolumeMount, able bool) (bool, error) {
 	}
 }
 
-// volumeOf is the pod's volume with this name; the zero value where it has none.
+// volumeOf returns the pod's volume with this name, or the zero value.
 func volumeOf(pod *v1.Pod, name string) (v v1.VolumeSource) {
 	if found := find.In(pod.Spec.Volumes, func(v *v1.Volume) bool { return v.Name == name }); found != nil {
 		return found.VolumeSource
@@ -169,25 +169,25 @@ func volumeOf(pod *v1.Pod, name string) (v v1.VolumeSource) {
 	return v
 }
 
-// agents says whether the agent writes the volume's files, so that containers only read them.
+// agents reports whether the agent writes the volume's files, so that containers only read them.
 func agents(v v1.VolumeSource) bool {
 	return v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil
 }
 
-// readOnly says that the volume itself is to be read only, whatever its mounts say.
+// readOnly reports whether the volume itself is read-only, regardless of its mounts.
 func readOnly(v v1.VolumeSource) bool {
 	return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ReadOnly ||
 		v.CSI != nil && v.CSI.ReadOnly != nil && *v.CSI.ReadOnly
 }
 
-// relabel says whether the runtime may give the volume the container's SELinux label: not what belongs to the host, nor an image,
-// of which the runtime would write each file anew. Of a claim its path says whether it is the host's.
+// relabel reports whether the runtime may give the volume the container's SELinux label. The host's files keep their label. So
+// do images, because the runtime would rewrite each file. For a claim, the caller decides by path whether it is the host's.
 func relabel(v v1.VolumeSource) bool {
 	return v != (v1.VolumeSource{}) && v.HostPath == nil && v.Image == nil
 }
 
-// terminationLog makes the file that the application may leave a last word in. The name is the attempt's, so that
-// making it twice is making it once.
+// terminationLog creates the file for the application's termination message. The attempt is its name, which makes the call
+// idempotent.
 func terminationLog(h *host.Host, w messages.RunContainer) (string, error) {
 	dir := h.ContainerDir(string(w.Pod.UID), w.Container.Name)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -198,7 +198,7 @@ func terminationLog(h *host.Host, w messages.RunContainer) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("termination log: %w", err)
 	}
-	err = f.Chmod(0o666) // the umask may have taken from it, and any user may run in the container
+	err = f.Chmod(0o666) // regardless of the umask, since any user may run in the container
 	return path, errors.Join(err, f.Close())
 }
 
@@ -222,8 +222,8 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("pod folder: %w", err)
 	}
-	// In place, not by rename: running containers of the pod have this very file mounted. They can write to it, and make it as
-	// large as they like.
+	// The file is written in place, not renamed: the pod's running containers have it mounted. They can write to it, and give
+	// it any size.
 	if old, err := readAtMost(path, int64(len(text))); err != nil || string(old) != text {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return "", fmt.Errorf("hosts file: %w", err)
@@ -235,7 +235,7 @@ func writeHosts(h *host.Host, w messages.RunContainer) (string, error) {
 	return path, nil
 }
 
-// readAtMost reads a file; one that is larger is an error, and not read any further.
+// readAtMost reads a file. It stops with an error when the file is larger than limit.
 func readAtMost(path string, limit int64) (data []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {

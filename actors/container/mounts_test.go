@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What a runtime cannot do is never asked of it: it would be passed over in silence.
+// Recursive read-only mounts are requested only from runtimes that support them. Others would silently ignore the request.
 func TestRecursiveReadOnly(t *testing.T) {
 	for _, c := range []struct {
 		mode                  v1.RecursiveReadOnlyMode
@@ -38,7 +38,7 @@ func TestRecursiveReadOnly(t *testing.T) {
 	}
 }
 
-// What the runtime can do is what the handler can do that the sandbox was made with.
+// The abilities of the sandbox's runtime handler decide.
 func TestRecursiveReadOnlyIsTheHandlers(t *testing.T) {
 	possible := v1.RecursiveReadOnlyIfPossible
 	h := &host.Host{Abilities: func() host.Abilities {
@@ -54,7 +54,7 @@ func TestRecursiveReadOnlyIsTheHandlers(t *testing.T) {
 	}
 }
 
-// What a claim is bound to of the host's is not given the container's SELinux label, as other volumes are.
+// A claim that is bound to a folder of the host keeps its SELinux label. Other volumes get the container's label.
 func TestAFolderOfTheHostIsNotRelabelled(t *testing.T) {
 	claim := v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}
 	h := &host.Host{RootDir: "/root", Abilities: func() host.Abilities { return host.Abilities{} }}
@@ -67,8 +67,7 @@ func TestAFolderOfTheHostIsNotRelabelled(t *testing.T) {
 	}
 }
 
-// Whatever umask the agent is started with: every user of a container reads its /etc/hosts, one that is written anew and
-// one that is there already.
+// Every user of a container can read /etc/hosts, whatever the agent's umask, and whether the file is new or existed before.
 func TestEveryUserReadsTheHostsFile(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
 	h := &host.Host{RootDir: t.TempDir()}
@@ -89,7 +88,7 @@ func TestEveryUserReadsTheHostsFile(t *testing.T) {
 	}
 }
 
-// A container may write what it likes to its /etc/hosts, and as much as it likes.
+// A container may write any amount of data to its /etc/hosts.
 func TestHostsFileIsNotReadWhole(t *testing.T) {
 	h := &host.Host{RootDir: t.TempDir()}
 	w := messages.RunContainer{Pod: &v1.Pod{}, Sandbox: messages.Sandbox{IPs: []string{"192.0.2.1"}}}
@@ -125,7 +124,7 @@ func TestHostsFileIsNotReadWhole(t *testing.T) {
 	}
 }
 
-// The runtime mounts a volume that is an image: read-only, as a whole or the part that is asked for, and nothing beyond it.
+// The runtime mounts an image volume read-only, as a whole or the requested part of it. The part cannot lie outside the image.
 func TestMountsOfImages(t *testing.T) {
 	pod := &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "r:1"}}}}}}
 	w := messages.RunContainer{Pod: pod, ImageVolumes: map[string]string{"v": "sha256:1"}, Container: &v1.Container{}}

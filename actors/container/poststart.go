@@ -25,9 +25,9 @@ func postStart(c *v1.Container) *v1.LifecycleHandler {
 	return c.Lifecycle.PostStart
 }
 
-// pendingPath is the note that the post-start hook has not ended well yet. It is there before the container is started, so that a
-// hook that is cut off by the agent's death runs again: it is delivered at least once. What a kubelet started carries none, and
-// its hook is not run again.
+// pendingPath returns the path of the record that the post-start hook has not succeeded yet. It is written before the container
+// is started, so that a hook interrupted by the agent's death runs again: it runs at least once. Containers that a kubelet
+// started have no such record, and their hooks do not run again.
 func pendingPath(h *host.Host, w messages.RunContainer) string {
 	return filepath.Join(h.ContainerDir(string(w.Pod.UID), w.Container.Name), "post-start.json")
 }
@@ -39,7 +39,7 @@ func noteHook(h *host.Host, w messages.RunContainer, id string) error {
 	return (hooks.Record{ID: id}).Save(pendingPath(h, w))
 }
 
-// hookPending says whether the container's hook has not ended well yet.
+// hookPending reports whether the container's hook has not succeeded yet.
 func hookPending(h *host.Host, w messages.RunContainer, id string) bool {
 	if postStart(w.Container) == nil {
 		return false
@@ -56,16 +56,16 @@ type hookDone struct {
 	fallback string
 }
 
-// retryStop is the timer after which a container is ended again whose hook failed.
+// retryStop is the timer for another stop of a container whose post-start hook failed.
 type retryStop struct{ id string }
 
-// runPostStart runs the hook to its end, or joins the one that is under way: it outlives the actor.
+// runPostStart runs the hook, or joins the run in progress, which outlives the actor.
 func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id string) hookDone {
 	key := host.PostStartKey(string(w.Pod.UID), id)
 	fallback, err := cri.Run(ctx, h.Ops, key, hooks.Limit, func(ctx context.Context) (string, error) {
 		path := pendingPath(h, w)
 		if before, _ := hooks.RecordOf(path, id); before.ID == id && before.Failed != "" {
-			return "", errors.New(before.Failed) // an agent before this one saw its end
+			return "", errors.New(before.Failed) // recorded by an earlier agent
 		}
 		m := stopOf(h, w, messages.ContainerFact{ID: id}, hooks.Limit, messages.Cause{})
 		fallback, err := hooks.Call(ctx, h, m, postStart(w.Container), w.Container.Ports)
@@ -87,7 +87,7 @@ func runPostStart(ctx context.Context, h *host.Host, w messages.RunContainer, id
 	return hookDone{id: id, failed: host.Joined(err), fallback: fallback}
 }
 
-// stopOf is the request to end the container that was to run.
+// stopOf returns the request to stop w's container.
 func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, grace time.Duration,
 	why messages.Cause) messages.StopContainer {
 	ips := w.Sandbox.IPs
@@ -100,7 +100,7 @@ func stopOf(h *host.Host, w messages.RunContainer, f messages.ContainerFact, gra
 	}
 }
 
-// hook has the post-start hook run. Until it has ended, the container has not started as far as others go.
+// hook starts the post-start hook. The container does not count as started until the hook has ended.
 func (a *actor) hook(ctx supervisors.Context) {
 	a.enter(messages.StageHooking)
 	a.report(ctx)
@@ -110,7 +110,7 @@ func (a *actor) hook(ctx supervisors.Context) {
 	}})
 }
 
-// hookDone takes the end of the hook. One that failed ends the container, which the pod answers as any end.
+// hookDone handles the result of the hook. A failed hook stops the container; the pod handles that as any end.
 func (a *actor) hookDone(ctx supervisors.Context, d hookDone) {
 	if a.stage != messages.StageHooking || d.id != a.fact.ID {
 		return

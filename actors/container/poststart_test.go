@@ -22,7 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// hookRig is one container with a post-start hook, on a runtime where the hook ends with a code.
+// hookRig is a container with a post-start hook, on a runtime where the hook exits with code.
 type hookRig struct {
 	t       *testing.T
 	h       *host.Host
@@ -50,7 +50,7 @@ func (r *hookRig) actor() *supervisortest.Kit {
 	return supervisortest.New(r.t, "pods/u1/c", New(r.h)("c"))
 }
 
-// told are the kinds of what the pod was told, in order, and "ended" when the actor has ended with its container.
+// sent returns the kinds of the reports to the pod, in order, and "ended" if the actor has exited with its container.
 func sent(k *supervisortest.Kit) string {
 	var out []string
 	for _, m := range k.Take() {
@@ -75,15 +75,15 @@ func sent(k *supervisortest.Kit) string {
 	return strings.Join(out, " ")
 }
 
-// adopting is the same, with what stands for it.
+// adopting returns w with fact as the container to adopt.
 func adopting(w messages.RunContainer, fact messages.ContainerFact) messages.RunContainer {
 	w.Adopt = &fact
 	return w
 }
 
-// reported is the container of the first report.
+// reported returns the container of the first report.
 func reported(k *supervisortest.Kit) messages.ContainerFact {
-	return *k.Take()[0].Msg.(messages.ContainerReported).Fact // it was told
+	return *k.Take()[0].Msg.(messages.ContainerReported).Fact // the first message is a report
 }
 
 func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAPostStartHookRunsOnceAndThenTheContainerHasStarted(t *testing.T) {
 	}
 }
 
-// A hook that fails ends the container.
+// A failed hook stops the container.
 func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
@@ -121,14 +121,15 @@ func TestAFailedPostStartHookEndsTheContainer(t *testing.T) {
 	}
 }
 
-// A hook whose failure was known to an agent that died before it ended the container is not run again: the container is ended.
+// An agent may die after a hook failed and before it has stopped the container. The next agent stops the container without
+// running the hook again.
 func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
 	k := r.actor()
 	k.Send("pods/u1", r.desired)
 	k.RunOne(k.Work[0])
-	k.RunOne(k.Work[1]) // the hook; nothing ends the container
+	k.RunOne(k.Work[1]) // the hook; the stop is not run
 	fact := reported(k)
 
 	k = r.actor()
@@ -140,7 +141,7 @@ func TestAPostStartHookThatFailedBeforeARestartIsNotRunAgain(t *testing.T) {
 	}
 }
 
-// One that fails while the runtime cannot stop is ended later.
+// A container with a failed hook is stopped later if the runtime cannot stop it at once.
 func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 	r := newHookRig(t)
 	r.code = 1
@@ -159,7 +160,8 @@ func TestAContainerWhoseHookFailedIsEndedInTheEnd(t *testing.T) {
 	}
 }
 
-// A hook that was cut off by the death of the agent runs again; one that has ended does not, nor one of a kubelet's container.
+// A hook that was interrupted by the agent's death runs again. A completed hook does not, nor does the hook of a container that
+// a kubelet started.
 func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 	for _, cutOff := range []bool{true, false} {
 		r := newHookRig(t)
@@ -186,7 +188,8 @@ func TestAnAdoptedContainerIsOwedTheHookThatWasCutOff(t *testing.T) {
 	}
 }
 
-// So is one that is found by its name, when nobody knows whether it was started; the note of another container counts for none.
+// A container found by name may have been started or not: its hook runs if the record is its own. The record of another
+// container has no effect.
 func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
@@ -209,7 +212,7 @@ func TestAContainerThatIsFoundIsOwedItsHook(t *testing.T) {
 	}
 }
 
-// A container that ends while its hook runs has ended.
+// A container that ends while its hook runs is reported as ended.
 func TestAnEndGoesBeforeTheHook(t *testing.T) {
 	r := newHookRig(t)
 	k := r.actor()
@@ -225,8 +228,8 @@ func TestAnEndGoesBeforeTheHook(t *testing.T) {
 	}
 }
 
-// A hook that hangs ends with its container: when that has ended, when it is being ended, and it is not begun at all where the
-// end was asked for while the start was under way.
+// A hook that hangs is cut off when its container has ended or is being stopped. It does not run at all if the stop was
+// requested during the start.
 func TestAHookEndsWithItsContainer(t *testing.T) {
 	for name, end := range map[string]func(k *supervisortest.Kit, fact messages.ContainerFact, desired messages.RunContainer){
 		"it ended": func(k *supervisortest.Kit, fact messages.ContainerFact, desired messages.RunContainer) {
@@ -250,7 +253,7 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 			go func() { defer close(ended); hook.Run(t.Context()) }()
 			<-s.asked
 			end(k, fact, r.desired)
-			<-ended // the hook itself would go on for a day
+			<-ended // the hook would otherwise run until hooks.Limit
 			if k.RunWork(); sent(k) != "ended" {
 				t.Error("its end was not told")
 			}
@@ -266,10 +269,10 @@ func TestAHookEndsWithItsContainer(t *testing.T) {
 	}
 }
 
-// server takes requests and never answers.
+// server accepts requests and never answers.
 type server struct{ asked chan struct{} }
 
-// hanging is a container whose post-start hook asks such a server.
+// hanging returns a container with a post-start hook that sends a request to such a server.
 func hanging(t *testing.T) (*hookRig, server) {
 	t.Helper()
 	s := server{make(chan struct{}, 1)}

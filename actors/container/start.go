@@ -24,7 +24,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// start makes the attempt's container and starts it, or joins where that is under way, or adopts what was made before.
+// start creates and starts the attempt's container. It joins a start in progress, and adopts a container that exists already.
 func start(ctx context.Context, h *host.Host, w messages.RunContainer) startDone {
 	key := fmt.Sprintf("%scontainer/%s/%d", cri.StartPrefix(string(w.Pod.UID)), w.Container.Name, w.Attempt)
 	done, err := cri.Run(ctx, h.Ops, key, h.Reap(4), func(ctx context.Context) (startDone, error) {
@@ -49,7 +49,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	}
 	id := made.id
 	if made.found {
-		// It may have been started since, and even have ended: a container is never started twice.
+		// It may have been started and may even have exited: a container is never started twice.
 		fact, err := readFact(ctx, h, id, w.Sandbox.ID)
 		if err != nil {
 			fact, err = readFact(ctx, h, id, w.Sandbox.ID)
@@ -73,7 +73,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 		return failed(messages.CauseOf(err))
 	}
 	startErr := h.CRI.StartContainer(ctx, id)
-	// Whatever was answered, what is true is read: an answer that was lost is no failure.
+	// The status decides, not the answer: a lost answer is no failure.
 	fact, err := readFact(ctx, h, id, w.Sandbox.ID)
 	if err != nil {
 		return failed(messages.CauseOf(errors.Join(startErr, err)))
@@ -90,15 +90,15 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	return done
 }
 
-// made is what create has of an attempt's container: the ID of one that was found or is new, or why there is none.
+// made is the result of create: the ID of an existing or new container, or the reason why there is none.
 type made struct {
 	id     string
 	found  bool
 	failed *messages.Reason
-	taken  bool // the attempt's name cannot be had
+	taken  bool // the attempt's name is not available
 	// reserved means that a container that the runtime does not list has the name; see messages.ContainerReported.
 	reserved bool
-	// tooLarge is why its program cannot start; see translate.TooLarge.
+	// tooLarge is the reason why its program cannot start; see translate.TooLarge.
 	tooLarge string
 }
 
@@ -125,13 +125,13 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 	if cri.IsPermanent(err) {
 		return notMade(messages.ReasonCreateContainer, err)
 	}
-	// It may have been made: it is looked for by name, never asked for again blindly.
+	// The call may have created it: look for its name before any second call.
 	there, left := findMade(ctx, h, w)
 	switch {
 	case there != "":
 		return made{id: there, found: true}
 	case left != "":
-		// It stands in the way with its name only: its start was cut off, and it never ran.
+		// Only its name is in the way: its start was interrupted, and it never ran.
 		if err = host.Ignore(h.CRI.RemoveContainer(ctx, left)); err != nil {
 			m := notMade(messages.ReasonCreateContainer,
 				fmt.Errorf("the runtime cannot remove the container of an interrupted start: %w", err))
@@ -148,8 +148,8 @@ func create(ctx context.Context, h *host.Host, w messages.RunContainer) made {
 	return made{id: id}
 }
 
-// findMade looks for the attempt's container: one that is there in the wanted sandbox, or one, in whatever sandbox, that is
-// left of a start that was cut off. Both are empty when there is none.
+// findMade looks for the attempt's container. there is the ID of a container in the desired sandbox. left is the ID of the
+// remainder of an interrupted start, in any sandbox. Both are empty when there is none.
 func findMade(ctx context.Context, h *host.Host, w messages.RunContainer) (there, left string) {
 	labels := facts.PodFilter(string(w.Pod.UID))
 	labels[cri.LabelContainerName] = w.Container.Name
@@ -172,8 +172,7 @@ func findMade(ctx context.Context, h *host.Host, w messages.RunContainer) (there
 	return "", ""
 }
 
-// configs are the container and its sandbox as the runtime is asked for them, with the files and folders that they
-// name made first.
+// configs returns the CRI configs of the container and its sandbox, after it has created the files and folders that they name.
 func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runtimeapi.ContainerConfig,
 	*runtimeapi.PodSandboxConfig, error) {
 	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt, w.Sandbox.CgroupParent)
@@ -194,7 +193,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if err != nil {
 		return nil, nil, err
 	}
-	env = append(given.Env, env...) // the pod's own count more, as with the kubelet
+	env = append(given.Env, env...) // the pod's own variables take precedence, as in the kubelet
 	mounts, err := mounts(ctx, h, w, env)
 	if err != nil {
 		return nil, nil, err
@@ -233,7 +232,7 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	return config, sandbox, err
 }
 
-// unreadTimeout is how long a start waits for objects that have not been read yet. Then it fails, and says what it needs.
+// unreadTimeout limits how long a start waits for objects that have not been read yet. The error then names them.
 const unreadTimeout = 2 * time.Second
 
 func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips []string) (env []translate.EnvVar, err error) {
@@ -253,7 +252,7 @@ func environment(ctx context.Context, h *host.Host, w messages.RunContainer, ips
 	return env, err
 }
 
-// fileKey is what a file in a volume of the pod says of a key. As with the kubelet, one with an empty value is not there.
+// fileKey returns the value of a key in a file of one of the pod's volumes. As in the kubelet, an empty value counts as absent.
 func fileKey(w messages.RunContainer, volume, path, key string) (value string, found bool, err error) {
 	dir, ok := w.Volumes[volume]
 	if !ok {
@@ -274,11 +273,11 @@ func runAsNonRoot(pod *v1.Pod, c *v1.Container) bool {
 	return s != nil && s.RunAsNonRoot != nil && *s.RunAsNonRoot
 }
 
-// readFact is all that the runtime says of a container, with the termination message that the application left.
+// readFact reads a container's status from the runtime, and its termination message.
 func readFact(ctx context.Context, h *host.Host, id, sandbox string) (messages.ContainerFact, error) {
 	resp, err := h.CRI.ContainerStatus(ctx, id, false)
 	if err == nil && resp.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_UNKNOWN {
-		resp, err = h.CRI.ContainerStatus(ctx, id, false) // what is unknown is ended: not on one word alone
+		resp, err = h.CRI.ContainerStatus(ctx, id, false) // unknown containers are stopped: confirm the state first
 	}
 	if err != nil {
 		return messages.ContainerFact{}, err

@@ -23,7 +23,7 @@ func podOf(c v1.Container) *v1.Pod {
 	}
 }
 
-// What a container was made with can be read from it: a spec that is edited later does not tell.
+// A container carries the resources that it was created with, since its spec may be edited later.
 func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image", Resources: v1.ResourceRequirements{
@@ -43,7 +43,7 @@ func TestAContainerCarriesTheResourcesItWasMadeWith(t *testing.T) {
 	}
 }
 
-// Runtimes leave a container as it is that was created and never started: that is no failure to stop it.
+// Runtimes do not change the state of a container that was created and never started. Its stop succeeds all the same.
 func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image"})
@@ -63,7 +63,7 @@ func TestAContainerThatNeverRanIsStoppedAtOnce(t *testing.T) {
 	}
 }
 
-// A container that was found, and of which the runtime does not say whether it was started, is not started blindly.
+// A container that was found is not started until its status can be read.
 func TestAContainerThatWasFoundIsReadBeforeItIsStarted(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	pod := podOf(v1.Container{Name: "c", Image: "image"})

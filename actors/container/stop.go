@@ -13,12 +13,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// minGrace is what is left for the signal when the pre-stop hook has used the grace period up; the kubelet's.
+// minGrace is the time for the signal after the pre-stop hook has used up the grace period. The kubelet has the same.
 const minGrace = 2 * time.Second
 
-// stop runs the pre-stop hook, has the runtime end the container within what is left of the grace, and reads the end.
-// A stop that is under way is joined: a second one would wait the whole grace again. One that has less time than those
-// under way is begun beside them: the runtime goes by the shortest. The hook has had its time then.
+// stop runs the pre-stop hook, stops the container within the remaining grace period, and reads its final status. It joins a
+// stop in progress, since a second stop would wait for the whole grace period again. A stop with less time than those in
+// progress runs beside them, and cuts off the hook: the runtime applies the shortest grace period.
 func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopDone {
 	key, hurried := stopKey(h.Ops, m, time.Now())
 	if hurried {
@@ -33,8 +33,8 @@ func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopDone 
 	return done
 }
 
-// stopKey is the key of the stop to join, or to begin, now; hurried says that another is under way that has more time. Keys
-// tell by when.
+// stopKey returns the key of the stop to join or to begin. hurried reports whether all stops in progress have more time. A key
+// contains the deadline of its stop.
 func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key string, hurried bool) {
 	until, prefix := now.Add(m.Grace), stopPrefix(m)
 	for _, other := range ops.InFlight(prefix) {
@@ -47,14 +47,14 @@ func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key 
 	return prefix + strconv.FormatInt(until.UnixMilli(), 10), hurried
 }
 
-// stopPrefix begins the keys of all stops of the container.
+// stopPrefix returns the prefix of the keys of the container's stops.
 func stopPrefix(m messages.StopContainer) string { return fmt.Sprintf("%s/stop/%s/", m.UID, m.Fact.ID) }
 
-// hookAndStop runs the pre-stop hook, and ends the container however that went.
+// hookAndStop runs the pre-stop hook, and stops the container even if the hook failed.
 func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
 	began, done := time.Now(), stopDone{id: m.Fact.ID}
 	if !hurried && !m.NoHook {
-		done.hook = hooks.PreStop(ctx, h, m) // which does not keep the container from being stopped
+		done.hook = hooks.PreStop(ctx, h, m) // a failure does not prevent the stop
 	}
 	done.fact, done.failed = stopAndRead(ctx, h, m, began)
 	return done
@@ -88,7 +88,7 @@ func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, be
 	case err != nil:
 		return m.Fact, err
 	case fact.State == messages.ContainerCreated:
-		return fact, nil // it never ran, and runtimes leave it as it is: there is nothing to end
+		return fact, nil // it never ran, and runtimes do not change its state
 	case fact.State != messages.ContainerExited:
 		return fact, fmt.Errorf("the runtime says that container %s is stopped, but also that it is %s", m.Fact.ID, fact.State)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What the runtime is given is the bind in the pod's folder; a reason names the variable, the key, or the path.
+// The runtime gets the bind mount in the pod's folder. An error names the variable, the key or the path.
 func TestSubPaths(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
@@ -63,7 +63,7 @@ func TestSubPaths(t *testing.T) {
 	}
 }
 
-// partBound gives the path that the runtime is given for a mount of a volume, whose folder it gives, too.
+// partBound returns the host path that the runtime gets for a mount of a volume, and the volume's folder.
 func partBound(t *testing.T, h *host.Host, kind string, mount v1.VolumeMount, env string) (place, dir string, err error) {
 	t.Helper()
 	dir = t.TempDir()
@@ -85,7 +85,7 @@ func partBound(t *testing.T, h *host.Host, kind string, mount v1.VolumeMount, en
 		return "", dir, err
 	}
 	place = config.Mounts[0].HostPath
-	t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) }) // the whole volume is none
+	t.Cleanup(func() { _ = unix.Unmount(place, unix.MNT_DETACH) }) // fails for the whole volume, which is no mount
 	return place, dir, nil
 }
 
@@ -96,7 +96,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A container does not wait for a volume that hangs for longer than the call may take.
+// A container waits for a hung volume no longer than the call may take.
 func TestSubPath_HungServer(t *testing.T) {
 	h, _ := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What is unknown is ended, so that one status that calls a container unknown does not make it so.
+// A container in state unknown is stopped, so the state must be reported twice in a row.
 func TestOneWrongStatusDoesNotEndAStart(t *testing.T) {
 	for times, want := range map[int]messages.ContainerState{1: messages.ContainerRunning, 2: messages.ContainerUnknown} {
 		h, runtime := hosttest.Simulated(t, sim.Options{Preload: []string{"image"}})

@@ -1,8 +1,8 @@
-// Package envfile reads a variable out of a file that a container has written for the others of its pod (KEP-3721). What it reads
-// is never trusted: neither its path, nor what is there, nor what it says.
+// Package envfile reads a variable from a file that a container has written for the others of its pod (KEP-3721). It trusts
+// neither the path, nor the type of the file, nor its contents.
 //
-// A line is NAME='value', with any comment behind it. The value is taken literally, and may go over several lines; blank ones and
-// comments are passed over. NAME= with nothing but blanks and more behind it has no value, as in a shell.
+// A line is NAME='value', with an optional comment after it. The value is literal and may span lines. Blank lines and comments
+// are skipped. NAME= followed by a blank has no value, as in a shell.
 package envfile
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// MaxBytes is the size above which a file is not read: that of an object of the API, which a file takes the place of.
+// MaxBytes limits the size of a file. It is the limit of an API object, which the file replaces.
 const MaxBytes = 1 << 20
 
-// Read gives what the file at path, below a volume's folder, says of a key. Links are followed where they stay in the volume.
-// Empty is a key that is not there or has no value, and a file that is not there. An error is about a file that cannot be read as
-// a whole up to that key; it tells nothing of what the file says but the number of a line.
+// Read returns the value of a key in the file at path, below a volume's folder. It follows links that stay in the volume. The
+// value is empty if the file or the key is absent, or the key has no value. An error means that the file cannot be read or
+// parsed up to that key. The error reveals nothing of the contents but a line number.
 func Read(volume, path, key string) (string, error) {
 	root, err := safepath.OpenRoot(volume)
 	if err != nil {
 		return "", err
 	}
-	defer root.Close()                                        //nolint:errcheck // only looked at
+	defer root.Close()                                        //nolint:errcheck // read-only
 	f, err := root.OpenFollowing(strings.TrimLeft(path, "/")) // the API server takes an absolute path, too, for one in the volume
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -38,7 +38,7 @@ func Read(volume, path, key string) (string, error) {
 	case err != nil:
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() //nolint:errcheck // read-only
 	data, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
 	if err != nil {
 		return "", err
@@ -49,7 +49,7 @@ func Read(volume, path, key string) (string, error) {
 	return value(string(data), key)
 }
 
-// value reads lines until the key has come.
+// value returns the value of the first variable named key.
 func value(text, key string) (string, error) {
 	for line := 1; text != ""; {
 		begun := line
@@ -66,7 +66,7 @@ func value(text, key string) (string, error) {
 	return "", nil
 }
 
-// variable reads what begins with the first line of a text; the name is empty where there is none.
+// variable parses the variable that begins on the first line of text. The name is empty for a blank line or a comment.
 func variable(text string) (name, value, rest string, err error) {
 	line, rest, _ := strings.Cut(text, "\n")
 	line = strings.TrimLeft(strings.TrimSuffix(line, "\r"), blanks)

@@ -42,7 +42,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// What a container left there is read where it is a file in the volume, and nothing else is so much as opened.
+// TestFiles checks that Read opens regular files inside the volume, and nothing else.
 func TestFiles(t *testing.T) {
 	volume, outside := t.TempDir(), t.TempDir()
 	for path, text := range map[string]string{
