@@ -1,13 +1,13 @@
-// Package logs is the actor that keeps the log files of containers small, and links them where log shippers look.
+// Package logs implements the actor that rotates the log files of containers, and links them for log shippers.
 //
-// A runtime writes to one file until it is told to open its path anew (ReopenContainerLog). So a log that has grown too
-// big is renamed, the runtime told, and what was rotated away before is compressed, or removed where there is too much
-// of it. Every step can be the last one before a crash: the next look goes on from what the disk shows. Nothing that a
-// container wrote is lost by it but what there is no room for.
+// A runtime writes to one file until it reopens the path (ReopenContainerLog). The actor renames a log that is too large, and
+// asks the runtime to reopen it. It then compresses older rotated files, and removes those beyond the limit. A crash may follow
+// any step: the next look continues from the state on disk. Only files beyond the limit are lost.
 //
-// The size of each log, and each link, is looked at each containerLogMonitorInterval; those of one pod soon after runtime says
-// that its containers changed. The newest rotated file stays uncompressed. A file that is not regular is neither followed nor
-// rotated. Only links that lead to our logs are removed. As with the kubelet, the folder of links does not follow podLogsDir.
+// The size of each log, and each link, is checked once per containerLogMonitorInterval. When the runtime actor reports a change
+// of a pod's containers, the pod's logs and links are checked soon after. The newest rotated file stays uncompressed. A file
+// that is not regular is neither followed nor rotated. Only links to this agent's logs are removed. As in the kubelet, the
+// folder of links does not depend on podLogsDir.
 package logs
 
 import (
@@ -22,30 +22,30 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// CRI is what the actor needs of the CRI's client; *cri.Client has it.
+// CRI is the part of the CRI that the actor uses. *cri.Client implements it.
 type CRI interface {
 	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	ReopenContainerLog(ctx context.Context, id string) error
 }
 
-// Options are what the actor needs.
+// Options configures the actor.
 type Options struct {
 	CRI CRI
-	// Operations is the process's table. A log is worked on under "<uid>/log/<container ID>".
+	// Operations is the process's table of operations. The key of a rotation is "<uid>/log/<container ID>".
 	Operations *cri.Operations
-	// PodLogsDir holds the pods' log folders [podLogsDir], LinksDir the links to logs; empty: there are none.
+	// PodLogsDir holds the pods' log folders [podLogsDir]. LinksDir holds the links to logs; empty for no links.
 	PodLogsDir, LinksDir string
 	// MaxSize is the size in bytes from which a log is rotated [containerLogMaxSize]; negative: never.
 	MaxSize int64
-	// MaxFiles is how many files there may be of a log [containerLogMaxFiles], at least 2.
+	// MaxFiles limits the number of files of a log [containerLogMaxFiles]; at least 2.
 	MaxFiles int
-	// Workers is how many logs are worked on at once [containerLogMaxWorkers].
+	// Workers limits the number of logs rotated at once [containerLogMaxWorkers].
 	Workers int
-	// Every is between looks while nothing happens [containerLogMonitorInterval].
+	// Every is the interval of regular looks [containerLogMonitorInterval].
 	Every time.Duration
 }
 
-// New makes the constructor of the logs actor.
+// New returns the constructor of the logs actor.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &actor{opts: opts, work: work{opts}, schedule: newSchedule(opts.MaxSize, opts.Workers, opts.Every)}
@@ -57,7 +57,7 @@ type actor struct {
 	work        work
 	schedule    *schedule
 	timer       supervisors.Timer // for the next look
-	linkProblem string            // as it was logged last
+	linkProblem string            // the latest one logged
 }
 
 // Timers and results of work.
@@ -125,7 +125,7 @@ func (a *actor) do(ctx supervisors.Context, effects []effect) {
 
 func (a *actor) linked(ctx supervisors.Context, l looked) {
 	switch {
-	case !l.whole: // the next look at all has its problems, too
+	case !l.whole: // the next complete look finds the same problems
 	case l.links == nil:
 		a.linkProblem = ""
 	case l.links.Error() != a.linkProblem:
@@ -135,13 +135,13 @@ func (a *actor) linked(ctx supervisors.Context, l looked) {
 	}
 }
 
-// inspection is what the actor says of itself.
+// inspection is the actor's answer to Inspect.
 type inspection struct {
 	Phase    phase             `json:"phase"`
-	Waiting  []string          `json:"waiting,omitempty"` // containers whose logs are to be worked on
+	Waiting  []string          `json:"waiting,omitempty"` // containers with a pending rotation
 	Working  int               `json:"working"`
 	Problems map[string]string `json:"problems,omitempty"` // by container
-	Links    string            `json:"links,omitempty"`    // what is wrong with them
+	Links    string            `json:"links,omitempty"`    // the problem with links
 }
 
 // Inspect implements supervisors.Inspectable.

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is an actor over a runtime that has one container and writes its log as a runtime does: to the file it has open.
+// node is an actor with a fake runtime of one container. Like a real one, the runtime writes the log to its open file.
 type node struct {
 	*supervisortest.Kit
 	t            *testing.T
@@ -69,7 +69,7 @@ func (n *node) must(err error) {
 
 func (n *node) at(name string) string { return filepath.Join(n.opts.PodLogsDir, name) }
 
-// start is a new actor over what there is: the first, or one after a crash.
+// start starts the first actor, or another one after a crash.
 func (n *node) start() {
 	n.Kit = supervisortest.New(n.t, messages.Logs, New(n.opts)("logs"))
 	n.RunWork()
@@ -78,13 +78,13 @@ func (n *node) start() {
 	n.RunWork()
 }
 
-// round is one regular look, and what it leads to.
+// round runs one regular look and the work that follows from it.
 func (n *node) round() {
 	n.Advance(n.opts.Every)
 	n.RunWork()
 }
 
-// tell tells what containers there are.
+// tell sends the current containers to the actor.
 func (n *node) tell() {
 	state := messages.ContainerExited
 	if n.running {
@@ -118,7 +118,7 @@ func (n *node) ReopenContainerLog(context.Context, string) error {
 	return n.fail
 }
 
-// write writes so many numbered lines.
+// write writes numbered lines to the log.
 func (n *node) write(lines int) {
 	for range lines {
 		n.line++
@@ -127,7 +127,7 @@ func (n *node) write(lines int) {
 	}
 }
 
-// names are the files of the log.
+// names returns the files of the log.
 func (n *node) names() (out []string) {
 	list, err := os.ReadDir(filepath.Dir(n.at(theLog)))
 	n.must(err)
@@ -137,7 +137,7 @@ func (n *node) names() (out []string) {
 	return out
 }
 
-// lines are all lines of all files, in order.
+// lines returns the lines of all files, in order.
 func (n *node) lines() (out []string) {
 	names := n.names()
 	if len(names) > 0 && names[0] == "0.log" {
@@ -159,7 +159,7 @@ func (n *node) lines() (out []string) {
 	return out
 }
 
-// nothingLost fails unless the lines from the first given to the last one written are there, each once and in order.
+// nothingLost fails unless the files have every line from the given one to the last one written, once and in order.
 func (n *node) nothingLost(from int) {
 	n.t.Helper()
 	var want []string
@@ -202,7 +202,7 @@ func TestALogIsRotated(t *testing.T) {
 	}
 }
 
-// A crash after each step of a rotation: the next agent goes on, and every line is there once.
+// After a crash at each step of a rotation the next agent completes it, and every line exists once.
 func TestACrashInTheMiddle(t *testing.T) {
 	dir := filepath.Dir(theLog)
 	for _, c := range []struct {
@@ -211,7 +211,7 @@ func TestACrashInTheMiddle(t *testing.T) {
 	}{
 		{"renamed, not opened anew", func(n *node) {
 			n.must(os.Rename(n.at(theLog), n.at(theLog+".20260101-000000")))
-			n.write(1) // to the file it has open
+			n.write(1) // to the file that is still open
 		}},
 		{"compressing", func(n *node) { n.must(os.WriteFile(n.at(dir+"/0.log.20251231-000000.tmp"), []byte("half"), 0o640)) }},
 		{"compressed, the original not removed", func(n *node) {
@@ -248,8 +248,8 @@ func TestACrashInTheMiddle(t *testing.T) {
 	}
 }
 
-// A runtime that does not open the log anew goes on writing to it under its own name; one that did so, and whose answer
-// was lost, is believed by the file.
+// If the runtime does not reopen the log, the log gets its name back. If the runtime did so and only its answer was lost, the
+// existing file shows it.
 func TestARuntimeThatFails(t *testing.T) {
 	for _, opens := range []bool{false, true} {
 		n := newNode(t, nil)
@@ -270,7 +270,7 @@ func TestARuntimeThatFails(t *testing.T) {
 	}
 }
 
-// A link in the place of a log is not followed: what it leads to is left as it is.
+// A link in the place of a log is not followed, and its target is not changed.
 func TestALinkInThePlaceOfALog(t *testing.T) {
 	n := newNode(t, nil)
 	outside := filepath.Join(n.dir, "outside")
@@ -297,7 +297,7 @@ func TestALinkInThePlaceOfALog(t *testing.T) {
 	n.must(os.MkdirAll(filepath.Dir(n.at(theLog)), 0o755))
 }
 
-// What cannot be compressed stays as it is, and counts; rotation goes on.
+// A file that cannot be compressed is kept, and counts towards MaxFiles. Rotation continues.
 func TestWhatCannotBeCompressedStays(t *testing.T) {
 	n := newNode(t, func(o *Options) { o.MaxFiles = 5 })
 	n.start()
@@ -351,19 +351,19 @@ func TestLinks(t *testing.T) {
 	n.must(os.Remove(filepath.Join(n.opts.LinksDir, theLink)))
 	n.round()
 	n.is(theLink, n.at(theLog))
-	// While it is being rotated the log is missing for a moment; its link stays.
+	// The log is missing for a moment during a rotation; its link stays.
 	n.running = false
 	n.tell()
 	n.must(os.Rename(n.at(theLog), n.at(theLog)+".away"))
 	n.round()
 	n.is(theLink, n.at(theLog))
 	n.must(os.Rename(n.at(theLog)+".away", n.at(theLog)))
-	// A link stays for as long as its log: the actor may not have been told yet of a container.
+	// A link stays as long as its log exists, because the actor may not know the container yet.
 	n.Send(messages.Runtime, messages.ContainersChanged{Facts: messages.PodFacts{UID: "uid"}})
 	n.Advance(soon)
 	n.RunWork()
 	n.is(theLink, n.at(theLog))
-	// The next container has the same log where the first one's start was cut off: its link is the only one.
+	// If the first container's start was interrupted, the next one has the same log. Only the new link remains.
 	second := strings.Replace(theLink, "c1", "c2", 1)
 	n.Send(messages.Runtime, messages.ContainersChanged{Facts: messages.PodFacts{UID: "uid", Namespace: "ns", Name: "pod",
 		Containers: []messages.ContainerFact{{ID: "c2", Name: "app", State: messages.ContainerRunning}}}})
@@ -377,7 +377,7 @@ func TestLinks(t *testing.T) {
 	n.is(second, "")
 }
 
-// A change of one pod has the links of that pod looked at; those of others wait until all are.
+// After a change of one pod only its links are checked. Other links wait for the next complete look.
 func TestAChangeIsLookedAtByItself(t *testing.T) {
 	n := newNode(t, nil)
 	n.start()
@@ -403,7 +403,7 @@ func (n *node) is(name, want string) {
 	}
 }
 
-// Names are cut where a file system has no room for them, as the kubelet's are.
+// Names longer than a file system allows are truncated, as in the kubelet.
 func TestLongLinkNames(t *testing.T) {
 	got := linkName(strings.Repeat("p", 253), "ns", "app", "id")
 	if len(got) != 255 || !strings.HasSuffix(got, ".log") {
@@ -414,7 +414,7 @@ func TestLongLinkNames(t *testing.T) {
 	}
 }
 
-// A rotation that is under way when the actor is restarted is joined.
+// A restarted actor joins a rotation in progress.
 func TestARotationIsJoined(t *testing.T) {
 	n := newNode(t, nil)
 	n.write(3)
@@ -447,10 +447,10 @@ func TestARotationIsJoined(t *testing.T) {
 	}
 }
 
-// leaver is a runtime whose container ends when its log is to be opened anew.
+// leaver is a runtime with a container that ends during ReopenContainerLog.
 type leaver struct {
 	*node
-	before func() // it ends
+	before func() // runs before the container ends
 }
 
 func (l *leaver) ReopenContainerLog(context.Context, string) error {
@@ -459,7 +459,7 @@ func (l *leaver) ReopenContainerLog(context.Context, string) error {
 	return errors.New("it has ended")
 }
 
-// That a container has ended hides nothing else that is wrong with its log.
+// The end of a container does not hide other problems with its log.
 func TestWhatIsWrongWithTheLogOfAContainerThatEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(n *node)

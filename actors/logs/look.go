@@ -20,10 +20,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// work is what is done outside the mailbox.
+// work has the methods that run outside the mailbox.
 type work struct{ opts Options }
 
-// look sees logs, and puts their links right.
+// look reads the state of logs and corrects their links.
 func (w work) look(ctx context.Context, l look) looked {
 	out := looked{whole: l.whole}
 	root, err := safepath.OpenRoot(w.opts.PodLogsDir)
@@ -38,7 +38,7 @@ func (w work) look(ctx context.Context, l look) looked {
 	return out
 }
 
-// containersOf are the containers of a pod as the actor knows them, without any that no agent of Kubernetes made.
+// containersOf returns the containers of a pod. It skips those with names that no Kubernetes agent could have used.
 func containersOf(p messages.PodFacts) (out []container) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID)}}
 	for _, c := range p.Containers {
@@ -76,11 +76,10 @@ func (w work) see(root *safepath.Root, c container, thorough bool) sight {
 	return s
 }
 
-// Links to logs have names from which log shippers read the pod, the namespace, the container and its ID, as they know
-// them of the kubelet's /var/log/containers.
+// Log shippers parse pod, namespace, container and ID from the names of links, as in the kubelet's /var/log/containers.
 const linkSuffix = ".log"
 
-// maxLinkName is what a file system takes for one name, in bytes.
+// maxLinkName is the longest name that a file system allows, in bytes.
 const maxLinkName = 255
 
 func linkName(pod, namespace, container, id string) string {
@@ -88,24 +87,23 @@ func linkName(pod, namespace, container, id string) string {
 	return name[:min(len(name), maxLinkName-len(linkSuffix))] + linkSuffix
 }
 
-// linkPrefix is what all links of a pod begin with.
+// linkPrefix returns the common prefix of all links of a pod.
 func linkPrefix(link string) string {
 	parts := strings.SplitAfterN(link, "_", 3)
 	return strings.Join(parts[:min(len(parts), 2)], "")
 }
 
-// putLinks makes the links there should be and removes those whose logs are gone: among all links there are, or among those
-// of the pods that were looked at. Links that lead elsewhere than to our logs are another's.
+// putLinks creates missing links and removes links without a log. It handles the links of all pods, or of the pods in l only.
+// Links that lead elsewhere than to this agent's logs are not touched.
 func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found []sight) (err error) {
 	if w.opts.LinksDir == "" {
 		return nil
 	}
 	desired, listed, gone := map[string]string{}, map[string]bool{}, map[string]bool{}
-	linked := map[string]bool{} // the logs that a link is desired to
+	linked := map[string]bool{} // the targets of the desired links
 	for _, s := range found {
 		listed[s.link] = true
-		// One that is being rotated keeps the link that it has. Names so long that they had to be cut may be the same: one
-		// of the logs has it.
+		// A log in rotation keeps its link. Truncated names may be equal: one of the logs gets the link.
 		if s.size >= 0 {
 			desired[s.link] = max(desired[s.link], filepath.Join(w.opts.PodLogsDir, s.log))
 			linked[desired[s.link]] = true
@@ -133,8 +131,8 @@ func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found [
 			continue
 		}
 		there[name] = target
-		// The runtime may not have told of each container yet: a link goes when there is nothing at its end, or the log of
-		// another container. Two containers have the same attempt where the start of the first was cut off.
+		// The actor may not know each container yet. So a link is removed only if it is dangling, or leads to the log of another
+		// container. Two containers have the same attempt if the start of the first was interrupted.
 		if log, ours := w.ours(name, target); ours && !listed[name] {
 			_, err := logs.Lstat(log)
 			gone[name] = linked[target] || errors.Is(err, fs.ErrNotExist)
@@ -143,14 +141,13 @@ func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found [
 	return w.changeLinks(ctx, dir, desired, there, gone)
 }
 
-// ours says whether a link is one of ours, and which log it leads to, below the folder of all logs.
+// ours reports whether a link leads to one of this agent's logs, and returns the log's path below the folder of all logs.
 func (w work) ours(name, target string) (log string, ours bool) {
 	log, ours = strings.CutPrefix(target, strings.TrimSuffix(w.opts.PodLogsDir, "/")+"/")
 	return log, ours && strings.HasSuffix(name, linkSuffix)
 }
 
-// changeLinks makes the links that are desired and removes those that are gone, by name. A link of ours that leads to the
-// wrong log goes first and is then made anew.
+// changeLinks creates the desired links and removes those in gone. It replaces a link that leads to the wrong log.
 func (w work) changeLinks(ctx context.Context, dir *safepath.Root, desired, there map[string]string, gone map[string]bool) error {
 	var errs []error
 	for name, target := range there {

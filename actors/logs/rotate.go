@@ -16,13 +16,13 @@ import (
 	"github.com/playlet-dev/playlet/cri/crilog"
 )
 
-// tend does for one log what it needs, as the disk shows it by then, or joins where that is under way.
+// tend removes the leftovers of one log and rotates it if it is too large. It joins a call in progress.
 func (w work) tend(ctx context.Context, c container, now time.Time) error {
 	_, err := w.opts.Operations.Do(ctx, c.uid+"/log/"+c.id, tendTimeout, func(ctx context.Context) (any, error) {
 		return nil, w.tendNow(ctx, c, now)
 	})
 	if p, ok := errors.AsType[*cri.PanicError](err); ok {
-		panic(p) // a bug of the actor's
+		panic(p) // a bug in this actor
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fmt.Errorf("the disk is full: %w", err)
@@ -38,7 +38,7 @@ func (w work) tendNow(ctx context.Context, c container, now time.Time) (err erro
 	defer func() { err = errors.Join(err, root.Close()) }()
 	dir, err := root.Sub(filepath.Dir(c.log))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // its pod has gone
+		return nil // the pod has been removed
 	}
 	if err != nil {
 		return err
@@ -46,20 +46,20 @@ func (w work) tendNow(ctx context.Context, c container, now time.Time) (err erro
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	l := &log{container: c, dir: dir, base: filepath.Base(c.log), cri: w.opts.CRI}
 	names, err := dir.Names(".")
-	if err == nil { // what a crash left of compressing goes
+	if err == nil { // remove files of a compression that a crash interrupted
 		err = l.remove(crilog.Leftovers(names, l.base))
 	}
 	return errors.Join(err, w.keepSmall(ctx, l, now))
 }
 
-// keepSmall rotates a log that is too big.
+// keepSmall rotates a log that is too large.
 func (w work) keepSmall(ctx context.Context, l *log, now time.Time) error {
 	info, err := l.dir.Lstat(l.base)
 	switch {
 	case w.opts.MaxSize < 0 || !l.running:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		// A crash, or a runtime that did not answer, came between the two steps of a rotation: it still writes to the
+		// A crash, or a missing answer of the runtime, separated the two steps of a rotation. The runtime still writes to the
 		// rotated file.
 		return unlessEnded(l.reopen(ctx))
 	case err != nil:
@@ -70,7 +70,7 @@ func (w work) keepSmall(ctx context.Context, l *log, now time.Time) error {
 	return l.rotate(ctx, now, w.opts.MaxFiles)
 }
 
-// log is one log that is worked on.
+// log is the log of one container, with its folder open.
 type log struct {
 	container
 	dir  *safepath.Root
@@ -88,8 +88,8 @@ func (l *log) remove(names []string) error {
 	return errors.Join(errs...)
 }
 
-// rotate has the runtime write to a new file. What is compressed after that is surely written to no more, since the
-// runtime has just opened the log's own path.
+// rotate makes the runtime write to a new file, and then compresses older ones. Nothing is written to those any more, since the
+// runtime has just reopened the log's path.
 func (l *log) rotate(ctx context.Context, now time.Time, maxFiles int) error {
 	names, err := l.dir.Names(".")
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *log) rotate(ctx context.Context, now time.Time, maxFiles int) error {
 	return left
 }
 
-// rotateBack gives the log its name again. Where there is a file of that name by now, the runtime has opened it after all.
+// rotateBack restores the log's name. If a file of that name exists, the runtime has opened it after all.
 func (l *log) rotateBack(from string, why error) error {
 	err := l.dir.RenameNew(from, l.base)
 	if errors.Is(err, unix.EEXIST) {
@@ -120,7 +120,7 @@ func (l *log) rotateBack(from string, why error) error {
 	return errors.Join(unlessEnded(why), err)
 }
 
-// reopen has the runtime open the log's path. A container that has ended meanwhile writes nothing any more.
+// reopen makes the runtime reopen the log's path. It returns errEnded if the container has ended in the meantime.
 func (l *log) reopen(ctx context.Context) error {
 	err := l.cri.ReopenContainerLog(ctx, l.id)
 	if err == nil {
@@ -134,10 +134,10 @@ func (l *log) reopen(ctx context.Context) error {
 	return fmt.Errorf("the runtime does not open it anew: %w", err)
 }
 
-// errEnded says that nothing needs to be done about a log any more.
+// errEnded means that a log needs no rotation any more.
 var errEnded = errors.New("the container has ended")
 
-// unlessEnded drops that error alone: what else is wrong is still said.
+// unlessEnded drops errEnded and returns any other error.
 func unlessEnded(err error) error {
 	if errors.Is(err, errEnded) {
 		return nil

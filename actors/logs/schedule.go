@@ -14,15 +14,15 @@ type container struct {
 	link    string // its name among the links
 }
 
-// sight is what a look found of one container's log.
+// sight is the state of one container's log, as a look found it.
 type sight struct {
 	container
-	size    int64 // in bytes; -1: it is not there
+	size    int64 // in bytes; -1 if the file does not exist
 	left    bool  // a crash left unfinished files
-	problem error // it cannot be looked at
+	problem error // the log cannot be read
 }
 
-// phase is what the schedule does about looking.
+// phase reports whether a look is in progress.
 type phase string
 
 const (
@@ -30,45 +30,45 @@ const (
 	looking phase = "looking"
 )
 
-// schedule decides: which logs are rotated, when they are looked at, and how many are worked on at once. It is pure. All logs are
-// looked at from time to time, as they grow, and those of a pod soon after its containers have changed.
+// schedule decides which logs are rotated, when looks take place, and how many rotations run at once. It is pure. All logs are
+// checked regularly, since they grow. A pod's logs are also checked soon after its containers have changed.
 type schedule struct {
-	maxSize int64 // in bytes; negative: nothing is rotated
+	maxSize int64 // in bytes; negative for no rotation
 	workers int
 	every   time.Duration
 
 	phase    phase
-	pods     map[string][]container // by UID, as the runtime told last
-	seen     map[string]bool        // by container: it was looked at for what a crash left
-	changes  map[string]string      // by pod whose containers changed since the last look began: how its links begin
-	whole    time.Time              // when the last look at all logs began
+	pods     map[string][]container // by UID, as the runtime actor reported last
+	seen     map[string]bool        // by container: it was checked for leftovers of a crash
+	changes  map[string]string      // prefixes of links, by pod with changed containers since the last look began
+	whole    time.Time              // when the last complete look began
 	queue    []container
 	active   map[string]bool   // by container
-	problems map[string]string // by container, as they were logged last
+	problems map[string]string // by container, the latest one logged
 }
 
-// soon is how long changes are gathered before they are looked at, with less than 200 pods.
+// soon is the delay between a change and its look, with less than 200 pods.
 const soon = 200 * time.Millisecond
 
-// gather is that time: the more pods there are, the more of them change.
+// gather returns the delay between a change and its look. It grows with the number of pods, because more of them change.
 func (b *schedule) gather() time.Duration {
 	return min(soon*time.Duration(max(len(b.pods)/100, 1)), b.every)
 }
 
 type (
 	effect any
-	// look asks for a sight of logs, and for their links to be put right.
+	// look requests the state of logs, and the correction of their links.
 	look struct {
 		containers []container
-		whole      bool            // these are all that there are: every other link goes with its log
-		links      []string        // else: how the links begin that may go with theirs
-		fresh      map[string]bool // by container: it is looked at for the first time
+		whole      bool            // these are all containers: any other link may be removed
+		links      []string        // otherwise: the prefixes of links that may be removed
+		fresh      map[string]bool // by container: this is its first look
 	}
-	// lookAfter asks for lookDue, in place of any that is to come.
+	// lookAfter requests lookDue, and replaces a pending one.
 	lookAfter struct{ after time.Duration }
-	// tend asks for one log to be rotated, or tidied up.
+	// tend requests the rotation or cleanup of one log.
 	tend struct{ container }
-	// warn is for the log of the agent.
+	// warn requests a warning in the agent's log.
 	warn struct {
 		container
 		problem error
@@ -82,7 +82,7 @@ func newSchedule(maxSize int64, workers int, every time.Duration) *schedule {
 	}
 }
 
-// begin looks at the logs of pods that changed, or at all when that is due, unless a look is under way.
+// begin starts a look at the logs of changed pods, or at all logs if that is due. It does nothing while a look is in progress.
 func (b *schedule) begin(now time.Time) []effect {
 	if b.phase == looking {
 		return nil
@@ -107,10 +107,10 @@ func (b *schedule) begin(now time.Time) []effect {
 	return []effect{l}
 }
 
-// due is how long it is until all logs are to be looked at.
+// due returns the time until the next complete look.
 func (b *schedule) due(now time.Time) time.Duration { return b.every - now.Sub(b.whole) }
 
-// changed takes the containers that a pod has by now.
+// changed records the current containers of a pod.
 func (b *schedule) changed(uid string, now []container) []effect {
 	was := b.pods[uid]
 	if slices.Equal(was, now) {
@@ -120,7 +120,7 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	if len(now) == 0 {
 		delete(b.pods, uid)
 	}
-	planned := len(b.changes) > 0 || b.phase == looking // when the look is over
+	planned := len(b.changes) > 0 || b.phase == looking // looked plans the next look
 	b.changes[uid] = linkPrefix(slices.Concat(was, now)[0].link)
 	for _, c := range was {
 		if !slices.ContainsFunc(now, func(n container) bool { return n.id == c.id }) {
@@ -137,7 +137,7 @@ func (b *schedule) changed(uid string, now []container) []effect {
 
 func (b *schedule) looked(found []sight, now time.Time) []effect {
 	b.phase = resting
-	next := max(b.due(now), b.gather()) // a disk so slow that a look takes as long has a rest
+	next := max(b.due(now), b.gather()) // a pause even if a slow disk makes a look take the whole interval
 	if len(b.changes) > 0 {
 		next = b.gather()
 	}
@@ -154,7 +154,7 @@ func (b *schedule) looked(found []sight, now time.Time) []effect {
 		case s.left || b.maxSize >= 0 && s.running && (s.size < 0 || s.size >= b.maxSize):
 			b.queue = append(b.queue, s.container)
 		default:
-			delete(b.problems, s.id) // whatever it was, it is over
+			delete(b.problems, s.id) // the problem is gone
 		}
 	}
 	return append(out, b.next()...)
@@ -171,7 +171,7 @@ func (b *schedule) tended(c container, problem error) []effect {
 	return append(out, b.next()...)
 }
 
-// warn says what is new.
+// warn requests a warning unless it repeats the latest one.
 func (b *schedule) warn(c container, problem error) []effect {
 	if b.problems[c.id] == problem.Error() {
 		return nil

@@ -69,8 +69,8 @@ func TestAProblemIsReportedOnce(t *testing.T) {
 	}
 }
 
-// What changes while nobody looks is looked at soon, however often it is said; what changes while somebody looks, after
-// that. Only the logs of pods that changed are looked at, until it is time for all of them.
+// Changes lead to one look soon after the first of them. Changes during a look lead to another look after it. Only the logs of
+// changed pods are checked until the next complete look.
 func TestChangesAreGathered(t *testing.T) {
 	b, now := newSchedule(100, 1, time.Hour), time.Unix(1_000_000, 0)
 	a, other := big("a").container, big("b").container
@@ -103,8 +103,8 @@ func TestChangesAreGathered(t *testing.T) {
 	is("after all", b.looked(nil, now), lookAfter{time.Hour})
 }
 
-// Whatever comes in whatever order: no log is worked on twice at once, no more of them than there are workers. There is
-// always a look or a timer that leads to one, and it comes soon after each change.
+// For any order of inputs, no log is in work twice at once, and the number of workers is never exceeded. A look or a timer for
+// one is always pending, and it comes soon after each change.
 func TestTheScheduleHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newSchedule(100, rapid.IntRange(1, 3).Draw(t, "workers"), time.Minute)
