@@ -13,27 +13,28 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// What a person asks for, by "playlet images": the list is a survey, the removal of one image a collection of that image alone,
-// and a pull is a need like a pod's. What is under way is answered so, and asked again: no question waits in the actor.
+// This file answers "playlet images". A list is a survey, the removal of one image a collection of that image alone, and a pull
+// is a need like a pod's. A question about work in progress gets the progress as its answer, and the client asks again: no
+// question waits in the actor.
 
 const (
-	// fetchUID begins what stands for a pod's UID in the key of a fetch.
+	// fetchUID is the prefix of the UID in the key of a fetch, which has no pod.
 	fetchUID = "fetch/"
-	// fetchKept is how long the end of a fetch is remembered, for whom it did not reach.
+	// fetchKept limits how long the result of a fetch is kept, for a client that missed it.
 	fetchKept = 10 * time.Minute
-	// maxFetches is how many fetches are remembered, shared by client.
+	// maxFetches limits the number of fetches kept. Clients share it.
 	maxFetches = 64
 )
 
-// fetch is a pull that a person asked for.
+// fetch is a pull that a person requested.
 type fetch struct {
 	image   string
-	asked   time.Time // last
+	asked   time.Time // the latest request
 	answer  messages.ImageFetched
-	release func() // gives its place back
+	release func() // releases its place
 }
 
-// take notes how far it is, in the words for a pod.
+// take records the progress or the result from a message for a pod.
 func (f *fetch) take(msg any) {
 	switch m := msg.(type) {
 	case messages.ImageAwaited:
@@ -46,7 +47,7 @@ func (f *fetch) take(msg any) {
 	}
 }
 
-// fetched takes how far a pull is that a person asked for. One failure is its end.
+// fetched handles a message about a fetch. A fetch ends with the first failure.
 func (a *images) fetched(ctx supervisors.Context, id string, e tellPod) {
 	f := a.fetches[id]
 	if f == nil {
@@ -89,7 +90,7 @@ func (a *images) asks(ctx supervisors.Context, msg any) {
 	}
 }
 
-// list is what a collection of all unused images would find.
+// list returns the findings that a collection of all unused images would have.
 func (a *images) list(s survey, now time.Time) messages.ImagesListed {
 	if s.err != nil {
 		return messages.ImagesListed{Failed: s.err.Error()}
@@ -107,7 +108,7 @@ func (a *images) list(s survey, now time.Time) messages.ImagesListed {
 	return out
 }
 
-// removeOne removes the image that was asked for, where the survey shows that it may go.
+// removeOne removes the requested image if the survey permits it.
 func (a *images) removeOne(ctx supervisors.Context, s survey, asked *messages.RemoveImage) {
 	var answer messages.ImageRemoved
 	switch {
@@ -130,7 +131,7 @@ func (a *images) removeOne(ctx supervisors.Context, s survey, asked *messages.Re
 	a.resume(ctx)
 }
 
-// removedOne answers, once the removal has ended.
+// removedOne replies to RemoveImage after the removal.
 func (a *images) removedOne(ctx supervisors.Context, c *collection) {
 	answer := messages.ImageRemoved{Freed: uint64(max(c.freed, 0))}
 	switch {
@@ -143,15 +144,15 @@ func (a *images) removedOne(ctx supervisors.Context, c *collection) {
 	a.resume(ctx)
 }
 
-// resume does what fell due meanwhile.
+// resume begins a collection that became due in the meantime.
 func (a *images) resume(ctx supervisors.Context) {
 	if a.gc.timer == nil || a.gc.all {
 		a.collect(ctx)
 	}
 }
 
-// fetch begins a pull with the node's own credentials, or says how far it is. A person does not wait for the back-off of others,
-// and one failure is the end of it.
+// fetch begins a pull with the node's own credentials, or replies with its progress. A fetch does not wait for the back-off of
+// pods, and ends with the first failure.
 func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 	now := ctx.Now()
 	for id, f := range a.fetches {
@@ -180,7 +181,7 @@ func (a *images) fetch(ctx supervisors.Context, m messages.FetchImage) {
 	ctx.Reply(f.answer)
 }
 
-// hurry has a pull without a pod's credentials that waits for the end of its back-off tried now.
+// hurry ends the back-off of the pull without a pod's credentials.
 func (b *machine) hurry(now time.Time, name string) []effect {
 	if im := b.images[name]; im != nil {
 		if p := im.pulls[""]; p != nil && p.phase == waiting {

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// asks puts a question of a person, does the work that it leads to, and returns the one answer.
+// asks sends a person's question, runs the resulting work, and returns the only reply.
 func (s *store) asks(t *testing.T, question any) any {
 	t.Helper()
 	s.k.Replies = nil
@@ -22,7 +22,7 @@ func (s *store) asks(t *testing.T, question any) any {
 	return s.k.Replies[0]
 }
 
-// idOf is the ID of the image of this name.
+// idOf returns the ID of the image with this name.
 func (s *store) idOf(t *testing.T, name string) string {
 	t.Helper()
 	return s.pull(t, name)
@@ -67,7 +67,7 @@ func TestAPersonListsAndRemovesImages(t *testing.T) {
 	}
 }
 
-// A removal that is asked for waits for no collection, and no collection is forgotten for it.
+// A requested removal does not wait for a collection, and does not suppress one.
 func TestARemovalBesideACollection(t *testing.T) {
 	s := collecting(t, "a:1", "b:1")
 	s.k.Advance(5 * time.Minute) // a collection begins
@@ -77,9 +77,9 @@ func TestARemovalBesideACollection(t *testing.T) {
 		t.Fatalf("%+v", s.k.Replies)
 	}
 	s.k.RunWork()
-	s.k.Send(messages.Server, messages.RemoveImage{ID: s.idOf(t, "a:1")}) // now its survey is under way
+	s.k.Send(messages.Server, messages.RemoveImage{ID: s.idOf(t, "a:1")}) // the survey for the removal is in progress
 	s.k.Send(messages.Eviction, messages.ReclaimImages{})
-	s.k.Advance(5 * time.Minute) // a collection falls due meanwhile
+	s.k.Advance(5 * time.Minute) // a collection becomes due in the meantime
 	s.k.RunWork()
 	expectText(t, "what is left", s.has(t, "a:1", "b:1"), "")
 	var reclaimed []any
@@ -92,7 +92,7 @@ func TestARemovalBesideACollection(t *testing.T) {
 		t.Errorf("%+v", reclaimed)
 	}
 	s.k.Send(messages.Server, messages.RemoveImage{ID: "sha256:gone"})
-	s.k.Advance(5 * time.Minute) // one falls due while there is nothing to remove
+	s.k.Advance(5 * time.Minute) // a collection becomes due during a request without a removal
 	s.k.RunWork()
 	if len(s.k.Pending()) == 0 {
 		t.Error("no collection is planned any more")

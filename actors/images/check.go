@@ -11,10 +11,11 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// An image that was pulled for a service account is for those pods of it to which a credential provider gives credentials today.
-// That is asked when it matters alone: the image is there, and nothing else lets the pod in.
+// An image pulled for a service account may be used by pods of this account that a credential provider still gives credentials.
+// The check runs only if it decides: the image is present, and nothing else admits the pod.
 
-// startCheck asks for credentials of a need's service account; machine.checked gets whether they are those of the record.
+// startCheck requests the credentials of a need's service account; machine.checked gets the result of their comparison with the
+// record.
 type startCheck struct {
 	need   messages.ImageKey
 	number uint64
@@ -24,11 +25,11 @@ type startCheck struct {
 	keys   keys
 }
 
-// checked is the end of a check.
+// checked is the result of a check.
 type checked struct {
 	startCheck
 	allowed bool
-	note    string // which credential providers failed
+	note    string // the failures of credential providers
 }
 
 func (b *machine) beginCheck(im *image, n *need, o outcome) {
@@ -39,7 +40,7 @@ func (b *machine) beginCheck(im *image, n *need, o outcome) {
 	})
 }
 
-// checked takes the end of a check: who may not use the image is sent to the pull, but for those who must not pull.
+// checked handles the result of a check. It moves a refused need to the pull, unless its policy is Never.
 func (b *machine) checked(now time.Time, m checked) []effect {
 	im := b.images[m.image]
 	if im == nil || im.needs[m.need] == nil || im.needs[m.need].stage != checks || im.needs[m.need].check != m.number {
@@ -53,19 +54,19 @@ func (b *machine) checked(now time.Time, m checked) []effect {
 		b.wantPull(now, im, n)
 	default:
 		n.stage = looks
-		if im.look.phase != busy { // else that look leads here again
+		if im.look.phase != busy { // otherwise the look in progress leads to another check
 			b.refuse(now, im, notYours, m.note)
 		}
 	}
 	return b.flush(now)
 }
 
-// check asks the credential providers.
+// check starts the work that asks the credential providers.
 func (a *images) check(ctx supervisors.Context, e startCheck) {
 	work := supervisors.Work{Name: "credentials for " + e.image, Pod: e.need.UID, Timeout: lookTimeout}
 	work.Run = func(ctx context.Context) any {
 		out := checked{startCheck: e}
-		name, _ := parseName(e.image) // it was parsed when it was asked for
+		name, _ := parseName(e.image) // it was valid in the request
 		shown, problems := a.provided(ctx, name.repository, e.keys)
 		out.allowed = a.opts.Policy.Allows(e.image, e.record, shown)
 		for _, p := range problems {

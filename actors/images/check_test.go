@@ -25,7 +25,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// accounts has service accounts by their names; tokens have these, and the hidden word.
+// accounts has the UIDs of service accounts by name. A token contains the name and the hidden word.
 type accounts map[string]types.UID
 
 func (a accounts) Account(_ context.Context, pod *v1.Pod) (*v1.ServiceAccount, error) {
@@ -40,8 +40,8 @@ func (a accounts) AccountToken(_ context.Context, pod *v1.Pod, _ types.UID, _ st
 	return hiddenWord + " of " + pod.Spec.ServiceAccountName, nil
 }
 
-// accountRig has a registry that takes the user "plugin" alone, and a credential provider that gives this to the service
-// account robot.
+// accountRig has a registry that accepts only the user "plugin", and a credential provider that returns this user for the
+// service account robot.
 type accountRig struct {
 	*fake
 	dir      string
@@ -69,7 +69,7 @@ func newAccountRig(t *testing.T) *accountRig {
 	return r
 }
 
-// start begins another life of the agent.
+// start restarts the agent.
 func (r *accountRig) start(t *testing.T) {
 	t.Helper()
 	providers, err := provider.Load(filepath.Join(r.dir, "config.json"), r.dir, true, slog.New(slog.NewTextHandler(&r.log, nil)))
@@ -81,7 +81,7 @@ func (r *accountRig) start(t *testing.T) {
 		Policy: pullrecord.Policy{Kind: kubeletconfig.NeverVerifyPreloadedImages}})("images"))
 }
 
-// of is a pod of the API server with this service account.
+// of returns the request of a pod from the API server with this service account.
 func (r *accountRig) of(uid, account string, policy v1.PullPolicy) messages.PullImage {
 	m := private(uid)
 	m.Policy, m.Pod.UID, m.Pod.Spec.ServiceAccountName = policy, types.UID(uid), account
@@ -103,7 +103,7 @@ func (r *accountRig) runs(t *testing.T) int {
 	return len(data)
 }
 
-// An image that was pulled for a service account is for its pods, as long as a credential provider has something for them.
+// An image pulled for a service account is for its pods, as long as a credential provider has credentials for them.
 func TestAnImageIsForTheServiceAccountThatBroughtIt(t *testing.T) {
 	r := newAccountRig(t)
 	r.start(t)
@@ -138,7 +138,7 @@ func TestAnImageIsForTheServiceAccountThatBroughtIt(t *testing.T) {
 	}
 }
 
-// What lets a service account's pod in is asked anew each time, and what is lacking is told.
+// A service account's credentials are checked for each need, and the failure is reported.
 func TestAServiceAccountThatIsRefusedToday(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*testing.T, *accountRig)
@@ -184,7 +184,7 @@ func TestAServiceAccountThatIsRefusedToday(t *testing.T) {
 	}
 }
 
-// The end of a check counts for the question that it was begun for: not for a pod that is gone, nor for one that asks anew.
+// The result of a check is ignored if its pod has been forgotten, or has asked again since then.
 func TestACheckThatIsOvertaken(t *testing.T) {
 	r := newAccountRig(t)
 	r.start(t)
@@ -200,7 +200,7 @@ func TestACheckThatIsOvertaken(t *testing.T) {
 	}
 	check := r.kit.Work[0].Run(t.Context())
 	r.kit.Work = nil
-	r.kit.Send("pods/u", ask) // the same question changes nothing
+	r.kit.Send("pods/u", ask) // a repeated question changes nothing
 	if len(r.kit.Work) != 0 {
 		t.Fatal("it is looked at again")
 	}

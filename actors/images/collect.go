@@ -14,48 +14,48 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Limits say when unused images are removed.
+// Limits decides when unused images are removed.
 type Limits struct {
-	// High and Low are imageGCHighThresholdPercent and imageGCLowThresholdPercent: from which use of their file system on images
-	// are removed, and down to which. A High of 100 turns that off.
+	// High and Low are imageGCHighThresholdPercent and imageGCLowThresholdPercent. When the use of the file system reaches High,
+	// images are removed until it is down to Low. A High of 100 turns that off.
 	High, Low int64
-	// MinAge is imageMinimumGCAge: an image is not removed before it has been here for so long.
+	// MinAge is imageMinimumGCAge: images are kept for at least this time after their arrival.
 	MinAge time.Duration
-	// MaxAge is imageMaximumGCAge: an image that was not used for so long is removed at any use of the disk; 0: none is.
+	// MaxAge is imageMaximumGCAge: images unused for this time are removed at any use of the disk; 0 turns that off.
 	MaxAge time.Duration
 }
 
-// sighting is what is remembered of an image: since when it is here, and when it was seen in use last. Both count from the
-// actor's start at the earliest, as the kubelet's.
+// sighting has the times at which an image was first seen, and last seen in use. As in the kubelet, neither is before the
+// actor's start.
 type sighting struct{ first, used time.Time }
 
-// finding is what a collection has found of an image.
+// finding is a collection's result for one image.
 type finding struct {
 	id    string
 	names map[string]bool // its ID and its references
 	size  int64
 	old   bool   // beyond MaxAge
-	kept  string // why it stays
-	young bool   // it is kept for that alone
+	kept  string // the reason why it is kept; empty: it may be removed
+	young bool   // its age is the only reason to keep it
 	users []messages.ImageUser
 }
 
-// collection is one collection of images. It is pure: next says what to remove, ended how that went.
+// collection is one collection of images. It is pure: next returns the image to remove, and ended records the result.
 type collection struct {
 	found           map[string]finding    // by ID
-	held            users                 // those that pods are about to use; what is asked for since is added
+	held            users                 // images that pods are about to use; later requests are added
 	asked           *messages.RemoveImage // it is for this image alone
 	line            []finding
 	all             bool
 	need, freed     int64 // bytes
 	removed         int
 	usage           int64 // percent, before
-	inUse, tooYoung int   // images that are kept
-	pulls           int   // under way: they take space that no collection frees
-	failed          error // the first that the runtime refused
+	inUse, tooYoung int   // kept images
+	pulls           int   // in progress: they take space that no collection frees
+	failed          error // the first failed removal
 }
 
-// keeps says why an image stays, whatever its age, and for whom; empty: nothing keeps it.
+// keeps returns the reason to keep an image regardless of its age, and its users. The reason is empty if there is none.
 func (s survey) keeps(img *runtimeapi.Image, names map[string]bool, held users) (why string, by []messages.ImageUser) {
 	using, used := s.used.of(names)
 	waiting, wanted := held.of(names)
@@ -73,9 +73,9 @@ func (s survey) keeps(img *runtimeapi.Image, names map[string]bool, held users) 
 	return why, by
 }
 
-// decide updates what is remembered of images, and chooses those that are to go: the ones beyond MaxAge, and as many others as
-// bring the use down to the low threshold, the least recently used first; with all, every one that may. held are the images that
-// pods are about to use.
+// decide updates the sightings, and selects the images to remove: all beyond MaxAge, and the least recently used ones until the
+// use is down to the low threshold. With all, it selects every image that may be removed. held are the images that pods are
+// about to use.
 func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, now time.Time) *collection {
 	c := &collection{all: all, found: map[string]finding{}, held: held}
 	present := map[string]bool{}
@@ -119,7 +119,7 @@ func decide(seen map[string]sighting, s survey, held users, l Limits, all bool, 
 	return c
 }
 
-// next is the next image to remove, which nobody needs by now; nil at the end.
+// next returns the next image to remove; nil at the end. It skips images that have been needed since.
 func (c *collection) next() *finding {
 	for len(c.line) > 0 {
 		r := c.line[0]
@@ -131,7 +131,7 @@ func (c *collection) next() *finding {
 	return nil
 }
 
-// ended takes the end of a removal.
+// ended records the result of a removal.
 func (c *collection) ended(r finding, err error) {
 	if err != nil {
 		c.failed = cmp.Or(c.failed, err)
@@ -141,7 +141,7 @@ func (c *collection) ended(r finding, err error) {
 	c.freed += r.size
 }
 
-// kept says which images were left, and what else takes space.
+// kept describes the kept images, and the pulls that also take space.
 func (c *collection) kept() string {
 	text := fmt.Sprintf("images kept: %d in use, %d not here for long enough", c.inUse, c.tooYoung)
 	if c.pulls > 0 {
@@ -150,8 +150,8 @@ func (c *collection) kept() string {
 	return text
 }
 
-// lack says why less was freed than is needed, the first part in the kubelet's words; empty where nothing is lacking. A
-// collection of all unused images lacks nothing but what the runtime refused.
+// lack returns the reason why less was freed than needed; empty if enough was freed. Its first part is the kubelet's text. A
+// collection of all unused images reports only failed removals.
 func (c *collection) lack() string {
 	text := ""
 	switch {

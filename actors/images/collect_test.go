@@ -19,7 +19,7 @@ func named(id string, size uint64, tags ...string) *runtimeapi.Image {
 	return &runtimeapi.Image{Id: id, RepoTags: tags, Size: size}
 }
 
-// removals carries a collection out in which every removal succeeds.
+// removals runs a collection in which every removal succeeds, and returns the IDs of the images.
 func removals(c *collection) string {
 	var ids []string
 	for r := c.next(); r != nil; r = c.next() {
@@ -116,8 +116,8 @@ func TestFullName(t *testing.T) {
 	}
 }
 
-// Whatever there is: nothing goes that is in use, held, pinned or young; the least recently used go first; and no more go than
-// are needed, but for those beyond their age.
+// For any set of images, those in use, held, pinned or young are kept. The least recently used are removed first. No more than
+// needed are removed, except images beyond MaxAge.
 func TestDecideProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{MinAge: time.Duration(rapid.IntRange(0, 20).Draw(t, "minAge")) * time.Minute}

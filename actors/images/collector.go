@@ -16,13 +16,13 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Collect is what the collection of unused images needs.
+// Collect configures the collection of unused images.
 type Collect struct {
 	Limits
 	Store Store
-	// Space looks at the file system that images are on. It is called outside the mailbox.
+	// Space measures the file system of images. It is called outside the mailbox.
 	Space func(context.Context) (Space, error)
-	// NodeName is whose events tell of failures; empty: no events are recorded.
+	// NodeName is the node in the Events of failures; empty: no Events are recorded.
 	NodeName string
 }
 
@@ -31,11 +31,11 @@ const (
 	retryAfter    = time.Minute     // after a survey that failed
 	surveyTimeout = 2 * time.Minute
 	removeTimeout = 2 * time.Minute
-	leaseKept     = time.Hour // a pod whose ForgetImages was lost holds images no longer
+	leaseKept     = time.Hour // limits the effect of a lost ForgetImages
 	removePrefix  = "image/remove/"
 )
 
-// errNoCapacity is in the kubelet's words.
+// errNoCapacity has the kubelet's text.
 var errNoCapacity = errors.New("invalid capacity 0 on image filesystem")
 
 // collector is the state of the collection of images.
@@ -43,18 +43,18 @@ type collector struct {
 	seen    map[string]sighting
 	leases  map[messages.ImageKey]lease
 	surveys bool
-	now     *collection // under way
-	all     bool        // the next one is of all unused images
+	now     *collection // in progress
+	all     bool        // the next one removes all unused images
 	timer   supervisors.Timer
 	failing bool // the last collection failed
-	// removing are the names of the image that is being removed; settling says that removals of a predecessor are under way, of
-	// which only the IDs are known. Needs that may be of these images wait.
+	// removing are the names of the image that is being removed. settling means that removals of a predecessor are in progress;
+	// only the IDs of their images are known. Needs that may refer to these images wait.
 	removing map[string]bool
 	settling bool
 	waiting  map[messages.ImageKey]messages.PullImage
 }
 
-// lease keeps an image that a pod was told to be there, until a container uses it.
+// lease keeps an image that was reported to a pod, until a container uses it.
 type lease struct {
 	ref string
 	at  time.Time
@@ -64,7 +64,7 @@ type (
 	collectDue struct{}
 	surveyed   struct {
 		survey
-		asked *messages.RemoveImage // what it is for; nil: a collection
+		asked *messages.RemoveImage // the request that it serves; nil for a collection
 	}
 	imageRemoved struct {
 		finding
@@ -73,7 +73,8 @@ type (
 	removalsSettled struct{}
 )
 
-// startCollecting looks at once, as an image's age counts from the first look, or after removals that a predecessor began.
+// startCollecting begins the first collection at once, since the age of images counts from the first survey. It waits for the
+// removals of a predecessor.
 func (a *images) startCollecting(ctx supervisors.Context) {
 	if a.opts.Collect == nil {
 		return
@@ -81,15 +82,15 @@ func (a *images) startCollecting(ctx supervisors.Context) {
 	if len(a.opts.Operations.InFlight(removePrefix)) > 0 {
 		a.gc.settling = true
 		ctx.Do(supervisors.Work{Name: "await removals", Timeout: removeTimeout + time.Minute, Run: func(ctx context.Context) any {
-			_ = a.opts.Operations.Settle(ctx, removePrefix) // an error is the deadline, beyond that of any removal
+			_ = a.opts.Operations.Settle(ctx, removePrefix) // the only error is the deadline, which no removal exceeds
 			return removalsSettled{}
 		}})
-		return // a list that is read meanwhile may have the image that is being removed
+		return // a list that is read now may have the image that is being removed
 	}
 	a.collect(ctx)
 }
 
-// collect begins a collection, unless one is under way.
+// collect begins a collection, unless one is in progress.
 func (a *images) collect(ctx supervisors.Context) {
 	if a.opts.Collect == nil || a.collecting() {
 		return
@@ -130,7 +131,7 @@ func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
 		a.removeOne(ctx, s.survey, s.asked)
 		return
 	}
-	if !a.settled(ctx.Now()) { // the actor of all pods has begun anew meanwhile
+	if !a.settled(ctx.Now()) { // the pods actor has restarted in the meantime
 		a.collect(ctx)
 		return
 	}
@@ -150,14 +151,14 @@ func (a *images) onSurveyed(ctx supervisors.Context, s surveyed) {
 	a.removeNext(ctx)
 }
 
-// heldImages are the images that pods are about to use: what they name, what they ask for, and what they were told to be there.
+// heldImages returns the images that pods are about to use: those in their specs, in their needs, and in leases.
 func (a *images) heldImages(now time.Time) users {
 	held := users{}
 	add := func(ref string, k messages.ImageKey) {
 		held.add(ref, messages.ImageUser{UID: k.UID, Container: k.Container})
 	}
 	for name, im := range a.machine.images {
-		held.add(name) // also while a pull goes on that nobody waits for any more
+		held.add(name) // also during a pull that has lost its needs
 		for k := range im.needs {
 			add(name, k)
 		}
@@ -173,21 +174,21 @@ func (a *images) heldImages(now time.Time) users {
 	return held
 }
 
-// lease keeps what a pod is told to be there.
+// lease keeps the image that is reported to a pod.
 func (a *images) lease(m messages.ImagePulled, now time.Time) {
 	maps.DeleteFunc(a.gc.leases, func(k messages.ImageKey, _ lease) bool { return k.SamePlace(m.Key) })
 	a.gc.leases[m.Key] = lease{m.Ref, now}
 	a.gc.wanted(m.Ref)
 }
 
-// wanted keeps an image from the collection under way.
+// wanted protects an image from the collection in progress.
 func (g *collector) wanted(ref string) {
 	if g.now != nil {
 		g.now.held.add(ref)
 	}
 }
 
-// removeNext removes the next image, unless somebody needs it by now.
+// removeNext starts the next removal, or ends the collection.
 func (a *images) removeNext(ctx supervisors.Context) {
 	r := a.gc.now.next()
 	if r == nil {
@@ -225,7 +226,7 @@ func (a *images) onImageRemoved(ctx supervisors.Context, m imageRemoved) {
 	a.removeNext(ctx)
 }
 
-// collected ends a collection: it says what was freed, and what is lacking.
+// collected ends a collection, and reports the freed and the lacking space.
 func (a *images) collected(ctx supervisors.Context, err error) {
 	c := a.gc.now
 	a.gc.now = nil
@@ -239,19 +240,19 @@ func (a *images) collected(ctx supervisors.Context, err error) {
 	}
 	log := ctx.Log().With("removed", c.removed, "freedBytes", c.freed, "usagePercent", c.usage)
 	switch {
-	case cri.IsUnavailable(err): // as runtime tells
+	case cri.IsUnavailable(err): // the runtime actor reports it
 	case lack != "":
 		log.Warn("could not free the disk that images are on", "reason", lack)
 		if !c.all && (err == nil || errors.Is(err, errNoCapacity)) {
 			a.nodeEvent(ctx, reason, lack)
 		}
-		if a.gc.failing { // the kubelet's rule: the first failure may be that of a start
+		if a.gc.failing { // like the kubelet, which tolerates the first failure after a start
 			a.nodeEvent(ctx, messages.EventImageGCFailed, lack)
 		}
 	case c.removed > 0:
 		log.Info("removed unused images")
 	}
-	if err == nil && lack != "" && c.tooYoung > 0 { // those are old enough soon
+	if err == nil && lack != "" && c.tooYoung > 0 { // young images are old enough soon
 		a.plan(ctx, min(collectEvery, a.opts.Collect.MinAge+time.Second))
 	}
 	a.gc.failing = lack != ""
@@ -272,8 +273,8 @@ func (a *images) nodeEvent(ctx supervisors.Context, reason, text string) {
 	}
 }
 
-// mayGo says that the image of this need may be the one that is being removed. The need waits for the end of that: a look would
-// find the image there.
+// mayGo reports whether the image of this need may be in removal. If so, the need waits for the end of the removal, since a look
+// would still find the image.
 func (a *images) mayGo(m messages.PullImage) bool {
 	if !a.gc.settling && !a.gc.removing[fullName(m.Image)] {
 		return false
@@ -282,7 +283,7 @@ func (a *images) mayGo(m messages.PullImage) bool {
 	return true
 }
 
-// askWaiting takes the needs that waited.
+// askWaiting handles the needs that waited for a removal.
 func (a *images) askWaiting(ctx supervisors.Context) {
 	waiting := a.gc.waiting
 	a.gc.waiting = map[messages.ImageKey]messages.PullImage{}
@@ -291,7 +292,7 @@ func (a *images) askWaiting(ctx supervisors.Context) {
 	}
 }
 
-// forget ends what is kept for a pod.
+// forget drops the leases and waiting needs of a pod.
 func (c *collector) forget(uid string) {
 	maps.DeleteFunc(c.leases, func(k messages.ImageKey, _ lease) bool { return k.UID == uid })
 	maps.DeleteFunc(c.waiting, func(k messages.ImageKey, _ messages.PullImage) bool { return k.UID == uid })

@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A thousand images are removed, beside a thousand pods that have others: the work of the actor and of the runtime, which is
-// simulated and removes an image at once.
+// The benchmark removes a thousand images on a node with a thousand pods that use others. It measures the actor and the
+// simulated runtime, which removes an image at once.
 func BenchmarkACollectionOfAThousandImages(b *testing.B) {
 	const images = 1000
 	for range b.N {
@@ -26,7 +26,7 @@ func BenchmarkACollectionOfAThousandImages(b *testing.B) {
 			})
 		}
 		s.k.RunWork()
-		for range 2 { // seen first, and then no longer young
+		for range 2 { // the second survey finds them old enough
 			s.k.Advance(5 * time.Minute)
 			s.k.RunWork()
 		}

@@ -21,13 +21,13 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// store is a simulated runtime, whose file system for images is as large as the test says.
+// store is a simulated runtime with a file system for images of a size that the test sets.
 type store struct {
 	*cri.Client
 	sim       *sim.Runtime
 	available atomic.Int64 // of 100 MiB
 	spaceErr  error
-	config    string // what Status has under "config"
+	config    string // the value of "config" in Status
 	k         *supervisortest.Kit
 	ops       *cri.Operations
 	board     *board.Board
@@ -40,7 +40,7 @@ func (s *store) Status(context.Context, bool) (*runtimeapi.StatusResponse, error
 
 const mi = 1 << 20
 
-// collecting starts an actor over a simulated runtime that has these images, of 1 MiB each.
+// collecting starts an actor with a simulated runtime that has these images, of 1 MiB each.
 func collecting(t testing.TB, names ...string) *store {
 	t.Helper()
 	s := &store{ops: cri.NewOperations(), minAge: 2 * time.Minute}
@@ -80,7 +80,7 @@ func (s *store) pull(t testing.TB, name string) string {
 	return id
 }
 
-// has says which of these images are there.
+// has returns the present ones of these images.
 func (s *store) has(t *testing.T, names ...string) string {
 	t.Helper()
 	var out []string
@@ -101,7 +101,7 @@ func expectText(t *testing.T, what, got, want string) {
 	}
 }
 
-// events are the reasons of the node's events.
+// events returns the reasons of the node's Events.
 func (s *store) events() string {
 	var out []string
 	for _, m := range s.k.Take() {
@@ -176,7 +176,7 @@ func TestReclaimTellsWhatItBrought(t *testing.T) {
 	t.Error("a survey that failed is not told")
 }
 
-// What a pod asks for while images are removed one by one is left.
+// An image that a pod requests during a collection is kept.
 func TestAskedForBeforeItIsRemoved(t *testing.T) {
 	s := collecting(t, "a:1", "b:1", "c:1")
 	s.k.Advance(3 * time.Minute)
@@ -190,13 +190,13 @@ func TestAskedForBeforeItIsRemoved(t *testing.T) {
 	}
 	s.k.Send(messages.PodAddress("u"), messages.PullImage{Key: messages.ImageKey{UID: "u", Container: "c"}, Image: wanted,
 		Policy: v1.PullNever})
-	s.k.Send(messages.PodAddress("u"), messages.ForgetImages{UID: "u"}) // it may be held for longer than it is needed, and no shorter
+	s.k.Send(messages.PodAddress("u"), messages.ForgetImages{UID: "u"}) // the hold may outlast the need
 	s.k.RunWork()
 	expectText(t, "what is left", s.has(t, "a:1", "b:1", "c:1"), wanted)
 }
 
-// A pod that asks for the image that is being removed hears of it when it is gone, and gets it pulled; also where the actor that
-// began the removal is gone.
+// A pod that requests an image during its removal is answered after the removal, and the image is pulled again. The same holds
+// after a restart of the actor that began the removal.
 func TestAskedForWhatIsBeingRemoved(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		s := collecting(t, "a:1")
@@ -232,7 +232,7 @@ func TestAskedForWhatIsBeingRemoved(t *testing.T) {
 		if len(s.k.Take()) > 0 {
 			t.Error("it is answered before the removal has ended")
 		}
-		if restart { // what is listed meanwhile may have the image yet
+		if restart { // a list read during the removal may still have the image
 			s.k.Send(messages.Eviction, messages.ReclaimImages{})
 			for _, w := range s.k.Work {
 				if strings.HasPrefix(w.Name, "survey") {
@@ -260,7 +260,8 @@ func TestAskedForWhatIsBeingRemoved(t *testing.T) {
 	}
 }
 
-// What containers use stays, dead ones and another agent's included; the simulated runtime complains of a removal.
+// Images of containers are kept, including dead containers and another agent's. The simulated runtime reports a
+// removal as a violation.
 func TestKeepsWhatContainersUse(t *testing.T) {
 	for _, root := range []string{"", "other"} {
 		keepsWhatContainersUse(t, map[string]string{cri.AnnotationRootDir: root}, "a:1")
@@ -292,7 +293,7 @@ func keepsWhatContainersUse(t *testing.T, marks map[string]string, want string) 
 	}
 }
 
-// Where the disk is short and images are too young, it is looked again as soon as they are old enough.
+// If the disk is short of space and images are too young, the next collection begins as soon as they are old enough.
 func TestLooksAgainForYoungImages(t *testing.T) {
 	s := collecting(t, "a:1")
 	s.available.Store(0)
@@ -308,8 +309,8 @@ func TestLooksAgainForYoungImages(t *testing.T) {
 	expectText(t, "old enough", s.has(t, "b:1"), "")
 }
 
-// An actor that begins knows nothing of what its predecessor told pods: while not all pods are known, nothing goes, and then no
-// image that one of them has yet to run, or runs. A person is told to wait, too.
+// A restarted actor does not have the leases of its predecessor. Until all pods are known, it removes nothing, not even on a
+// person's request. After that, it keeps the images that pods run or will run.
 func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 	s := collecting(t, "init:1", "next:1", "debug:1", "files:1", "over:1", "done:1")
 	s.available.Store(0)
@@ -348,7 +349,7 @@ func TestAnActorThatBeginsKeepsWhatPodsName(t *testing.T) {
 	expectText(t, "then", s.has(t, strings.Fields(all)...), "init:1 next:1 debug:1 files:1")
 }
 
-// A pull under way takes space, too: a reclaim that brings nothing says so.
+// The reply to a reclaim that freed nothing mentions the pulls in progress, since they take space.
 func TestAReclaimNamesPullsUnderWay(t *testing.T) {
 	s := collecting(t, "a:1")
 	s.k.Send(messages.PodAddress("u"), messages.PullImage{Key: messages.ImageKey{UID: "u", Container: "c"}, Image: "b:1",

@@ -1,43 +1,43 @@
-// Package images is the actor "images": it sees to it that the images that starting containers need are there.
+// Package images implements the actor "images": it provides the images that starting containers need.
 //
-// Pods tell it needs by PullImage, each by policy. The machine is its pure core: every image has at most one look
-// (ImageStatus) under way, and one pull for all who show its registry the same credentials. A pod with other credentials gets a
-// pull of its own: it may be refused what another may have, and a refused pull holds up nobody else. What fails is told with its
-// reason and tried again, with back-off, for as long as somebody needs it. A pull lives in the table of operations, so an actor
-// that was restarted joins those that its predecessor began.
+// Pods send their needs with PullImage, each with its pull policy. The machine is the pure core. Every image has at most one
+// look (ImageStatus) in progress, and one pull for all needs with the same credentials. A pod with other credentials gets a pull
+// of its own, because the registry may refuse one pod and accept another. A refused pull does not block the others. Failures
+// are reported with their reason and retried, with back-off, as long as a need exists. Pulls run in the table of operations, so
+// that a restarted actor joins the pulls of its predecessor.
 //
-// Pulls wait in a queue (queue.go) with a line for each namespace and registry (lanes). Within a line the oldest pod goes first;
-// among lines the namespace with the fewest pulls, then the registry. Where several were used within the hour, a namespace gets
-// at most half of the slots that others leave, and a registry all but one. A pull gives its slot away and goes on: after a minute
-// to a namespace that has none, after two hours to any. Without a configured bound there are 32 slots, 16 for one registry. Where
-// registryPullQPS is used up a pull waits; the kubelet fails it.
+// Pulls wait in a queue (queue.go) with a line for each namespace and registry (lanes). Within a line the oldest pod goes first.
+// Among lines the namespace with the fewest pulls goes first, then the registry with the fewest. If several were used within
+// the last hour, a namespace gets at most half of the slots that others leave, and a registry all but one. A pull may give its
+// slot away and continue: after a minute to a namespace without a pull, after two hours to any. Without a configured limit there
+// are 32 slots, 16 for one registry. A pull beyond registryPullQPS waits; the kubelet fails it.
 //
-// The back-off belongs to the image with its credentials, so that a changed Secret is tried at once. Credentials (keys.go)
-// are those of the pod's pull secrets, the most specific first, then those of the node's docker configuration, then those of
-// credential provider plugins (provider), which may want a token of the pod's service account, then none. Messages of the
-// runtime are searched for credentials before they go anywhere. A registry that cannot be reached, or that answers 502, 503
-// or 504, gives RegistryUnavailable. CRI reports no progress of a pull: its duration or its place in the queue is shown.
+// The back-off belongs to the image with its credentials, so that a changed Secret is tried at once. Credentials (keys.go) are
+// tried in this order: the pod's pull secrets, the most specific first; the node's docker configuration; credential provider
+// plugins (provider), which may require a token of the pod's service account; none. Credentials are removed from the runtime's
+// messages before any use. A registry that cannot be reached, or that answers 502, 503 or 504, results in RegistryUnavailable.
+// The CRI reports no progress of a pull, so its duration or its place in the queue is shown.
 //
-// Which image was pulled with which credentials is kept on the disk (pullrecord), in the kubelet's files. A look brings what
-// they say of the image, and who may not use it by that, as imagePullCredentialsVerificationPolicy has it, is sent to a pull
-// of its own or, where it must not pull, told so. A pull notes itself before it begins, and what it was shown before a pod is
-// answered, so that one whose end nobody saw lets nobody in. An image that a service account's token brought is for pods of this
-// account: where nothing else lets one in, the plugins are asked (check.go), as the kubelet does. Each survey of the collection
-// forgets what is gone.
+// The credentials of each pull are recorded on disk (pullrecord), in the kubelet's files. A look also reads the image's record.
+// imagePullCredentialsVerificationPolicy decides from it which pods may use the image. A refused pod gets a pull of its own or,
+// if it must not pull, the reason. A pull is recorded before it begins, and its credentials before a pod is answered. So a pull
+// without a recorded end admits no pod. An image pulled with a service account's token is for pods of this account: if nothing
+// else admits a pod, the plugins are asked (check.go), as in the kubelet. Each survey of the collection drops the records of
+// removed images.
 //
 // # Collection
 //
-// Images that nobody uses are removed: every five minutes, where the use of their file system has reached the high threshold,
-// down to the low one; those that were unused for imageMaximumGCAge at any use; and all of them when eviction tells
-// ReclaimImages, whose reply is ImagesReclaimed. A collection is a survey (images, containers, the file system), a decision
+// Unused images are removed. Every five minutes, if the use of their file system has reached the high threshold, images are
+// removed down to the low one. Images unused for imageMaximumGCAge are removed at any use. ReclaimImages from eviction removes
+// all unused images; its reply is ImagesReclaimed. A collection is a survey (images, containers, the file system), a decision
 // (decide in collect.go, pure), and removals, one at a time, in the table of operations. Two actors take part, this one and
-// eviction. A lost ReclaimImages is told again with a later measurement, a lost reply costs eviction its wait.
+// eviction. A lost ReclaimImages is repeated with a later measurement; after a lost reply eviction waits for its timeout.
 //
-// An image stays that a container here names, dead ones included, that is pinned, that is the sandboxes', that a pod names whose
-// container has not ended, and that a pod asks for or was told to be there (a lease, for an hour at most: a ForgetImages that is
-// lost holds an image for that long). This is looked at again before each removal. After a start nothing is removed until all
-// pods are known, for a minute at most: leases are gone with the actor that gave them. What a person asks for by "playlet images"
-// (asked.go) goes by the same: a removal is a collection of that one image, a list says of each image what a collection would
-// find. A pod that asks for the image that is being removed is answered when it is gone. When an image came and when it was used
-// is known from the actor's start on only.
+// An image is kept if a container on this node, dead ones included, refers to it, if it is pinned, or if it is the sandbox
+// image. It is also kept if a pod refers to it in a container that has not ended, or needs it. An image reported to a pod is
+// kept by a lease of at most an hour, the cost of a lost ForgetImages. All this is checked again before each removal. After a
+// start nothing is removed until all pods are known, for at most a minute, since leases do not survive a restart of the actor.
+// The same rules apply to "playlet images" (asked.go). A removal is a collection of one image. A list shows the finding of a
+// collection for each image. A pod that needs an image during its removal is answered after the removal. The times of an image's
+// arrival and of its last use are known only since the actor's start.
 package images

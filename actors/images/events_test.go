@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// newsOf writes what a pod is told, with what an event would say of it: "again" for what is no news.
+// newsOf formats the messages to pods, with "again" for those that cause no Event.
 func newsOf(effects []effect) string {
 	var out []string
 	for _, e := range effects {
@@ -48,7 +48,7 @@ func wants(t *testing.T, what string, got []effect, want string) {
 	}
 }
 
-// The same word on the same pull is told as often as it is asked for, and is news once.
+// The same state of a pull is sent for each question, and only the first message is not marked as repeated.
 func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	at := func(s int) time.Time { return t0.Add(time.Duration(s) * time.Second) }
@@ -75,7 +75,7 @@ func TestWhatIsReportedAgainIsSaidToBe(t *testing.T) {
 		"a: pulled in 0s of 0s, 0 bytes again")
 }
 
-// What is there is said of each attempt, and once.
+// A present image is reported as new once per attempt.
 func TestAnImageThatIsThereIsNewsOfEachAttempt(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	m := ask("a", v1.PullIfNotPresent, 1)

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// fetched asks how far a pull is that a person asked for.
+// fetched requests a fetch, or its progress.
 func fetched(t *testing.T, k *supervisortest.Kit, id, image string) messages.ImageFetched {
 	t.Helper()
 	k.Replies = nil
@@ -24,7 +24,7 @@ func fetched(t *testing.T, k *supervisortest.Kit, id, image string) messages.Ima
 	return k.Replies[0].(messages.ImageFetched)
 }
 
-// A person's pull is one question however often it is asked, and another ID is another pull. No pod is told of it.
+// Repeated requests with the same ID are one fetch; another ID is another one. Pods get no messages about it.
 func TestAPersonPullsAnImage(t *testing.T) {
 	f := &fake{}
 	k := start(t, f, nil)
@@ -50,7 +50,7 @@ func TestAPersonPullsAnImage(t *testing.T) {
 	}
 }
 
-// One failure is the end of a person's pull; it does not wait for the back-off of a pod's, which gains by it.
+// A fetch ends with the first failure. It ends the back-off of a pod's pull, so both are tried at once.
 func TestAPersonsPullFailsOnce(t *testing.T) {
 	f := &fake{pullErr: errors.New("no such image")}
 	k := start(t, f, nil)
@@ -82,7 +82,7 @@ func TestAPersonsPullFailsOnce(t *testing.T) {
 	expect(t, "tried no more", f.take(), "")
 }
 
-// A client has a share of the remembered pulls, which leaves places for others. One that is over makes room after a while.
+// A client gets a share of the kept fetches, which leaves places for others. A completed fetch releases its place after a while.
 func TestFetches_SharedByClient(t *testing.T) {
 	k := start(t, &fake{}, nil)
 	fetch := func(client, id string) messages.ImageFetched {

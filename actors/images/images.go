@@ -24,58 +24,58 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Service is what the actor needs of the CRI; *cri.Client has it.
+// Service is the part of the CRI that the actor uses. *cri.Client implements it.
 type Service interface {
-	// ImageStatus returns nil and no error for an image that is not there.
+	// ImageStatus returns nil and no error for an absent image.
 	ImageStatus(ctx context.Context, image *runtimeapi.ImageSpec, verbose bool) (*runtimeapi.Image, map[string]string, error)
 	// PullImage returns the runtime's reference of the image.
 	PullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig,
 		sandbox *runtimeapi.PodSandboxConfig) (string, error)
 }
 
-// Options are what the actor needs. Service and Operations are required.
+// Options configures the actor. Service and Operations are required.
 type Options struct {
 	Service Service
-	// Operations is the process's table; pulls live there under "image/pull/<image>".
+	// Operations is the process's table of operations. Keys of pulls begin with "image/pull/".
 	Operations *cri.Operations
-	// Serialize is serializeImagePulls of the configuration: one pull at a time, whatever MaxParallel says.
+	// Serialize is serializeImagePulls of the configuration: one pull at a time, regardless of MaxParallel.
 	Serialize bool
-	// MaxParallel is maxParallelImagePulls; 0 is no bound but the actor's own.
+	// MaxParallel is maxParallelImagePulls; 0 leaves only the actor's own limit.
 	MaxParallel int32
-	// QPS and Burst are registryPullQPS and registryBurst: pulls begun a second, and at once after a rest. A QPS of 0 is no
-	// bound. A pull that has to wait for this waits in the queue; the kubelet fails it.
+	// QPS and Burst are registryPullQPS and registryBurst: the number of pulls begun per second, and at once after a pause. A
+	// QPS of 0 is no limit. A pull beyond the limit waits in the queue; the kubelet fails it.
 	QPS, Burst int32
-	// Objects has the Secrets that pods name as their imagePullSecrets; nil where the node has none.
+	// Objects has the Secrets of the pods' imagePullSecrets; nil if the node has none.
 	Objects *objectset.Board
-	// Sizes says that it is told how large a pulled image is.
+	// Sizes makes the actor report the size of pulled images.
 	Sizes bool
-	// AuthFiles are where the node's own docker configuration may be (see AuthFiles); the first there is counts.
+	// AuthFiles are the possible paths of the node's docker configuration (see AuthFiles); the first existing file is used.
 	AuthFiles []string
-	// Providers are the node's credential provider plugins; nil where it has none.
+	// Providers are the node's credential provider plugins; nil for none.
 	Providers *provider.Providers
-	// Accounts has the service accounts of pods, for those plugins that want to know them; nil where there is no API server.
+	// Accounts has the service accounts of pods, for plugins that require them; nil without an API server.
 	Accounts provider.Accounts
-	// Records are where it is kept which image was pulled with which credentials; nil: nowhere.
+	// Records stores the credentials with which images were pulled; nil for no records.
 	Records *pullrecord.Records
-	// Policy says whose credentials are verified by that before an image that is here is used.
+	// Policy decides which pods' credentials are verified before they use a present image.
 	Policy pullrecord.Policy
-	// Board has the pods, whose images stay; nil: only those stay that were asked for.
+	// Board has the pods. The collection keeps their images; nil: it keeps only requested images.
 	Board *board.Board
-	// Collect is for the collection of unused images; nil: none are removed.
+	// Collect configures the collection of unused images; nil: none are removed.
 	Collect *Collect
-	// PullTimeout ends a pull while the runtime has answered nothing for so long; 0 means 1 h. The CRI reports no progress of a
-	// pull, and runtimes end one that stalls.
+	// PullTimeout ends a pull after this time without any answer of the runtime; 0 means 1 h. The CRI reports no progress of a
+	// pull, and runtimes themselves end a pull that stalls.
 	PullTimeout time.Duration
 }
 
 const (
 	lookTimeout        = 2 * time.Minute
 	defaultPullTimeout = time.Hour
-	// pullPrefix begins the keys of pulls in the table of operations.
+	// pullPrefix is the prefix of the keys of pulls in the table of operations.
 	pullPrefix = "image/pull/"
 )
 
-// New is the constructor of the actor.
+// New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
 	if opts.PullTimeout == 0 {
 		opts.PullTimeout = defaultPullTimeout
@@ -99,7 +99,7 @@ func New(opts Options) supervisors.Constructor {
 	}
 }
 
-// Slots returns how many calls of pulls the CRI client must allow at once: those with a slot, and as many that lent theirs.
+// Slots returns the number of concurrent pulls that the CRI client must allow: the slots, and as many pulls that lent theirs.
 func (o Options) Slots() int {
 	if o.Serialize {
 		return 2
@@ -109,15 +109,15 @@ func (o Options) Slots() int {
 
 type images struct {
 	opts    Options
-	secret  []byte // keys the fingerprints of credentials; the process's, so that a pull is known over restarts
+	secret  []byte // keys the fingerprints of credentials; one per process, so that a restarted actor recognizes pulls
 	machine *machine
-	began   map[pullKey]time.Time // of the pulls under way
+	began   map[pullKey]time.Time // of the pulls in progress
 	timer   supervisors.Timer
 	next    time.Time // when timer fires
 	held    map[messages.ImageKey]*held
 	fetches map[string]*fetch // by ID
 	places  *shares.Limit     // of fetches
-	// unfound are the pull secrets that were told to be missing, by the UID of the pod.
+	// unfound are the pull secrets reported as missing, by the UID of the pod.
 	unfound map[string]string
 	gc      collector
 }
@@ -132,7 +132,7 @@ type (
 		key     pullKey
 		outcome outcome
 	}
-	// pullGoesOn ends the wait for a pull, which begins again.
+	// pullGoesOn means that the wait for a pull has timed out. The actor waits again.
 	pullGoesOn struct {
 		key      pullKey
 		priority int64
@@ -152,7 +152,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.carryOut(ctx, a.machine.forget(ctx.Now(), m.UID))
 	case messages.ObjectsChanged:
 		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys {
-			name, _ := parseName(image) // it was a good one when it was asked for
+			name, _ := parseName(image) // it was valid in the request
 			k := a.keysOf(pod, name.repository)
 			a.tellUnfound(ctx, pod, k)
 			return k
@@ -202,7 +202,7 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// asked checks the name; one that is none will never be one, so the need is not kept.
+// asked handles PullImage. An invalid name is refused at once, and the need is dropped.
 func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 	name, err := parseName(m.Image)
 	if err != nil {
@@ -226,7 +226,7 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 	a.carryOut(ctx, a.machine.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
 }
 
-// carryOut does what the machine says, and sees to it that it is asked again in time.
+// carryOut carries out the machine's effects, and sets the timer for its next tick.
 func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 	for _, e := range effects {
 		switch e := e.(type) {
@@ -252,7 +252,7 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 			a.pull(ctx, pullKey{e.keys.id, e.name}, e.priority, func(ctx context.Context) (string, error) {
 				name, err := parseName(e.name)
 				if err != nil {
-					return "", err // it was parsed when it was asked for
+					return "", err // impossible: it was valid in the request
 				}
 				return a.pullWith(ctx, log, name, e.keys)
 			})
@@ -283,7 +283,7 @@ func (a *images) Inspect() any {
 	return i
 }
 
-// log names the pod that waits for a pull, the first where there are several.
+// log returns a logger with the pod that waits for a pull, or the first of several.
 func (a *images) log(ctx supervisors.Context, of pullKey) *slog.Logger {
 	if im := a.machine.images[of.name]; im != nil {
 		if needs := im.pulling(of.id); len(needs) > 0 && !strings.HasPrefix(needs[0].key.UID, fetchUID) {
@@ -299,6 +299,6 @@ func logPull(log *slog.Logger, m pulled, took time.Duration) {
 		log.Info("pulled an image", "image", m.key.name, "id", m.outcome.ref, "took", took)
 	case failed:
 		log.Warn("could not pull an image", "image", m.key.name, "reason", m.outcome.code, "error", m.outcome.msg, "took", took)
-	case absent, unreachable: // nothing was pulled, and nothing is wrong with the image
+	case absent, unreachable: // nothing was pulled, and the image has no problem
 	}
 }

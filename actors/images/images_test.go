@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is an image service whose images are there or not, and whose calls fail as told.
+// fake is an image service with configurable images and errors.
 type fake struct {
 	mu        sync.Mutex
 	there     map[string]string // IDs by name
@@ -36,8 +36,8 @@ type fake struct {
 	hold      chan struct{} // pulls wait until it is closed
 	priority  int64
 	pullBegan chan struct{}
-	accepts   *string  // only pulls of this user succeed, all others fail with pullErr
-	users     []string // of all pulls; "-" is nobody
+	accepts   *string  // only pulls with this user succeed; all others fail with pullErr
+	users     []string // of all pulls; "-" for no user
 }
 
 func (f *fake) ImageStatus(_ context.Context, image *runtimeapi.ImageSpec, _ bool) (*runtimeapi.Image, map[string]string, error) {
@@ -99,7 +99,7 @@ func puller(uid, image string, policy v1.PullPolicy) messages.PullImage {
 	return messages.PullImage{Key: key(uid, 0), Image: image, Policy: policy, Priority: 7}
 }
 
-// told writes what was told as lines "address: answer".
+// reported formats the answers as "address: answer".
 func reported(k *supervisortest.Kit) string {
 	var out []string
 	for _, m := range k.Take() {
@@ -227,7 +227,7 @@ func TestReasonsComeFromTheirCauses(t *testing.T) {
 	}
 }
 
-// waitContext calls waits when somebody begins to wait for its end: who joins an operation has joined it by then.
+// waitContext calls waits at each call of Done. A caller that joins an operation has joined it by then.
 type waitContext struct {
 	context.Context
 	waits func()
@@ -248,7 +248,7 @@ func TestRestartedActorJoinsThePull(t *testing.T) {
 	go func() { ended <- first.Work[0].Run(ctx) }()
 	<-f.pullBegan
 	die()
-	<-ended // its worker is gone, the pull goes on
+	<-ended // the worker has ended; the pull continues
 
 	second := start(t, f, ops)
 	second.Send("pods/b", puller("b", "img:2", v1.PullAlways)) // one at a time: it waits for its turn
@@ -296,7 +296,7 @@ func TestAdoptedPullThatIsOverIsDoneAgain(t *testing.T) {
 	expect(t, "calls", f.take(), "pull img:1")
 }
 
-// The pull of an earlier actor that no pod needs is cut off in the table of operations.
+// A predecessor's pull without needs is cut off in the table of operations.
 func TestAdoptedPull_NoNeedCutsOff(t *testing.T) {
 	ops, ended := cri.NewOperations(), make(chan error, 1)
 	go func() {
@@ -338,7 +338,7 @@ func TestInspection(t *testing.T) {
 	}
 }
 
-// A pull that takes several times the timeout is neither ended nor begun again while the runtime answers.
+// A pull that takes several times the timeout is neither cut off nor restarted while the runtime answers.
 func TestPull_TakesAsLongAsTheRuntimeAnswers(t *testing.T) {
 	f := &fake{there: map[string]string{}, hold: make(chan struct{})}
 	const limit = 240 * time.Millisecond

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Inspection is the actor's detail of an inspection.
+// Inspection is the actor's answer to Inspect.
 type Inspection struct {
 	Pulling    int        `json:"pulling"` // slots taken
 	Limit      int        `json:"limit"`
-	Registries []Registry `json:"registries,omitempty"` // that the node uses, by name
-	Images     []Image    `json:"images,omitempty"`     // that somebody waits for, by name
-	Known      int        `json:"known"`                // images that are here
-	Leased     int        `json:"leased"`               // containers that are about to use one
+	Registries []Registry `json:"registries,omitempty"` // in use, by name
+	Images     []Image    `json:"images,omitempty"`     // needed or in work, by name
+	Known      int        `json:"known"`                // present images
+	Leased     int        `json:"leased"`               // containers with a lease of an image
 	Collecting bool       `json:"collecting"`
 }
 
@@ -23,19 +23,19 @@ type Registry struct {
 	Pulling int    `json:"pulling"`
 }
 
-// Image is one image that somebody waits for.
+// Image is an image that is needed, or has a look or pull in progress.
 type Image struct {
 	Name    string    `json:"name"`
 	Waiting int       `json:"waiting"` // containers
 	Look    string    `json:"look"`    // idle, busy, waiting
 	Pulls   []Pull    `json:"pulls,omitempty"`
-	Failed  string    `json:"failed,omitempty"` // the last look
+	Failed  string    `json:"failed,omitempty"` // the latest look
 	RetryAt time.Time `json:"retryAt,omitzero"`
 }
 
-// Pull is the pulls of an image with the same credentials.
+// Pull is the state of the pulls of an image with the same credentials.
 type Pull struct {
-	Credentials int       `json:"credentials"` // how many of pull secrets there are to try
+	Credentials int       `json:"credentials"` // the number of credentials from pull secrets
 	State       string    `json:"state"`       // idle, queued, busy, waiting
 	Since       time.Time `json:"since,omitzero"`
 	Failed      string    `json:"failed,omitempty"`

@@ -24,8 +24,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// keysOf finds what a pod's pull secrets have for a repository, and whether its service account counts. A Secret that is missing,
-// or none of the two kinds there are, is passed by, as the kubelet does, and named when the pull fails.
+// keysOf returns the credentials in a pod's pull secrets for a repository, with the pod if a plugin requires its service
+// account. Like the kubelet, it skips a Secret that is missing or has the wrong type. The error of a failed pull names it.
 func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 	if pod == nil {
 		return keys{}
@@ -53,14 +53,14 @@ func (a *images) keysOf(pod *v1.Pod, repository string) keys {
 	}
 	k.list = pullauth.Join(rings...).Lookup(repository)
 	k.id = pullauth.Fingerprint(a.secret, k.list)
-	if k.pod != nil { // what a plugin answers for it may be for nobody else
+	if k.pod != nil { // a plugin's answer may be valid for this pod alone
 		k.id += "@" + string(pod.UID)
 	}
 	return k
 }
 
-// holder is the pod, where a credential provider wants to know its service account for this repository. Only a pod of the API
-// server has one there.
+// holder returns the pod if a credential provider requires its service account for this repository, and otherwise nil. Only a
+// pod from the API server has a service account there.
 func (a *images) holder(pod *v1.Pod, repository string) *v1.Pod {
 	if a.opts.Accounts == nil || pod.Spec.ServiceAccountName == "" || !objectset.OfAPIServer(pod) ||
 		!a.opts.Providers.ByAccount(repository) {
@@ -69,13 +69,13 @@ func (a *images) holder(pod *v1.Pod, repository string) *v1.Pod {
 	return pod
 }
 
-// provided is what credential providers have for a repository.
+// provided returns the credentials of credential providers for a repository.
 func (a *images) provided(ctx context.Context, repository string, k keys) ([]*pullauth.Credential, []error) {
 	return a.opts.Providers.Credentials(ctx, provider.Question{Repository: repository, Pod: k.pod, Accounts: a.opts.Accounts})
 }
 
-// tellUnfound has an Event written about the pull secrets that a pod names and that do not exist, in the kubelet's words: once,
-// and again when they are others.
+// tellUnfound records an Event, with the kubelet's text, about a pod's pull secrets that do not exist. It repeats the Event only
+// if the set of missing ones changes.
 func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 	if pod == nil || k.unread {
 		return
@@ -93,8 +93,8 @@ func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 		"Unable to retrieve some image pull secrets ("+names+"); attempting to pull the image may not succeed.", ctx.Now()))
 }
 
-// pullWith pulls with each of the pod's credentials, then with those of the node's own docker configuration, then with those of
-// credential providers, and last with none, until it succeeds.
+// pullWith pulls with one credential after another until it succeeds: the pod's, the node's docker configuration, the credential
+// providers', and none.
 func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, k keys) (string, error) {
 	if err := a.opts.Records.Begin(name.runtime); err != nil {
 		return "", err
@@ -105,14 +105,15 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 		a.recordPull(ctx, log, name, ref, with)
 		return ref, nil
 	}
-	// A runtime that was cut off may have the image by now; one that answers, also that its registry did not, has ended the pull.
+	// After an interrupted call the runtime may have the image. A runtime that answered, with any error, has ended the pull.
 	if err := a.opts.Records.Failed(name.runtime, cri.IsAnswered(failed.last) || cri.IsNotSent(failed.last)); err != nil {
 		log.Warn("could not remove the record of a pull that failed", "image", name.runtime, "error", err)
 	}
 	return "", failed
 }
 
-// tryAll tries one credential after another, and says which was good; nil: none was needed. What is not needed is not looked for.
+// tryAll tries one credential after another, and returns the accepted one; nil if the pull succeeded without. It reads each
+// source of credentials only when it is needed.
 func (a *images) tryAll(
 	ctx context.Context, name imageName, k keys, failed *refused,
 ) (ref string, with *pullauth.Credential, err error) {
@@ -144,7 +145,7 @@ func (a *images) tryAll(
 				return ref, c, nil
 			}
 			failed.last = err
-			if failed.cause.Code != messages.CauseUnauthorized { // another credential would do
+			if failed.cause.Code != messages.CauseUnauthorized { // that cause is kept: another credential may help
 				failed.cause.Code = messages.CauseOf(err).Code
 			}
 			failed.add(c, pullauth.Hide(cri.Message(err), shown), len(shown) > 0)
@@ -156,7 +157,7 @@ func (a *images) tryAll(
 	return "", nil, err
 }
 
-// pullImage pulls an image. The CRI reports no progress of a pull, so each answer of the runtime meanwhile counts as progress.
+// pullImage pulls an image. The CRI reports no progress of a pull, so each answer of the runtime during it counts as progress.
 func (a *images) pullImage(ctx context.Context, image *runtimeapi.ImageSpec, auth *runtimeapi.AuthConfig) (string, error) {
 	asking, end := context.WithCancel(cri.WithoutSlot(ctx))
 	var running sync.WaitGroup
@@ -179,17 +180,17 @@ func (a *images) pullImage(ctx context.Context, image *runtimeapi.ImageSpec, aut
 	return a.opts.Service.PullImage(ctx, image, auth, nil)
 }
 
-// recordPull keeps with which credential the image was pulled, before any pod is told of it. Where that fails the image counts as
-// pulled with unknown ones, and whoever else wants it pulls again.
+// recordPull records the credential of a pull, before any pod gets the answer. If that fails, the image counts as pulled with
+// unknown credentials, and every other pod pulls again.
 func (a *images) recordPull(
 	ctx context.Context, log *slog.Logger, name imageName, ref string, with *pullauth.Credential,
 ) {
 	if a.opts.Records == nil {
 		return
 	}
-	// Looks know the image by the ID that the runtime has for it; what a pull returns may be another name.
+	// Looks use the runtime's ID of the image. The result of a pull may be another name.
 	image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
-	if err != nil { // a record by another name would be found by nobody, and the image would count as anybody's
+	if err != nil { // no look would find a record under another name, and the image would be open to all pods
 		log.Warn("could not look at an image that was pulled: the next pod that wants it pulls again", "image", name.runtime,
 			"error", err)
 		if err := a.opts.Records.Failed(name.runtime, false); err != nil {
@@ -205,17 +206,17 @@ func (a *images) recordPull(
 	}
 }
 
-// authorizes says that other credentials may help: all is not as bad as that nobody, or nobody's runtime, can be reached.
+// authorizes reports whether other credentials may help. They cannot if the runtime or the registry is unreachable.
 func authorizes(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && cri.IsAnswered(err) && !cri.IsUnavailable(err) && !cri.IsTimeout(err) &&
 		!errors.Is(err, crierrors.ErrRegistryUnavailable) && !errors.Is(err, crierrors.ErrSignatureValidationFailed)
 }
 
-// refused is a pull that failed, once or with each credential there is. It tells none of them.
+// refused is the error of a pull that failed, once or with each credential. Its text contains no credentials.
 type refused struct {
 	said     []string
 	problems []error // of the node's docker configuration and of credential providers
-	last     error   // of the runtime; it may tell
+	last     error   // of the runtime; it may contain credentials
 	cause    messages.Cause
 }
 
@@ -240,17 +241,17 @@ func (r *refused) Error() string {
 	return text
 }
 
-// AuthFiles are the places of the node's own docker configuration, where the kubelet with this root directory looks.
+// AuthFiles returns the paths at which a kubelet with this root directory looks for the node's docker configuration.
 func AuthFiles(rootDir string) []string { return pullauth.Files(rootDir) }
 
-// unreadTimeout is how long a need waits for pull secrets that have not been read yet: without them a pull would fail that
-// succeeds a moment later.
+// unreadTimeout limits how long a need waits for pull secrets that have not been read yet. Without the wait, a pull would fail
+// that succeeds a moment later.
 const unreadTimeout = time.Second
 
 // held is a need whose pull secrets have not been read yet.
 type held struct {
 	ask  messages.PullImage
-	late bool // it waits no longer
+	late bool // the wait has timed out
 }
 
 // heldLong is the end of the wait for a need's pull secrets.
@@ -258,7 +259,7 @@ type heldLong struct{ key messages.ImageKey }
 
 func (h heldLong) PodUID() string { return h.key.UID }
 
-// hold keeps the need for a while, and says whether it does.
+// hold keeps the need until its pull secrets are read, and reports whether it still waits.
 func (a *images) hold(ctx supervisors.Context, m messages.PullImage) bool {
 	h := a.held[m.Key]
 	if h == nil {
@@ -270,7 +271,7 @@ func (a *images) hold(ctx supervisors.Context, m messages.PullImage) bool {
 	return !h.late
 }
 
-// askHeld looks whether those can be pulled that wait.
+// askHeld handles the waiting needs again, in case their pull secrets have been read.
 func (a *images) askHeld(ctx supervisors.Context) {
 	for _, h := range maps.Clone(a.held) {
 		a.asked(ctx, h.ask)
@@ -284,7 +285,7 @@ func (a *images) release(ctx supervisors.Context, m heldLong) {
 	}
 }
 
-// drop forgets what a pod waits for.
+// drop removes all state of a pod outside the machine.
 func (a *images) drop(uid string) {
 	delete(a.unfound, uid)
 	a.gc.forget(uid)

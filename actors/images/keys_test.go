@@ -26,7 +26,7 @@ import (
 
 const hiddenWord = "hunter2"
 
-// registrySecret is a pull secret for r.io whose user is its own name.
+// registrySecret returns a pull secret for r.io with its own name as the user.
 func registrySecret(name string) *v1.Secret {
 	return &v1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Type: v1.SecretTypeDockerConfigJson,
@@ -42,7 +42,7 @@ func boardOf(secrets ...*v1.Secret) *objectset.Set {
 	return set
 }
 
-// private asks for an image of r.io with these pull secrets.
+// private returns a request for an image of r.io with these pull secrets.
 func private(uid string, secrets ...string) messages.PullImage {
 	m := puller(uid, "r.io/app:1", v1.PullAlways)
 	m.Pod = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid}}
@@ -58,16 +58,16 @@ func denied(code codes.Code, why string) error {
 
 type authCase struct {
 	secrets  []string
-	accepts  string // the user that the registry takes
+	accepts  string // the user that the registry accepts
 	refusal  error
 	node     string // the node's own docker configuration
-	wantAuth string // who was tried
-	want     string // in what was told
+	wantAuth string // the users tried
+	want     string // a part of the report
 }
 
 func TestCredentialsAreTriedInTurn(t *testing.T) {
 	plain := denied(codes.Unknown, "pull access denied with "+hiddenWord)
-	unknowing := denied(codes.Unknown, "pull access denied") // a runtime that was not shown the word cannot tell it
+	unknowing := denied(codes.Unknown, "pull access denied") // a runtime without the credential cannot reveal it
 	away := denied(codes.Unknown, "RegistryUnavailable: nobody answers")
 	away.(*cri.CallError).Reason = crierrors.ErrRegistryUnavailable
 	file := `{"auths":{"*.io":{"username":"node","password":"x"}}}`
@@ -119,7 +119,7 @@ func TestCredentialsAreTriedInTurn(t *testing.T) {
 	}
 }
 
-// A Secret that comes, or changes, is tried at once; a repeated word changes nothing.
+// A new or changed Secret is tried at once. A repeated ObjectsChanged has no effect.
 func TestAChangedSecretEndsTheBackOff(t *testing.T) {
 	board := &objectset.Board{}
 	board.Publish(boardOf())
@@ -141,7 +141,7 @@ func TestAChangedSecretEndsTheBackOff(t *testing.T) {
 	expect(t, "tried", strings.Join(f.users, " "), "- a")
 }
 
-// A successor knows a pull by its credentials, too, and nothing that it is known by tells them.
+// A restarted actor joins a pull with the same credentials. The key of the operation does not reveal them.
 func TestAPullWithCredentialsIsJoined(t *testing.T) {
 	board := &objectset.Board{}
 	board.Publish(boardOf(registrySecret("a")))
@@ -158,7 +158,7 @@ func TestAPullWithCredentialsIsJoined(t *testing.T) {
 	}
 	second := supervisortest.New(t, messages.Images, constructor("images"))
 	second.Send("pods/u", private("u", "a"))
-	second.Send("pods/v", private("v")) // shows nothing, and waits for its own turn
+	second.Send("pods/v", private("v")) // has no credentials, and waits for its own turn
 	if len(second.Work) != 1 {
 		t.Fatalf("%d pulls", len(second.Work))
 	}
@@ -178,7 +178,7 @@ func TestWhetherOtherCredentialsMayHelp(t *testing.T) {
 		want bool
 	}{
 		{denied(codes.Unknown, "401"), true},
-		{denied(codes.NotFound, "not found"), true}, // many registries say so of what may not be seen
+		{denied(codes.NotFound, "not found"), true}, // many registries return it for repositories without access
 		{denied(codes.DeadlineExceeded, "late"), false},
 		{&cri.CallError{Call: "PullImage", Err: status.Error(codes.Unavailable, "gone")}, false},
 		{errors.New("x"), false},
@@ -189,7 +189,7 @@ func TestWhetherOtherCredentialsMayHelp(t *testing.T) {
 	}
 }
 
-// A pull secret that is being read is waited for, for a while: without it the pull would fail that succeeds with it.
+// A need waits for a limited time for a pull secret that is being read, since the pull would fail without it.
 func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 	ask := private("u", "a")
 	ask.Pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}
@@ -202,7 +202,7 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 			k := supervisortest.New(t, messages.Images, New(Options{Service: f, Operations: cri.NewOperations(), Serialize: true,
 				Objects: board})("images"))
 			k.Send("pods/u", ask)
-			k.Send("pods/u", ask) // again is the same
+			k.Send("pods/u", ask) // a repeated question changes nothing
 			k.Send(messages.Objects, messages.ObjectsChanged{Version: 1})
 			if len(k.Work) > 0 {
 				t.Fatal("it is pulled without what is not read yet")
@@ -225,7 +225,7 @@ func TestAPullWaitsForASecretThatIsBeingRead(t *testing.T) {
 	}
 }
 
-// A pull secret that does not exist is told in an event: once, however often it is looked at, and again when others are missing.
+// A missing pull secret is recorded in an Event once, and again when the set of missing ones changes.
 func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
 	f := &fake{there: map[string]string{}}
 	board := objectset.NewBoard(true)
@@ -266,7 +266,7 @@ func TestAPullSecretThatDoesNotExistIsAnEvent(t *testing.T) {
 	expect(t, "another life of the pod", events(), event("b"))
 }
 
-// Whoever brought an image, and with what, is known after a restart; a pull whose end nobody saw lets nobody in.
+// The credentials of a pull are known after a restart. A pull without a recorded end admits no pod.
 func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
 	mine := "mine"
 	f := &fake{there: map[string]string{}, accepts: &mine, pullErr: denied(codes.Unknown, "denied")}
@@ -295,7 +295,7 @@ func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
 		"pods/nobody: ErrImagePull permanent=false; pods/silent: ErrImageNeverPull permanent=false")
 	expect(t, "who was shown", strings.Join(f.users, " "), "mine other - -")
 
-	// The runtime dies in the midst of a pull, and has the image afterwards.
+	// The runtime dies during a pull, and has the image afterwards.
 	f.there["r.io/app:1"] = "sha256:new"
 	f.accepts, f.pullErr = nil, &cri.CallError{Call: "PullImage", Object: "r.io/app:1", Err: status.Error(codes.Unavailable, "gone")}
 	asks(k, "late", v1.PullAlways, "mine")
@@ -304,8 +304,8 @@ func TestAnImageIsForThoseWhoseCredentialsBroughtIt(t *testing.T) {
 	expect(t, "after a pull that was cut off", reported(k), "pods/nobody: ErrImageNeverPull permanent=false")
 }
 
-// A credential provider has its word after all that pods and the node show; one that fails is named, and a pull without
-// credentials is tried all the same.
+// Credential providers are tried after the credentials of the pod and of the node. The error names one that fails, and the pull
+// is still tried without credentials.
 func TestCredentialProvidersArePartOfAPull(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n[ -e " + dir + "/broken ] && exit 4\n" + `echo '{"kind":"CredentialProviderResponse",` +
@@ -351,7 +351,7 @@ func TestCredentialProvidersArePartOfAPull(t *testing.T) {
 	}
 }
 
-// An image that a pod names without its registry is known by that name, as the kubelet has it.
+// The record of an image that a pod names without a registry uses that name, as in the kubelet.
 func TestAShortNameIsKnownByIt(t *testing.T) {
 	for policy, want := range map[kubeletconfig.ImagePullCredentialsVerificationPolicy]string{
 		kubeletconfig.NeverVerifyAllowlistedImages: "pods/u: id of acme/app:latest pulled=false",

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// An effect is something that the actor is to do.
+// effect is an action that the actor must carry out.
 type effect any
 
 type (
@@ -21,24 +21,24 @@ type (
 		uid string
 		msg any
 	}
-	// startLook asks for one ImageStatus; machine.looked gets its outcome.
+	// startLook requests one ImageStatus; machine.looked gets its outcome.
 	startLook struct{ name string }
-	// startPull asks for one pull; machine.pulledOutcome gets its outcome.
+	// startPull requests one pull; machine.pulledOutcome gets its outcome.
 	startPull struct {
 		name     string
 		keys     keys
 		priority int64
 	}
-	// endPull cuts off a pull that no need waits for; machine.pulledOutcome gets its outcome.
+	// endPull cuts off a pull without needs; machine.pulledOutcome gets its outcome.
 	endPull struct{ name, id string }
 )
 
-// outcome is how a look or a pull ended.
+// outcome is the result of a look or a pull.
 type outcome struct {
 	result result
-	ref    string            // of the image that is there
+	ref    string            // of the present image
 	record pullrecord.Record // of the image that a look found
-	size   uint64            // of what was pulled, in bytes
+	size   uint64            // of the pulled image, in bytes
 	code   string            // of a failure, with message
 	msg    string
 	cause  messages.Cause
@@ -48,13 +48,13 @@ type result int
 
 const (
 	present     result = iota
-	absent             // a look found none; a pull that was to be joined is over
-	failed             // of a real cause: backs off
-	unreachable        // the runtime could not be asked: tried again soon, without back-off
+	absent             // a look found no image, or a pull to join had ended
+	failed             // retried with back-off
+	unreachable        // the runtime could not be reached: retried soon, without back-off
 )
 
-// machine is the pure core: which images are needed by whom, and what is under way for them. Its methods take the time
-// and return what is to be done, in order.
+// machine is the pure core: the needs of pods, and the looks and pulls in progress. Its methods take the current time and
+// return effects, in order.
 type machine struct {
 	queue   *lanes.Lanes
 	policy  pullrecord.Policy
@@ -62,7 +62,7 @@ type machine struct {
 	checks  uint64
 	images  map[string]*image
 	answers answers
-	pruned  time.Time // when the answers were
+	pruned  time.Time // the time of the latest prune of answers
 	out     []effect
 }
 
@@ -70,7 +70,7 @@ func newMachine(q *lanes.Lanes) *machine {
 	return &machine{queue: q, images: map[string]*image{}, answers: answers{}}
 }
 
-// flush ends every method: it starts what can start, tells who waits for what, and hands over what is to be done.
+// flush ends every method: it starts queued pulls, reports progress to needs, and returns the effects.
 func (b *machine) flush(now time.Time) []effect {
 	b.dispatch(now)
 	for name, im := range b.images {
@@ -93,7 +93,7 @@ func (b *machine) flush(now time.Time) []effect {
 
 func (b *machine) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.UID, msg}) }
 
-// fail tells a need why its image is not there, and what besides is wrong with what it shows the registry.
+// fail sends a need the reason why its image is absent, and adds problems of its credentials.
 func (b *machine) fail(n *need, t *try, r messages.Reason) {
 	n.awaits = ""
 	note := n.keys.note
@@ -116,7 +116,7 @@ func (b *machine) image(name, registry string) *image {
 	return im
 }
 
-// adopt notes a pull in progress: it takes its slot, and pulledOutcome gets its outcome. The next flush counts its needs.
+// adopt records a pull in progress: it takes a slot, and pulledOutcome gets its outcome. The next flush counts its needs.
 func (b *machine) adopt(now time.Time, name, registry, id string) {
 	p := b.image(name, registry).pull(keys{id: id})
 	if p.phase != busy {
@@ -125,8 +125,7 @@ func (b *machine) adopt(now time.Time, name, registry, id string) {
 	}
 }
 
-// ask takes a need. An earlier attempt of the same container, and the same attempt with another image, are not needed any
-// more.
+// ask adds a need. It replaces the need of an earlier attempt of the same container, and of the same attempt with another image.
 func (b *machine) ask(now time.Time, m request) []effect {
 	if b.overtaken(m.Key) {
 		return b.flush(now)
@@ -145,7 +144,7 @@ func (b *machine) ask(now time.Time, m request) []effect {
 	}
 	n.priority, n.pod = m.Priority, m.Pod
 	b.rekey(now, im, n, m.keys)
-	// The same question again: the answer may have been lost.
+	// A repeated question: the answer may have been lost.
 	n.awaits = ""
 	switch t := im.of(n); {
 	case t.phase == waiting && n.stage == pulls:
@@ -156,7 +155,7 @@ func (b *machine) ask(now time.Time, m request) []effect {
 	return b.flush(now)
 }
 
-// refresh looks again at what everybody's keys are.
+// refresh updates the keys of all needs.
 func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) keys) []effect {
 	for _, name := range slices.Sorted(maps.Keys(b.images)) {
 		im := b.images[name]
@@ -167,8 +166,7 @@ func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) keys
 	return b.flush(now)
 }
 
-// rekey gives a need the keys that its pod has by now. With others than before, it does not wait for what the registry
-// said to those.
+// rekey gives a need the current keys of its pod. A need with changed keys does not wait for the pull with the old ones.
 func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
 	was := n.keys.id
 	n.keys = k
@@ -177,11 +175,11 @@ func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
 	case n.stage == pulls:
 		b.wantPull(now, im, n)
 	case n.stage == checks, im.look.phase == waiting:
-		b.place(now, im, n) // the image may be there for those
+		b.place(now, im, n) // the new keys may allow the present image
 	}
 }
 
-// overtaken says that a later attempt of the same container is served already: the question was long on its way.
+// overtaken reports whether a later attempt of the same container has a need already, so that this question is outdated.
 func (b *machine) overtaken(key messages.ImageKey) bool {
 	for _, im := range b.images {
 		for k := range im.needs {
@@ -210,7 +208,7 @@ func (b *machine) drop(match func(messages.ImageKey) bool) {
 	}
 }
 
-// place puts a need where it starts: Always at the pull, unless it had one before; the others at a look.
+// place starts a need: with policy Always at the pull, unless it had one before; otherwise at a look.
 func (b *machine) place(now time.Time, im *image, n *need) {
 	n.awaits = ""
 	if n.policy == v1.PullAlways && !n.pulled {
@@ -224,7 +222,7 @@ func (b *machine) place(now time.Time, im *image, n *need) {
 	}
 }
 
-// wantPull puts a need before the pull, where it joins the one that is queued or under way.
+// wantPull moves a need to the pull. It joins a pull that is queued or in progress.
 func (b *machine) wantPull(now time.Time, im *image, n *need) {
 	if n.stage != pulls || n.since.IsZero() {
 		n.stage, n.since = pulls, now

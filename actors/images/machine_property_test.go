@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// world is a runtime and its pods as the property test plays them.
+// world simulates the runtime and the pods.
 type world struct {
 	b       *machine
 	limit   int
@@ -25,7 +25,7 @@ type world struct {
 	pulling map[string]bool                // by image and keys
 	failed  map[string]time.Time           // when the next pull of an image with the same keys may begin
 	began   []time.Time                    // all pulls
-	wants   map[messages.ImageKey]question // told and neither answered nor forgotten
+	wants   map[messages.ImageKey]question // asked, and neither answered nor forgotten
 }
 
 type question struct {
@@ -73,15 +73,14 @@ func (w *world) begun(t *rapid.T, e startPull) {
 	if w.qps == 0 {
 		return
 	}
-	for i, at := range w.began { // in no time were there more than the burst and the rate allow
+	for i, at := range w.began { // no interval has more pulls than burst and rate allow
 		if n, most := len(w.began)-i, float64(w.burst)+w.now.Sub(at).Seconds()*float64(w.qps); float64(n) > most+1e-6 {
 			t.Fatalf("%d pulls began within %s", n, w.now.Sub(at))
 		}
 	}
 }
 
-// waitedFor says that somebody has waited for a pull of the image since before its back-off began; without, the
-// back-off is forgotten.
+// waitedFor reports whether a pull of the image has a back-off. The machine drops it with the last need.
 func (w *world) waitedFor(name, id string) bool {
 	im := w.b.images[name]
 	return im != nil && im.pulls[id] != nil && im.pulls[id].steps > 0
@@ -170,7 +169,7 @@ func (w *world) ask(t *rapid.T) {
 	w.do(t, w.b.ask(w.now, r))
 }
 
-// rekey is that all Secrets change.
+// rekey changes all Secrets.
 func (w *world) rekey(t *rapid.T) {
 	id := rapid.SampledFrom([]string{"", "k"}).Draw(t, "keys")
 	for k, q := range w.wants {
@@ -250,7 +249,7 @@ func (w *world) check(t *rapid.T) {
 	}
 }
 
-// settle lets everything succeed from here on: then everybody must be answered.
+// settle makes all calls succeed from now on, and checks that all needs are answered.
 func (w *world) settle(t *rapid.T) {
 	for range 1000 {
 		switch {

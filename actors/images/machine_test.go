@@ -25,7 +25,7 @@ func ask(uid string, policy v1.PullPolicy, priority int64) messages.PullImage {
 	return messages.PullImage{Key: key(uid, 0), Image: "img", Policy: policy, Priority: priority}
 }
 
-// req is the question as the machine takes it, of the registry that the name begins with, if one does.
+// req returns the machine's request for m. The registry is the first element of the name, or "r" if it has only one.
 func req(m messages.PullImage) request {
 	registry, _, found := strings.Cut(m.Image, "/")
 	if !found {
@@ -34,7 +34,7 @@ func req(m messages.PullImage) request {
 	return request{PullImage: m, name: m.Image, registry: registry}
 }
 
-// script writes effects as short lines: "look img", "pull img", "u: pulled id", "u: there id", "u: Code".
+// script formats effects as "look img", "pull img", "u: pulled id", "u: there id" or "u: Code".
 func script(effects []effect) string {
 	var out []string
 	for _, e := range effects {
@@ -63,7 +63,7 @@ func script(effects []effect) string {
 	return strings.Join(out, "; ")
 }
 
-// step is one input of the machine and what it must make of it.
+// step is one input of the machine and the expected effects.
 type step struct {
 	does func(b *machine) []effect
 	want string
@@ -275,7 +275,7 @@ func TestTheMachine(t *testing.T) {
 	}
 }
 
-// The waits are the kubelet's.
+// The delays are the kubelet's.
 func TestBackOff(t *testing.T) {
 	for i, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		if got := pullRetry.After(i+1, 0); got != want*time.Second {
@@ -320,7 +320,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A pull without needs is cut off after a minute, also one of an earlier actor, and one that is needed again is not.
+// A pull without needs is cut off after a minute, even if a predecessor began it. A pull that is needed again is not.
 func TestPulls_NoNeedCutsOff(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	b.adopt(t0, "img", "r", "")
@@ -351,7 +351,7 @@ func TestPulls_NoNeedCutsOff(t *testing.T) {
 	}
 }
 
-// A pull of hours keeps no slot from others. It goes on, and all of them share as many slots again.
+// A pull that takes hours gives its slot away and continues. At most as many pulls as there are slots do so.
 func TestPulls_HoursLendTheSlot(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	put := func(now time.Time, image string) string {
@@ -404,8 +404,8 @@ func TestAnswersAreLetGo(t *testing.T) {
 	}
 }
 
-// Who may use an image that is here is looked at for each need alone: those that may not are sent to a pull of their own, or are
-// told so, and hold up nobody.
+// The permission to use a present image is checked for each need. A refused need gets a pull of its own, or the reason if it
+// must not pull. It does not block the others.
 func TestTheMachineVerifiesCredentials(t *testing.T) {
 	m := newMachine(lanes.New(1, 0, 0))
 	m.policy = pullrecord.Policy{Kind: kubeletconfig.NeverVerifyPreloadedImages}
@@ -434,7 +434,7 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 	if !ok || !strings.Contains(failure.Reason.Message, "credentials that this pod does not have") {
 		t.Errorf("a refused pull tells %+v", out[0])
 	}
-	// Once the registry takes nobody's word as enough, all may use it, and the one that waits is answered by the next look.
+	// Once the image was pulled without credentials, all pods may use it, and the next look answers the waiting need.
 	now = now.Add(time.Minute)
 	m.tick(now)
 	public := private
@@ -450,7 +450,7 @@ func TestTheMachineVerifiesCredentials(t *testing.T) {
 	expect(t, "answered", strings.Join(said, " "), "a never")
 }
 
-// A container needs the images of its volumes beside its own; only those of an earlier attempt are needed no longer.
+// A container needs its own image and those of its volumes. Only the needs of an earlier attempt are dropped.
 func TestNeedsOfVolumesStandBesideTheContainers(t *testing.T) {
 	b := newMachine(lanes.New(0, 0, 0))
 	needs := func() (out []string) {
@@ -474,7 +474,7 @@ func TestNeedsOfVolumesStandBesideTheContainers(t *testing.T) {
 		t.Error(got)
 	}
 	say("files", "f", 1)
-	say("model", "m", 0) // long on its way
+	say("model", "m", 0) // a delayed message
 	if got := strings.Join(needs(), ", "); got != `files for "f" in 1, img for "" in 0, model for "m" in 0` {
 		t.Error(got)
 	}

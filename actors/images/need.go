@@ -12,16 +12,16 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// stage is what a need waits for.
+// stage is the step that a need waits for.
 type stage int
 
 const (
-	looks  stage = iota // whether the image is there
-	checks              // whether its service account may use the image that is there
+	looks  stage = iota // a look for the image
+	checks              // the check whether its service account may use the present image
 	pulls               // the end of a pull
 )
 
-// need is one question that is not answered yet.
+// need is a question that is not answered yet.
 type need struct {
 	key      messages.ImageKey
 	image    string // as the pod's author wrote it
@@ -31,15 +31,15 @@ type need struct {
 	arrived  uint64
 	stage    stage
 	keys     keys
-	pulled   bool   // it was answered before with a pull; the same question is not worth another
-	denied   bool   // the image is here, and the pod may not use it without a pull of its own
+	pulled   bool   // it was answered with a pull before, and a repeated question does not start another
+	denied   bool   // the image is present, but the pod may not use it without a pull of its own
 	check    uint64 // the number of its latest check
-	reported string // the last failure it was told
-	// failed, pulling and since are of the last failure that it was told, of the last pull that it was told to be under way, and
-	// since when it waits for a pull: what is told again is no news.
+	reported string // the latest failure sent
+	// failed identifies the latest failure sent, pulling the latest pull in progress sent. They mark repeated messages. since is
+	// the start of its wait for a pull.
 	failed         string
 	pulling, since time.Time
-	awaits         string // the last it was told of the pull that it waits for
+	awaits         string // the latest progress sent
 }
 
 // tenant returns the namespace of the need's pod. A person's need has none.
@@ -50,21 +50,21 @@ func (n *need) tenant() string {
 	return n.pod.Namespace
 }
 
-// keys is what a registry is shown for somebody's pull. Those who show the same share a pull, and no others do: what one
-// pod may have, another may not, and one that is refused does not hold up the rest.
+// keys are the credentials of a need. Only needs with equal keys share a pull: a registry may refuse one pod and accept
+// another, and a refused pull must not block the others.
 type keys struct {
-	id   string // tells keys apart; empty where there are none
+	id   string // identifies the keys; empty for none
 	list []*pullauth.Credential
-	note string // what is wrong with the pod's pull secrets
-	// pod is whose service account counts for credential providers; nil: nobody's.
+	note string // problems of the pod's pull secrets
+	// pod is the pod of the service account for credential providers; nil for no account.
 	pod *v1.Pod
-	// unread says that some of these have not been read yet.
+	// unread means that some pull secrets have not been read yet.
 	unread bool
-	// unfound are the pull secrets that do not exist.
+	// unfound are the names of pull secrets that do not exist.
 	unfound []string
 }
 
-// request is a question as the machine takes it: by the name for the runtime, with what the registry is shown.
+// request is the machine's form of PullImage: with the image's name for the runtime, and the keys for the registry.
 type request struct {
 	messages.PullImage
 	name     string
@@ -72,17 +72,17 @@ type request struct {
 	keys     keys
 }
 
-// image is one image that somebody needs, by the name that the runtime is given.
+// image is a needed image, by its name for the runtime.
 type image struct {
 	name     string
 	registry string
 	needs    map[messages.ImageKey]*need
 	look     try
-	stale    bool             // the look under way may have been answered before a pull ended
+	stale    bool             // the look in progress may have been answered before a pull ended
 	pulls    map[string]*pull // by keys.id
 }
 
-// pull is the pulls of one image with the same keys.
+// pull is the state of the pulls of one image with the same keys.
 type pull struct {
 	try
 	keys  keys
@@ -90,7 +90,7 @@ type pull struct {
 	// unwanted is the time at which a busy pull lost its last need; zero while it is needed. cut is set once it is cancelled.
 	unwanted time.Time
 	cut      bool
-	line     lanes.Line // that it waits in, or takes its slot of
+	line     lanes.Line // the line in which it waits or has a slot
 	slot     slot
 }
 
@@ -99,7 +99,7 @@ type slot int
 
 const (
 	slotHeld slot = iota
-	slotLent      // another tenant has it; the pull counts for its own
+	slotLent      // another tenant has it; the pull still counts for its own tenant
 	slotGone      // the pull counts for no tenant, either
 )
 
@@ -108,7 +108,7 @@ const (
 	unneededLimit = time.Minute
 	// slotLimit is how long a pull keeps its slot while others wait for one. It goes on without the slot.
 	slotLimit = 2 * time.Hour
-	// newcomerLimit is the same while a tenant waits that has no pull.
+	// newcomerLimit replaces slotLimit while a tenant without a pull waits.
 	newcomerLimit = time.Minute
 )
 
@@ -126,7 +126,7 @@ func (p *pull) unneeded(now time.Time, wanted bool) bool {
 	return false
 }
 
-// wakes returns when tick has something to do about the pull; zero: not.
+// wakes returns the time at which tick must handle the pull; zero for never.
 func (p *pull) wakes() time.Time {
 	if p.phase == busy && !p.cut && !p.unwanted.IsZero() {
 		return p.unwanted.Add(unneededLimit)
@@ -134,7 +134,7 @@ func (p *pull) wakes() time.Time {
 	return p.try.wakes()
 }
 
-// wants says that somebody's keys are these.
+// wants reports whether a need has these keys.
 func (im *image) wants(id string) bool {
 	for _, n := range im.needs {
 		if n.keys.id == id {
@@ -144,7 +144,7 @@ func (im *image) wants(id string) bool {
 	return false
 }
 
-// pull is the pulls with these keys, which are there from the first need on.
+// pull returns the pull with these keys, and creates it if necessary.
 func (im *image) pull(k keys) *pull {
 	p := im.pulls[k.id]
 	if p == nil {
@@ -157,7 +157,7 @@ func (im *image) pull(k keys) *pull {
 	return p
 }
 
-// of is what a need waits for.
+// of returns the try that a need waits for.
 func (im *image) of(n *need) *try {
 	switch n.stage {
 	case pulls:
@@ -169,7 +169,7 @@ func (im *image) of(n *need) *try {
 	return &im.look
 }
 
-// at lists the needs that match, in the order of the queue.
+// at returns the needs that match, in the order of the queue.
 func (im *image) at(match func(*need) bool) []*need {
 	var out []*need
 	for _, n := range im.needs {
@@ -183,10 +183,10 @@ func (im *image) at(match func(*need) bool) []*need {
 	return out
 }
 
-// looking are the needs that wait for a look.
+// looking returns the needs that wait for a look.
 func (im *image) looking() []*need { return im.at(func(n *need) bool { return n.stage == looks }) }
 
-// pulling are the needs that wait for the pull with these keys.
+// pulling returns the needs that wait for the pull with these keys.
 func (im *image) pulling(id string) []*need {
 	return im.at(func(n *need) bool { return n.stage == pulls && n.keys.id == id })
 }

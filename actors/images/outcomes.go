@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// looked takes the end of a look.
+// looked handles the outcome of a look.
 func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.look.phase != busy {
@@ -39,8 +39,8 @@ func (b *machine) looked(now time.Time, name string, o outcome) []effect {
 	return b.flush(now)
 }
 
-// found answers those who do not insist on a pull, and may use the image without one. The others are sent to the pull, but for
-// those who must not pull.
+// found answers the needs that do not require a pull and may use the image without one. It moves the others to the pull, except
+// those with policy Never.
 func (b *machine) found(now time.Time, im *image, o outcome) {
 	refused, unsure := false, false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
@@ -52,7 +52,7 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
 		case n.stage == looks && n.keys.pod != nil &&
-			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // it may have brought the image
+			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // pulled for this account, perhaps
 			b.beginCheck(im, n, o)
 			unsure = true
 		case n.policy == v1.PullNever:
@@ -69,17 +69,17 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 	}
 }
 
-// notYours is why somebody who must not pull may not use an image that is here.
+// notYours is the reason why a pod with policy Never may not use a present image.
 const notYours = "is on this node, but was pulled with credentials that this pod does not have"
 
-// refuse tells those who must not pull why they have no image, and what besides is wrong.
+// refuse sends the needs that must not pull the reason why they get no image, and adds note.
 func (b *machine) refuse(now time.Time, im *image, why, note string) {
 	im.look.fail(now, outcome{result: failed, code: messages.ReasonErrImageNeverPull,
 		msg: fmt.Sprintf("the image %q %s, and the pull policy is Never", im.name, why) + note})
 	b.tellFailure(im.looking(), &im.look)
 }
 
-// missing sends those who looked to the pull, but for those who must not pull.
+// missing moves the needs that wait for a look to the pull, except those with policy Never.
 func (b *machine) missing(now time.Time, im *image) {
 	never := false
 	for _, n := range im.looking() {
@@ -97,7 +97,7 @@ func (b *machine) missing(now time.Time, im *image) {
 	}
 }
 
-// pulledOutcome takes the end of a pull with these keys.
+// pulledOutcome handles the outcome of a pull with these keys.
 func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.pulls[id] == nil || im.pulls[id].phase != busy {
@@ -112,7 +112,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 	case slotGone:
 	}
 	if p.cut && o.result == failed {
-		o = outcome{result: absent} // a need that came since begins it again
+		o = outcome{result: absent} // a need that arrived after the cut restarts it
 	}
 	p.phase, p.cut, p.slot, p.unwanted = idle, false, slotHeld, time.Time{}
 	switch o.result {
@@ -125,7 +125,7 @@ func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []eff
 			})
 		}
 		im.stale = im.look.phase == busy
-		// Whoever needs no pull of its own looks again: the image is there now.
+		// Needs that require no pull of their own look again, since the image is present now.
 		for _, n := range im.at(func(n *need) bool { return n.policy != v1.PullAlways || n.pulled }) {
 			if im.of(n).phase != busy {
 				b.place(now, im, n)
@@ -158,7 +158,7 @@ func (b *machine) answer(now time.Time, im *image, n *need, m messages.ImagePull
 	}
 }
 
-// tick does what is due.
+// tick handles the waits that have ended.
 func (b *machine) tick(now time.Time) []effect {
 	for _, im := range b.images {
 		if im.look.phase == waiting && !im.look.until.After(now) {
@@ -180,7 +180,7 @@ func (b *machine) tickPull(now time.Time, im *image, id string, p *pull) {
 	case !p.until.After(now):
 		p.phase = idle
 		for _, n := range im.pulling(id) {
-			b.place(now, im, n) // somebody may have brought the image meanwhile
+			b.place(now, im, n) // another pull may have completed in the meantime
 		}
 	case !p.notice.IsZero() && !p.notice.After(now):
 		p.notice = time.Time{}
@@ -190,7 +190,7 @@ func (b *machine) tickPull(now time.Time, im *image, id string, p *pull) {
 	}
 }
 
-// due is when tick has something to do; zero when it has not.
+// due returns the time of the next tick; zero for none.
 func (b *machine) due() time.Time {
 	first := b.queue.TokenAt()
 	sooner := func(t time.Time) {
@@ -214,8 +214,8 @@ func (b *machine) due() time.Time {
 	return first
 }
 
-// tellFailure tells the last failure to those who wait for it. That the runtime cannot be reached, which is tried many
-// times, is told once.
+// tellFailure sends the latest failure to the needs that wait for t. An unreachable runtime is reported once, since the look or
+// pull is retried often.
 func (b *machine) tellFailure(all []*need, t *try) {
 	for _, n := range all {
 		if t.last == unreachable && n.reported == t.failed.String() {
@@ -226,11 +226,10 @@ func (b *machine) tellFailure(all []*need, t *try) {
 	}
 }
 
-// answersKept is longer than any pod waits before it asks again.
+// answersKept is longer than the interval at which pods repeat a question.
 const answersKept = 10 * time.Minute
 
-// answers remembers what was answered. A pod that missed an answer asks again; where the policy is Always, that is not worth
-// another pull.
+// answers records recent answers. A pod that missed an answer asks again. With policy Always, that must not cause another pull.
 type answers map[messages.ImageKey]answered
 
 type answered struct {
@@ -239,16 +238,16 @@ type answered struct {
 	at     time.Time
 }
 
-// gave tells whether this very question was answered.
+// gave reports whether this question was answered.
 func (a answers) gave(k messages.ImageKey, name string) bool {
 	was, ok := a[k]
 	return ok && was.name == name
 }
 
-// pulled tells whether it was answered with a pull.
+// pulled reports whether this question was answered with a pull.
 func (a answers) pulled(k messages.ImageKey, name string) bool { return a.gave(k, name) && a[k].pulled }
 
-// prune lets go of what nobody asks again about.
+// prune drops answers that have expired.
 func (a answers) prune(now time.Time) {
 	maps.DeleteFunc(a, func(_ messages.ImageKey, was answered) bool { return now.Sub(was.at) > answersKept })
 }

@@ -11,14 +11,13 @@ import (
 )
 
 const (
-	// settleTimeout is how long nothing is removed after a start while the node's pods are not all known; a source may never be
-	// heard.
+	// settleTimeout limits how long removals wait after a start until all pods of the node are known. A source may never report.
 	settleTimeout = time.Minute
 	settleLook    = time.Second
 )
 
-// settled says that all pods of the node are known. Before that, an image that one is about to use is nobody's: what this actor
-// was asked for is forgotten when it begins anew, and a pod that was told that its image is there does not ask again.
+// settled reports whether all pods of the node are known. Before that, the image of a starting pod would count as unused: a
+// restart of the actor loses needs and leases, and a pod that has its answer does not ask again.
 func (a *images) settled(now time.Time) bool {
 	if a.opts.Board == nil {
 		return true
@@ -27,7 +26,7 @@ func (a *images) settled(now time.Time) bool {
 	return s.Complete() || s.Version > 0 && now.Sub(s.Life) > settleTimeout
 }
 
-// ofPods adds the images of all containers that pods have yet to run, or run, and of their volumes.
+// ofPods adds the images of all containers that run or will run, and of their volumes.
 func (a *images) ofPods(add func(ref string, k messages.ImageKey)) {
 	if a.opts.Board == nil {
 		return
@@ -36,7 +35,7 @@ func (a *images) ofPods(add func(ref string, k messages.ImageKey)) {
 		if p.Phase == "finished" {
 			continue
 		}
-		ended := map[string]bool{} // those that run again are there as dead containers
+		ended := map[string]bool{} // the dead container itself keeps the image of one that restarts
 		if s := p.Status; s != nil {
 			for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses) {
 				ended[c.Name] = c.State.Terminated != nil

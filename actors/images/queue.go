@@ -12,17 +12,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// places is how far from the front a need is told its place; beyond it only that it is further behind.
+// places is the last place in the queue that is reported by number.
 const places = 10
 
-// candidate is a pull that waits for its turn.
+// candidate is a queued pull with its needs.
 type candidate struct {
 	im    *image
 	pull  *pull
 	needs []*need
 }
 
-// lines are the queued pulls by tenant and registry, each line in order. A pull is of the tenant that needs it first.
+// lines returns the queued pulls by tenant and registry, each line in order. A pull belongs to the tenant of its first need.
 func (b *machine) lines(now time.Time) map[lanes.Line][]candidate {
 	lines := map[lanes.Line][]candidate{}
 	for _, im := range b.images {
@@ -34,7 +34,7 @@ func (b *machine) lines(now time.Time) map[lanes.Line][]candidate {
 				continue
 			}
 			needs := im.pulling(id)
-			if len(needs) == 0 { // nobody waits for it any more
+			if len(needs) == 0 { // the pull has lost its last need
 				p.phase = idle
 				continue
 			}
@@ -51,7 +51,7 @@ func (b *machine) lines(now time.Time) map[lanes.Line][]candidate {
 	return lines
 }
 
-// dispatch starts queued pulls while they may, and tells those who wait where they stand.
+// dispatch starts queued pulls while slots are available, and reports to the others their places.
 func (b *machine) dispatch(now time.Time) {
 	lines := b.lines(now)
 	b.queue.Prune(now)
@@ -77,8 +77,8 @@ func compareLines(x, y lanes.Line) int {
 	return cmp.Or(cmp.Compare(x.Registry, y.Registry), cmp.Compare(x.Tenant, y.Tenant))
 }
 
-// lend takes the slot of the oldest pull that has had one for long. The pull goes on: it may be slow, or never end. As many pulls
-// as there are slots go on so.
+// lend takes the slot of the oldest pull that has exceeded its limit. The pull continues, since it may only be slow. At most as
+// many pulls as there are slots continue without one.
 func (b *machine) lend(now time.Time) bool {
 	var oldest *pull
 	for p, at := range b.lends() {
@@ -100,7 +100,7 @@ func (b *machine) lend(now time.Time) bool {
 	return true
 }
 
-// lends yields the pulls that give away something, and when, while others wait.
+// lends yields the pulls that must give their slots away while others wait, and the time at which they do.
 func (b *machine) lends() iter.Seq2[*pull, time.Time] {
 	limit := slotLimit
 	for _, im := range b.images {
@@ -126,7 +126,7 @@ func (b *machine) lends() iter.Seq2[*pull, time.Time] {
 	}
 }
 
-// lent counts the pulls that go on without their slots.
+// lent counts the pulls that continue without slots.
 func (b *machine) lent() (n int) {
 	for _, im := range b.images {
 		for _, p := range im.pulls {
@@ -138,7 +138,7 @@ func (b *machine) lent() (n int) {
 	return n
 }
 
-// tellPlaces tells each need what it waits for, when that is news.
+// tellPlaces sends each need its place in the queue, or the pull in progress, if that has changed.
 func (b *machine) tellPlaces(lines map[lanes.Line][]candidate) {
 	for _, line := range slices.SortedFunc(maps.Keys(lines), compareLines) {
 		registry := line.Registry

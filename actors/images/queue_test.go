@@ -13,11 +13,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// line is a queue under test: pulls begin in the order of begun.
+// line is a queue under test; begun has the images of pulls in the order of their start.
 type line struct {
 	b        *machine
 	begun    []string
-	reported map[string]string // what each pod was told last of its wait, by image
+	reported map[string]string // the latest report of the wait, by image
 }
 
 func newLine(limit, qps, burst int32) *line {
@@ -66,13 +66,13 @@ func TestRegistriesTakeTurns(t *testing.T) {
 	l.want(t, "s/1", "f/1", "g/1", "s/2", "f/2", "s/3")
 }
 
-// A registry whose pulls never end has all slots but one of a node that uses others, and all of one that does not.
+// A registry with pulls that never end gets all slots but one if the node uses others, and otherwise all.
 func TestASlowRegistryDoesNotStopTheOthers(t *testing.T) {
 	l := newLine(3, 0, 0)
 	l.put("s/1", "s/2", "s/3", "s/4", "s/5")
 	l.want(t, "s/1", "s/2", "s/3")
 	l.put("f/1", "f/2")
-	l.end("s/1") // the slot goes to whoever has none
+	l.end("s/1") // the slot goes to the registry without a pull
 	l.want(t, "f/1")
 	for i := range 10 {
 		l.end(fmt.Sprintf("f/%d", i+1))
@@ -81,7 +81,7 @@ func TestASlowRegistryDoesNotStopTheOthers(t *testing.T) {
 	if slices.ContainsFunc(l.begun, func(s string) bool { return strings.HasPrefix(s, "s/") }) || len(l.begun) < 10 {
 		t.Errorf("begun: %v", l.begun)
 	}
-	// An hour after the last pull of the other, it is the only one again.
+	// An hour after the latest need of the other registry, the first is the only one again.
 	for name, im := range l.b.images {
 		if strings.HasPrefix(name, "f/") {
 			for k := range im.needs {
@@ -99,8 +99,8 @@ func TestASlowRegistryDoesNotStopTheOthers(t *testing.T) {
 	l.want(t, "s/4")
 }
 
-// Two hundred pods of one namespace whose pulls never end delay a pod of another by a minute at the most, whatever registries
-// their images are from, and however many such pods of others come later.
+// Two hundred pods of one namespace, with pulls that never end, delay a pod of another namespace by at most a minute. This holds
+// for any registries, and for any number of such pods of other namespaces that come later.
 func TestPulls_TenantWhoseImagesHang(t *testing.T) {
 	for _, limit := range []int32{0, 1, 3} {
 		for name, image := range map[string]string{"one registry": "s/%d", "many registries": "s%d/x"} {
@@ -128,7 +128,7 @@ func TestPulls_TenantWhoseImagesHang(t *testing.T) {
 					now = now.Add(5 * time.Minute)
 					l.do(l.b.tick(now))
 				}
-				// After two hours the namespace's other pods do not wait for its own pulls that hang, either.
+				// After two hours the namespace's other pods no longer wait for its own hung pulls.
 				l.begun = nil
 				put(t0.Add(slotLimit), "other", "s/last")
 				l.do(l.b.tick(t0.Add(slotLimit)))
@@ -141,7 +141,7 @@ func TestPulls_TenantWhoseImagesHang(t *testing.T) {
 	}
 }
 
-// Of two registries with room the one with fewer pulls under way goes first, though it had the latest turn.
+// Of two registries below their limits, the one with fewer pulls in progress goes first, even if it had the latest turn.
 func TestTheRegistryWithFewerPullsGoesFirst(t *testing.T) {
 	l := newLine(4, 0, 0)
 	l.put("s/1", "s/2", "s/3", "f/1", "s/4", "f/2")
@@ -173,7 +173,7 @@ func TestNoBoundOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// What the kubelet fails with "pull QPS exceeded" waits here.
+// Pulls beyond the rate limit wait. The kubelet fails them with "pull QPS exceeded".
 func TestPullsASecond(t *testing.T) {
 	l := newLine(10, 2, 3)
 	l.put("r/1", "r/2", "r/3", "r/4", "r/5")
@@ -192,7 +192,7 @@ func TestPullsASecond(t *testing.T) {
 	rested := newLine(10, 2, 3)
 	rested.do(rested.b.tick(t0.Add(-time.Hour)))
 	rested.put("r/1", "r/2", "r/3", "r/4")
-	rested.want(t, "r/1", "r/2", "r/3") // an hour's rest is worth no more than the burst
+	rested.want(t, "r/1", "r/2", "r/3") // an hour without pulls permits no more than the burst
 	if none := newLine(10, 1, 0); len(none.b.out) != 0 {
 		t.Error("something is done for nobody")
 	} else if none.put("r/1"); len(none.begun) != 1 {
@@ -224,7 +224,7 @@ func TestWhoWaitsHearsWhere(t *testing.T) {
 		t.Error("told what is no news")
 	}
 	clear(l.reported)
-	l.put("r/5") // asked again: what it was told may have been lost
+	l.put("r/5") // a repeated question: the report may have been lost
 	if len(l.reported) != 1 || !strings.Contains(l.reported["r/5"], "4th") {
 		t.Errorf("told %q", l.reported)
 	}
@@ -235,8 +235,8 @@ func TestWhoWaitsHearsWhere(t *testing.T) {
 	}
 }
 
-// Who shows a registry other credentials has a pull and a back-off of its own; one whose credentials change does not wait
-// for what the registry said to the old ones.
+// Needs with other credentials have a pull and a back-off of their own. A need with changed credentials does not wait for the
+// back-off of the old ones.
 func TestKeysArePulledApart(t *testing.T) {
 	b := newMachine(lanes.New(0, 0, 0))
 	with := func(uid, id string) request {
@@ -254,7 +254,7 @@ func TestKeysArePulledApart(t *testing.T) {
 		{script(b.ask(t0, with("w", "k"))), ""},
 		{script(b.pulledOutcome(t0, "img", "", bad)), "u: ErrImagePull until +10s"},
 		{script(b.pulledOutcome(t0, "img", "k", there)), "v: pulled id; w: pulled id"},
-		{script(b.ask(t0, with("v", "x"))), "look img"}, // asked again: it was answered with a pull
+		{script(b.ask(t0, with("v", "x"))), "look img"}, // a repeated question: it was answered with a pull
 		{script(b.forget(t0, "v")), ""},
 		{script(b.refresh(t0, func(*v1.Pod, string) keys { return keys{} })), ""},
 		{script(b.refresh(t0, func(*v1.Pod, string) keys { return keys{id: "k"} })), "pull img"},

@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// pod is an actor of a pod that passes on what it is told.
+// pod is a pod's actor that forwards the messages it receives.
 type pod struct{ reported chan any }
 
 func (p pod) Receive(ctx supervisors.Context, msg any) {
@@ -50,7 +50,7 @@ type node struct {
 	reported chan any
 }
 
-// run starts it all; on a clock that stands still, if one is given.
+// run starts the runtime and the actors. If a clock is given, it stands still.
 func run(t *testing.T, so sim.Options, standing clock.WithDelayedExecution) *node {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
@@ -97,7 +97,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// await is the next message that was told, of this type.
+// await returns the next message, which must be of this type.
 func await[T any](n *node) T {
 	n.t.Helper()
 	select {
@@ -113,7 +113,7 @@ func await[T any](n *node) T {
 	panic("not reached")
 }
 
-// ask has a pod ask, through its own actor, so that the pods' tree must be there.
+// ask sends a request through the pod's own actor, so the pods' tree must be running.
 func (n *node) ask(i int, image string, policy v1.PullPolicy) {
 	n.sys.Tell(messages.PodAddress(uid(i)), messages.PullImage{
 		Key: messages.ImageKey{UID: uid(i), Container: "c"}, Image: image, Policy: policy, Priority: int64(i),
@@ -154,14 +154,14 @@ func TestRealCausesHaveTheirReasons(t *testing.T) {
 		policy v1.PullPolicy
 		want   string
 	}{
-		{"broken:1", v1.PullIfNotPresent, messages.ReasonImageInspectError}, // by the fault, which strikes once
+		{"broken:1", v1.PullIfNotPresent, messages.ReasonImageInspectError}, // by the injected fault, which occurs once
 		{"missing:1", v1.PullAlways, messages.ReasonErrImagePull},
 		{"away:1", v1.PullAlways, messages.ReasonRegistryUnavailable},
 		{"said:1", v1.PullAlways, messages.ReasonRegistryUnavailable},
 		{"forged:1", v1.PullAlways, "SignatureValidationFailed"},
 		{"none:1", v1.PullNever, messages.ReasonErrImageNeverPull},
 		{"NOT A NAME", v1.PullAlways, messages.ReasonInvalidImageName},
-		{"missing:1", v1.PullAlways, messages.ReasonImagePullBackOff}, // it was tried just before
+		{"missing:1", v1.PullAlways, messages.ReasonImagePullBackOff}, // the second case has just failed
 	}
 	for i, tc := range tests {
 		n.ask(i, tc.image, tc.policy)
@@ -206,7 +206,7 @@ func TestKilledActorJoinsItsPull(t *testing.T) {
 	n.sys.Kill(messages.Images, "test")
 	await[messages.ServiceStarted](n)
 	n.ask(0, "img:1", v1.PullAlways)
-	// What is told before has arrived when these, one after the other, have answered.
+	// Earlier messages have been handled once these actors, one after the other, have answered.
 	for _, a := range []messages.Address{messages.PodAddress(uid(0)), messages.Images} {
 		if _, err := n.sys.Ask(n.ctx, a, messages.GetInspection{}); err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func TestKilledActorJoinsItsPull(t *testing.T) {
 	if m := await[messages.ImagePulled](n); !m.Pulled {
 		t.Errorf("%+v", m)
 	}
-	// The pull may have ended before the successor's work had joined it, which then pulls once more; never two at once.
+	// The pull may end before the successor's work has joined it. The successor then pulls again, but never two pulls run at once.
 	calls := n.sim.Calls("PullImage")
 	for i := 1; i < len(calls); i++ {
 		if !calls[i-1].Done() || calls[i-1].EndSeq > calls[i].Seq {

@@ -17,26 +17,26 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Store is what a collection needs of the CRI; *cri.Client has it.
+// Store is the part of the CRI that a collection uses. *cri.Client implements it.
 type Store interface {
 	ListImages(ctx context.Context, filter *runtimeapi.ImageFilter) ([]*runtimeapi.Image, error)
-	// ListAllContainers has those of other agents, too: their images are not ours to remove.
+	// ListAllContainers includes the containers of other agents, so that their images are kept.
 	ListAllContainers(ctx context.Context) ([]*runtimeapi.Container, error)
 	RemoveImage(ctx context.Context, image *runtimeapi.ImageSpec) error
 	Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error)
 }
 
-// survey is what is found before a collection.
+// survey is the state of the node that a collection decides on.
 type survey struct {
 	images []*runtimeapi.Image
-	used   users // those that containers have, and the runtime itself
+	used   users // of containers, and of the runtime itself
 	err    error
-	// space is what is left of the file system, where spaceErr is nil: only a collection goes by it.
+	// space is the state of the file system if spaceErr is nil. Only a collection uses it.
 	space    Space
 	spaceErr error
 }
 
-// users are who has images, or is about to have them, by the IDs and references of those.
+// users has the present and future users of images, by the IDs and references of the images.
 type users map[string][]messages.ImageUser
 
 func (u users) add(ref string, by ...messages.ImageUser) {
@@ -44,7 +44,7 @@ func (u users) add(ref string, by ...messages.ImageUser) {
 	u[ref] = append(u[ref], by...)
 }
 
-// of says who has an image of these names, each once, and whether anybody does.
+// of returns the users of an image with these names, without duplicates. some is also true for an image in use without a user.
 func (u users) of(names map[string]bool) (by []messages.ImageUser, some bool) {
 	for name := range names {
 		list, found := u[name]
@@ -58,10 +58,10 @@ func (u users) of(names map[string]bool) (by []messages.ImageUser, some bool) {
 	return slices.Compact(by), some
 }
 
-// Space is what is left of the file system that images are on, in bytes.
+// Space is the available and the total space of the file system of images, in bytes.
 type Space struct{ Available, Capacity int64 }
 
-// allNames are the names of an image, for comparison with what containers and pods call it.
+// allNames returns the names of an image, for comparison with the references in containers and pods.
 func allNames(img *runtimeapi.Image) map[string]bool {
 	names := map[string]bool{img.GetId(): true}
 	for _, ref := range slices.Concat(img.GetRepoTags(), img.GetRepoDigests()) {
@@ -70,13 +70,13 @@ func allNames(img *runtimeapi.Image) map[string]bool {
 	return names
 }
 
-// fullName spells a reference out, as runtimes do. What is none, as an ID, stays as it is.
+// fullName normalizes a reference, as runtimes do. It returns any other text, such as an ID, unchanged.
 func fullName(ref string) string {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil || strings.HasPrefix(ref, "sha256:") {
 		return ref
 	}
-	if digested, ok := named.(reference.Digested); ok { // a tag beside it counts for nothing
+	if digested, ok := named.(reference.Digested); ok { // a tag beside a digest is ignored
 		return named.Name() + "@" + digested.Digest().String()
 	}
 	return reference.TagNameOnly(named).String()
@@ -84,7 +84,7 @@ func fullName(ref string) string {
 
 func (o *Collect) survey(ctx context.Context) survey {
 	var s survey
-	// Images before containers: one of which a container was made meanwhile is then found to be in use.
+	// Images are listed before containers, so that the image of a container created in between is found to be in use.
 	if s.images, s.err = o.Store.ListImages(ctx, nil); s.err != nil {
 		return s
 	}
@@ -106,7 +106,7 @@ func (o *Collect) survey(ctx context.Context) survey {
 	if err != nil {
 		return survey{err: err}
 	}
-	var config struct { // of containerd 1.6, which pins nothing
+	var config struct { // of containerd 1.6, which does not pin the sandbox image
 		SandboxImage string `json:"sandboxImage"`
 	}
 	if json.Unmarshal([]byte(status.GetInfo()["config"]), &config) == nil && config.SandboxImage != "" {
@@ -116,7 +116,7 @@ func (o *Collect) survey(ctx context.Context) survey {
 	return s
 }
 
-// prune forgets how images were pulled that are gone. A list without any image is not believed.
+// prune drops the pull records of removed images. It ignores an empty list of images.
 func (s survey) prune(records *pullrecord.Records, since time.Time) error {
 	if len(s.images) == 0 {
 		return nil

@@ -11,30 +11,30 @@ import (
 // pullRetry is the kubelet's back-off after a failed pull.
 var pullRetry = backoff.Policy{First: 10 * time.Second, Max: 300 * time.Second}
 
-// soon is how long a runtime that cannot be reached is left alone, so that its return is noticed at once.
+// soon is the delay between attempts to reach an unreachable runtime. It is short, so that its return is noticed at once.
 const soon = 500 * time.Millisecond
 
-// phase is where the looks at an image, or its pulls, are.
+// phase is the state of a try.
 type phase int
 
 const (
 	idle    phase = iota
 	queued        // waits for a slot
-	busy          // under way
-	waiting       // failed; done again at a set time
+	busy          // in progress
+	waiting       // failed; retried at a set time
 )
 
 func (p phase) String() string { return [...]string{"idle", "queued", "busy", "waiting"}[p] }
 
-// try is the looks at an image, or its pulls, of which one at most is under way.
+// try is the state of the looks at an image, or of its pulls with the same keys. At most one is in progress.
 type try struct {
 	phase  phase
 	steps  int // failures in a row that count for the back-off
 	last   result
-	failed messages.Reason // the last failure, for waiting
+	failed messages.Reason // the latest failure, for waiting
 	since  time.Time       // of the first failure in a row
 	until  time.Time       // when waiting ends
-	notice time.Time       // when those who wait are told that it backs off; zero when there is nothing to tell
+	notice time.Time       // when the back-off is reported to the needs; zero for never
 }
 
 // fail begins the wait after a failure.
@@ -53,7 +53,7 @@ func (t *try) fail(now time.Time, o outcome) {
 	}
 }
 
-// reason is what somebody who comes during the wait, or has seen the failure, waits for. The words are the kubelet's.
+// reason returns the reason for a need that arrives during the wait, or already has the failure. The text is the kubelet's.
 func (t *try) reason(image string) messages.Reason {
 	if t.last == unreachable {
 		return t.failed
@@ -65,7 +65,7 @@ func (t *try) reason(image string) messages.Reason {
 	}
 }
 
-// wakes is when tick has something to do about it; zero when it has not.
+// wakes returns the time at which tick must handle the try; zero for never.
 func (t *try) wakes() time.Time {
 	switch {
 	case t.phase != waiting:

@@ -2,7 +2,7 @@ package images
 
 import (
 	"context"
-	_ "crypto/sha256" // digests in image names are verified by these
+	_ "crypto/sha256" // verifies digests in image names, like crypto/sha512
 	_ "crypto/sha512"
 	"errors"
 	"strings"
@@ -17,10 +17,10 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// errOver says that a pull that was to be joined had ended before.
+// errOver means that a pull to join had already ended.
 var errOver = errors.New("the pull is over")
 
-// look asks whether the image is there.
+// look calls ImageStatus and reads the image's record.
 func look(ctx context.Context, service Service, records *pullrecord.Records, name string) outcome {
 	image, _, err := service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: name}, false)
 	switch {
@@ -33,11 +33,10 @@ func look(ctx context.Context, service Service, records *pullrecord.Records, nam
 	}
 }
 
-// pullKey names one pull: its keys, by what tells them apart, and its image. It is that of the table of operations, below
-// pullPrefix.
+// pullKey identifies a pull by the ID of its keys and its image. It is the key in the table of operations, below pullPrefix.
 type pullKey struct{ id, name string }
 
-// String and parseKey are each other's opposite; no id has a slash.
+// String returns the key's text, which parseKey parses. No id has a slash.
 func (k pullKey) String() string { return pullPrefix + k.id + "/" + k.name }
 
 func parseKey(text string) pullKey {
@@ -45,10 +44,10 @@ func parseKey(text string) pullKey {
 	return pullKey{id, name}
 }
 
-// joinOnly is for a pull that is joined where it is in progress, and not begun.
+// joinOnly makes pull join a pull in progress, and never begin one.
 func joinOnly(context.Context) (string, error) { return "", errOver }
 
-// pull joins the pull in the table of operations, or begins it there by doing fn. A pull has no deadline while it progresses.
+// pull joins the pull in the table of operations, or begins it there with fn. A pull has no deadline while it makes progress.
 func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn func(context.Context) (string, error)) {
 	if a.began[key].IsZero() {
 		a.began[key] = ctx.Now()
@@ -72,25 +71,25 @@ func (a *images) pull(ctx supervisors.Context, key pullKey, priority int64, fn f
 	}})
 }
 
-// size is how large an image is that was just pulled, in bytes; 0 where that is not asked or not known.
+// size returns the size of a pulled image in bytes; 0 if it is not needed or not known.
 func (a *images) size(ctx context.Context, ref string) uint64 {
 	if !a.opts.Sizes {
 		return 0
 	}
 	image, _, err := a.opts.Service.ImageStatus(ctx, &runtimeapi.ImageSpec{Image: ref}, false)
 	if err != nil {
-		return 0 // it is for an event alone
+		return 0 // only an Event uses it
 	}
 	return image.GetSize()
 }
 
-// adopt joins the pulls that a predecessor began: they take slots, and somebody will ask for them again.
+// adopt joins the pulls of a predecessor. They take slots, and pods will ask for their images again.
 func (a *images) adopt(ctx supervisors.Context) {
 	for _, text := range a.opts.Operations.InFlight(pullPrefix) {
 		key := parseKey(text)
 		name, err := parseName(key.name)
 		if err != nil {
-			continue // nobody can ask for it
+			continue // no need can have this name
 		}
 		a.machine.adopt(ctx.Now(), key.name, name.registry, key.id)
 		a.pull(ctx, key, cri.NodePriority, joinOnly)
@@ -98,7 +97,7 @@ func (a *images) adopt(ctx supervisors.Context) {
 	a.carryOut(ctx, a.machine.flush(ctx.Now()))
 }
 
-// failure is the outcome for an error: code is the reason where the error has none of its own.
+// failure returns the outcome for an error. code is the reason for errors without one of their own.
 func failure(err error, code string) outcome {
 	text, cause := cri.Message(err), messages.CauseOf(err)
 	if r, ok := errors.AsType[*refused](err); ok {
@@ -115,17 +114,16 @@ func failure(err error, code string) outcome {
 	return outcome{result: failed, code: code, msg: text, cause: cause}
 }
 
-// imageName is the name of an image, taken apart.
+// imageName is a parsed image name.
 type imageName struct {
-	// runtime is the image as it is given to the runtime: as the pod's author wrote it and, where that has neither tag nor
-	// digest, with ":latest". It is not made to point to docker.io, since a runtime may have its own idea of where short
-	// names come from.
+	// runtime is the name for the runtime: the name in the pod, with ":latest" if that has neither tag nor digest. docker.io is
+	// not added, since a runtime may resolve short names to another registry.
 	runtime string
-	// registry and repository are where credentials and the queue take it to be: short names are docker.io's.
+	// registry and repository are used for credentials and the queue: short names are taken as docker.io's.
 	registry, repository string
 }
 
-// parseName's error says what is wrong with the name.
+// parseName parses the name of an image in a pod.
 func parseName(image string) (imageName, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {

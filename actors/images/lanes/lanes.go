@@ -1,4 +1,4 @@
-// Package lanes decides for which tenant and from which registry the next image is pulled.
+// Package lanes selects the tenant and the registry of the next pull.
 package lanes
 
 import (
@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// AtOnce bounds pulls where the configuration does not.
+	// AtOnce limits concurrent pulls without a configured limit.
 	AtOnce = 32
-	// EachOf bounds those of one registry then.
+	// EachOf limits the concurrent pulls from one registry in that case.
 	EachOf = 16
-	// Kept is how long a registry or tenant counts as one of the node's after an image of it was needed.
+	// Kept is the time for which a registry or tenant counts as used after the latest need of one of its images.
 	Kept = time.Hour
 )
 
-// Line is the pulls that wait together: a tenant's, from one registry. The tenant is the namespace of the pods; a person's pulls
-// have none.
+// Line identifies pulls that wait together: those for one tenant, from one registry. The tenant is the namespace of the pods; a
+// person's pulls have none.
 type Line struct{ Tenant, Registry string }
 
-// Lanes has one lane a tenant and one a registry. The tenant with the fewest pulls goes first, and among its registries the one
-// with the fewest; equal ones take turns. On a node that several use, a tenant has at most half of the slots that the others
-// leave, and a registry all but one. It is not safe for concurrent use.
+// Lanes has one lane per tenant and one per registry. The tenant with the fewest pulls goes first, and among its registries the
+// one with the fewest; equal ones take turns. If a node has several, a tenant gets at most half of the slots that the others
+// leave, and a registry all but one. Lanes is not safe for concurrent use.
 type Lanes struct {
 	limit      int // pulls at once
-	share      int // those of one registry at once; 0: all but one where the node uses several, and all where it does not
+	share      int // pulls from one registry at once; 0: all slots but one if the node uses several registries, otherwise all
 	limiter    *rate.Limiter
 	running    int
 	served     uint64
@@ -40,11 +40,11 @@ type lane struct {
 	running int
 	lent    int       // of a tenant: running pulls that gave their slots away
 	served  uint64    // of its latest pull
-	seen    time.Time // when something of it was needed
+	seen    time.Time // the time of the latest need
 }
 
-// New is for so many pulls at once (0: no bound of the configuration), so many a second (0: no bound), and so many in a
-// burst.
+// New returns lanes for the configured number of pulls at once (0: not configured), pulls per second (0: no limit), and pulls in
+// a burst.
 func New(limit, qps, burst int32) *Lanes {
 	l := &Lanes{limit: int(limit), limiter: rate.NewLimiter(rate.Inf, 0),
 		registries: map[string]*lane{}, tenants: map[string]*lane{}}
@@ -57,10 +57,10 @@ func New(limit, qps, burst int32) *Lanes {
 	return l
 }
 
-// Limit is how many pulls there may be at once.
+// Limit returns the number of slots.
 func (l *Lanes) Limit() int { return l.limit }
 
-// Running is how many pulls there are, and how many of each registry.
+// Running returns the number of pulls with slots, in total and by registry.
 func (l *Lanes) Running() (all int, of map[string]int) {
 	of = make(map[string]int, len(l.registries))
 	for registry, lane := range l.registries {
@@ -85,7 +85,7 @@ func seen(lanes map[string]*lane, name string, now time.Time) *lane {
 	return of
 }
 
-// Begin takes a slot, whether there is one or not.
+// Begin takes a slot, even if none is available.
 func (l *Lanes) Begin(now time.Time, line Line) {
 	l.served++
 	l.running++
@@ -114,7 +114,7 @@ func (l *Lanes) End(line Line) {
 	l.EndLent(line)
 }
 
-// Idle reports that a tenant has no pull.
+// Idle reports whether a tenant has no pull.
 func (l *Lanes) Idle(tenant string) bool {
 	return l.tenants[tenant] == nil || l.tenants[tenant].running == 0
 }
@@ -136,7 +136,7 @@ func (l *Lanes) mayTenant(of *lane) bool {
 	return len(l.tenants) == 1 || of.running < (left+1)/2
 }
 
-// Prune forgets registries and tenants that had no need for long.
+// Prune removes registries and tenants without a pull that had no need for longer than Kept.
 func (l *Lanes) Prune(now time.Time) {
 	old := func(_ string, of *lane) bool { return of.running == 0 && now.Sub(of.seen) > Kept }
 	maps.DeleteFunc(l.registries, old)
@@ -159,7 +159,7 @@ func (l *Lanes) Next(now time.Time, waiting []Line) (Line, bool) {
 	return line, true
 }
 
-// TokenAt is when a pull may begin that only the limit of pulls a second keeps; zero where there is none.
+// TokenAt returns the time at which a pull may begin that waits only for the rate limit; zero for none.
 func (l *Lanes) TokenAt() time.Time { return l.tokenAt }
 
 func (l *Lanes) next(waiting []Line) (best Line, found bool) {

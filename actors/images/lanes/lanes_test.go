@@ -8,7 +8,7 @@ import (
 
 var epoch = time.Unix(1000, 0)
 
-// turns are the registries that pulls begin of while all of them have some waiting.
+// turns returns the registries of the pulls that begin, while each registry has pulls waiting.
 func turns(l *Lanes, waiting ...string) (out []string) {
 	var lines []Line
 	for _, registry := range waiting {
@@ -54,8 +54,8 @@ func TestATokenIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Beside others a tenant has half of the slots that they leave, however many registries it uses. A pull that gave its slot away
-// still counts for its tenant, and for none of the others.
+// A tenant gets half of the slots that other tenants leave, regardless of the number of its registries. A pull that gave its
+// slot away still counts for its own tenant, and for no other.
 func TestLanes_TenantsShare(t *testing.T) {
 	l := New(4, 0, 0)
 	other := Line{"other", "s"}
@@ -86,7 +86,7 @@ func TestLanes_TenantsShare(t *testing.T) {
 	}
 }
 
-// The tenant with the fewest pulls goes first, though its registry has more; equal tenants take turns, whatever their registries.
+// The tenant with the fewest pulls goes first, even if its registry has more. Equal tenants take turns, regardless of registry.
 func TestLanes_TenantsTakeTurns(t *testing.T) {
 	l := New(4, 0, 0)
 	lines := []Line{{"greedy", "r"}, {"other", "s"}}

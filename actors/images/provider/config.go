@@ -27,8 +27,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
-// Load reads the configuration, a file or a folder of .json, .yaml and .yml files in the order of their names, of plugins that
-// lie in binDir. tokens says that they may ask for tokens of service accounts. An error names the file, the provider and the
+// Load reads the configuration of the plugins in binDir: a file, or a folder of .json, .yaml and .yml files in the order of
+// their names. tokens permits plugins to require tokens of service accounts. An error names the file, the provider and the
 // field.
 func Load(configPath, binDir string, tokens bool, log *slog.Logger) (*Providers, error) {
 	files, err := filesOf(configPath)
@@ -64,7 +64,7 @@ func filesOf(configPath string) ([]string, error) {
 	return out, err
 }
 
-// maxConfig bounds what is read of a configuration, in bytes.
+// maxConfig limits the size of a configuration file in bytes.
 const maxConfig = 4 << 20
 
 func (p *Providers) load(file, binDir string, hash io.Writer) error {
@@ -142,7 +142,8 @@ func (p *Providers) add(c kubeletconfig.CredentialProvider, binDir string) error
 	return nil
 }
 
-// checkPattern refuses what the kubelet refuses, and warns of what can match no image, which it takes.
+// checkPattern refuses the patterns that the kubelet refuses. It warns about patterns that the kubelet accepts although they can
+// match no image.
 func (p *Providers) checkPattern(name, pattern string) error {
 	u, err := url.Parse("https://" + pattern)
 	if err != nil {

@@ -29,18 +29,18 @@ const (
 	maxCached = 1000    // answers of one plugin
 )
 
-// Providers are the plugins of this node. Safe for concurrent use; the nil Providers have no credentials.
+// Providers are the plugins of this node. They are safe for concurrent use. The nil Providers have no credentials.
 type Providers struct {
 	plugins       []*plugin
 	mayHaveTokens bool
 	log           *slog.Logger
 }
 
-// Question is for what credentials are asked.
+// Question is a request for credentials.
 type Question struct {
-	// Repository is with its registry and without tag and digest.
+	// Repository includes its registry, but neither tag nor digest.
 	Repository string
-	// Pod is whose service account shows itself to plugins that want that; nil: nobody's does.
+	// Pod is the pod of the service account for plugins that require one; nil for no account.
 	Pod *v1.Pod
 	// Accounts has the service account of Pod.
 	Accounts Accounts
@@ -54,11 +54,11 @@ type plugin struct {
 	cacheFor      time.Duration
 	timeout       time.Duration
 	log           *slog.Logger
-	tokens        *tokens // nil: it gets none
+	tokens        *tokens // nil: it gets no tokens
 
 	mu    sync.Mutex
 	cache map[string]cached
-	busy  map[string]chan struct{} // for what it runs; closed at the end
+	busy  map[string]chan struct{} // runs in progress, by repository and holder; closed at the end
 }
 
 type cached struct {
@@ -66,15 +66,15 @@ type cached struct {
 	until time.Time
 }
 
-// ByAccount says that a plugin wants to know for which service account a repository's credentials are.
+// ByAccount reports whether a plugin requires the service account for a repository.
 func (p *Providers) ByAccount(repository string) bool {
 	return p != nil && slices.ContainsFunc(p.plugins, func(one *plugin) bool {
 		return one.tokens != nil && one.match.Match(repository)
 	})
 }
 
-// Credentials are those that the plugins have for a repository, in the order of the plugins. problems name the plugins that
-// failed; the others are asked all the same. It runs programs, for a minute each at most.
+// Credentials returns the plugins' credentials for a repository, in the order of the plugins. problems name the plugins that
+// failed; a failure does not affect the others. It runs programs, each for at most a minute.
 func (p *Providers) Credentials(ctx context.Context, q Question) (found []*pullauth.Credential, problems []error) {
 	if p == nil {
 		return nil, nil
@@ -97,7 +97,7 @@ func (p *Providers) Credentials(ctx context.Context, q Question) (found []*pulla
 	return found, problems
 }
 
-// ask answers from the cache, or runs the plugin: never twice at once for one repository and one holder.
+// ask returns the cached answer, or runs the plugin. It never runs twice at once for the same repository and holder.
 func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error) {
 	h, err := p.tokens.holder(ctx, q)
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *plugin) ask(ctx context.Context, q Question) (*pullauth.Keyring, error)
 	return ring, p.keep(q.Repository, h, answer, ring)
 }
 
-// cached looks for the nearest answer; the caller holds the lock.
+// cached returns the most specific cached answer; the caller holds the lock.
 func (p *plugin) cached(repository string, h holder) *pullauth.Keyring {
 	for _, kind := range []credentialprovider.PluginCacheKeyType{
 		credentialprovider.ImagePluginCacheKeyType, credentialprovider.RegistryPluginCacheKeyType,
@@ -167,7 +167,7 @@ func (p *plugin) cached(repository string, h holder) *pullauth.Keyring {
 	return nil
 }
 
-// cacheKey says for what and whom an answer is good.
+// cacheKey returns the cache key for the scope of an answer.
 func cacheKey(kind credentialprovider.PluginCacheKeyType, repository string, h holder) (string, error) {
 	switch kind {
 	case credentialprovider.ImagePluginCacheKeyType:
@@ -181,7 +181,7 @@ func cacheKey(kind credentialprovider.PluginCacheKeyType, repository string, h h
 	return "", fmt.Errorf("its cacheKeyType is %q; Image, Registry or Global is needed", kind)
 }
 
-// keep puts an answer into the cache, for as long as it says.
+// keep caches an answer for its own duration, or the default one.
 func (p *plugin) keep(
 	repository string, h holder, answer *credentialprovider.CredentialProviderResponse, ring *pullauth.Keyring,
 ) error {
@@ -207,7 +207,7 @@ func (p *plugin) keep(
 	return nil
 }
 
-// run runs the plugin once. What it wrote, to either output, shows in no error and no log: it may be credentials.
+// run runs the plugin once. The plugin's output appears in no error and no log, since it may contain credentials.
 func (p *plugin) run(ctx context.Context, repository string, h holder) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -220,7 +220,7 @@ func (p *plugin) run(ctx context.Context, repository string, h holder) (*credent
 	out := &bounded{limit: maxAnswer}
 	cmd := exec.CommandContext(ctx, p.program, p.args...) // the node's configuration names it
 	cmd.Env, cmd.Stdin, cmd.Stdout = p.env, bytes.NewReader(request), out
-	// What it started ends with it.
+	// Kill the plugin's process group, so that its children end with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -235,7 +235,7 @@ func (p *plugin) run(ctx context.Context, repository string, h holder) (*credent
 	switch {
 	case out.over:
 		return nil, fmt.Errorf("its answer is larger than %d bytes", maxAnswer)
-	case json.Unmarshal(out.kept.Bytes(), &answer) != nil: // the decoder's error quotes what it read
+	case json.Unmarshal(out.kept.Bytes(), &answer) != nil: // the decoder's error would quote the answer
 		return nil, errors.New("its answer is not JSON of the form that is asked for")
 	case answer.Kind != "CredentialProviderResponse" || answer.APIVersion != p.version:
 		return nil, fmt.Errorf("its answer is no CredentialProviderResponse of %s", p.version)
@@ -243,9 +243,9 @@ func (p *plugin) run(ctx context.Context, repository string, h holder) (*credent
 	return &answer, nil
 }
 
-// bounded keeps the beginning of what is written.
+// bounded is a writer that keeps the first bytes and discards the rest.
 type bounded struct {
-	kept  bytes.Buffer // not embedded: its ReadFrom would know no limit
+	kept  bytes.Buffer // not embedded: its ReadFrom would ignore the limit
 	limit int
 	over  bool
 }

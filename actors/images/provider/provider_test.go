@@ -26,13 +26,13 @@ func must(t *testing.T, err error) {
 
 const head = "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\nproviders:\n"
 
-// entry is a provider with this name, and what else is set.
+// entry returns the configuration of a provider with this name and more fields.
 func entry(name, more string) string {
 	return fmt.Sprintf("- {name: %s, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: ['*.io', 'r.io:5000/team'], "+
 		"defaultCacheDuration: 1h%s}\n", name, more)
 }
 
-// rig has plugins, shell scripts that note their runs in runs.
+// rig has a folder with plugins. These are shell scripts that record their runs in the file runs.
 type rig struct {
 	dir string
 	log bytes.Buffer
@@ -63,7 +63,7 @@ func (r *rig) runs(t *testing.T) int {
 	return strings.Count(string(data), "\n")
 }
 
-// answer is a script that answers with this cache key type, and what else there is.
+// answer returns a script that answers with this cache key type and more fields.
 func answer(kind, more string) string {
 	return `cat > ` + "$(dirname $0)/request\n" +
 		`echo '{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"` + kind + `"` + more +
@@ -101,7 +101,7 @@ func TestPluginsAreAsked(t *testing.T) {
 
 const tokenAttributes = ", tokenAttributes: {serviceAccountTokenAudience: a, requireServiceAccount: true, cacheType: Token}"
 
-// As with the kubelet, configurations and plugins of the beta and alpha APIs are asked in their own version.
+// As in the kubelet, configurations of the beta and alpha APIs are accepted, and plugins are asked in their own version.
 func TestProviders_OlderVersions(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		old := strings.NewReplacer("k8s.io/v1", "k8s.io/"+version)
@@ -170,7 +170,7 @@ func TestOneRunForManyWhoAskAtOnce(t *testing.T) {
 	}
 }
 
-// A plugin that fails is named, tells nothing of what it wrote, and keeps no other away.
+// The error of a failed plugin names it, and contains none of its output. The other plugins are still asked.
 func TestPluginsThatFail(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"exit":             {"echo hunter2\necho hunter2 >&2; exit 3\n", "exit status 3"},

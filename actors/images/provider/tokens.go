@@ -28,13 +28,13 @@ type Accounts interface {
 	AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error)
 }
 
-// tokens is what a plugin gets of service accounts.
+// tokens configures the data of service accounts that a plugin gets.
 type tokens struct {
 	audience    string
-	required    bool     // it is asked for no pod without a service account
-	annotations []string // that it needs
-	optional    []string // that it gets where they are there
-	eachToken   bool     // its answers are kept by token, and not by account
+	required    bool     // it is not asked for pods without a service account
+	annotations []string // required annotations
+	optional    []string // annotations that it gets if they exist
+	eachToken   bool     // its answers are cached by token, not by account
 }
 
 func tokensOf(c *kubeletconfig.ServiceAccountTokenAttributes) *tokens {
@@ -48,7 +48,7 @@ func tokensOf(c *kubeletconfig.ServiceAccountTokenAttributes) *tokens {
 	}
 }
 
-// validTokens says what is wrong with tokenAttributes, by the kubelet's rules; the error begins with the field.
+// validTokens checks tokenAttributes by the kubelet's rules. The error begins with the field.
 func validTokens(c *kubeletconfig.ServiceAccountTokenAttributes) error {
 	if c == nil {
 		return nil
@@ -95,15 +95,15 @@ func validKeys(keys []string) error {
 	return nil
 }
 
-// holder is for whom a plugin is asked; the zero holder is the node. It is not for logs.
+// holder is the service account that a plugin is asked for; the zero holder is the node. It contains a token: do not log it.
 type holder struct {
 	account     pullauth.Account
 	annotations map[string]string
 	token       string
-	key         string // for which holders an answer is good; empty: for all of a plugin that gets no tokens of this one
+	key         string // part of the cache key; empty without a token
 }
 
-// notAsked says why a plugin is not asked for a pod.
+// notAsked is the reason why a plugin is not asked for a pod.
 type notAsked string
 
 func (e notAsked) Error() string { return string(e) }
@@ -137,8 +137,8 @@ func (t *tokens) holder(ctx context.Context, q Question) (holder, error) {
 		return holder{}, fmt.Errorf("could not get a token of the service account %s/%s for the audience %q: %w", namespace, name,
 			t.audience, err)
 	}
-	// By this the kubelet keeps answers apart, too: the account, what is told of its annotations and, where answers are as
-	// short-lived as tokens, the token.
+	// Like the kubelet, the key contains the account, the annotations that the plugin gets and, if answers are cached by token,
+	// the token.
 	parts := []string{h.account.Namespace, h.account.Name, h.account.UID}
 	for _, key := range slices.Sorted(maps.Keys(h.annotations)) {
 		parts = append(parts, key, h.annotations[key])

@@ -17,10 +17,10 @@ import (
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
 )
 
-// accounts is an API server with service accounts, by their names.
+// accounts is an API server with service accounts by name.
 type accounts struct {
 	all    map[string]*v1.ServiceAccount
-	refuse error // tokens
+	refuse error // of AccountToken
 	asked  []string
 	round  int // of tokens
 }
@@ -49,14 +49,14 @@ func (a *accounts) put(name, uid string, annotations ...string) {
 	a.all[name] = account
 }
 
-// of asks for credentials of r.io/app for a pod.
+// of returns a question for credentials of r.io/app for a pod.
 func (a *accounts) of(uid, account string) Question {
 	return Question{Repository: "r.io/app", Accounts: a, Pod: &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod-" + uid, UID: types.UID(uid)},
 		Spec:       v1.PodSpec{ServiceAccountName: account}}}
 }
 
-// withTokens is a provider p with tokenAttributes, and what else these have.
+// withTokens returns the configuration of a provider p with tokenAttributes and more fields in them.
 func withTokens(cacheType, more string) string {
 	return head + entry("p", ", tokenAttributes: {serviceAccountTokenAudience: registry, requireServiceAccount: true, cacheType: "+cacheType+more+"}")
 }
@@ -109,7 +109,8 @@ func TestAPluginIsGivenATokenOfTheServiceAccount(t *testing.T) {
 	}
 }
 
-// A plugin that does not insist is asked without a token for pods that have no service account; what it answers is the node's.
+// A plugin that does not require a service account is asked without a token for pods that have none. Its answer is valid for
+// the node.
 func TestAPluginThatDoesWithoutAToken(t *testing.T) {
 	r := newRig(t, map[string]string{"p": answer("Global", "")})
 	p, err := r.load(t, strings.Replace(withTokens("Token", ""), "requireServiceAccount: true", "requireServiceAccount: false", 1))
@@ -125,8 +126,7 @@ func TestAPluginThatDoesWithoutAToken(t *testing.T) {
 	}
 }
 
-// An answer is for the service account that it was given for, as it was then; where the configuration says so, for its token
-// alone.
+// An answer is cached for its service account with the current annotations or, with cache type Token, for the token.
 func TestAnswersAreKeptByServiceAccount(t *testing.T) {
 	for cacheType, want := range map[string]int{"ServiceAccount": 4, "Token": 6} {
 		r := newRig(t, map[string]string{"p": answer("Registry", "")})
@@ -164,7 +164,7 @@ func TestAnswersAreKeptByServiceAccount(t *testing.T) {
 	}
 }
 
-// A plugin that hands the token on as the password may do so where answers are kept by token alone; the token shows nowhere.
+// A plugin may return the token as the password only if answers are cached by token. The token appears in no output.
 func TestATokenThatIsHandedOn(t *testing.T) {
 	script := `token=$(sed 's/.*"serviceAccountToken":"\([^"]*\)".*/\1/')` + "\n" +
 		`echo '{"kind":"CredentialProviderResponse","apiVersion":"credentialprovider.kubelet.k8s.io/v1","cacheKeyType":"Image",` +
@@ -213,7 +213,7 @@ func TestTokenAttributesThatAreRefused(t *testing.T) {
 	}
 }
 
-// The kubelet takes entries of matchImages that match no image; they are told.
+// Like the kubelet, Load accepts entries of matchImages that can match no image. It logs a warning.
 func TestPatternsThatMatchNothing(t *testing.T) {
 	for pattern, warns := range map[string]bool{
 		"r.io:5000/*": true, "https://r.io": true, "*.*.io/team": false, "r.io:5000": false, "r.io/a*/b": true,

@@ -10,13 +10,13 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 )
 
-// maxFile bounds a configuration file, as the API bounds a Secret.
+// maxFile limits the size of a configuration file in bytes. It is the API's limit for a Secret.
 const maxFile = 1 << 20
 
-// Files are the places of the node's own docker configuration, in the order in which the kubelet looks: config.json, then
-// the old .dockercfg, each in the root directory, the working directory, the home directory and the root of the file system.
+// Files returns the possible paths of the node's docker configuration, in the kubelet's order: config.json, then the old
+// .dockercfg, each in the root directory, the working directory, the home directory and the root of the file system.
 func Files(rootDir string) []string {
-	cwd, _ := os.Getwd() // without one it is not looked at
+	cwd, _ := os.Getwd() // skipped if there is none
 	home, _ := os.UserHomeDir()
 	var out []string
 	add := func(dir string, parts ...string) {
@@ -34,8 +34,8 @@ func Files(rootDir string) []string {
 	return out
 }
 
-// OfFiles reads the first of these files that is there and holds credentials. problems name those that could not be read;
-// the next one is taken then.
+// OfFiles reads the first of these files that exists and holds credentials. problems name files that could not be read, which
+// are skipped.
 func OfFiles(paths []string) (ring *Keyring, problems []error) {
 	for _, path := range paths {
 		data, err := atomicfile.ReadFile(path, maxFile)
@@ -50,7 +50,7 @@ func OfFiles(paths []string) (ring *Keyring, problems []error) {
 			if ring, err = parse(path, data); err == nil && len(ring.entries) > 0 {
 				return ring, problems
 			}
-			if err == nil { // somebody else's config.json
+			if err == nil { // a config.json without credentials, perhaps of another program
 				continue
 			}
 			err = fmt.Errorf("%s %w", path, err)

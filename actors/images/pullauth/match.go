@@ -10,8 +10,8 @@ import (
 // hub is the key of credentials for images whose name has no registry.
 const hub = "index.docker.io"
 
-// Lookup gives the credentials for a repository ("registry.example:5000/team/app", always with its registry), the most
-// special first and none twice.
+// Lookup returns the credentials for a repository ("registry.example:5000/team/app", always with its registry), the most
+// specific first, without duplicates.
 func (k *Keyring) Lookup(repository string) []*Credential {
 	if k == nil {
 		return nil
@@ -38,16 +38,16 @@ func (k *Keyring) Lookup(repository string) []*Credential {
 	return found
 }
 
-// Patterns are for which images something is: host[:port][/path] each, as in a docker configuration.
+// Patterns match repositories. Each has the form host[:port][/path], as in a docker configuration.
 type Patterns []string
 
-// Match says that one of them is for a repository.
+// Match reports whether one of the patterns matches a repository.
 func (p Patterns) Match(repository string) bool {
 	return slices.ContainsFunc(p, func(one string) bool { return matches(one, repository) })
 }
 
-// matches compares hosts label by label, each with globs, ports as they are, and paths by their beginning. A glob never
-// stands for more than one label.
+// matches compares hosts label by label with globs, ports literally, and paths by prefix. A glob never matches more than one
+// label.
 func matches(key, repository string) bool {
 	keyHost, keyPath, _ := strings.Cut(key, "/")
 	host, rest, _ := strings.Cut(repository, "/")

@@ -1,5 +1,5 @@
-// Package pullauth finds the credentials with which an image is pulled: in Secrets, as the API has them for that, and in
-// docker configuration files of the node. What a credential holds shows in no print of it.
+// Package pullauth finds the credentials for pulling an image: in pull Secrets, and in docker configuration files of the node. A
+// printed credential never shows its contents.
 //
 // The rules are those documented for Kubernetes: https://kubernetes.io/docs/concepts/containers/images/#config-json
 package pullauth
@@ -24,19 +24,19 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Credential is what one registry, or a part of one, is to be shown. Immutable; it prints as where it is from.
+// Credential is a credential for a registry, or for a part of one. It is immutable, and prints as its origin.
 type Credential struct {
-	// From says where it was found, for people: "Secret default/registry".
+	// From is the origin for display: "Secret default/registry".
 	From string
-	// UID, Namespace and Name are those of the Secret that it is of; empty where it is of no Secret.
+	// UID, Namespace and Name identify its Secret; empty if it is not from a Secret.
 	UID, Namespace, Name string
-	// Account is the service account for whose token a credential provider gave it; zero where it was for none.
+	// Account is the service account for which a credential provider returned it; zero for none.
 	Account Account
 
 	auth struct{ username, password, identityToken, registryToken string }
 }
 
-// Account names a service account, and no other of its name.
+// Account identifies a service account. Its UID distinguishes it from others of the same name.
 type Account struct{ UID, Namespace, Name string }
 
 // String implements fmt.Stringer.
@@ -45,7 +45,7 @@ func (c *Credential) String() string { return "credentials of " + c.From }
 // GoString implements fmt.GoStringer.
 func (c *Credential) GoString() string { return c.String() }
 
-// Auth is the credential as the CRI takes it. It is not for logs.
+// Auth returns the credential in the CRI's form. Do not log it.
 func (c *Credential) Auth() *runtimeapi.AuthConfig {
 	return &runtimeapi.AuthConfig{
 		Username: c.auth.username, Password: c.auth.password,
@@ -53,16 +53,16 @@ func (c *Credential) Auth() *runtimeapi.AuthConfig {
 	}
 }
 
-// Same says that two credentials hold the same, wherever they are from.
+// Same reports whether two credentials have the same contents, regardless of their origin.
 func (c *Credential) Same(o *Credential) bool { return c.auth == o.auth }
 
-// Secret says that it is of a Secret.
+// Secret reports whether it is from a Secret.
 func (c *Credential) Secret() bool { return c.Name != "" }
 
-// Node says that it is of the node, and so for all its pods.
+// Node reports whether it belongs to the node, and so is valid for all pods of the node.
 func (c *Credential) Node() bool { return !c.Secret() && c.Account == Account{} }
 
-// Hash is the kubelet's hash of what it holds, by which records of pulls know it again: SHA-256 of the JSON of its auth.
+// Hash returns the kubelet's hash of the contents, which identifies it in pull records: SHA-256 of the JSON of its auth.
 func (c *Credential) Hash() string {
 	data, err := json.Marshal(struct {
 		Username      string `json:"username,omitempty"`
@@ -71,13 +71,13 @@ func (c *Credential) Hash() string {
 		RegistryToken string `json:"registrytoken,omitempty"`
 	}{c.auth.username, c.auth.password, c.auth.identityToken, c.auth.registryToken})
 	if err != nil {
-		return "" // strings are always JSON
+		return "" // impossible: strings can always be encoded
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// Hide takes out of a text, an error of the runtime, all that the credentials hold and that is not to be told.
+// Hide removes the secret contents of the credentials from a text, such as an error of the runtime.
 func Hide(text string, creds []*Credential) string {
 	var forms []string
 	for _, c := range creds {
@@ -90,7 +90,7 @@ func Hide(text string, creds []*Credential) string {
 				strings.Trim(strconv.Quote(secret), `"`))
 		}
 	}
-	// The longest first: one may be the beginning of another.
+	// The longest go first, since one may be the prefix of another.
 	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
 	for _, form := range forms {
 		text = strings.ReplaceAll(text, form, "(hidden)")
@@ -98,7 +98,7 @@ func Hide(text string, creds []*Credential) string {
 	return text
 }
 
-// Fingerprint tells lists of credentials apart, and nothing about what they hold to whoever lacks the key.
+// Fingerprint returns an identifier of a list of credentials. It reveals nothing of the contents without the key.
 func Fingerprint(key []byte, creds []*Credential) string {
 	if len(creds) == 0 {
 		return ""
@@ -106,27 +106,27 @@ func Fingerprint(key []byte, creds []*Credential) string {
 	mac := hmac.New(sha256.New, key)
 	for _, c := range creds {
 		for _, part := range []string{c.auth.username, c.auth.password, c.auth.identityToken, c.auth.registryToken} {
-			fmt.Fprintf(mac, "%d:%s", len(part), part) // a hash takes everything
+			fmt.Fprintf(mac, "%d:%s", len(part), part) // a hash never returns an error
 		}
 	}
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// Keyring is credentials by what they are for. The nil keyring has none. Immutable.
+// Keyring maps patterns of repositories to credentials. The nil keyring has none. A keyring is immutable.
 type Keyring struct{ entries []entry }
 
 type entry struct {
-	key  string // host[:port][/path], in which host may have globs
+	key  string // host[:port][/path]; the host may have globs
 	cred *Credential
 }
 
-// Errors of what was to hold credentials. None of them says what is in it.
+// Errors of Secrets and files with credentials. They never quote the contents.
 var (
 	ErrType = errors.New("is neither of type kubernetes.io/dockerconfigjson nor kubernetes.io/dockercfg")
 	ErrForm = errors.New("is not a docker configuration")
 )
 
-// OfSecret reads a Secret that a pod names as one of its imagePullSecrets.
+// OfSecret reads a Secret from a pod's imagePullSecrets.
 func OfSecret(s *v1.Secret) (*Keyring, error) {
 	from := "Secret " + s.Namespace + "/" + s.Name
 	ring, err := (*Keyring)(nil), ErrType
@@ -145,11 +145,11 @@ func OfSecret(s *v1.Secret) (*Keyring, error) {
 	return ring, nil
 }
 
-// Basic is what a registry is shown of a user.
+// Basic is the name and the password of a registry user.
 type Basic struct{ Username, Password string }
 
-// Of is a keyring of these, by what each is for. from says where they are from, account for which service account they were
-// given; zero: for none.
+// Of returns a keyring of auths by pattern. from is their origin, and account the service account for which they were returned;
+// zero for none.
 func Of(from string, account Account, auths map[string]Basic) *Keyring {
 	ring := &Keyring{}
 	for where, a := range auths {
@@ -167,7 +167,7 @@ func parseConfig(from string, data []byte) (*Keyring, error) {
 		Auths json.RawMessage `json:"auths"`
 	}
 	if err := json.Unmarshal(data, &config); err != nil {
-		return nil, ErrForm // the decoder's error quotes what it read
+		return nil, ErrForm // the decoder's error would quote the contents
 	}
 	if len(config.Auths) == 0 {
 		return &Keyring{}, nil
@@ -175,12 +175,12 @@ func parseConfig(from string, data []byte) (*Keyring, error) {
 	return parseAuths(from, config.Auths)
 }
 
-// parseAuths reads a .dockercfg, which is also what config.json has below "auths".
+// parseAuths reads a .dockercfg, which is also the value of "auths" in config.json.
 func parseAuths(from string, data []byte) (*Keyring, error) {
 	var auths map[string]struct {
 		Username      string `json:"username"`
 		Password      string `json:"password"`
-		Auth          string `json:"auth"` // username:password in base64; it has the last word
+		Auth          string `json:"auth"` // username:password in base64; it overrides the two
 		IdentityToken string `json:"identitytoken"`
 		RegistryToken string `json:"registrytoken"`
 	}
@@ -205,7 +205,7 @@ func parseAuths(from string, data []byte) (*Keyring, error) {
 	return ring, nil
 }
 
-// basic decodes username:password, with or without the padding.
+// basic decodes username:password, with or without padding.
 func basic(text string) (user, password string, ok bool) {
 	text = strings.TrimRight(text, "=")
 	data, err := base64.RawStdEncoding.DecodeString(text)
@@ -218,8 +218,8 @@ func basic(text string) (user, password string, ok bool) {
 	return user, password, ok && utf8.Valid(data)
 }
 
-// add adds a credential by what images are compared with, which is made of "https://index.docker.io/v1/" and the like. What names
-// no registry is for none; the others are good.
+// add adds a credential by host and path of where, without the scheme and the API version, as in "https://index.docker.io/v1/".
+// It skips a credential if where cannot be parsed.
 func (k *Keyring) add(where string, c *Credential) {
 	if !strings.HasPrefix(where, "https://") && !strings.HasPrefix(where, "http://") {
 		where = "https://" + where
@@ -238,12 +238,12 @@ func (k *Keyring) add(where string, c *Credential) {
 	k.entries = append(k.entries, entry{u.Host + path, c})
 }
 
-// sort puts the more special first, which is the greater text.
+// sort puts the more specific keys first, which are the greater strings.
 func (k *Keyring) sort() {
 	slices.SortStableFunc(k.entries, func(x, y entry) int { return strings.Compare(y.key, x.key) })
 }
 
-// Join is one keyring of several; where they have one key, the earlier goes first.
+// Join merges keyrings. For equal keys, the earlier keyring goes first.
 func Join(rings ...*Keyring) *Keyring {
 	all := &Keyring{}
 	for _, r := range rings {

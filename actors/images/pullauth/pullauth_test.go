@@ -15,7 +15,7 @@ import (
 
 const word = "h/unter=2"
 
-// ring has one credential for each key; its user is the key.
+// ring returns a keyring with one credential for each key; its user is the key.
 func ring(t *testing.T, keys ...string) *Keyring {
 	t.Helper()
 	auths := map[string]map[string]string{}
@@ -46,7 +46,7 @@ func users(found []*Credential) string {
 	return strings.Join(out, " ")
 }
 
-// The examples of the Kubernetes documentation, and what it leaves open as the kubelet has it.
+// The cases are the examples of the Kubernetes documentation. Cases that it leaves open follow the kubelet.
 func TestWhatAKeyIsFor(t *testing.T) {
 	for _, c := range []struct{ key, repository, want string }{
 		{"*.kubernetes.io", "abc.kubernetes.io/a", "yes"},
@@ -107,7 +107,7 @@ func TestTheOrderOfCredentials(t *testing.T) {
 			t.Errorf("%s: %q, want %q", repository, got, want)
 		}
 	}
-	// Of several for one key the first one named goes first; what is the same is tried once.
+	// For equal keys the earlier keyring goes first. Equal credentials are tried once.
 	first, second := ring(t, "r.io"), ring(t, "r.io", "r.io/a")
 	second.entries[1].cred.auth.username = "second"
 	if got := users(Join(first, nil, second, ring(t, "r.io")).Lookup("r.io/a/b")); got != "r.io/a r.io second" {

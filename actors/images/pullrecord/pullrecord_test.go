@@ -25,7 +25,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// credential is of a Secret with this UID and password for r.io/app.
+// credential returns the credential for r.io/app from a Secret with this UID, name and password.
 func credential(t *testing.T, uid, name, password string) *pullauth.Credential {
 	t.Helper()
 	ring, err := pullauth.OfSecret(&v1.Secret{
@@ -35,8 +35,6 @@ func credential(t *testing.T, uid, name, password string) *pullauth.Credential {
 	must(t, err)
 	return ring.Lookup("r.io/app")[0]
 }
-
-// both is a name that was written with its registry.
 
 const (
 	verifyAll = kubeletconfig.AlwaysVerify
@@ -119,7 +117,7 @@ func TestRecordsAreTheKubelets(t *testing.T) {
 	if strings.Contains(string(data), `"a"`) {
 		t.Errorf("the record tells a password: %s", data)
 	}
-	// SHA-256 of {"username":"u","password":"a"}, as the kubelet has it.
+	// The hash is the SHA-256 of {"username":"u","password":"a"}, as in the kubelet.
 	want := `{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1beta1","lastUpdatedTime":"2026-01-02T03:04:05Z",` +
 		`"imageRef":"sha256:1","credentialMapping":{"r.io/app":{"kubernetesSecrets":[{"uid":"1","namespace":"default","name":"pull",` +
 		`"credentialHash":"b16a570f128acc153cc2b44e3640a2f1b10a27c6fa07e12e314c487f466970dc"}]}}}`
@@ -154,7 +152,7 @@ func TestRecordsGrowAndKeepWhatTheyHad(t *testing.T) {
 	if got := pull(changed); !got.NodePodsAccessible || got.KubernetesSecrets != nil {
 		t.Errorf("%v", got)
 	}
-	// A record of a kubelet of before, with what this agent never writes.
+	// The record is from an older kubelet, and has a version and fields that this agent does not write.
 	path := filepath.Join(r.pulled, fileName("sha256:2"))
 	must(t, os.WriteFile(path, []byte(`{"kind":"ImagePulledRecord","apiVersion":"kubelet.config.k8s.io/v1alpha1","lastUpdatedTime":null,`+
 		`"imageRef":"sha256:2","credentialMapping":{"r.io/app":{"kubernetesServiceAccounts":[{"uid":"u","namespace":"n","name":"a"}]}}}`), 0o600))
@@ -212,7 +210,7 @@ func TestWhatIsNotKnownForSureIsOurs(t *testing.T) {
 
 func TestPruneForgetsWhatIsGone(t *testing.T) {
 	r := New(t.TempDir())
-	must(t, r.Prune(func(string) bool { return false }, time.Now())) // there is no folder yet
+	must(t, r.Prune(func(string) bool { return false }, time.Now())) // the folder does not exist yet
 	start := time.Now().Truncate(time.Second)
 	for i, at := range []time.Time{start.Add(-time.Second), start.Add(-time.Second), start} {
 		must(t, r.Begin("i:1"))
@@ -237,7 +235,7 @@ func TestNoRecords(t *testing.T) {
 	}
 }
 
-// Records and the allowlist go by names as pods have them.
+// Records and the allowlist use the names in pods.
 func TestNamesAreThoseOfThePods(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	for image, want := range map[string]string{
@@ -254,7 +252,7 @@ func TestNamesAreThoseOfThePods(t *testing.T) {
 		want  bool
 	}{
 		{"acme/app", true}, {"acme/*", true}, {"acme/a", false}, {"app", false},
-		{"docker.io/acme/app", false}, {"docker.io/*", false}, // the runtime may have another idea of where a short name is from
+		{"docker.io/acme/app", false}, {"docker.io/*", false}, // the runtime may resolve a short name to another registry
 	} {
 		if got := (Policy{listed, []string{c.entry}}).Allows(app, Record{Ours: true}, nil); got != c.want {
 			t.Errorf("an allowlist of %s: %t", c.entry, got)
@@ -282,7 +280,7 @@ func TestNamesAreThoseOfThePods(t *testing.T) {
 	}
 }
 
-// The kubelet notes a pull by the name that the pod has for the image, with the tag or without.
+// The kubelet records a pull by the image's name in the pod, with the tag or without.
 func TestPullsAreNotedByTheNamesOfThePods(t *testing.T) {
 	r := New(t.TempDir())
 	must(t, write(filepath.Join(r.pulling, fileName("acme/app")),
@@ -316,7 +314,8 @@ func TestPullsAreNotedByTheNamesOfThePods(t *testing.T) {
 	}
 }
 
-// What was pulled for a service account is for this one, and for no other of its name; the record is the kubelet's.
+// An image pulled for a service account is for this account, and not for another of the same name. The record has the kubelet's
+// format.
 func TestRecordsOfServiceAccounts(t *testing.T) {
 	of := func(uid, name string) *pullauth.Credential {
 		return pullauth.Of("plugin", pullauth.Account{UID: uid, Namespace: "ns", Name: name},

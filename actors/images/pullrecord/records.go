@@ -1,5 +1,5 @@
-// Package pullrecord keeps on the disk which image was pulled with which credentials, and says from that who may use an image
-// that is here. Folder and files are the kubelet's, so that either agent goes on with the other's records:
+// Package pullrecord records on disk the credentials with which images were pulled, and decides from them which pods may use a
+// present image. Folder and files are the kubelet's, so that either agent can use the other's records:
 // https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/2535-ensure-secret-pulled-images
 package pullrecord
 
@@ -32,16 +32,16 @@ const (
 	nameBytes = len(prefix) + 2*sha256.Size
 )
 
-// Records are the records of one node. Its methods read and write files: they are for work outside mailboxes. Safe for
-// concurrent use; the nil Records keep nothing and know of nothing.
+// Records are the records of one node. The methods read and write files, so call them outside mailboxes. Records are safe for
+// concurrent use. The nil Records store nothing and are empty.
 type Records struct {
 	pulling, pulled string // folders
 	mu              sync.Mutex
 	underway        map[string]int  // pulls, by image
-	unsettled       map[string]bool // images of which nobody knows whether an earlier pull brought them
+	unsettled       map[string]bool // images that an earlier pull may have completed
 }
 
-// New is for the kubelet's root folder, which must be there.
+// New returns the records in the kubelet's root folder, which must exist.
 func New(rootDir string) *Records {
 	dir := filepath.Join(rootDir, "image_manager")
 	return &Records{pulling: filepath.Join(dir, "pulling"), pulled: filepath.Join(dir, "pulled"),
@@ -57,18 +57,18 @@ func (r *Records) count() {
 	}
 }
 
-// Record is what is known of an image that is here.
+// Record is the record of a present image.
 type Record struct {
-	// Ours says that this node pulled it for a pod, or may have; all others were here before, or came by other ways.
+	// Ours means that this node pulled it for a pod, or may have. Other images were preloaded or imported.
 	Ours bool
-	// Credentials are those that were good for it, by its repository, as pods name it.
+	// Credentials are the accepted credentials, by the repository as pods name it.
 	Credentials map[string]kubeletconfig.ImagePullCredentials
-	// Problem is why the record could not be read; nil where it could.
+	// Problem is the error of reading the record.
 	Problem error
 }
 
-// Begin notes that the image is about to be pulled: until its end it counts as pulled by this node, also after a crash. Each
-// Begin without an error is followed by one Pulled or Failed.
+// Begin records that the image is about to be pulled. Until the end of the pull the image counts as pulled by this node, also
+// after a crash. Each successful Begin must be followed by one Pulled or Failed.
 func (r *Records) Begin(image string) error {
 	if r == nil {
 		return nil
@@ -91,7 +91,7 @@ func (r *Records) Begin(image string) error {
 	return nil
 }
 
-// begun says that a pull is noted, which need not be under way.
+// begun reports whether the start of a pull is recorded. The pull need not be in progress.
 func (r *Records) begun(image string) bool {
 	return slices.ContainsFunc(spellings(image), func(name string) bool {
 		_, err := os.Lstat(filepath.Join(r.pulling, fileName(name)))
@@ -99,7 +99,7 @@ func (r *Records) begun(image string) bool {
 	})
 }
 
-// Failed ends a pull. settled says that the image is certainly not here by this pull.
+// Failed ends a pull. settled means that this pull has certainly not completed the image.
 func (r *Records) Failed(image string, settled bool) error {
 	if r == nil {
 		return nil
@@ -113,8 +113,7 @@ func (r *Records) Failed(image string, settled bool) error {
 	return r.end(image)
 }
 
-// Pulled ends a pull that brought the image ref with a credential; nil: with none. An error says that others will have to pull
-// it again.
+// Pulled ends a pull of the image ref with a credential; nil for none. After an error, other pods must pull the image again.
 func (r *Records) Pulled(image, ref string, with *pullauth.Credential, now time.Time) error {
 	if r == nil {
 		return nil
@@ -125,11 +124,11 @@ func (r *Records) Pulled(image, ref string, with *pullauth.Credential, now time.
 	path := filepath.Join(r.pulled, fileName(ref))
 	var record kubeletconfig.ImagePulledRecord
 	if err := read(path, "ImagePulledRecord", &record); err != nil || record.ImageRef != ref {
-		record = kubeletconfig.ImagePulledRecord{} // what cannot be read lets nobody in, and is as good as none
+		record = kubeletconfig.ImagePulledRecord{} // an unreadable record admits no pod: replace it
 	}
 	repository := repositoryOf(image)
 	creds, changed := merge(record.CredentialMapping[repository], with)
-	// A record that is old may be about to be pruned, by a list of images that is older than this pull.
+	// Refresh an old record: a prune with a list of images from before this pull would remove it.
 	if changed || record.ImageRef == "" || now.Sub(record.LastUpdatedTime.Time) > time.Minute {
 		record.TypeMeta, record.LastUpdatedTime, record.ImageRef = typeMeta("ImagePulledRecord"), metav1.NewTime(now), ref
 		if record.CredentialMapping == nil {
@@ -145,7 +144,7 @@ func (r *Records) Pulled(image, ref string, with *pullauth.Credential, now time.
 	return r.end(image)
 }
 
-// end takes a pull off; the caller holds the lock.
+// end ends one pull of the image; the caller holds the lock.
 func (r *Records) end(image string) error {
 	if r.underway[image]--; r.underway[image] > 0 {
 		return nil
@@ -161,7 +160,7 @@ func (r *Records) end(image string) error {
 	return errors.Join(errs...)
 }
 
-// Read is what is known of the image ref, which is here under the name image.
+// Read returns the record of the present image ref, which has the name image.
 func (r *Records) Read(image, ref string) Record {
 	if r == nil {
 		return Record{}
@@ -179,8 +178,8 @@ func (r *Records) Read(image, ref string) Record {
 	return Record{Ours: r.begun(image)}
 }
 
-// Prune forgets the images that are not here any more: those that has knows by no name. since is when the images were listed;
-// what was written after that stays.
+// Prune removes the records of images for which has returns false. since is the time at which the images were listed; later
+// records are kept.
 func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	if r == nil {
 		return nil
@@ -188,7 +187,7 @@ func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.count()
-	since = since.Truncate(time.Second) // records tell no less
+	since = since.Truncate(time.Second) // the resolution of records
 	errs := prune(r.pulled, func(path string) bool {
 		var record kubeletconfig.ImagePulledRecord
 		err := read(path, "ImagePulledRecord", &record)
@@ -204,7 +203,7 @@ func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	}))
 }
 
-// busy says that a pull is under way that is noted by this name.
+// busy reports whether a pull with a record of this name is in progress.
 func (r *Records) busy(name string) bool {
 	for image := range r.underway {
 		if slices.Contains(spellings(image), name) {
@@ -231,7 +230,7 @@ func prune(dir string, gone func(path string) bool) error {
 	return err
 }
 
-// merge adds a credential to those of a repository, and says whether that makes a difference.
+// merge adds a credential to those of a repository, and reports whether it changed them.
 func merge(creds kubeletconfig.ImagePullCredentials, with *pullauth.Credential) (kubeletconfig.ImagePullCredentials, bool) {
 	if creds.NodePodsAccessible {
 		return creds, false
@@ -249,7 +248,7 @@ func merge(creds kubeletconfig.ImagePullCredentials, with *pullauth.Credential) 
 	}
 	secret := secretOf(with)
 	list := slices.DeleteFunc(slices.Clone(creds.KubernetesSecrets), func(s kubeletconfig.ImagePullSecret) bool {
-		return s != secret && sameObject(s, secret) // its content of before
+		return s != secret && sameObject(s, secret) // its earlier contents
 	})
 	if slices.Contains(list, secret) {
 		return creds, len(list) != len(creds.KubernetesSecrets)
@@ -266,7 +265,7 @@ func secretOf(c *pullauth.Credential) kubeletconfig.ImagePullSecret {
 	return kubeletconfig.ImagePullSecret{UID: c.UID, Namespace: c.Namespace, Name: c.Name, CredentialHash: c.Hash()}
 }
 
-// sameObject compares by what identifies an object of the API. A Secret of a folder has no UID, and is known by its content.
+// sameObject reports whether both are the same API object. A Secret from a folder has no UID, and is identified by its contents.
 func sameObject(a, b kubeletconfig.ImagePullSecret) bool {
 	return a.UID == b.UID && a.UID != "" && a.Namespace == b.Namespace && a.Name == b.Name
 }
@@ -275,10 +274,10 @@ func fileName(of string) string { return fmt.Sprintf("%s%x", prefix, sha256.Sum2
 
 func typeMeta(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: version, Kind: kind} }
 
-// maxRecord bounds what is read of a record, in bytes.
+// maxRecord limits the size of a record in bytes.
 const maxRecord = 4 << 20
 
-// read takes any version of the kind: all that there are have the same fields.
+// read accepts any version of the kind, since all versions have the same fields.
 func read(path, kind string, into any) error {
 	data, err := atomicfile.ReadFile(path, maxRecord)
 	if err != nil {

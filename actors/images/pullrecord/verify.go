@@ -13,12 +13,12 @@ import (
 // Policy is imagePullCredentialsVerificationPolicy with preloadedImagesVerificationAllowlist. The zero Policy verifies nothing.
 type Policy struct {
 	Kind kubeletconfig.ImagePullCredentialsVerificationPolicy
-	// Allowlist are repositories as pods write them, or their beginnings where they end in "/*".
+	// Allowlist are repositories as pods write them, or prefixes that end in "/*".
 	Allowlist []string
 }
 
-// Allows says whether a pod may use an image that is here without showing a registry what it has. shown are the credentials that
-// there are for it of the pod's own: of its pull secrets, and of its service account.
+// Allows reports whether a pod may use a present image without a pull of its own. shown are the pod's credentials for it: from
+// pull secrets, and from its service account.
 func (p Policy) Allows(image string, r Record, shown []*pullauth.Credential) bool {
 	result, allowed := "mustAuthenticate", false
 	switch {
@@ -33,8 +33,8 @@ func (p Policy) Allows(image string, r Record, shown []*pullauth.Credential) boo
 	return allowed
 }
 
-// Account says that a service account of this name brought the image: whether that is this very account, and is given credentials
-// for it today, decides.
+// Account reports whether the image was pulled for a service account of this name. Allows decides, from the account's current
+// credentials, whether it is the same account.
 func (r Record) Account(image, namespace, account string) bool {
 	good := r.Credentials[repositoryOf(image)].KubernetesServiceAccounts
 	return slices.ContainsFunc(good, func(a kubeletconfig.ImagePullServiceAccount) bool {
@@ -42,7 +42,7 @@ func (r Record) Account(image, namespace, account string) bool {
 	})
 }
 
-// allows says that one of the credentials is one of those that were good.
+// allows reports whether one of the credentials is among the accepted ones.
 func allows(good kubeletconfig.ImagePullCredentials, shown []*pullauth.Credential) bool {
 	return good.NodePodsAccessible || slices.ContainsFunc(shown, func(c *pullauth.Credential) bool {
 		if !c.Secret() {
@@ -71,8 +71,8 @@ func (p Policy) verifies(repository string, ours bool) bool {
 	return false
 }
 
-// repositoryOf is the repository of an image as a pod names it, or as the runtime is given it, without tag and digest.
-// Records and the allowlist go by this, as the kubelet's do.
+// repositoryOf returns the image's name in the pod or for the runtime, without tag and digest. Records and the allowlist use
+// this form, as in the kubelet.
 func repositoryOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
@@ -84,8 +84,8 @@ func repositoryOf(image string) string {
 // latest is the tag of an image whose name has none.
 const latest = ":latest"
 
-// spellings are the names that pods may have for an image that the runtime is given by this one: the kubelet notes pulls by the
-// pod's, and this agent cannot tell whether its author wrote the tag.
+// spellings returns the names that pods may have for the runtime's name of an image. The kubelet records pulls by the name in
+// the pod, and this agent does not know whether that has the tag.
 func spellings(image string) []string {
 	if short, is := strings.CutSuffix(image, latest); is && !strings.Contains(image, "@") {
 		return []string{image, short}
