@@ -52,7 +52,7 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
 		case n.stage == looks && n.keys.pod != nil &&
-			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // pulled for this account, perhaps
+			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // maybe pulled for this account
 			b.beginCheck(im, n, o)
 			unsure = true
 		case n.policy == v1.PullNever:

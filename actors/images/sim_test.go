@@ -216,7 +216,7 @@ func TestKilledActorJoinsItsPull(t *testing.T) {
 	if m := await[messages.ImagePulled](n); !m.Pulled {
 		t.Errorf("%+v", m)
 	}
-	// The pull may end before the successor's work has joined it. The successor then pulls again, but never two pulls run at once.
+	// The pull may end before the successor's work has joined it. The successor then pulls again, but no two pulls run at once.
 	calls := n.sim.Calls("PullImage")
 	for i := 1; i < len(calls); i++ {
 		if !calls[i-1].Done() || calls[i-1].EndSeq > calls[i].Seq {
