@@ -25,11 +25,13 @@ type measurer struct {
 	reported time.Time
 }
 
-// undisturbed records whether a walk was disturbed, and returns its other errors.
+// undisturbed records whether files were removed or moved during a walk, and returns its error unless that is errDisturbed.
 func (m *measurer) undisturbed(err error) error {
 	if errors.Is(err, errDisturbed) {
-		m.u.disturbed, err = true, nil
+		m.u.disturbed = true
+		return nil
 	}
+	m.u.disturbed = m.u.disturbed || errors.Is(err, errMoved)
 	return err
 }
 

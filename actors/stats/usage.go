@@ -56,8 +56,8 @@ type podUsage struct {
 	partial bool
 	err     error
 	bound   *podUsage
-	// disturbed reports that entries vanished during the last walk. carried is the number of walks in a row, at most maxCarried,
-	// whose figures include those from before for that reason.
+	// disturbed reports that entries vanished or moved during the last walk. carried is the number of walks in a row, at most
+	// maxCarried, whose figures include those from before for that reason.
 	disturbed bool
 	carried   int
 	// claims has the volumes of claims and of CSI drivers, which are not walked. claimsErr is the reason that some are missing.

@@ -298,6 +298,26 @@ func TestPodUsage_DisturbedWalk_KeepsThePreviousMaximum(t *testing.T) {
 	}
 }
 
+// A folder moved during the walk hides files as a vanished one does, but its error is reported too.
+func TestMeasurer_MovedFolder_IsDisturbed(t *testing.T) {
+	other := errors.New("input/output error")
+	for _, c := range []struct {
+		in, out   error
+		disturbed bool
+	}{
+		{nil, nil, false}, {other, other, false}, {errDisturbed, nil, true}, {errMoved, errMoved, true},
+		{errors.Join(errMoved, other), other, true},
+	} {
+		var m measurer
+		if err := m.undisturbed(c.in); !errors.Is(err, c.out) || m.u.disturbed != c.disturbed {
+			t.Errorf("%v: got error %v and disturbed %v, want %v and %v", c.in, err, m.u.disturbed, c.out, c.disturbed)
+		}
+		if err := m.undisturbed(nil); err != nil || m.u.disturbed != c.disturbed {
+			t.Errorf("%v: after the next folder's walk: got error %v and disturbed %v", c.in, err, m.u.disturbed)
+		}
+	}
+}
+
 // startWalk opens the folder v of dir for a walk.
 func startWalk(t *testing.T, dir string) (*walk, *os.File) {
 	f, err := os.Open(filepath.Join(dir, "v"))
