@@ -21,3 +21,10 @@ type MeasureUsage struct {
 	// Claims limits the measurement to pods with claims.
 	Claims bool
 }
+
+// RecordFigures starts the recording of figures for charts. It has no effect while recording is on.
+//
+// Sender: a handler of HTTP, from outside the tree. Receiver: stats. Reply: none; readers find the samples in the process-wide
+// collector.
+// If lost: the charts lack some samples, and the next request sends it again.
+type RecordFigures struct{}

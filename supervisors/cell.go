@@ -33,10 +33,11 @@ type cell struct {
 	pctx     actor.Context
 	env      *envelope                // being handled
 	handling atomic.Pointer[envelope] // the same, for readers outside the mailbox
+	handled  atomic.Uint64            // messages, with the one being handled
+	spent    atomic.Int64             // nanoseconds of handling
 	stopping bool
 	fell     bool  // by a panic
 	exit     *exit // set when the actor has ended itself
-	handled  uint64
 	mailbox  mailboxWatch
 	ended    atomic.Bool
 
@@ -180,7 +181,7 @@ func (c *cell) dispatch(env *envelope) {
 // messages, since protoactor throws both away, and then goes on to the supervisor.
 func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 	c.env = env
-	c.handled++
+	c.handled.Add(1)
 	began := c.sys.clock.Now()
 	env.began = began.UnixNano()
 	c.handling.Store(env)
@@ -191,6 +192,7 @@ func (c *cell) deliver(env *envelope, handle func(*envelope)) {
 		c.env = nil
 		c.handling.Store(nil)
 		ended := c.sys.clock.Now()
+		c.spent.Add(int64(ended.Sub(began)))
 		if handled || r != nil { // otherwise intercept has recorded the effect
 			c.sys.recorder.record(c.self, env, began, ended, r)
 			c.sys.metrics.kinds[c.row.Kind].handling.Observe(ended.Sub(began).Seconds())
@@ -273,7 +275,7 @@ func (c *cell) Unhandled(msg any) {
 
 func (c *cell) inspect() messages.Inspection {
 	in := messages.Inspection{
-		Path: c.self.String(), Kind: string(c.row.Kind), Incarnation: c.gen, Handled: c.handled,
+		Path: c.self.String(), Kind: string(c.row.Kind), Incarnation: c.gen, Handled: c.handled.Load(),
 		MailboxDepth: c.mailbox.now.Load(), MailboxMax: c.mailbox.max.Load(), Working: c.workingNames(),
 	}
 	in.Children = slices.Sorted(maps.Keys(c.children))

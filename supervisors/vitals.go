@@ -31,10 +31,13 @@ type Vitals struct {
 	Until    time.Time        `json:"until,omitzero"` // the next start, where one is waited for
 	Restarts int              `json:"restarts"`       // since its supervisor started, for whatever reason
 	// Waiting are the messages in its mailbox, without the one being handled; MaxWaiting is the most of its present life.
-	Waiting    int64     `json:"waiting"`
-	MaxWaiting int64     `json:"maxWaiting"`
-	Handling   *Handling `json:"handling,omitempty"` // a mailbox is first in, first out: its oldest message that is not done
-	Failure    *Failure  `json:"failure,omitempty"`  // the last
+	Waiting    int64 `json:"waiting"`
+	MaxWaiting int64 `json:"maxWaiting"`
+	// Handled counts the messages of its present life, with the one being handled; Spent is the time of handling them.
+	Handled  uint64        `json:"handled"`
+	Spent    time.Duration `json:"handlingNanoseconds"`
+	Handling *Handling     `json:"handling,omitempty"` // a mailbox is first in, first out: its oldest message that is not done
+	Failure  *Failure      `json:"failure,omitempty"`  // the last
 }
 
 // Handling is a message that is being handled.
@@ -102,6 +105,7 @@ func (l *life) vitals() Vitals {
 		return v
 	}
 	v.Waiting, v.MaxWaiting = c.mailbox.now.Load(), c.mailbox.max.Load()
+	v.Handled, v.Spent = c.handled.Load(), time.Duration(c.spent.Load())
 	if env := c.handling.Load(); env != nil {
 		v.Waiting--
 		v.Handling = &Handling{Message: typeName(env.msg), From: env.from, Sent: env.sent, Began: time.Unix(0, env.began)}

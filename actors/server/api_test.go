@@ -15,12 +15,14 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
+	"github.com/playlet-dev/playlet/actors/internal/history"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -473,5 +475,35 @@ func TestWhatTheNodeIsShortOf(t *testing.T) {
 	const want = "the node is short of disk space: new pods are not admitted"
 	if got, err := r.client.Pods(t.Context(), api.Filter{}); err != nil || len(got.Node.Short) != 1 || got.Node.Short[0] != want {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The history of a pod's figures comes with the requests and limits of its containers.
+func TestFiguresHistory(t *testing.T) {
+	r := newRig(t, func(c *Config) {
+		c.History = func(uid string) []history.Series {
+			cores := 0.5
+			return []history.Series{{Name: "", Samples: []history.Sample{{At: time.Unix(1, 0), CPU: &cores}}}, {Name: uid + "-app"}}
+		}
+		c.Board.Publish(board.Snapshot{Pods: []board.Pod{{Pod: &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "u1", Name: "web", Namespace: "n"},
+			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "u1-app", Resources: v1.ResourceRequirements{
+				Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse("64Mi")},
+			}}}},
+		}, Status: &v1.PodStatus{}}}})
+	})
+	if err := r.listeners.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	answer := r.raw("GET", "/v1/figures/history?pod=u1")
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := string(text)
+	for _, want := range []string{`"cpuCores":0.5`, `"everySeconds":10`, `"name":"u1-app"`, `"memory":"64Mi"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("got %s, want %s in it", body, want)
+		}
 	}
 }

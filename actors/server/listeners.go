@@ -22,6 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/history"
 	"github.com/playlet-dev/playlet/actors/server/admin"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
@@ -68,6 +69,8 @@ type Config struct {
 	Node *NodeAPI
 	// Figures is admin.Config's.
 	Figures func(ctx context.Context, all bool) api.Figures
+	// History is admin.Config's.
+	History func(uid string) []history.Series
 	// Registered is admin.Config's.
 	Registered func() api.Registered
 	// RootDir is the agent's --root-dir, to be told.
@@ -206,7 +209,7 @@ func (l *Listeners) adminHandler(streams *containers.Handlers) http.Handler {
 	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: streams, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
-		Registered: l.conf.Registered, WriteTimeout: l.conf.WriteTimeout,
+		History: l.conf.History, Registered: l.conf.Registered, WriteTimeout: l.conf.WriteTimeout,
 		Observatory: l.observatory,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),

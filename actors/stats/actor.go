@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/playlet-dev/playlet/actors/internal/history"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 )
@@ -31,6 +32,7 @@ type actor struct {
 	queue     []queuedWalk // urgent ones first, then the one that waits longest
 	walking   map[types.UID]*v1.Pod
 	long      map[types.UID]bool // walks that take longer than walkTimeout
+	recording bool               // a sample of figures is in progress or scheduled
 }
 
 // queuedWalk is a pod that is due.
@@ -49,6 +51,13 @@ type walked struct {
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
+		a.record(ctx) // after a restart, recording goes on
+	case messages.RecordFigures:
+		a.record(ctx)
+	case sampled:
+		ctx.After(history.Every, sampleDue{})
+	case sampleDue:
+		a.sample(ctx)
 	case messages.MeasureUsage:
 		a.measure(ctx, m)
 	case walked:

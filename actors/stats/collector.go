@@ -18,6 +18,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/history"
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 	"github.com/playlet-dev/playlet/cri"
@@ -76,6 +77,7 @@ type Collector struct {
 	opts    Options
 	booted  time.Time
 	usage   *usageBoard
+	history history.History
 	machine *part[*model.MachineInfo]
 	cgroups *part[cgroupstats.Set]
 	runtime *part[runtimeFigures]

@@ -159,9 +159,14 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.until("its account", `document.querySelector('#detail .account')?.textContent.length > 2 && document.querySelectorAll('#detail button.danger').length === 2`)
 	must(t, b.Click("#detail button.danger"))
 	p.until("its restart", `[...document.querySelectorAll('#detail dd')].some(e => e.textContent.startsWith('chaos: rule'))`)
+	p.until("its recovery, with the messages sent since", `/ran again after/.test(document.querySelector('.recovery').innerText) &&
+		document.querySelectorAll('.recovery li').length > 0`)
+	p.until("its sparklines", `document.querySelectorAll('.rates .curve[d^=M]').length === 3`)
 	p.view("actor")
 	p.keys("g", "n")
 	p.until("the node", `document.querySelectorAll('.chart .curve[d]').length > 2`)
+	p.until("figures from before the view was opened", `(() => { const [, n, unit] = /(\d+)([sm])/.exec(document.querySelector('.axis').innerText) ?? [];
+		return document.querySelector('.chart .curve').getAttribute('d').split('L').length > 2 && n > 0 && unit; })()`)
 	must(t, b.Eval(`document.querySelector('.chart svg').dispatchEvent(new PointerEvent('pointermove', { clientX: 0 }))`, nil))
 	p.until("the time under the pointer", `/\d:\d\d/.test(document.querySelector('.axis').lastChild.textContent)`)
 	must(t, b.Eval(`document.querySelector('.chart svg').dispatchEvent(new PointerEvent('pointerleave'))`, nil))

@@ -13,11 +13,10 @@ import (
 	"strings"
 	"time"
 
-	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
-
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/eventlog"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/history"
 	"github.com/playlet-dev/playlet/actors/internal/shares"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/server/containers"
@@ -57,6 +56,8 @@ type Config struct {
 	// Figures measures CPU and memory, or all there is of them where that is asked for, or gives what is there when the context
 	// ends; nil: nobody does.
 	Figures func(ctx context.Context, all bool) api.Figures
+	// History returns the recorded figures of the pod with the UID, or of the node; nil: figures are not recorded.
+	History func(uid string) []history.Series
 	Chaos   *chaos.Engine // nil: it is not enabled
 	// Registered is what the control plane has of the node; nil: the node is in no cluster.
 	Registered func() api.Registered
@@ -120,6 +121,7 @@ func (h *handlers) routes() map[string]handler {
 		"GET /v1/trace":                             h.trace,
 		"GET /v1/criticalpath":                      h.criticalPath,
 		"GET /v1/figures":                           h.figures,
+		"GET /v1/figures/history":                   h.history,
 		"GET /v1/observatory":                       h.observatory,
 		"GET /v1/images":                            h.images,
 		"POST /v1/images":                           h.pullImage,
@@ -264,22 +266,6 @@ func ask[T any](h *handlers, r *http.Request, timeout time.Duration, to messages
 		return out, &api.Error{Status: refusals[got.Why], Text: got.Message, Problems: got.Problems, Accepted: got.Accepted}
 	}
 	return out, fmt.Errorf("the actor %s answered with a %T", to, got)
-}
-
-// figures answers GET /v1/figures with the CPU and memory of all pods, and GET /v1/figures?pod=UID with all figures of one pod
-// and of the node; without a UID, of the node alone.
-func (h *handlers) figures(w http.ResponseWriter, r *http.Request) error {
-	if h.conf.Figures == nil {
-		return refuse(http.StatusNotImplemented, "this agent measures nothing")
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), figuresTimeout)
-	defer cancel()
-	of := r.URL.Query()
-	got := h.conf.Figures(ctx, of.Has("pod"))
-	if of.Has("pod") {
-		got.Pods = slices.DeleteFunc(got.Pods, func(p stats.PodStats) bool { return p.PodRef.UID != of.Get("pod") })
-	}
-	return answer(w, got)
 }
 
 func (h *handlers) version(w http.ResponseWriter, _ *http.Request) error {

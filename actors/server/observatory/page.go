@@ -30,7 +30,7 @@ const (
 // secrets, are not among them.
 var reading = []string{
 	"/v1/version", "/v1/pods", "/v1/events", "/v1/explain/", "/v1/actors", "/v1/actors/", "/v1/trace", "/v1/criticalpath",
-	"/v1/figures", "/v1/chaos", "/v1/logs/",
+	"/v1/figures", "/v1/figures/history", "/v1/chaos", "/v1/logs/",
 }
 
 //go:embed assets

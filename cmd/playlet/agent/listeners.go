@@ -45,10 +45,12 @@ func served(node *config.Node, host *pod.Host, state *runtime.State, m *machine,
 		StreamIdleTimeout: k.StreamingConnectionIdleTimeout.Duration, CountWebSocket: o.metrics.WebSocketOpened,
 		Node: nodeAPI(node, host.CRI, g, o), Devices: host.Devices,
 		Figures: func(ctx context.Context, all bool) api.Figures {
+			o.figures.RecordFigures()
 			summary, lacks := o.figures.Summary(ctx, !all)
 			return api.Figures{At: time.Now(), Summary: *summary, Missing: lacks, Agent: process(),
 				Allocatable: allocatable(node, m.reader.Last())}
 		},
+		History: o.figures.History,
 		Version: version.Playlet(), Kubernetes: version.Kubernetes,
 		Log: log.With(podlog.ActorKey, messages.Server.String()),
 	}

@@ -10,6 +10,7 @@ import (
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
+	"github.com/playlet-dev/playlet/actors/internal/history"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
@@ -164,6 +165,22 @@ type Figures struct {
 	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
 	Agent       Process         `json:"agent"`
 	Missing     []string        `json:"missing,omitempty"` // sentences on what could not be read
+}
+
+// History answers GET /v1/figures/history?pod=UID with figures of the last minutes. Recording begins with the first request for
+// figures.
+type History struct {
+	At           time.Time `json:"at"`
+	EverySeconds int       `json:"everySeconds"` // the time between two samples
+	// Series has the pod itself, then its containers by name; or the node and its system containers.
+	Series []Series `json:"series"`
+}
+
+// Series has the samples of the node, a pod or a container, with the requests and limits of the spec.
+type Series struct {
+	history.Series `json:",inline"`
+	Requests       v1.ResourceList `json:"requests,omitempty"`
+	Limits         v1.ResourceList `json:"limits,omitempty"`
 }
 
 // Process is what a process of the agent has used.

@@ -2,6 +2,7 @@
 import { ago, ask, h, poll, setText, span, time } from './dom.js';
 import { Diagram } from './diagram.js';
 import { podName } from './pods.js';
+import { observe, rates, recovery, sparkline } from './vitals.js';
 
 export const actors = { all: [], byPath: new Map(), at: 0 };
 const unfolded = new Set(['', 'sources', 'pods']); // the others are folded
@@ -11,6 +12,7 @@ export const parent = path => (path === '' ? null : path.includes('/') ? path.sl
 export function watchActors(each, failed) {
   return poll('/v1/actors', 2000, got => {
     actors.at = time(got.at);
+    for (const a of got.actors) observe(actors.byPath.get(a.path), a, actors.at);
     actors.byPath = new Map(got.actors.map(a => [a.path, a]));
     const parents = new Set(got.actors.map(a => parent(a.path)));
     for (const a of got.actors) {
@@ -80,6 +82,13 @@ export const actorColumns = [
   } },
   { name: 'state', head: 'State', by: a => -SEVERITY.indexOf(tone(a)), key: a => a.state + tone(a), cell: (a, element) => { setText(element, a.state); element.dataset.tone = tone(a); } },
   { name: 'mailbox', head: 'Mailbox', title: 'Sort by mailbox: waiting messages, and the most of this life', by: a => -a.waiting, ...text(a => `${a.waiting} / ${a.maxWaiting}`) },
+  { name: 'rate', head: 'Messages', title: 'Sort by messages per second', by: a => -(a.history?.[0].at(-1) ?? 0), key: a => a.seen, cell: (a, element) => {
+    element.spark ??= sparkline('Messages per second');
+    if (element.firstChild !== element.spark.element) element.replaceChildren(element.spark.element);
+    const values = a.history?.[0] ?? [], now = values.at(-1) ?? 0;
+    element.spark.draw(values, now.toFixed(1));
+    element.title = `${now.toFixed(1)} messages per second`;
+  } },
   { name: 'oldest', head: 'Oldest', title: 'Sort by the age of the message being handled', by: a => -(a.oldest || 0), ...text(a => (a.handling && a.oldest >= 1000 ? `${span(a.oldest)} ${a.handling.message}` : '')) },
   { name: 'restarts', head: 'Restarts', by: a => -a.restarts, ...text(a => (a.restarts ? String(a.restarts) : '')) },
   { name: 'age', head: 'Up', by: a => -time(a.since), ...text(a => ago(a.since)) },
@@ -94,7 +103,7 @@ export const actorTabs = [['Account', account], ['Messages', path => new Diagram
 // account is what an actor says of itself; one that hangs is told of without its word.
 function account(path) {
   const vitals = h('dl', {}), said = h('pre', { class: 'account', tabindex: '0', 'aria-label': 'What the actor says of itself' }), note = h('p', { class: 'note', role: 'status' });
-  const tools = h('div', { class: 'tools' });
+  const tools = h('div', { class: 'tools' }), pace = rates(), fall = recovery(path);
   chaosOn().then(on => {
     if (!on) return;
     for (const verb of ['kill', 'pause']) {
@@ -106,11 +115,13 @@ function account(path) {
     const rows = [['Path', path || 'node'], ['Kind', a.kind], ['State', a.state], ['Up', ago(a.since)], ['Life', a.incarnation], ['Handled', `${a.handled} messages`],
       ['Mailbox', `${a.waiting}, at most ${a.maxWaiting}`], ['Restarts', a.restarts], ['Last failure', a.failure ? `${a.failure.reason} (${ago(a.failure.at)} ago)` : 'none'],
       ['Work under way', (a.working ?? []).join(', ') || 'none']];
+    pace.show(actors.byPath.get(path === 'node' ? '' : path));
+    fall.show(a);
     vitals.replaceChildren(...rows.flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value)]));
     setText(said, a.detail === undefined ? 'It has no account of its own.' : JSON.stringify(a.detail, null, 2));
     if (note.dataset.failed) { delete note.dataset.failed; setText(note, ''); }
   }, e => { note.dataset.failed = '1'; setText(note, e.message); });
-  return { element: h('div', {}, tools, note, vitals, h('h3', {}, 'Its own account'), said), close: () => polled.stop() };
+  return { element: h('div', {}, tools, note, pace.element, fall.element, vitals, h('h3', {}, 'Its own account'), said), close: () => polled.stop() };
 }
 
 const seed = () => 1 + Math.floor(Math.random() * 1e6);
