@@ -55,6 +55,9 @@ type Context interface {
 	Reply(msg any)
 	// Do runs work outside the mailbox and posts its one result back to this actor. See Work.
 	Do(work Work)
+	// OnStop calls f once when this life of the actor ends: when it is stopped, ends itself or panics. f runs outside the mailbox,
+	// beside work whose context has ended as well, and must not block. The actor's end waits for it as it does for work.
+	OnStop(f func())
 	// After posts a message to this actor when d has passed. The timer dies with the actor.
 	After(d time.Duration, msg any) Timer
 	// Spawn starts a child of the row's dynamic kind, once: spawning a name that is there is a no-op. The child's
@@ -84,15 +87,17 @@ type Context interface {
 type Work struct {
 	// Name describes the work in logs and inspections, e.g. "RunPodSandbox".
 	Name string
-	// Timeout bounds it; required.
+	// Timeout bounds it; required unless Waits is set.
 	Timeout time.Duration
+	// Waits marks work that waits for an event, such as a change of a file, for as long as the actor lives. It has no timeout.
+	Waits bool
 	// Pod is the UID of the pod that it is done for, whoever had it begin now: its story has it. Work of a pod's own actor needs
 	// none.
 	Pod string
 	// Routine work is done at a steady rate while nothing happens: the flight recorder leaves its calls out, as it does with a
 	// result that is a messages.Routine.
 	Routine bool
-	// Run does it. Its context ends with the timeout or the actor. It returns exactly one message, never nil, which
+	// Run does it. Its context ends with the timeout, if any, or the actor. It returns exactly one message, never nil, which
 	// is posted to the actor unless that has been restarted since. A panic in it is a panic of the actor. LogOf of
 	// its context is the actor's logger.
 	Run func(ctx context.Context) any

@@ -26,9 +26,7 @@ func (c *cell) Do(w Work) {
 	if c.stopping {
 		return
 	}
-	if w.Timeout <= 0 || w.Run == nil {
-		panic("work " + w.Name + " without a timeout or without a body")
-	}
+	w.Check()
 	id := c.sys.seq.Add(1)
 	flow := c.flow().of(id, cmp.Or(w.Pod, c.self.PodUID()))
 	if w.Routine && flow.Pod == "" { // otherwise repeated waits would make one endless flow
@@ -51,7 +49,10 @@ func (c *cell) Do(w Work) {
 		if !w.Routine {
 			ctx = c.sys.opts.WorkContext(ctx, flow, id)
 		}
-		ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+		cancel := func() {}
+		if !w.Waits {
+			ctx, cancel = context.WithTimeout(ctx, w.Timeout)
+		}
 		e.Began = c.sys.clock.Now()
 		done.msg = runWork(ctx, w)
 		cancel()
@@ -68,6 +69,26 @@ func (c *cell) Do(w Work) {
 		c.mu.Unlock()
 		c.sys.post(c.self, done)
 	}()
+}
+
+// Check panics if the work has no body, or not exactly one of a timeout and Waits.
+func (w *Work) Check() {
+	if w.Run == nil || w.Timeout < 0 || (w.Timeout == 0) != w.Waits {
+		panic("work " + w.Name + " without a body, or without exactly one of a timeout and Waits")
+	}
+}
+
+func (c *cell) OnStop(f func()) {
+	c.workers.Add(1)
+	context.AfterFunc(c.ctx, func() {
+		defer c.workers.Done()
+		defer func() {
+			if r := recover(); r != nil {
+				c.log.Error("panic in a stop hook", "reason", fmt.Sprint(r), "stack", string(debug.Stack()))
+			}
+		}()
+		f()
+	})
 }
 
 // runWork calls w.Run. It logs a panic with its stack, since the actor that is to panic may have ended.

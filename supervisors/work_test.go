@@ -206,3 +206,60 @@ func TestWorkIsOfItsPod(t *testing.T) {
 }
 
 type pong struct{}
+
+// A stop hook runs once for each life of the actor, and work that waits ends with it.
+func TestOnStop(t *testing.T) {
+	var mu sync.Mutex
+	stops, ends := 0, 0
+	lives := make(chan struct{}, 9)
+	count := func(n *int) {
+		mu.Lock()
+		defer mu.Unlock()
+		*n++
+	}
+	s, log := startWorker(t, nil, func(ctx Context, msg any) {
+		switch msg.(type) {
+		case messages.Started:
+			ctx.OnStop(func() { count(&stops); panic("in the hook") })
+			ctx.Do(Work{Name: "Wait", Waits: true, Run: func(ctx context.Context) any {
+				<-ctx.Done()
+				count(&ends)
+				return "over"
+			}})
+			lives <- struct{}{}
+		case string:
+			panic("on purpose")
+		}
+	})
+	<-lives
+	s.Tell("worker", "fall")
+	<-lives // the next life begins when the hooks and work of the first have ended
+	mu.Lock()
+	defer mu.Unlock()
+	if stops != 1 || ends != 1 {
+		t.Errorf("got %d calls of the stop hook and %d ends of work after a panic, want one of each", stops, ends)
+	}
+	if !strings.Contains(log.String(), "panic in a stop hook") {
+		t.Error("the panic of the hook is not logged")
+	}
+}
+
+func TestWork_Check(t *testing.T) {
+	run := func(context.Context) any { return 0 }
+	for _, c := range []struct {
+		work Work
+		ok   bool
+	}{
+		{Work{Timeout: 1, Run: run}, true}, {Work{Waits: true, Run: run}, true}, {Work{Run: run}, false},
+		{Work{Timeout: 1, Waits: true, Run: run}, false}, {Work{Timeout: -1, Run: run}, false}, {Work{Timeout: 1}, false},
+	} {
+		panicked := func() (yes bool) {
+			defer func() { yes = recover() != nil }()
+			c.work.Check()
+			return false
+		}()
+		if panicked == c.ok {
+			t.Errorf("%+v: got accepted %v, want %v", c.work, !panicked, c.ok)
+		}
+	}
+}

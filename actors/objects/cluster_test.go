@@ -1,7 +1,6 @@
 package objects
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +27,6 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/messages"
-	"github.com/playlet-dev/playlet/supervisors"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
@@ -348,21 +346,11 @@ func TestTheActorInACluster(t *testing.T) {
 	board := NewBoard(false)
 	actor := New(Options{Client: fake.NewClientset(word), Board: board, CheckFrequency: time.Minute})("objects").(*actor)
 	k := supervisortest.New(t, messages.Objects, actor)
-	var hold, await supervisors.Work
-	for _, w := range k.Work {
-		switch w.Name {
-		case "FollowObjects":
-			hold = w
-		case "AwaitObjects":
-			await = w
-		default:
-			t.Errorf("work %s", w.Name)
-		}
+	if len(k.Work) != 1 || k.Work[0].Name != "AwaitObjects" {
+		t.Fatalf("got the work %+v, want AwaitObjects", k.Work)
 	}
+	await := k.Work[0]
 	k.Work = nil
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan any)
-	go func() { ended <- hold.Run(ctx) }()
 	k.Send(messages.Pods, messages.ObjectsWanted{Pods: []*v1.Pod{apiPod("u", ofSecret("word"))}})
 	const all = 3 // versions: of the first lists of Services and RuntimeClasses and of the Secret, in whatever order
 	for deadline := time.Now().Add(timeout); board.Version() < all; time.Sleep(time.Millisecond) {
@@ -385,6 +373,5 @@ func TestTheActorInACluster(t *testing.T) {
 	if said += string(text); strings.Count(said, "{Version:3}") != 4 || strings.Contains(said, hidden) || !strings.Contains(said, `"there":1`) {
 		t.Errorf("told %s", said)
 	}
-	cancel()
-	<-ended
+	k.End() // goleak fails the package if the followers go on
 }

@@ -52,11 +52,7 @@ type Options struct {
 	CheckFrequency time.Duration
 }
 
-const (
-	defaultCheckFrequency = 20 * time.Second
-	// lifetime is the timeout of work that lasts as long as the actor.
-	lifetime = 100 * 365 * 24 * time.Hour
-)
+const defaultCheckFrequency = 20 * time.Second
 
 // New makes the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
@@ -86,7 +82,6 @@ type actor struct {
 type (
 	checkDue struct{}
 	lookDue  struct{}
-	released struct{}
 	news     struct{} // of the API server
 )
 
@@ -110,7 +105,6 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		a.onCheck(ctx)
 	case lookDue:
 		a.watch.Wake(false)
-	case released:
 	default:
 		ctx.Unhandled(msg)
 	}
@@ -122,18 +116,9 @@ func (a *actor) beginFolder(ctx supervisors.Context) {
 	}
 	w := dirwatch.New()
 	a.watch = w
-	hold(ctx, "HoldWatch", w.Close)
+	ctx.OnStop(w.Close)
 	a.asked = ctx.Now()
 	a.read(ctx, true)
-}
-
-// hold calls end when the actor ends, whatever ends it.
-func hold(ctx supervisors.Context, name string, end func()) {
-	ctx.Do(supervisors.Work{Name: name, Timeout: lifetime, Run: func(ctx context.Context) any {
-		<-ctx.Done()
-		end()
-		return released{}
-	}})
 }
 
 // beginCluster starts without pods: they arrive with ObjectsWanted after ServiceStarted.
@@ -145,13 +130,13 @@ func (a *actor) beginCluster(ctx supervisors.Context) {
 	c := a.cluster
 	c.followServices()
 	c.followRuntimeClasses()
-	hold(ctx, "FollowObjects", c.stop)
+	ctx.OnStop(c.stop)
 	a.awaitNews(ctx)
 }
 
 func (a *actor) awaitNews(ctx supervisors.Context) {
 	c := a.cluster
-	ctx.Do(supervisors.Work{Name: "AwaitObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
+	ctx.Do(supervisors.Work{Name: "AwaitObjects", Waits: true, Run: func(ctx context.Context) any {
 		c.await(ctx)
 		supervisors.Awaited(ctx)
 		return news{}
@@ -161,7 +146,7 @@ func (a *actor) awaitNews(ctx supervisors.Context) {
 // read sends the worker to read, at once or when something changes.
 func (a *actor) read(ctx supervisors.Context, now bool) {
 	w, m := a.watch, a.memory
-	ctx.Do(supervisors.Work{Name: "ReadObjects", Timeout: lifetime, Run: func(ctx context.Context) any {
+	ctx.Do(supervisors.Work{Name: "ReadObjects", Waits: true, Run: func(ctx context.Context) any {
 		if !now {
 			w.Await(ctx)
 			supervisors.Awaited(ctx)

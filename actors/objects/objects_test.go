@@ -289,7 +289,6 @@ func TestAReadingThatDoesNotEnd(t *testing.T) {
 			})
 			return out
 		}
-		work("HoldWatch")
 		reading := work("ReadObjects")
 		for minutes := range 3 { // it does not come back
 			if got := hung(); (len(got) == 1) != (minutes > 0) || len(got) == 1 &&

@@ -48,6 +48,8 @@ type recording struct {
 	actor    supervisors.Actor
 	behavior supervisors.Behavior
 	timers   []*timer
+
+	stopHooks []func()
 }
 
 type timer struct {
@@ -86,6 +88,14 @@ func (k *Kit) Take() []Sent {
 	return out
 }
 
+// End calls the actor's stop hooks. The actor must not be used afterwards.
+func (k *Kit) End() {
+	for _, f := range k.stopHooks {
+		f()
+	}
+	k.stopHooks = nil
+}
+
 // RunWork does all work asked for, on this goroutine, and hands the actor each result, until none is left.
 func (k *Kit) RunWork() {
 	for len(k.Work) > 0 {
@@ -97,8 +107,12 @@ func (k *Kit) RunWork() {
 
 // RunOne does one piece of work and hands the actor its result.
 func (k *Kit) RunOne(w supervisors.Work) {
-	ctx, cancel := context.WithTimeout(context.Background(), w.Timeout)
-	defer cancel()
+	ctx := context.Background()
+	if !w.Waits {
+		bounded, cancel := context.WithTimeout(ctx, w.Timeout)
+		defer cancel()
+		ctx = bounded
+	}
 	msg := w.Run(ctx)
 	if msg == nil {
 		k.TB.Fatalf("work %s returned no message", w.Name)
@@ -154,10 +168,10 @@ func (k *recording) Restart(name string, after time.Duration) { k.Restarted[name
 func (k *recording) Become(b supervisors.Behavior)            { k.behavior = b }
 func (k *recording) Unhandled(msg any)                        { k.Ignored = append(k.Ignored, msg) }
 
+func (k *recording) OnStop(f func()) { k.stopHooks = append(k.stopHooks, f) }
+
 func (k *recording) Do(w supervisors.Work) {
-	if w.Timeout <= 0 || w.Run == nil {
-		k.TB.Fatalf("work %q without a timeout or without a body", w.Name)
-	}
+	w.Check()
 	k.Work = append(k.Work, w)
 }
 

@@ -37,11 +37,7 @@ type Options struct {
 	parse parser // nil: parses as the kubelet and the API server would
 }
 
-const (
-	defaultCheckFrequency = 20 * time.Second
-	// lifetime bounds work that lasts as long as the actor: holding the watch, and waiting for changes.
-	lifetime = 100 * 365 * 24 * time.Hour
-)
+const defaultCheckFrequency = 20 * time.Second
 
 // New returns the constructor of the actor.
 func New(opts Options) supervisors.Constructor {
@@ -81,7 +77,6 @@ type source struct {
 type (
 	checkDue struct{}
 	lookDue  struct{}
-	released struct{}
 )
 
 func (s *source) Receive(ctx supervisors.Context, msg any) {
@@ -105,13 +100,7 @@ func (s *source) Receive(ctx supervisors.Context, msg any) {
 
 func (s *source) start(ctx supervisors.Context) {
 	s.r = newReader(s.opts, s.memory)
-	hold := s.r.watch
-	ctx.Do(supervisors.Work{Name: "HoldWatch", Timeout: lifetime, Run: func(ctx context.Context) any {
-		// The end of the actor ends this work. The watch therefore never outlives the actor.
-		<-ctx.Done()
-		hold.Close()
-		return released{}
-	}})
+	ctx.OnStop(s.r.watch.Close)
 	s.read(ctx)
 	ctx.After(s.opts.CheckFrequency, checkDue{})
 }
@@ -119,7 +108,7 @@ func (s *source) start(ctx supervisors.Context) {
 // read starts the worker, which reads the next changes. Its result is lost only with the actor, as are its timers.
 func (s *source) read(ctx supervisors.Context) {
 	r := s.r
-	ctx.Do(supervisors.Work{Name: "ReadManifests", Timeout: lifetime, Run: func(ctx context.Context) any { return r.next(ctx) }})
+	ctx.Do(supervisors.Work{Name: "ReadManifests", Waits: true, Run: func(ctx context.Context) any { return r.next(ctx) }})
 }
 
 func (s *source) onLooked(ctx supervisors.Context, l looked) {

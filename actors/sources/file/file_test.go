@@ -60,7 +60,7 @@ func (p *play) restart() {
 	p.actor = a.(*source)
 	p.Kit = supervisortest.New(p.t, messages.File, a)
 	p.clock.FakeClock = p.Clock
-	p.t.Cleanup(p.actor.r.watch.Close)
+	p.t.Cleanup(p.End)
 }
 
 func (p *play) write(name, text string) {
@@ -189,8 +189,8 @@ func TestWhatIsGoodIsSavedAfterABurst(t *testing.T) {
 	p.read()
 	p.write("b", "pod b\n")
 	p.read()
-	if len(p.Work) != 2 {
-		t.Fatalf("works on %d things, want to hold the watch and to read", len(p.Work))
+	if len(p.Work) != 1 {
+		t.Fatalf("got %d pieces of work, want ReadManifests alone", len(p.Work))
 	}
 	p.Advance(base.SaveDelay)
 	p.write("c", "pod c\n") // while it is being saved
@@ -214,8 +214,8 @@ func TestWhatIsGoodIsSavedAfterABurst(t *testing.T) {
 		t.Fatalf("saved %q", got)
 	}
 	p.Advance(time.Minute)
-	if len(p.Work) != 2 {
-		t.Fatalf("works on %d things, want to hold the watch and to read", len(p.Work))
+	if len(p.Work) != 1 {
+		t.Fatalf("got %d pieces of work, want ReadManifests alone", len(p.Work))
 	}
 	p.Take()
 	p.write("a", "nonsense\n")
@@ -231,7 +231,7 @@ func TestASaveThatFailsIsTriedAgainAtTheCheck(t *testing.T) {
 	p.Advance(base.SaveDelay)
 	p.RunOne(p.take("SaveLastGood"))
 	p.Advance(base.SaveDelay)
-	if len(p.Work) != 2 {
+	if len(p.Work) != 1 {
 		t.Fatal("tried again at once")
 	}
 	must(t, os.Remove(p.state))
