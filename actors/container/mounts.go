@@ -117,8 +117,9 @@ func partOf(
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	bound, err := safepath.Bounded(ctx, w.Pod.Namespace+"/"+part.Volume, "subPath "+part.Place(), func() (subpath.Part, error) {
-		_, err := subpath.Bind(part)
+	owner, file := safepath.Owner{Namespace: w.Pod.Namespace, Pod: string(w.Pod.UID)}, w.Pod.Namespace+"/"+part.Volume
+	bound, err := safepath.Bounded(ctx, owner, file, "subPath "+part.Place(), func() (subpath.Part, error) {
+		_, err := subpath.Bind(ctx, part)
 		return part, err
 	})
 	if err == nil && bound != part {

@@ -2,8 +2,10 @@ package volumes
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +57,73 @@ func TestUnmountPod_HungServerHoldsUpOnlyItsPod(t *testing.T) {
 	must(t, d.unmountPod(t.Context(), "other", true))
 	s.Die()
 	must(t, d.unmountPod(t.Context(), "hung", true))
+}
+
+// The servers of a pod's mounts are asked together: the wait for one that hangs does not delay the others.
+func TestUnmountPod_HungServersShareADeadline(t *testing.T) {
+	d := newDisk(t)
+	data := d.mountPod(t.Context(), "u1", volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))).paths()["data"]
+	var servers []*fusetest.Server
+	for i := range 20 {
+		at := filepath.Join(data, fmt.Sprint("remote", i))
+		must(t, os.Mkdir(at, 0o755))
+		s := fusetest.Mount(t, at)
+		s.Hang()
+		servers = append(servers, s)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.unmountPod(t.Context(), "u1", true) }()
+	asked := func() bool {
+		return !slices.ContainsFunc(servers, func(s *fusetest.Server) bool { return s.Requests() == 0 })
+	}
+	for !asked() {
+		select {
+		case err := <-ended:
+			t.Fatalf("not all servers were asked before the first was given up: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for _, s := range servers {
+		s.Die() // which ends the questions
+	}
+	must(t, <-ended)
+	if exists(t, d.pod("u1")) {
+		t.Error("the pod's folder is still there")
+	}
+}
+
+// Dead mounts in each other, and on each other, are all detached.
+func TestUnmountPod_DeadMountsInLayers(t *testing.T) {
+	d := newDisk(t)
+	data := d.mountPod(t.Context(), "u1", volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))).paths()["data"]
+	must(t, os.Mkdir(filepath.Join(data, "a"), 0o755))
+	var servers []*fusetest.Server
+	for _, at := range []string{"a", "a", "a/" + fusetest.Folder} {
+		servers = append(servers, fusetest.Mount(t, filepath.Join(data, at)))
+	}
+	for _, s := range servers {
+		s.Die()
+	}
+	must(t, d.unmountPod(t.Context(), "u1", true))
+	if exists(t, d.pod("u1")) {
+		t.Error("the pod's folder is still there")
+	}
+}
+
+// A mount that only another user may access is detached at the pod's end: whether its server lives cannot be found.
+func TestUnmountPod_DetachesAMountOfAnotherUser(t *testing.T) {
+	for name, end := range map[string]func(*fusetest.Server){"alive": func(*fusetest.Server) {}, "dead": (*fusetest.Server).Die} {
+		t.Run(name, func(t *testing.T) {
+			d := newDisk(t)
+			data := d.mountPod(t.Context(), "u1", volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))).paths()["data"]
+			must(t, os.Mkdir(filepath.Join(data, "remote"), 0o755))
+			end(fusetest.MountFor(t, filepath.Join(data, "remote"), 1000))
+			must(t, d.unmountPod(t.Context(), "u1", true))
+			if exists(t, d.pod("u1")) {
+				t.Error("the pod's folder is still there")
+			}
+		})
+	}
 }
 
 func TestUnmountPod_LocalVolumeOfADeadServer(t *testing.T) {

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,6 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // disk does the work. It holds no state of its own and may be used by any number of goroutines.
@@ -173,33 +176,75 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 }
 
 // detachDead detaches the mounts of dead servers in a pod's folder, and returns the remaining mounts. It keeps the mounts of CSI
-// drivers, which undo them, and the mounts of hung servers. Mounts below either are not checked.
+// drivers, which undo them, and the mounts of hung servers. Mounts below either are not checked. The pod's containers have ended:
+// a FUSE mount that only its own user may access is of no use to anybody, whether its server lives or not.
 func (d disk) detachDead(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) (left []*mountinfo.Info, err error) {
-	hung := []string{filepath.Join(folder.Path(), kinds.VolumeFolder(csi.PluginName, ""))}
-	below := func(m *mountinfo.Info, at string) bool { return strings.HasPrefix(m.Mountpoint, at+"/") }
-	detached := ""
+	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
+	defer cancel()
+	answers := d.askServers(ctx, folder, mounts)
+	var detached []string
 	for _, m := range mounts {
-		name, err1 := filepath.Rel(folder.Path(), m.Mountpoint)
+		name, relErr := filepath.Rel(folder.Path(), m.Mountpoint)
+		answer, asked := answers[m.Mountpoint]
 		switch {
-		case detached != "" && below(m, detached):
-			continue // it went with it
-		case err1 != nil || name == "." || slices.ContainsFunc(hung, func(at string) bool { return below(m, at) }):
+		case slices.ContainsFunc(detached, func(at string) bool { return isBelow(m, at) }):
+			continue // it is detached with the mount above it
+		case !asked || relErr != nil:
+			left = append(left, m)
+			continue
+		case slices.Contains(detached, m.Mountpoint): // another mount below the one that was detached
+			answer = folder.AskServer(ctx, name)
+		}
+		if !safepath.IsDead(answer) && !(errors.Is(answer, unix.EACCES) && strings.HasPrefix(m.FSType, "fuse")) {
 			left = append(left, m)
 			continue
 		}
-		err1 = folder.AskServer(ctx, name)
-		if !safepath.IsDead(err1) {
-			if left = append(left, m); err1 != nil {
-				hung = append(hung, m.Mountpoint)
-			}
-			continue
-		}
 		d.node.Log.Warn("detached a mount whose server is gone", "pod", filepath.Base(folder.Path()), "mount", m.Mountpoint,
-			"fileSystem", m.FSType, "error", err1)
-		detached, err = m.Mountpoint, errors.Join(err, folder.Detach(name))
+			"fileSystem", m.FSType, "error", answer)
+		detached, err = append(detached, m.Mountpoint), errors.Join(err, folder.Detach(name))
 	}
 	return left, err
 }
+
+// askServers asks the servers of mounts in a pod's folder, and returns their errors by mount point. It asks them concurrently, so
+// that hung servers share one deadline. A mount below another is asked after the other has answered, and not asked if the other is
+// dead, hung or of a CSI driver.
+func (d disk) askServers(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) map[string]error {
+	var mu sync.Mutex
+	answers := map[string]error{}
+	silent := []string{filepath.Join(folder.Path(), kinds.VolumeFolder(csi.PluginName, ""))}
+	waiting := slices.DeleteFunc(slices.Clone(mounts), func(m *mountinfo.Info) bool { return m.Mountpoint == folder.Path() })
+	for len(waiting) > 0 {
+		waiting = slices.DeleteFunc(waiting, func(m *mountinfo.Info) bool {
+			return slices.ContainsFunc(silent, func(at string) bool { return isBelow(m, at) })
+		})
+		first := slices.DeleteFunc(slices.Clone(waiting), func(m *mountinfo.Info) bool {
+			return slices.ContainsFunc(waiting, func(o *mountinfo.Info) bool { return isBelow(m, o.Mountpoint) })
+		})
+		var asking sync.WaitGroup
+		for _, m := range first {
+			asking.Go(func() {
+				err := guard.Call(d.node.Log, "ask a file server", func() error {
+					name, err := filepath.Rel(folder.Path(), m.Mountpoint)
+					if err != nil {
+						return err
+					}
+					return folder.AskServer(ctx, name)
+				})
+				mu.Lock()
+				defer mu.Unlock()
+				if answers[m.Mountpoint] = err; err != nil {
+					silent = append(silent, m.Mountpoint)
+				}
+			})
+		}
+		asking.Wait()
+		waiting = slices.DeleteFunc(waiting, func(m *mountinfo.Info) bool { _, asked := answers[m.Mountpoint]; return asked })
+	}
+	return answers
+}
+
+func isBelow(m *mountinfo.Info, at string) bool { return strings.HasPrefix(m.Mountpoint, at+"/") }
 
 func (d disk) close(root *safepath.Root) {
 	if err := root.Close(); err != nil {

@@ -23,7 +23,7 @@ func TestPartsOfVolumesGoWithThem(t *testing.T) {
 		paths := n.ask(uid, messages.MountVolumes{UID: uid, Pod: pod})[0].(messages.VolumesMounted).Paths
 		for volume, path := range map[string]string{"data": "a/b", "memory": "c", "host": "file"} {
 			for i := range 2 {
-				place, err := subpath.Bind(subpath.Part{
+				place, err := subpath.Bind(t.Context(), subpath.Part{
 					Pod: n.pod(uid), From: paths[volume], Volume: volume, Container: "c", Index: i, Path: path,
 				})
 				must(t, err)

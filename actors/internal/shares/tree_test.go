@@ -17,7 +17,7 @@ import (
 // data or one answer may have are not shared: other work does not get smaller by it.
 var limits = map[string]string{
 	"places are shared by client, namespace and pod (package shares)": `
-		actors/images.maxFetches actors/internal/reconcile:lane actors/objects.getsAtATime actors/objects.getsWaiting
+		actors/images.maxFetches actors/internal/linux/safepath.maxCalls actors/internal/reconcile:lane actors/objects.getsAtATime actors/objects.getsWaiting
 		actors/server/admin.maxSubmissions actors/server/admin.maxWaiting actors/server/admin.maxWatches
 		actors/server/cadvisor.maxStreams actors/server/containers.maxLogs actors/server/containers.maxStreams
 		actors/server/nodeapi.maxSends actors/server/nodeapi.maxShort actors/server/nodeapi.maxSlow actors/server/nodeapi.maxWaiting

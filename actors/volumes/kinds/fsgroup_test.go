@@ -131,7 +131,7 @@ func TestOwnVolume_ManyCallsHang(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for i := range 16 {
-		_, _ = safepath.Bounded(ended, "/"+VolumeFolder("example.org/remote", "pv"), fmt.Sprint("call ", i),
+		_, _ = safepath.Bounded(ended, safepath.Owner{}, "/"+VolumeFolder("example.org/remote", "pv"), fmt.Sprint("call ", i),
 			func() (none struct{}, err error) {
 				<-answer
 				gone <- none

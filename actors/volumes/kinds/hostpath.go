@@ -41,7 +41,7 @@ var hostPathTypes = map[v1.HostPathType]struct {
 }
 
 // Mount implements Plugin.
-func (HostPath) Mount(ctx context.Context, _ Folder, v *v1.Volume) (string, error) {
+func (HostPath) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, error) {
 	path := v.HostPath.Path
 	if !filepath.IsAbs(path) {
 		return "", Permanent("hostPath.path %q is not absolute", path)
@@ -58,7 +58,8 @@ func (HostPath) Mount(ctx context.Context, _ Folder, v *v1.Volume) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	info, err := safepath.Bounded(ctx, path, "hostPath "+path+" "+string(*v.HostPath.Type), func() (fs.FileInfo, error) {
+	owner, key := callOwner(string(p.Pod.UID), p.Pod), "hostPath "+path+" "+string(*v.HostPath.Type)
+	info, err := safepath.Bounded(ctx, owner, path, key, func() (fs.FileInfo, error) {
 		info, err := os.Stat(path)
 		if IsAbsent(err) && kind.make != nil {
 			if err := kind.make(path); err != nil {

@@ -63,7 +63,7 @@ func TestHostPathTypes(t *testing.T) {
 	} {
 		t.Run(string(c.kind)+"|"+strings.ReplaceAll(filepath.Base(c.path), "/", "|"), func(t *testing.T) {
 			v := volumestest.HostPathVolume("v", c.path, c.kind)
-			path, err := HostPath{}.Mount(t.Context(), Folder{}, &v)
+			path, err := HostPath{}.Mount(t.Context(), Folder{Pod: &v1.Pod{}}, &v)
 			switch {
 			case c.why == "" && (err != nil || path != c.path):
 				t.Errorf("got %q, %v", path, err)
@@ -93,11 +93,11 @@ func TestHostPathBlockDevice(t *testing.T) {
 		t.Skipf("making a device node needs root: %v", err)
 	}
 	v := volumestest.HostPathVolume("v", path, v1.HostPathBlockDev)
-	if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil {
+	if _, err := (HostPath{}).Mount(t.Context(), Folder{Pod: &v1.Pod{}}, &v); err != nil {
 		t.Error(err)
 	}
 	v = volumestest.HostPathVolume("v", path, v1.HostPathCharDev)
-	if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err == nil || !strings.Contains(err.Error(), "block device") {
+	if _, err := (HostPath{}).Mount(t.Context(), Folder{Pod: &v1.Pod{}}, &v); err == nil || !strings.Contains(err.Error(), "block device") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -109,13 +109,13 @@ func TestHostPathRefusesForGood(t *testing.T) {
 		volumestest.HostPathVolume("v", "/a/../b", v1.HostPathUnset),
 		volumestest.HostPathVolume("v", "/", "Moon"),
 	} {
-		if _, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); !IsPermanent(err) {
+		if _, err := (HostPath{}).Mount(t.Context(), Folder{Pod: &v1.Pod{}}, &v); !IsPermanent(err) {
 			t.Errorf("%s %q: got %v, want a permanent error", v.HostPath.Path, *v.HostPath.Type, err)
 		}
 	}
 	v := volumestest.HostPathVolume("v", "/any/thing", v1.HostPathUnset)
 	v.HostPath.Type = nil
-	if path, err := (HostPath{}).Mount(t.Context(), Folder{}, &v); err != nil || path != "/any/thing" {
+	if path, err := (HostPath{}).Mount(t.Context(), Folder{Pod: &v1.Pod{}}, &v); err != nil || path != "/any/thing" {
 		t.Errorf("without a type: %q, %v", path, err)
 	}
 }
@@ -127,7 +127,7 @@ func TestHostPath_HungServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	v := volumestest.HostPathVolume("v", dir, v1.HostPathDirectory)
-	if _, err := (HostPath{}).Mount(ctx, Folder{}, &v); err == nil || !strings.Contains(err.Error(), "does not answer") {
+	if _, err := (HostPath{}).Mount(ctx, Folder{Pod: &v1.Pod{}}, &v); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("got %v, want that the file system does not answer", err)
 	}
 }

@@ -96,7 +96,18 @@ func OpenPod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
 		return Folder{}, err
 	}
 	root, err := pods.Sub(uid)
+	if err == nil {
+		root.SetOwner(callOwner(uid, pod))
+	}
 	return Folder{Root: root, Pod: pod}, err
+}
+
+// callOwner returns the owner of calls for a pod; nil: only its UID is known.
+func callOwner(uid string, pod *v1.Pod) safepath.Owner {
+	if pod == nil {
+		return safepath.Owner{Pod: uid}
+	}
+	return safepath.Owner{Namespace: pod.Namespace, Pod: uid}
 }
 
 // VolumeFolder is a volume's folder in its pod's.

@@ -76,7 +76,10 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 		if err := ctx.Err(); err != nil {
 			return err // the pod may be gone by now
 		}
-		return pod.BindFrom(source.Fd(), folder, true)
+		if err = pod.BindFrom(source.Fd(), folder, true); err == nil && ctx.Err() != nil { // it may be gone since
+			err = errors.Join(ctx.Err(), pod.Detach(folder))
+		}
+		return err
 	})
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
@@ -102,8 +105,9 @@ func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.Pers
 	}
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
-	st, err := safepath.Bounded(ctx, pv.Spec.Local.Path, "stat "+pv.Spec.Local.Path, func() (st unix.Stat_t, err error) {
-		err = unix.Stat(pv.Spec.Local.Path, &st)
+	path, owner := pv.Spec.Local.Path, safepath.Owner{Namespace: p.Pod.Namespace, Pod: string(p.Pod.UID)}
+	st, err := safepath.Bounded(ctx, owner, path, "stat "+path, func() (st unix.Stat_t, err error) {
+		err = unix.Stat(path, &st)
 		return st, err
 	})
 	if err == nil && int64(st.Gid) != *group {

@@ -209,3 +209,21 @@ func TestUnmountPod_MountWithoutARecord(t *testing.T) {
 		t.Errorf("got %+v, want a published volume and %s named", left, target)
 	}
 }
+
+// A live mount that only another user may access is not taken for dead when the next pod gets the volume: detached, it would be
+// staged twice while the first pod uses it.
+func TestStaged_LiveMountOfAnotherUser(t *testing.T) {
+	n, d, _ := attachedNode(t, csi.Stages)
+	key := persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"})
+	at := filepath.Join(n.RootDir, "plugins", csi.PluginName, key, csi.GlobalMount)
+	fusetest.MountFor(t, at, 1000)
+	n.Tell("b", messages.MountVolumes{UID: "b", Pod: volumestest.APIPodWith("b", claimVolume("data", "c"))})
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) { return m.Mountpoint != at, false })
+	must(t, err)
+	if !slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return m.FSType == "fuse" }) {
+		t.Error("the live mount was detached")
+	}
+	if calls := d.Calls(); slices.Index(calls[1:], "Stage h") >= 0 {
+		t.Errorf("calls %v, want the volume staged once", calls)
+	}
+}

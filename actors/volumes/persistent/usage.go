@@ -48,7 +48,8 @@ func (s *Storage) usage(ctx context.Context, uid, folder string) (u csi.Usage, k
 	defer cancel()
 	at := filepath.Join(s.RootDir, kinds.PodsFolder, uid, folder)
 	if strings.HasPrefix(folder, kinds.VolumeFolder(localName, "")+"/") { // the node's own disk
-		st, err := safepath.Bounded(ctx, filepath.Base(folder), "statfs "+at, func() (st unix.Statfs_t, err error) {
+		owner := safepath.Owner{Namespace: s.ownerOf(uid).Namespace, Pod: uid}
+		st, err := safepath.Bounded(ctx, owner, filepath.Base(folder), "statfs "+at, func() (st unix.Statfs_t, err error) {
 			err = unix.Statfs(at, &st)
 			return st, err
 		})

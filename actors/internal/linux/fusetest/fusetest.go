@@ -29,11 +29,18 @@ type Server struct {
 // Mount mounts the directory at a path until the test ends. It skips the test where FUSE cannot be mounted.
 func Mount(t testing.TB, at string) *Server {
 	t.Helper()
+	return MountFor(t, at, 0)
+}
+
+// MountFor is Mount for the user and group with this ID. The kernel refuses all other users with EACCES, also root.
+func MountFor(t testing.TB, at string, id int) *Server {
+	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		t.Skipf("FUSE is not available: %v", err)
 	}
-	if err := unix.Mount("fusetest", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)); err != nil {
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d", fd, id, id)
+	if err := unix.Mount("fusetest", at, "fuse", 0, options); err != nil {
 		_ = unix.Close(fd)
 		t.Skipf("FUSE cannot be mounted: %v", err)
 	}

@@ -24,8 +24,9 @@ import (
 // Root is an open directory. Names given to its methods are relative, slash-separated paths below it; a symbolic
 // link anywhere in one is an error, and so is "..". Safe for concurrent use, as a descriptor is.
 type Root struct {
-	dir  *os.File
-	path string
+	dir   *os.File
+	path  string
+	owner Owner // zero: unknown
 }
 
 // OpenRoot opens the directory at path. The path itself is trusted (it is the operator's): links in it are followed.

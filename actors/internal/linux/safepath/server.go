@@ -11,14 +11,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// ServerTimeout is how long a file system may take to answer one question. One that takes longer counts as hung.
+// ServerTimeout is the time that a file system has to answer one question. A slower file system counts as hung.
 const ServerTimeout = 10 * time.Second
 
-// IsDead reports whether a call failed since the server of a file system is gone. Its mount is of no use to anybody.
+// IsDead reports whether a call failed because the server of a file system is gone. Its mount is then useless. EACCES is no such
+// error: a live FUSE mount returns it to every user except its own, also to root.
 func IsDead(err error) bool {
-	for _, code := range []error{unix.ENOTCONN, unix.ESTALE, unix.EIO, unix.EACCES, unix.EHOSTDOWN, unix.ECONNABORTED} {
+	for _, code := range []error{unix.ENOTCONN, unix.ESTALE, unix.EIO, unix.EHOSTDOWN, unix.ECONNABORTED} {
 		if errors.Is(err, code) {
 			return true
 		}
@@ -32,21 +35,36 @@ var calls = struct {
 	byKey map[string]*call
 }{byKey: map[string]*call{}}
 
-// The bounds of calls that hang. Each keeps a thread, and Go ends a process that has 10,000. Above hungInAll only volumes without
-// a hung call get another one, so that the volumes of one tenant do not use up the calls of all others.
 const (
+	// maxCalls bounds the calls in progress. Each keeps a thread, and Go ends a process that has 10,000. Namespaces and pods have
+	// shares of the places, as in package shares.
+	maxCalls = 4000
+	// hungOfVolume bounds the hung calls of one volume.
 	hungOfVolume = 16
-	hungInAll    = 1000
-	hungAtMost   = 8000
 )
+
+var places = shares.New("calls to file systems", maxCalls)
 
 // ErrManyHang is the refusal of a call. It counts as an end of the wait.
 var ErrManyHang = fmt.Errorf("too many earlier calls hang: %w", context.DeadlineExceeded)
 
+// Owner is the pod for which a call is made.
+type Owner struct {
+	Namespace string // empty: unknown
+	Pod       string // its UID, or the path of a folder if no pod is known
+}
+
+func (o Owner) keys() []string {
+	if o.Namespace == "" {
+		return []string{o.Pod}
+	}
+	return []string{"namespace " + o.Namespace, o.Pod}
+}
+
 type call struct {
 	volume   string
-	hangs    bool          // a caller waited until its end; guarded by calls
-	done     chan struct{} // closed after the others are set
+	hangs    bool          // a caller has stopped waiting; guarded by calls
+	done     chan struct{} // closed after the fields below are set
 	value    any
 	err      error
 	panicked any
@@ -56,16 +74,20 @@ type call struct {
 // then stays blocked in a goroutine of its own. Only one call with a key is in progress at a time, and other callers join
 // it: a hung server costs one thread for each key. All callers with one key use the same type, and share the value: T is a
 // plain value that owns nothing, such as a descriptor that one caller would close under the others. The volume is the same for
-// all calls on one file system, whatever pod has it. A call of a volume with 16 others that hang is refused with ErrManyHang.
-// Once 1,000 calls hang on the machine, so is a call of a volume with any other that hangs.
-func Bounded[T any](ctx context.Context, volume, key string, do func() (T, error)) (T, error) {
-	return bounded(ctx, volume, key, func() (func() (T, error), error) { return do, nil })
+// all calls on one file system, whichever pod has it. Bounded refuses a call with ErrManyHang if 16 calls of the volume hang, or
+// if the owner's share of all calls is in use.
+func Bounded[T any](ctx context.Context, owner Owner, volume, key string, do func() (T, error)) (T, error) {
+	return bounded(ctx, owner, volume, key, func() (func() (T, error), error) { return do, nil })
 }
 
-// Bounded makes a call on a copy of the root, as the function Bounded does. The caller may close the root while the call hangs.
+// Bounded makes a call on a copy of the root, like the function Bounded. The caller may close the root while the call hangs.
 // A call that is joined or refused makes no copy, and one that is made closes its own.
 func (r *Root) Bounded(ctx context.Context, volume, key string, do func(*Root) error) error {
-	_, err := bounded(ctx, volume, key, func() (func() (struct{}, error), error) {
+	owner := r.owner
+	if owner == (Owner{}) {
+		owner.Pod = r.path
+	}
+	_, err := bounded(ctx, owner, volume, key, func() (func() (struct{}, error), error) {
 		own, err := r.duplicate()
 		return func() (none struct{}, err error) {
 			defer own.Close() //nolint:errcheck // read only
@@ -75,18 +97,29 @@ func (r *Root) Bounded(ctx context.Context, volume, key string, do func(*Root) e
 	return err
 }
 
+// SetOwner sets the owner of the calls that Bounded makes for this root. It is called before the root is used.
+func (r *Root) SetOwner(o Owner) { r.owner = o }
+
 // bounded is Bounded. begin returns the call, and is called only for one that is neither joined nor refused.
-func bounded[T any](ctx context.Context, volume, key string, begin func() (func() (T, error), error)) (T, error) {
+func bounded[T any](
+	ctx context.Context, owner Owner, volume, key string, begin func() (func() (T, error), error),
+) (T, error) {
 	var none T
 	calls.Lock()
 	c := calls.byKey[key]
 	if c == nil {
-		if of, all := hung(volume); of >= hungOfVolume || of > 0 && all >= hungInAll || all >= hungAtMost {
+		if n := hungOf(volume); n >= hungOfVolume {
 			calls.Unlock()
-			return none, fmt.Errorf("%s: %w (%d of volume %s, %d in all)", key, ErrManyHang, of, volume, all)
+			return none, fmt.Errorf("%s: %w (%d of volume %s)", key, ErrManyHang, n, volume)
+		}
+		release, err := places.Take(owner.keys()...)
+		if err != nil {
+			calls.Unlock()
+			return none, fmt.Errorf("%s: %w (%w)", key, ErrManyHang, err)
 		}
 		do, err := begin()
 		if err != nil {
+			release()
 			calls.Unlock()
 			return none, err
 		}
@@ -97,6 +130,7 @@ func bounded[T any](ctx context.Context, volume, key string, begin func() (func(
 				c.panicked = recover()
 				calls.Lock()
 				delete(calls.byKey, key)
+				release()
 				calls.Unlock()
 				close(c.done)
 			}()
@@ -107,9 +141,9 @@ func bounded[T any](ctx context.Context, volume, key string, begin func() (func(
 	select {
 	case <-c.done:
 		if c.panicked != nil {
-			panic(c.panicked) // where it is kept from ending the process
+			panic(c.panicked) // the caller's goroutine recovers it
 		}
-		value, _ := c.value.(T) // the nil of an interface is none
+		value, _ := c.value.(T) // a nil interface becomes the zero value
 		return value, c.err
 	case <-ctx.Done():
 		calls.Lock()
@@ -119,17 +153,14 @@ func bounded[T any](ctx context.Context, volume, key string, begin func() (func(
 	}
 }
 
-// hung counts the calls that hang, of a volume and in all. The caller holds the lock of calls.
-func hung(volume string) (of, all int) {
+// hungOf counts the calls of a volume that hang. The caller holds the lock of calls.
+func hungOf(volume string) (n int) {
 	for _, c := range calls.byKey {
-		if c.hangs {
-			all++
-			if c.volume == volume {
-				of++
-			}
+		if c.hangs && c.volume == volume {
+			n++
 		}
 	}
-	return of, all
+	return n
 }
 
 // AskServer requests the attributes of the file system at name, within ServerTimeout. IsDead reports whether the error means a
@@ -156,5 +187,5 @@ func (r *Root) duplicate() (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Root{dir: os.NewFile(uintptr(fd), r.path), path: r.path}, nil
+	return &Root{dir: os.NewFile(uintptr(fd), r.path), path: r.path, owner: r.owner}, nil
 }

@@ -109,15 +109,23 @@ func openCalls() int {
 	return len(calls.byKey)
 }
 
-// Calls that hang are bounded by volume and in all. When they are many, a volume without any still gets its first one. They free
-// their places when they return.
-func TestBounded_CapsHungCalls(t *testing.T) {
+// hanging makes calls that hang until the test ends or calls release. Their callers do not wait.
+func hanging(t *testing.T) (ask func(owner Owner, volume, key string) error, release func()) {
+	t.Helper()
 	answer, over := make(chan struct{}), sync.WaitGroup{}
 	waited, cancel := context.WithCancel(t.Context())
 	cancel()
-	ask := func(ctx context.Context, volume string, n int) error {
+	release = sync.OnceFunc(func() {
+		close(answer)
+		over.Wait()
+		for openCalls() > 0 {
+			runtime.Gosched()
+		}
+	})
+	t.Cleanup(release)
+	return func(owner Owner, volume, key string) error {
 		over.Add(1)
-		_, err := Bounded(ctx, volume, fmt.Sprint(volume, " ", n), func() (none struct{}, err error) {
+		_, err := Bounded(waited, owner, volume, key, func() (none struct{}, err error) {
 			defer over.Done()
 			<-answer
 			return none, nil
@@ -126,29 +134,80 @@ func TestBounded_CapsHungCalls(t *testing.T) {
 			over.Done()
 		}
 		return err
-	}
-	for v := range hungInAll {
-		volume := fmt.Sprint("volume ", v)
-		for n := range hungOfVolume {
-			if err := ask(waited, volume, n); errors.Is(err, ErrManyHang) != (v*hungOfVolume+n >= hungInAll && n > 0) {
-				t.Fatalf("call %d of volume %d: %v", n, v, err)
-			}
+	}, release
+}
+
+// The hung calls of one volume are bounded. They free their places when they return.
+func TestBounded_CapsHungCallsOfAVolume(t *testing.T) {
+	ask, release := hanging(t)
+	owner := Owner{"ns", "pod"}
+	for n := range hungOfVolume {
+		if err := ask(owner, "volume", fmt.Sprint(n)); errors.Is(err, ErrManyHang) {
+			t.Fatalf("call %d: %v", n, err)
 		}
-		if err := ask(waited, volume, hungOfVolume); !errors.Is(err, ErrManyHang) || !errors.Is(err, context.DeadlineExceeded) {
+	}
+	for _, owner := range []Owner{owner, {"other", "pod"}} {
+		err := ask(owner, "volume", "one more")
+		if !errors.Is(err, ErrManyHang) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("call %d of one volume: %v", hungOfVolume, err)
 		}
-		if v > hungInAll/hungOfVolume {
+	}
+	if err := ask(owner, "other", "other"); errors.Is(err, ErrManyHang) {
+		t.Errorf("a call of another volume: %v", err)
+	}
+	release()
+	if _, err := Bounded(t.Context(), owner, "volume", "0", func() (none struct{}, err error) { return }); err != nil {
+		t.Errorf("after the server answered: %v", err)
+	}
+}
+
+// A pod with a hung server for each of many volumes leaves places for other pods, and a namespace with many such pods leaves
+// places for other namespaces.
+func TestBounded_SharesByPodAndNamespace(t *testing.T) {
+	ask, _ := hanging(t)
+	fill := func(owner Owner) (n int) {
+		for ; n <= maxCalls; n++ {
+			name := fmt.Sprint(owner, " ", n)
+			if err := ask(owner, name, name); errors.Is(err, ErrManyHang) {
+				return n
+			}
+		}
+		return n
+	}
+	if n := fill(Owner{"a", "1"}); n > maxCalls/4 {
+		t.Errorf("one pod got %d calls of %d", n, maxCalls)
+	}
+	total := 0
+	for pod := 2; pod < 100; pod++ {
+		total += fill(Owner{"a", fmt.Sprint(pod)})
+	}
+	if total > maxCalls/2 {
+		t.Errorf("the pods of one namespace got %d calls of %d", total, maxCalls)
+	}
+	if n := fill(Owner{"", "/pods/unknown"}); n < maxCalls/8 {
+		t.Errorf("a pod of no known namespace got %d calls of %d", n, maxCalls)
+	}
+	for ns := range 100 {
+		if fill(Owner{fmt.Sprint("ns", ns), "1"}) == 0 {
+			t.Errorf("namespace %d got no call", ns)
 			break
 		}
 	}
-	close(answer)
-	over.Wait()
-	for openCalls() > 0 {
-		runtime.Gosched()
+}
+
+// The calls of a root count for its owner, whatever their volumes are.
+func TestRootBounded_CountsForItsOwner(t *testing.T) {
+	ask, _ := hanging(t)
+	r := openTemp(t)
+	r.SetOwner(Owner{"ns", "pod"})
+	for n := 0; !errors.Is(ask(Owner{"ns", "pod"}, fmt.Sprint(n), fmt.Sprint(n)), ErrManyHang); n++ {
 	}
-	if err := ask(t.Context(), "volume 0", 0); err != nil {
-		t.Errorf("after the server answered: %v", err)
+	call := func(*Root) error { return nil }
+	if err := r.Bounded(t.Context(), "volume", "key", call); !errors.Is(err, ErrManyHang) {
+		t.Errorf("got %v, want ErrManyHang, as the pod has its share", err)
 	}
+	r.SetOwner(Owner{"other", "pod"})
+	must(t, r.Bounded(t.Context(), "volume", "key", call))
 }
 
 func TestBounded_PanicReachesTheCaller(t *testing.T) {
@@ -157,13 +216,13 @@ func TestBounded_PanicReachesTheCaller(t *testing.T) {
 			t.Errorf("recovered %v, want the panic of the call", p)
 		}
 	}()
-	_, _ = Bounded(t.Context(), "", "panic", func() (int, error) { panic("a bug") })
+	_, _ = Bounded(t.Context(), Owner{}, "", "panic", func() (int, error) { panic("a bug") })
 }
 
 func TestIsDead(t *testing.T) {
 	for err, want := range map[error]bool{
-		unix.ENOTCONN: true, unix.ESTALE: true, unix.EIO: true, unix.EACCES: true, unix.EHOSTDOWN: true, unix.ECONNABORTED: true,
-		unix.ENOENT: false, unix.EBUSY: false, context.DeadlineExceeded: false,
+		unix.ENOTCONN: true, unix.ESTALE: true, unix.EIO: true, unix.EHOSTDOWN: true, unix.ECONNABORTED: true,
+		unix.ENOENT: false, unix.EBUSY: false, unix.EACCES: false, context.DeadlineExceeded: false,
 	} {
 		if IsDead(err) != want {
 			t.Errorf("IsDead(%v) = %t", err, !want)

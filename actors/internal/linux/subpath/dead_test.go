@@ -1,6 +1,8 @@
 package subpath
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/fusetest"
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
 // A bind of a dead file system is replaced, so that the container starts again when the volume is back.
@@ -47,5 +50,52 @@ func TestUnbindAll_DeadAndHungServers(t *testing.T) {
 				t.Fatal("UnbindAll hangs with the server")
 			}
 		})
+	}
+}
+
+// lateContext ends at the nth question whether it has ended.
+type lateContext struct {
+	context.Context
+	questions int
+}
+
+func (c *lateContext) Err() error {
+	if c.questions--; c.questions < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A bind whose caller no longer waits when the server answers is not made, or undone.
+func TestBind_LeavesNothingAfterItsCallerIsGone(t *testing.T) {
+	r := newRig(t)
+	s := fusetest.Mount(t, r.outside)
+	s.Hang()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	p := r.part(fusetest.Folder)
+	p.From = r.outside
+	go func() {
+		_, err := Bind(ctx, p)
+		ended <- err
+	}()
+	for s.Requests() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	s.Resume()
+	if err := <-ended; !errors.Is(err, errLate) {
+		t.Errorf("after the server woke: got %v, want %v", err, errLate)
+	}
+	for questions := range 4 { // at any later moment
+		place, err := Bind(&lateContext{t.Context(), questions}, p)
+		pod, openErr := safepath.OpenRoot(r.pod)
+		must(t, openErr)
+		is, isErr := pod.IsMountPoint(p.place())
+		must(t, pod.Close())
+		switch late := questions < 3; {
+		case late != errors.Is(err, errLate), late && is, !late && (err != nil || !is || place != p.Place()):
+			t.Errorf("the caller is gone at question %d: got %q, %v, mounted %t, %v", questions, place, err, is, isErr)
+		}
 	}
 }

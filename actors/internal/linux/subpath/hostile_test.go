@@ -150,7 +150,7 @@ func TestSwappedTenThousandTimes(t *testing.T) {
 		}
 		p := r.part(path)
 		p.Index = i % 7
-		place, err := Bind(p)
+		place, err := Bind(t.Context(), p)
 		if err != nil {
 			refused[pattern]++
 			continue

@@ -1,43 +1,47 @@
-// Package subpath makes a file or folder of a volume appear in its pod's folder, for containers that mount only a part of
-// the volume (subPath). Whoever can write to the volume may swap its folders for links at any moment: what is bound is what
-// a descriptor stands for that was opened below the volume, and the runtime is given the path of the bind, in which no pod
-// has a say (CVE-2017-1002101, CVE-2021-25741).
+// Package subpath binds a file or folder of a volume into its pod's folder, for containers that mount only a part of the volume
+// (subPath). A container that can write to the volume may replace its folders by links at any moment. The source of a bind is
+// therefore a descriptor that was opened beneath the volume. The runtime gets the path of the bind, which no pod can change
+// (CVE-2017-1002101, CVE-2021-25741).
 //
-// Nothing is remembered: what is bound is found where the kubelet has it, <pod>/volume-subpaths/<volume>/<container>/<index>,
-// also by the next agent. Bindings of different places may be made side by side.
+// The package keeps no state. Binds are found at the kubelet's paths, <pod>/volume-subpaths/<volume>/<container>/<index>, also by
+// the next agent. Different places may be bound concurrently.
 package subpath
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// Folder is where a pod's folder has the binds.
+// Folder is the name of the folder of binds in a pod's folder.
 const Folder = "volume-subpaths"
 
-// layers bounds how many mounts on one place are undone; more than one is nobody's normal doing.
+// layers bounds the mounts that are undone on one place. Normally there is one.
 const layers = 64
 
-// Part is the part of a volume that one mount of a container asks for.
+// Part is the part of a volume that one mount of a container requests.
 type Part struct {
 	// Pod is the pod's folder on the host, and From the volume's. Both are trusted.
 	Pod, From string
-	// Volume, Container and Index, which counts the container's mounts, name the place.
+	// Volume, Container and Index, the position among the container's mounts, name the place.
 	Volume, Container string
 	Index             int
 	// Path is relative to the volume, without "..". Links on the way are followed within the volume. Missing folders are made
 	// with the mode of the volume's own.
 	Path string
-	// PassOn has mounts that the container makes come through to the volume (mountPropagation: Bidirectional).
+	// PassOn propagates mounts of the container to the volume (mountPropagation: Bidirectional).
 	PassOn bool
 }
 
@@ -48,9 +52,13 @@ func (p Part) place() string {
 	return filepath.Join(Folder, p.Volume, p.Container, strconv.Itoa(p.Index))
 }
 
-// Bind makes the part of the volume appear at its place, which it returns. It may be cut off at any point and done again: what
-// is bound there already stays, and what else is there goes. The error tells nothing about what lies outside the volume.
-func Bind(p Part) (string, error) {
+// errLate is the error of a bind that its caller no longer waits for.
+var errLate = errors.New("the wait for it is over")
+
+// Bind binds the part of the volume at its place, and returns the place. It may be interrupted at any point and repeated: an
+// existing bind of the part is kept, and other mounts on the place are removed. A call whose ctx has ended, e.g. because the file
+// server was hung, leaves no new bind: its pod may be over. The error reveals nothing about files outside the volume.
+func Bind(ctx context.Context, p Part) (string, error) {
 	if err := errors.Join(safepath.CheckElement(p.Volume), safepath.CheckElement(p.Container)); err != nil {
 		return "", err
 	}
@@ -60,7 +68,7 @@ func Bind(p Part) (string, error) {
 	}
 	pod, err := safepath.OpenRoot(p.Pod)
 	if err == nil {
-		err = errors.Join(p.bind(pod, source), pod.Close())
+		err = errors.Join(p.bind(ctx, pod, source), pod.Close())
 	}
 	if err = errors.Join(err, source.Close()); err != nil {
 		return "", fmt.Errorf("subPath %q of volume %q cannot be bound: %w", p.Path, p.Volume, err)
@@ -68,7 +76,7 @@ func Bind(p Part) (string, error) {
 	return p.Place(), nil
 }
 
-// open opens what is asked for.
+// open opens the part.
 func (p Part) open() (*os.File, error) {
 	volume, err := safepath.OpenRoot(p.From)
 	switch {
@@ -87,13 +95,16 @@ func (p Part) open() (*os.File, error) {
 	return volume.FollowMkdir(p.Path, info.Mode())
 }
 
-func (p Part) bind(pod *safepath.Root, source *os.File) error {
+func (p Part) bind(ctx context.Context, pod *safepath.Root, source *os.File) error {
 	info, err := source.Stat()
 	if err != nil {
 		return err
 	}
 	if info.Mode().Type() == fs.ModeSymlink {
-		return unix.ELOOP // Follow gives none
+		return unix.ELOOP // Follow returns none
+	}
+	if ctx.Err() != nil {
+		return errLate
 	}
 	place := p.place()
 	there, err := settle(pod, place, info)
@@ -104,16 +115,25 @@ func (p Part) bind(pod *safepath.Root, source *os.File) error {
 		if p.PassOn {
 			return nil
 		}
-		return pod.Receive(place) // an agent may have died between the two
+		return pod.Receive(place) // an agent may have ended before this step
 	}
 	if err := target(pod, place, info.IsDir()); err != nil {
 		return err
 	}
-	return pod.BindFrom(source.Fd(), place, p.PassOn)
+	if ctx.Err() != nil {
+		return errLate
+	}
+	err = pod.BindFrom(source.Fd(), place, p.PassOn)
+	if ctx.Err() != nil { // the binds of the pod may have been undone before this one was made
+		_, undoErr := settle(pod, place, nil)
+		return errors.Join(err, errLate, undoErr)
+	}
+	return err
 }
 
-// settle says whether the place has what is asked for (nil: nothing), and otherwise leaves nothing mounted there.
-func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) {
+// settle reports whether the requested file is bound at the place. Otherwise, and if the request is nil, it undoes all mounts
+// there.
+func settle(pod *safepath.Root, place string, requested fs.FileInfo) (bool, error) {
 	for range layers {
 		is, err := pod.IsMountPoint(place)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !is {
@@ -122,9 +142,9 @@ func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) 
 		if err != nil {
 			return false, err
 		}
-		if wanted != nil { // otherwise its server, which may hang, is not asked
+		if requested != nil { // otherwise no server is asked, which may hang
 			// A bind that cannot be read belongs to a dead file system and is detached.
-			if found, err := pod.Lstat(place); err == nil && os.SameFile(found, wanted) {
+			if found, err := pod.Lstat(place); err == nil && os.SameFile(found, requested) {
 				return true, nil
 			}
 		}
@@ -135,7 +155,7 @@ func settle(pod *safepath.Root, place string, wanted fs.FileInfo) (bool, error) 
 	return false, unix.EBUSY
 }
 
-// target makes what is mounted on: a folder or an empty file, with the kubelet's modes.
+// target creates the mount point, a folder or an empty file, with the kubelet's modes.
 func target(pod *safepath.Root, place string, dir bool) error {
 	info, err := pod.Lstat(place)
 	if err == nil && (info.IsDir() != dir || info.Mode().Type()&^fs.ModeDir != 0) {
@@ -162,15 +182,24 @@ func target(pod *safepath.Root, place string, dir bool) error {
 }
 
 // UnbindAll undoes all binds in a pod's open folder and removes their empty places. Running containers keep their view. Other
-// mounts in the folders of binds, and data in a place, are kept and returned as errors.
+// mounts in the folders of binds, and data in a place, are kept and returned as errors. Binds of hung servers are undone
+// concurrently, so that their number does not multiply the wait.
 func UnbindAll(pod *safepath.Root) error {
 	levels, err := placesIn(pod)
-	errs := []error{err}
-	for _, place := range levels[len(levels)-1] {
-		if _, err := settle(pod, place, nil); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), err))
-		}
+	places := levels[len(levels)-1]
+	errs := append(make([]error, len(places)), err)
+	var undoing sync.WaitGroup
+	for i, place := range places {
+		undoing.Go(func() {
+			errs[i] = guard.Call(slog.Default(), "undo a bind", func() error {
+				if _, err := settle(pod, place, nil); err != nil {
+					return fmt.Errorf("%s: %w", filepath.Join(pod.Path(), place), err)
+				}
+				return nil
+			})
+		})
 	}
+	undoing.Wait()
 	for _, level := range slices.Backward(levels) {
 		for _, place := range level {
 			errs = append(errs, pod.RemoveEmpty(place))
@@ -205,7 +234,7 @@ func placesIn(pod *safepath.Root) (levels [][]string, err error) {
 	return levels, err
 }
 
-// plain is the reason without the host's paths, which are not the pod's to know.
+// plain returns the reason without the host's paths, which pods must not see.
 func plain(err error) error {
 	switch {
 	case errors.Is(err, unix.EXDEV):
@@ -213,7 +242,7 @@ func plain(err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return errors.New("it does not exist")
 	case errors.Is(err, unix.ENOTDIR):
-		return errors.New("something on the way is no folder")
+		return errors.New("a part of the path is no folder")
 	}
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -90,7 +90,7 @@ func (r rig) unbind() {
 
 func (r rig) bind(p Part) string {
 	r.Helper()
-	place, err := Bind(p)
+	place, err := Bind(r.Context(), p)
 	must(r, err)
 	return place
 }
@@ -199,7 +199,7 @@ func TestBindRefuses(t *testing.T) {
 		"dangling": "", "file/below": "no folder", "../x": "plain relative path", "/x": "plain relative path",
 		"a/../../x": "plain relative path",
 	} {
-		_, err := Bind(r.part(path))
+		_, err := Bind(t.Context(), r.part(path))
 		if err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), path) ||
 			strings.Contains(err.Error(), r.outside) {
 			t.Errorf("%s: %v, want %q", path, err, why)
@@ -207,17 +207,17 @@ func TestBindRefuses(t *testing.T) {
 	}
 	p := r.part("x")
 	p.From += "/file"
-	if _, err := Bind(p); err == nil || !strings.Contains(err.Error(), "the volume is a file") {
+	if _, err := Bind(t.Context(), p); err == nil || !strings.Contains(err.Error(), "the volume is a file") {
 		t.Errorf("a part of a file: %v", err)
 	}
 	p.From += "2"
-	if _, err := Bind(p); err == nil || !strings.Contains(err.Error(), "the volume is not there") {
+	if _, err := Bind(t.Context(), p); err == nil || !strings.Contains(err.Error(), "the volume is not there") {
 		t.Errorf("a part of nothing: %v", err)
 	}
 	for _, name := range []string{"", "..", "a/b"} {
 		for _, p := range []Part{{Volume: name, Container: "c"}, {Volume: "v", Container: name}} {
 			p.Pod, p.From, p.Path = r.pod, r.volume, "."
-			if _, err := Bind(p); !errors.Is(err, safepath.ErrBadName) {
+			if _, err := Bind(t.Context(), p); !errors.Is(err, safepath.ErrBadName) {
 				t.Errorf("%+v: %v", p, err)
 			}
 		}
