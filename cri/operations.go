@@ -16,32 +16,31 @@ import (
 	"github.com/playlet-dev/playlet/cri/stall"
 )
 
-// GraceSlack is by how much a deadline must be earlier than another to count as earlier.
+// GraceSlack is the smallest difference at which one deadline counts as earlier than another.
 const GraceSlack = time.Second
 
-// ErrOperationsClosed is the answer to an operation asked for after Close.
+// ErrOperationsClosed is returned for an operation that is requested after Close.
 var ErrOperationsClosed = errors.New("the agent is shutting down: no new operation is begun")
 
-// PanicError is what everyone waiting for an operation gets when it panicked.
+// PanicError is the error of an operation that panicked. All of its callers get it.
 type PanicError struct {
 	Key   string
-	Value any    // what was given to panic
+	Value any    // the argument of panic
 	Stack []byte // of the goroutine that panicked
 }
 
-// Error implements error. The stack is left out: it is for the log.
+// Error implements error. It omits the stack, which is for the log.
 func (e *PanicError) Error() string { return fmt.Sprintf("operation %s panicked: %v", e.Key, e.Value) }
 
-// Operations holds the work that changes the world, keyed by what it changes
-// ("start/<container ID>"). Such work outlives the actor that asked for it: a
-// cancelled StartContainer would delete the task it made, a second StopContainer
-// would wait the whole grace period again. An actor that comes back asks again
-// with the same key and joins. There is one table in a process; the zero value
-// is not usable, see NewOperations. Safe for concurrent use.
+// Operations is the table of work that changes the world, keyed by its object ("start/<container ID>"). Such work outlives the
+// actor that requested it: a cancelled StartContainer would delete the task that it made, and a second StopContainer would wait
+// for the whole grace period again. A restarted actor requests it again with the same key and joins. A process has one table. The
+// zero value is not usable, see NewOperations. Safe for concurrent use.
 type Operations struct {
 	mu       sync.Mutex
 	inFlight map[string]*operation
-	watches  map[*map[string]bool]bool // each collects the keys that something runs under
+	watches  map[*map[string]bool]bool  // each collects the keys of operations
+	stopped  map[string]map[string]bool // the IDs of stopped sandboxes, by the UID of their pod
 	closed   bool
 	clock    clock.WithDelayedExecution
 }
@@ -58,16 +57,14 @@ type operation struct {
 
 // NewOperations returns an empty table.
 func NewOperations() *Operations {
-	return &Operations{inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{}, clock: clock.RealClock{}}
+	return &Operations{inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{}, stopped: map[string]map[string]bool{},
+		clock: clock.RealClock{}}
 }
 
-// Do joins the operation in flight under key or, if there is none, begins fn in
-// a goroutine of its own. fn gets the values of ctx but not its end: its context
-// ends after timeout, which must be positive, or later where fn makes progress
-// (stall.Progress). Do returns fn's result, shared by
-// all who joined (so it must not be changed), or the end of ctx, which leaves
-// the operation running. The key stays taken until fn returns. When fn panics,
-// everyone gets the same *PanicError.
+// Do joins the operation in flight under key or, if there is none, starts fn in a goroutine of its own. fn gets the values of ctx
+// but not its end: its context ends after timeout, which must be positive, or later if fn makes progress (stall.Progress). Do
+// returns fn's result, which all callers share and must not change, or the end of ctx, which leaves the operation running. The key
+// stays taken until fn returns. If fn panics, all callers get the same *PanicError.
 func (o *Operations) Do(
 	ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error),
 ) (any, error) {
@@ -122,8 +119,8 @@ func (o *Operations) leave(op *operation) {
 	op.waiting--
 }
 
-// run calls fn and keeps its panic. runtime.Goexit inside fn runs the deferred
-// function with nothing to recover; the waiters must not take that for success.
+// run calls fn and keeps its panic. After runtime.Goexit inside fn, the deferred function has nothing to recover. The callers must
+// not take that for success.
 func (op *operation) run(ctx context.Context, fn func(context.Context) (any, error)) {
 	returned := false
 	defer func() {
@@ -140,8 +137,8 @@ func (op *operation) run(ctx context.Context, fn func(context.Context) (any, err
 	returned = true
 }
 
-// finish frees the key before anyone can see the result: who acts on it and
-// asks again begins a new operation.
+// finish frees the key before a caller can see the result, so that a caller that acts on it and requests the key again begins a
+// new operation.
 func (o *Operations) finish(op *operation) {
 	o.mu.Lock()
 	delete(o.inFlight, op.key)
@@ -149,7 +146,7 @@ func (o *Operations) finish(op *operation) {
 	close(op.done)
 }
 
-// InFlight returns the keys with the prefix under which something runs, sorted.
+// InFlight returns the keys with the prefix that have an operation in flight, sorted.
 func (o *Operations) InFlight(prefix string) []string {
 	var keys []string
 	for _, op := range o.matching(prefix) {
@@ -159,8 +156,8 @@ func (o *Operations) InFlight(prefix string) []string {
 	return keys
 }
 
-// Watch collects the keys under which something runs from now on, be it for a moment only, until the function that it
-// returns is called, which gives them in no order. What is read between the two calls may show any of it half done.
+// Watch collects the keys of all operations in flight until end is called, which returns them in no order. A reading between the
+// two calls may show any of these operations half done.
 func (o *Operations) Watch() (end func() []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,8 +174,7 @@ func (o *Operations) Watch() (end func() []string) {
 	}
 }
 
-// Progress returns the last note on the progress of the operation in flight under
-// key (stall.Progress), nil where there is none.
+// Progress returns the last note on the progress of the operation in flight under key (stall.Progress); nil: there is none.
 func (o *Operations) Progress(key string) any {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,8 +184,7 @@ func (o *Operations) Progress(key string) any {
 	return nil
 }
 
-// Waiting returns how many callers wait for the operation in flight under key,
-// 0 when they all left or there is none.
+// Waiting returns the number of callers that wait for the operation in flight under key. It is 0 if there is no operation.
 func (o *Operations) Waiting(key string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -199,9 +194,9 @@ func (o *Operations) Waiting(key string) int {
 	return 0
 }
 
-// CutOff ends the context of what runs under key, if anything does, and waits for nothing. It is for work that is of no use
-// any more and may be left half done, such as the hook of a container that has ended, or the pull of an image that no pod
-// needs; never for another change in the runtime.
+// CutOff ends the context of the operation in flight under key, if there is one, and does not wait. It is for work that has
+// become useless and may be left half done, such as the hook of a container that has ended, or the pull of an image that no pod
+// needs. It must not be used for any other change in the runtime.
 func (o *Operations) CutOff(key string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,9 +205,8 @@ func (o *Operations) CutOff(key string) {
 	}
 }
 
-// Settle waits until nothing runs under any key with the prefix, or returns the
-// end of ctx, naming what still does. Operations begun meanwhile are waited for
-// too; the caller sees to it that none are.
+// Settle waits until no operation is in flight under any key with the prefix. If ctx ends first, the error names the remaining
+// ones. Settle also waits for operations that begin meanwhile; the caller has to prevent them.
 func (o *Operations) Settle(ctx context.Context, prefix string) error {
 	for {
 		ops := o.matching(prefix)
@@ -229,9 +223,8 @@ func (o *Operations) Settle(ctx context.Context, prefix string) error {
 	}
 }
 
-// Close refuses new operations from now on and waits for those in flight, or
-// returns the end of ctx, naming them. Joining remains possible. It may be
-// called again to wait longer.
+// Close refuses new operations from now on and waits for those in flight. If ctx ends first, the error names them. Callers can
+// still join operations in flight. Close may be called again to wait longer.
 func (o *Operations) Close(ctx context.Context) error {
 	o.mu.Lock()
 	o.closed = true
@@ -251,8 +244,7 @@ func (o *Operations) matching(prefix string) []*operation {
 	return ops
 }
 
-// Run is Operations.Do for a function with a typed result. Two callers that use
-// one key for different types is a mistake, and an error.
+// Run is Operations.Do for a function with a typed result. It returns an error if another caller uses the key for another type.
 func Run[T any](
 	ctx context.Context, o *Operations, key string, timeout time.Duration, fn func(context.Context) (T, error),
 ) (T, error) {

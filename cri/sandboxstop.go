@@ -70,9 +70,42 @@ func (o *Operations) StopSandbox(ctx context.Context, c SandboxStopper, uid, id 
 		if err := c.StopPodSandbox(ctx, id); err != nil && !IsNotFound(err) {
 			return nil, err
 		}
+		o.noteStopped(uid, id)
 		return nil, nil
 	})
 	return err
+}
+
+func (o *Operations) noteStopped(uid, id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stopped[uid] == nil {
+		o.stopped[uid] = map[string]bool{}
+	}
+	o.stopped[uid][id] = true
+}
+
+// SandboxStopped reports whether StopSandbox has stopped a sandbox of the pod. A stopped sandbox never starts again.
+func (o *Operations) SandboxStopped(uid, id string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.stopped[uid][id]
+}
+
+// ForgetSandbox drops the record of a stopped sandbox of the pod, which has been removed.
+func (o *Operations) ForgetSandbox(uid, id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if delete(o.stopped[uid], id); len(o.stopped[uid]) == 0 {
+		delete(o.stopped, uid)
+	}
+}
+
+// ForgetSandboxes drops the records of all stopped sandboxes of a pod that has no sandbox any more.
+func (o *Operations) ForgetSandboxes(uid string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.stopped, uid)
 }
 
 // MayStart returns ErrSandboxStops if StopSandbox is stopping the sandbox. An operation whose key has StartPrefix calls it before

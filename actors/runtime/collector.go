@@ -275,12 +275,19 @@ func (a *actor) removeOne(ctx context.Context, uid, id string, remove func(conte
 	return err
 }
 
-// removeSandbox stops the sandbox first: only that releases the network of a dead sandbox.
+// removeSandbox stops the sandbox first, unless this process has done so: only that releases the network of a dead sandbox.
 func (a *actor) removeSandbox(ctx context.Context, uid, id string) error {
-	if err := a.opts.Operations.StopSandbox(ctx, a.opts.CRI, uid, id, removeTimeout, nil); err != nil {
-		return err
+	ops := a.opts.Operations
+	if !ops.SandboxStopped(uid, id) {
+		if err := ops.StopSandbox(ctx, a.opts.CRI, uid, id, removeTimeout, nil); err != nil {
+			return err
+		}
 	}
-	return remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
+	err := remains.RemoveSandbox(ctx, id, a.opts.CRI.RemovePodSandbox)
+	if err == nil {
+		ops.ForgetSandbox(uid, id)
+	}
+	return err
 }
 
 // removeLogs removes a pod's log folder. It keeps a folder with other files, and returns an *otherFileError.

@@ -23,9 +23,12 @@ func (h *Host) RemovePod(ctx context.Context, pod *v1.Pod) error {
 		uid := string(pod.UID)
 		asked := map[string]bool{}
 		left := removeContainers(ctx, h, uid, asked)
-		err := removeSandboxes(ctx, h, uid, asked)
+		err := removeSandboxes(ctx, h, uid, asked, left == nil)
 		if left != nil && err == nil { // containers may be gone with their sandbox
 			left = removeContainers(ctx, h, uid, asked)
+		}
+		if err == nil {
+			h.Ops.ForgetSandboxes(uid)
 		}
 		return nil, errors.Join(left, err, removeLogs(ctx, h, pod))
 	})
@@ -53,14 +56,20 @@ func removeContainers(ctx context.Context, h *Host, uid string, asked map[string
 	return errors.Join(errs...)
 }
 
-func removeSandboxes(ctx context.Context, h *Host, uid string, asked map[string]bool) error {
+// removeSandboxes stops and removes the pod's sandboxes. If it is empty of containers, a sandbox that this process has stopped is
+// not stopped again.
+func removeSandboxes(ctx context.Context, h *Host, uid string, asked map[string]bool, empty bool) error {
 	list, err := h.CRI.ListPodSandbox(ctx, &runtimeapi.PodSandboxFilter{LabelSelector: facts.PodFilter(uid)})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, s := range list {
-		err := h.Ops.StopSandbox(ctx, h.CRI, uid, s.GetId(), h.Reap(2), asked)
+		var err error
+		ready := s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY
+		if ready || !empty || !h.Ops.SandboxStopped(uid, s.GetId()) {
+			err = h.Ops.StopSandbox(ctx, h.CRI, uid, s.GetId(), h.Reap(2), asked)
+		}
 		if err == nil {
 			err = remains.RemoveSandbox(ctx, s.GetId(), h.CRI.RemovePodSandbox)
 		}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/host/hosttest"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/sim"
@@ -59,5 +60,51 @@ func TestRemovePod_StopsAContainerThatStartsMeanwhile(t *testing.T) {
 	}
 	if left, err := h.CRI.ListPodSandbox(t.Context(), nil); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A sandbox that the process has stopped is removed without another stop. One that it has not, or that is ready, is stopped.
+func TestRemovePod_StopsEachSandboxOnce(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(t *testing.T, h *host.Host, sandbox string)
+		want   int // stops in all
+	}{
+		"not stopped": {func(*testing.T, *host.Host, string) {}, 1},
+		"stopped": {func(t *testing.T, h *host.Host, sandbox string) {
+			if err := h.Ops.StopSandbox(t.Context(), h.CRI, "u", sandbox, time.Minute, nil); err != nil {
+				t.Fatal(err)
+			}
+		}, 1},
+		"stopped by an earlier process": {func(t *testing.T, h *host.Host, sandbox string) {
+			if err := h.Ops.StopSandbox(t.Context(), h.CRI, "u", sandbox, time.Minute, nil); err != nil {
+				t.Fatal(err)
+			}
+			h.Ops = cri.NewOperations()
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, runtime := hosttest.Simulated(t, sim.Options{})
+			pod := &v1.Pod{}
+			pod.UID, pod.Namespace, pod.Name = "u", "ns", "p"
+			sandbox, err := h.CRI.RunPodSandbox(t.Context(), &runtimeapi.PodSandboxConfig{
+				Labels:   map[string]string{cri.LabelPodUID: "u", cri.LabelPodName: "p", cri.LabelPodNamespace: "ns"},
+				Metadata: &runtimeapi.PodSandboxMetadata{Name: "p", Uid: "u", Namespace: "ns"}}, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.before(t, h, sandbox)
+			if err := h.RemovePod(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(runtime.Calls("StopPodSandbox")); got != test.want {
+				t.Errorf("got %d stops of the sandbox, want %d", got, test.want)
+			}
+			if left, err := h.CRI.ListPodSandbox(t.Context(), nil); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+			if h.Ops.SandboxStopped("u", sandbox) {
+				t.Error("the stop is still recorded after the removal")
+			}
+		})
 	}
 }
