@@ -262,7 +262,7 @@ func (a *actor) end(ctx supervisors.Context, m messages.StopContainer) {
 		a.enter(messages.StageWaiting)
 		a.until = ctx.Now().Add(m.Grace)
 		ctx.Do(supervisors.Work{Name: "pre-stop hook", Timeout: m.Grace + time.Minute, Run: func(c context.Context) any {
-			return hooks.PreStop(cri.WithPriority(c, m.Order), a.host, m)
+			return hooks.PreStop(cri.WithPriority(c, m.Order), a.host, m, a.host.NewGrace(m.Grace))
 		}})
 		return
 	}

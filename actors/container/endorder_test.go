@@ -102,7 +102,7 @@ func TestAContainerEndsBeforeItsTurn(t *testing.T) {
 func TestTheTurnComesWhileTheHookRuns(t *testing.T) {
 	d := newDraining(t)
 	hook, end := make(chan bool, 1), make(chan stopDone, 1)
-	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop).Failed }()
+	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop, d.h.NewGrace(d.stop.Grace)).Failed }()
 	<-d.begun
 	go func() { end <- stop(context.Background(), d.h, d.stop) }()
 	for d.h.Ops.Waiting(host.PreStopKey(d.stop.UID, d.stop.Fact.ID)) < 2 {
@@ -122,14 +122,14 @@ func TestAHookOutlivesTheGracePeriod(t *testing.T) {
 	d := newDraining(t)
 	d.stop.Grace = time.Hour
 	hook := make(chan bool, 1)
-	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop).Failed }()
+	go func() { hook <- hooks.PreStop(context.Background(), d.h, d.stop, d.h.NewGrace(d.stop.Grace)).Failed }()
 	<-d.begun
 	shorter := d.stop
 	shorter.Grace = time.Millisecond
-	if !hooks.PreStop(t.Context(), d.h, shorter).Failed {
+	if !hooks.PreStop(t.Context(), d.h, shorter, d.h.NewGrace(shorter.Grace)).Failed {
 		t.Error("a hook that has not ended in its time has not failed")
 	}
-	if hooks.PreStop(t.Context(), d.h, d.stop).Failed {
+	if hooks.PreStop(t.Context(), d.h, d.stop, d.h.NewGrace(d.stop.Grace)).Failed {
 		t.Error("a hook that has used its time up has failed again")
 	}
 	if n := d.h.Ops.Waiting(host.PreStopKey(d.stop.UID, d.stop.Fact.ID)); n != 1 {
@@ -163,7 +163,7 @@ func TestTheEndOfTheContainerEndsItsHook(t *testing.T) {
 			if sidecar {
 				waiting := m
 				waiting.Grace, m.NoHook = time.Hour, true
-				go func() { waits <- hooks.PreStop(context.Background(), h, waiting).Failed }()
+				go func() { waits <- hooks.PreStop(context.Background(), h, waiting, h.NewGrace(waiting.Grace)).Failed }()
 				for len(h.Ops.InFlight(host.PreStopKey(m.UID, m.Fact.ID))) == 0 {
 					time.Sleep(time.Millisecond)
 				}
@@ -203,5 +203,29 @@ func TestAPostStartHookThatIsCutOffEndsNothing(t *testing.T) {
 	k.RunWork()
 	if got := sent(k); got != "" || len(r.r.Calls("StopContainer")) != 0 {
 		t.Errorf("it told %q, and stopped %d times", got, len(r.r.Calls("StopContainer")))
+	}
+}
+
+// A hook that a frozen runtime has not begun gets its grace period once the runtime answers again. Only then comes the signal.
+func TestAHookHasItsGracePeriodAfterTheRuntimeWasAway(t *testing.T) {
+	d := newDraining(t)
+	d.stop.Grace = 5 * time.Second
+	thaw := d.r.Inject(sim.Fault{Kind: sim.Hang, Times: -1})
+	end := make(chan stopDone, 1)
+	go func() { end <- stop(context.Background(), d.h, d.stop) }()
+	// The period is over when the runtime is asked whether it is away, or the container is stopped.
+	if _, err := d.r.WaitCall(t.Context(), func(e sim.Entry) bool { return e.Call == "Version" || e.Call == "StopContainer" }); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(d.stop.Grace / 2) // so that the runtime counts as away
+	thaw()
+	<-d.begun
+	close(d.release)
+	if done := <-end; done.failed != nil || done.hook.Failed {
+		t.Errorf("got %+v, want a hook that ended in time", done)
+	}
+	hook, stops := d.r.Calls("ExecSync"), d.r.Calls("StopContainer")
+	if len(hook) != 1 || len(stops) != 1 || stops[0].Seq < hook[0].EndSeq {
+		t.Errorf("hook %+v, stops %+v, want one stop after the hook", hook, stops)
 	}
 }

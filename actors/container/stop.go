@@ -50,13 +50,14 @@ func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key 
 // stopPrefix returns the prefix of the keys of the container's stops.
 func stopPrefix(m messages.StopContainer) string { return fmt.Sprintf("%s/stop/%s/", m.UID, m.Fact.ID) }
 
-// hookAndStop runs the pre-stop hook, and stops the container even if the hook failed.
+// hookAndStop runs the pre-stop hook, and stops the container even if the hook failed. The grace period, which both share, is
+// paused while the runtime is away.
 func hookAndStop(ctx context.Context, h *host.Host, m messages.StopContainer, hurried bool) stopDone {
-	began, done := time.Now(), stopDone{id: m.Fact.ID}
+	grace, done := h.NewGrace(m.Grace), stopDone{id: m.Fact.ID}
 	if !hurried && !m.NoHook {
-		done.hook = hooks.PreStop(ctx, h, m) // a failure does not prevent the stop
+		done.hook = hooks.PreStop(ctx, h, m, grace) // a failure does not prevent the stop
 	}
-	done.fact, done.failed = stopAndRead(ctx, h, m, began)
+	done.fact, done.failed = stopAndRead(ctx, h, m, max(grace.Rest(), min(minGrace, m.Grace)))
 	return done
 }
 
@@ -66,8 +67,8 @@ var endPauses = []time.Duration{
 	20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second, 5 * time.Second,
 }
 
-func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, began time.Time) (messages.ContainerFact, error) {
-	grace := max(m.Grace-time.Since(began), min(minGrace, m.Grace))
+func stopAndRead(ctx context.Context, h *host.Host, m messages.StopContainer, grace time.Duration) (
+	messages.ContainerFact, error) {
 	if err := host.Ignore(h.CRI.StopContainer(ctx, m.Fact.ID, grace)); err != nil {
 		return m.Fact, err
 	}

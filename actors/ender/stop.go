@@ -134,7 +134,8 @@ func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
 				go func() { results <- ended{c, s.stopOne(ctx, c, step.Grace)} }()
 			case !c.hook:
 				c.hook = true
-				go func() { _ = s.guard(c, func() error { s.preStop(ctx, c, step.Grace); return nil }) }()
+				left := s.host.NewGrace(step.Grace)
+				go func() { _ = s.guard(c, func() error { s.preStop(ctx, c, step.Grace, left); return nil }) }()
 			}
 		}
 		if pending == 0 {
@@ -156,9 +157,9 @@ func (s *stopper) stopInOrder(ctx context.Context, left []*running) error {
 // stopOne runs the container's pre-stop hook, stops the container within the rest of grace, and ends its hooks.
 func (s *stopper) stopOne(ctx context.Context, c *running, grace time.Duration) error {
 	return s.guard(c, func() error {
-		until := time.Now().Add(grace)
-		s.preStop(ctx, c, grace)
-		err := host.Ignore(s.host.CRI.StopContainer(ctx, c.fact.ID, max(time.Until(until), min(grace, stoporder.LeastGrace))))
+		left := s.host.NewGrace(grace)
+		s.preStop(ctx, c, grace, left)
+		err := host.Ignore(s.host.CRI.StopContainer(ctx, c.fact.ID, max(left.Rest(), min(grace, stoporder.LeastGrace))))
 		if err == nil {
 			s.host.EndHooks(string(s.pod.UID), c.fact.ID)
 		}
@@ -167,12 +168,12 @@ func (s *stopper) stopOne(ctx context.Context, c *running, grace time.Duration) 
 }
 
 // preStop runs the container's pre-stop hook and waits for it, as long as the pod's grace period is not over.
-func (s *stopper) preStop(ctx context.Context, c *running, grace time.Duration) {
+func (s *stopper) preStop(ctx context.Context, c *running, grace time.Duration, left *host.Grace) {
 	if s.rest() == 0 {
 		return
 	}
 	hooks.PreStop(ctx, s.host, messages.StopContainer{UID: string(s.pod.UID), Name: c.fact.Name, Fact: c.fact, Pod: s.pod,
-		Spec: c.spec, IPs: s.ips, Grace: grace})
+		Spec: c.spec, IPs: s.ips, Grace: grace}, left)
 }
 
 // guard calls f. It returns a panic, which would end the process, as an error of this container.

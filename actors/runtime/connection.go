@@ -182,7 +182,11 @@ func (a *actor) tellState(ctx supervisors.Context) {
 	}
 }
 
-func (a *actor) publish() { a.opts.State.store(a.link.snapshot) }
+func (a *actor) publish() {
+	s := &a.link.snapshot
+	s.Answered, s.Away = a.link.answered, a.link.away
+	a.opts.State.store(*s)
+}
 
 func (a *actor) logNetwork(ctx supervisors.Context, was bool) {
 	switch s := a.link.snapshot; {

@@ -50,6 +50,10 @@ type Snapshot struct {
 	Hints Hints `json:"hints"`
 	// Stale is the reason why the lists are unreliable although the runtime answers; empty when they are reliable.
 	Stale string `json:"stale,omitempty"`
+	// Answered is when the runtime last passed a check, and Away how long it has been away since the actor started, without the
+	// present absence.
+	Answered time.Time     `json:"-"`
+	Away     time.Duration `json:"-"`
 	// Audited is the start of the last successful audit; zero before the first.
 	Audited time.Time `json:"audited,omitzero"`
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // Limit bounds a hook. The API gives it no limit of its own: it runs until it ends or its container does.
@@ -48,11 +49,14 @@ func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPo
 	return m.Spec.Lifecycle.PreStop, m.Spec.Ports
 }
 
+// errGraceOver is the cause of the end of a wait for a hook.
+var errGraceOver = errors.New("the grace period is over")
+
 // PreStop runs the container's pre-stop hook, waits for it within the grace period, and reports whether it failed to end well
-// in that time. The hook itself runs on until its container has ended, as with the kubelet; see EndHooks. It runs once: one in
-// progress is joined. One that has ended or used its grace period up is noted in the container's folder and not awaited again,
-// not even after a restart of the agent.
-func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer) PreStopDone {
+// in that time. The hook itself runs on until its container has ended, as with the kubelet; see EndHooks. It runs once: a hook in
+// progress is joined. A hook that has ended or used up its grace period is recorded in the container's folder and not awaited
+// again, even after a restart of the agent.
+func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer, grace *host.Grace) PreStopDone {
 	done := PreStopDone{ID: m.Fact.ID}
 	hook, ports := preStopOf(m)
 	path := filepath.Join(h.ContainerDir(m.UID, m.Name), "pre-stop.json")
@@ -62,8 +66,14 @@ func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer) PreSto
 	if _, over := RecordOf(path, m.Fact.ID); over {
 		return done
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.Grace)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		err := guard.Call(supervisors.LogOf(ctx), "wait for a grace period", func() error { return grace.Wait(ctx) })
+		if err == nil {
+			cancel(errGraceOver)
+		}
+	}()
 	over := func() {
 		if err := (Record{ID: m.Fact.ID}).Save(path); err != nil {
 			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", err)
@@ -75,10 +85,11 @@ func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer) PreSto
 		defer over()
 		return Run(ctx, h, m, hook, ports)
 	})
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	late := errors.Is(context.Cause(ctx), errGraceOver)
+	if late {
 		over()
 	}
-	done.Failed = err != nil && !errors.Is(err, context.Canceled) // which is another stop, that has less time
+	done.Failed = err != nil && (late || !errors.Is(err, context.Canceled)) // another stop with less time cancels it
 	return done
 }
 

@@ -51,6 +51,8 @@ type Host struct {
 	Standalone bool
 	// Events: whether Kubernetes Events are recorded.
 	Events bool
+	// Absence returns when the runtime last answered a check, and how long it has been away in all; nil: unknown.
+	Absence func() (answered time.Time, away time.Duration)
 	// Hooks bounds the hooks of containers that run at a time: they take no slots of the CRI client.
 	Hooks Places
 	// Abilities returns the abilities that the runtime reports; nil means none.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	library "github.com/opencontainers/cgroups"
 	"golang.org/x/sys/unix"
@@ -214,6 +215,7 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 		CRI: r.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: k.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(k.ResolverConfig, ""),
 		Allocatable: allocatable(node, m.reader.Last()), Abilities: abilities(r.state, k.CgroupDriver),
+		Absence:    func() (time.Time, time.Duration) { s := r.state.Load(); return s.Answered, s.Away },
 		Devices:    resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
 		Standalone: node.Standalone(),
 		Objects:    newObjects(node), Events: true, IPs: m.addresses.hostIPs, IPsUnsettled: m.addresses.unsettled,
