@@ -17,15 +17,15 @@ import (
 const (
 	// PluginName is the name of the kind of volume. Folders, metrics and the Node's volumes are named by it.
 	PluginName = "kubernetes.io/csi"
-	// RecordFile lies beside what it is about: a pod's mount, or the mount that is staged for all pods.
+	// RecordFile is beside the folder of a mount: a pod's, or the one that is staged for all pods.
 	RecordFile = "vol_data.json"
 	// MountFolder is where a pod's volume is published, and GlobalMount where it is staged.
 	MountFolder = "mount"
 	GlobalMount = "globalmount"
 )
 
-// Record says whose a volume is. It is written before the driver is asked for anything, and removed after all is undone: while
-// any of a volume may be on the node there is a record.
+// Record identifies the volume of a folder. It is written before the first call to the driver, and removed after the last: a
+// record exists while any part of the volume may be on the node.
 type Record struct {
 	Volume    string `json:"specVolID,omitempty"` // the PersistentVolume's name, or that of the pod's own volume
 	Handle    string `json:"volumeHandle"`
@@ -33,9 +33,12 @@ type Record struct {
 	Node      string `json:"nodeName,omitempty"`
 	Attached  string `json:"attachmentID,omitempty"` // the name of the VolumeAttachment
 	Lifecycle string `json:"volumeLifecycleMode,omitempty"`
+	// Mount describes the driver's mount, as the agent last saw it. It finds other mounts of the file system after this one is
+	// gone. A kubelet ignores it.
+	Mount string `json:"playletMount,omitempty"`
 }
 
-// Same says that two records are of the same volume of the same driver.
+// Same reports whether two records are of the same volume of the same driver.
 func (r Record) Same(o Record) bool { return r.Driver == o.Driver && r.Handle == o.Handle }
 
 const (
@@ -43,7 +46,7 @@ const (
 	newSuffix = ".new" // of a record that is being written
 )
 
-// Write writes a record into a folder, as a whole.
+// Write writes a record into a folder, atomically.
 func (r Record) Write(root *safepath.Root, folder string) error {
 	text, err := json.Marshal(r)
 	if err != nil {

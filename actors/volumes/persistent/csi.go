@@ -145,6 +145,9 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 	if err := j.driver.Publish(ctx, j.volume); err != nil {
 		return "", err
 	}
+	if err := j.recordMount(p.Root, folder, csi.MountFolder); err != nil {
+		return "", err
+	}
 	if err := j.grow(ctx, h.size); err != nil {
 		return "", err
 	}
@@ -161,7 +164,7 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 // of that runs meanwhile: while a record of any pod is there, nobody unstages.
 func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	if j.pv == nil { // no other pod has it, and such volumes are not staged
-		return j.record.Write(j.p.Root, folder)
+		return writeRecord(j.record, j.p.Root, folder)
 	}
 	return j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
 		if slices.Contains(j.pv.Spec.AccessModes, v1.ReadWriteOncePod) {
@@ -177,7 +180,7 @@ func (j *job) claimAndStage(ctx context.Context, folder string) error {
 				return err
 			}
 		}
-		if err := j.record.Write(j.p.Root, folder); err != nil || !j.driver.Can(csi.Stages) {
+		if err := writeRecord(j.record, j.p.Root, folder); err != nil || !j.driver.Can(csi.Stages) {
 			return err
 		}
 		return j.stageVolume(ctx)
@@ -201,7 +204,7 @@ func (j *job) stageVolume(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := (csi.Record{Driver: j.record.Driver, Handle: j.record.Handle}).Write(root, "."); err != nil {
+	if err := writeRecord(csi.Record{Driver: j.record.Driver, Handle: j.record.Handle}, root, "."); err != nil {
 		return err
 	}
 	j.touch(false)
@@ -210,6 +213,9 @@ func (j *job) stageVolume(ctx context.Context) error {
 	v.Secrets = j.stage
 	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // those of no pod
 	if err := j.driver.Stage(ctx, v); err != nil {
+		return err
+	}
+	if err := j.recordMount(root, ".", csi.GlobalMount); err != nil {
 		return err
 	}
 	j.setReady(stagedKey(j.record), true)

@@ -1,13 +1,17 @@
 package persistent
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/moby/sys/mountinfo"
 
+	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 )
@@ -18,10 +22,11 @@ type reference struct {
 	*Storage
 	record csi.Record
 	place  string            // below the root directory, of the driver's mount for the volume
-	own    []*mountinfo.Info // the mounts on the place when the reference was made
+	own    []*mountinfo.Info // the mounts on the place when the reference was made, or the recorded one
 }
 
-// referenceAt remembers the mounts on a place.
+// referenceAt returns the reference of a record with its mounts on a place. If nothing is mounted there, e.g. because the driver
+// has undone the mount and a later step failed, it uses the mount that the record describes.
 func (s *Storage) referenceAt(r csi.Record, path string) (reference, error) {
 	ref := reference{Storage: s, record: r}
 	below, err := filepath.Rel(s.RootDir, path)
@@ -29,9 +34,74 @@ func (s *Storage) referenceAt(r csi.Record, path string) (reference, error) {
 		return ref, err
 	}
 	ref.place = below
-	ref.own, err = mountsAt(path)
-	return ref, err
+	if ref.own, err = mountsAt(path); err != nil || len(ref.own) > 0 {
+		return ref, err
+	}
+	if was := parseMount(r.Mount); was != nil {
+		ref.own = []*mountinfo.Info{was}
+	}
+	return ref, nil
 }
+
+// writeRecord writes a record into a folder. It keeps the mount of an earlier record of the volume.
+func writeRecord(r csi.Record, root *safepath.Root, folder string) error {
+	if was, err := csi.Read(root, folder); err == nil && was.Same(r) {
+		r.Mount = was.Mount
+	}
+	return r.Write(root, folder)
+}
+
+// recordMount adds the mount on a place to the record in a folder. After that, other mounts of the file system are found even if
+// this one is lost.
+func (s *Storage) recordMount(root *safepath.Root, folder, mount string) error {
+	r, err := csi.Read(root, folder)
+	if err != nil {
+		return err
+	}
+	own, err := mountsAt(filepath.Join(root.Path(), folder, mount))
+	if err != nil || len(own) == 0 {
+		return err
+	}
+	text := formatMount(own[len(own)-1])
+	if text == r.Mount {
+		return nil
+	}
+	r.Mount = text
+	return r.Write(root, folder)
+}
+
+// recordedMount is the description of a mount in a record. Device numbers are valid until the machine is restarted.
+type recordedMount struct {
+	Boot                 string
+	Major, Minor         int
+	Root, FSType, Source string
+}
+
+func formatMount(m *mountinfo.Info) string {
+	text, err := json.Marshal(recordedMount{bootID(), m.Major, m.Minor, m.Root, m.FSType, m.Source})
+	if err != nil {
+		return "" // never: all fields are plain
+	}
+	return string(text)
+}
+
+// parseMount returns a mount of this boot; nil: there is none.
+func parseMount(text string) *mountinfo.Info {
+	var was recordedMount
+	if json.Unmarshal([]byte(text), &was) != nil || was.Boot == "" || was.Boot != bootID() {
+		return nil
+	}
+	return &mountinfo.Info{ID: -1, Major: was.Major, Minor: was.Minor, Root: was.Root, FSType: was.FSType, Source: was.Source}
+}
+
+// bootID returns the ID of this start of the machine; empty: unknown.
+var bootID = sync.OnceValue(func() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+})
 
 // mountsAt lists the mounts on a path. Only the folder above it is looked up, so that no server is asked.
 func mountsAt(path string) ([]*mountinfo.Info, error) {
@@ -110,6 +180,9 @@ func isPart(m, of *mountinfo.Info) bool {
 	const removed = "//deleted"
 	root, part := strings.TrimSuffix(of.Root, removed), strings.TrimSuffix(m.Root, removed)
 	below := strings.HasPrefix(part, strings.TrimSuffix(root, "/")+"/")
+	if of.ID < 0 && (m.FSType != of.FSType || m.Source != of.Source) {
+		return false // the number of a recorded device may belong to another by now
+	}
 	return m.Major == of.Major && m.Minor == of.Minor && (part == root || below)
 }
 

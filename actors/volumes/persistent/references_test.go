@@ -100,6 +100,46 @@ func TestStaged_MountedElsewhere(t *testing.T) {
 	}
 }
 
+// A volume whose own mount is gone, by hand or by an earlier attempt, is neither free to be detached nor unstaged while its file
+// system is mounted elsewhere. Its record describes the mount.
+func TestElsewhere_OwnMountIsGone(t *testing.T) {
+	key := persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"})
+	for name, c := range map[string]struct {
+		can  []api.NodeServiceCapability_RPC_Type
+		lose func(t *testing.T, n *node, target string)
+	}{
+		"published": {nil, func(t *testing.T, _ *node, target string) { must(t, volumestest.UnmountNow(target)) }},
+		"next agent": {nil, func(t *testing.T, n *node, target string) {
+			must(t, volumestest.UnmountNow(target))
+			n.restart(t)
+		}},
+		"staged": {[]api.NodeServiceCapability_RPC_Type{csi.Stages}, func(t *testing.T, n *node, target string) {
+			must(t, volumestest.UnmountNow(target))
+			must(t, volumestest.UnmountNow(filepath.Join(n.RootDir, "plugins", csi.PluginName, key, csi.GlobalMount)))
+			must(t, os.Remove(filepath.Join(filepath.Dir(target), csi.RecordFile)))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, d, target := attachedNode(t, c.can...)
+			at := bindAt(t, filepath.Join(target, "part"), filepath.Join(n.RootDir, "elsewhere"))
+			c.lose(t, n, target)
+			n.Unmounted("a")
+			err := persistent.StagedDriver{n.storage}.Remove(t.Context(), key)
+			if c.can != nil && (err == nil || !strings.Contains(err.Error(), at)) {
+				t.Errorf("got %v, want an error that names %s", err, at)
+			}
+			if calls := d.Calls(); slices.Contains(calls, "Unpublish h") || slices.Contains(calls, "Unstage h") {
+				t.Errorf("calls %v, want the volume kept", calls)
+			}
+			wantInUse(t, n, attachedName)
+			must(t, volumestest.UnmountNow(at))
+			n.Unmounted("a")
+			must(t, persistent.StagedDriver{n.storage}.Remove(t.Context(), key))
+			wantInUse(t, n)
+		})
+	}
+}
+
 // Mounts of another volume on a folder of the same file system do not keep a volume staged.
 func TestStaged_MountsOfAnother(t *testing.T) {
 	objects := append(bound("c", csiSource("h")), bound("below", csiSource("h/below"))...)

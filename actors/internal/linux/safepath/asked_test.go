@@ -47,6 +47,7 @@ var asked = map[string]string{
 	"actors/volumes/pluginwatch/watcher.go os.MkdirAll":             own,
 	"actors/volumes/pluginwatch/watcher.go unix.Lstat":              own,
 	"actors/volumes/persistent/references.go filepath.EvalSymlinks": own,
+	"actors/volumes/persistent/references.go os.ReadFile":           "a file of /proc",
 }
 
 // A call that asks a server of others must be bounded, since a hung server may block nothing but its own pod. The test reads the
