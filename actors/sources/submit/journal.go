@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -92,6 +93,11 @@ func (j *journal) load() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if j.readBack(entries) {
+		if entries, err = os.ReadDir(j.opts.Dir); err != nil {
+			return err
+		}
+	}
 	records := map[key]*record{}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), suffix) {
@@ -138,6 +144,26 @@ func (j *journal) load() error {
 	}
 	j.version++
 	return nil
+}
+
+// readBack moves records back that an agent of another version kept aside, e.g. after a rollback, and reports whether there were
+// some. A submission that was accepted again since is newer, and removed the one that was kept aside.
+func (j *journal) readBack(entries []os.DirEntry) (any bool) {
+	for _, e := range entries {
+		path, aside := strings.CutSuffix(filepath.Join(j.opts.Dir, e.Name()), atomicfile.AsideSuffix)
+		if !aside || !strings.HasSuffix(path, suffix) {
+			continue
+		}
+		back, err := atomicfile.ReadBack(path, recordVersion)
+		switch {
+		case err != nil:
+			slog.Warn("a submission that was kept aside cannot be read back", "path", path, "error", err)
+		case back:
+			slog.Info("a submission that another version of the agent had kept aside is read back", "path", path)
+		}
+		any = any || back
+	}
+	return any
 }
 
 // keptAside is the problem with a record that an earlier process found damaged.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
@@ -256,6 +257,23 @@ func TestAProblemEndsWithItsCause(t *testing.T) {
 			t.Errorf("problems %+v, unread %v, want none", desired.Problems, desired.Unread)
 		}
 		r.start()
+	}
+}
+
+// After a rollback to an older version, which keeps the records aside that it cannot read, and the next upgrade, the submissions are
+// there again.
+func TestJournal_RecordsAreReadBackAfterARollback(t *testing.T) {
+	r := newRig(t)
+	r.submit(yaml("web", "one"))
+	path := key{"default", "web"}.file(r.opts.Dir)
+	if err := os.Rename(path, path+atomicfile.AsideSuffix); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		r.start()
+		if desired := r.wants("default/web-node-1=one"); len(desired.Problems) != 0 || len(desired.Unread) != 0 {
+			t.Errorf("problems %+v, unread %v, want none", desired.Problems, desired.Unread)
+		}
 	}
 }
 

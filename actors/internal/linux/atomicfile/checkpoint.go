@@ -7,27 +7,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 )
 
-// maxCheckpoint bounds what Load reads into memory, in bytes. A node's checkpoints are some megabytes at most.
+// maxCheckpoint limits the size of a checkpoint that Load reads, in bytes. A node's checkpoints are some megabytes at most.
 const maxCheckpoint = 64 << 20
 
-// checkpoint is the file: the value as JSON, and what tells whether it is whole and of which shape.
+// checkpoint is the content of the file: the value as JSON, its checksum, and the version of its shape.
 type checkpoint struct {
 	Version int             `json:"version"`
 	SHA256  string          `json:"sha256"` // of value, compacted
 	Value   json.RawMessage `json:"value"`
 }
 
-// UnreadableError says that there is a checkpoint and that it is of no use: damaged, or of another version. Its owner reports
-// it and goes on as if there were none.
+// UnreadableError is the error about a checkpoint that is damaged or of another version. Its owner reports it and continues
+// without the checkpoint.
 type UnreadableError struct {
 	Path string
-	// KeptAs is where the file was moved so that it can be looked at; empty when that was impossible, and then Err
-	// says why as well.
+	// KeptAs is the path to which the file was moved for inspection. It is empty if that failed, and Err has the reason.
 	KeptAs string
 	Err    error
 }
@@ -40,15 +40,15 @@ func (e *UnreadableError) Error() string {
 	return fmt.Sprintf("checkpoint %s is unreadable and was kept aside as %s: %v", e.Path, e.KeptAs, e.Err)
 }
 
-// Unwrap is what was wrong.
+// Unwrap returns Err.
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
-// Save writes value, as JSON, with its version, as WriteFile does, mode 0600. The version is the shape of value: raise
-// it when an older reader would misread the new shape, or the other way round.
+// Save writes value as JSON with its version, as WriteFile does, mode 0600. Raise the version if an older reader would misread the
+// new shape of value, or a newer reader the old one.
 func Save(path string, version int, value any) error { return save(path, version, value, true) }
 
-// SaveVolatile is Save for what a restart of the machine makes void: it outlives the process and not a power cut, after which
-// the checkpoint is as it was, or unreadable. The disk is not waited for.
+// SaveVolatile is Save for values that a restart of the machine makes void. It does not wait for the disk. After a power cut the
+// checkpoint has the earlier content, or is unreadable.
 func SaveVolatile(path string, version int, value any) error {
 	return save(path, version, value, false)
 }
@@ -65,7 +65,7 @@ func save(path string, version int, value any, durable bool) error {
 	return writeFile(path, append(data, '\n'), 0o600, durable)
 }
 
-// Load reads the checkpoint at path into value, a pointer. An error leaves value untouched, and is as LoadText has it.
+// Load reads the checkpoint at path into value, a pointer. After an error, value is unchanged. The errors are those of LoadText.
 func Load(path string, version int, value any) error {
 	target := reflect.ValueOf(value)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -79,9 +79,9 @@ func Load(path string, version int, value any) error {
 	return nil
 }
 
-// LoadText reads a checkpoint that has a form of its own. An error wraps fs.ErrNotExist when there is none, and is an
-// *UnreadableError when that is of no use, by decode's word too, and then the file is out of the way. Any other says that it
-// cannot be read now, and the file is where it was: a later reading may succeed. None is a reason not to start.
+// LoadText reads a checkpoint of another format. The error wraps fs.ErrNotExist if there is no checkpoint. It is an
+// *UnreadableError if the checkpoint is damaged or decode fails; the file is then kept aside. After any other error the file is
+// unchanged, and a later reading may succeed. No error is a reason not to start.
 func LoadText(path string, decode func([]byte) error) error {
 	data, err := ReadFile(path, maxCheckpoint)
 	if err != nil && !errors.Is(err, errUnfit) {
@@ -123,10 +123,30 @@ func sum(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
+// ReadBack moves a checkpoint back that was kept aside, and reports whether there was one. It does so if the checkpoint is intact
+// and of this version, and there is no newer one at path: an agent of another version kept it aside, e.g. after a rollback.
+func ReadBack(path string, version int) (bool, error) {
+	lock := writerOf(path)
+	lock.Lock()
+	defer lock.Unlock()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	data, err := ReadFile(path+AsideSuffix, maxCheckpoint)
+	var value json.RawMessage
+	if err != nil || decode(data, version, &value) != nil {
+		return false, nil // it stays aside, as a damaged one
+	}
+	if err := os.Rename(path+AsideSuffix, path); err != nil {
+		return false, err
+	}
+	return true, syncDir(filepath.Dir(path))
+}
+
 // AsideSuffix is appended to the name of an unreadable checkpoint.
 const AsideSuffix = ".corrupt"
 
-// keepAside moves the file out of the way, in place of what was kept before, and says where.
+// keepAside moves the file to its name with AsideSuffix, replacing an earlier one, and returns that path.
 func keepAside(path string) (string, error) {
 	lock := writerOf(path)
 	lock.Lock()

@@ -228,3 +228,33 @@ func TestAVolatileCheckpointIsNotSynced(t *testing.T) {
 		}
 	}
 }
+
+// After a rollback and the next upgrade, the newer version finds its checkpoint again, unless the older one wrote another.
+func TestReadBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		since func(path string) error
+		want  bool
+	}{
+		"nothing newer":   {func(string) error { return nil }, true},
+		"a newer one":     {func(path string) error { return Save(path, 1, state{Name: "v1"}) }, false},
+		"damaged":         {func(path string) error { return os.WriteFile(path+AsideSuffix, []byte("{"), 0o600) }, false},
+		"another version": {func(path string) error { return Save(path+AsideSuffix, 3, state{}) }, false},
+		"nothing":         {func(path string) error { return os.Remove(path + AsideSuffix) }, false},
+	} {
+		path := filepath.Join(t.TempDir(), "state")
+		must(t, Save(path, 2, state{Name: "v2"}))
+		var got state
+		var unreadable *UnreadableError
+		if err := Load(path, 1, &got); !errors.As(err, &unreadable) {
+			t.Fatalf("%s: the older version got %v", name, err)
+		}
+		must(t, c.since(path))
+		back, err := ReadBack(path, 2)
+		if back != c.want || err != nil {
+			t.Errorf("%s: got %t, %v, want %t", name, back, err, c.want)
+		}
+		if err := Load(path, 2, &got); c.want && (err != nil || got.Name != "v2") {
+			t.Errorf("%s: the newer version reads %+v, %v", name, got, err)
+		}
+	}
+}
