@@ -14,7 +14,11 @@ func Held(f messages.HeldFolder) Finding {
 	out := Finding{Code: messages.EventVolumeHeld}
 	switch f.Code {
 	case messages.HeldData:
-		out.Cause = fmt.Sprintf("%s holds data although no volume of %s is mounted there: it is kept", f.Path, kind)
+		volume := "volume of " + kind
+		if kind == "" {
+			volume = "part of a volume (subPath)"
+		}
+		out.Cause = fmt.Sprintf("%s holds data although no %s is mounted there: it is kept", f.Path, volume)
 		out.Remedy = "find out why the volume is not mounted there, and move the data away: " +
 			"the folder of an ended pod is then removed"
 	case messages.HeldDevice:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/linux/subpath"
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 	"github.com/playlet-dev/playlet/messages"
@@ -94,9 +95,25 @@ func (f *finder) pods() {
 				f.volume(uid, plugin, filepath.Join(at, volume))
 			}
 		}
+		f.subPaths(uid, filepath.Join(pod, subpath.Folder))
 		for _, plugin := range f.names(pod, devices) {
 			for _, device := range f.names(pod, devices, plugin) {
 				f.hold(messages.HeldDevice, uid, plugin, filepath.Join(pod, devices, plugin, device))
+			}
+		}
+	}
+}
+
+// subPaths looks at the binds of parts of a pod's volumes. A place on which nothing is mounted is empty, unless a container wrote to
+// it after its bind was lost.
+func (f *finder) subPaths(uid, folder string) {
+	for _, volume := range f.names(folder) {
+		for _, container := range f.names(folder, volume) {
+			for _, index := range f.names(folder, volume, container) {
+				place := filepath.Join(folder, volume, container, index)
+				if _, data := f.look(place); data {
+					f.hold(messages.HeldData, uid, "", place)
+				}
 			}
 		}
 	}

@@ -55,6 +55,12 @@ func TestFind(t *testing.T) {
 	file("plugins/kubernetes.io/iscsi/volumeDevices/target/b")
 	mount("plugins/kubernetes.io/iscsi/iface-default/target")
 	file("pods/c/volumes/kubernetes.io~cephfs")
+	mount("pods/c/volume-subpaths/v/c/0")
+	file("pods/c/volume-subpaths/v/c/1/data")
+	file("pods/c/volume-subpaths/v/c/2")
+	if err := os.MkdirAll(filepath.Join(root, "pods/c/volume-subpaths/v/c/3"), 0o750); err != nil {
+		t.Fatal(err)
+	}
 	file("pods/c/volumes/kubernetes.io~fc/file")
 	file("pods/c/volumes/kubernetes.io~csi/file/mount")
 	for path, make := range map[string]func(string) error{
@@ -89,6 +95,8 @@ func TestFind(t *testing.T) {
 		held(messages.HeldData, "c", "cephfs", "pods/c/volumes/kubernetes.io~cephfs"),
 		held(messages.HeldData, "c", "fc", "pods/c/volumes/kubernetes.io~fc/file"),
 		held(messages.HeldData, "c", "csi", "pods/c/volumes/kubernetes.io~csi/file/mount"),
+		{Code: messages.HeldData, UID: "c", Path: filepath.Join(root, "pods/c/volume-subpaths/v/c/1")},
+		{Code: messages.HeldData, UID: "c", Path: filepath.Join(root, "pods/c/volume-subpaths/v/c/2")},
 	}
 	got, err := Find(root, false)
 	if err != nil {
