@@ -57,14 +57,16 @@ type operation struct {
 
 // NewOperations returns an empty table.
 func NewOperations() *Operations {
-	return &Operations{inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{}, stopped: map[string]map[string]bool{},
-		clock: clock.RealClock{}}
+	return &Operations{
+		inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{},
+		stopped: map[string]map[string]bool{}, clock: clock.RealClock{},
+	}
 }
 
-// Do joins the operation in flight under key or, if there is none, starts fn in a goroutine of its own. fn gets the values of ctx
-// but not its end: its context ends after timeout, which must be positive, or later if fn makes progress (stall.Progress). Do
-// returns fn's result, which all callers share and must not change, or the end of ctx, which leaves the operation running. The key
-// stays taken until fn returns. If fn panics, all callers get the same *PanicError.
+// Do joins the operation in flight under key or, if there is none, starts fn in a goroutine of its own. fn gets the values of
+// ctx but not its end: its context ends after timeout, which must be positive, or later if fn makes progress (stall.Progress).
+// Do returns fn's result, which all callers share and must not change, or the end of ctx, which leaves the operation running.
+// The key stays taken until fn returns. If fn panics, all callers get the same *PanicError.
 func (o *Operations) Do(
 	ctx context.Context, key string, timeout time.Duration, fn func(context.Context) (any, error),
 ) (any, error) {
@@ -119,8 +121,8 @@ func (o *Operations) leave(op *operation) {
 	op.waiting--
 }
 
-// run calls fn and keeps its panic. After runtime.Goexit inside fn, the deferred function has nothing to recover. The callers must
-// not take that for success.
+// run calls fn and keeps its panic. After runtime.Goexit inside fn, the deferred function has nothing to recover. The callers
+// must not take that for success.
 func (op *operation) run(ctx context.Context, fn func(context.Context) (any, error)) {
 	returned := false
 	defer func() {

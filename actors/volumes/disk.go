@@ -36,19 +36,19 @@ type disk struct {
 	timeouts
 }
 
-// timeouts is how long others wait for a volume that hangs: those that are mounted with it, and who undoes them all.
+// timeouts limit the wait for a volume that hangs: of volumes that are mounted with it, and of the unmount of its pod.
 type timeouts struct{ volume, settle time.Duration }
 
-// defaultTimeouts leaves the actor, which waits for both together, the time to be told.
+// defaultTimeouts leave the actor, which waits for both together, time for the answer.
 var defaultTimeouts = timeouts{volume: mountTimeout * 3 / 4, settle: unmountTimeout * 2 / 3}
 
-// mountOutcome is what came of mounting a pod's volumes.
+// mountOutcome is the result of mounting a pod's volumes.
 type mountOutcome struct {
 	only    []string // the volumes that were asked for; empty: all
 	volumes []volumeOutcome
 }
 
-// stillMounted says whether all of a pod's volumes are as mountPod left them.
+// stillMounted reports whether all of a pod's volumes are as mountPod left them.
 func (d disk) stillMounted(uid string, pod *v1.Pod, s state) (is bool) {
 	err := d.inFolder(kinds.OpenPod, uid, pod, func(folder kinds.Folder) error {
 		is = !slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
@@ -63,13 +63,13 @@ func (d disk) stillMounted(uid string, pod *v1.Pod, s state) (is bool) {
 	return is && err == nil
 }
 
-// unmountPod undoes all volumes of a pod, and its folder if remove is set. An error says what remains.
+// unmountPod undoes all volumes of a pod, and its folder if remove is set. The error names the remains.
 func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if err := d.settle(ctx, uid); err != nil {
 		return err
 	}
 	if d.node.Tokens != nil {
-		d.node.Tokens.Forget(types.UID(uid)) // once more: what was under way may have got one
+		d.node.Tokens.Forget(types.UID(uid)) // again: a mount in progress may have got one
 	}
 	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {
@@ -101,7 +101,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	} else {
 		d.storage.Forget(uid) // other mounts keep the folder, not the pod
 	}
-	// What a plugin notes is needed to unmount: while anything is mounted, all of the folder stays.
+	// Notes of plugins are needed to unmount: while anything is mounted, all of the folder stays.
 	if len(mounts) > 0 {
 		held = errors.Join(kinds.StillMounted(mounts), held)
 	}
@@ -206,9 +206,9 @@ func (d disk) detachDead(ctx context.Context, folder kinds.Folder, mounts []*mou
 	return left, err
 }
 
-// askServers asks the servers of mounts in a pod's folder, and returns their errors by mount point. It asks them concurrently, so
-// that hung servers share one deadline. A mount below another is asked after the other has answered, and not asked if the other is
-// dead, hung or of a CSI driver.
+// askServers asks the servers of mounts in a pod's folder, and returns their errors by mount point. It asks them concurrently,
+// so that hung servers share one deadline. A mount below another is asked after the other has answered, and not asked if the
+// other is dead, hung or of a CSI driver.
 func (d disk) askServers(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) map[string]error {
 	var mu sync.Mutex
 	answers := map[string]error{}
@@ -252,7 +252,7 @@ func (d disk) close(root *safepath.Root) {
 	}
 }
 
-// podFolders lists the folders of pods on the disk, sorted. What is no folder is nobody's and stays.
+// podFolders lists the folders of pods on the disk, sorted. Files are not of pods and stay.
 func (d disk) podFolders() ([]string, error) {
 	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {

@@ -36,8 +36,8 @@ type PreStopDone struct {
 	Fallback string
 }
 
-// preStopOf is the container's pre-stop hook with its ports: of its spec or, where that is gone, of the annotations it was made
-// with. What cannot be read there cannot be run; the container is stopped all the same.
+// preStopOf returns the container's pre-stop hook with its ports, from its spec or, if that is gone, from the annotations that
+// the container was created with. Annotations that cannot be read have no hook: the container is stopped all the same.
 func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPort) {
 	if m.Spec == nil {
 		return translate.Annotated[v1.LifecycleHandler](m.Fact.Annotations, cri.AnnotationPreStopHandler),
@@ -93,7 +93,7 @@ func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer, grace 
 	return done
 }
 
-// Run runs a pre-stop hook to its end, or to the context's, and says in the log where it failed.
+// Run runs a pre-stop hook to its end, or to the context's, and logs its failure.
 func Run(
 	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
 ) (fallback string, err error) {
@@ -128,7 +128,7 @@ func Call(
 			return "", err
 		}
 		if result.ExitCode != 0 {
-			// What it printed may be a secret, and who reads Events, logs and statuses need not be who may read that.
+			// Its output may contain a secret, and readers of Events, logs and statuses may have no access to secrets.
 			return "", fmt.Errorf("the command ended with code %d", result.ExitCode)
 		}
 		return "", nil
@@ -149,13 +149,13 @@ func Call(
 	}
 }
 
-// FirstBytes is the beginning of what an application or the runtime said: enough to know what is meant.
+// FirstBytes returns the beginning of an error of an application or the runtime, which is enough to identify it.
 func FirstBytes(said error) string {
 	text := said.Error()
 	return strings.ToValidUTF8(strings.TrimSpace(text[:min(len(text), 256)]), "")
 }
 
-// userAgent is what the requests of hooks call themselves.
+// userAgent is the User-Agent header of hooks.
 const userAgent = "kube-lifecycle/playlet"
 
 // runHTTP makes the hook's request. As in the kubelet, every response counts as success. If the server speaks plain HTTP and the

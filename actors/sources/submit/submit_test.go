@@ -260,8 +260,8 @@ func TestAProblemEndsWithItsCause(t *testing.T) {
 	}
 }
 
-// After a rollback to an older version, which keeps the records aside that it cannot read, and the next upgrade, the submissions are
-// there again.
+// After a rollback to an older version, which keeps the records aside that it cannot read, and the next upgrade, the
+// submissions are there again.
 func TestJournal_RecordsAreReadBackAfterARollback(t *testing.T) {
 	r := newRig(t)
 	r.submit(yaml("web", "one"))

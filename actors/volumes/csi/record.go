@@ -27,7 +27,7 @@ const (
 // Record identifies the volume of a folder. It is written before the first call to the driver, and removed after the last: a
 // record exists while any part of the volume may be on the node.
 type Record struct {
-	Volume    string `json:"specVolID,omitempty"` // the PersistentVolume's name, or that of the pod's own volume
+	Volume    string `json:"specVolID,omitempty"` // the name of the PersistentVolume, or of the pod's own volume
 	Handle    string `json:"volumeHandle"`
 	Driver    string `json:"driverName"`
 	Node      string `json:"nodeName,omitempty"`

@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// HostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is handed on, after the check
-// of what is there that its type asks for. Links on the way are followed, as everywhere on a host.
+// HostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is passed on, after the check that its
+// type requests. Links in the path are followed, as everywhere on a host.
 type HostPath struct{ Bare }
 
 // Name implements Plugin.
@@ -26,7 +26,7 @@ func (HostPath) Name() string { return "kubernetes.io/host-path" }
 // Handles implements Plugin.
 func (HostPath) Handles(v *v1.Volume) bool { return v.HostPath != nil }
 
-// hostPathTypes is what must be at the path, by type; and how it comes to be where nothing is.
+// hostPathTypes has the required kind of file by type, and the function that creates a missing one.
 var hostPathTypes = map[v1.HostPathType]struct {
 	must fs.FileMode // the type bits
 	make func(path string) error
@@ -90,11 +90,11 @@ func (HostPath) Checks(v *v1.Volume) bool {
 	return v.HostPath != nil && v.HostPath.Type != nil && *v.HostPath.Type != v1.HostPathUnset
 }
 
-// Mounted is always true: what a running pod holds of the host stays with it, whatever becomes of the path.
+// Mounted is always true: a running pod keeps its file of the host, even if the path changes.
 func (HostPath) Mounted(Folder, *v1.Volume) bool { return true }
 
-// makeHostDirectory makes the missing part of the path, 0755. What is there is reached as any path of the host is; what is
-// new is made beneath it without following a link that someone put there meanwhile.
+// makeHostDirectory creates the missing part of the path, 0755. Links in the existing part are followed. The new part is created
+// without following a link that appears meanwhile.
 func makeHostDirectory(path string) error {
 	there, missing := filepath.Clean(path), ""
 	for {
@@ -126,7 +126,7 @@ func makeHostFile(path string) error {
 	return errors.Join(err, root.Close())
 }
 
-// typeWords are words for what is there.
+// typeWords are the words for kinds of files.
 var typeWords = map[fs.FileMode]string{
 	0: "a file", fs.ModeDir: "a directory", fs.ModeSocket: "a socket", fs.ModeNamedPipe: "a named pipe",
 	fs.ModeDevice | fs.ModeCharDevice: "a character device", fs.ModeDevice: "a block device",

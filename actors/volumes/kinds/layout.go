@@ -34,11 +34,10 @@ const (
 	logsFolder    = "containers"
 )
 
-// FolderMode is the mode of a pod's folders: containers reach their volumes by mounts, and nobody else has any business
-// there.
+// FolderMode is the mode of a pod's folders. Containers reach their volumes by mounts, and no other user needs access.
 const FolderMode fs.FileMode = 0o750
 
-// Folder is the folder of one pod, open. What is done in it is done beneath its descriptor.
+// Folder is the open folder of one pod. All work in it is relative to its descriptor.
 type Folder struct {
 	*safepath.Root
 	Pod  *v1.Pod // nil when only the folder is known
@@ -159,7 +158,7 @@ func makeFolder(p Folder, folder string) error {
 	return p.MkdirAll(folder, 0o777)
 }
 
-// removeFolder removes what is noted of a volume, which says that it is whole, and then the volume and the memory on it.
+// removeFolder removes the note of a volume, which marks it as complete, and then the volume and the memory on it.
 func removeFolder(ctx context.Context, p Folder, notes, folder string) error {
 	if isMemory(p, folder) {
 		if err := p.Unmount(folder); err != nil {
@@ -172,7 +171,7 @@ func removeFolder(ctx context.Context, p Folder, notes, folder string) error {
 	return safepath.RemoveAllOneFilesystem(ctx, p.Root, folder)
 }
 
-// NamesIn lists a folder; what is none, or not there, has nothing in it.
+// NamesIn lists a folder. A file, or a missing folder, has no names.
 func NamesIn(root *safepath.Root, name string) ([]string, error) {
 	names, err := root.Names(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
@@ -181,10 +180,10 @@ func NamesIn(root *safepath.Root, name string) ([]string, error) {
 	return names, err
 }
 
-// IsAbsent says that there is nothing, as opposed to something that cannot be had.
+// IsAbsent reports whether err means that the object does not exist.
 func IsAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// IgnoreAbsent drops such an error.
+// IgnoreAbsent returns nil for such an error.
 func IgnoreAbsent(err error) error {
 	if IsAbsent(err) {
 		return nil

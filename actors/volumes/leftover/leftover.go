@@ -104,8 +104,8 @@ func (f *finder) pods() {
 	}
 }
 
-// subPaths looks at the binds of parts of a pod's volumes. A place on which nothing is mounted is empty, unless a container wrote to
-// it after its bind was lost.
+// subPaths looks at the binds of parts of a pod's volumes. A place on which nothing is mounted is empty, unless a container
+// wrote to it after its bind was lost.
 func (f *finder) subPaths(uid, folder string) {
 	for _, volume := range f.names(folder) {
 		for _, container := range f.names(folder, volume) {

@@ -22,9 +22,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// csiVolume is a volume of a CSI driver: the pod's own [inline], or what its claim is bound to. The driver mounts it. Folders and
-// records are the kubelet's. Kinds that Kubernetes had itself and gave to drivers, e.g. awsElasticBlockStore, are what its own
-// library translates them to (KEP-625).
+// csiVolume is a volume of a CSI driver: the pod's own [inline], or the volume that is bound to its claim. The driver mounts
+// it. Folders and records are the kubelet's. Former in-tree kinds, e.g. awsElasticBlockStore, are translated by Kubernetes' own
+// library (KEP-625).
 type csiVolume struct{ kind }
 
 var inTree = csitranslation.New()
@@ -81,7 +81,7 @@ func (s *Storage) keepMounted(p kinds.Folder, volume, path string, err error) (s
 	return filepath.Join(p.Path(), h.folder), nil
 }
 
-// volumeSource is what a driver is to give to a pod: a PersistentVolume, or the pod's own volume.
+// volumeSource is the source of a pod's volume: a PersistentVolume, or the pod's own volume.
 type volumeSource struct {
 	pv       *v1.PersistentVolume
 	claim    *v1.PersistentVolumeClaim // that is bound to it; nil: the pod has it without a claim
@@ -103,17 +103,17 @@ type job struct {
 	stage  map[string]string // secrets for staging
 }
 
-// republishEvery is how often a driver that asks for it is told anew of a volume that is mounted (requiresRepublish).
+// republishEvery is the interval between calls to a driver with requiresRepublish about a mounted volume.
 const republishEvery = time.Minute
 
-// publish has the driver mount the volume, staged before where the driver stages. One of which all succeeded stays as it is,
-// unless the driver wants to hear of it again. That something is mounted shows no success: the driver is asked again, as by the
+// publish has the driver mount the volume, after staging if the driver stages. A volume that was published with success is not
+// published again, unless the driver requests it. A mount alone is no proof of success: the driver is called again, like by the
 // kubelet.
 func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, source volumeSource) (string, error) {
 	j := &job{volumeSource: source, Storage: s, p: p, name: volume}
 	j.describe()
 	p.SetPlugin(csi.PluginName + ":" + j.record.Driver)
-	name := kinds.Escaped(j.record.Volume) // that of a translated one may have a slash
+	name := kinds.Escaped(j.record.Volume) // the name of a translated volume may have a slash
 	if err := errors.Join(safepath.CheckElement(j.record.Driver), safepath.CheckElement(name)); err != nil {
 		return "", kinds.Permanent("%w", err)
 	}
@@ -160,8 +160,8 @@ func (s *Storage) publish(ctx context.Context, p kinds.Folder, volume string, so
 	return j.volume.Target, nil
 }
 
-// claimAndStage notes on the disk that the pod has the volume, and stages it where the driver stages. For one volume nothing else
-// of that runs meanwhile: while a record of any pod is there, nobody unstages.
+// claimAndStage records on the disk that the pod has the volume, and stages it if the driver stages. For one volume these steps
+// exclude each other: no volume is unstaged while a record of any pod exists.
 func (j *job) claimAndStage(ctx context.Context, folder string) error {
 	if j.pv == nil { // no other pod has it, and such volumes are not staged
 		return writeRecord(j.record, j.p.Root, folder)
@@ -211,7 +211,7 @@ func (j *job) stageVolume(ctx context.Context) error {
 	j.setStager(stagedKey(j.record), j.p.Pod.Namespace)
 	v := j.volume
 	v.Secrets = j.stage
-	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // those of no pod
+	v.Attributes = j.pv.Spec.CSI.VolumeAttributes // without the attributes of a pod
 	if err := j.driver.Stage(ctx, v); err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (j *job) stageVolume(ctx context.Context) error {
 	return nil
 }
 
-// changesOwner says that the agent gives the volume to the pod's fsGroup, by the fsGroupPolicy of the driver (KEP-1682).
+// changesOwner reports whether the agent gives the volume to the pod's fsGroup, by the fsGroupPolicy of the driver (KEP-1682).
 func (j *job) changesOwner() bool {
 	switch policy := ptr.Deref(j.spec.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy); {
 	case j.volume.Group == nil || j.readOnly || policy == storagev1.NoneFSGroupPolicy || j.driver.Can(csi.MountGroup):
@@ -242,7 +242,7 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	r, err := csi.Read(p.Root, folder)
 	switch {
 	case kinds.IsAbsent(err):
-	case err != nil: // a kubelet that was cut off: where something is mounted it stays, for nobody can be told to undo it
+	case err != nil: // a kubelet was interrupted: a mount stays, because its driver is unknown
 		p.Node.Log.Warn("the record of a CSI volume cannot be read; what is mounted stays",
 			"pod", filepath.Base(p.Path()), "volume", volume, "error", err)
 		if err := errors.Join(checkUnmounted(ctx, p.Root, target), p.RemoveEmpty(target)); err != nil {

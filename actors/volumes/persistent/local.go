@@ -32,7 +32,7 @@ func (local) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 	return "", kinds.Permanent("a local volume needs a claim")
 }
 
-// bindLocal binds the folder, unless it is bound. The path is the administrator's who made the PersistentVolume.
+// bindLocal binds the folder, unless it is bound. Its path is trusted: the administrator wrote it into the PersistentVolume.
 func (s *Storage) bindLocal(
 	ctx context.Context, p kinds.Folder, volume string, pv *v1.PersistentVolume, readOnly bool,
 ) (string, error) {

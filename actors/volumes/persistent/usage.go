@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// Usage is what the persistent volumes of a pod use, by the pod's names for them. A driver is asked for those of its own that it
-// has figures of; of others there are none. With an error, what is known is there all the same.
+// Usage returns the usage of a pod's persistent volumes, by the pod's names for them. Drivers are asked for their own volumes, if
+// they have figures. Figures are returned beside an error.
 func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage, error) {
 	var mu sync.Mutex
 	var asked sync.WaitGroup

@@ -43,8 +43,8 @@ func (e *UnreadableError) Error() string {
 // Unwrap returns Err.
 func (e *UnreadableError) Unwrap() error { return e.Err }
 
-// Save writes value as JSON with its version, as WriteFile does, mode 0600. Raise the version if an older reader would misread the
-// new shape of value, or a newer reader the old one.
+// Save writes value as JSON with its version, as WriteFile does, mode 0600. Raise the version if an older reader would misread
+// the new shape of value, or a newer reader the old one.
 func Save(path string, version int, value any) error { return save(path, version, value, true) }
 
 // SaveVolatile is Save for values that a restart of the machine makes void. It does not wait for the disk. After a power cut the

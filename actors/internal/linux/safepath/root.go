@@ -53,10 +53,9 @@ func (r *Root) Sub(name string) (*Root, error) {
 	return &Root{dir: f, path: f.Name()}, nil
 }
 
-// OpenBeneath opens what name leads to below the root, with the flags of open(2) and, when they create it, the mode
-// less the umask. A link anywhere in the name, also as its last element, is an error that wraps unix.ELOOP; leaving
-// the root is one that wraps unix.EXDEV. Mount points below the root may be crossed. An open that could block, of a
-// FIFO, is the caller's to avoid by unix.O_NONBLOCK or unix.O_PATH.
+// OpenBeneath opens the file at name below the root, with the flags of open(2) and, if they create it, the mode less the umask. A
+// link anywhere in the name, also as its last element, is an error that wraps unix.ELOOP. Leaving the root is an error that wraps
+// unix.EXDEV. Mount points below the root may be crossed. To open a FIFO without blocking, use unix.O_NONBLOCK or unix.O_PATH.
 func (r *Root) OpenBeneath(name string, flags int, mode fs.FileMode) (*os.File, error) {
 	return r.file(name, flags, mode, beneath)
 }
@@ -74,7 +73,7 @@ func (r *Root) file(name string, flags int, mode fs.FileMode, resolve uint64) (*
 	return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 }
 
-// Lstat describes what is at name: of a link that is its last element, the link.
+// Lstat describes the file at name. It does not follow a link that is the last element.
 func (r *Root) Lstat(name string) (fs.FileInfo, error) {
 	f, err := r.OpenBeneath(name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -94,7 +93,7 @@ func (r *Root) Names(name string) ([]string, error) {
 	return names, errors.Join(err, f.Close())
 }
 
-// Chmod sets the permission bits of the file or directory at name exactly; the umask has no say.
+// Chmod sets the permission bits of the file or directory at name exactly, regardless of the umask.
 func (r *Root) Chmod(name string, mode fs.FileMode) error {
 	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -103,8 +102,8 @@ func (r *Root) Chmod(name string, mode fs.FileMode) error {
 	return errors.Join(f.Chmod(mode), f.Close())
 }
 
-// MkdirAll makes the directory at name and those that lead to it. Those that it makes get exactly mode; those that
-// are there already are left as they are. What is there and is no directory, or is a link, is an error.
+// MkdirAll creates the directory at name and its missing parents with exactly this mode. Existing directories are unchanged. A
+// file or a link in the path is an error.
 func (r *Root) MkdirAll(name string, mode fs.FileMode) error {
 	if err := CheckName(name); err != nil {
 		return &fs.PathError{Op: "mkdir", Path: filepath.Join(r.path, name), Err: err}
@@ -142,7 +141,7 @@ func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Uid != uint32(os.Geteuid()) { //nolint:gosec // an ID is never negative
-		return fd, err // somebody has put another folder in the place of the new one: its mode is none of our business
+		return fd, err // another process replaced the new folder, whose mode is not changed
 	}
 	if err := unix.Fchmod(fd, kernelMode(mode)); err != nil {
 		closeFD(fd)
@@ -166,7 +165,7 @@ func kernelMode(mode fs.FileMode) uint32 {
 // ErrBadName is wrapped by the error about a name that is empty, absolute, or steps back.
 var ErrBadName = errors.New("not a plain relative path")
 
-// CheckName says whether name can be a path below a root at all: relative, not empty, without ".." and zero bytes.
+// CheckName returns an error unless name can be a path below a root: relative, not empty, without ".." and zero bytes.
 func CheckName(name string) error {
 	if name == "" || filepath.IsAbs(name) || strings.ContainsRune(name, 0) {
 		return fmt.Errorf("%q is %w", name, ErrBadName)
@@ -177,7 +176,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckElement says whether name can be one element of a path: what CheckName allows, without "/", and not ".".
+// CheckElement returns an error unless name can be one element of a path: as CheckName, without "/", and not ".".
 func CheckElement(name string) error {
 	if strings.Contains(name, "/") || name == "." {
 		return fmt.Errorf("%q is %w of one element", name, ErrBadName)
@@ -188,8 +187,7 @@ func CheckElement(name string) error {
 // beneath is how everything below a root is resolved.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// attempts bounds how often a resolution is tried again that a concurrent rename or mount upset (EAGAIN): who renames
-// without end gets an error, not our time.
+// attempts limits the retries of a resolution that a concurrent rename or mount disturbed (EAGAIN).
 const attempts = 128
 
 // open resolves name below the root; extra are further RESOLVE_ flags.
@@ -201,7 +199,7 @@ func (r *Root) open(name string, flags int, mode fs.FileMode, extra uint64) (int
 func (r *Root) resolve(name string, flags int, mode fs.FileMode, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags), Resolve: resolve} //nolint:gosec // flags are no negative number
 	if flags&unix.O_CREAT != 0 {
-		how.Mode = uint64(mode.Perm()) // openat2 refuses a mode for what is not created
+		how.Mode = uint64(mode.Perm()) // openat2 refuses a mode for an existing file
 	}
 	defer runtime.KeepAlive(r.dir) // its descriptor is in use
 	return openat2(int(r.dir.Fd()), name, &how)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// swapped are pairs of names in the volume that are exchanged: what is asked for, and what it is exchanged with.
+// swapped are pairs of names in the volume that are exchanged: the requested name and its replacement.
 var swapped = [][2]string{{"dir", "dir-out"}, {"deep/dir", "deep/dir-up"}, {"file", "file-out"}, {"whole", "whole-root"}}
 
 func swap(dir string) error {
@@ -109,7 +109,7 @@ func (r rig) swapping() (end func()) {
 	}
 }
 
-// inside says whether what is bound is of the volume.
+// inside reports whether the bound file is of the volume.
 func (r rig) inside(path, place string) error {
 	var file string
 	switch {

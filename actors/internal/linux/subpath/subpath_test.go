@@ -63,7 +63,7 @@ func (r rig) part(path string) Part {
 	return Part{Pod: r.pod, From: r.volume, Volume: "v", Container: "c", Path: path}
 }
 
-// mounts lists what is mounted in the pod's folder, a mount on a mount twice.
+// mounts lists the mounts in the pod's folder, stacked mounts each.
 func (r rig) mounts() (out []string) {
 	r.Helper()
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.pod))
@@ -141,12 +141,12 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// What is bound is found, and stays one mount; what else the place has gives way.
+// An existing bind is found and stays one mount. Other mounts on the place are removed.
 func TestBindAgain(t *testing.T) {
 	r := newRig(t)
 	write(t, filepath.Join(r.volume, "file"), "one")
 	write(t, filepath.Join(r.volume, "dir/file"), "in dir")
-	// What is mounted in a bind goes with it, and so shows that it is the same.
+	// A mount in a bind goes with the bind, and so shows that it is the same bind.
 	must(t, os.MkdirAll(filepath.Join(r.volume, "dir/sub"), 0o755))
 	place := r.bind(r.part("dir"))
 	must(t, unix.Mount("tmpfs", filepath.Join(place, "sub"), "tmpfs", 0, "size=64k"))
@@ -233,7 +233,7 @@ func TestBindRefuses(t *testing.T) {
 	}
 }
 
-// What someone else mounted among the binds is not crossed.
+// Mounts of others among the binds are not crossed.
 func TestUnbindStopsAtOthersMounts(t *testing.T) {
 	r := newRig(t)
 	r.bind(r.part("dir"))
