@@ -11,32 +11,27 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Class names a share of the runtime's attention. Calls of one class wait for
-// each other and never for calls of another, so that a storm of pod starts
-// cannot hold up a stop, nor a slow pull a probe.
+// Class is a share of the runtime's capacity. A call only waits for calls of its own class, so that a storm of pod starts cannot
+// hold up a stop, nor a slow pull a probe.
 type Class int
 
 const (
-	// ClassRead is everything that only asks, and the small node-wide settings
-	// (ReopenContainerLog, UpdateRuntimeConfig).
+	// ClassRead covers read-only calls and the small node-wide settings (ReopenContainerLog, UpdateRuntimeConfig).
 	ClassRead Class = iota
-	// ClassStart is what forks, mounts and calls CNI plugins.
+	// ClassStart covers calls that fork, mount or run CNI plugins.
 	ClassStart
-	// ClassStop ends and removes. A StopContainer that has a grace period takes
-	// no slot at all: nearly all of its time is spent waiting, and the signal has
-	// to reach every container of a node at once when the node is drained, not
-	// four at a time.
+	// ClassStop covers stops and removals. A StopContainer with a grace period takes no slot: it spends nearly all of its time
+	// waiting, and when a node is drained the signal has to reach every container at once.
 	ClassStop
 	// ClassPull is PullImage.
 	ClassPull
-	// ClassExec runs commands and opens streams. A pre-stop hook is an
-	// ExecSync WithoutSlot.
+	// ClassExec covers commands and streams. A pre-stop hook is an ExecSync WithoutSlot.
 	ClassExec
 
 	classCount
 )
 
-// classes are those of the calls that are not ClassRead.
+// classes maps each call to its class. Calls that are not listed are ClassRead.
 var classes = map[string]Class{
 	"RunPodSandbox": ClassStart, "CreateContainer": ClassStart, "StartContainer": ClassStart, "CheckpointContainer": ClassStart,
 	"UpdateContainerResources": ClassStart, "UpdatePodSandboxResources": ClassStart,
@@ -46,17 +41,13 @@ var classes = map[string]Class{
 	"ExecSync":    ClassExec, "Exec": ClassExec, "Attach": ClassExec, "PortForward": ClassExec,
 }
 
-// Limits is the number of calls under way at once for each class. A zero takes
-// the default.
+// Limits is the maximum number of concurrent calls per class. A zero selects the default.
 type Limits [classCount]int
 
-// withDefaults fills in the limits for this machine. Starting and stopping are
-// bounded by processors: on two cores ninety pods started all at once took
-// 11.2 s with a median of 10.0 s, four at a time 8.8 s and 4.2 s. With three
-// calls a core both cores stay busy while pods are between two calls, which
-// four at a time did not do. Exec is wide,
-// because nearly all of its time is the command's own. Pull is only the outer
-// bound: the image puller applies serializeImagePulls and maxParallelImagePulls.
+// withDefaults sets the missing limits for this machine. Starting and stopping are bounded by processors: on two cores ninety
+// pods started all at once took 11.2 s with a median of 10.0 s, four at a time 8.8 s and 4.2 s. Three calls per core keep the
+// cores busy while pods are between two calls; four at a time did not. Exec is wide because nearly all of its time is the
+// command's own. Pull is only the outer bound: the image puller applies serializeImagePulls and maxParallelImagePulls.
 func (l Limits) withDefaults() Limits {
 	work := max(3*runtime.NumCPU(), 4)
 	defaults := Limits{ClassStart: work, ClassStop: work, ClassPull: 8, ClassExec: 32, ClassRead: 2 * work}
@@ -68,21 +59,19 @@ func (l Limits) withDefaults() Limits {
 
 type priorityKey struct{}
 
-// NodePriority is the priority of a context that was given none: calls made for
-// the node and not for a pod (Status, Version, lists). They are few and quick
-// and every pod waits for their answers, so they go before all pods.
+// NodePriority is the priority of a context without one: calls made for the node and not for a pod (Status, Version, lists). They
+// are few and quick, and every pod waits for their answers, so they go before all pods.
 const NodePriority int64 = math.MinInt64
 
-// WithPriority marks the calls made with the returned context as belonging to
-// the pod that started at order n: its creation time in nanoseconds, or a
-// counter. Lower goes first, equal goes in order of asking. All calls of a pod
-// carry the same n, so a pod already under way (its sandbox is up, a container
-// is to be created) overtakes every younger pod still waiting for its sandbox.
+// WithPriority assigns the calls made with the returned context to the pod with start order n: its creation time in nanoseconds,
+// or a counter. Lower goes first; equal priorities are served in order of arrival. All calls of a pod carry the same n, so a pod
+// that has already started (its sandbox is up, a container is to be created) overtakes every younger pod still waiting for its
+// sandbox.
 func WithPriority(ctx context.Context, n int64) context.Context {
 	return context.WithValue(ctx, priorityKey{}, n)
 }
 
-// Priority returns what WithPriority put into the context, else NodePriority.
+// Priority returns the value set by WithPriority, else NodePriority.
 func Priority(ctx context.Context) int64 {
 	if n, ok := ctx.Value(priorityKey{}).(int64); ok {
 		return n
@@ -92,9 +81,8 @@ func Priority(ctx context.Context) int64 {
 
 type slotlessKey struct{}
 
-// WithoutSlot marks the calls made with the returned context as ones that spend
-// a grace period: a pre-stop hook, which waits for what the application does and
-// whose time runs out while it queues. They take no slot and wait for none.
+// WithoutSlot marks the calls made with the returned context as part of a grace period. A pre-stop hook, for example, waits for
+// the application, and its time would run out in the queue. Such calls take no slot and wait for none.
 func WithoutSlot(ctx context.Context) context.Context {
 	return context.WithValue(ctx, slotlessKey{}, true)
 }
@@ -118,7 +106,7 @@ type slotQueue struct {
 	waiters  []*waiter // in the order of service
 }
 
-// agedTurn is how many handovers come to one for the longest wait.
+// agedTurn is the number of handovers per handover to the longest wait.
 const agedTurn = 8
 
 type waiter struct {
@@ -127,9 +115,8 @@ type waiter struct {
 	granted  chan struct{}
 }
 
-// acquire takes a slot or returns the context's error. A context that has ended
-// gets no slot even when one is free. A nil error obliges the caller to call
-// release once.
+// acquire takes a slot or returns the context's error. A context that has ended gets no slot even when one is free. After a nil
+// error the caller must call release once.
 func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -143,7 +130,7 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 	q.arrivals++
 	w := &waiter{priority, q.arrivals, make(chan struct{})}
 	at, _ := slices.BinarySearchFunc(q.waiters, priority, func(other *waiter, priority int64) int {
-		return cmp.Or(cmp.Compare(other.priority, priority), -1) // behind those of the same priority
+		return cmp.Or(cmp.Compare(other.priority, priority), -1) // after waiters of the same priority
 	})
 	q.waiters = slices.Insert(q.waiters, at, w)
 	q.mu.Unlock()
@@ -160,13 +147,13 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 	}
 	q.mu.Unlock()
 	if at < 0 {
-		// Granted in the same moment: the slot is ours and goes to the next.
+		// Granted at the same moment: pass the slot on.
 		q.release()
 	}
 	return ctx.Err()
 }
 
-// release hands the slot to a waiter, or back.
+// release hands the slot to the next waiter, or frees it.
 func (q *slotQueue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -30,7 +30,7 @@ func (q *slotQueue) waiting() int {
 	return len(q.waiters)
 }
 
-// idle fails the test where a call has a slot, or waits for one.
+// idle fails the test if a call holds a slot or waits for one.
 func (q *slotQueue) idle(t *testing.T) {
 	t.Helper()
 	q.mu.Lock()
@@ -55,8 +55,8 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestOldestPodFirst queues waiters in any order behind one holder. They are
-// served by priority, by arrival within one, and by arrival at each aged turn.
+// TestOldestPodFirst queues waiters in random order behind one holder. They are served by priority, then by arrival, and by
+// arrival at each aged turn.
 func TestOldestPodFirst(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		priorities := rapid.SliceOfN(rapid.Int64Range(-3, 3), 1, 20).Draw(rt, "priorities")
@@ -110,7 +110,7 @@ func TestOldestPodFirst(t *testing.T) {
 	})
 }
 
-// An older pod that has calls waiting at all times does not shut out a younger pod.
+// An older pod with calls waiting at all times does not shut out a younger pod.
 func TestSlotQueue_LongestWaitHasTurns(t *testing.T) {
 	q := &slotQueue{limit: 1}
 	if err := q.acquire(t.Context(), 0); err != nil {
@@ -150,8 +150,8 @@ func TestSlotQueue_LongestWaitHasTurns(t *testing.T) {
 	q.idle(t)
 }
 
-// TestAPodUnderWayOvertakes lets two pods start through one slot: the older
-// one's container goes before the younger one's sandbox, which asked first.
+// TestAPodUnderWayOvertakes starts two pods through one slot: the older pod's container is served before the younger pod's
+// sandbox, although that call arrived first.
 func TestAPodUnderWayOvertakes(t *testing.T) {
 	q := &slotQueue{limit: 1}
 	older, younger := WithPriority(t.Context(), 1), WithPriority(t.Context(), 2)
@@ -181,8 +181,7 @@ func TestAPodUnderWayOvertakes(t *testing.T) {
 	}
 }
 
-// TestLimitHoldsUnderCancellation has many callers, half of them giving up at
-// any moment, and counts those inside at once.
+// TestLimitHoldsUnderCancellation runs many callers, half of which give up at a random moment, and counts concurrent holders.
 func TestLimitHoldsUnderCancellation(t *testing.T) {
 	const limit, callers = 3, 200
 	q := &slotQueue{limit: limit}

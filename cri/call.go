@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// intercept waits for a slot, makes the call with its deadline, checks the answer and gives a failure its type. The deadline
-// begins when the slot is taken, so that a full queue does not eat the time of those in it; waiting is bounded by ctx alone.
+// intercept waits for a slot, makes the call with its deadline, validates the answer and wraps a failure in a typed error. The
+// deadline starts when the slot is taken, so that queueing does not consume it; waiting is bounded by ctx alone.
 func (c *Client) intercept(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -31,8 +31,8 @@ func (c *Client) intercept(
 		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
 	}
-	// gRPC makes up a status when the connection or the deadline fails. Only one
-	// that came over the wire brings headers or trailers.
+	// gRPC invents a status when the connection or the deadline fails. Only a status that came over the wire has headers or
+	// trailers.
 	var header, trailer metadata.MD
 	began := time.Now()
 	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header), grpc.Trailer(&trailer))...)
@@ -48,7 +48,7 @@ func (c *Client) intercept(
 	return nil
 }
 
-// objectOf names what a request is about, for people.
+// objectOf returns a readable name of the object of a request.
 func objectOf(req any) string {
 	switch r := req.(type) {
 	case *runtimeapi.RunPodSandboxRequest:
@@ -72,23 +72,23 @@ func sandboxName(config *runtimeapi.PodSandboxConfig) string {
 	return m.GetNamespace() + "/" + m.GetName()
 }
 
-// shortID is what people know of an ID: its first 13 characters, as crictl.
+// shortID returns the first 13 characters of an ID, as crictl prints it.
 func shortID(id string) string { return id[:min(len(id), 13)] }
 
-// limit returns how long a call may take; 0: it has no limit of its own.
+// limit returns the maximum duration of a call, or 0 for none.
 func (c *Client) limit(req any) time.Duration {
 	switch r := req.(type) {
 	case *runtimeapi.PullImageRequest:
 		return 0
 	case *runtimeapi.RunPodSandboxRequest: // as with the kubelet
 		return 2 * c.opts.RequestTimeout
-	case interface{ GetTimeout() int64 }: // it waits for so many seconds by itself: a grace period, a command's run
+	case interface{ GetTimeout() int64 }: // the runtime itself waits for so many seconds: a grace period, a command's run
 		return c.opts.RequestTimeout + time.Duration(r.GetTimeout())*time.Second
 	}
 	return c.opts.RequestTimeout
 }
 
-// malformed says what an answer has that the CRI does not allow; empty where it is whole.
+// malformed describes how an answer violates the CRI. It returns "" for a valid one.
 func malformed(reply any) string {
 	var odd bool
 	var what string
@@ -96,7 +96,7 @@ func malformed(reply any) string {
 	case *runtimeapi.VersionResponse:
 		odd, what = r.RuntimeName == "" || r.RuntimeApiVersion == "", "no name or no API version"
 	case *runtimeapi.StatusResponse:
-		// The kubelet takes fewer conditions than the two the CRI requires for a broken runtime.
+		// The CRI requires two conditions; the kubelet treats a runtime with fewer as broken.
 		odd, what = len(r.GetStatus().GetConditions()) < 2, "a status without its two conditions"
 	case *runtimeapi.PodSandboxStatusResponse:
 		odd, what = r.GetStatus().GetId() == "" || r.Status.Metadata == nil, "a status without ID or metadata"
@@ -117,9 +117,8 @@ func malformed(reply any) string {
 	return what
 }
 
-// ended reports whether the call's time is up. The runtime knows the deadline too
-// (gRPC sends it along) and may be first to say that it has passed; that is no
-// answer. The clock is asked, as the context's timer may be late.
+// ended reports whether the call's time is up. gRPC sends the deadline along, so the runtime may be first to report that it has
+// passed; that is no answer. ended reads the clock because the context's timer may be late.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -11,14 +11,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Runtimes, registries, CNI plugins and OCI runtimes report most failures as free text. It is classified here and nowhere else:
-// first by the gRPC code where one is specific enough, else by its words.
+// Runtimes, registries, CNI plugins and OCI runtimes report most failures as free text. Only this file classifies it: by the gRPC
+// code if it is specific enough, else by the text.
 
-// class is one kind of failure of a call.
+// class matches one kind of failure of a call.
 type class struct {
 	cause messages.CauseCode
-	code  codes.Code     // the status has this code; OK stands for any
-	words *regexp.Regexp // the text matches; nil: any. Its groups are the cause's Name and Detail
+	code  codes.Code     // the required status code; OK matches any
+	words *regexp.Regexp // the pattern of the text; nil matches any. Its groups are the cause's Name and Detail
 }
 
 func byCode(cause messages.CauseCode, code codes.Code) class { return class{cause: cause, code: code} }
@@ -29,7 +29,7 @@ func byWords(cause messages.CauseCode, words string) class {
 
 const noSpace = `no space left on device`
 
-// pullClasses are of PullImage. A missing platform has the code NotFound, too, so that its words are looked at before.
+// pullClasses apply to PullImage. A missing platform also has the code NotFound, so its pattern comes first.
 var pullClasses = []class{
 	byCode(messages.CauseUnauthorized, codes.Unauthenticated),
 	byCode(messages.CauseUnauthorized, codes.PermissionDenied),
@@ -48,7 +48,7 @@ var pullClasses = []class{
 	byWords(messages.CauseImageNotFound, `not found|manifest unknown|name unknown|\b404\b`),
 }
 
-// sandboxClasses are of RunPodSandbox.
+// sandboxClasses apply to RunPodSandbox.
 var sandboxClasses = []class{
 	byWords(messages.CausePluginAbsent, `failed to find plugin "([^"]+)" in path \[([^\]]*)\]`),
 	byWords(messages.CauseNoAddress, `no IP addresses available|no available IP`),
@@ -58,17 +58,17 @@ var sandboxClasses = []class{
 	byWords(messages.CauseDiskFull, noSpace),
 }
 
-// startClasses are of CreateContainer, StartContainer, and the ends of containers that never ran.
+// startClasses apply to CreateContainer, StartContainer, and the exits of containers that never ran.
 var startClasses = []class{
 	byWords(messages.CauseCommandIsFolder, `exec: "([^"]+)": is a directory`),
 	byWords(messages.CauseMountPointAbsent, `to rootfs at "([^"]+)".*read-only file system`),
 	byWords(messages.CauseWrongPlatform, `exec format error`),
 	byWords(messages.CauseWorkingDirRefused, `chdir to cwd \("([^"]+)"\)`),
-	byWords(messages.CauseWorkingDirRefused, `container init: mkdir ([^:]+): `), // it makes the working folder alone
+	byWords(messages.CauseWorkingDirRefused, `container init: mkdir ([^:]+): `), // the runtime only creates the working folder
 	byWords(messages.CauseDiskFull, noSpace),
 }
 
-// connectionClasses are of all other calls: gRPC's client has no code for why there is no connection.
+// connectionClasses apply to all other calls: gRPC's client has no code for the reason of a failed connection.
 var connectionClasses = []class{
 	byWords(messages.CauseSilent, `server preface`),
 	byWords(messages.CauseSocketAbsent, `no such file or directory`),
@@ -77,7 +77,7 @@ var connectionClasses = []class{
 	byWords(messages.CauseStarting, `not initialized yet`),
 }
 
-// Cause implements messages.Caused. A class that has no words for the failure leaves its code empty.
+// Cause implements messages.Caused. The code is empty if no class matches.
 func (e *CallError) Cause() messages.Cause {
 	if e.NotSent {
 		return messages.Cause{}
@@ -99,7 +99,7 @@ func (e *CallError) Cause() messages.Cause {
 	return classified(connectionClasses, s.Code(), s.Message())
 }
 
-// StartCause classifies the text of a start that failed, from an error or from the status of a container that never ran.
+// StartCause classifies the text of a failed start, from an error or from the status of a container that never ran.
 func StartCause(text string) messages.Cause {
 	c := classified(startClasses, codes.Unknown, text)
 	if c.Code == "" {
@@ -114,7 +114,7 @@ func StartCause(text string) messages.Cause {
 	return c
 }
 
-// EndCause classifies the text of a container's end. OCI runtimes may report a failed start as an end: runc starts the process
+// EndCause classifies the text of a container's exit. OCI runtimes may report a failed start as an exit: runc starts the process
 // before it notifies the parent.
 func EndCause(exitCode int32, text string) messages.Cause {
 	if c := StartCause(text); exitCode == 255 && c.Code == messages.CauseWrongPlatform {

@@ -107,7 +107,7 @@ func TestCallError_Cause(t *testing.T) {
 	}
 }
 
-// TestCallError_CauseOfRecordedErrors classifies errors of real runtimes. TestErrorsOfRuntimes of package e2e records them.
+// TestCallError_CauseOfRecordedErrors classifies errors of real runtimes, recorded by TestErrorsOfRuntimes of package e2e.
 func TestCallError_CauseOfRecordedErrors(t *testing.T) {
 	files, err := filepath.Glob("testdata/errors-*.json")
 	if err != nil || len(files) < 2 {

@@ -18,67 +18,63 @@ import (
 )
 
 const (
-	// maxMessageSize is the kubelet's bound for one CRI message, in bytes: a list
-	// of a crowded node exceeds gRPC's default of 4 MiB.
+	// maxMessageSize is the kubelet's limit for one CRI message, in bytes: a list of a crowded node exceeds gRPC's default of 4
+	// MiB.
 	maxMessageSize = 16 << 20
-	// maxSocketPath is the kernel's bound for a unix socket's path (unix(7)).
+	// maxSocketPath is the kernel's limit for a unix socket's path (unix(7)).
 	maxSocketPath = 107
 
-	// A runtime that comes back is to be noticed at once; a connect to a unix
-	// socket costs next to nothing.
+	// A returning runtime must be noticed at once, and connecting to a unix socket costs next to nothing.
 	firstReconnect = 100 * time.Millisecond
 	lastReconnect  = time.Second
 )
 
-// Options says where the runtime is and how hard it may be worked.
+// Options configures the connections to a runtime and the limits of their use.
 type Options struct {
 	// RuntimeEndpoint is the socket of the RuntimeService, "unix:///path" or an
 	// absolute path.
 	RuntimeEndpoint string
 	// ImageEndpoint is the socket of the ImageService; empty means the same.
 	ImageEndpoint string
-	// RequestTimeout bounds every call from the moment it has its slot, on top of
-	// what the call itself waits for (a grace period, a command). 0 means 2 min.
-	// PullImage alone has no bound: a pull that is cut off begins again from zero.
+	// RequestTimeout bounds every call from the moment it has its slot, on top of the time that the call itself waits (a grace
+	// period, a command). 0 means 2 min. PullImage has no bound: an interrupted pull starts from zero.
 	RequestTimeout time.Duration
-	// Limits is the budget.
+	// Limits is the budget per class.
 	Limits Limits
-	// Observe is told of each call that was made. It is called by many goroutines and must not wait; nil: nobody is told.
+	// Observe receives each call that was made. It is called by many goroutines and must not block; nil disables it.
 	Observe func(context.Context, Observation)
-	// DialOptions are added to those of both connections.
+	// DialOptions are added to the options of both connections.
 	DialOptions []grpc.DialOption
-	// Foreign says of the root folder in AnnotationRootDir whether it is another agent's. Lists leave out what has such a mark;
-	// nil: they leave out nothing.
+	// Foreign reports whether the root folder in AnnotationRootDir belongs to another agent. Lists omit objects marked by another
+	// agent; nil omits nothing.
 	Foreign func(rootDir string) bool
 }
 
-// Observation is one call that was made.
+// Observation describes one call that was made.
 type Observation struct {
-	Call, Object string        // its name, and what it was about
-	Request      any           // only to be read
-	Asked, Began time.Time     // when it queued, and when it had its slot
-	Took         time.Duration // from when it had its slot
+	Call, Object string        // the method and its object
+	Request      any           // read-only
+	Asked, Began time.Time     // when it was queued, and when it got its slot
+	Took         time.Duration // since it got its slot
 	Err          error
 }
 
-// Client speaks CRI v1 to one runtime. It is safe for concurrent use. A
-// cancelled context ends a call's wait; what the runtime does with a call that
-// was cut off is its own affair (a cancelled StartContainer deletes the task it
-// made), so calls that change something belong into Operations.
+// Client speaks CRI v1 to one runtime. It is safe for concurrent use. A cancelled context ends the wait for a call, but the
+// runtime handles an interrupted call in its own way (a cancelled StartContainer deletes the task it made). Calls that change
+// something therefore belong into Operations.
 type Client struct {
 	opts    Options
 	budget  [classCount]*slotQueue
 	conn    *grpc.ClientConn
-	imgConn *grpc.ClientConn // conn itself where the endpoints are the same
+	imgConn *grpc.ClientConn // equal to conn if the endpoints are the same
 	runtime runtimeapi.RuntimeServiceClient
 	images  runtimeapi.ImageServiceClient
-	// pods of other agents, with their root folders, as the last full list said
+	// root folders of other agents' pods by UID, from the last full list
 	foreign atomic.Pointer[map[string]string]
 }
 
-// Dial prepares a client without connecting: the runtime may be absent, die and
-// come back at any time, and calls made meanwhile fail at once with an error
-// that IsUnavailable knows. An unusable endpoint is an error that names it.
+// Dial prepares a client without connecting: the runtime may be absent, die and come back at any time, and calls made meanwhile
+// fail at once with an error that satisfies IsUnavailable. The error about an unusable endpoint names it.
 func Dial(opts Options) (*Client, error) {
 	opts.ImageEndpoint = cmp.Or(opts.ImageEndpoint, opts.RuntimeEndpoint)
 	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, 2*time.Minute)
@@ -102,7 +98,7 @@ func Dial(opts Options) (*Client, error) {
 	return c, nil
 }
 
-// connect makes a lazy gRPC channel to a socket.
+// connect creates a lazy gRPC channel to a socket.
 func connect(endpoint string, more []grpc.DialOption) (*grpc.ClientConn, error) {
 	path, err := SocketPath(endpoint)
 	if err != nil {
@@ -153,7 +149,7 @@ func SocketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// Close ends the connections; calls under way fail.
+// Close closes the connections; calls in progress fail.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	if c.imgConn != c.conn {

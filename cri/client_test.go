@@ -37,8 +37,7 @@ func TestSocketPath(t *testing.T) {
 	}
 }
 
-// TestRuntimeComesGoesAndReturns follows one client through a runtime's absence,
-// arrival, death and return.
+// TestRuntimeComesGoesAndReturns uses one client through a runtime's absence, arrival, death and return.
 func TestRuntimeComesGoesAndReturns(t *testing.T) {
 	socket := socketPath(t)
 	c := dial(t, Options{RuntimeEndpoint: "unix://" + socket})
@@ -82,7 +81,7 @@ func TestAnswersAboveGRPCsDefaultSize(t *testing.T) {
 	}
 }
 
-// TestHungRuntime has a call end by the client's own deadline.
+// TestHungRuntime expects a call to end by the client's own deadline.
 func TestHungRuntime(t *testing.T) {
 	f := &fakeRuntime{start: func(ctx context.Context, _ *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse,
 		error) {
@@ -121,8 +120,7 @@ func TestStopContainerAddsTheGraceToItsDeadline(t *testing.T) {
 	}
 }
 
-// TestWaitingForAGracePeriodHoldsNoSlot fills the stop class with nothing but
-// graceful stops and finds it empty.
+// TestWaitingForAGracePeriodHoldsNoSlot sends only graceful stops and expects all slots of the stop class to be free.
 func TestWaitingForAGracePeriodHoldsNoSlot(t *testing.T) {
 	const stops = 5
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -210,12 +208,12 @@ func TestMalformedAnswersAreErrors(t *testing.T) {
 	}
 }
 
-// A sandbox has twice the time of other calls, as with the kubelet.
+// A sandbox has twice the time of other calls, as in the kubelet.
 func TestTimeLimits(t *testing.T) {
 	c := dial(t, Options{RuntimeEndpoint: "unix://" + socketPath(t), RequestTimeout: time.Minute})
 	for request, want := range map[any]time.Duration{
 		&runtimeapi.RunPodSandboxRequest{}: 2 * time.Minute, &runtimeapi.CreateContainerRequest{}: time.Minute,
-		&runtimeapi.StopContainerRequest{Timeout: 30}: 90 * time.Second, &runtimeapi.PullImageRequest{}: 0, // none: a pull that goes on is not cut off
+		&runtimeapi.StopContainerRequest{Timeout: 30}: 90 * time.Second, &runtimeapi.PullImageRequest{}: 0, // none: a pull in progress is not interrupted
 	} {
 		if got := c.limit(request); got != want {
 			t.Errorf("%T: %s, want %s", request, got, want)

@@ -12,26 +12,23 @@ import (
 	crierrors "k8s.io/cri-api/pkg/errors"
 )
 
-// CallError is a CRI call that failed and may succeed when made again. Its text
-// names the call and the object: "RunPodSandbox default/web: …".
-// The gRPC status is found by status.FromError and status.Code.
+// CallError is a failed CRI call that may succeed when repeated. Its text names the call and the object: "RunPodSandbox
+// default/web: …". status.FromError and status.Code find the gRPC status.
 type CallError struct {
 	Call   string // the CRI method, "StartContainer"
-	Object string // what it was about, for people: "default/web", a short ID, an image
-	// Answered says that the runtime itself replied. Without an answer a call
-	// that changes something may have been carried out or not.
+	Object string // a readable name of the object: "default/web", a short ID, an image
+	// Answered is set if the runtime itself replied. Without an answer, a call that changes something may have been carried out
+	// or not.
 	Answered bool
-	// NotSent says that the call never left: the context ended while it was
-	// queued for a slot.
+	// NotSent is set if the call was never sent: the context ended while it was queued for a slot.
 	NotSent bool
-	// Reason is one of the sentinels of k8s.io/cri-api/pkg/errors where the
-	// runtime gave one (ErrRegistryUnavailable …), else nil; see errors.Is.
+	// Reason is one of the sentinels of k8s.io/cri-api/pkg/errors if the runtime reported one (ErrRegistryUnavailable …), else
+	// nil; see errors.Is.
 	Reason error
 	// Err is the gRPC status, or the context's error when NotSent.
 	Err error
 }
 
-// Error implements error.
 func (e *CallError) Error() string {
 	where := e.Call
 	if e.Object != "" {
@@ -59,7 +56,7 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", where, s.Message(), s.Code())
 }
 
-// Unwrap gives errors.Is and errors.As the status and the reason.
+// Unwrap exposes the status and the reason to errors.Is and errors.As.
 func (e *CallError) Unwrap() []error {
 	if e.Reason != nil {
 		return []error{e.Err, e.Reason}
@@ -67,15 +64,14 @@ func (e *CallError) Unwrap() []error {
 	return []error{e.Err}
 }
 
-// PermanentError is a call that will fail the same way however often it is
-// made: the runtime calls the request invalid, or does not know the call.
+// PermanentError is a call that fails the same way however often it is repeated: the runtime considers the request invalid, or
+// does not implement the call.
 type PermanentError struct{ *CallError }
 
-// Unwrap makes the CallError visible to errors.As.
+// Unwrap exposes the CallError to errors.As.
 func (e *PermanentError) Unwrap() error { return e.CallError }
 
-// newCallError gives err its type. answered tells a status of the runtime from
-// one made up by the gRPC client.
+// newCallError wraps err in its type. answered distinguishes a status of the runtime from one invented by the gRPC client.
 func newCallError(call, object string, answered bool, err error) error {
 	e := &CallError{Call: call, Object: object, Answered: answered, Err: err}
 	e.Reason = reasonOf(e)
@@ -88,8 +84,8 @@ func newCallError(call, object string, answered bool, err error) error {
 	return e
 }
 
-// reasonOf finds the reasons CRI transports as the first word of a message,
-// since gRPC statuses carry no Go error (cri-api/pkg/errors).
+// reasonOf returns the reason that CRI transports as the first word of a message, since gRPC statuses carry no Go error
+// (cri-api/pkg/errors).
 func reasonOf(e *CallError) error {
 	msg := status.Convert(e.Err).Message()
 	for _, sentinel := range []error{
@@ -100,8 +96,7 @@ func reasonOf(e *CallError) error {
 			return sentinel
 		}
 	}
-	// A runtime that is there and says "unavailable" of a pull means the registry,
-	// unless it is itself still starting.
+	// A reachable runtime that answers a pull with "unavailable" refers to the registry, unless it is still starting itself.
 	if e.Call != "PullImage" || !e.Answered {
 		return nil
 	}
@@ -113,12 +108,12 @@ func reasonOf(e *CallError) error {
 	return nil
 }
 
-// containerd has no code for a registry that is away. These are its words, of all versions: that its HTTP client had no
-// answer, and that what it had came from a proxy before the registry, or says that the registry is down.
+// containerd has no code for an unreachable registry. These are its messages, in all versions: its HTTP client got no answer, or
+// the answer came from a proxy before the registry or reports that the registry is down.
 var (
 	noAnswer = regexp.MustCompile(`failed to do request: `)
 	itIsDown = regexp.MustCompile(`(unexpected status|failed with status code).*: 50[234] `)
-	// What is wrong then is the name, the certificate or the runtime's configuration: the registry is there.
+	// The registry is reachable then: the name, the certificate or the runtime's configuration is wrong.
 	otherTrouble = regexp.MustCompile(`x509: |tls: |server gave HTTP response`)
 )
 
@@ -129,8 +124,8 @@ func registryAway(msg string) bool {
 // notInitialized matches containerd's reply while its CRI plugin still recovers.
 func notInitialized(msg string) bool { return strings.Contains(msg, "not initialized yet") }
 
-// Message returns what the runtime said, without call, object and gRPC code:
-// the text a container's waiting state shows. For other errors it is err.Error().
+// Message returns the runtime's message, without call, object and gRPC code: the text a container's waiting state shows. For
+// other errors it is err.Error().
 func Message(err error) string {
 	if e := callError(err); e.Err != nil && !e.NotSent {
 		if s, ok := status.FromError(e.Err); ok {
@@ -143,8 +138,8 @@ func Message(err error) string {
 // IsNotFound reports whether the object is unknown to the runtime.
 func IsNotFound(err error) bool { return answeredWith(err, codes.NotFound) }
 
-// IsUnimplemented reports whether the runtime does not know the call, as old
-// ones do not know GetContainerEvents and RuntimeConfig.
+// IsUnimplemented reports whether the runtime does not implement the call. Old runtimes lack GetContainerEvents and
+// RuntimeConfig.
 func IsUnimplemented(err error) bool { return answeredWith(err, codes.Unimplemented) }
 
 // IsPermanent reports whether repeating the same request is pointless.
@@ -153,31 +148,28 @@ func IsPermanent(err error) bool {
 	return ok
 }
 
-// IsTooLarge reports whether the answer does not fit into one message, of 16 MiB: the runtime says so, or gRPC's client.
+// IsTooLarge reports whether the answer exceeds one message of 16 MiB, according to the runtime or to gRPC's client.
 func IsTooLarge(err error) bool {
 	return answeredWith(err, codes.ResourceExhausted) && strings.Contains(Message(err), "larger than max")
 }
 
-// IsUnavailable reports whether the runtime is absent, going or still coming
-// up, as opposed to having refused this call.
+// IsUnavailable reports whether the runtime is absent, stopping or still starting, as opposed to rejecting this call.
 func IsUnavailable(err error) bool {
 	return answeredWith(err, codes.Unavailable) && !errors.Is(err, crierrors.ErrRegistryUnavailable)
 }
 
-// IsTimeout reports whether a deadline ended the call, whoever's it was. What
-// the call was to change may have been changed; IsNotSent tells when it was not.
+// IsTimeout reports whether a deadline ended the call, on either side. The change may have been made; IsNotSent excludes that.
 func IsTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || answeredWith(err, codes.DeadlineExceeded)
 }
 
-// IsAnswered reports whether the runtime itself said so, as opposed to having said
-// nothing.
+// IsAnswered reports whether the runtime itself replied with the error.
 func IsAnswered(err error) bool {
 	return callError(err).Answered
 }
 
-// IsNotSent reports whether the call never reached the runtime because its
-// context ended in the queue. Such a call can be repeated without a look.
+// IsNotSent reports whether the call never reached the runtime because its context ended in the queue. Such a call can be
+// repeated without checking the state.
 func IsNotSent(err error) bool {
 	return callError(err).NotSent
 }
@@ -187,7 +179,7 @@ func answeredWith(err error, code codes.Code) bool {
 	return !e.NotSent && status.Code(e.Err) == code
 }
 
-// callError is the failure of a call in err; the zero one where there is none.
+// callError returns the CallError in err, or the zero value.
 func callError(err error) CallError {
 	if e, ok := errors.AsType[*CallError](err); ok {
 		return *e
@@ -195,14 +187,12 @@ func callError(err error) CallError {
 	return CallError{}
 }
 
-// The forms in which runtimes refuse a name that is taken. containerd:
-// `name "web_default_uid_0" is reserved for "9f86…"`; CRI-O: `name is reserved`; dockershim's successor:
-// `The container name "/k8s_…" is already in use by container "9f86…"`.
+// nameConflict matches the messages about a name that is taken. containerd: `name "web_default_uid_0" is reserved for "9f86…"`;
+// CRI-O: `name is reserved`; dockershim's successor: `The container name "/k8s_…" is already in use by container "9f86…"`.
 var nameConflict = regexp.MustCompile(`name "[^"]*" is (?:reserved for|already in use by) |name is reserved`)
 
-// IsNameConflict reports whether the name of a sandbox or container to create
-// is taken: most often by the very one an earlier call made whose answer was
-// lost. Look it up by name and adopt it.
+// IsNameConflict reports whether the name of a sandbox or container to create is taken, most often by the object of an earlier
+// call whose answer was lost. Look it up by name and adopt it.
 func IsNameConflict(err error) bool {
 	e := callError(err)
 	return !e.NotSent && (e.Call == "RunPodSandbox" || e.Call == "CreateContainer") &&

@@ -60,7 +60,7 @@ func TestErrorKinds(t *testing.T) {
 		{codes.DeadlineExceeded, true, kinds{timeout: true}, "StartContainer web: m (DeadlineExceeded)"},
 		{codes.InvalidArgument, true, kinds{permanent: true}, "StartContainer web: m (InvalidArgument)"},
 		{codes.Unimplemented, true, kinds{permanent: true, unimplemented: true}, "StartContainer web: m (Unimplemented)"},
-		// A status gRPC made up says nothing about the request.
+		// A status invented by gRPC is no statement about the request.
 		{codes.InvalidArgument, false, kinds{}, "StartContainer web: m (InvalidArgument)"},
 	} {
 		err := newCallError("StartContainer", "web", tc.answered, status.Error(tc.code, "m"))
@@ -80,7 +80,7 @@ func TestErrorKinds(t *testing.T) {
 	}
 }
 
-// What containerd 1.6 and 2 say when a registry is away, and when something else is wrong.
+// Messages of containerd 1.6 and 2 about an unreachable registry, and about other failures.
 func TestWordsOfARegistryThatIsAway(t *testing.T) {
 	const pull = `failed to pull and unpack image "r/x:1": `
 	for text, away := range map[string]bool{
@@ -105,7 +105,7 @@ func TestWordsOfARegistryThatIsAway(t *testing.T) {
 	}
 	late := status.Error(codes.DeadlineExceeded, pull+`failed to resolve image: failed to do request: Head "https://r/v2/x/manifests/1": net/http: timeout awaiting response headers`)
 	for answered, away := range map[bool]bool{true: true,
-		false: false} { // one that we ourselves waited for too long says nothing
+		false: false} { // a call that timed out on our side is no statement about the registry
 		if got := errors.Is(newCallError("PullImage", "r/x:1", answered, late), crierrors.ErrRegistryUnavailable); got != away {
 			t.Errorf("a registry that does not answer, answered %t: %t", answered, got)
 		}
@@ -116,7 +116,7 @@ func TestWordsOfARegistryThatIsAway(t *testing.T) {
 	}
 }
 
-// TestQueuedCallsEndWithTheirContext covers a call that never got its turn.
+// TestQueuedCallsEndWithTheirContext covers a call that never got a slot.
 func TestQueuedCallsEndWithTheirContext(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	f := &fakeRuntime{runSandbox: func(context.Context, *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse,

@@ -11,8 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// fakeRuntime is a CRI server whose calls are functions a test sets; one that
-// is not set is answered by the embedded Unimplemented servers.
+// fakeRuntime is a CRI server with calls that a test sets. The embedded Unimplemented servers answer the others.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -84,7 +83,7 @@ func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
 	return f.events(s)
 }
 
-// serve starts the fake on a socket and returns the socket and a way to kill it.
+// serve starts the fake on a socket and returns a function to kill it.
 func serve(t *testing.T, f *fakeRuntime, socket string) (stop func()) {
 	t.Helper()
 	listener, err := net.Listen("unix", socket)
@@ -104,7 +103,7 @@ func serve(t *testing.T, f *fakeRuntime, socket string) (stop func()) {
 	}
 }
 
-// socketPath is a path short enough for a socket whatever the test is called.
+// socketPath returns a path short enough for a socket regardless of the test's name.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "cri")
@@ -133,7 +132,7 @@ func dial(t *testing.T, opts Options) *Client {
 	return c
 }
 
-// fakeClient is a client of a fake runtime that lives as long as the test.
+// fakeClient returns a client of a fake runtime that lives as long as the test.
 func fakeClient(t *testing.T, f *fakeRuntime, opts Options) *Client {
 	t.Helper()
 	opts.RuntimeEndpoint = socketPath(t)

@@ -7,12 +7,12 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ours leaves out what another agent made.
+// ours removes the objects of other agents.
 func ours[T interface{ GetAnnotations() map[string]string }](c *Client, all []T) []T {
 	return slices.DeleteFunc(all, func(one T) bool { return c.foreignRoot(one.GetAnnotations()) != "" })
 }
 
-// foreignRoot is the root folder of the other agent that made something; empty where it is ours.
+// foreignRoot returns the root folder of the other agent that made an object, or "" if it is ours.
 func (c *Client) foreignRoot(annotations map[string]string) string {
 	if root := annotations[AnnotationRootDir]; root != "" && c.opts.Foreign != nil && c.opts.Foreign(root) {
 		return root
@@ -20,7 +20,7 @@ func (c *Client) foreignRoot(annotations map[string]string) string {
 	return ""
 }
 
-// noteForeign keeps which pods are another agent's, as a list of all sandboxes says it.
+// noteForeign records the pods of other agents from a list of all sandboxes.
 func (c *Client) noteForeign(all []*runtimeapi.PodSandbox) {
 	found := map[string]string{}
 	for _, one := range all {
@@ -31,14 +31,14 @@ func (c *Client) noteForeign(all []*runtimeapi.PodSandbox) {
 	c.foreign.Store(&found)
 }
 
-// ForeignPod says whether a pod is another agent's, as the last list of all sandboxes said it; before the first one, all may be.
-// The UID may be as systemd's cgroups write it.
+// ForeignPod reports whether a pod belongs to another agent, according to the last list of all sandboxes. Before the first list
+// it returns true for every pod. The UID may be in the form of systemd's cgroups.
 func (c *Client) ForeignPod(uid string) bool {
 	found := c.foreign.Load()
 	return found == nil || (*found)[plainUID(uid)] != ""
 }
 
-// ForeignRoot is the root folder of the agent whose pod it is; empty where it is no other agent's, as far as is known.
+// ForeignRoot returns the root folder of the other agent that the pod belongs to, or "" if none is known.
 func (c *Client) ForeignRoot(uid string) string {
 	if found := c.foreign.Load(); found != nil {
 		return (*found)[plainUID(uid)]

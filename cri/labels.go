@@ -1,7 +1,7 @@
 package cri
 
-// What the kubelet writes on sandboxes and containers. crictl, log shippers,
-// cAdvisor and the next kubelet on this node read it, so none of it may change.
+// The kubelet's labels and annotations of sandboxes and containers. crictl, log shippers, cAdvisor and the next kubelet on this
+// node read them, so none may change.
 const (
 	LabelPodName       = "io.kubernetes.pod.name"
 	LabelPodNamespace  = "io.kubernetes.pod.namespace"
@@ -18,33 +18,31 @@ const (
 	AnnotationTerminationGracePeriod   = "io.kubernetes.pod.terminationGracePeriod"
 )
 
-// What this agent adds to its containers. A kubelet that takes over ignores it.
+// Annotations that this agent adds to its containers. A kubelet that takes over ignores them.
 const (
-	// AnnotationSpecHash is SpecHash of the container.
+	// AnnotationSpecHash holds the container's SpecHash.
 	AnnotationSpecHash = "playlet.dev/spec-hash"
-	// AnnotationBackoff is the step of the container's back-off, which so
-	// survives the agent. Its text belongs to the container's actor.
+	// AnnotationBackoff holds the step of the container's back-off, which so survives the agent. The container's actor defines
+	// its format.
 	AnnotationBackoff = "playlet.dev/backoff"
-	// AnnotationImageVolumes are the IDs of the images that it mounts as
-	// volumes, with spaces between them: no list of the runtime has them.
+	// AnnotationImageVolumes holds the IDs of the images that the container mounts as volumes, separated by spaces: no list of
+	// the runtime has them.
 	AnnotationImageVolumes = "playlet.dev/image-volumes"
-	// AnnotationRound is how often all containers of its pod had been restarted
-	// together (KEP-5532) when the container was made, in decimal: those with a
-	// lower number than the pod's are ended and made again. It is there where
-	// the pod has a rule for that.
+	// AnnotationRound counts, in decimal, how often all containers of the pod had been restarted together (KEP-5532) when the
+	// container was made. Containers with a lower number than the pod's are ended and made again. It is only set if the pod has a
+	// rule for that.
 	AnnotationRound = "playlet.dev/round"
-	// AnnotationResources is the container's spec.resources in JSON, as it was
-	// created with: no hash has them.
+	// AnnotationResources holds the container's spec.resources at its creation, in JSON: no hash covers them.
 	AnnotationResources = "playlet.dev/resources"
-	// AnnotationPodResources is the pod's spec.resources at that time, in JSON:
-	// a container without limits of its own has the pod's.
+	// AnnotationPodResources holds the pod's spec.resources at that time, in JSON: a container without limits of its own has the
+	// pod's.
 	AnnotationPodResources = "playlet.dev/pod-resources"
 )
 
-// AnnotationRootDir is what this agent adds to sandboxes and containers: its root folder, which says whose they are where
-// agents share a runtime.
+// AnnotationRootDir is added to sandboxes and containers. It holds the agent's root folder, which identifies the owner if agents
+// share a runtime.
 const AnnotationRootDir = "playlet.dev/root-dir"
 
-// AnnotationPodStarted is what this agent adds to sandboxes: the pod's start
-// time (RFC 3339), which so survives the agent and the pod's first sandbox.
+// AnnotationPodStarted is added to sandboxes. It holds the pod's start time (RFC 3339), which so survives the agent and the pod's
+// first sandbox.
 const AnnotationPodStarted = "playlet.dev/pod-started"

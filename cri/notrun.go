@@ -2,18 +2,17 @@ package cri
 
 import "regexp"
 
-// NotRun is why a command could not be run in a container, as shells count it.
+// NotRun is the reason that a command could not be run in a container, as a shell's exit code.
 type NotRun int
 
-// The exit codes.
 const (
 	NotFound   NotRun = 127 // there is no such command
-	NotAllowed NotRun = 126 // it may not be executed, or is a directory
+	NotAllowed NotRun = 126 // not executable, or a directory
 )
 
-// notRunWords are what OCI runtimes say of it: their messages have no codes. The first group is the command, where it is told.
-// They were seen with runc 1.1 and 1.5, crun 0.1 to 1.29, runsc and kata-containers; CRI-O passes them on, on the command's
-// stderr.
+// notRunWords match messages of OCI runtimes, which have no codes for this failure. The first group is the command, if the
+// message names it. They were observed with runc 1.1 and 1.5, crun 0.1 to 1.29, runsc and kata-containers; CRI-O passes them on,
+// on the command's stderr.
 var notRunWords = []struct {
 	words *regexp.Regexp
 	why   NotRun
@@ -31,8 +30,8 @@ var notRunWords = []struct {
 	{regexp.MustCompile(`failed to load (\S+): permission denied`), NotAllowed}, // runsc
 }
 
-// WhyNotRun finds in the text of an OCI runtime why a command could not be run, and which one, where that is told; 0: the text
-// says nothing of that.
+// WhyNotRun finds in an OCI runtime's message the reason that a command could not be run, and the command if it is named. It
+// returns 0 if the message has another subject.
 func WhyNotRun(text string) (why NotRun, command string) {
 	for _, w := range notRunWords {
 		if found := w.words.FindStringSubmatch(text); found != nil {

@@ -51,7 +51,7 @@ func TestOperationsJoin(t *testing.T) {
 	}
 }
 
-// TestOperationsOutliveTheirCaller is what the table is for.
+// TestOperationsOutliveTheirCaller cancels the caller and expects the operation to continue.
 func TestOperationsOutliveTheirCaller(t *testing.T) {
 	o := NewOperations()
 	ctx, cancel := context.WithCancel(WithPriority(t.Context(), 42))

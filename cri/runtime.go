@@ -12,11 +12,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// apiVersion is the CRI's version this client speaks.
+// apiVersion is the CRI version of this client.
 const apiVersion = "v1"
 
-// Version asks who the runtime is. A runtime that does not know CRI v1 at all
-// yields an error that says so, and IsPermanent is true of it.
+// Version returns the name and version of the runtime. A runtime without CRI v1 yields an error that satisfies IsPermanent.
 func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, error) {
 	resp, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{Version: apiVersion})
 	if IsUnimplemented(err) {
@@ -26,19 +25,19 @@ func (c *Client) Version(ctx context.Context) (*runtimeapi.VersionResponse, erro
 	return resp, err
 }
 
-// Status asks for the runtime's conditions (RuntimeReady, NetworkReady), its
-// handlers and features. The Status of a nil error is never nil.
+// Status returns the runtime's conditions (RuntimeReady, NetworkReady), its handlers and features. The Status of a nil error is
+// never nil.
 func (c *Client) Status(ctx context.Context, verbose bool) (*runtimeapi.StatusResponse, error) {
 	return c.runtime.Status(ctx, &runtimeapi.StatusRequest{Verbose: verbose})
 }
 
-// RuntimeConfig asks for the cgroup driver. IsUnimplemented is true of the error
-// where the runtime is too old (containerd before 2.0).
+// RuntimeConfig returns the cgroup driver. The error of a runtime that is too old (containerd before 2.0) satisfies
+// IsUnimplemented.
 func (c *Client) RuntimeConfig(ctx context.Context) (*runtimeapi.RuntimeConfigResponse, error) {
 	return c.runtime.RuntimeConfig(ctx, &runtimeapi.RuntimeConfigRequest{})
 }
 
-// UpdateRuntimeConfig tells the runtime the node's pod CIDRs, comma-separated.
+// UpdateRuntimeConfig sends the node's pod CIDRs, comma-separated, to the runtime.
 func (c *Client) UpdateRuntimeConfig(ctx context.Context, podCIDR string) error {
 	_, err := c.runtime.UpdateRuntimeConfig(ctx, &runtimeapi.UpdateRuntimeConfigRequest{
 		RuntimeConfig: &runtimeapi.RuntimeConfig{NetworkConfig: &runtimeapi.NetworkConfig{PodCidr: podCIDR}},
@@ -46,31 +45,28 @@ func (c *Client) UpdateRuntimeConfig(ctx context.Context, podCIDR string) error 
 	return err
 }
 
-// RunPodSandbox creates and starts a sandbox with the given runtime handler ("" is
-// the runtime's default) and returns its ID. Where the name is taken,
-// IsNameConflict is true of the error.
+// RunPodSandbox creates and starts a sandbox with the given runtime handler ("" is the runtime's default) and returns its ID. If
+// the name is taken, the error satisfies IsNameConflict.
 func (c *Client) RunPodSandbox(ctx context.Context, config *runtimeapi.PodSandboxConfig, handler string) (string, error) {
 	resp, err := c.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: config, RuntimeHandler: handler})
 	return resp.GetPodSandboxId(), err
 }
 
-// StopPodSandbox kills what still runs in the sandbox and takes its network
-// down. It is idempotent.
+// StopPodSandbox kills all processes in the sandbox and removes its network. It is idempotent.
 func (c *Client) StopPodSandbox(ctx context.Context, id string) error {
 	_, err := c.runtime.StopPodSandbox(ctx, &runtimeapi.StopPodSandboxRequest{PodSandboxId: id})
 	return err
 }
 
-// RemovePodSandbox forgets the sandbox and its containers, killing them if they
-// run. It is idempotent.
+// RemovePodSandbox removes the sandbox and its containers, killing them if they run. It is idempotent.
 func (c *Client) RemovePodSandbox(ctx context.Context, id string) error {
 	_, err := c.runtime.RemovePodSandbox(ctx, &runtimeapi.RemovePodSandboxRequest{PodSandboxId: id})
 	return err
 }
 
-// UpdatePodSandboxResources tells the runtime of what the pod has as a whole, before its containers are given other resources
-// (KEP-1287). A runtime that does not know the call needs no word, and that is no error: containerd 2.2 says so with a code of
-// its own.
+// UpdatePodSandboxResources sends the resources of the pod as a whole to the runtime, before those of its containers change
+// (KEP-1287). It returns nil if the runtime does not implement the call, which is optional; containerd 2.2 uses its own code for
+// that.
 func (c *Client) UpdatePodSandboxResources(ctx context.Context, id string,
 	r, overhead *runtimeapi.LinuxContainerResources) error {
 	_, err := c.runtime.UpdatePodSandboxResources(ctx,
@@ -81,13 +77,13 @@ func (c *Client) UpdatePodSandboxResources(ctx context.Context, id string,
 	return err
 }
 
-// PodSandboxStatus returns one sandbox, with the runtime's own facts in Info if
-// verbose. The Status of a nil error is never nil.
+// PodSandboxStatus returns one sandbox, with the runtime's own details in Info if verbose. The Status of a nil error is never
+// nil.
 func (c *Client) PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: verbose})
 }
 
-// ListPodSandbox returns the sandboxes that match and are not another agent's; a nil filter means all.
+// ListPodSandbox returns the matching sandboxes without those of other agents; a nil filter matches all.
 func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
 	resp, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
 	if err == nil && filter == nil {
@@ -96,8 +92,8 @@ func (c *Client) ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandb
 	return ours(c, resp.GetItems()), err
 }
 
-// CreateContainer creates a container in the sandbox and returns its ID. Where
-// the name is taken, IsNameConflict is true of the error.
+// CreateContainer creates a container in the sandbox and returns its ID. If the name is taken, the error satisfies
+// IsNameConflict.
 func (c *Client) CreateContainer(
 	ctx context.Context, sandboxID string, config *runtimeapi.ContainerConfig, sandbox *runtimeapi.PodSandboxConfig,
 ) (string, error) {
@@ -113,11 +109,9 @@ func (c *Client) StartContainer(ctx context.Context, id string) error {
 	return err
 }
 
-// StopContainer sends the stop signal and, when the grace period is over,
-// SIGKILL. The grace is cut to whole seconds, upwards, and 0 kills at once. It
-// is idempotent, but a repeated call waits the whole grace period again. With a
-// grace period it holds no slot of the budget (see ClassStop); it may take the
-// grace period and RequestTimeout.
+// StopContainer sends the stop signal and, after the grace period, SIGKILL. The grace period is rounded up to whole seconds; 0
+// kills at once. It is idempotent, but a repeated call waits the whole grace period again. With a grace period it holds no slot
+// of the budget (see ClassStop); it may take the grace period and RequestTimeout.
 func (c *Client) StopContainer(ctx context.Context, id string, grace time.Duration) error {
 	_, err := c.runtime.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: id, Timeout: wholeSeconds(grace)})
 	return err
@@ -125,33 +119,33 @@ func (c *Client) StopContainer(ctx context.Context, id string, grace time.Durati
 
 func wholeSeconds(d time.Duration) int64 { return int64(math.Ceil(max(d, 0).Seconds())) }
 
-// RemoveContainer forgets the container, killing it if it runs. It is idempotent.
+// RemoveContainer removes the container, killing it if it runs. It is idempotent.
 func (c *Client) RemoveContainer(ctx context.Context, id string) error {
 	_, err := c.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
 	return err
 }
 
-// ListContainers returns the containers that match and are not another agent's; a nil filter means all.
+// ListContainers returns the matching containers without those of other agents; a nil filter matches all.
 func (c *Client) ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
 	resp, err := c.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
 	return ours(c, resp.GetContainers()), err
 }
 
-// ListAllContainers returns all containers of the runtime, those of other agents, too.
+// ListAllContainers returns all containers of the runtime, including those of other agents.
 func (c *Client) ListAllContainers(ctx context.Context) ([]*runtimeapi.Container, error) {
 	resp, err := c.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	return resp.GetContainers(), err
 }
 
-// ListContainerStats returns what running containers use, as far as the runtime tells; nil is no filter.
+// ListContainerStats returns the usage of running containers, as far as the runtime reports it; a nil filter matches all.
 func (c *Client) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) (
 	[]*runtimeapi.ContainerStats, error) {
 	resp, err := c.runtime.ListContainerStats(ctx, &runtimeapi.ListContainerStatsRequest{Filter: filter})
 	return resp.GetStats(), err
 }
 
-// ContainerStatus returns one container, with the runtime's own facts in Info if
-// verbose. The Status of a nil error is never nil.
+// ContainerStatus returns one container, with the runtime's own details in Info if verbose. The Status of a nil error is never
+// nil.
 func (c *Client) ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error) {
 	return c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id, Verbose: verbose})
 }
@@ -162,14 +156,14 @@ func (c *Client) UpdateContainerResources(ctx context.Context, id string, r *run
 	return err
 }
 
-// ReopenContainerLog makes the runtime open the log path anew after a rotation.
+// ReopenContainerLog makes the runtime reopen the log path after a rotation.
 func (c *Client) ReopenContainerLog(ctx context.Context, id string) error {
 	_, err := c.runtime.ReopenContainerLog(ctx, &runtimeapi.ReopenContainerLogRequest{ContainerId: id})
 	return err
 }
 
 // CheckpointContainer writes a running container's state to a file (KEP-2008). The timeout is in whole seconds, 0 for
-// RequestTimeout. IsUnimplemented is true of the error where the runtime cannot.
+// RequestTimeout. If the runtime does not implement it, the error satisfies IsUnimplemented.
 func (c *Client) CheckpointContainer(ctx context.Context, id, location string, timeout int64) error {
 	_, err := c.runtime.CheckpointContainer(ctx,
 		&runtimeapi.CheckpointContainerRequest{ContainerId: id, Location: location, Timeout: timeout})

@@ -22,7 +22,6 @@ type RunningError struct {
 	Containers []string // IDs
 }
 
-// Error implements error.
 func (e *RunningError) Error() string {
 	return fmt.Sprintf("sandbox %s still has running containers: %s", e.Sandbox, strings.Join(e.Containers, ", "))
 }
@@ -35,7 +34,7 @@ const startInfix = "/start/"
 // StartPrefix begins the keys of the operations that create or start something of a pod.
 func StartPrefix(uid string) string { return uid + startInfix }
 
-// StartsPod returns the UID of the pod of which an operation creates or starts something; ok is false for other operations.
+// StartsPod returns the UID of the pod that an operation creates or starts a part of; ok is false for other operations.
 func StartsPod(key string) (uid string, ok bool) {
 	uid, _, ok = strings.Cut(key, startInfix)
 	return uid, ok
@@ -45,8 +44,8 @@ func stopSandboxKey(uid, id string) string { return uid + "/stopsandbox/" + id }
 
 // StopSandbox stops a sandbox of the pod with this UID and joins a stop in progress. StopPodSandbox kills running containers
 // without a grace period. StopSandbox therefore waits for the pod's starts in progress. It returns a *RunningError if the sandbox
-// has a running container that is not in asked, the containers that the caller has asked to stop. A sandbox that does not exist
-// is stopped. Timeout must be positive.
+// has a running container that is not in asked, the containers with a requested stop. A sandbox that does not exist is stopped.
+// Timeout must be positive.
 func (o *Operations) StopSandbox(ctx context.Context, c SandboxStopper, uid, id string, timeout time.Duration,
 	asked map[string]bool) error {
 	_, err := o.Do(ctx, stopSandboxKey(uid, id), timeout, func(ctx context.Context) (any, error) {

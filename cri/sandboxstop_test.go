@@ -76,7 +76,7 @@ func TestStopSandbox_RefusesOverRunningContainers(t *testing.T) {
 	}
 }
 
-// A start in progress is a container that does not run yet.
+// A start in progress counts although its container does not run yet.
 func TestStopSandbox_WaitsForStartsInProgress(t *testing.T) {
 	o, r := NewOperations(), &sandboxRuntime{}
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -127,7 +127,7 @@ func TestMayStart_RefusesWhileTheSandboxStops(t *testing.T) {
 	}
 }
 
-// StopPodSandbox kills running containers, so that no actor calls it but through StopSandbox.
+// StopPodSandbox kills running containers, so actors only call it through StopSandbox.
 func TestTree_ActorsStopSandboxesThroughStopSandbox(t *testing.T) {
 	read := 0
 	err := filepath.WalkDir("../actors", func(path string, d fs.DirEntry, err error) error {

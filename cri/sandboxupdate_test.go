@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A runtime that does not know the call is none that fails.
+// A runtime that does not implement the call is not an error.
 func TestARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
 	var reported *runtimeapi.UpdatePodSandboxResourcesRequest
 	var answer error

@@ -11,17 +11,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ExecResult is what a command of ExecSync left behind.
+// ExecResult is the output and the exit code of a command.
 type ExecResult struct {
 	Stdout, Stderr []byte
 	ExitCode       int32
 }
 
-// ExecSync runs a command in the container and waits for its end, for at most
-// timeout (cut to whole seconds, upwards; 0 means RequestTimeout). A command
-// that ended with an exit code other than 0 is a result and no error; one that
-// the runtime ended at the timeout is an error that IsTimeout knows and that is
-// Answered. It holds a slot for as long, unless WithoutSlot.
+// ExecSync runs a command in the container and waits for its end, at most for timeout (rounded up to whole seconds; 0 means
+// RequestTimeout). A command with an exit code other than 0 is a result, not an error. If the runtime ends it at the timeout, the
+// error satisfies IsTimeout and is Answered. It holds a slot until it returns, unless WithoutSlot.
 func (c *Client) ExecSync(ctx context.Context, id string, command []string, timeout time.Duration) (ExecResult, error) {
 	resp, err := c.runtime.ExecSync(ctx,
 		&runtimeapi.ExecSyncRequest{ContainerId: id, Cmd: command, Timeout: wholeSeconds(timeout)})
@@ -46,14 +44,11 @@ func (c *Client) PortForward(ctx context.Context, req *runtimeapi.PortForwardReq
 	return resp.GetUrl(), err
 }
 
-// GetContainerEvents calls event for each container event until the stream ends
-// or ctx does, and always returns an error: the context's own, or a CallError.
-// IsUnimplemented is true of it where the runtime is too old (containerd 1.6).
-// opened is called when the request is on its way: what happened before is to
-// be read from lists after it, and even later events are hints that may be lost
-// (a runtime drops them when nobody reads). It holds no slot and has no
-// deadline. Both functions are called from this goroutine; a slow one delays
-// the next event.
+// GetContainerEvents calls event for each container event until the stream ends or ctx does, and always returns an error: the
+// context's own, or a CallError. If the runtime is too old (containerd 1.6), it satisfies IsUnimplemented. opened is called when
+// the request has been sent: earlier changes must be read from lists after it, and even later events are hints that may be lost
+// (a runtime drops them if they are not read). It holds no slot and has no deadline. Both functions are called from this
+// goroutine; a slow one delays the next event.
 func (c *Client) GetContainerEvents(
 	ctx context.Context, opened func(), event func(*runtimeapi.ContainerEventResponse),
 ) error {

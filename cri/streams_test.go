@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// answered tells whether the runtime itself said so: that it ended a command, and not that it did not answer.
+// answered reports whether the runtime replied that it ended the command, as opposed to no reply.
 func answered(err error) bool {
 	e, ok := errors.AsType[*CallError](err)
 	return ok && e.Answered
@@ -55,8 +55,7 @@ func TestExecSync(t *testing.T) {
 	}
 }
 
-// TestOurOwnDeadlineReportedBackIsNoAnswer has a server see the deadline pass,
-// which gRPC told it, before the client does.
+// TestOurOwnDeadlineReportedBackIsNoAnswer lets the server notice the deadline, which gRPC sends along, before the client does.
 func TestOurOwnDeadlineReportedBackIsNoAnswer(t *testing.T) {
 	c := dial(t, Options{RuntimeEndpoint: "/none", RequestTimeout: time.Millisecond})
 	invoke := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
@@ -124,7 +123,7 @@ func TestContainerEvents(t *testing.T) {
 	}
 }
 
-// A pre-stop hook spends its pod's grace period: it is run at once, however many others there are, and nobody waits for it.
+// A pre-stop hook spends its pod's grace period: it runs at once, regardless of the number of others.
 func TestACallWithoutSlotWaitsForNone(t *testing.T) {
 	const hooks = 5
 	f := &fakeRuntime{}

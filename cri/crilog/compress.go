@@ -14,19 +14,19 @@ import (
 	"github.com/playlet-dev/playlet/cri/stall"
 )
 
-// block is how much is read at a time, in bytes.
+// block is the read size in bytes.
 const block = 64 << 10
 
-// ErrNotAFile is wrapped by the error about a log that is a link, a folder, or another thing that holds no lines.
+// ErrNotAFile is wrapped by the error about a log that is a link, a folder, or another non-regular file.
 var ErrNotAFile = errors.New("it is not an ordinary file")
 
-// readable is an open file of a log, and what it was when it was opened.
+// readable is an open file of a log, with its status when it was opened.
 type readable struct {
 	*os.File
 	info fs.FileInfo
 }
 
-// OpenFile opens a file for reading. A link is not followed: a pod that may write to the folder could have put it there.
+// OpenFile opens a file for reading. It does not follow a link: a pod with write access to the folder could have created it.
 func OpenFile(dir Dir, name string) (*readable, error) {
 	f, err := dir.OpenBeneath(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -45,8 +45,8 @@ func OpenFile(dir Dir, name string) (*readable, error) {
 	return &readable{File: f, info: info}, nil
 }
 
-// Compress puts a compressed copy in the place of a file that nobody writes to any more. A crash, or a full disk, leaves
-// the file as it is; of a copy that was not finished, Leftovers tells.
+// Compress replaces a file that is no longer written to with a compressed copy. A crash or a full disk leaves the file as it is;
+// Leftovers finds an unfinished copy.
 func Compress(ctx context.Context, dir Dir, name string) (err error) {
 	from, err := OpenFile(dir, name)
 	if err != nil {
@@ -62,7 +62,7 @@ func Compress(ctx context.Context, dir Dir, name string) (err error) {
 		return err
 	}
 	zip := gzip.NewWriter(to)
-	err = to.Chmod(from.info.Mode().Perm()) // the umask has no say
+	err = to.Chmod(from.info.Mode().Perm()) // regardless of the umask
 	if err == nil {
 		_, err = io.CopyBuffer(struct{ io.Writer }{zip}, &contextReader{ctx, from}, make([]byte, block))
 	}
@@ -78,13 +78,12 @@ func Compress(ctx context.Context, dir Dir, name string) (err error) {
 	return dir.Unlink(name)
 }
 
-// contextReader reads until its context ends. Each read counts as progress.
+// contextReader reads until its context ends. Each read counts as progress of the operation.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-// Read implements io.Reader.
 func (p *contextReader) Read(b []byte) (int, error) {
 	if err := p.ctx.Err(); err != nil {
 		return 0, err

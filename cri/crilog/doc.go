@@ -1,8 +1,8 @@
-// Package crilog knows the log files that a container runtime writes: how their lines read, how those that were rotated
-// away are named, and how to read them all as one.
+// Package crilog reads, names and rotates the log files that a container runtime writes. It parses their lines and reads a log
+// together with its rotated files.
 //
-// k8s.io/cri-client/pkg/logs does not serve: it reads the newest file alone, opens it by its path, through links that a pod may
-// have put there, keeps a line of any length in memory, and exports no parser of lines.
+// k8s.io/cri-client/pkg/logs does not serve: it reads only the newest file, opens it by its path, follows links that a pod may
+// have created, keeps a line of any length in memory, and exports no parser of lines.
 package crilog
 
 import (
@@ -10,16 +10,16 @@ import (
 	"os"
 )
 
-// Dir is an open folder of logs. Its methods follow no link out of it and none as the last element: a pod that may write
-// to the folder could have put one there. Names are those of its files.
+// Dir is an open folder of logs. Its methods do not follow links out of the folder, nor a link as the last element: a pod with
+// write access to the folder could have created one. Names are relative to the folder.
 type Dir interface {
 	// Names lists the folder at name, in any order.
 	Names(name string) ([]string, error)
 	// OpenBeneath opens with the flags of openat(2).
 	OpenBeneath(name string, flags int, mode fs.FileMode) (*os.File, error)
 	Lstat(name string) (fs.FileInfo, error)
-	// Rename moves a file in place of what has the new name.
+	// Rename moves a file and replaces the target.
 	Rename(from, to string) error
-	// Unlink removes a file or link, and no folder.
+	// Unlink removes a file or link, but no folder.
 	Unlink(name string) error
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// opened are the files of one log, oldest first.
+// opened holds the files of one log, oldest first.
 type opened []*part
 
 func (o opened) close() error {
@@ -19,7 +19,7 @@ func (o opened) close() error {
 	return errors.Join(errs...)
 }
 
-// Readable says why a log cannot be opened.
+// Readable returns the reason that a log cannot be opened, or nil.
 func Readable(dir Dir, base string) error {
 	files, err := openAll(dir, base)
 	if err != nil {
@@ -28,7 +28,7 @@ func Readable(dir Dir, base string) error {
 	return files.close()
 }
 
-// newest is the stamp of the newest rotated file.
+// newest returns the stamp of the newest rotated file.
 func (o opened) newest() (stamp string) {
 	for _, p := range o {
 		stamp = max(stamp, p.stamp)
@@ -36,13 +36,13 @@ func (o opened) newest() (stamp string) {
 	return stamp
 }
 
-// maxTries is how often the files are opened anew when the log was rotated meanwhile.
+// maxTries limits how often the files are opened again because the log was rotated in the meantime.
 const maxTries = 10
 
-// errMoved says that files were renamed while they were opened.
+// errMoved is returned if files keep being renamed while they are opened.
 var errMoved = errors.New("the log is being rotated all the time")
 
-// openAll opens all files of a log as they are at one time.
+// openAll opens all files of a log, as of one moment.
 func openAll(dir Dir, base string) (opened, error) {
 	for range maxTries {
 		names, err := dir.Names(".")
@@ -51,7 +51,7 @@ func openAll(dir Dir, base string) (opened, error) {
 		}
 		out, err := openThese(dir, base, names)
 		if errors.Is(err, fs.ErrNotExist) && (len(Rotated(names, base)) > 0 || slices.Contains(names, base)) {
-			continue // it was there: it is being rotated
+			continue // it was listed, so it is being rotated
 		}
 		if err != nil {
 			return nil, err
@@ -70,8 +70,8 @@ func openAll(dir Dir, base string) (opened, error) {
 	return nil, errMoved
 }
 
-// maxOpen is how many files of a log, the newest, are opened at once, so that they can be read though they are rotated away
-// for good meanwhile: more than are kept of a log by default. Others are opened when their turn comes.
+// maxOpen limits how many files of a log, the newest, are opened at once so that they remain readable if rotation removes them.
+// It is more than the default number of files kept. Other files are opened in their turn.
 const maxOpen = 10
 
 func openThese(dir Dir, base string, names []string) (out opened, err error) {
@@ -83,7 +83,7 @@ func openThese(dir Dir, base string, names []string) (out opened, err error) {
 	switch {
 	case err == nil:
 		out = append(out, log)
-	case !errors.Is(err, fs.ErrNotExist) || len(out) == 0: // missing for a moment: the newest rotated one is written to
+	case !errors.Is(err, fs.ErrNotExist) || len(out) == 0: // missing for a moment: the runtime writes to the newest rotated file
 		return nil, err
 	}
 	for i, p := range slices.Backward(out) {
@@ -97,8 +97,8 @@ func openThese(dir Dir, base string, names []string) (out opened, err error) {
 	return out, nil
 }
 
-// tail drops the files that are not needed for the last so many lines, and gives how many lines of the first of the others are
-// not either. One that cannot be read has as many lines as can be.
+// tail drops the files that are not needed for the last so many lines. It returns the number of lines to skip in the first
+// remaining file. An unreadable file is assumed to have all the missing lines.
 func (o *opened) tail(ctx context.Context, dir Dir, lines *int64) (skip int64, err error) {
 	if lines == nil {
 		return 0, nil
@@ -122,7 +122,7 @@ func (o *opened) tail(ctx context.Context, dir Dir, lines *int64) (skip int64, e
 	return 0, nil
 }
 
-// successor opens the file that follows f, of which all is read that is there; nil: there is none yet.
+// successor opens the file that follows f, which has been read to its end. It returns nil if there is none yet.
 func (c *cursor) successor(f *part) (*part, error) {
 	for range maxTries {
 		names, err := c.dir.Names(".")
@@ -133,8 +133,8 @@ func (c *cursor) successor(f *part) (*part, error) {
 			return nil, err
 		}
 		if c.is(f, c.base) {
-			f.stamp = ""    // a rotation of it may have been taken back
-			return nil, nil // it is still the log itself
+			f.stamp = ""    // its rotation may have been reverted
+			return nil, nil // f is still the log itself
 		}
 		rotated := Rotated(names, c.base)
 		next := c.after(f, rotated)
@@ -151,33 +151,33 @@ func (c *cursor) successor(f *part) (*part, error) {
 			if slices.Equal(rotated, Rotated(again, c.base)) {
 				return p, nil
 			}
-			if err := p.Close(); err != nil { // one may have come between
+			if err := p.Close(); err != nil { // another rotation may have happened in between
 				return nil, err
 			}
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, err
 		case next.stamp == "":
-			return nil, nil // the runtime has not opened it yet, or the pod has gone
+			return nil, nil // the runtime has not opened the new file yet, or the pod is gone
 		}
 	}
 	return nil, errMoved
 }
 
-// after picks the first of the rotated files that comes after f; nil: there is none. f gets the stamp that it has by now.
+// after returns the first rotated file that follows f, or nil. It updates the stamp of f.
 func (c *cursor) after(f *part, rotated []File) *File {
 	if f.stamp == "" {
 		for _, r := range rotated {
 			if r.stamp <= c.last {
 				continue
 			}
-			// It was the log itself. It is the first that came since, unless that is another file: then it is gone.
+			// f was the log itself. The first file rotated since then is f, unless it is a different file; then f is gone.
 			if r.Compressed || c.is(f, r.Name) {
 				f.stamp = r.stamp
 			}
 			break
 		}
 	}
-	for _, r := range rotated { // it may have been named anew: its first rotation was taken back
+	for _, r := range rotated { // it may have a new name because its first rotation was reverted
 		if f.stamp != "" && r.stamp > f.stamp && !r.Compressed && c.is(f, r.Name) {
 			f.stamp = r.stamp
 		}
@@ -191,7 +191,7 @@ func (c *cursor) after(f *part, rotated []File) *File {
 	return nil
 }
 
-// is says whether f has that name.
+// is reports whether f has the given name.
 func (c *cursor) is(f *part, name string) bool {
 	if f.readable == nil { // it could not be opened
 		return false

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// A log N.log that was rotated away is N.log.<time>, and N.log.<time>.gz once it is compressed. That is what the kubelet
-// calls them, so that either can go on where the other ended.
+// A rotated log N.log is N.log.<time>, and N.log.<time>.gz once it is compressed. These are the kubelet's names, so that either
+// agent can continue the other's rotation.
 const (
 	stampLayout = "20060102-150405"
 	compressed  = ".gz"
 	unfinished  = ".tmp"
 )
 
-// File is one file of a log that was rotated away.
+// File is a rotated file of a log.
 type File struct {
 	Name       string
 	Compressed bool
 	stamp      string
 }
 
-// Rotated picks the rotated files of the log base from the names of its folder, oldest first. Of one that is there both
-// ways, compressing was done but not tidied up: the compressed one is given.
+// Rotated returns the rotated files of the log base, oldest first, from the names of its folder. If a file exists both plain and
+// compressed, a crash interrupted the cleanup after compression: Rotated returns the compressed one.
 func Rotated(names []string, base string) []File {
 	var out []File
 	for _, name := range names {
@@ -31,7 +31,7 @@ func Rotated(names []string, base string) []File {
 			out = append(out, f)
 		}
 	}
-	slices.SortFunc(out, func(a, b File) int { // of one stamp the compressed one, whose name is longer, comes first
+	slices.SortFunc(out, func(a, b File) int { // for equal stamps the compressed file, with the longer name, comes first
 		return cmp.Or(strings.Compare(a.stamp, b.stamp), strings.Compare(b.Name, a.Name))
 	})
 	return slices.CompactFunc(out, func(a, b File) bool { return a.stamp == b.stamp })
@@ -50,8 +50,8 @@ func parseName(name, base string) (File, bool) {
 	return File{name, isCompressed, stamp}, true
 }
 
-// Leftovers are what a crash left of compressing: unfinished files, and the originals of finished ones. Nothing is lost
-// with them.
+// Leftovers returns files that a crash left during compression: unfinished copies, and originals of finished copies. They can be
+// removed without loss.
 func Leftovers(names []string, base string) []string {
 	var out []string
 	for _, name := range names {
@@ -65,16 +65,16 @@ func Leftovers(names []string, base string) []string {
 	return out
 }
 
-// Plan is what one rotation does.
+// Plan lists the steps of one rotation.
 type Plan struct {
-	Remove   []string // files there are too many of, oldest first
-	To       string   // the name that the log gets
-	Compress []string // once the runtime writes to a new file
+	Remove   []string // surplus files, oldest first
+	To       string   // the new name of the log
+	Compress []string // to compress once the runtime writes to a new file
 }
 
-// PlanRotation plans the rotation of the log base, so that with the new one no more than maxFiles (at least 2) are left.
-// The newest of those that were rotated before is compressed only now: nobody writes to it any more. Names rise even
-// where the clock was set back.
+// PlanRotation plans the rotation of the log base, such that at most maxFiles (at least 2) remain, including the new one. Only
+// files rotated earlier are compressed, since the runtime may still write to the newest. Names increase even if the clock was set
+// back.
 func PlanRotation(names []string, base string, now time.Time, maxFiles int) Plan {
 	rotated := Rotated(names, base)
 	p := Plan{To: base + "." + nextStamp(rotated, now)}

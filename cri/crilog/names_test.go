@@ -64,8 +64,8 @@ func TestPlanRotation(t *testing.T) {
 	}
 }
 
-// However often a log is rotated, at whatever times, nothing is written over, the order holds, and no more files are
-// there than may be, of which the newest rotated one alone is not compressed.
+// Regardless of number and time of rotations, no file is overwritten, the order is kept, the number of files stays within the
+// limit, and only the newest rotated file is not compressed.
 func TestRotations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(2, 6).Draw(t, "files")

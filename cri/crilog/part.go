@@ -16,11 +16,11 @@ import (
 
 // part is one file of a log.
 type part struct {
-	*readable           // nil: it is not open
-	name      string    // that it had when the folder was looked at
-	stamp     string    // of a rotated one; empty for the log itself
-	packed    bool      // it is compressed
-	content   io.Reader // as it was written, before it was compressed; nil: nothing is read of it yet
+	*readable           // nil if it is not open
+	name      string    // at the time the folder was listed
+	stamp     string    // of a rotated file; empty for the log itself
+	packed    bool      // compressed
+	content   io.Reader // decompressed; nil if reading has not begun
 }
 
 func openPart(dir Dir, f File) (*part, error) {
@@ -31,7 +31,7 @@ func openPart(dir Dir, f File) (*part, error) {
 	return p, nil
 }
 
-// changed is when the file was last written to or renamed.
+// changed returns the time the file was last written to or renamed.
 func (p *part) changed() time.Time {
 	if s, ok := p.info.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(s.Ctim.Unix())
@@ -39,7 +39,7 @@ func (p *part) changed() time.Time {
 	return p.info.ModTime()
 }
 
-// Close closes what is open of it.
+// Close closes the file if it is open.
 func (p *part) Close() error {
 	if p.readable == nil {
 		return nil
@@ -49,13 +49,13 @@ func (p *part) Close() error {
 	return err
 }
 
-// hold opens the file, so that it can be read under whatever name it has then.
+// hold opens the file, so that it remains readable after a rename.
 func (p *part) hold(dir Dir) (err error) {
 	if p.readable != nil {
 		return nil
 	}
 	p.readable, err = OpenFile(dir, p.name)
-	if errors.Is(err, fs.ErrNotExist) && p.stamp != "" && !p.packed { // it may have been compressed meanwhile
+	if errors.Is(err, fs.ErrNotExist) && p.stamp != "" && !p.packed { // it may have been compressed in the meantime
 		if p.readable, err = OpenFile(dir, p.name+compressed); err == nil {
 			p.name, p.packed = p.name+compressed, true
 		}
@@ -63,7 +63,7 @@ func (p *part) hold(dir Dir) (err error) {
 	return err
 }
 
-// open opens the file, and begins with its content.
+// open opens the file and begins reading its content.
 func (p *part) open(dir Dir) error {
 	if p.content != nil {
 		return nil
@@ -83,8 +83,8 @@ func (p *part) open(dir Dir) error {
 	return nil
 }
 
-// unreadable says of an error that it is that of one rotated file, and not of all: it is gone, or damaged. That it
-// is no file is not such: somebody put it there.
+// unreadable reports whether an error concerns a single rotated file, which is gone or damaged. ErrNotAFile does not count: such
+// a file was put there on purpose.
 func unreadable(err error) bool {
 	for _, known := range []error{fs.ErrNotExist, gzip.ErrHeader, gzip.ErrChecksum, io.ErrUnexpectedEOF, io.EOF} {
 		if errors.Is(err, known) {
@@ -95,7 +95,7 @@ func unreadable(err error) bool {
 	return corrupt
 }
 
-// lines counts the lines of a file, and leaves it as it was.
+// lines counts the lines of a file and restores its state.
 func (p *part) lines(ctx context.Context, dir Dir) (n int64, err error) {
 	held := p.readable != nil
 	err = p.open(dir)
@@ -103,7 +103,7 @@ func (p *part) lines(ctx context.Context, dir Dir) (n int64, err error) {
 		n, err = p.count(ctx)
 	}
 	if p.stamp != "" && unreadable(err) {
-		err = nil // it is spoken of when its turn comes
+		err = nil // reported when its turn comes
 	}
 	if !held {
 		return n, errors.Join(err, p.Close())
@@ -113,8 +113,8 @@ func (p *part) lines(ctx context.Context, dir Dir) (n int64, err error) {
 	return n, errors.Join(err, seekErr)
 }
 
-// count counts the lines to the end of the file, which is where it ended when it was opened. Where it cannot be read to its
-// end, those before are counted.
+// count counts the lines up to the size that the file had when it was opened. If it cannot be read to its end, count returns the
+// lines before.
 func (p *part) count(ctx context.Context) (n int64, err error) {
 	from := p.content
 	if !p.packed {
@@ -122,7 +122,7 @@ func (p *part) count(ctx context.Context) (n int64, err error) {
 	}
 	from = &contextReader{ctx, from}
 	space := make([]byte, block)
-	open := false // a last line without an end counts
+	open := false // a last line without a line end counts
 	for {
 		got, err := from.Read(space)
 		n += int64(bytes.Count(space[:got], []byte{'\n'}))
@@ -142,7 +142,7 @@ func (p *part) count(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// open opens the file whose turn has come. One that cannot be read is passed over.
+// open opens the next file to read. It skips an unreadable rotated file.
 func (c *cursor) open(f *part) error {
 	err := f.open(c.dir)
 	if err == nil || f.stamp == "" || !unreadable(err) {
@@ -152,10 +152,10 @@ func (c *cursor) open(f *part) error {
 	return nil
 }
 
-// passOver leaves what cannot be read of a rotated file.
+// passOver skips the unreadable rest of a rotated file.
 func (c *cursor) passOver(f *part, why error) {
 	f.content = strings.NewReader("")
-	c.print.used = 0 // a line that is cut there is not one
+	c.print.used = 0 // an incomplete line is dropped
 	if c.tell != nil {
 		c.tell(f.name, why)
 	}

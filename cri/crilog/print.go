@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// maxLine bounds what is kept of a line whose end has not come, in bytes. Runtimes cut far shorter ones in parts.
+// maxLine limits the buffer for an incomplete line, in bytes. Runtimes split far shorter lines.
 const maxLine = 4 << 20
 
-// errEnough says that the limit of bytes is reached.
+// errEnough is returned when the limit of bytes is reached.
 var errEnough = errors.New("enough")
 
-// stampFormat is that of times in front of lines, as kubectl's.
+// stampFormat is the format of kubectl's times in front of lines.
 const stampFormat = "2006-01-02T15:04:05.000000000Z07:00"
 
-// printer prints lines as the container wrote them, many at a time.
+// printer prints the lines that the container wrote, in batches.
 type printer struct {
 	o       Options
 	out     io.Writer
-	left    int64 // bytes that may still be printed; negative: any number
+	left    int64 // bytes that may still be printed; negative means no limit
 	in      []byte
-	used    int // of in
+	used    int // bytes of in
 	text    []byte
-	partial bool // the last line printed goes on
+	partial bool // the last printed line is incomplete
 	seen    int64
 	failed  error
 }
@@ -37,7 +37,7 @@ func newPrinter(o Options, out io.Writer) *printer {
 	return p
 }
 
-// space is where the next bytes of the log go.
+// space returns the buffer for the next bytes of the log.
 func (p *printer) space() []byte {
 	if len(p.in)-p.used < block {
 		p.in = append(p.in, make([]byte, block)...)
@@ -45,7 +45,7 @@ func (p *printer) space() []byte {
 	return p.in[p.used:]
 }
 
-// add takes n bytes that were put into the space, and prints the lines that they complete, less the first skip ones.
+// add takes n bytes from space and prints the lines that they complete, except the first skip ones.
 func (p *printer) add(n int, skip int64) int64 {
 	p.seen += int64(n)
 	p.used += n
@@ -70,7 +70,7 @@ func (p *printer) add(n int, skip int64) int64 {
 	return skip
 }
 
-// line puts what a line says to the text. What is not in the format is passed over.
+// line appends the content of a line to the text. It skips lines that are not in the CRI's format.
 func (p *printer) line(raw []byte) {
 	l, ok := ParseLine(raw)
 	if !ok || l.At.Before(p.o.Since) || p.o.Stream != "" && l.Stderr != (p.o.Stream == "stderr") {
@@ -100,7 +100,7 @@ func (p *printer) flush() {
 	}
 }
 
-// end prints a last line that has no end.
+// end prints an unterminated last line.
 func (p *printer) end() error {
 	if p.used > 0 && p.failed == nil {
 		p.line(p.in[:p.used])
@@ -110,16 +110,16 @@ func (p *printer) end() error {
 	return p.failed
 }
 
-// Line is one line of a log in the CRI's format: "<RFC 3339 time> stdout|stderr <tags> <text>", of which the tag P says
-// that the text goes on in the stream's next line.
+// Line is one line of a log in the CRI's format: "<RFC 3339 time> stdout|stderr <tags> <text>". The tag P means that the text
+// continues in the stream's next line.
 type Line struct {
 	At      time.Time
 	Stderr  bool
 	Partial bool
-	Text    []byte // with the line's end unless it goes on, or the log ends here; shares what was parsed
+	Text    []byte // with the line end unless the line is partial or the log ends here; shares memory with the input
 }
 
-// ParseLine reads a line with its end. False says that it is not in the format.
+// ParseLine parses a line with its line end. It returns false if the line is not in the format.
 func ParseLine(line []byte) (Line, bool) {
 	stamp, rest, ok := bytes.Cut(line, []byte{' '})
 	if !ok {

@@ -11,33 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what is read of a log.
+// Options selects the part of a log to read.
 type Options struct {
-	Tail       *int64    // so many lines from the end; nil: all
-	LimitBytes *int64    // at most so much; nil: no limit
-	Since      time.Time // nothing older; zero: all
-	Timestamps bool      // each line begins with its time
-	Stream     string    // "stdout" or "stderr" alone; empty: both. It cannot be combined with Tail, which counts all lines
-	// Live is asked whether the container can still write, once a second while nothing comes; the log is followed until it
-	// cannot. nil: the log is not followed.
+	Tail       *int64    // number of lines from the end; nil means all
+	LimitBytes *int64    // maximum number of bytes; nil means no limit
+	Since      time.Time // skip older lines; zero means none
+	Timestamps bool      // prefix each line with its time
+	Stream     string    // only "stdout" or "stderr"; empty means both. It cannot be combined with Tail, which counts all lines
+	// Live reports whether the container can still write. It is called once a second while the log is quiet, and the log is
+	// followed until it returns false. If it is nil, the log is not followed.
 	Live func(context.Context) bool
-	// PassedOver is told of a rotated file that cannot be read, or not to its end, and why. nil: nobody is.
+	// PassedOver is called for a rotated file that cannot be read to its end, with the reason. It may be nil.
 	PassedOver func(name string, why error)
 
-	settled func(ctx context.Context, since time.Time) // waits until a file has been the same for settle; nil: by the clock
+	settled func(ctx context.Context, since time.Time) // waits until a file has been unchanged for settle; nil means by the clock
 }
 
 const (
-	// liveEvery is between questions whether the container can still write.
+	// liveEvery is the interval between calls of Live.
 	liveEvery = time.Second
-	// settle is how long a rotated file stays the same before it is taken for finished: when a runtime says that it writes
-	// to a new one, the last lines may still be on their way to the old.
+	// settle is how long a rotated file must be unchanged to be considered finished: after the runtime confirms the reopening,
+	// the last lines may still be on their way to the old file.
 	settle = time.Second
 )
 
-// Read writes what is in a log, rotated files and all, in order. Nothing but ordinary files is opened. A rotated file that is
-// damaged, or was removed meanwhile, is passed over. It returns at the end of the log, when ctx ends, or when out takes no more,
-// with that error.
+// Read writes the content of a log including its rotated files, in order. It only opens regular files. It skips a rotated file
+// that is damaged or was removed in the meantime. It returns at the end of the log, when ctx ends, or when out fails, with that
+// error.
 func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (err error) {
 	files, err := openAll(dir, base)
 	if err != nil {
@@ -55,7 +55,7 @@ func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (
 	}
 	if o.Live != nil {
 		if c.watch, err = newWatch(dir); err != nil {
-			c.watch = nil // there are too many: it is looked at each second
+			c.watch = nil // no more watches available: the folder is polled each second
 		}
 	}
 	err = c.run(ctx, o)
@@ -65,17 +65,17 @@ func Read(ctx context.Context, dir Dir, base string, o Options, out io.Writer) (
 	return errors.Join(err, c.close())
 }
 
-// cursor goes through the files of a log.
+// cursor iterates over the files of a log.
 type cursor struct {
 	dir     Dir
 	base    string
-	files   opened // those still to be read, oldest first; the first is being read
-	skip    int64  // lines of the first that are not wanted
+	files   opened // remaining files, oldest first; the first is being read
+	skip    int64  // lines of the first file to skip
 	print   *printer
 	watch   *watch
-	tell    func(name string, why error) // of what is passed over; may be nil
+	tell    func(name string, why error) // called for skipped files; may be nil
 	settled func(ctx context.Context, since time.Time)
-	last    string // the stamp of the newest rotated file that was read, or was there before all that are
+	last    string // stamp of the newest rotated file that was read or is older than all files to read
 }
 
 func (c *cursor) run(ctx context.Context, o Options) error {
@@ -98,7 +98,7 @@ func (c *cursor) run(ctx context.Context, o Options) error {
 			return err
 		}
 		if c.skip > 0 {
-			c.print.used, c.skip = 0, 0 // its last line has no end, and is not wanted either
+			c.print.used, c.skip = 0, 0 // its incomplete last line is dropped as well
 		}
 		if err := c.print.end(); err != nil {
 			return err
@@ -112,7 +112,7 @@ func (c *cursor) run(ctx context.Context, o Options) error {
 	return c.print.end()
 }
 
-// drain prints what is there of a file by now.
+// drain prints the content that a file has by now.
 func (c *cursor) drain(ctx context.Context, f *part) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -136,12 +136,12 @@ func (c *cursor) drain(ctx context.Context, f *part) error {
 	}
 }
 
-// follow prints what comes to a file until its successor is there, which is then opened, or the container can write no more.
+// follow prints additions to a file until its successor exists, which is then opened, or the container can no longer write.
 func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context) bool) error {
-	quiet := time.Now() // since when nothing has come, or since it was asked
+	quiet := time.Now() // time of the last output or the last call of live
 	for {
 		c.await(ctx, time.Until(quiet.Add(liveEvery)))
-		// Other runs may write to the folder all the time: what happens there says nothing of this one.
+		// Other runs may write to the folder all the time, so activity there proves nothing about this one.
 		asked := time.Since(quiet) >= liveEvery
 		ended := asked && !live(ctx)
 		before := c.print.seen
@@ -169,7 +169,7 @@ func (c *cursor) follow(ctx context.Context, f *part, live func(context.Context)
 	}
 }
 
-// finish prints what still comes to a rotated file, which was the same since then, until nothing does.
+// finish prints further additions to a rotated file, unchanged since the given time, until there are none.
 func (c *cursor) finish(ctx context.Context, f *part, since time.Time) error {
 	for {
 		before := c.print.seen
@@ -181,7 +181,7 @@ func (c *cursor) finish(ctx context.Context, f *part, since time.Time) error {
 	}
 }
 
-// await waits for something to happen in the log's folder.
+// await waits for activity in the log's folder.
 func (c *cursor) await(ctx context.Context, most time.Duration) {
 	if c.watch == nil {
 		c.rest(ctx, most)
@@ -205,7 +205,7 @@ func (c *cursor) close() error {
 	return err
 }
 
-// watch tells when something happens to the files of a folder (inotify(7)).
+// watch reports changes of files in a folder (inotify(7)).
 type watch struct {
 	f     *os.File
 	space []byte
@@ -228,7 +228,7 @@ func newWatch(dir Dir) (w *watch, err error) {
 	return w, nil
 }
 
-// wait waits for something to happen since the wait before, but no longer than most.
+// wait waits for activity since the previous wait, at most for the given time.
 func (w *watch) wait(ctx context.Context, most time.Duration) {
 	if w.f.SetReadDeadline(time.Now().Add(most)) != nil {
 		return

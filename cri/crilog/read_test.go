@@ -19,10 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitLimit bounds waits that end at once when all is well.
+// waitLimit bounds waits that end at once in a passing test.
 const waitLimit = time.Minute
 
-// testDir is a folder without anybody else who might put links there.
+// testDir is a folder to which no other party can write.
 type testDir struct{ *os.Root }
 
 func (d testDir) Names(name string) ([]string, error) {
@@ -40,7 +40,7 @@ func (d testDir) OpenBeneath(name string, flags int, mode fs.FileMode) (*os.File
 
 func (d testDir) Unlink(name string) error { return d.Remove(name) }
 
-// folder is a log that is written to as a runtime does.
+// folder is a log written to as by a runtime.
 type folder struct {
 	*testing.T
 	path string
@@ -85,7 +85,7 @@ func (f *folder) write(lines int) {
 	}
 }
 
-// rotate does what the logs actor does; between is called where the runtime still writes to the renamed file.
+// rotate rotates the log as the logs actor does. It calls between while the runtime still writes to the renamed file.
 func (f *folder) rotate(at time.Time, maxFiles int, between func()) {
 	names, err := f.dir.Names(".")
 	f.must(err)
@@ -146,13 +146,13 @@ func TestReadOverRotatedFiles(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	f.must(os.Remove(filepath.Join(f.path, "0.log"))) // the runtime has not opened it anew yet
+	f.must(os.Remove(filepath.Join(f.path, "0.log"))) // the runtime has not opened the new file yet
 	if got := f.read(Options{Tail: p(3)}); got != numbers(28, 30) {
 		t.Errorf("between the steps of a rotation: %q", got)
 	}
 }
 
-// A line that a change of files cuts, or that is longer than the runtime's, is printed as one.
+// A line that is split by a rotation, or longer than the runtime's limit, is printed as one.
 func TestPartialAndForeignLines(t *testing.T) {
 	f := newFolder(t)
 	const at = "2026-07-01T12:00:00Z "
@@ -222,8 +222,8 @@ func (f *folder) follow(o Options) *reader {
 	return r
 }
 
-// Whenever a log is rotated, who follows it has each line once: those written to the renamed file, and those that come
-// there when the new one is there already.
+// A follower reads each line once at any rotation, including lines written to the renamed file before and after the new one
+// exists.
 func TestFollowOverRotations(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)
@@ -244,7 +244,7 @@ func TestFollowOverRotations(t *testing.T) {
 			f.reopen()
 			late := f.file
 			f.file = old
-			f.write(1) // the runtime has opened the new one, and still has something for the old
+			f.write(1) // the runtime has opened the new file but still writes to the old one
 			f.must(late.Close())
 			rotating.Unlock()
 		})
@@ -265,7 +265,7 @@ func TestFollowOverRotations(t *testing.T) {
 	}
 }
 
-// Who begins to follow while a log is being rotated has the lines that still come to the renamed file.
+// A follower that begins during a rotation reads the late lines of the renamed file.
 func TestFollowFromTheMidstOfARotation(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)
@@ -293,7 +293,7 @@ func TestFollowFromTheMidstOfARotation(t *testing.T) {
 	}
 }
 
-// Who is slow, so that files were rotated more than once and compressed meanwhile, goes on with the next.
+// A slow follower, during whose reads files were rotated several times and compressed, continues with the next file.
 func TestASlowFollowerGoesOn(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)
@@ -340,7 +340,7 @@ func TestFollowEndsWithItsReader(t *testing.T) {
 	}
 }
 
-// FuzzPrint: whatever is in a log, and however it comes, it is read without harm, and the same as at once.
+// FuzzPrint checks that any log, in chunks of any size, is read without a panic and with the same result as in one piece.
 func FuzzPrint(f *testing.F) {
 	f.Add([]byte("2026-07-01T12:00:00Z stdout F x\n2026-07-01T12:00:00Z stderr P y\nrubbish\n2026-07-01T12:00:00Z stdout F z"),
 		uint64(1), int64(0))

@@ -24,7 +24,7 @@ func (r *reader) end() {
 	r.live = false
 }
 
-// The run after this one writes to the same folder: that keeps nobody who follows the one that has ended.
+// The next run writes to the same folder. That does not keep a follower of the ended run waiting.
 func TestFollowEndsBesideABusySuccessor(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)
@@ -52,7 +52,7 @@ func TestFollowEndsBesideABusySuccessor(t *testing.T) {
 	}
 }
 
-// A rotation that is taken back: the file has its old name again, and gets another at the next rotation.
+// After a reverted rotation the file has its old name again, and gets another one at the next rotation.
 func TestFollowOverARotationTakenBack(t *testing.T) {
 	for name, noticed := range map[string]bool{"noticed": true, "missed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestFollowOverARotationTakenBack(t *testing.T) {
 	}
 }
 
-// pack makes a compressed file of so many lines, of which only a share of the bytes is kept.
+// pack writes a compressed file of so many lines, truncated to a percentage of its bytes.
 func (f *folder) pack(name string, lines, percent int) {
 	var b bytes.Buffer
 	zip := gzip.NewWriter(&b)
@@ -103,7 +103,7 @@ func (f *folder) pack(name string, lines, percent int) {
 	f.must(os.WriteFile(filepath.Join(f.path, name), b.Bytes()[:b.Len()*percent/100], 0o600))
 }
 
-// One file that cannot be read hides none of the others, and is spoken of.
+// An unreadable file hides none of the others, and is reported.
 func TestABadRotatedFileIsPassedOver(t *testing.T) {
 	for name, percent := range map[string]int{"empty": 0, "truncated": 60, "without its end": 99} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestABadRotatedFileIsPassedOver(t *testing.T) {
 				if !strings.HasPrefix(got, numbers(1, 2)) || !strings.HasSuffix(got, "\n"+numbers(last-4, last)) {
 					t.Errorf("all: %q", got)
 				}
-				for line := range strings.Lines(got) { // a line that is cut is not one
+				for line := range strings.Lines(got) { // an incomplete line is not printed
 					var n int
 					if _, err := fmt.Sscanf(line, "line %d\n", &n); err != nil {
 						t.Errorf("%q: %v", line, err)
@@ -145,7 +145,7 @@ func TestABadRotatedFileIsPassedOver(t *testing.T) {
 	}
 }
 
-// However many files were rotated away, no more are open at once than are read.
+// The number of open files does not grow with the number of rotated files.
 func TestRotatedFilesAreOpenedWhenTheirTurnComes(t *testing.T) {
 	f := newFolder(t)
 	const files = 50
@@ -173,7 +173,7 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
-// What was rotated away for good before its turn came is passed over; what was compressed is read.
+// A file that was removed before its turn is skipped; a compressed one is read.
 func TestFilesThatChangeBeforeTheirTurn(t *testing.T) {
 	f := newFolder(t)
 	for i := range maxOpen + 2 {
@@ -199,7 +199,7 @@ func TestFilesThatChangeBeforeTheirTurn(t *testing.T) {
 	}
 }
 
-// Counting lines from the end of a log that is written as fast as it is read ends, with its reader or by itself.
+// Counting lines from the end of a log that grows as fast as it is read ends, by cancellation or by itself.
 func TestTailOfABigLogEnds(t *testing.T) {
 	f := newFolder(t)
 	f.write(3)

@@ -1,8 +1,8 @@
-// Package facts turns what the CRI says of containers and sandboxes into the messages' facts.
+// Package facts converts CRI statuses of containers and sandboxes into the messages' facts.
 //
-// The mapping is pure. What a status alone does not tell, the termination message, is named by a MessageSource and read
-// by its own function, which is I/O: call it outside a mailbox. Nothing that a runtime, a pod or a foreign tool wrote
-// into a status can make a function of this package panic.
+// The mapping is pure. The termination message is not part of a status: MessageSource names it, and its Read method is I/O, to be
+// called outside a mailbox. No content of a status, written by a runtime, a pod or another tool, can make a function of this
+// package panic.
 package facts
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Owner is the pod that a container or sandbox says it belongs to.
+// Owner is the pod named by the labels of a container or sandbox.
 type Owner struct{ UID, Name, Namespace string }
 
-// ErrForeign is wrapped by the error about something in the runtime that no kubelet made: it lacks the pod's labels, or
-// what the CRI requires of a status. It must be left alone.
+// ErrForeign is wrapped by the error about an object in the runtime that no kubelet made: it lacks the pod's labels, or fields
+// that the CRI requires of a status. It must be left alone.
 var ErrForeign = errors.New("not a pod's")
 
-// OwnerOf reads the owner from labels. Each of the three labels must be there and not be empty, and the UID must be fit
-// for one element of an address.
+// OwnerOf reads the owner from labels. Each of the three labels must be present and not empty, and the UID must be valid as one
+// element of an address.
 func OwnerOf(labels map[string]string) (Owner, error) {
 	for _, key := range []string{cri.LabelPodUID, cri.LabelPodName, cri.LabelPodNamespace} {
 		if labels[key] == "" {
@@ -44,9 +44,9 @@ func OwnerOf(labels map[string]string) (Owner, error) {
 	return o, nil
 }
 
-// Container is all that a status says of one container. It lacks the sandbox, which only ListContainers tells, and the
-// termination message that the application left: see Source and AddMessage. Code, reason and end are taken of exited containers
-// only. The error wraps ErrForeign. The fact shares the status' annotations, which must not be changed afterwards.
+// Container returns the fact of a container's full status. It lacks the sandbox, which only ListContainers reports, and the
+// application's termination message: see Source and AddMessage. Code, reason and end are only set for exited containers. The
+// error wraps ErrForeign. The fact shares the status' annotations, which must not be changed afterwards.
 func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, error) {
 	f, err := described(status)
 	if err != nil {
@@ -66,15 +66,15 @@ func Container(status *runtimeapi.ContainerStatus) (messages.ContainerFact, erro
 	return f, nil
 }
 
-// Listed is the light fact of an item of ListContainers: it lacks the times of start and end, exit code, reason,
-// message, log path and user. The error wraps ErrForeign.
+// Listed returns the light fact of an item of ListContainers: it lacks the times of start and end, exit code, reason, message,
+// log path and user. The error wraps ErrForeign.
 func Listed(c *runtimeapi.Container) (messages.ContainerFact, error) {
 	f, err := described(c)
 	f.SandboxID = c.GetPodSandboxId()
 	return f, err
 }
 
-// described is what the status of a container and the item of a list both say.
+// described returns the part of a fact that both a status and a list item have.
 func described(c interface {
 	GetId() string
 	GetLabels() map[string]string
@@ -102,17 +102,17 @@ func described(c interface {
 		CreatedAt: timeOf(c.GetCreatedAt()),
 		Image:     c.GetImage().GetImage(),
 		ImageRef:  c.GetImageRef(),
-		// Runtimes older than CRI 1.30 tell no ID of the image.
+		// Runtimes older than CRI 1.30 report no ID of the image.
 		ImageID:     cmp.Or(c.GetImageId(), c.GetImageRef()),
 		Annotations: c.GetAnnotations(),
 	}, nil
 }
 
-// CutOff reports whether the container never ran because its start was cancelled: the caller died, lost the connection or ran
-// into its deadline. Runtimes then give up half-way and leave the container exited with StartError. That is no failure of the
-// container, and its attempt is to be made again. containerd reports the end of the context or, when it was waiting for the
-// shim's command, that the command was killed. That ends the message; the text before it may quote the container's command. A
-// hook of the runtime that times out looks the same.
+// CutOff reports whether the container never ran because its start was cancelled: the caller died, lost the connection or reached
+// its deadline. Runtimes then give up half-way and leave the container exited with StartError. That is no failure of the
+// container, and the attempt must be repeated. containerd reports the end of the context or, if it was waiting for the shim's
+// command, that the command was killed. That ends the message; the text before it may quote the container's command. A hook of
+// the runtime that times out looks the same.
 func CutOff(f messages.ContainerFact) bool {
 	if f.State != messages.ContainerExited || !f.StartedAt.IsZero() {
 		return false
@@ -123,7 +123,7 @@ func CutOff(f messages.ContainerFact) bool {
 		strings.HasSuffix(message, ": signal: killed") && strings.Contains(message, "failed to start shim: ")
 }
 
-// identity checks what everything of a pod has.
+// identity checks the fields that every object of a pod has.
 func identity(kind, id string, labels map[string]string, metadata bool) error {
 	if id == "" || !metadata {
 		return fmt.Errorf("%w: a %s without an ID or metadata", ErrForeign, kind)
@@ -134,7 +134,7 @@ func identity(kind, id string, labels map[string]string, metadata bool) error {
 	return nil
 }
 
-// ContainerState is the CRI's state in the messages' words. What is not in the CRI's table is unknown.
+// ContainerState converts a CRI state. A value outside the CRI's table is unknown.
 func ContainerState(s runtimeapi.ContainerState) messages.ContainerState {
 	switch s {
 	case runtimeapi.ContainerState_CONTAINER_CREATED:
@@ -147,8 +147,8 @@ func ContainerState(s runtimeapi.ContainerState) messages.ContainerState {
 	return messages.ContainerUnknown
 }
 
-// timeOf is the CRI's nanoseconds since 1970 as a time. Zero is "never"; so is anything below, which runtimes that
-// convert an unset time send.
+// timeOf converts the CRI's nanoseconds since 1970. Zero means "never"; so do negative values, which runtimes send that convert
+// an unset time.
 func timeOf(ns int64) time.Time {
 	if ns <= 0 {
 		return time.Time{}
@@ -172,8 +172,8 @@ func userOf(u *runtimeapi.ContainerUser) *messages.ContainerUser {
 	return &messages.ContainerUser{UID: l.GetUid(), GID: l.GetGid(), Groups: slices.Clone(l.GetSupplementalGroups())}
 }
 
-// Resources are those that a running container has: what it was given, and where the runtime tells of another value than it was
-// asked for, that value. So nothing is rounded that is as it was asked for. The result is the caller's.
+// Resources returns the resources of a running container: the given values, replaced by a reported value only if it differs from
+// the requested one. This avoids rounding of values that were applied as requested. The result is the caller's.
 func Resources(given v1.ResourceRequirements, asked *runtimeapi.LinuxContainerResources,
 	reported messages.ContainerResources) v1.ResourceRequirements {
 	out := *given.DeepCopy()

@@ -183,7 +183,7 @@ func TestSandbox(t *testing.T) {
 				ID: "s1", Attempt: 2, CreatedAt: time.Unix(0, 5), IPs: tc.ips,
 				Ready:   tc.status.State == runtimeapi.PodSandboxState_SANDBOX_READY,
 				HostNet: tc.status.Linux.Namespaces.Options.Network == runtimeapi.NamespaceMode_NODE,
-				NoIP:    name == "empty", // a runtime that tells of no network at all is believed
+				NoIP:    name == "empty", // a runtime that reports no network at all is trusted
 			}
 			if got, err := Sandbox(tc.status); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, want)
@@ -219,7 +219,7 @@ func TestListing(t *testing.T) {
 	l := Listing{
 		Sandboxes: []*runtimeapi.PodSandbox{
 			{Id: "foreign", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
-			sandbox("old", 0, 900), sandbox("new", 1, 100), // the clock went back in between
+			sandbox("old", 0, 900), sandbox("new", 1, 100), // the clock was set back in between
 		},
 		Containers: []*runtimeapi.Container{
 			{Id: "foreign"}, container("a", 0, 10), container("c", 2, 30), container("b", 1, 20),

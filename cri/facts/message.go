@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// The API's bounds for a termination message: of the file in bytes, of the log in lines and bytes
+// The API's limits for a termination message: of the file in bytes, of the log in lines and bytes
 // (v1.Container.TerminationMessagePath, TerminationMessagePolicy).
 const (
 	maxMessageBytes = 4096
@@ -18,21 +18,21 @@ const (
 	maxLogBytes     = 2048
 )
 
-// cannotRun is the reason that older runtimes give for a container that was never started. It has no log.
+// cannotRun is the reason older runtimes give for a container that was never started. It has no log.
 const cannotRun = "ContainerCannotRun"
 
-// MessageSource says where the message that an application left at its end is to be found. Zero: nowhere.
+// MessageSource locates the message that an application left at its exit. The zero value means nowhere.
 type MessageSource struct {
-	// File is the host's path of the file that was mounted for it; "" where there is none.
+	// File is the host's path of the file mounted for it, or "".
 	File string
-	// Log is the CRI log to take the end of where the file gives nothing; "" where the policy does not ask for it.
+	// Log is the CRI log to read if the file is empty, or "" if the policy does not permit that.
 	Log string
-	// PodUID tells the folder of the container's pod, in which File lies unless it is of a hostPath.
+	// PodUID identifies the pod's folder, which contains File unless File is on a hostPath volume.
 	PodUID string
 }
 
-// Source tells where the termination message of an exited container is; the zero source of any other. It follows
-// terminationMessagePath and terminationMessagePolicy as the annotations keep them, and is pure.
+// Source locates the termination message of an exited container; for other states it returns the zero source. It follows
+// terminationMessagePath and terminationMessagePolicy as recorded in the annotations, and is pure.
 func Source(status *runtimeapi.ContainerStatus) MessageSource {
 	var src MessageSource
 	if status.GetState() != runtimeapi.ContainerState_CONTAINER_EXITED {
@@ -40,7 +40,7 @@ func Source(status *runtimeapi.ContainerStatus) MessageSource {
 	}
 	if path := status.GetAnnotations()[cri.AnnotationTerminationMessagePath]; path != "" {
 		if !strings.HasPrefix(path, "/") {
-			path = "/" + path // relative paths are taken from the container's root
+			path = "/" + path // relative to the container's root
 		}
 		for _, m := range status.GetMounts() {
 			if m.GetContainerPath() == path {
@@ -56,7 +56,7 @@ func Source(status *runtimeapi.ContainerStatus) MessageSource {
 	return src
 }
 
-// AddMessage is the fact with the application's message behind the runtime's.
+// AddMessage returns the fact with the application's message appended to the runtime's.
 func AddMessage(f messages.ContainerFact, text string) messages.ContainerFact {
 	switch {
 	case text == "":

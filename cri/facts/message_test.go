@@ -71,7 +71,7 @@ func TestAddMessage(t *testing.T) {
 }
 
 func TestReadMessage(t *testing.T) {
-	// Links of the node's own lead to the folder of pods, and to that of logs.
+	// The administrator's links lead to the folder of pods and to the folder of logs.
 	pods := filepath.Join(t.TempDir(), "pods")
 	if err := os.Symlink(t.TempDir(), pods); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestReadMessage(t *testing.T) {
 	if err := os.Symlink(write("secret", "secret"), link); err != nil {
 		t.Fatal(err)
 	}
-	// A pod has put another's folder in the place of one of its own.
+	// A pod has replaced one of its own folders with a link to another pod's.
 	write("../../other/app/0.log", "2026-01-02T03:04:05.6Z stdout F secret\n")
 	if err := os.Symlink("../../other", filepath.Join(dir, "swapped")); err != nil {
 		t.Fatal(err)

@@ -13,14 +13,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Listing is what the two lists of the CRI say of one pod, or of all.
+// Listing holds the items of the CRI's two lists, for one pod or for all.
 type Listing struct {
 	Sandboxes  []*runtimeapi.PodSandbox
 	Containers []*runtimeapi.Container
 }
 
-// ByPod splits a listing by the UID of the pod. What is not a pod's is left out, and what says whose it is but is
-// malformed otherwise is kept, so that it is met when the pod is read.
+// ByPod splits a listing by pod UID. It leaves out objects without a pod. It keeps malformed objects that name their pod, so that
+// reading the pod reports them.
 func (l Listing) ByPod() map[string]Listing {
 	out := map[string]Listing{}
 	for _, s := range l.Sandboxes {
@@ -31,7 +31,7 @@ func (l Listing) ByPod() map[string]Listing {
 		}
 	}
 	for _, c := range l.Containers {
-		// A container's owner is known by its sandbox too, but a kubelet labels both.
+		// A container's owner also follows from its sandbox, but a kubelet labels both.
 		if o, err := OwnerOf(c.GetLabels()); err == nil {
 			p := out[o.UID]
 			p.Containers = append(p.Containers, c)
@@ -41,7 +41,7 @@ func (l Listing) ByPod() map[string]Listing {
 	return out
 }
 
-// Owner is the pod that the listing, of one pod, is about; uid where it lists nothing.
+// Owner returns the pod of a listing of one pod, or only the UID if the listing is empty.
 func (l Listing) Owner(uid string) Owner {
 	for _, s := range l.Sandboxes {
 		if o, err := OwnerOf(s.GetLabels()); err == nil && o.UID == uid {
@@ -56,8 +56,8 @@ func (l Listing) Owner(uid string) Owner {
 	return Owner{UID: uid}
 }
 
-// Light is the pod's facts as far as lists have them: see Listed and ListedSandbox for what is missing. Items that are
-// malformed are left out; the error joins what is wrong with them, and the facts hold whether there is one or not.
+// Light returns the pod's facts from lists alone: see Listed and ListedSandbox for the missing fields. Malformed items are left
+// out and described by the error; the facts are valid even with an error.
 func (l Listing) Light(uid string, readAt time.Time) (messages.PodFacts, error) {
 	o := l.Owner(uid)
 	p := messages.PodFacts{UID: o.UID, Name: o.Name, Namespace: o.Namespace, ReadAt: readAt}
@@ -79,8 +79,8 @@ func factsOf[T, F any](list []T, fact func(T) (F, error)) (out []F, odd []error)
 	return out, odd
 }
 
-// Sort puts the newest first. Of sandboxes the attempt decides, which a clock set back cannot turn; containers of
-// different names have no attempts in common, so their times decide.
+// Sort puts the newest first. Sandboxes are sorted by attempt, which is robust against a clock set back. Containers of different
+// names have unrelated attempts, so they are sorted by time.
 func Sort(p *messages.PodFacts) {
 	slices.SortFunc(p.Sandboxes, func(a, b messages.SandboxFact) int {
 		return cmp.Or(cmp.Compare(b.Attempt, a.Attempt), b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
@@ -90,5 +90,5 @@ func Sort(p *messages.PodFacts) {
 	})
 }
 
-// PodFilter selects one pod's containers, or sandboxes, in the runtime.
+// PodFilter returns the label selector of one pod's containers or sandboxes.
 func PodFilter(uid string) map[string]string { return map[string]string{cri.LabelPodUID: uid} }

@@ -16,13 +16,13 @@ import (
 	"github.com/playlet-dev/playlet/cri/crilog"
 )
 
-// logWindow is how much of a log's end is read. Runtimes cut lines at 16 KiB, so it holds at least maxLogBytes.
+// logWindow is the number of bytes read from the end of a log. Runtimes split lines at 16 KiB, so it holds at least maxLogBytes.
 const logWindow = 256 << 10
 
-// Read reads the message: the last 4096 bytes of the file or, where that gives nothing and the policy asks for it, the
-// last 80 lines of the log, at most 2048 bytes. What keeps it from reading becomes the message, as people look there
-// for it. It does not wait: a path that leads to anything but a regular file, which a pod may have put there, is not
-// read, and no link is followed that a pod may have put anywhere in it. The text is valid UTF-8, as the API demands.
+// Read returns the message: the last 4096 bytes of the file or, if it is empty and the policy permits it, the last 80 lines of
+// the log, at most 2048 bytes. A failure to read becomes the message, because users look for it there. Read does not block: it
+// only reads regular files, and follows no link that a pod may have created anywhere in the path. The text is valid UTF-8, as the
+// API requires.
 func (s MessageSource) Read() string { return strings.ToValidUTF8(s.read(), "?") }
 
 func (s MessageSource) read() string {
@@ -38,7 +38,7 @@ func (s MessageSource) read() string {
 	if s.Log == "" {
 		return ""
 	}
-	// Above the pod's folder of logs are folders of the node, as the agent has asked for them.
+	// The parents of the pod's log folder are the node's own, chosen by the agent's configuration.
 	data, whole, err := tailOf(filepath.Dir(filepath.Dir(filepath.Dir(s.Log))), s.Log, logWindow)
 	if err != nil {
 		return fmt.Sprintf("the termination message could not be taken from the log: %v", err)
@@ -46,7 +46,8 @@ func (s MessageSource) read() string {
 	return string(logTail(data, whole, maxLogLines, maxLogBytes))
 }
 
-// root is the folder of all pods, in which the file lies; one that lies elsewhere is of a hostPath, of which all is the pods'.
+// root returns the folder of all pods, if it contains the file. Otherwise the file is on a hostPath volume, where pods may write
+// anywhere.
 func (s MessageSource) root() string {
 	if before, _, ok := strings.Cut(s.File, "/pods/"+s.PodUID+"/"); ok && s.PodUID != "" {
 		return before + "/pods"
@@ -54,7 +55,8 @@ func (s MessageSource) root() string {
 	return "/"
 }
 
-// tailOf reads the last bytes of a regular file below a folder, at most limit; whole says that they are all of it.
+// tailOf reads at most limit bytes from the end of a regular file below a folder; whole reports whether that is the complete
+// file.
 func tailOf(root, path string, limit int64) (data []byte, whole bool, err error) {
 	f, err := openRegular(root, path)
 	if err != nil {
@@ -70,9 +72,8 @@ func tailOf(root, path string, limit int64) (data []byte, whole bool, err error)
 	return data, from == 0, err
 }
 
-// openRegular opens a regular file below a folder for reading and nothing else: it is looked at before it is opened, since
-// opening a device or a FIFO alone can do harm or wait for ever. Links are followed to the folder and not below it, as pods
-// may write there.
+// openRegular opens a regular file below a folder for reading. It checks the type before the open, because merely opening a
+// device or a FIFO can do harm or block forever. It follows links up to the folder, but not below, where pods may write.
 func openRegular(root, path string) (*os.File, error) {
 	name, err := filepath.Rel(root, path)
 	if err != nil {
@@ -108,14 +109,14 @@ func openRegular(root, path string) (*os.File, error) {
 	return f, nil
 }
 
-// logTail is what an application wrote in the last lines of a CRI log, at most limit bytes of it. data is the end of
-// the log, or all of it when whole is true. Lines that are not in the CRI's format ("<RFC 3339 time> stdout|stderr
-// <tags> <content>", tag P for a line that goes on in the next) are skipped.
+// logTail returns the application's output in the last lines of a CRI log, at most limit bytes. data is the end of the log, or
+// all of it when whole is true. Lines that are not in the CRI's format ("<RFC 3339 time> stdout|stderr <tags> <content>", tag P
+// for a line that continues in the next) are skipped.
 func logTail(data []byte, whole bool, lines, limit int) []byte {
 	if !whole {
 		_, rest, found := bytes.Cut(data, []byte{'\n'})
 		if !found {
-			return last(data, limit) // one line longer than all that was read: its end is content
+			return last(data, limit) // one line is longer than the window: its end is content
 		}
 		data = rest
 	}
@@ -128,7 +129,7 @@ func logTail(data []byte, whole bool, lines, limit int) []byte {
 	return last(out, limit)
 }
 
-// lastLines is the last n lines with their line ends. A last line that has none is not counted.
+// lastLines returns the last n lines with their line ends. An unterminated last line is not counted.
 func lastLines(data []byte, n int) [][]byte {
 	all := bytes.SplitAfter(data, []byte{'\n'})
 	if len(all[len(all)-1]) == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What the runtime has as it was asked for is told as it was given, however the runtime's units round it; all else is told as the
-// runtime has it.
+// Values that the runtime applied as requested are reported as given, despite the rounding of the runtime's units; all others are
+// reported as the runtime has them.
 func TestResources(t *testing.T) {
 	of := func(request, limit, memory string) (r v1.ResourceRequirements) {
 		r.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(request)}

@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Sandbox is all that a status says of one sandbox. A sandbox on the host's network has no IPs of its own, and one
-// that is not ready has lost its own. The error wraps ErrForeign.
+// Sandbox returns the fact of a sandbox's full status. A sandbox on the host's network has no IPs of its own, and a sandbox that
+// is not ready has lost its IPs. The error wraps ErrForeign.
 func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) {
 	f, err := describedSandbox(status)
 	if err != nil {
@@ -26,12 +26,12 @@ func Sandbox(status *runtimeapi.PodSandboxStatus) (messages.SandboxFact, error) 
 	return f, nil
 }
 
-// ListedSandbox is the light fact of an item of ListPodSandbox: it lacks IPs, HostNet and NoIP. The error wraps ErrForeign.
+// ListedSandbox returns the light fact of an item of ListPodSandbox: it lacks IPs, HostNet and NoIP. The error wraps ErrForeign.
 func ListedSandbox(s *runtimeapi.PodSandbox) (messages.SandboxFact, error) {
 	return describedSandbox(s)
 }
 
-// describedSandbox is what the status of a sandbox and the item of a list both say.
+// describedSandbox returns the part of a fact that both a status and a list item have.
 func describedSandbox(s interface {
 	GetId() string
 	GetLabels() map[string]string
@@ -53,10 +53,10 @@ func describedSandbox(s interface {
 	}, nil
 }
 
-// sourceAnnotation is the kubelet's, on every pod and so on its sandboxes.
+// sourceAnnotation is set by the kubelet on every pod, and so on its sandboxes.
 const sourceAnnotation = "kubernetes.io/config.source"
 
-// startedOf is the pod's start time as its sandbox carries it; zero where it carries none that can be read.
+// startedOf returns the pod's start time from its sandbox's annotation, or zero if it is missing or invalid.
 func startedOf(annotations map[string]string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, annotations[cri.AnnotationPodStarted])
 	if err != nil {
@@ -65,8 +65,8 @@ func startedOf(annotations map[string]string) time.Time {
 	return t
 }
 
-// ipsOf lists the addresses, the primary one first. What is no address ends the list, as nobody can tell then which
-// one would be primary.
+// ipsOf lists the addresses, the primary one first. An invalid address ends the list, since the primary address is uncertain
+// then.
 func ipsOf(n *runtimeapi.PodSandboxNetworkStatus) []string {
 	all := []string{n.GetIp()}
 	for _, more := range n.GetAdditionalIps() {

@@ -1,10 +1,10 @@
 // Package remains removes sandboxes that containerd cannot remove by itself.
 //
-// A caller that dies in the middle of StartContainer makes containerd give the container up, at times without the task
-// that its shim has made already. containerd then calls the container exited and passes over it when it is stopped. It may
-// refuse to remove it ("cannot delete running task"), and with it its sandbox, until containerd is started again. Or it
-// removes both and forgets the shim, which goes on for ever. The shim serves that one pod alone: when it ends, containerd
-// drops the tasks that it had, and the removal succeeds.
+// If the caller dies in the middle of StartContainer, containerd gives the container up, at times without the task that its shim
+// has already made. containerd then considers the container exited and skips it when stopping. It may refuse to remove it
+// ("cannot delete running task"), and with it its sandbox, until containerd is restarted. Or it removes both and forgets the
+// shim, which runs forever. The shim serves that one pod alone: when it ends, containerd drops its tasks, and the removal
+// succeeds.
 package remains
 
 import (
@@ -27,19 +27,19 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// everywhere is the processes of the machine.
+// everywhere scans the processes of the machine.
 var everywhere = newScans("/proc")
 
-// pauses come before another try of a removal once the shim has got its signal: the runtime hears of its end a little
+// pauses are the delays between attempts to remove a sandbox after the shim was killed: the runtime notices its end a little
 // later.
 var pauses = []time.Duration{50 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// linger is how long a shim may take to end by itself once its sandbox is removed.
+// linger is how long a shim may take to end by itself after its sandbox was removed.
 const linger = 2 * time.Second
 
-// RemoveSandbox removes a sandbox that has been stopped, with what is in it, by calling remove. Where the runtime refuses
-// because of the state that it believes something of it to be in, the sandbox's shim is killed, and remove is called again.
-// A shim that goes on after a removal that succeeded is killed, too. That the sandbox is gone already is no error.
+// RemoveSandbox removes a stopped sandbox with its contents by calling remove. If the runtime refuses because it considers a part
+// of it running, RemoveSandbox kills the sandbox's shim and calls remove again. It also kills a shim that survives a successful
+// removal. An absent sandbox is not an error.
 func RemoveSandbox(ctx context.Context, id string, remove func(ctx context.Context, id string) error) error {
 	err := removeSandbox(ctx, everywhere, linger, id, remove)
 	everywhere.note(id, err)
@@ -47,7 +47,7 @@ func RemoveSandbox(ctx context.Context, id string, remove func(ctx context.Conte
 }
 
 // EndForgotten ends the shims of sandboxes that the runtime has forgotten: it was killed during their removal, did not answer,
-// and does not list them. listed reports whether the runtime lists a sandbox. Sandboxes of other agents are never among them.
+// and does not list them. listed reports whether the runtime lists a sandbox. Sandboxes of other agents are never affected.
 func EndForgotten(ctx context.Context, listed func(id string) bool) error {
 	return everywhere.endForgotten(ctx, linger, listed)
 }
@@ -108,8 +108,8 @@ func removeSandbox(
 	return fmt.Errorf("removing it failed after its shim was killed: %w", err)
 }
 
-// endShims waits until the shim of a sandbox that is removed has ended, and kills it where it does not end by itself. It
-// kills as soon as it has looked when ctx ends: nobody will look again, as the runtime lists the sandbox no more.
+// endShims waits until the shim of a removed sandbox has ended, and kills it if it does not end by itself. When ctx ends, it
+// kills after one look: there is no later attempt, since the runtime no longer lists the sandbox.
 func endShims(ctx context.Context, shared *scans, linger time.Duration, sandbox string) error {
 	proc := shared.proc
 	pids, err := shared.shims(sandbox)
@@ -133,7 +133,8 @@ func endShims(ctx context.Context, shared *scans, linger time.Duration, sandbox 
 	}
 }
 
-// Refused says that the runtime answered a removal with FailedPrecondition: something is believed to run still.
+// Refused reports whether the runtime answered a removal with FailedPrecondition, because it considers a part of the sandbox
+// running.
 func Refused(err error) bool {
 	call, ok := errors.AsType[*cri.CallError](err)
 	return ok && call.Answered && status.Code(call.Err) == codes.FailedPrecondition
@@ -146,7 +147,7 @@ func ignore(err error) error {
 	return err
 }
 
-// shims lists the processes that are shims, by sandbox.
+// shims returns the processes that are shims, by sandbox.
 func shims(proc string) (pids map[string][]int, err error) {
 	entries, err := os.ReadDir(proc)
 	pids = map[string][]int{}
@@ -160,15 +161,15 @@ func shims(proc string) (pids map[string][]int, err error) {
 	return pids, err
 }
 
-// scanEvery is the least time between two scans of all processes: one costs milliseconds, and where a node is emptied each
-// sandbox asks for one.
+// scanEvery is the minimum interval between two scans of all processes: one costs milliseconds, and each removed sandbox needs
+// one.
 const scanEvery = 100 * time.Millisecond
 
-// scans looks through all processes once for all who ask at about one time. Safe for concurrent use.
+// scans shares one scan of all processes between concurrent callers. Safe for concurrent use.
 type scans struct {
-	proc  string        // where processes are read
-	slot  chan struct{} // has what the holder of the fields below has put in
-	began time.Time     // the last one
+	proc  string        // the folder of the process table
+	slot  chan struct{} // holds one element while a caller owns the fields below
+	began time.Time     // start of the last scan
 	pids  map[string][]int
 	err   error
 
@@ -180,21 +181,21 @@ func newScans(proc string) *scans {
 	return &scans{proc: proc, slot: make(chan struct{}, 1), unanswered: map[string]bool{}}
 }
 
-// shims lists the processes that are shims of the sandbox, by a scan that begins after the call. The result is shared.
+// shims returns the processes that are shims of the sandbox, from a scan that begins after the call. The result is shared.
 func (s *scans) shims(sandbox string) ([]int, error) {
 	asked := time.Now()
 	s.slot <- struct{}{}
 	defer func() { <-s.slot }()
-	if !s.began.After(asked) { // nobody else's began meanwhile
+	if !s.began.After(asked) { // no other caller has begun a scan since
 		time.Sleep(time.Until(s.began.Add(scanEvery)))
 		begun := time.Now()
 		s.pids, s.err = shims(s.proc)
-		s.began = begun // where it panicked, who waits scans anew
+		s.began = begun // set first: if the scan panics, waiting callers scan again
 	}
 	return s.pids[sandbox], s.err
 }
 
-// killShims sends SIGKILL to the shim that serves the sandbox, and counts what got it.
+// killShims sends SIGKILL to the shim of the sandbox, and returns the number of processes that it was sent to.
 func killShims(proc, sandbox string) (n int, err error) {
 	pids, err := shims(proc)
 	errs := []error{err}
@@ -208,8 +209,8 @@ func killShims(proc, sandbox string) (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// kill holds the process by a descriptor (a pidfd, inside os.Process) while it is looked at again, so that a number that
-// has been given to another process since does not get the signal.
+// kill holds the process by a descriptor (a pidfd, inside os.Process) while it checks it again, so that a process with a reused
+// PID does not get the signal.
 func kill(proc string, pid int, sandbox string) (bool, error) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -225,23 +226,23 @@ func kill(proc string, pid int, sandbox string) (bool, error) {
 	return true, nil
 }
 
-// maxCommandLine is how much is read of a process's command line, in bytes: a shim's is far shorter.
+// maxCommandLine limits the bytes read of a process's command line: a shim's is far shorter.
 const maxCommandLine = 64 << 10
 
-// isShim says whether a process is the shim of this sandbox. One that has gone is none.
+// isShim reports whether a process is the shim of this sandbox. It is false for a process that has ended.
 func isShim(proc string, pid int, sandbox string) bool {
 	return sandbox != "" && sandboxOf(proc, pid) == sandbox
 }
 
-// sandboxOf is the sandbox that a process is the shim of, by its command line: "containerd-shim-… -id SANDBOX …". It is empty
-// where the process is no shim.
+// sandboxOf returns the sandbox served by the shim with this PID, from its command line: "containerd-shim-… -id SANDBOX …". It
+// returns "" if the process is no shim.
 func sandboxOf(proc string, pid int) string {
 	f, err := os.Open(filepath.Join(proc, strconv.Itoa(pid), "cmdline"))
 	if err != nil {
 		return ""
 	}
 	defer f.Close() //nolint:errcheck // only read
-	// A process can show any part of its memory as its command line (PR_SET_MM), and make it as large as it likes.
+	// A process can present any part of its memory as its command line (PR_SET_MM), of any size.
 	line, err := io.ReadAll(io.LimitReader(f, maxCommandLine))
 	if err != nil {
 		return ""

@@ -26,7 +26,7 @@ func answered(code codes.Code) error {
 	return &cri.CallError{Call: "RemovePodSandbox", Answered: true, Err: status.Error(code, "cannot delete running task")}
 }
 
-// process is one that a made-up procfs says to have this command line; the channel is closed when it ends.
+// process starts a process that has this command line in a fake procfs; the channel is closed when it ends.
 func process(t *testing.T, proc string, args ...string) (ended chan struct{}) {
 	t.Helper()
 	cmd := exec.Command("sleep", "3600")
@@ -57,7 +57,7 @@ func TestTheShimIsKilledAndTheRemovalMadeAgain(t *testing.T) {
 		"a shim with nothing after -id":  process(t, proc, "containerd-shim-runc-v2", "-id"),
 		"a process without command line": process(t, proc),
 	}
-	for _, dir := range []string{"self", "123456789"} { // the latter has ended meanwhile
+	for _, dir := range []string{"self", "123456789"} { // the latter has ended in the meantime
 		if err := os.Mkdir(filepath.Join(proc, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestNothingIsKilledForAnotherError(t *testing.T) {
 	}
 }
 
-// containerd may forget a shim that it removed the sandbox of. One that ends by itself is left to do so.
+// containerd may forget a shim after removing its sandbox. A shim that ends by itself is not killed.
 func TestAShimThatOutlivesARemovalIsKilled(t *testing.T) {
 	for name, answer := range map[string]error{"removed": nil, "gone": answered(codes.NotFound)} {
 		proc := t.TempDir()
@@ -129,7 +129,7 @@ func TestAShimThatEndsAfterARemovalIsNotKilled(t *testing.T) {
 	proc := t.TempDir()
 	shim := process(t, proc, "containerd-shim-runc-v2", "-id", sandbox)
 	removed := func(context.Context, string) error {
-		time.AfterFunc(20*time.Millisecond, func() { _ = os.RemoveAll(filepath.Join(proc)) }) // as the kernel does when it ends
+		time.AfterFunc(20*time.Millisecond, func() { _ = os.RemoveAll(filepath.Join(proc)) }) // as the kernel does at its end
 		return nil
 	}
 	if err := removeSandbox(t.Context(), newScans(proc), time.Hour, sandbox, removed); err != nil {
@@ -142,7 +142,7 @@ func TestAShimThatEndsAfterARemovalIsNotKilled(t *testing.T) {
 	}
 }
 
-// When a node is emptied, all processes are read once for many sandboxes, by a scan that begins after they asked.
+// When a node is emptied, one scan that begins after the calls serves many sandboxes.
 func TestScansAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScans(t.TempDir())
@@ -155,7 +155,7 @@ func TestScansAreShared(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		var scans sync.Map // by what they found
+		var scans sync.Map // by their result
 		for range 100 {
 			go func() {
 				pids, err := s.shims(sandbox)
@@ -180,7 +180,7 @@ func TestScansAreShared(t *testing.T) {
 	})
 }
 
-// Without a shim the refusal is the answer, and a removal that is refused for ever ends with it.
+// Without a shim the refusal is returned, and so is a refusal that never ends.
 func TestARefusalIsPassedOn(t *testing.T) {
 	proc := t.TempDir()
 	calls := 0
@@ -204,7 +204,7 @@ func TestARefusalIsPassedOn(t *testing.T) {
 	}
 }
 
-// A process may show as much memory as it likes as its command line.
+// A process may present any amount of memory as its command line.
 func TestACommandLineIsNotReadWhole(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "1", "cmdline")
 	if err := os.Mkdir(filepath.Dir(file), 0o700); err != nil {

@@ -99,7 +99,7 @@ func TestGrace(t *testing.T) {
 		b      sim.Behaviour
 		code   int32
 		takes  time.Duration
-		timers int // the process's own end, and the grace period
+		timers int // the process's own exit, and the grace period
 	}{
 		"in time":  {sim.Behaviour{Term: sim.Term{Delay: 4 * time.Second, Code: 7}}, 7, 4 * time.Second, 2},
 		"too slow": {sim.Behaviour{Term: sim.Term{Delay: time.Minute}}, 137, 10 * time.Second, 2},
@@ -127,7 +127,7 @@ func TestStopAgainWaitsAgainButSignalsOnce(t *testing.T) {
 		_, err := h.rt.StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: c, Timeout: 5})
 		return err
 	})
-	h.must(h.clock.WaitPending(h.ctx, 2)) // its grace period, and the process's own end
+	h.must(h.clock.WaitPending(h.ctx, 2)) // its grace period, and the process's own exit
 	h.clock.Advance(4 * time.Second)
 	cancel()
 	fails(t, <-first, codes.Canceled, "")
@@ -135,10 +135,10 @@ func TestStopAgainWaitsAgainButSignalsOnce(t *testing.T) {
 	second := background(func() error { return h.stop(c, 5) })
 	h.must(h.clock.WaitPending(h.ctx, 2))
 	h.clock.Advance(4*time.Second - time.Nanosecond)
-	h.running(c) // the first call's five seconds are over, the second's are not
+	h.running(c) // the first call's five seconds have passed, the second's have not
 	h.clock.Advance(time.Nanosecond)
 	h.must(<-second)
-	h.exited(c, 0, "Completed") // eight seconds from the first signal
+	h.exited(c, 0, "Completed") // eight seconds after the first signal
 	if n := h.Snapshot().Container("web", "main").Signals; n != 1 {
 		t.Errorf("%d stop signals", n)
 	}
@@ -151,7 +151,7 @@ func TestAStopSignalIsForgottenWhenTheRuntimeDies(t *testing.T) {
 	h.must(h.clock.WaitPending(h.ctx, 1))
 	h.Down()
 	fails(t, <-first, codes.Unavailable, "")
-	h.clock.Advance(time.Minute) // nobody is left to kill it
+	h.clock.Advance(time.Minute) // no call remains to kill it
 	h.must(h.Up())
 	h.reconnected()
 	h.running(c)

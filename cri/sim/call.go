@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Target says what a call is about, as far as its request or the runtime's memory tells. The pod's fields stay empty
+// Target describes the object of a call, as far as the request or the runtime's state identifies it. The pod's fields are empty
 // for calls that concern no single pod.
 type Target struct {
 	Call         string // method name, "CreateContainer"
@@ -20,11 +20,11 @@ type Target struct {
 	PodNamespace string
 	Container    string // metadata name
 	Attempt      uint32 // of the container, or of the sandbox for calls about a sandbox
-	ID           string // of the container or sandbox; for a create, the ID given out in the end
+	ID           string // of the container or sandbox; for a create, the new ID
 	Image        string
 }
 
-// call is one call under way.
+// call is one call in progress.
 type call struct {
 	entry *Entry
 	fault *fault
@@ -35,19 +35,19 @@ type callKey struct{}
 
 func callFrom(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// target is what the call is about. Only the call's own goroutine may ask.
+// target returns the object of the call. Only the call's own goroutine may use it.
 func (c *call) target() Target { return c.entry.Target }
 
-// pausesInside lists the calls that spend a delay in the middle of their work, where a cancellation leaves marks;
-// all others spend it before they begin.
+// pausesInside lists the calls that spend a delay in the middle of their work, where a cancellation leaves traces; all others
+// spend it before they begin.
 var pausesInside = map[string]bool{
 	"RunPodSandbox": true, "CreateContainer": true, "StartContainer": true, "PullImage": true,
 }
 
-// pause spends the delay of the call ctx belongs to, or fails when ctx ends first.
+// pause waits for the delay of the call in ctx, or fails when ctx ends first.
 func (r *Runtime) pause(ctx context.Context) error { return r.sleep(ctx, callFrom(ctx).delay) }
 
-// interceptUnary puts every call through journal and faults.
+// interceptUnary applies journal and faults to every call.
 func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any,
 	error) {
 	c := r.begin(path.Base(info.FullMethod), req)
@@ -56,7 +56,7 @@ func (r *Runtime) interceptUnary(ctx context.Context, req any, info *grpc.UnaryS
 	return resp, err
 }
 
-// interceptStream does the same for streams, where faults strike before the stream begins.
+// interceptStream does the same for streams. Their faults apply before the stream begins.
 func (r *Runtime) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) error {
 	c := r.begin(path.Base(info.FullMethod), nil)
@@ -67,7 +67,7 @@ func (r *Runtime) interceptStream(srv any, stream grpc.ServerStream, info *grpc.
 	return err
 }
 
-// carryOut does the work of a call, or what its fault makes of it.
+// carryOut executes a call under its fault.
 func (r *Runtime) carryOut(ctx context.Context, c *call, req any, handle grpc.UnaryHandler) (any, error) {
 	if done, err := r.strikeBefore(ctx, c); done {
 		return nil, err
@@ -86,7 +86,7 @@ func (r *Runtime) carryOut(ctx context.Context, c *call, req any, handle grpc.Un
 	return r.strikeAfter(ctx, c, resp, err)
 }
 
-// begin writes the call into the journal and finds its fault.
+// begin records the call in the journal and finds its fault.
 func (r *Runtime) begin(name string, req any) *call {
 	now := r.now()
 	r.mu.Lock()
@@ -121,7 +121,7 @@ func (r *Runtime) end(c *call, err error) {
 	r.recordLocked(c.entry)
 }
 
-// noteID completes the journal entry of a call that made something.
+// noteID completes the journal entry of a call that created an object.
 func (r *Runtime) noteID(c *call, resp any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *Runtime) noteID(c *call, resp any) {
 	}
 }
 
-// targetLocked finds out what a request is about.
+// targetLocked determines the object of a request.
 func (r *Runtime) targetLocked(name string, req any) Target {
 	t := Target{}
 	switch req := req.(type) {
@@ -173,8 +173,8 @@ func containerTarget(req *runtimeapi.CreateContainerRequest) Target {
 	return t
 }
 
-// containerd answers NotFound with its proper code and nearly everything else as Unknown, with the cause in the text;
-// callers have to live with that, and so have ours.
+// errUnknown returns an error with the code Unknown and the cause in its text. containerd uses a proper code only for NotFound
+// and a few others, and so does the simulation.
 
 func errUnknown(format string, args ...any) error {
 	return status.Errorf(codes.Unknown, format, args...)

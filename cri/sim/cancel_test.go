@@ -16,8 +16,7 @@ func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
 		h.slow(call)
 	}
 	config := pod("web")
-	// cancelled runs a call until it waits in its middle, then cancels it. The waiting is over for good when the
-	// call has ended in the runtime too.
+	// cancelled runs a call until it waits in its middle, then cancels it, and waits until it has ended in the runtime too.
 	cancelled := func(call func(ctx context.Context) error) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(h.ctx)
@@ -70,7 +69,7 @@ func TestCancelledCallsLeaveWhatContainerdLeaves(t *testing.T) {
 	h.broken()
 }
 
-// idle waits until no call is under way.
+// idle waits until no call is in progress.
 func (h *harness) idle() {
 	h.t.Helper()
 	for _, e := range h.Journal() {

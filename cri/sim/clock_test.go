@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestManualClock checks, for any timers armed, cancelled and advanced over: each runs once at its own time, in order,
-// unless it was cancelled before.
+// TestManualClock arms, cancels and advances over random timers: each runs once at its own time, in order, unless it was
+// cancelled before.
 func TestManualClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := sim.NewManualClock(epoch)

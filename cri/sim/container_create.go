@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// CreateContainer needs a ready sandbox and a present image. It reserves the name, takes its time, and leaves the
-// container CREATED. Cancelled or failed half-way it leaves nothing.
+// CreateContainer requires a ready sandbox and a present image. It reserves the name, waits for its delay, and leaves the
+// container CREATED. If it is cancelled or fails half-way, it leaves nothing.
 func (s *runtimeService) CreateContainer(ctx context.Context,
 	req *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	r := s.r
@@ -80,8 +80,8 @@ func (r *Runtime) reserveContainer(req *runtimeapi.CreateContainerRequest) (*con
 	return c, nil
 }
 
-// checkCreateLocked refuses a sandbox that is not ready. A caller that stopped it itself ought to have known; one that
-// lost it by accident learns it from the first refusal.
+// checkCreateLocked rejects a sandbox that is not ready. It is a violation if the caller stopped the sandbox itself; a caller
+// that lost it by accident learns this from the first rejection.
 func (r *Runtime) checkCreateLocked(sb *sandbox, id, name string) error {
 	if sb == nil {
 		r.violateLocked("create-in-dead-sandbox", "CreateContainer of %s in sandbox %q, which does not exist", name, id)

@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ExecSync runs a command as Script.Exec says. It fails with DeadlineExceeded once the request's timeout (seconds; 0
-// for none) is over, and a command whose container ends, ends with 137.
+// ExecSync runs a command according to Script.Exec. It fails with DeadlineExceeded after the request's timeout (seconds; 0 for
+// none), and exits with 137 when its container ends.
 func (s *runtimeService) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncRequest) (*runtimeapi.ExecSyncResponse, error) {
 	r := s.r
 	r.mu.Lock()
@@ -33,7 +33,7 @@ func (s *runtimeService) ExecSync(ctx context.Context, req *runtimeapi.ExecSyncR
 	return r.execute(ctx, c, result, time.Duration(req.GetTimeout())*time.Second)
 }
 
-// execute lets the command take its time.
+// execute waits for the duration of the command.
 func (r *Runtime) execute(ctx context.Context, c *container, result ExecResult,
 	timeout time.Duration) (*runtimeapi.ExecSyncResponse, error) {
 	lasts := result.Takes

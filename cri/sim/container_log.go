@@ -12,15 +12,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// logFile is the open CRI log of one running container. It keeps writing to the same file when that is renamed, until
-// it is reopened. It is safe for concurrent use; closed or never opened, it swallows what is written.
+// logFile is the open CRI log of one running container. It keeps writing to the same file after a rename, until it is reopened.
+// It is safe for concurrent use. A logFile that is not open discards its input.
 type logFile struct {
 	mu   sync.Mutex
 	file *os.File
 }
 
-// open begins to append to path, and lets go of the file before. It makes the folder if need be, as containerd 2 does,
-// and never follows a link at the end of path.
+// open begins to append to path, and closes the previous file. It creates the folder if needed, as containerd 2 does, and never
+// follows a link at the end of path.
 func (l *logFile) open(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return errUnknown("failed to create and open log file: %v", err)
@@ -44,7 +44,7 @@ func (l *logFile) write(at time.Time, stream string, lines ...string) {
 		return
 	}
 	for _, line := range lines {
-		// A container does not notice a full disk by its log either.
+		// A container does not notice a full disk through its log either.
 		_, _ = fmt.Fprintf(l.file, "%s %s F %s\n", at.Format(time.RFC3339Nano), stream, line)
 	}
 }
@@ -57,12 +57,12 @@ func (l *logFile) close() {
 
 func (l *logFile) closeLocked() {
 	if l.file != nil {
-		_ = l.file.Close() // everything was written unbuffered
+		_ = l.file.Close() // writes are unbuffered
 		l.file = nil
 	}
 }
 
-// ReopenContainerLog makes a running container write to a fresh file at its log path.
+// ReopenContainerLog makes a running container write to a new file at its log path.
 func (s *runtimeService) ReopenContainerLog(_ context.Context,
 	req *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	r := s.r

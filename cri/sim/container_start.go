@@ -6,14 +6,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What containerd says of a container that could not be started.
+// containerd's status of a container that failed to start.
 const (
 	startErrorCode   = 128
 	startErrorReason = "StartError"
 )
 
-// StartContainer starts a CREATED container, once. When it fails half-way, or the caller cancels it, the container is
-// exited with 128 and StartError and cannot be started again; when the runtime dies half-way it stays CREATED.
+// StartContainer starts a CREATED container, once. If it fails half-way, or the caller cancels it, the container is exited with
+// 128 and StartError and cannot be started again; if the runtime dies half-way, it stays CREATED.
 func (s *runtimeService) StartContainer(ctx context.Context,
 	req *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	r := s.r
@@ -64,7 +64,7 @@ func (r *Runtime) beginStart(id string) (*container, error) {
 	return c, nil
 }
 
-// mayRunLocked checks what can still go wrong when everything is prepared.
+// mayRunLocked checks the remaining causes of failure after the preparation.
 func (r *Runtime) mayRunLocked(c *container, b Behaviour) error {
 	if !c.sandbox.ready {
 		if c.sandbox.stopAsked {
@@ -78,7 +78,7 @@ func (r *Runtime) mayRunLocked(c *container, b Behaviour) error {
 	return nil
 }
 
-// failStartLocked leaves the container as containerd leaves one that did not start: exited, without an event.
+// failStartLocked leaves the container as containerd does after a failed start: exited, without an event.
 func (r *Runtime) failStartLocked(c *container, err error) {
 	c.log.close()
 	c.state = runtimeapi.ContainerState_CONTAINER_EXITED
@@ -87,7 +87,7 @@ func (r *Runtime) failStartLocked(c *container, err error) {
 	r.touchLocked(c)
 }
 
-// runLocked lets the container's process begin.
+// runLocked starts the container's process.
 func (r *Runtime) runLocked(c *container, b Behaviour) {
 	for other := range r.store.sandboxesByUID[c.target.PodUID] {
 		for _, twin := range other.containers {
@@ -109,7 +109,7 @@ func (r *Runtime) runLocked(c *container, b Behaviour) {
 	}
 }
 
-// exitLocked is the end of a running container's process, whatever the cause.
+// exitLocked ends a running container's process, whatever the cause.
 func (r *Runtime) exitLocked(c *container, code int32, reason, message string) {
 	if !c.running() {
 		return

@@ -7,7 +7,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ContainerStatus tells everything about one container.
+// ContainerStatus returns the full status of one container.
 func (s *runtimeService) ContainerStatus(_ context.Context,
 	req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	r := s.r
@@ -24,7 +24,7 @@ func (s *runtimeService) ContainerStatus(_ context.Context,
 	return resp, nil
 }
 
-// statusesLocked is the status of every container of the sandbox.
+// statusesLocked returns the status of every container of the sandbox.
 func (r *Runtime) statusesLocked(sb *sandbox) []*runtimeapi.ContainerStatus {
 	all := make([]*runtimeapi.ContainerStatus, 0, len(sb.containers))
 	for _, c := range sb.inOrder() {
@@ -73,7 +73,7 @@ func (r *Runtime) statusLocked(c *container) *runtimeapi.ContainerStatus {
 	return st
 }
 
-// reasonShown is the reason as containerd shows it: an exit without one gets one by its code.
+// reasonShown returns the reason as containerd shows it: an exit without a reason gets one by its code.
 func (c *container) reasonShown() string {
 	switch {
 	case c.reason != "" || c.state != runtimeapi.ContainerState_CONTAINER_EXITED:
@@ -93,7 +93,7 @@ func (c *container) user() *runtimeapi.ContainerUser {
 	}}
 }
 
-// ListContainers lists the containers that match every part of the filter, in no order that means anything.
+// ListContainers lists the containers that match every part of the filter, in an order without meaning.
 func (s *runtimeService) ListContainers(_ context.Context,
 	req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	r, f := s.r, req.GetFilter()
@@ -125,7 +125,7 @@ func (s *runtimeService) ListContainers(_ context.Context,
 	return resp, nil
 }
 
-// UpdateContainerResources changes what ContainerStatus reports: every field of the request that is set.
+// UpdateContainerResources changes the resources that ContainerStatus reports: every field set in the request.
 func (s *runtimeService) UpdateContainerResources(_ context.Context,
 	req *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	r := s.r
@@ -135,7 +135,7 @@ func (s *runtimeService) UpdateContainerResources(_ context.Context,
 	if c == nil {
 		return nil, errNotFound("failed to find container")
 	}
-	// Answers under way still refer to the old value, so a new one takes its place.
+	// Answers in progress may still refer to the old value, so it is replaced and not changed.
 	updated := &runtimeapi.ContainerResources{Linux: &runtimeapi.LinuxContainerResources{}}
 	for _, layer := range []*runtimeapi.LinuxContainerResources{c.resources.GetLinux(), req.GetLinux()} {
 		if layer != nil {

@@ -11,9 +11,9 @@ import (
 // killedCode is the exit code of a process ended by SIGKILL.
 const killedCode = 137
 
-// StopContainer sends the stop signal, waits up to the grace period (seconds; 0 sends SIGKILL at once), then kills. The
-// signal is sent once: a repeated call waits the whole grace period again without sending it. A call that is cancelled
-// leaves the signal sent and nobody waiting. A container that is not there, or does not run, is stopped already.
+// StopContainer sends the stop signal, waits up to the grace period (seconds; 0 sends SIGKILL at once), then kills. The signal is
+// sent once: a repeated call waits the whole grace period again without sending it. After a cancelled call the signal remains
+// sent, without a kill to follow. Stopping an absent or exited container succeeds.
 func (s *runtimeService) StopContainer(ctx context.Context,
 	req *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	r := s.r
@@ -28,7 +28,7 @@ func (s *runtimeService) StopContainer(ctx context.Context,
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// stopLocked stops c if it runs. It lets go of r.mu while it waits.
+// stopLocked stops c if it runs. It releases r.mu while it waits.
 func (r *Runtime) stopLocked(ctx context.Context, c *container, grace time.Duration) error {
 	if !c.running() {
 		return nil
@@ -70,8 +70,7 @@ func (r *Runtime) signalLocked(c *container) {
 	}
 }
 
-// waitStoppedLocked waits without r.mu until c is stopped, over is closed, or ctx ends, of which only the last is an
-// error.
+// waitStoppedLocked waits without r.mu until c is stopped, over is closed, or ctx ends. Only the last is an error.
 func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-chan struct{}) error {
 	if !c.running() {
 		return nil
@@ -88,8 +87,8 @@ func (r *Runtime) waitStoppedLocked(ctx context.Context, c *container, over <-ch
 	return err
 }
 
-// RemoveContainer kills the container if it runs and removes it; its name is free again then. A container that is not
-// there is removed already; one that is being started cannot be removed.
+// RemoveContainer kills the container if it runs, removes it and frees its name. Removing an absent container succeeds; a
+// container that is being started cannot be removed.
 func (s *runtimeService) RemoveContainer(ctx context.Context,
 	req *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	r := s.r
@@ -111,7 +110,7 @@ func (s *runtimeService) RemoveContainer(ctx context.Context,
 	return &runtimeapi.RemoveContainerResponse{}, nil
 }
 
-// removeLocked removes a container that does not run. One that another call has removed meanwhile is fine.
+// removeLocked removes a container that does not run. A container that another call has removed in the meantime is not an error.
 func (r *Runtime) removeLocked(c *container) error {
 	switch {
 	case r.store.containers[c.id] != c:

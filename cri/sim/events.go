@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// eventsKeptFor is how long containerd keeps events for a subscriber to come when there is none.
+	// eventsKeptFor is how long containerd keeps events for a future subscriber when there is none.
 	eventsKeptFor = 5 * time.Minute
-	// eventsKept bounds what is kept; containerd has no bound.
+	// eventsKept limits the number of kept events; containerd has no limit.
 	eventsKept = 4096
 )
 
-// eventHub hands events to every open stream. With no stream it keeps them for the first one to come, as containerd
-// does. Runtime.mu guards it.
+// eventHub sends events to every open stream. Without a stream it keeps them for the first one to open, as containerd does.
+// Runtime.mu guards it.
 type eventHub struct {
 	streams map[*eventStream]struct{}
 	kept    []*runtimeapi.ContainerEventResponse
 }
 
-// eventStream is one GetContainerEvents call. Its queue has no bound: a slow reader delays nobody.
+// eventStream is one GetContainerEvents call. Its queue has no limit: a slow reader delays no other.
 type eventStream struct {
 	queue []*runtimeapi.ContainerEventResponse
 	wake  chan struct{} // capacity 1
 }
 
-// forget drops what was kept: the runtime has died.
+// forget drops the kept events when the runtime dies.
 func (h *eventHub) forget() { h.kept = nil }
 
 func (h *eventHub) publish(e *runtimeapi.ContainerEventResponse) {
@@ -60,8 +60,7 @@ func (s *eventStream) push(events ...*runtimeapi.ContainerEventResponse) {
 	}
 }
 
-// emitLocked tells of a change of the container or sandbox id in sb. A dead runtime tells nothing, and an old one has
-// no events.
+// emitLocked sends an event about the container or sandbox id in sb. A dead runtime sends none, and neither does an old one.
 func (r *Runtime) emitLocked(t Target, sb *sandbox, kind runtimeapi.ContainerEventType) {
 	if r.opts.Old || !r.serving {
 		return
@@ -88,7 +87,7 @@ func (r *Runtime) emitLocked(t Target, sb *sandbox, kind runtimeapi.ContainerEve
 	}
 }
 
-// GetContainerEvents streams every event from now on, after those nobody was there to hear.
+// GetContainerEvents streams the kept events and then every new one.
 func (s *runtimeService) GetContainerEvents(_ *runtimeapi.GetEventsRequest,
 	stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	r := s.r

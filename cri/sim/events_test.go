@@ -13,7 +13,7 @@ import (
 
 type stream = grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse]
 
-// listen opens an event stream and waits until the runtime knows it.
+// listen opens an event stream and waits until the runtime has registered it.
 func (h *harness) listen() stream {
 	h.t.Helper()
 	before := h.Snapshot().EventStreams
@@ -23,8 +23,8 @@ func (h *harness) listen() stream {
 	return s
 }
 
-// heard reads as many events as it wants and checks kind and object of each. An event of another kind or object
-// between them fails the test, so what is not in the list has not been sent.
+// heard reads the given number of events and checks kind and object of each. It fails on any other event between them, so it
+// proves that no other was sent.
 func (h *harness) heard(s stream, want ...string) []*runtimeapi.ContainerEventResponse {
 	h.t.Helper()
 	var events []*runtimeapi.ContainerEventResponse
@@ -49,7 +49,7 @@ func TestEventsOfALife(t *testing.T) {
 	s, second := h.listen(), h.listen()
 	sb, c := h.run("web")
 	h.must(h.stop(c, 1))
-	h.must(h.stop(c, 1)) // tells nothing
+	h.must(h.stop(c, 1)) // sends no event
 	h.must(h.remove(c))
 	h.must(h.stopSandbox(sb))
 	h.must(h.removeSandbox(sb))
@@ -82,7 +82,7 @@ func TestEventsWaitForTheFirstListener(t *testing.T) {
 func TestEventsAndTheRuntimesDeath(t *testing.T) {
 	h := start(t, script(sim.ExitAfter(time.Minute, 0)))
 	_, _ = h.run("a")
-	h.Down() // forgets what nobody heard
+	h.Down() // drops the kept events
 	h.clock.Advance(time.Minute)
 	h.must(h.Up())
 	h.reconnected()

@@ -14,42 +14,41 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Kind is what a fault does to a call.
+// Kind is the effect of a fault on a call.
 type Kind string
 
 const (
 	// Error fails the call without doing its work.
 	Error Kind = "Error"
-	// Delay makes the call take Fault.Delay longer. Calls that start or make something spend the time in the middle
-	// of their work, with the name already reserved; all others before it.
+	// Delay makes the call take Fault.Delay longer. Calls that start or create an object spend the time in the middle of their
+	// work, with the name already reserved; all others before it.
 	Delay Kind = "Delay"
-	// Hang blocks the call until its context ends, without doing its work. Cancelling the fault lets it go on.
+	// Hang blocks the call until its context ends, without doing its work. Cancelling the fault lets it continue.
 	Hang Kind = "Hang"
 	// Drop does the work and loses the answer: the caller gets Unavailable.
 	Drop Kind = "Drop"
 	// Swallow does the work and never answers: the caller runs into its own deadline.
 	Swallow Kind = "Swallow"
-	// Wrong does the work and answers wrongly: IDs and image references are empty, states are CONTAINER_UNKNOWN or not
-	// ready, and statuses and lists are left out.
+	// Wrong does the work and returns a wrong answer: IDs and image references are empty, states are CONTAINER_UNKNOWN or not
+	// ready, and statuses and lists are missing.
 	Wrong Kind = "Wrong"
-	// CrashBefore takes the runtime Down instead of doing the work, until somebody calls Up.
+	// CrashBefore takes the runtime Down instead of doing the work, until Up is called.
 	CrashBefore Kind = "CrashBefore"
-	// CrashAfter does the work, then takes the runtime Down before the answer is out.
+	// CrashAfter does the work, then takes the runtime Down before the answer is sent.
 	CrashAfter Kind = "CrashAfter"
 )
 
-// eventsCall is the one streaming call. Its faults strike before it begins, so they are Error, Delay, Hang and
-// CrashBefore alone.
+// eventsCall is the only streaming call. Its faults apply before it begins, so only Error, Delay, Hang and CrashBefore are valid.
 const eventsCall = "GetContainerEvents"
 
-// ContainerEvent is the pseudo call for one event on its way to the GetContainerEvents streams. Its faults are Drop,
-// which loses the event, and Delay, which brings it late, after others.
+// ContainerEvent is the pseudo call for one event sent to the GetContainerEvents streams. Its faults are Drop, which loses the
+// event, and Delay, which sends it late, after others.
 const ContainerEvent = "ContainerEvent"
 
-// Fault strikes calls that match. An empty condition matches everything.
+// Fault applies to matching calls. An empty condition matches everything.
 type Fault struct {
-	// Call is the method name, "CreateContainer", or ContainerEvent. Empty means every call but these two:
-	// ContainerEvent and GetContainerEvents.
+	// Call is the method name, "CreateContainer", or ContainerEvent. If empty, it matches every call except ContainerEvent and
+	// GetContainerEvents.
 	Call string
 	// Pod is a part of the pod's name, Container the metadata name of the container.
 	Pod, Container string
@@ -57,15 +56,15 @@ type Fault struct {
 	// must not call the runtime's methods.
 	Match func(t Target, request any) bool
 
-	// Nth is the first matching call that is struck, counted from 1; 0 means 1.
+	// Nth is the first affected matching call, counted from 1; 0 means 1.
 	Nth int
-	// Times is how many matching calls in a row are struck from there; 0 means 1, negative means all.
+	// Times is the number of consecutive matching calls affected from there; 0 means 1, negative means all.
 	Times int
 
 	Kind Kind
-	// Err is what Error fails with; by default a status with code Unknown.
+	// Err is the error of kind Error; by default a status with code Unknown.
 	Err error
-	// Delay is how much longer the call takes, by the runtime's clock, whatever the kind; CrashBefore does not heed it.
+	// Delay is the additional duration of the call by the runtime's clock, for every kind except CrashBefore.
 	Delay time.Duration
 }
 
@@ -76,9 +75,8 @@ type fault struct {
 	released chan struct{}
 }
 
-// Inject puts a fault in place. When several match a call, the one injected first strikes, and all count the call.
-// cancel takes it away and lets go calls that hang in it; it may be called more than once. A call name or kind that
-// does not exist is a mistake in the test, and Inject panics.
+// Inject adds a fault. If several match a call, the first injected one applies, and all count the call. cancel removes it and
+// releases the calls that hang in it; it may be called more than once. Inject panics on an unknown call name or kind.
 func (r *Runtime) Inject(f Fault) (cancel func()) {
 	if err := f.validate(); err != nil {
 		panic("sim: " + err.Error())
@@ -123,7 +121,7 @@ func isMethod(name string) bool {
 	return false
 }
 
-// faultLocked counts the call with every fault that matches and returns the one that strikes, or nil.
+// faultLocked counts the call with every matching fault and returns the one that applies, or nil.
 func (r *Runtime) faultLocked(t Target, req any) *fault {
 	var strikes *fault
 	for _, f := range r.faults {
@@ -157,7 +155,7 @@ func (f *fault) err() error {
 	return status.Error(codes.Unknown, "injected fault")
 }
 
-// spoil makes an answer a wrong one.
+// spoil turns an answer into a wrong one.
 func spoil(answer proto.Message) {
 	switch a := answer.(type) {
 	case *runtimeapi.ContainerStatusResponse:
@@ -175,7 +173,7 @@ func spoil(answer proto.Message) {
 	}
 }
 
-// strikeBefore applies the faults that come before the work. done says that the call ends here.
+// strikeBefore applies the faults that come before the work. done is set if the call ends here.
 func (r *Runtime) strikeBefore(ctx context.Context, c *call) (done bool, err error) {
 	if c.fault == nil {
 		return false, nil
@@ -197,7 +195,7 @@ func (r *Runtime) strikeBefore(ctx context.Context, c *call) (done bool, err err
 		r.crash()
 		<-ctx.Done()
 		return true, status.FromContextError(ctx.Err()).Err()
-	default: // it comes after the work, or slows it
+	default: // the fault applies after the work, or slows it
 	}
 	return false, nil
 }
@@ -223,7 +221,7 @@ func (r *Runtime) strikeAfter(ctx context.Context, c *call, resp any, err error)
 			spoil(m)
 			return m, nil
 		}
-	default: // it came before the work
+	default: // the fault was applied before the work
 	}
 	return resp, err
 }

@@ -168,7 +168,7 @@ func TestFaultCrash(t *testing.T) {
 func TestFaultSelection(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fault sim.Fault
-		hit   []string // pods whose StartContainer fails, of a1 b1 a2 b2 a3 in turn
+		hit   []string // the pods with a failing StartContainer, in the order a1 b1 a2 b2 a3
 	}{
 		"by pod":          {sim.Fault{Pod: "b", Times: -1}, []string{"b1", "b2"}},
 		"by container":    {sim.Fault{Container: "side", Times: -1}, nil},
@@ -207,7 +207,7 @@ func TestTheFirstInjectedFaultStrikesAndAllCount(t *testing.T) {
 		return sim.Fault{Call: "Version", Nth: nth, Kind: sim.Error, Err: status.Error(codes.Internal, text)}
 	}
 	h.Inject(fault("one", 1))
-	h.Inject(fault("two", 1)) // used up by the call that "one" strikes
+	h.Inject(fault("two", 1)) // used up by the call that "one" affects
 	h.Inject(fault("three", 2))
 	for _, want := range []string{"one", "three", ""} {
 		_, err := h.rt.Version(h.ctx, &runtimeapi.VersionRequest{})

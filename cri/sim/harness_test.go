@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var epoch = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
 
-// harness is a runtime on a clock of its own with a real client on its socket.
+// harness is a runtime on its own clock, with a real client on its socket.
 type harness struct {
 	*sim.Runtime
 	t     testing.TB
@@ -62,7 +62,7 @@ func start(t testing.TB, opts sim.Options) *harness {
 	return h
 }
 
-// pod is the sandbox configuration of a pod whose UID is "uid-" and its name.
+// pod returns the sandbox configuration of a pod with the UID "uid-" and its name.
 func pod(name string) *runtimeapi.PodSandboxConfig {
 	return &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Namespace: "default", Uid: "uid-" + name},
@@ -70,7 +70,7 @@ func pod(name string) *runtimeapi.PodSandboxConfig {
 	}
 }
 
-// containerOf is the configuration of a container that runs the image "app".
+// containerOf returns the configuration of a container that runs the image "app".
 func containerOf(pod *runtimeapi.PodSandboxConfig, name string, attempt uint32) *runtimeapi.ContainerConfig {
 	return &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: name, Attempt: attempt},
@@ -140,7 +140,7 @@ func (h *harness) ready(id string) bool {
 	return resp.Status.State == runtimeapi.PodSandboxState_SANDBOX_READY
 }
 
-// run brings up a pod of one container, "main".
+// run starts a pod with one container, "main".
 func (h *harness) run(name string) (sandbox, container string) {
 	h.t.Helper()
 	config := pod(name)
@@ -151,21 +151,21 @@ func (h *harness) run(name string) (sandbox, container string) {
 	return sandbox, container
 }
 
-// background runs a call and returns where its error will come.
+// background runs a call in a goroutine and returns the channel of its error.
 func background(call func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
 	return done
 }
 
-// begun waits until a call of that name is under way.
+// begun waits until a call of that name is in progress.
 func (h *harness) begun(name string) {
 	h.t.Helper()
 	_, err := h.WaitCall(h.ctx, func(e sim.Entry) bool { return e.Call == name && !e.Done() })
 	h.must(err)
 }
 
-// state fails the test unless the container is in that state with that exit code and reason.
+// state fails the test unless the container has that state, exit code and reason.
 func (h *harness) state(id string, state runtimeapi.ContainerState, code int32, reason string) {
 	h.t.Helper()
 	st := h.status(id)
@@ -193,7 +193,7 @@ func fails(t testing.TB, err error, code codes.Code, part string) {
 	}
 }
 
-// broken checks that the rules broken so far are these, in this order.
+// broken checks that exactly these rules were broken so far, in this order.
 func (h *harness) broken(rules ...string) {
 	h.t.Helper()
 	var got []string

@@ -12,8 +12,8 @@ type imageService struct {
 	r *Runtime
 }
 
-// PullImage takes its time and makes the image present, or fails as the Image says. Cancelled it leaves nothing. Pulls
-// of one image side by side each take their whole time and end in one image.
+// PullImage waits for its delay and makes the image present, or fails according to the Image. If cancelled, it leaves nothing.
+// Concurrent pulls of one image each take their whole time and result in one image.
 func (s *imageService) PullImage(ctx context.Context, req *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	r, asked := s.r, req.GetImage().GetImage()
 	if asked == "" {
@@ -40,7 +40,7 @@ func (s *imageService) PullImage(ctx context.Context, req *runtimeapi.PullImageR
 	return &runtimeapi.PullImageResponse{ImageRef: img.id}, nil
 }
 
-// outcome is how a pull ends.
+// outcome returns the result of a pull.
 func (i Image) outcome(ref string, auth *runtimeapi.AuthConfig) error {
 	if i.Username != "" && (auth.GetUsername() != i.Username || auth.GetPassword() != i.Password) {
 		return errUnknown("failed to pull and unpack image %q: failed to resolve reference %q: "+
@@ -49,7 +49,7 @@ func (i Image) outcome(ref string, auth *runtimeapi.AuthConfig) error {
 	return i.Err
 }
 
-// RemoveImage removes the image with all its references; one that is not there is removed already.
+// RemoveImage removes the image with all its references; removing an absent image succeeds.
 func (s *imageService) RemoveImage(_ context.Context, req *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse,
 	error) {
 	r := s.r

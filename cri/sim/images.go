@@ -11,10 +11,10 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// imageRoot is the mount point that ImageFsInfo and stats name.
+// imageRoot is the mount point in ImageFsInfo and stats.
 const imageRoot = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs"
 
-// Image is what a registry offers under a reference. The zero value is an ordinary image of 1 MiB.
+// Image is the offer of a registry under a reference. The zero value is an ordinary image of 1 MiB.
 type Image struct {
 	// Content stands for the bytes: references with the same Content share one image ID. By default each reference has
 	// its own.
@@ -22,11 +22,11 @@ type Image struct {
 	Size    uint64 // bytes; 1 MiB when 0
 	Pinned  bool
 
-	// Username and Password are asked of whoever pulls, when set.
+	// Username and Password are required for a pull, if set.
 	Username, Password string
 	// Takes is added to the latency of PullImage.
 	Takes time.Duration
-	// Err fails every pull.
+	// Err is the error of every pull.
 	Err error
 }
 
@@ -37,7 +37,7 @@ type image struct {
 	offer         Image
 }
 
-// imageStore holds what is present, and what there is to pull. Runtime.mu guards it.
+// imageStore holds the present images, and those that can be pulled. Runtime.mu guards it.
 type imageStore struct {
 	offers map[string]Image // by normalized reference
 	byID   map[string]*image
@@ -55,7 +55,7 @@ func newImageStore(offers map[string]Image) imageStore {
 	return s
 }
 
-// add makes the image of a normalized reference present.
+// add makes the image with this normalized reference present.
 func (s *imageStore) add(ref string) *image {
 	offer := s.offers[ref]
 	repo, digest, hasDigest := strings.Cut(ref, "@")
@@ -81,7 +81,7 @@ func (s *imageStore) add(ref string) *image {
 	return img
 }
 
-// name lets ref mean img. Answers under way may refer to the old slice.
+// name makes ref refer to img. Answers in progress may refer to the old slice.
 func (s *imageStore) name(ref string, img *image, refs *[]string) {
 	s.byRef[ref] = img
 	if !slices.Contains(*refs, ref) {
@@ -90,7 +90,7 @@ func (s *imageStore) name(ref string, img *image, refs *[]string) {
 	s.sorted = nil
 }
 
-// find looks an image up by ID or by reference; nil if it is not present.
+// find returns the image with this ID or reference, or nil if it is not present.
 func (s *imageStore) find(ref string) *image {
 	if img := s.byID[ref]; img != nil {
 		return img
@@ -106,7 +106,7 @@ func (s *imageStore) remove(img *image) {
 	s.sorted = nil
 }
 
-// refs is every reference present, sorted; shared, not to be changed.
+// refs returns every present reference, sorted. The slice is shared and must not be changed.
 func (s *imageStore) refs() []string {
 	if s.sorted == nil {
 		s.sorted = make([]string, 0, len(s.byRef))
@@ -123,8 +123,8 @@ func digestOf(s string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// normalizeRef spells a reference out as Docker and containerd do: host, "library" on Docker Hub, and the tag "latest"
-// when there is neither tag nor digest. An image ID stays as it is.
+// normalizeRef completes a reference like Docker and containerd: host, "library" on Docker Hub, and the tag "latest" if it has
+// neither tag nor digest. An image ID remains unchanged.
 func normalizeRef(ref string) string {
 	if ref == "" || strings.HasPrefix(ref, "sha256:") {
 		return ref
@@ -161,7 +161,7 @@ func (i *image) toCRI() *runtimeapi.Image {
 	}
 }
 
-// ImageStatus answers with no image when it is not present.
+// ImageStatus returns no image if it is not present.
 func (s *imageService) ImageStatus(_ context.Context, req *runtimeapi.ImageStatusRequest) (*runtimeapi.ImageStatusResponse,
 	error) {
 	r := s.r
@@ -177,7 +177,7 @@ func (s *imageService) ImageStatus(_ context.Context, req *runtimeapi.ImageStatu
 	return resp, nil
 }
 
-// ListImages lists every image; like containerd it heeds no filter.
+// ListImages lists every image; like containerd it ignores the filter.
 func (s *imageService) ListImages(context.Context, *runtimeapi.ListImagesRequest) (*runtimeapi.ListImagesResponse, error) {
 	r := s.r
 	r.mu.Lock()

@@ -11,22 +11,22 @@ import (
 
 // Entry is one call in the journal.
 type Entry struct {
-	// Seq orders the beginnings and EndSeq the ends of calls, in one count: a was over before b began if and only if
-	// a.EndSeq is not 0 and less than b.Seq. EndSeq is 0 while the call is under way.
+	// Seq orders the beginnings and EndSeq the ends of calls, in one sequence: a ended before b began if and only if a.EndSeq is
+	// not 0 and less than b.Seq. EndSeq is 0 while the call is in progress.
 	Seq, EndSeq   uint64
 	Time, EndTime time.Time
 	Target
-	// Code and Err are how the call ended for the caller; OK and "" on success.
+	// Code and Err are the result for the caller; OK and "" on success.
 	Code codes.Code
 	Err  string
-	// Fault is the kind of the fault that struck the call, or "".
+	// Fault is the kind of the applied fault, or "".
 	Fault Kind
 }
 
-// Done says whether the call has ended.
+// Done reports whether the call has ended.
 func (e Entry) Done() bool { return e.EndSeq != 0 }
 
-// Journal is every call so far in the order of their beginnings, those under way included. It is a copy.
+// Journal returns a copy of every call so far, in the order of their beginnings, including those in progress.
 func (r *Runtime) Journal() []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *Runtime) Journal() []Entry {
 	return all
 }
 
-// Calls is the part of the journal with the given method name.
+// Calls returns the part of the journal with the given method name.
 func (r *Runtime) Calls(name string) []Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,8 +50,7 @@ func (r *Runtime) Calls(name string) []Entry {
 	return some
 }
 
-// Forget drops all calls that have ended from the journal, and the names of objects that are gone. No WaitCall may be in
-// progress.
+// Forget drops all calls that have ended from the journal, and the names of removed objects. No WaitCall may be in progress.
 func (r *Runtime) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,8 +61,8 @@ func (r *Runtime) Forget() {
 	})
 }
 
-// WaitCall returns the first call of the journal that satisfies ok, waiting until there is one or ctx ends. It looks at
-// a call when it begins and again when it ends.
+// WaitCall returns the first call of the journal that satisfies ok, waiting until there is one or ctx ends. It checks a call when
+// it begins and again when it ends.
 func (r *Runtime) WaitCall(ctx context.Context, ok func(Entry) bool) (Entry, error) {
 	next := 0
 	for {
@@ -82,8 +81,8 @@ func (r *Runtime) WaitCall(ctx context.Context, ok func(Entry) bool) (Entry, err
 	}
 }
 
-// happened copies the beginnings and ends from number next on, and returns the number of the one to come with what
-// wakes when it comes.
+// happened copies the beginnings and ends from number next on. It returns the number of the next one and the channel that is
+// closed when it comes.
 func (r *Runtime) happened(next int) (news []Entry, upTo int, recorded <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +92,7 @@ func (r *Runtime) happened(next int) (news []Entry, upTo int, recorded <-chan st
 	return news, len(r.happenings), r.recorded.wait()
 }
 
-// recordLocked notes that a call has begun or ended.
+// recordLocked records that a call has begun or ended.
 func (r *Runtime) recordLocked(e *Entry) {
 	r.happenings = append(r.happenings, e)
 	r.recorded.fire()

@@ -20,7 +20,7 @@ func TestJournal(t *testing.T) {
 	fails(t, h.start(c), codes.Unknown, "")
 	h.must(h.stop(c, 1))
 	h.must(h.remove(c))
-	h.must(h.remove(c)) // gone, and still known
+	h.must(h.remove(c)) // removed, but its name remains known
 	containerOf := func(call string) sim.Target {
 		return sim.Target{Call: call, PodUID: "uid-web", PodName: "web", PodNamespace: "default",
 			Container: "main", Attempt: 2, ID: c, Image: "app"}

@@ -157,7 +157,7 @@ func TestRequestsThatCannotWork(t *testing.T) {
 	fails(t, err, codes.Unknown, "sandbox config must include metadata")
 	_, err = h.rt.RunPodSandbox(h.ctx, &runtimeapi.RunPodSandboxRequest{Config: pod("b"), RuntimeHandler: "kata"})
 	fails(t, err, codes.Unknown, `no runtime for "kata" is configured`)
-	h.sandbox(pod("b")) // the failed call has left no name behind
+	h.sandbox(pod("b")) // the failed call has left no name reserved
 	h.broken()
 }
 

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// logged brings up pod web with its log below dir.
+// logged starts pod web with its log below dir.
 func (h *harness) logged(dir string) (id, path string) {
 	h.t.Helper()
 	config := pod("web")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ManualClock stands still until Advance moves it. It is safe for concurrent use.
+// ManualClock only moves by Advance. It is safe for concurrent use.
 type ManualClock struct {
 	advancing sync.Mutex // one Advance at a time; never held together with mu by callbacks
 
@@ -21,7 +21,7 @@ type ManualClock struct {
 // NewManualClock returns a clock that shows start.
 func NewManualClock(start time.Time) *ManualClock { return &ManualClock{now: start} }
 
-// Now is the time the clock was last advanced to; inside a callback, the time the callback was due.
+// Now returns the time the clock was last advanced to; inside a callback, the due time of the callback.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,9 +48,8 @@ func (c *ManualClock) AfterFunc(d time.Duration, f func()) func() bool {
 	}
 }
 
-// Advance moves the clock forward by d and runs what falls due, in the order of due time, then of arming, on the
-// caller's goroutine. Functions armed by those it runs are run too when they fall within d. A callback must not call
-// Advance.
+// Advance moves the clock forward by d and runs due functions, in the order of due time, then of arming, on the caller's
+// goroutine. It also runs functions armed by those, if they become due within d. A callback must not call Advance.
 func (c *ManualClock) Advance(d time.Duration) {
 	c.advancing.Lock()
 	defer c.advancing.Unlock()
@@ -64,8 +63,7 @@ func (c *ManualClock) Advance(d time.Duration) {
 	}
 }
 
-// popDue takes the next function due by target and sets the clock to its time; with none left it sets the clock to
-// target.
+// popDue removes the next function due by target and sets the clock to its time; if none is left, it sets the clock to target.
 func (c *ManualClock) popDue(target time.Time) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,15 +76,15 @@ func (c *ManualClock) popDue(target time.Time) func() {
 	return t.f
 }
 
-// Pending is the number of functions armed and not yet run.
+// Pending returns the number of functions armed and not yet run.
 func (c *ManualClock) Pending() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.timers)
 }
 
-// WaitPending returns once at least n functions are armed, or with ctx's error. It lets a test advance the clock only
-// after the call under test has begun to wait on it.
+// WaitPending returns once at least n functions are armed, or with ctx's error. It lets a test advance the clock only after the
+// tested call has begun to wait on it.
 func (c *ManualClock) WaitPending(ctx context.Context, n int) error {
 	for {
 		c.mu.Lock()
@@ -107,7 +105,7 @@ type manualTimer struct {
 	at    time.Time
 	seq   uint64
 	f     func()
-	index int // place in the heap; -1 once taken out
+	index int // index in the heap; -1 once removed
 }
 
 type timerHeap []*manualTimer

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestAnyOrderOfCalls drives the runtime with whatever comes to mind, answers ignored, and checks after each step what
-// must hold of any runtime.
+// TestAnyOrderOfCalls makes random calls, ignores the answers, and checks the invariants of a runtime after each step.
 func TestAnyOrderOfCalls(t *testing.T) {
 	h := start(t, sim.Options{Script: sim.Script{ByContainer: map[string]sim.Sequence{
 		"short": {sim.ExitAfter(3*time.Second, 1)}, "once": {sim.ExitAfter(0, 0)},
@@ -75,7 +74,7 @@ func (h *harness) clear() {
 	}
 }
 
-// consistent checks what must hold of any state.
+// consistent checks the invariants of any state.
 func (h *harness) consistent(t *rapid.T) {
 	s := h.Snapshot()
 	sandboxes, names, ips := map[string]bool{}, map[string]bool{}, map[string]bool{}

@@ -6,15 +6,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What containerd says of a container whose end it did not see.
+// containerd's status of a container whose exit it missed.
 const (
 	unknownCode   = 255
 	unknownReason = "Unknown"
 )
 
-// Reboot is a reboot of the node. The runtime goes down and comes up again; then no sandbox is ready or has an address,
-// and containers that ran are exited with 255 and "Unknown". Containers that were only created stay so. Nothing is
-// told by events. It fails when the runtime cannot listen again.
+// Reboot simulates a reboot of the node. The runtime goes down and comes up again; then no sandbox is ready or has an address,
+// and running containers are exited with 255 and "Unknown". Containers that were only created stay created. No events are sent.
+// It fails if the runtime cannot listen again.
 func (r *Runtime) Reboot() error {
 	r.serve.Lock()
 	defer r.serve.Unlock()
@@ -33,8 +33,8 @@ func (r *Runtime) Reboot() error {
 	return r.upServing()
 }
 
-// Exit ends the running container of that name in a pod with a code and a reason, such as 137 and "OOMKilled"; an
-// empty reason is chosen by the code. It fails when no such container runs.
+// Exit ends the running container of that name in a pod with a code and a reason, such as 137 and "OOMKilled"; the default reason
+// follows from the code. It fails if no such container runs.
 func (r *Runtime) Exit(podUID, container string, code int32, reason string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,8 +46,8 @@ func (r *Runtime) Exit(podUID, container string, code int32, reason string) erro
 	return nil
 }
 
-// Print makes the running container of that name in a pod write lines to its log, stream being "stdout" or "stderr". It
-// fails when no such container runs.
+// Print makes the running container of that name in a pod write lines to its log; stream is "stdout" or "stderr". It fails if no
+// such container runs.
 func (r *Runtime) Print(podUID, container, stream string, lines ...string) error {
 	r.mu.Lock()
 	c := r.runningLocked(podUID, container)

@@ -16,11 +16,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// waitForReady lets a call wait until the client has a connection.
+// waitForReady makes a call wait until the client has a connection.
 var waitForReady = grpc.WaitForReady(true)
 
-// reconnected returns once the client has a connection to the runtime's present life. A call can still be sent into
-// the old connection, and fails then.
+// reconnected returns once the client has a connection to the current life of the runtime. A call can still be sent into the old
+// connection, and fails then.
 func (h *harness) reconnected() {
 	h.t.Helper()
 	for {
@@ -99,7 +99,7 @@ func TestReboot(t *testing.T) {
 	h.broken()
 }
 
-// A sandbox that is lost without having been stopped is learnt of by the first call that it refuses.
+// The caller learns of a lost sandbox from the first rejected call.
 func TestALostSandboxRefusesContainers(t *testing.T) {
 	h := start(t, sim.Options{})
 	config := pod("web")
@@ -108,7 +108,7 @@ func TestALostSandboxRefusesContainers(t *testing.T) {
 	h.reconnected()
 	_, err := h.create(sb, config, containerOf(config, "late", 0))
 	fails(t, err, codes.Unknown, "is not running")
-	h.broken() // nobody could have known
+	h.broken() // the caller could not have known
 	_, err = h.create(sb, config, containerOf(config, "late", 0))
 	fails(t, err, codes.Unknown, "is not running")
 	h.broken("create-in-dead-sandbox")
@@ -215,7 +215,7 @@ func TestCloseCutsOffCallsUnderWay(t *testing.T) {
 	fails(t, <-done, codes.Unavailable, "")
 }
 
-// tardyClock never manages to cancel a function: all run, whenever fire says so.
+// tardyClock never manages to cancel a function: all run when fire is called.
 type tardyClock struct {
 	sim.RealClock
 	mu    sync.Mutex
@@ -245,7 +245,7 @@ func TestNothingHappensAfterClose(t *testing.T) {
 	h.run("web")
 	closed := background(func() error { h.Close(); return nil })
 	h.must(h.WaitFor(h.ctx, func(s sim.Snapshot) bool { return !s.Up }))
-	h.Close() // waits for nobody, but is behind the first one's cancelling
+	h.Close() // waits for the lock, behind the first call's cancellation
 	clock.fire()
 	h.must(<-closed)
 	if h.Snapshot().Running() != 1 {

@@ -6,38 +6,37 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Options shape a simulated runtime. Only Socket is required. Start copies the maps, so they may be changed afterwards
-// without effect.
+// Options configure a simulated runtime. Only Socket is required. Start copies the maps, so later changes have no effect.
 type Options struct {
 	// Socket is the path of the unix socket. It must not exist yet, and Linux allows 107 bytes.
 	Socket string
-	// Clock is what time passes by; RealClock when nil.
+	// Clock is the source of time; RealClock by default.
 	Clock Clock
-	// Old answers as containerd 1.6 does: GetContainerEvents, RuntimeConfig and UpdatePodSandboxResources are
+	// Old selects the answers of containerd 1.6: GetContainerEvents, RuntimeConfig and UpdatePodSandboxResources are
 	// Unimplemented, and status answers lack the fields added later (handlers, features, image ID, user, resources).
 	Old bool
-	// Name and Version are what the Version call says; "containerd" and "2.4.2" (1.6.20 when Old) by default.
+	// Name and Version are the answer to Version; "containerd" and "2.4.2" (1.6.20 when Old) by default.
 	Name, Version string
-	// Handlers are the runtime handlers a sandbox may name; "" and "runc" by default.
+	// Handlers are the valid runtime handlers of a sandbox; "" and "runc" by default.
 	Handlers []*runtimeapi.RuntimeHandler
-	// Features is reported by Status as it stands.
+	// Features is reported by Status.
 	Features *runtimeapi.RuntimeFeatures
 	// CgroupDriver is reported by RuntimeConfig; its zero value is systemd.
 	CgroupDriver runtimeapi.CgroupDriver
-	// Script says how containers behave; by default each runs for ever and ends with 0 on its stop signal.
+	// Script is the behaviour of containers; by default each runs forever and exits with 0 on its stop signal.
 	Script Script
-	// Images are the images a registry would offer with something special about them, by reference. Any other
-	// reference can be pulled too and gives an ordinary image.
+	// Images are the images with special properties in the registry, by reference. Any other reference can be pulled too and
+	// gives an ordinary image.
 	Images map[string]Image
-	// Preload are references present from the start.
+	// Preload lists the references present from the start.
 	Preload []string
-	// MaxMessage bounds an answer, in bytes: a list that is larger fails. 0 means 16 MiB.
+	// MaxMessage limits an answer, in bytes: a larger list fails. 0 means 16 MiB.
 	MaxMessage int
 	// WriteLogs makes containers write CRI log files below the sandbox's log directory.
 	WriteLogs bool
 }
 
-// withDefaults fills in what was left out and copies what Start keeps.
+// withDefaults sets the defaults and copies the fields that Start keeps.
 func (o Options) withDefaults() Options {
 	if o.Clock == nil {
 		o.Clock = RealClock{}

@@ -12,12 +12,12 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim/streams"
 )
 
-// Runtime is one simulated runtime. Start makes it, Close ends it.
+// Runtime is a simulated runtime. Start creates it, Close ends it.
 type Runtime struct {
 	opts    Options
 	clock   Clock
 	streams streams.Server
-	wg      sync.WaitGroup // armed timers and crashes under way
+	wg      sync.WaitGroup // armed timers and crashes in progress
 
 	serve  sync.Mutex // orders Down, Up, Reboot and Close; taken before mu
 	server *grpc.Server
@@ -26,7 +26,7 @@ type Runtime struct {
 
 	mu      sync.Mutex // guards everything below
 	serving bool
-	lives   uint64 // how often Up has succeeded
+	lives   uint64 // number of successful calls of Up
 	timers  map[*timer]struct{}
 	ids     uint64
 
@@ -38,7 +38,7 @@ type Runtime struct {
 
 	seq        uint64
 	journal    []*Entry
-	happenings []*Entry // each call when it began and when it ended
+	happenings []*Entry // each call at its beginning and at its end
 	faults     []*fault
 	violations []string
 
@@ -47,7 +47,7 @@ type Runtime struct {
 	recorded signal // journal
 }
 
-// Start listens on opts.Socket and serves until Close. It fails when the socket cannot be made.
+// Start listens on opts.Socket and serves until Close. It fails if the socket cannot be created.
 func Start(opts Options) (*Runtime, error) {
 	opts = opts.withDefaults()
 	r := &Runtime{
@@ -68,11 +68,11 @@ func Start(opts Options) (*Runtime, error) {
 	return r, nil
 }
 
-// Endpoint is the address a CRI client dials, "unix:///path".
+// Endpoint returns the address for a CRI client, "unix:///path".
 func (r *Runtime) Endpoint() string { return "unix://" + r.opts.Socket }
 
-// Close ends the runtime: connections are cut, calls under way end, timers are cancelled, log files closed and the
-// socket removed. When it returns no goroutine of the runtime is left. A second Close does nothing.
+// Close ends the runtime: it cuts connections, ends calls in progress, cancels timers, closes log files and removes the socket.
+// No goroutine of the runtime remains after it. A second Close does nothing.
 func (r *Runtime) Close() {
 	r.serve.Lock()
 	if r.closed {
@@ -91,17 +91,17 @@ func (r *Runtime) Close() {
 	r.mu.Unlock()
 	r.removeSocket()
 	r.streams.Close()
-	r.serve.Unlock() // crashes under way take it to find that there is nothing left to do
+	r.serve.Unlock() // crashes in progress take the lock and then find nothing to do
 	r.wg.Wait()
 }
 
-// changedLocked notes that the visible state has changed and wakes WaitFor.
+// changedLocked records a change of the visible state and wakes WaitFor.
 func (r *Runtime) changedLocked() {
 	r.version++
 	r.changed.fire()
 }
 
-// newIDLocked makes the next ID: 64 hex digits, the same in each run, in no visible order.
+// newIDLocked returns the next ID: 64 hex digits, the same in each run, in no visible order.
 func (r *Runtime) newIDLocked() string {
 	r.ids++
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(make([]byte, 8, 16), r.ids))

@@ -19,8 +19,8 @@ type runtimeService struct {
 	r *Runtime
 }
 
-// RunPodSandbox reserves the name, takes its time, sets up the network, and makes the sandbox ready. Cancelled or
-// failed half-way it leaves nothing.
+// RunPodSandbox reserves the name, waits for its delay, sets up the network, and makes the sandbox ready. If it is cancelled or
+// fails half-way, it leaves nothing.
 func (s *runtimeService) RunPodSandbox(ctx context.Context,
 	req *runtimeapi.RunPodSandboxRequest) (*runtimeapi.RunPodSandboxResponse, error) {
 	r := s.r
@@ -78,7 +78,7 @@ func (r *Runtime) reserveSandbox(req *runtimeapi.RunPodSandboxRequest, meta *run
 	}, nil
 }
 
-// setupNetworkLocked gives the sandbox its address, unless it lives in the host's network.
+// setupNetworkLocked assigns an address to the sandbox, unless it is in the host's network.
 func (r *Runtime) setupNetworkLocked(sb *sandbox) error {
 	if hostNetwork(sb.config) {
 		return nil
@@ -94,7 +94,7 @@ func (r *Runtime) setupNetworkLocked(sb *sandbox) error {
 	return nil
 }
 
-// teardownNetworkLocked gives the address back.
+// teardownNetworkLocked releases the address.
 func (r *Runtime) teardownNetworkLocked(sb *sandbox) {
 	if sb.ip != "" {
 		r.store.ips.release(sb.ip)
@@ -106,12 +106,12 @@ func hostNetwork(config *runtimeapi.PodSandboxConfig) bool {
 	return config.GetLinux().GetSecurityContext().GetNamespaceOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 }
 
-// podName is namespace and name of the sandbox's pod, which at any time belong to one pod alone.
+// podName returns namespace and name of the sandbox's pod, which belong to at most one pod at a time.
 func podName(sb *sandbox) string {
 	return sb.config.GetMetadata().GetNamespace() + "/" + sb.config.GetMetadata().GetName()
 }
 
-// ipPool gives out the addresses 10.88.0.2 to 10.88.255.254, the one longest unused first, as host-local does.
+// ipPool assigns the addresses 10.88.0.2 to 10.88.255.254, the one longest unused first, as host-local does.
 type ipPool struct {
 	used map[string]bool
 	last netip.Addr

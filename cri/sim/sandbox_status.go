@@ -8,7 +8,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// PodSandboxStatus answers with the sandbox alone, as containerd does.
+// PodSandboxStatus returns the sandbox alone, as containerd does.
 func (s *runtimeService) PodSandboxStatus(_ context.Context,
 	req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	r := s.r
@@ -49,7 +49,7 @@ func (s *sandbox) state() runtimeapi.PodSandboxState {
 	return runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 }
 
-// ListPodSandbox lists the sandboxes that match every part of the filter, in no order that means anything.
+// ListPodSandbox lists the sandboxes that match every part of the filter, in an order without meaning.
 func (s *runtimeService) ListPodSandbox(_ context.Context,
 	req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	r, f := s.r, req.GetFilter()
@@ -75,7 +75,7 @@ func (s *runtimeService) ListPodSandbox(_ context.Context,
 	return resp, nil
 }
 
-// UpdatePodSandboxResources is accepted and changes nothing that a caller could see.
+// UpdatePodSandboxResources accepts the call without a visible effect.
 func (s *runtimeService) UpdatePodSandboxResources(_ context.Context,
 	req *runtimeapi.UpdatePodSandboxResourcesRequest) (*runtimeapi.UpdatePodSandboxResourcesResponse, error) {
 	r := s.r

@@ -6,8 +6,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// StopPodSandbox kills what still runs in the sandbox, without grace, tears down its network and leaves it not ready. A
-// sandbox that is not there is stopped already.
+// StopPodSandbox kills all containers in the sandbox without a grace period, removes its network and leaves it not ready.
+// Stopping an absent sandbox succeeds.
 func (s *runtimeService) StopPodSandbox(ctx context.Context,
 	req *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	r := s.r
@@ -45,7 +45,7 @@ func (r *Runtime) stopSandbox(ctx context.Context, sb *sandbox) error {
 	return nil
 }
 
-// endSandboxLocked is the end of the sandbox's own process, wanted or not. Its network stays until it is stopped.
+// endSandboxLocked ends the sandbox's own process, on request or by accident. Its network stays until the sandbox is stopped.
 func (r *Runtime) endSandboxLocked(sb *sandbox) {
 	if !sb.ready {
 		return
@@ -55,8 +55,8 @@ func (r *Runtime) endSandboxLocked(sb *sandbox) {
 	r.emitLocked(r.store.targets[sb.id], sb, runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT)
 }
 
-// RemovePodSandbox stops the sandbox if need be and removes it with its containers; its name is free again then. A
-// sandbox that is not there is removed already.
+// RemovePodSandbox stops the sandbox if needed, removes it with its containers and frees its name. Removing an absent sandbox
+// succeeds.
 func (s *runtimeService) RemovePodSandbox(ctx context.Context,
 	req *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	r := s.r

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eachPod does one thing for many pods, sixteen side by side.
+// eachPod calls do for many pods, sixteen at a time.
 func eachPod(n int, do func(name string) error) error {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 16)
@@ -109,7 +109,7 @@ func TestAThousandPods(t *testing.T) {
 	h.broken()
 }
 
-// BenchmarkPod is the whole life of a pod of two containers beside a thousand others.
+// BenchmarkPod measures the whole life of a pod with two containers beside a thousand others.
 func BenchmarkPod(b *testing.B) {
 	h := start(b, sim.Options{})
 	for i := range 1000 {

@@ -10,11 +10,11 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxMessage is the message size the kubelet and containerd agree on, in bytes.
+// maxMessage is the message size of the kubelet and containerd, in bytes.
 const maxMessage = 16 << 20
 
-// Up listens again after Down. What the runtime knew before is still there; containers that ended meanwhile are simply
-// exited, and no event tells of them, as after a restart of containerd. It fails when the runtime is up or closed.
+// Up listens again after Down. The runtime's earlier state is still there; containers that exited in the meantime are simply
+// exited, without an event, as after a restart of containerd. It fails if the runtime is up or closed.
 func (r *Runtime) Up() error {
 	r.serve.Lock()
 	defer r.serve.Unlock()
@@ -37,7 +37,7 @@ func (r *Runtime) upServing() error {
 	if err != nil {
 		return fmt.Errorf("sim: listening on %q (%d bytes; at most 107 fit): %w", addr.Name, len(addr.Name), err)
 	}
-	// A killed runtime leaves its socket file behind, and connecting to it is refused; so it is here.
+	// Like a killed runtime, leave the socket file behind: connecting to it is refused.
 	listener.SetUnlinkOnClose(false)
 
 	server := grpc.NewServer(
@@ -62,15 +62,14 @@ func (r *Runtime) upServing() error {
 
 	go func(served chan<- struct{}) {
 		defer close(served)
-		// Serve ends with an error only when Stop raced it or the listener broke; either way the socket is gone,
-		// which is what the client sees.
+		// Serve only fails if Stop raced it or the listener broke; either way the socket is gone, which the client notices.
 		_ = server.Serve(listener)
 	}(r.served)
 	return nil
 }
 
-// Down is the sudden death of the runtime: the listener and all connections are cut, calls under way are cancelled and
-// have ended when Down returns. Containers keep running, and their time goes on. A runtime that is down stays down.
+// Down is the sudden death of the runtime: it cuts the listener and all connections, and cancels calls in progress, which have
+// ended when Down returns. Containers keep running, and their time goes on. A second Down does nothing.
 func (r *Runtime) Down() {
 	r.serve.Lock()
 	defer r.serve.Unlock()
@@ -92,8 +91,8 @@ func (r *Runtime) downServing() {
 	r.server = nil
 }
 
-// crash takes down the runtime from inside one of its own calls, which must then end when its context does. A life of
-// the runtime that begins after the call is not harmed.
+// crash takes down the runtime from inside one of its own calls, which must then end with its context. It does not affect a later
+// life of the runtime.
 func (r *Runtime) crash() {
 	r.mu.Lock()
 	life := r.lives
@@ -110,8 +109,8 @@ func (r *Runtime) crash() {
 	})
 }
 
-// removeSocket removes the socket file; one that is gone already is fine.
+// removeSocket removes the socket file; an absent one is not an error.
 func (r *Runtime) removeSocket() {
-	// The path was ours to create, and a file that cannot be removed shows in the next listen.
+	// The runtime owns the path, and a file that cannot be removed shows in the next listen.
 	_ = os.Remove(r.opts.Socket)
 }

@@ -7,18 +7,18 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Snapshot is the state of the runtime at one moment. It is immutable and shared: read it, do not write to it.
+// Snapshot is the state of the runtime at one moment. It is immutable and shared.
 type Snapshot struct {
 	// Version grows with every change of the state.
 	Version uint64
-	// Up says whether the socket is served.
+	// Up reports whether the socket is served.
 	Up bool
 	// Sandboxes and Containers are in order of creation.
 	Sandboxes  []*SandboxState
 	Containers []*ContainerState
-	// Images are the references present, sorted: tags and digests.
+	// Images lists the present references, sorted: tags and digests.
 	Images []string
-	// EventStreams is how many GetContainerEvents calls are listening.
+	// EventStreams is the number of open GetContainerEvents calls.
 	EventStreams int
 }
 
@@ -27,7 +27,7 @@ type SandboxState struct {
 	ID, UID, Name, Namespace string
 	Attempt                  uint32
 	Ready                    bool
-	IP                       string // "" in the host's network, and after the sandbox was stopped
+	IP                       string // "" in the host's network, and after a stop
 	Handler                  string // the runtime's; "" is the default one
 	CreatedAt                time.Time
 }
@@ -36,20 +36,20 @@ type SandboxState struct {
 type ContainerState struct {
 	ID, SandboxID, PodUID, PodName, PodNamespace, Name string
 	Attempt                                            uint32
-	Image                                              string // as the request named it
+	Image                                              string // as named in the request
 	State                                              runtimeapi.ContainerState
 	ExitCode                                           int32
 	Reason                                             string
 	CreatedAt, StartedAt, FinishedAt                   time.Time // zero until it happens
-	// Signals is how often the process got its stop signal; SIGKILL does not count.
+	// Signals counts the stop signals sent to the process, without SIGKILL.
 	Signals int
-	// Config is what the request asked for.
+	// Config is the configuration in the request.
 	Config *runtimeapi.ContainerConfig
-	// Resources are those that it has now.
+	// Resources are the current ones.
 	Resources *runtimeapi.LinuxContainerResources
 }
 
-// Running says whether the container runs.
+// Running reports whether the container runs.
 func (c *ContainerState) Running() bool {
 	return c.State == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
@@ -74,7 +74,7 @@ func (s Snapshot) Running() (n int) {
 	return n
 }
 
-// Sandbox returns the newest sandbox of the pod name, or nil.
+// Sandbox returns the newest sandbox of the named pod, or nil.
 func (s Snapshot) Sandbox(pod string) *SandboxState {
 	for i := len(s.Sandboxes) - 1; i >= 0; i-- {
 		if s.Sandboxes[i].Name == pod {
@@ -84,7 +84,7 @@ func (s Snapshot) Sandbox(pod string) *SandboxState {
 	return nil
 }
 
-// Container returns the newest container of that pod and container name, or nil.
+// Container returns the newest container with that pod and container name, or nil.
 func (s Snapshot) Container(pod, name string) *ContainerState {
 	for i := len(s.Containers) - 1; i >= 0; i-- {
 		if c := s.Containers[i]; c.PodName == pod && c.Name == name {
@@ -94,7 +94,7 @@ func (s Snapshot) Container(pod, name string) *ContainerState {
 	return nil
 }
 
-// Snapshot is the state now. It costs a pointer for every object, and a copy for those changed since the last one.
+// Snapshot returns the current state. It costs a pointer for every object, and a copy for those changed since the last one.
 func (r *Runtime) Snapshot() Snapshot {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,8 +120,8 @@ func (r *Runtime) snapshotLocked() Snapshot {
 	return s
 }
 
-// WaitFor returns once ok holds for the state, or with ctx's error. It looks at the state now and after changes;
-// changes in quick succession may be seen as one, so ok should not wait for a state that passes.
+// WaitFor returns once ok is true of the state, or with ctx's error. It checks the current state and after changes; changes in
+// quick succession may be seen as one, so ok should not wait for a passing state.
 func (r *Runtime) WaitFor(ctx context.Context, ok func(Snapshot) bool) error {
 	for {
 		r.mu.Lock()
@@ -163,13 +163,13 @@ func (c *container) snapshot() *ContainerState {
 	return c.view
 }
 
-// touchSandboxLocked notes a change of a sandbox.
+// touchSandboxLocked records a change of a sandbox.
 func (r *Runtime) touchSandboxLocked(s *sandbox) {
 	s.view = nil
 	r.changedLocked()
 }
 
-// touchLocked notes a change of a container.
+// touchLocked records a change of a container.
 func (r *Runtime) touchLocked(c *container) {
 	c.view = nil
 	r.changedLocked()

@@ -7,13 +7,13 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// What a running container uses: thousandths of a core, and bytes unless its Behaviour says otherwise.
+// The usage of a running container: thousandths of a core, and bytes unless its Behaviour sets them.
 const (
 	milliCPU      = 10
 	defaultMemory = 1 << 20
 )
 
-// ListContainerStats reports the use of every running container that matches.
+// ListContainerStats reports the usage of every running container that matches.
 func (s *runtimeService) ListContainerStats(_ context.Context,
 	req *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
 	r, f := s.r, req.GetFilter()

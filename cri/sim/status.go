@@ -18,8 +18,7 @@ func (c condition) of(kind string) *runtimeapi.RuntimeCondition {
 	return &runtimeapi.RuntimeCondition{Type: kind, Status: c.ok, Reason: c.reason, Message: c.message}
 }
 
-// SetRuntimeReady sets the RuntimeReady condition; message explains a false one. It changes what Status says, nothing
-// else.
+// SetRuntimeReady sets the RuntimeReady condition; message explains a false one. It only changes the answer of Status.
 func (r *Runtime) SetRuntimeReady(ok bool, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +74,7 @@ func (s *runtimeService) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfi
 	}, nil
 }
 
-// UpdateRuntimeConfig is accepted; the simulated network has its addresses already.
+// UpdateRuntimeConfig accepts the call; the simulated network already has its addresses.
 func (s *runtimeService) UpdateRuntimeConfig(context.Context,
 	*runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil

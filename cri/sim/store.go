@@ -8,8 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// podUIDLabel is the label by which the kubelet finds the sandboxes and containers of a pod; lists by it are frequent
-// enough to deserve an index.
+// podUIDLabel is the kubelet's label for the sandboxes and containers of a pod. Lists by it are frequent enough to deserve an
+// index.
 const podUIDLabel = "io.kubernetes.pod.uid"
 
 // sandbox is one pod sandbox. Runtime.mu guards it; config is never changed.
@@ -19,12 +19,12 @@ type sandbox struct {
 	handler  string
 	created  time.Time
 	ready    bool
-	ip       string // "" in the host's network and once the network is torn down
+	ip       string // "" in the host's network and after the network was removed
 
-	stopAsked  bool           // StopPodSandbox came, or RemovePodSandbox
-	refused    map[string]int // containers refused because the sandbox was dead, by reserved name
+	stopAsked  bool           // StopPodSandbox or RemovePodSandbox was called
+	refused    map[string]int // containers rejected because the sandbox was dead, by reserved name
 	containers map[string]*container
-	view       *SandboxState // what Snapshot shows; nil after a change
+	view       *SandboxState // the state in Snapshot; nil after a change
 }
 
 func (s *sandbox) uid() string { return s.config.GetMetadata().GetUid() }
@@ -44,17 +44,17 @@ type container struct {
 	reason, message            string
 	resources                  *runtimeapi.ContainerResources
 
-	starting  bool // StartContainer is under way
-	stopAsked bool // the caller asked to stop it, or to stop its sandbox
+	starting  bool // StartContainer is in progress
+	stopAsked bool // the caller has requested a stop of the container or its sandbox
 	signalled bool // the stop signal was sent; it is sent once in a life of the runtime
-	signals   int  // how often it was sent in all
+	signals   int  // number of stop signals in all
 	behaviour Behaviour
-	ends      *timer        // the process ends by itself
-	terms     *timer        // the process ends after its stop signal
-	stopped   chan struct{} // closed once exited
+	ends      *timer        // timer of the process's own exit
+	terms     *timer        // timer of the exit after its stop signal
+	stopped   chan struct{} // closed at the exit
 	log       *logFile
 
-	view *ContainerState // what Snapshot shows; nil after a change
+	view *ContainerState // the state in Snapshot; nil after a change
 }
 
 func (c *container) running() bool { return c.state == runtimeapi.ContainerState_CONTAINER_RUNNING }
@@ -73,7 +73,7 @@ type store struct {
 	containersByLabel map[string]map[*container]struct{} // podUIDLabel
 
 	names   map[string]string // reserved name to ID, of sandboxes and containers
-	targets map[string]Target // of every ID ever given out, so that the journal can name what is gone
+	targets map[string]Target // of every ID ever assigned, so that the journal can name removed objects
 	ips     ipPool
 }
 
@@ -123,7 +123,7 @@ func (s *store) removeContainer(c *container) {
 	unindex(s.containersByLabel, c.config.GetLabels()[podUIDLabel], c)
 }
 
-// reserve takes a name for an ID, or returns the ID that has it.
+// reserve assigns a name to an ID, or returns the ID that has it.
 func (s *store) reserve(name, id string) (holder string, ok bool) {
 	if holder, taken := s.names[name]; taken {
 		return holder, false
@@ -132,7 +132,7 @@ func (s *store) reserve(name, id string) (holder string, ok bool) {
 	return id, true
 }
 
-// sandboxesOf returns the sandboxes that can match the selector, in no order that means anything.
+// sandboxesOf returns the sandboxes that can match the selector, in an order without meaning.
 func (s *store) sandboxesOf(selector map[string]string) []*sandbox {
 	if uid, ok := selector[podUIDLabel]; ok {
 		return inIDOrder(keys(s.sandboxesByLabel[uid]), func(sb *sandbox) string { return sb.id })
@@ -140,7 +140,7 @@ func (s *store) sandboxesOf(selector map[string]string) []*sandbox {
 	return inIDOrder(slices.Clone(s.sandboxOrder), func(sb *sandbox) string { return sb.id })
 }
 
-// containersOf returns the containers that can match sandbox ID and selector, in no order that means anything.
+// containersOf returns the containers that can match sandbox ID and selector, in an order without meaning.
 func (s *store) containersOf(sandboxID string, selector map[string]string) []*container {
 	id := func(c *container) string { return c.id }
 	if sandboxID != "" {
@@ -156,7 +156,7 @@ func (s *store) containersOf(sandboxID string, selector map[string]string) []*co
 	return inIDOrder(slices.Clone(s.containerOrder), id)
 }
 
-// inOrder returns the containers of the sandbox by ID.
+// inOrder returns the containers of the sandbox, sorted by ID.
 func (s *sandbox) inOrder() []*container {
 	all := make([]*container, 0, len(s.containers))
 	for _, c := range s.containers {
@@ -165,7 +165,7 @@ func (s *sandbox) inOrder() []*container {
 	return inIDOrder(all, func(c *container) string { return c.id })
 }
 
-// inIDOrder sorts by ID: reproducible, and yet not the order of creation, on which no caller may rely.
+// inIDOrder sorts by ID: reproducible, but not the order of creation, which no caller may rely on.
 func inIDOrder[T any](all []T, id func(T) string) []T {
 	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
 	return all
@@ -200,7 +200,7 @@ func without[T comparable](all []T, x T) []T {
 	return all
 }
 
-// matches says whether labels carry every pair of the selector.
+// matches reports whether labels include every pair of the selector.
 func matches(labels, selector map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Exec gives the URL at which Script.Stream runs a command.
+// Exec returns the URL at which Script.Stream runs a command.
 func (s *runtimeService) Exec(ctx context.Context, req *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	url, err := s.r.processURL(ctx, req, req.GetCmd())
 	return &runtimeapi.ExecResponse{Url: url}, err
@@ -24,7 +24,7 @@ func (s *runtimeService) Attach(ctx context.Context, req *runtimeapi.AttachReque
 	return &runtimeapi.AttachResponse{Url: url}, err
 }
 
-// PortForward gives a URL at which every port sends back what it gets.
+// PortForward returns a URL at which every port echoes its input.
 func (s *runtimeService) PortForward(_ context.Context,
 	req *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	r := s.r
@@ -36,7 +36,7 @@ func (s *runtimeService) PortForward(_ context.Context,
 	return &runtimeapi.PortForwardResponse{Url: r.streams.Echo()}, nil
 }
 
-// process is what is asked to stream with a process.
+// process is a request to stream with a process.
 type process interface {
 	GetContainerId() string
 	GetStdin() bool
@@ -56,7 +56,7 @@ func (r *Runtime) processURL(ctx context.Context, req process, command []string)
 	case !c.running():
 		return "", errUnknown("container is in %s state", c.state)
 	}
-	want := 1 // errors
+	want := 1 // the error stream
 	for _, open := range []bool{req.GetStdin(), req.GetStdout(), req.GetStderr(), req.GetTty()} {
 		if open {
 			want++
@@ -73,17 +73,17 @@ func (r *Runtime) processURL(ctx context.Context, req process, command []string)
 		}
 		for kind, text := range map[string]string{"stdout": result.Stdout, "stderr": result.Stderr} {
 			if s := by[kind]; s != nil {
-				_, _ = io.WriteString(s, text) // who does not read it has gone
+				_, _ = io.WriteString(s, text) // fails if the client has left
 				_ = s.Close()
 			}
 		}
-		status, _ := json.Marshal(ended(result)) // it is plain data
+		status, _ := json.Marshal(ended(result)) // cannot fail for plain data
 		_, _ = by["error"].Write(status)
 		_ = by["error"].Close()
 	}), nil
 }
 
-// ended is how a command's end is told on the stream of errors.
+// ended returns the result of a command in the format of the error stream.
 func ended(result ExecResult) *metav1.Status {
 	switch {
 	case result.Err != nil:

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// timer is one function armed on the runtime's clock. It runs with r.mu held, and not at all once cancelled, so whoever
-// holds the lock need not fear a late one.
+// timer is one function armed on the runtime's clock. It runs with r.mu held, and not at all once cancelled, so a holder of the
+// lock never sees a late call.
 type timer struct {
 	stop func() bool
 	dead bool
@@ -33,7 +33,7 @@ func (r *Runtime) afterLocked(d time.Duration, f func()) *timer {
 	return t
 }
 
-// cancelLocked makes sure t never runs from here on; nil and finished timers are fine.
+// cancelLocked ensures that t never runs from here on. It accepts nil and finished timers.
 func (r *Runtime) cancelLocked(t *timer) {
 	if t == nil || t.dead {
 		return
@@ -45,13 +45,13 @@ func (r *Runtime) cancelLocked(t *timer) {
 	}
 }
 
-// sleep waits d on the runtime's clock. It returns ctx's end as a gRPC status error.
+// sleep waits d on the runtime's clock. It returns the end of ctx as a gRPC status error.
 func (r *Runtime) sleep(ctx context.Context, d time.Duration) error {
 	_, err := r.sleepUnless(ctx, d, nil)
 	return err
 }
 
-// sleepUnless is sleep that ends early, with interrupted set, when the channel is closed.
+// sleepUnless sleeps, but returns early, with interrupted set, when the channel is closed.
 func (r *Runtime) sleepUnless(ctx context.Context, d time.Duration, interrupt <-chan struct{}) (interrupted bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, status.FromContextError(err).Err()
@@ -78,11 +78,11 @@ func (r *Runtime) sleepUnless(ctx context.Context, d time.Duration, interrupt <-
 	}
 }
 
-// Clock tells the time and runs functions later. Everything in the runtime that takes time (life of a container,
+// Clock is the source of time and runs delayed functions. Everything in the runtime that takes time (life of a container,
 // latency, grace period) goes through one Clock.
 //
-// AfterFunc runs f once, d after now, on a goroutine of the clock's choosing, never from inside AfterFunc. The returned
-// function cancels it and reports whether f will now never run. Both may be called while locks are held that f takes.
+// AfterFunc runs f once, d after now, on a goroutine of the clock's choosing, never from inside AfterFunc. The returned function
+// cancels it and reports whether f will now never run. Both may be called with locks held that f takes.
 type Clock interface {
 	Now() time.Time
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
@@ -91,13 +91,11 @@ type Clock interface {
 // RealClock is the machine's clock.
 type RealClock struct{}
 
-// Now is time.Now.
 func (RealClock) Now() time.Time { return time.Now() }
 
-// AfterFunc is time.AfterFunc.
 func (RealClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
-// signal wakes everyone who waits for a change. Its owner's lock guards both methods.
+// signal wakes all goroutines that wait for a change. Its owner's lock guards both methods.
 type signal struct{ ch chan struct{} }
 
 func (s *signal) wait() <-chan struct{} {

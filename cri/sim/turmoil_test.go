@@ -11,8 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// TestTurmoil lets everything happen at once, in real time: calls and their cancellation, faults, events, deaths of
-// the runtime, reboots, exits. Nothing may hang or be left over.
+// TestTurmoil runs everything concurrently, in real time: calls and their cancellation, faults, events, deaths of the runtime,
+// reboots, exits. Nothing may hang or be left over.
 func TestTurmoil(t *testing.T) {
 	h := start(t, sim.Options{
 		Clock: sim.RealClock{},
@@ -35,7 +35,7 @@ func TestTurmoil(t *testing.T) {
 	worker := func(do func(ctx context.Context, i int)) {
 		wg.Go(func() {
 			for i := range 40 {
-				// Short enough to cut calls off in every place. Failures are what this test is made of.
+				// Short enough to cut calls off in every place. Their failures are expected.
 				ctx, cancel := context.WithTimeout(h.ctx, time.Duration(i)*time.Millisecond)
 				do(ctx, i)
 				cancel()
@@ -67,7 +67,7 @@ func TestTurmoil(t *testing.T) {
 		case 1:
 			_ = h.Reboot()
 		case 2:
-			_ = h.Up() // a fault may have taken it down
+			_ = h.Up() // a fault may have taken the runtime down
 		}
 		<-ctx.Done()
 	})
@@ -82,7 +82,7 @@ func TestTurmoil(t *testing.T) {
 	h.consistentAtRest()
 }
 
-// consistentAtRest checks that nothing is left when no call is under way and all sandboxes are removed.
+// consistentAtRest checks that nothing remains when no call is in progress and all sandboxes are removed.
 func (h *harness) consistentAtRest() {
 	h.t.Helper()
 	if n := len(h.Snapshot().Containers); n != 0 {

@@ -4,8 +4,7 @@ import (
 	"fmt"
 )
 
-// Violations is what the caller did so far that no careful agent does, oldest first, each "rule: what happened". The
-// rules:
+// Violations returns the acts of the caller so far that no careful agent commits, oldest first, each as "rule: event". The rules:
 //
 //   - started-twice: StartContainer for a container that was started before, or is being started.
 //   - create-in-dead-sandbox: CreateContainer in a sandbox the caller itself had stopped or removed, or for the second
@@ -14,8 +13,8 @@ import (
 //   - two-ready-sandboxes: a sandbox became ready while another of the same pod UID was.
 //   - two-pods-one-name: a sandbox became ready while another pod of the same namespace and name had one.
 //   - two-running: a container started while another of the same pod UID and name was running.
-//   - removed-running: a container or sandbox was removed while running without having been asked to stop.
-//   - stopped-over-running: StopPodSandbox killed a container that had never been asked to stop, so it got no grace.
+//   - removed-running: a container or sandbox was removed while running without a requested stop.
+//   - stopped-over-running: StopPodSandbox killed a container without a requested stop, so it got no grace period.
 //   - image-in-use: RemoveImage of an image that a container still refers to.
 func (r *Runtime) Violations() []string {
 	r.mu.Lock()
@@ -28,7 +27,7 @@ func (r *Runtime) violateLocked(rule, format string, args ...any) {
 	r.violations = append(r.violations, rule+": "+fmt.Sprintf(format, args...))
 }
 
-// checkNewSandboxLocked looks for other ready sandboxes that should not be there beside a new one.
+// checkNewSandboxLocked checks for other ready sandboxes that must not coexist with a new one.
 func (r *Runtime) checkNewSandboxLocked(sb *sandbox) {
 	for other := range r.store.sandboxesByUID[sb.uid()] {
 		if other.ready {
@@ -42,7 +41,7 @@ func (r *Runtime) checkNewSandboxLocked(sb *sandbox) {
 	}
 }
 
-// checkRemovedSandboxLocked looks for what a removal would kill that was never asked to stop.
+// checkRemovedSandboxLocked checks for processes that a removal would kill without a requested stop.
 func (r *Runtime) checkRemovedSandboxLocked(sb *sandbox) {
 	if sb.ready && !sb.stopAsked {
 		r.violateLocked("removed-running", "RemovePodSandbox of %s, which was ready", sb.name)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// longDeadlines are the program's deadlines of five minutes or more. Each has the reason that it does not cut off work that would
-// start again from zero.
+// longDeadlines lists the program's deadlines of five minutes or more. Each has the reason that it does not interrupt work that
+// would start from zero.
 var longDeadlines = map[string]string{
 	"actors/internal/hooks/hooks.go Limit":             "a hook runs once",
 	"actors/eviction/oom.go killTimeout":               "a wait, which is repeated",
@@ -32,7 +32,7 @@ var longDeadlines = map[string]string{
 
 var deadlineName = regexp.MustCompile(`(?i)(timeout|limit|deadline)$`)
 
-// A deadline of minutes must not lose the work of minutes. Each is listed with a reason. The test reads the source tree.
+// A deadline of minutes must not lose minutes of work. Each is listed with a reason. The test reads the source tree.
 func TestLongDeadlines_AreListed(t *testing.T) {
 	root := filepath.Join("..", "..")
 	seen := 0
@@ -74,7 +74,7 @@ func TestLongDeadlines_AreListed(t *testing.T) {
 	}
 }
 
-// long reports whether a duration is five minutes or more, as far as it is written down.
+// long reports whether the expression is a duration of five minutes or more. It only recognises literals.
 func long(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.SelectorExpr:

@@ -1,5 +1,5 @@
-// Package stall has deadlines for work that would begin again from zero if it were cut off. Such a deadline ends work that makes
-// no progress, and never work that does.
+// Package stall provides deadlines for work that would start from zero if it were interrupted. Such a deadline ends work that
+// makes no progress, and never work that does.
 package stall
 
 import (
@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Context is the context of one piece of work. It has no deadline that is known beforehand.
+// Context is the context of one operation. Its deadline moves with progress and is not known beforehand.
 type Context struct {
 	context.Context // the parent
 	limit           time.Duration
@@ -22,7 +22,7 @@ type Context struct {
 	done  chan struct{}
 	err   error
 	timer clock.Timer
-	leave func() bool // ends the wait for the parent's end
+	leave func() bool // ends the wait for the parent
 }
 
 type (
@@ -30,8 +30,8 @@ type (
 	noted struct{ note any }
 )
 
-// New returns a context that ends when its work has reported no progress for the limit, which must be positive, and at the
-// latest after twice the limit. Err is context.DeadlineExceeded then. It also ends with its parent, and when it is cancelled.
+// New returns a context that ends when its operation has reported no progress for the limit, which must be positive, and at the
+// latest after twice the limit. Err is context.DeadlineExceeded then. It also ends with its parent, and by the returned function.
 func New(parent context.Context, clocks clock.WithDelayedExecution, limit time.Duration) (*Context, context.CancelFunc) {
 	c := &Context{Context: parent, limit: limit, done: make(chan struct{})}
 	c.mu.Lock()
@@ -64,17 +64,14 @@ func (c *Context) end(err error) {
 	}
 }
 
-// Done implements context.Context.
 func (c *Context) Done() <-chan struct{} { return c.done }
 
-// Err implements context.Context.
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Value implements context.Context.
 func (c *Context) Value(k any) any {
 	if k == (key{}) {
 		return c
@@ -82,14 +79,14 @@ func (c *Context) Value(k any) any {
 	return c.Context.Value(k)
 }
 
-// Note returns the note of the last progress; nil: there is none.
+// Note returns the note of the last progress, or nil.
 func (c *Context) Note() any {
 	last, _ := c.note.Load().(noted)
 	return last.note
 }
 
-// Progress reports that the work to which ctx belongs has made progress. A note describes how far it is, for people, and stays
-// until the next note; nil: there is none. It is cheap enough to be called for each file.
+// Progress reports that the operation of ctx has made progress. A note describes the state for people, and stays until the next
+// note; it may be nil. Progress is cheap enough to be called for each file.
 func Progress(ctx context.Context, note any) {
 	if c, is := ctx.Value(key{}).(*Context); is {
 		c.moved.Store(true)

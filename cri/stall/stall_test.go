@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const limit = time.Hour
 
-// timers waits until the context has set its timer again.
+// timers waits until the context has reset its timer.
 func timers(t *testing.T, clock *clocktesting.FakeClock) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !clock.HasWaiters(); time.Sleep(time.Millisecond) {
@@ -70,5 +70,5 @@ func TestContext_KeepsTheLastNote(t *testing.T) {
 	if ctx.Note() != "half" {
 		t.Errorf("the note is %v, want half", ctx.Note())
 	}
-	Progress(t.Context(), "nobody") // without such a context it is nothing
+	Progress(t.Context(), "nobody") // no effect without a Context
 }

@@ -8,32 +8,30 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ContainerParams is what a container needs to know besides the pod and the node.
+// ContainerParams are the inputs of a container's configuration besides the pod and the node.
 type ContainerParams struct {
-	// RestartCount is 0 for the first container of a name, then one above the
-	// last; it is also the CRI's attempt and the number in the log's name.
+	// RestartCount is 0 for the first container of a name, then one above the last; it is also the CRI's attempt and the number
+	// in the log's name.
 	RestartCount uint32
-	// ImageRef is PullImage's or ImageStatus's answer for the container's image.
+	// ImageRef is the result of PullImage or ImageStatus for the container's image.
 	ImageRef string
-	// ImageUID and ImageUsername are ImageUser's.
+	// ImageUID and ImageUsername are the result of cri.ImageUser.
 	ImageUID      *int64
 	ImageUsername string
-	// Env is ResolveEnv's.
+	// Env is the result of ResolveEnv.
 	Env []EnvVar
-	// Mounts are all mounts, the termination log's and /etc/hosts' among them.
+	// Mounts holds all mounts, including the termination log and /etc/hosts.
 	Mounts     []*runtimeapi.Mount
 	Devices    []*runtimeapi.Device
 	CDIDevices []*runtimeapi.CDIDevice
-	// Annotations are added below the kubelet's own: those of device plugins,
-	// cri.AnnotationBackoff.
+	// Annotations are added unless the kubelet's own have the same key: those of device plugins, cri.AnnotationBackoff.
 	Annotations map[string]string
-	// TargetID is the container whose processes an ephemeral one shares.
+	// TargetID is the container that an ephemeral container shares processes with.
 	TargetID string
 }
 
-// NewContainerConfig is the container as the kubelet of 1.36 asks for it. It
-// reads nothing but its arguments and changes none of them; an error is a
-// *ConfigError. The log folder has to exist before CreateContainer.
+// NewContainerConfig returns the container's configuration as the kubelet 1.36 requests it. It only reads its arguments and
+// changes none of them; an error is a *ConfigError. The log folder has to exist before CreateContainer.
 func NewContainerConfig(pod *v1.Pod, container *v1.Container, node NodeFacts, p ContainerParams) (
 	config *runtimeapi.ContainerConfig, err error) {
 	defer func() {
@@ -101,8 +99,8 @@ func keyValues(env []EnvVar) []*runtimeapi.KeyValue {
 	return out
 }
 
-// stopSignal is lifecycle.stopSignal (KEP-4960), the runtime's choice when not set.
-// The CRI spells SIGRTMIN+3 as SIGNAL_SIGRTMINPLUS3.
+// stopSignal returns lifecycle.stopSignal (KEP-4960), or the runtime's default. The CRI spells SIGRTMIN+3 as
+// SIGNAL_SIGRTMINPLUS3.
 func stopSignal(container *v1.Container) (runtimeapi.Signal, error) {
 	if container.Lifecycle == nil || container.Lifecycle.StopSignal == nil {
 		return runtimeapi.Signal_SIGNAL_RUNTIME_DEFAULT, nil

@@ -17,32 +17,30 @@ import (
 const (
 	maxNameservers   = 3 // resolv.conf(5), MAXNS
 	maxSearchDomains = 32
-	maxSearchLength  = 2048 // characters, with the spaces between
-	// maxSearchDomain is what a name can have; glibc 2.28 aborts at more.
+	maxSearchLength  = 2048 // characters, including the spaces between
+	// maxSearchDomain is the maximum length of a name; glibc 2.28 aborts above it.
 	maxSearchDomain = validation.DNS1123SubdomainMaxLength
 )
 
-// DNSFacts is what the node knows of name servers.
+// DNSFacts is the node's DNS configuration.
 type DNSFacts struct {
 	ClusterDNS    []string // [clusterDNS], addresses
 	ClusterDomain string   // [clusterDomain]
-	// Host is what the file [resolvConf] holds, see ReadResolvConf.
+	// Host is the content of the file [resolvConf], see ReadResolvConf.
 	Host ResolvConf
-	// NoHost says that resolvConf is set to "": pods get no outside resolver.
+	// NoHost is set if resolvConf is "": pods get no outside resolver.
 	NoHost bool
 	// NodeIPs are the node's addresses.
 	NodeIPs []string
 }
 
-// DNSWarning is something that was left out of a pod's DNS configuration; it
-// becomes an event of the pod.
+// DNSWarning describes a part omitted from a pod's DNS configuration; it becomes an event of the pod.
 type DNSWarning struct{ Reason, Message string }
 
 // MissingClusterDNS is the reason of a DNSWarning on a node without clusterDNS.
 const MissingClusterDNS = "MissingClusterDNS"
 
-// NewDNSConfig is the pod's resolv.conf by its dnsPolicy, with its dnsConfig
-// merged in and cut to what resolvers take.
+// NewDNSConfig returns the pod's resolv.conf by its dnsPolicy, with its dnsConfig merged in and cut to the limits of resolvers.
 func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarning) {
 	var warnings []DNSWarning
 	config := &runtimeapi.DNSConfig{
@@ -85,8 +83,8 @@ func NewDNSConfig(pod *v1.Pod, facts DNSFacts) (*runtimeapi.DNSConfig, []DNSWarn
 	return config, append(warnings, cutToLimits(config)...)
 }
 
-// localServers is the node itself, once for each of its addresses: what
-// resolvers take when no server is named at all (resolv.conf(5)).
+// localServers returns the node itself, once for each of its addresses: the default of resolvers without a server
+// (resolv.conf(5)).
 func localServers(nodeIPs []string) []string {
 	var servers []string
 	for _, ip := range nodeIPs {
@@ -102,7 +100,7 @@ func localServers(nodeIPs []string) []string {
 	return servers
 }
 
-// canonicalIP is the address's shortest spelling, as the kubelet writes it.
+// canonicalIP returns the address's shortest spelling, as the kubelet writes it.
 func canonicalIP(text string) string {
 	if addr, err := netip.ParseAddr(text); err == nil {
 		return addr.String()
@@ -138,7 +136,7 @@ func cutToLimits(config *runtimeapi.DNSConfig) []DNSWarning {
 	return warnings
 }
 
-// mergeOptions lets the pod's options override those of the same name.
+// mergeOptions overrides options by the pod's own of the same name.
 func mergeOptions(options []string, own []v1.PodDNSConfigOption) []string {
 	for _, o := range own {
 		text := o.Name
@@ -150,8 +148,7 @@ func mergeOptions(options []string, own []v1.PodDNSConfigOption) []string {
 	return options
 }
 
-// setOption replaces the option of the same name ("ndots" in "ndots:5") in its
-// place, or appends it.
+// setOption replaces the option of the same name ("ndots" in "ndots:5") in its place, or appends it.
 func setOption(options []string, option string) []string {
 	name, _, _ := strings.Cut(option, ":")
 	for i := range options {
@@ -175,10 +172,10 @@ func unique(list []string) []string {
 	return out
 }
 
-// maxResolvConf is how much of a resolv.conf is read at most, in bytes.
+// maxResolvConf limits the size of a resolv.conf in bytes.
 const maxResolvConf = 10 << 20
 
-// ResolvConf is what a resolver's configuration file says (resolv.conf(5)).
+// ResolvConf is the content of a resolver's configuration file (resolv.conf(5)).
 type ResolvConf struct {
 	Servers, Searches, Options []string
 }
@@ -200,12 +197,12 @@ func ReadResolvConf(path string) (conf ResolvConf, err error) {
 }
 
 // ResolvConfProblem returns, in the kubelet's words, the first limit of resolvers that the file exceeds together with the search
-// domains of a cluster, or why it cannot be read; empty where all is well.
+// domains of a cluster, or the reason that it cannot be read. It returns "" if there is no problem.
 func ResolvConfProblem(path, clusterDomain string) string {
 	conf, err := ReadResolvConf(path)
 	most := maxSearchDomains
 	if clusterDomain != "" {
-		most -= 3 // for its namespace, for services, and for the cluster
+		most -= 3 // for the pod's namespace, for services, and for the cluster
 	}
 	switch {
 	case err != nil:
@@ -222,10 +219,9 @@ func ResolvConfProblem(path, clusterDomain string) string {
 	return ""
 }
 
-// ParseResolvConf reads nameserver, search and options lines and passes over the
-// rest. Servers add up, the last search line counts, and so does the last option
-// of a name. Search domains lose their closing dot and "." itself is dropped, so
-// that none counts twice against the limits.
+// ParseResolvConf reads nameserver, search and options lines and ignores the rest. Servers add up; the last search line counts,
+// and the last option of a name. Search domains lose their closing dot and "." itself is dropped, so that none counts twice
+// against the limits.
 func ParseResolvConf(r io.Reader) (ResolvConf, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxResolvConf+1))
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package translate turns a pod's spec into what a container runtime is asked for.
+// Package translate converts a pod's spec into requests to a container runtime.
 //
-// NewSandboxConfig and NewContainerConfig make the requests that the kubelet would have sent, byte for byte where others can see
-// it: labels, annotations, attempts, hashes and log paths. Beside them stand the rules by which they read the spec: QoS classes,
-// restart policies, requests and limits, the environment, name servers. All of it is pure but for HostPaths and ReadResolvConf,
-// which read the machine's files: no clock, no disk, no environment.
+// NewSandboxConfig and NewContainerConfig build the requests that the kubelet would send, byte for byte in the parts that others
+// read: labels, annotations, attempts, hashes and log paths. The package also has the rules for reading the spec: QoS classes,
+// restart policies, requests and limits, the environment, name servers. All of it is pure except for HostPaths and
+// ReadResolvConf, which read the machine's files: no clock, no disk, no environment.
 package translate

@@ -13,16 +13,15 @@ import (
 // EnvVar is one resolved environment variable.
 type EnvVar struct{ Name, Value string }
 
-// EnvSources is where the values of a container's environment come from. The
-// functions are called from ResolveEnv's goroutine.
+// EnvSources provides the values of a container's environment. The functions are called from ResolveEnv's goroutine.
 type EnvSources struct {
 	// Services are the variables of the namespace's Services (enableServiceLinks).
 	Services map[string]string
-	// ConfigMap and Secret return the object of the pod's namespace. An error
-	// found says whether it is absent, which optional references forgive.
+	// ConfigMap and Secret return the object of the pod's namespace. found is false with a nil error if the object is absent,
+	// which optional references tolerate.
 	ConfigMap func(name string) (object *v1.ConfigMap, found bool, err error)
 	Secret    func(name string) (object *v1.Secret, found bool, err error)
-	// File returns the value of a key in a file of a mounted volume (KEP-3721); a file that is not there has none.
+	// File returns the value of a key in a file of a mounted volume (KEP-3721); a missing file has none.
 	File func(volume, path, key string) (value string, found bool, err error)
 	// HostIPs and PodIPs are in the order of the node's address families.
 	HostIPs, PodIPs []string
@@ -30,13 +29,11 @@ type EnvSources struct {
 	Allocatable v1.ResourceList
 }
 
-// ResolveEnv returns the container's environment: envFrom in order, overridden by
-// env in order, with $(NAME) expanded from earlier variables and from the
-// services; then the services' variables that nothing overrides, by name. A name
-// set twice keeps its first place and its last value. (The kubelet uses the order
-// of a Go map, so no container can depend on it.) An environment too large for any
-// program is shortened, but stays too large. As with the kubelet, the runtime
-// creates the container, its start fails, and the restart policy applies.
+// ResolveEnv returns the container's environment: envFrom in order, overridden by env in order, with $(NAME) expanded from
+// earlier variables and from the services; then the remaining variables of services, by name. A name set twice keeps its first
+// place and its last value. (The kubelet uses the order of a Go map, so no container can depend on it.) An environment too large
+// for any program is shortened, but stays too large. As with the kubelet, the runtime creates the container, its start fails, and
+// the restart policy applies.
 func ResolveEnv(pod *v1.Pod, container *v1.Container, src EnvSources) ([]EnvVar, error) {
 	r := envResolver{pod: pod, container: container, src: src, values: map[string]string{}, left: maxStrings}
 	for _, from := range container.EnvFrom {
@@ -80,11 +77,11 @@ type envResolver struct {
 	src       EnvSources
 	values    map[string]string
 	order     []string
-	left      int // bytes that the environment can have yet
+	left      int // remaining bytes of the environment
 }
 
-// set takes a variable, as much of it as is too long for a program, and none after the one with which the environment is too
-// large.
+// set adds a variable. It shortens a value that is too long for a program, but keeps it too long, and ignores variables once the
+// environment is too large.
 func (r *envResolver) set(name, value string) {
 	value = cutString(value)
 	earlier, ok := r.values[name]
@@ -101,10 +98,10 @@ func (r *envResolver) set(name, value string) {
 	r.values[name], r.left = value, left-envSize(name, value)
 }
 
-// envSize is the size of a variable in bytes: NAME=value and a zero.
+// envSize returns the size of a variable in bytes: NAME=value and a zero byte.
 func envSize(name, value string) int { return len(name) + len(value) + 2 }
 
-// addAll takes every key of a ConfigMap or Secret.
+// addAll adds every key of a ConfigMap or Secret.
 func (r *envResolver) addAll(from v1.EnvFromSource) error {
 	var data map[string]string
 	var err error
@@ -123,7 +120,7 @@ func (r *envResolver) addAll(from v1.EnvFromSource) error {
 	return nil
 }
 
-// value resolves one variable; skip means an optional source has nothing.
+// value resolves one variable; skip is set if an optional source has no value.
 func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 	if v.Value != "" || v.ValueFrom == nil {
 		return Expand(v.Value, lookupIn(r.values, r.src.Services)), false, nil
@@ -154,7 +151,7 @@ func (r *envResolver) value(v v1.EnvVar) (value string, skip bool, err error) {
 	return "", false, nil
 }
 
-// key takes one value of a ConfigMap or Secret.
+// key returns one value of a ConfigMap or Secret.
 func (r *envResolver) key(data map[string]string, err error, kind, name, key string, optional *bool) (string, bool, error) {
 	value, ok := data[key]
 	if err == nil && !ok && !isTrue(optional) {
@@ -163,7 +160,7 @@ func (r *envResolver) key(data map[string]string, err error, kind, name, key str
 	return value, !ok, err
 }
 
-// configMap returns the object's data, none where it is absent and optional.
+// configMap returns the object's data, or nil if it is absent and optional.
 func (r *envResolver) configMap(name string, optional *bool) (map[string]string, error) {
 	object, found, err := r.src.ConfigMap(name)
 	if !found || err != nil {
@@ -184,7 +181,7 @@ func (r *envResolver) secret(name string, optional *bool) (map[string]string, er
 	return data, nil
 }
 
-// absent is the error about an object that could not be had; nil where it may be absent and is.
+// absent returns the error about a missing object, or nil if it is optional.
 func (r *envResolver) absent(kind, name string, optional *bool, err error) error {
 	switch {
 	case err != nil:

@@ -77,7 +77,7 @@ func checkKey(path, key string) error {
 	return nil
 }
 
-// formatMap writes a map as the downward API does: key="value", a line each.
+// formatMap formats a map as the downward API does: key="value", one per line.
 func formatMap(m map[string]string) string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -86,8 +86,8 @@ func formatMap(m map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// resourceField returns a resourceFieldRef's value in units of its divisor,
-// rounded up. A limit that is not set is the pod's, or what the node can give.
+// resourceField returns a resourceFieldRef's value in units of its divisor, rounded up. A limit that is not set is the pod's, or
+// the node's allocatable amount.
 func resourceField(
 	pod *v1.Pod, container *v1.Container, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList,
 ) (string, error) {
@@ -119,8 +119,8 @@ func resourceField(
 	return "", fmt.Errorf("resource %q is not supported", ref.Resource)
 }
 
-// limitOf falls back to what the container can use at most. Huge pages are never
-// overcommitted and have no such fallback.
+// limitOf returns the limit, or the most that the container can use. Huge pages are never overcommitted and have no such
+// fallback.
 func limitOf(pod *v1.Pod, container *v1.Container, name v1.ResourceName, allocatable v1.ResourceList) resource.Quantity {
 	limit := container.Resources.Limits[name]
 	if !limit.IsZero() || isHugePages(name) {
@@ -147,11 +147,11 @@ func findContainer(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// FieldValue is what a fieldRef of a downwardAPI volume says of the pod: those paths that need no address.
+// FieldValue returns the value of a fieldRef of a downwardAPI volume, which has no paths for addresses.
 func FieldValue(pod *v1.Pod, path string) (string, error) { return podField(pod, path, EnvSources{}) }
 
-// ResourceValue is what a resourceFieldRef that names a container says, in units of its divisor, rounded up. A limit that
-// is not set is the pod's, or what is allocatable on the node.
+// ResourceValue returns the value of a resourceFieldRef that names a container, in units of its divisor, rounded up. A limit that
+// is not set is the pod's, or the node's allocatable amount.
 func ResourceValue(pod *v1.Pod, ref *v1.ResourceFieldSelector, allocatable v1.ResourceList) (string, error) {
 	return resourceField(pod, &v1.Container{}, ref, allocatable)
 }

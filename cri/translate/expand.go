@@ -12,19 +12,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// maxString bounds an argument or a variable, in bytes: the kernel starts no program with a longer one (execve(2)).
+// maxString limits an argument or a variable, in bytes: the kernel starts no program with a longer one (execve(2)).
 var maxString = 32 * os.Getpagesize()
 
-// maxStrings bounds all of them together: the kernel starts no program with more, however large its stack may be. With the usual
-// stack of 8 MiB it takes 2 MiB.
+// maxStrings limits all of them together: the kernel starts no program with more, regardless of its stack. With the usual stack
+// of 8 MiB the limit is 2 MiB.
 const maxStrings = 6 << 20
 
-// Expand replaces $(NAME) by what lookup says of NAME, in the syntax the API
-// documents for command, args and env: "$$" stands for one "$" and protects what
-// follows, an unclosed "$(" and a "$" before anything else stay as they are, and
-// so does a reference lookup does not know. What is put in is not expanded again.
-// A result that no program can be given is cut: no program starts with that
-// either. A few references could make gigabytes.
+// Expand replaces $(NAME) by the result of lookup, in the syntax that the API documents for command, args and env: "$$" stands
+// for one "$" and protects the text after it. An unclosed "$(", a "$" before anything else, and a reference unknown to lookup
+// remain unchanged. Values are not expanded again. A few references could make gigabytes, so a result that is too long for any
+// program is cut, but stays too long.
 func Expand(text string, lookup func(name string) (string, bool)) string {
 	var out strings.Builder
 	for text != "" {
@@ -38,7 +36,7 @@ func Expand(text string, lookup func(name string) (string, bool)) string {
 			if value, known := lookup(name); known {
 				piece = value
 			}
-		default: // up to the next dollar
+		default: // up to the next dollar sign
 			end := strings.IndexByte(text[1:], '$') + 1
 			if end == 0 {
 				end = len(text)
@@ -53,8 +51,8 @@ func Expand(text string, lookup func(name string) (string, bool)) string {
 	return cutString(out.String())
 }
 
-// cutString is as much of a text as is too long for a program; a shorter text is whole. It ends with a whole character: commands
-// are sent to the runtime as UTF-8 only, and another text would not be sent at all.
+// cutString shortens a text, but leaves it too long for a program; a shorter text remains whole. The result ends with a whole
+// character: gRPC sends commands as UTF-8 only, and rejects other text.
 func cutString(text string) string {
 	end := min(len(text), maxString)
 	for end < len(text) && end < maxString+utf8.UTFMax && !utf8.RuneStart(text[end]) {
@@ -63,7 +61,7 @@ func cutString(text string) string {
 	return text[:end]
 }
 
-// TooLarge returns why no program can start with the container's environment and arguments; empty where one may.
+// TooLarge returns the reason that no program can start with the container's environment and arguments, or "".
 func TooLarge(c *runtimeapi.ContainerConfig) string {
 	total := 0
 	for _, e := range c.GetEnvs() {
@@ -84,7 +82,7 @@ func TooLarge(c *runtimeapi.ContainerConfig) string {
 	return ""
 }
 
-// shortened is a name for a message: a pod can give it any length.
+// shortened returns a name for use in a message: a pod can give it any length.
 func shortened(name string) string {
 	const limit = 256
 	if len(name) > limit {
@@ -93,9 +91,8 @@ func shortened(name string) string {
 	return name
 }
 
-// ExpandSubPath expands a volume mount's subPathExpr by the container's environment. A
-// variable that is not set, or is empty, is an error that names it, as with the kubelet:
-// what is left of the path would be another container's part of the volume.
+// ExpandSubPath expands a volume mount's subPathExpr by the container's environment. A variable that is unset or empty is an
+// error that names it, as in the kubelet: the remaining path would be another container's part of the volume.
 func ExpandSubPath(expr string, env []EnvVar) (string, error) {
 	values := envMap(env)
 	missing := map[string]bool{}
@@ -112,8 +109,8 @@ func ExpandSubPath(expr string, env []EnvVar) (string, error) {
 	return path, nil
 }
 
-// expandAll expands a command or its arguments. left is how many bytes the program can be given yet; the texts after the one that
-// exceeds it are left out.
+// expandAll expands a command or its arguments. left is the remaining number of bytes for the program; texts after the first one
+// that exceeds it are omitted.
 func expandAll(texts []string, lookup func(string) (string, bool), left *int) []string {
 	var out []string
 	for _, text := range texts {
@@ -127,7 +124,7 @@ func expandAll(texts []string, lookup func(string) (string, bool), left *int) []
 	return out
 }
 
-// lookupIn looks a name up in the maps, the first that has it.
+// lookupIn looks a name up in the first map that has it.
 func lookupIn(maps ...map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		for _, m := range maps {
@@ -139,8 +136,8 @@ func lookupIn(maps ...map[string]string) func(string) (string, bool) {
 	}
 }
 
-// ExpandCommand expands a command that runs in a container that is there already: by what the container's spec says of its
-// environment word for word, since nothing else is looked up again.
+// ExpandCommand expands a command that runs in an existing container. It uses the literal values of the container's spec, since
+// no other source is read again.
 func ExpandCommand(command []string, env []v1.EnvVar) []string {
 	values := map[string]string{}
 	for i := range env {

@@ -43,8 +43,8 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// FuzzExpand checks what holds of every text: without a dollar nothing changes,
-// doubled dollars protect everything, and unknown names stay.
+// FuzzExpand checks invariants for any text: without a dollar sign nothing changes, doubled signs protect everything, and unknown
+// names stay.
 func FuzzExpand(f *testing.F) {
 	for _, seed := range []string{"", "$", "$$", "$(A)", "$(", "$(A", "a$(A)$$(A)$x", "\xff$\xff"} {
 		f.Add(seed)
@@ -63,8 +63,8 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// Twenty doublings of a kilobyte would be a gigabyte. An environment or command that no program can be given is passed on as one
-// that no program can be given either, and nothing much larger is built on the way.
+// Twenty doublings of a kilobyte would be a gigabyte. An environment or command too large for any program stays too large, but
+// the expansion does not become much larger.
 func TestExpansionIsBounded(t *testing.T) {
 	env := []v1.EnvVar{{Name: "V0", Value: strings.Repeat("x", 1024)}}
 	for i := range 20 {

@@ -16,15 +16,12 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// specHashVersion begins every SpecHash. Whoever changes what goes into the hash,
-// or the defaulting before it, raises it: hashes of another version are not
-// compared, so that an upgrade of the agent restarts no container.
+// specHashVersion is the prefix of every SpecHash. It must be raised with every change of the hashed fields or of the defaulting
+// before. Hashes of another version are not compared, so that an upgrade of the agent restarts no container.
 const specHashVersion = "1-"
 
-// KubeletHash is the hash by which the kubelet of 1.36 knows whether a running
-// container is still the wanted one. Since 1.31 only name and image go into it,
-// because an API server allows no other change. The form is fixed: FNV-32a over
-// the dump of the JSON bytes.
+// KubeletHash returns the hash by which the kubelet 1.36 detects a changed spec of a running container. Since 1.31 it covers only
+// name and image, because an API server allows no other change. The form is fixed: FNV-32a over the dump of the JSON bytes.
 func KubeletHash(container *v1.Container) uint64 {
 	text, err := json.Marshal(map[string]string{"image": container.Image, "name": container.Name})
 	if err != nil {
@@ -35,9 +32,8 @@ func KubeletHash(container *v1.Container) uint64 {
 	return uint64(h.Sum32())
 }
 
-// SpecHash is a hash over the whole container except its resources, which can be
-// changed while it runs. It notices what an edited manifest changes and the
-// kubelet's hash does not see: command, environment, mounts, probes.
+// SpecHash returns a hash of the whole container except its resources, which can change while it runs. It detects changes of an
+// edited manifest that the kubelet's hash does not cover: command, environment, mounts, probes.
 func SpecHash(container *v1.Container) (string, error) {
 	c := *container
 	c.Resources = v1.ResourceRequirements{}
@@ -50,22 +46,20 @@ func SpecHash(container *v1.Container) (string, error) {
 	return specHashVersion + hex.EncodeToString(sum[:16]), nil
 }
 
-// Changed reports whether the container that carries the annotations was made
-// from another spec than this one and has to be replaced. Its own SpecHash is
-// believed where it has one of this version; else (a kubelet made it, or another
-// release of the agent) the kubelet's hash decides. Like the kubelet it takes a
-// container without a readable hash for changed.
+// Changed reports whether the container with these annotations was made from a different spec and has to be replaced. It uses the
+// container's SpecHash if it has one of this version. Otherwise (a kubelet or another release of the agent made it) the kubelet's
+// hash decides. As in the kubelet, a container without a readable hash counts as changed.
 func Changed(container *v1.Container, annotations map[string]string) bool {
 	if was := annotations[cri.AnnotationSpecHash]; strings.HasPrefix(was, specHashVersion) {
-		// A container that cannot be hashed cannot have been created either.
+		// A container that cannot be hashed was never created either.
 		is, err := SpecHash(container)
 		return err != nil || is != was
 	}
 	return ChangedForKubelet(container, annotations)
 }
 
-// ChangedForKubelet is Changed as the kubelet decides it, by name and image alone. It is for pods of an API server, which allows
-// no other change of a container that exists, and whose next release may fill in defaults that are no change.
+// ChangedForKubelet reports a change by the kubelet's rule, name and image alone. It is for pods of an API server, which allows
+// no other change of an existing container, and whose next release may add defaults that are no change.
 func ChangedForKubelet(container *v1.Container, annotations map[string]string) bool {
 	was, err := strconv.ParseUint(annotations[cri.AnnotationHash], 16, 64)
 	return err != nil || was != KubeletHash(container)

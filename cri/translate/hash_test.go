@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// The values are those the kubelet 1.36.3 computes.
+// The expected values were computed by the kubelet 1.36.3.
 func TestKubeletHash(t *testing.T) {
 	for _, tc := range []struct {
 		name, image string
@@ -54,7 +54,7 @@ func TestChanged(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*v1.Container)
-		ours   bool // changed in the eyes of each
+		ours   bool // expected result of each function
 		theirs bool
 	}{
 		{"nothing", func(*v1.Container) {}, false, false},

@@ -11,13 +11,12 @@ import (
 )
 
 const (
-	maxHostname = 63 // what the kernel's 64 bytes hold, for a hostname
-	maxFQDN     = 64 // and what the kubelet allows a name with its domain
+	maxHostname = 63 // the kernel's limit for a hostname is 64 bytes
+	maxFQDN     = 64 // the kubelet's limit for a name with its domain
 )
 
-// HostnameAndDomain is the pod's short hostname and its domain inside the
-// cluster ("" without a subdomain), as /etc/hosts shows them. A hostname too
-// long is cut, and never ends with '-' or '.'.
+// HostnameAndDomain returns the pod's short hostname and its domain inside the cluster ("" without a subdomain), as /etc/hosts
+// shows them. A long hostname is cut, and never ends with '-' or '.'.
 func HostnameAndDomain(pod *v1.Pod, clusterDomain string) (hostname, domain string, err error) {
 	if o := pod.Spec.HostnameOverride; o != nil {
 		if wrong := validation.IsDNS1123Subdomain(*o); len(wrong) > 0 {

@@ -15,18 +15,18 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// What a runtime keeps with a sandbox or container comes back in each of its lists, and a list of more than 16 MiB fails as a
-// whole (maxMessageSize). An API object may have 256 KiB of annotations, and hooks and ports that are bigger yet.
+// A runtime returns labels and annotations in each of its lists, and a list of more than 16 MiB fails as a whole
+// (maxMessageSize). An API object may have 256 KiB of annotations, and its hooks and ports may be larger still.
 const (
-	maxEntry   = 8 << 10  // bytes of one label or annotation: its key and its value
-	maxEntries = 32 << 10 // of all labels, or of all annotations, together
+	maxEntry   = 8 << 10  // bytes of one label or annotation, key and value
+	maxEntries = 32 << 10 // bytes of all labels, or of all annotations, together
 )
 
-// bounded is labels or annotations without those that are too big. Where all together are too big, the biggest are left out,
-// those last that say where the pod came from. Nobody who looks at a sandbox or container needs what is left out: a hook in
-// an annotation serves only who does not know the pod any more.
+// bounded returns labels or annotations without the oversized ones. If the rest is still too large, it drops the biggest first,
+// and those about the pod's source last. No reader of a sandbox or container needs the dropped ones: a hook in an annotation only
+// serves an agent without the pod's spec.
 func bounded(all map[string]string) map[string]string {
-	out, sum := make(map[string]string, len(all)+3), 0 // the caller adds some
+	out, sum := make(map[string]string, len(all)+3), 0 // the caller adds a few
 	for key, value := range all {
 		if size := len(key) + len(value); size <= maxEntry {
 			out[key] = value
@@ -55,7 +55,7 @@ func bounded(all map[string]string) map[string]string {
 	return out
 }
 
-// sandboxLabels is the pod's own labels and, above them, its identity.
+// sandboxLabels returns the pod's own labels, overridden by its identity.
 func sandboxLabels(pod *v1.Pod) map[string]string {
 	labels := bounded(pod.Labels)
 	labels[cri.LabelPodName] = pod.Name
@@ -64,7 +64,7 @@ func sandboxLabels(pod *v1.Pod) map[string]string {
 	return labels
 }
 
-// containerLabels is identity alone: the pod's labels are on its sandbox.
+// containerLabels returns only the identity: the pod's labels are on its sandbox.
 func containerLabels(pod *v1.Pod, container *v1.Container) map[string]string {
 	return map[string]string{
 		cri.LabelPodName:       pod.Name,
@@ -74,9 +74,8 @@ func containerLabels(pod *v1.Pod, container *v1.Container) map[string]string {
 	}
 }
 
-// containerAnnotations is what is needed to end the container rightly and to
-// report it when its pod is no longer known. extra (of device plugins, the
-// back-off step) gives way to the kubelet's keys.
+// containerAnnotations returns the annotations needed to stop and report the container without its pod's spec. The kubelet's keys
+// override extra (of device plugins, the back-off step).
 func containerAnnotations(
 	pod *v1.Pod, container *v1.Container, restartCount uint32, extra map[string]string,
 ) (map[string]string, error) {
@@ -111,9 +110,9 @@ func containerAnnotations(
 	return out, nil
 }
 
-// CarryMade adds to the annotations of a container what it is made with: the inverse of MadeWith.
+// CarryMade adds the resources at a container's creation to its annotations: the inverse of MadeWith.
 func CarryMade(annotations map[string]string, pod *v1.Pod, container *v1.Container) error {
-	own := ptr.Deref(pod.Spec.Resources, v1.ResourceRequirements{}) // said of none, too: earlier releases say nothing
+	own := ptr.Deref(pod.Spec.Resources, v1.ResourceRequirements{}) // recorded even if empty, unlike in earlier releases
 	return addJSON(annotations, map[string]any{cri.AnnotationResources: container.Resources, cri.AnnotationPodResources: own})
 }
 
@@ -128,15 +127,15 @@ func addJSON(annotations map[string]string, values map[string]any) error {
 	return nil
 }
 
-// MadeWith are the resources that a container and its pod had when it was made, by the annotations of the container; nil for what
-// it does not carry, and empty for a pod that had none of its own.
+// MadeWith returns the resources that a container and its pod had at the container's creation, from its annotations: nil without
+// an annotation, and empty for a pod without resources of its own.
 func MadeWith(annotations map[string]string) (container, pod *v1.ResourceRequirements) {
 	return Annotated[v1.ResourceRequirements](annotations, cri.AnnotationResources),
 		Annotated[v1.ResourceRequirements](annotations, cri.AnnotationPodResources)
 }
 
-// Annotated is what an annotation of a container holds in JSON. It is nil where there is none, or none that can be read: anybody
-// may have written it.
+// Annotated returns the value of a JSON annotation of a container. It returns nil if there is none, or if it is invalid: any
+// client of the runtime may have written it.
 func Annotated[T any](annotations map[string]string, key string) *T {
 	out := new(T)
 	if text, ok := annotations[key]; !ok || json.Unmarshal([]byte(text), out) != nil {

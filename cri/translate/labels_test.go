@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// What would make the lists of the runtime grow without a bound is left out, and nothing that anybody reads back.
+// Entries that would let the runtime's lists grow without a bound are dropped; entries that are read back are kept.
 func TestLabelsAndAnnotationsAreBounded(t *testing.T) {
 	size := func(m map[string]string) (n int) {
 		for k, v := range m {
@@ -44,7 +44,7 @@ func TestLabelsAndAnnotationsAreBounded(t *testing.T) {
 	for what, m := range map[string]map[string]string{
 		"sandbox labels": sandbox.Labels, "sandbox annotations": sandbox.Annotations, "annotations": config.Annotations,
 	} {
-		if n := size(m); n > maxEntries+1000 { // the pod's identity, and what a container is known by, come on top
+		if n := size(m); n > maxEntries+1000 { // the identities of pod and container come on top
 			t.Errorf("%s have %d bytes", what, n)
 		}
 	}

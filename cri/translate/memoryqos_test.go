@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What KEP-2570 gives containers: memory.high by the throttling factor, rounded down to pages, and with TieredReservation what
-// they ask for.
+// KEP-2570 sets memory.high by the throttling factor, rounded down to pages. With TieredReservation it also protects the
+// requested memory.
 func TestMemoryQoS(t *testing.T) {
 	const mi = 1 << 20
 	container := func(request, limit string) *v1.Container {
@@ -28,7 +28,7 @@ func TestMemoryQoS(t *testing.T) {
 		request, limit string
 		class          v1.PodQOSClass
 		kept           map[string]int // with TieredReservation, in MiB
-		high           int            // in bytes; 0: it is not slowed down
+		high           int            // in bytes; 0 means no throttling
 	}{
 		"burstable":              {"100Mi", "200Mi", v1.PodQOSBurstable, map[string]int{"memory.low": 100}, 190 * mi},
 		"up to what pods have":   {"100Mi", "", v1.PodQOSBurstable, map[string]int{"memory.low": 100}, 910 * mi},

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// NodeFacts is what the translation has to know of the machine and of the
-// configuration. It is read once and then only copied.
+// NodeFacts holds the machine's and the configuration's inputs to the translation. It is read once and then only copied.
 type NodeFacts struct {
 	// From the configuration (KubeletConfiguration names in brackets).
 	PodLogsDir           string        // [podLogsDir]
@@ -29,9 +28,9 @@ type NodeFacts struct {
 
 	// From the machine.
 	MemoryCapacity int64 // bytes
-	PodMemory      int64 // bytes: the capacity, less what is reserved
+	PodMemory      int64 // bytes: the capacity minus reservations
 	SwapCapacity   int64 // bytes
-	CgroupV2       bool  // the unified hierarchy alone
+	CgroupV2       bool  // only the unified hierarchy
 	SwapController bool  // cgroups can bound swap
 	HugePageSizes  []string
 	// ThrottlePaths are files under /sys to mask besides the fixed ones; see
@@ -39,10 +38,9 @@ type NodeFacts struct {
 	ThrottlePaths []string
 }
 
-// HostPaths finds what the translation needs and the kernel publishes under
-// sysfs ("/sys"): the sizes of huge pages in the hugetlb cgroup's spelling
-// ("2MB"), and each processor's thermal_throttle folder, whose counters tell one
-// pod of another's load (moby masks them, and so does the kubelet).
+// HostPaths reads inputs of the translation from sysfs ("/sys"): the sizes of huge pages in the hugetlb cgroup's spelling
+// ("2MB"), and each processor's thermal_throttle folder, whose counters reveal the load of other pods (moby and the kubelet mask
+// them).
 func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) {
 	pools, err := HugePagePools(sysfs)
 	if err != nil {
@@ -58,13 +56,13 @@ func HostPaths(sysfs string) (hugePageSizes, throttlePaths []string, err error) 
 	}
 	for _, path := range found {
 		cpu := filepath.Base(filepath.Dir(path))
-		// What the container sees is /sys, wherever it was read here.
+		// The container's path is below /sys, whatever the folder read here.
 		throttlePaths = append(throttlePaths, filepath.Join("/sys", under, cpu, "thermal_throttle"))
 	}
 	return hugePageSizes, throttlePaths, nil
 }
 
-// HugePagePools are the folders of the machine's pools of huge pages, by the size of a page in bytes.
+// HugePagePools returns the folders of the machine's pools of huge pages, by page size in bytes.
 func HugePagePools(sysfs string) (map[int64]string, error) {
 	folders, err := filepath.Glob(filepath.Join(sysfs, "kernel/mm/hugepages/hugepages-*"))
 	pools := map[int64]string{}

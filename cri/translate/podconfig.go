@@ -11,33 +11,30 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// ConfigError is a pod that cannot be put to the runtime as it is: nothing was
-// asked of the runtime. It becomes the reason CreateContainerConfigError or
+// ConfigError is a pod that cannot be translated; no request was made. It becomes the reason CreateContainerConfigError or
 // FailedCreatePodSandBox of the pod or container, which it does not name.
 type ConfigError struct{ Err error }
 
-// Error implements error.
 func (e *ConfigError) Error() string { return e.Err.Error() }
 
-// Unwrap gives errors.Is the cause.
+// Unwrap exposes the cause to errors.Is.
 func (e *ConfigError) Unwrap() error { return e.Err }
 
 // Cause implements messages.Caused.
 func (e *ConfigError) Cause() messages.Cause { return messages.CauseOf(e.Err) }
 
-// SandboxParams is what a sandbox needs to know besides the pod and the node.
+// SandboxParams are the inputs of a sandbox's configuration besides the pod and the node.
 type SandboxParams struct {
 	// Attempt is 0 for the first sandbox of a pod, then one above the last.
 	Attempt uint32
 	// CgroupParent is the pod's cgroup in the runtime driver's spelling.
 	CgroupParent string
-	// DNS is NewDNSConfig's.
+	// DNS is the result of NewDNSConfig.
 	DNS *runtimeapi.DNSConfig
 }
 
-// NewSandboxConfig is the pod's sandbox as the kubelet of 1.36 asks for it. It
-// reads nothing but its arguments, and the pod is not changed; an error is a
-// *ConfigError. The log folder it names has to exist before RunPodSandbox.
+// NewSandboxConfig returns the pod's sandbox configuration as the kubelet 1.36 requests it. It only reads its arguments; an error
+// is a *ConfigError. The log folder has to exist before RunPodSandbox.
 func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi.PodSandboxConfig, error) {
 	fail := func(err error) (*runtimeapi.PodSandboxConfig, error) {
 		return nil, &ConfigError{err}
@@ -76,9 +73,8 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 	}, nil
 }
 
-// portMappings lists the ports of all containers, with and without a host port;
-// a pod on the host's network has them too, and runtimes pass over them there.
-// Within one container a name, or an unnamed combination, counts once.
+// portMappings lists the ports of all containers, with and without a host port. It includes those of a pod on the host's network,
+// which runtimes ignore. Within one container a name, or an unnamed combination, counts once.
 func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
 	var out []*runtimeapi.PortMapping
 	for i := range pod.Spec.Containers {
@@ -93,7 +89,7 @@ func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
 			}
 			seen = append(seen, key)
 			out = append(out, &runtimeapi.PortMapping{
-				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(p.Protocol)]), // TCP where none is said
+				Protocol:      runtimeapi.Protocol(runtimeapi.Protocol_value[string(p.Protocol)]), // TCP by default
 				ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
 			})
 		}
@@ -101,19 +97,17 @@ func portMappings(pod *v1.Pod) []*runtimeapi.PortMapping {
 	return out
 }
 
-// PodLogDir is the pod's log folder under root (podLogsDir, /var/log/pods):
-// <namespace>_<name>_<uid>.
+// PodLogDir returns the pod's log folder under root (podLogsDir, /var/log/pods): <namespace>_<name>_<uid>.
 func PodLogDir(root string, pod *v1.Pod) string {
 	return filepath.Join(root, pod.Namespace+"_"+pod.Name+"_"+string(pod.UID))
 }
 
-// ContainerLogDir is the container's folder inside PodLogDir.
+// ContainerLogDir returns the container's folder inside PodLogDir.
 func ContainerLogDir(root string, pod *v1.Pod, container string) string {
 	return filepath.Join(PodLogDir(root, pod), container)
 }
 
-// ContainerLogPath is the container's log file relative to PodLogDir, as the CRI
-// wants it: <container>/<restart count>.log.
+// ContainerLogPath returns the container's log file relative to PodLogDir, in the CRI's form: <container>/<restart count>.log.
 func ContainerLogPath(container string, restartCount uint32) string {
 	return filepath.Join(container, strconv.FormatUint(uint64(restartCount), 10)+".log")
 }

@@ -12,8 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// seccompProfile is the container's, else the pod's, else what seccompDefault
-// makes of none (KEP-2413).
+// seccompProfile returns the container's profile, else the pod's, else the default by seccompDefault (KEP-2413).
 func seccompProfile(pod *v1.Pod, container *v1.Container, node NodeFacts) (*runtimeapi.SecurityProfile, error) {
 	own := ptr.Deref(container.SecurityContext, v1.SecurityContext{})
 	p := cmp.Or(own.SeccompProfile, podSecurityContext(pod).SeccompProfile)
@@ -40,10 +39,8 @@ func seccompProfile(pod *v1.Pod, container *v1.Container, node NodeFacts) (*runt
 	return unconfined, nil
 }
 
-// apparmorProfile returns the profile in CRI's form and in the one runtimes had
-// before it; none is nil and "". The container's field goes before the old
-// annotation, which static pods may still carry, and that before the pod's field
-// (KEP-24).
+// apparmorProfile returns the profile in the CRI's current and in its older form, or nil and "". The container's field takes
+// precedence over the old annotation, which static pods may still carry, and the annotation over the pod's field (KEP-24).
 func apparmorProfile(pod *v1.Pod, container *v1.Container) (*runtimeapi.SecurityProfile, string, error) {
 	own := ptr.Deref(container.SecurityContext, v1.SecurityContext{})
 	p := cmp.Or(own.AppArmorProfile, annotatedAppArmor(pod.Annotations, container.Name), podSecurityContext(pod).AppArmorProfile)

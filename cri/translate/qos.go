@@ -11,28 +11,26 @@ import (
 const (
 	guaranteedOOMScore = -997
 	bestEffortOOMScore = 1000
-	// burstable containers stay above a guaranteed one that uses all memory, and
-	// below best effort.
+	// Burstable containers score above a guaranteed one that uses all memory, and below best effort.
 	lowestBurstableOOMScore  = 1000 + guaranteedOOMScore
 	highestBurstableOOMScore = bestEffortOOMScore - 1
 
 	annotationConfigSource = "kubernetes.io/config.source"
 	annotationConfigMirror = "kubernetes.io/config.mirror"
 
-	// SystemCriticalPriority is the priority from which on pods are critical, that of the class system-cluster-critical.
+	// SystemCriticalPriority is the lowest priority of critical pods, that of the class system-cluster-critical.
 	SystemCriticalPriority = 2_000_000_000
 
 	systemNodeCritical    = "system-node-critical"
 	systemClusterCritical = "system-cluster-critical"
 )
 
-// ComputeResources are those that make a pod's class, and that can be resized (KEP-1287, KEP-5419). Nobody changes it.
+// ComputeResources determine a pod's class, and can be resized (KEP-1287, KEP-5419). The list must not be changed.
 var ComputeResources = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory}
 
-// QOSClass is the pod's class: what its status says, else what its requests and
-// limits of cpu and memory say, the pod's own where it has them (KEP-2837).
-// Guaranteed: every container limits both and requests just that. BestEffort:
-// none of either. Burstable: the rest.
+// QOSClass returns the pod's class: from its status if set, else from its requests and limits of cpu and memory, the pod's own if
+// it has any (KEP-2837). Guaranteed: every container limits both and requests the same. BestEffort: none of either. Burstable:
+// the rest.
 func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 	if pod.Status.QOSClass != "" {
 		return pod.Status.QOSClass
@@ -50,7 +48,7 @@ func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 	for _, set := range sets {
 		addComputeResources(requests, set.Requests)
 		limited := addComputeResources(limits, set.Limits)
-		// A pod that names requests alone leaves this to the comparison below.
+		// For a pod with requests alone, the comparison below decides.
 		if limited < 2 && (pod.Spec.Resources == nil || len(set.Limits) > 0) {
 			allLimited = false
 		}
@@ -64,8 +62,7 @@ func QOSClass(pod *v1.Pod) v1.PodQOSClass {
 	return v1.PodQOSBurstable
 }
 
-// addComputeResources adds what is above zero and returns how many of cpu and
-// memory that were.
+// addComputeResources adds the quantities above zero and returns how many of cpu and memory it added.
 func addComputeResources(sum, list v1.ResourceList) int {
 	count := 0
 	for _, name := range ComputeResources {
@@ -81,10 +78,9 @@ func addComputeResources(sum, list v1.ResourceList) int {
 	return count
 }
 
-// oomScoreAdj is what is added to the kernel's badness (-1000 to 1000) of the
-// container's processes. A burstable container gets 1000 less the per mille of
-// the node's memory it requests, so that one using more than it asked for is
-// the first to go; a sidecar is never worse off than the containers it serves.
+// oomScoreAdj returns the adjustment of the kernel's badness (-1000 to 1000) for the container's processes. A burstable container
+// gets 1000 less the per mille of the node's memory it requests, so that a container above its request is killed first. A sidecar
+// never scores worse than the containers it serves.
 func oomScoreAdj(pod *v1.Pod, container *v1.Container, capacity int64) int64 {
 	if IsCritical(pod) && pod.Spec.PriorityClassName == systemNodeCritical {
 		return guaranteedOOMScore
@@ -113,8 +109,8 @@ func oomScoreAdj(pod *v1.Pod, container *v1.Container, capacity int64) int64 {
 	return max(score, lowestBurstableOOMScore)
 }
 
-// unclaimedMemoryPerContainer is each container's part of the memory that the pod
-// requests and its containers do not (KEP-2837).
+// unclaimedMemoryPerContainer returns each container's share of the memory that the pod requests and its containers do not
+// (KEP-2837).
 func unclaimedMemoryPerContainer(pod *v1.Pod) int64 {
 	if !resourcehelper.IsPodLevelRequestsSet(pod) || pod.Spec.Resources.Requests.Memory().IsZero() {
 		return 0
@@ -135,13 +131,13 @@ func isSidecar(pod *v1.Pod, container *v1.Container) bool {
 	return slices.ContainsFunc(pod.Spec.InitContainers, func(c v1.Container) bool { return c.Name == container.Name })
 }
 
-// IsStatic says that a pod comes from another source than the API server.
+// IsStatic reports whether a pod comes from a source other than the API server.
 func IsStatic(pod *v1.Pod) bool {
 	source, ok := pod.Annotations[annotationConfigSource]
 	return ok && source != "api"
 }
 
-// IsCritical is true of static and mirror pods and from a system priority up.
+// IsCritical reports whether a pod is a static or mirror pod, or has a system priority.
 func IsCritical(pod *v1.Pod) bool {
 	if IsStatic(pod) {
 		return true
@@ -152,7 +148,8 @@ func IsCritical(pod *v1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority
 }
 
-// HasCriticalPriority is true from a system priority up. A static pod may name its class alone, which nobody has resolved.
+// HasCriticalPriority reports whether a pod has a system priority. A static pod may only name its class, which no API server has
+// resolved.
 func HasCriticalPriority(pod *v1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= SystemCriticalPriority ||
 		pod.Spec.PriorityClassName == systemNodeCritical || pod.Spec.PriorityClassName == systemClusterCritical

@@ -65,7 +65,7 @@ func TestOOMScore(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		pod  v1.Pod
-		of   int // the container asked for, negative for an init container
+		of   int // the index of the tested container, negative for an init container
 		want int64
 	}{
 		{"a tenth", v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{burstable("100Mi")}}}, 0, 900},

@@ -15,14 +15,13 @@ import (
 )
 
 const (
-	minShares    = 2 // the kernel's bounds of cpu.shares (kernel/sched/sched.h)
+	minShares    = 2 // the kernel's limits of cpu.shares (kernel/sched/sched.h)
 	maxShares    = 262144
 	sharesPerCPU = 1024
 	minQuota     = 1000 // microseconds (kernel/sched/core.c)
 )
 
-// NewContainerResources is the container's limits as the runtime is to set them,
-// at creation and for UpdateContainerResources.
+// NewContainerResources returns the container's limits for its creation and for UpdateContainerResources.
 func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts) *runtimeapi.LinuxContainerResources {
 	has := EffectiveResources(pod.Spec.Resources, container.Resources)
 	r := linuxResources(node, has)
@@ -33,8 +32,8 @@ func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts)
 	return r
 }
 
-// EffectiveResources are what a container gets: its own, with the pod's limits of cpu and memory where it has none (KEP-2837).
-// The result shares what it can with the container's.
+// EffectiveResources returns a container's resources, with the pod's limits of cpu and memory as defaults (KEP-2837). The result
+// may share memory with the container's.
 func EffectiveResources(pod *v1.ResourceRequirements, container v1.ResourceRequirements) v1.ResourceRequirements {
 	if pod == nil {
 		return container
@@ -51,10 +50,10 @@ func EffectiveResources(pod *v1.ResourceRequirements, container v1.ResourceRequi
 	return container
 }
 
-// sandboxResources is what the pod's containers may use together, for runtimes
-// that size a virtual machine by it, and overhead what the sandbox itself needs.
+// sandboxResources returns the sum of the containers' resources, for runtimes that size a virtual machine by it, and the overhead
+// of the sandbox itself.
 func sandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
-	// The requests and limits of the pod's containers, with the pod's own above them (KEP-2837).
+	// The requests and limits of the pod's containers, overridden by the pod's own (KEP-2837).
 	without := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
 	resources = linuxResources(node, v1.ResourceRequirements{
 		Requests: resourcehelper.PodRequests(pod, without), Limits: resourcehelper.PodLimits(pod, without),
@@ -65,8 +64,8 @@ func sandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtime
 	return resources, linuxResources(node, v1.ResourceRequirements{Requests: pod.Spec.Overhead, Limits: pod.Spec.Overhead})
 }
 
-// UpdatedSandboxResources is the same for a sandbox that is there. What its cgroup does not limit is not limited: a container
-// without a limit may have more than the others' add up to.
+// UpdatedSandboxResources returns the resources of an existing sandbox. It only limits a resource that the pod's cgroup limits: a
+// container without a limit may use more than the sum of the others' limits.
 func UpdatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtimeapi.LinuxContainerResources) {
 	resources, overhead = sandboxResources(pod, node)
 	if !LimitsPod(pod, v1.ResourceCPU) {
@@ -78,8 +77,8 @@ func UpdatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *
 	return resources, overhead
 }
 
-// linuxResources converts cpu and memory. An absent cpu request is the limit;
-// the API server does so too, but not for pods from elsewhere.
+// linuxResources converts cpu and memory. A missing cpu request defaults to the limit; the API server does the same, but not for
+// pods of other sources.
 func linuxResources(node NodeFacts, has v1.ResourceRequirements) *runtimeapi.LinuxContainerResources {
 	cpuRequest, ok := has.Requests[v1.ResourceCPU]
 	if !ok {
@@ -94,19 +93,19 @@ func linuxResources(node NodeFacts, has v1.ResourceRequirements) *runtimeapi.Lin
 		r.CpuQuota = CPUQuota(has.Limits.Cpu().MilliValue(), r.CpuPeriod)
 	}
 	if node.CgroupV2 && !node.SingleProcessOOMKill {
-		// The kernel ends all processes of the container together (cgroup-v2.rst).
+		// The kernel kills all processes of the container together (cgroup-v2.rst).
 		r.Unified = map[string]string{"memory.oom.group": "1"}
 	}
 	return r
 }
 
-// CPUShares is the weight of cgroup v1 for so many thousandths of a processor; runtimes convert it for v2. Nothing asked for
-// is the least weight, as the kernel's own default would be half a processor's.
+// CPUShares returns the weight of cgroup v1 for so many thousandths of a processor; runtimes convert it for v2. A request of 0 is
+// the least weight, since the kernel's own default would be half a processor's.
 func CPUShares(milliCPU int64) uint64 {
 	return uint64(min(max(milliCPU*sharesPerCPU/1000, minShares), maxShares))
 }
 
-// CPUQuota is in microseconds in each period of so many microseconds; 0 thousandths are no limit, and 0.
+// CPUQuota returns the microseconds per period of so many microseconds; 0 thousandths mean no limit, and 0.
 func CPUQuota(milliCPU, period int64) int64 {
 	if milliCPU == 0 {
 		return 0
@@ -114,8 +113,7 @@ func CPUQuota(milliCPU, period int64) int64 {
 	return max(milliCPU*period/1000, minQuota)
 }
 
-// hugepageLimits forbids every page size of the machine that the container, or
-// its pod, has no limit for.
+// hugepageLimits sets a limit of 0 for every page size of the machine for which neither the container nor its pod has a limit.
 func hugepageLimits(pod *v1.Pod, container *v1.Container, sizes []string) []*runtimeapi.HugepageLimit {
 	bytes := map[string]uint64{}
 	if resourcehelper.IsPodLevelResourcesSet(pod) {
@@ -129,7 +127,7 @@ func hugepageLimits(pod *v1.Pod, container *v1.Container, sizes []string) []*run
 	return limits
 }
 
-// HugePages are the bytes of huge pages in the list, by page size in the spelling of hugetlb ("2MB").
+// HugePages returns the bytes of huge pages in the list, by page size in the spelling of hugetlb ("2MB").
 func HugePages(list v1.ResourceList) map[string]uint64 {
 	bytes := map[string]uint64{}
 	for name, quantity := range list {
@@ -137,7 +135,7 @@ func HugePages(list v1.ResourceList) map[string]uint64 {
 		if !ok {
 			continue
 		}
-		// Names that are no size, and negative quantities, were refused when the pod was validated.
+		// Validation has rejected invalid sizes and negative quantities.
 		if size, err := resource.ParseQuantity(text); err == nil {
 			bytes[HugePageUnit(size.Value())] = uint64(max(quantity.Value(), 0))
 		}
@@ -145,7 +143,7 @@ func HugePages(list v1.ResourceList) map[string]uint64 {
 	return bytes
 }
 
-// HugePageUnit writes a page size in bytes as the hugetlb cgroup's files do: 2MB, 1GB.
+// HugePageUnit formats a page size in bytes like the hugetlb cgroup's files: 2MB, 1GB.
 func HugePageUnit(bytes int64) string {
 	units := []string{"B", "KB", "MB", "GB", "TB", "PB"}
 	for len(units) > 1 && bytes > 0 && bytes%1024 == 0 {
@@ -155,14 +153,14 @@ func HugePageUnit(bytes int64) string {
 	return strconv.FormatInt(bytes, 10) + units[0]
 }
 
-// setSwap gives a burstable container its part of the node's swap where the
-// configuration allows it, and all others none (KEP-2400).
+// setSwap gives a burstable container its share of the node's swap if the configuration permits it, and all others none
+// (KEP-2400).
 func setSwap(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.Container, node NodeFacts) {
 	if !node.SwapController {
 		return
 	}
 	if !node.CgroupV2 {
-		// v1 counts memory and swap together: the same limit leaves no swap.
+		// v1 limits memory and swap together: the same limit leaves no swap.
 		r.MemorySwapLimitInBytes = r.MemoryLimitInBytes
 		return
 	}
@@ -183,9 +181,8 @@ func setUnified(r *runtimeapi.LinuxContainerResources, file string, bytes int64)
 	r.Unified[file] = strconv.FormatInt(bytes, 10)
 }
 
-// setMemoryQoS has the kernel slow a container down before it meets its limit and, where that is configured, keep
-// for it what it asks for: by all means in a guaranteed pod, and else as long as there is other memory to take
-// (KEP-2570).
+// setMemoryQoS makes the kernel slow a container down before it reaches its limit and, if configured, protect its requested
+// memory: strictly in a guaranteed pod, and else as long as other memory can be reclaimed (KEP-2570).
 func setMemoryQoS(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container *v1.Container, node NodeFacts) {
 	if !node.MemoryQoS {
 		return
@@ -213,13 +210,13 @@ func setMemoryQoS(r *runtimeapi.LinuxContainerResources, pod *v1.Pod, container 
 	}
 }
 
-// MaySwap says that the container gets a part of the node's swap where the configuration gives any (KEP-2400).
+// MaySwap reports whether the container gets a share of the node's swap, if the configuration permits any (KEP-2400).
 func MaySwap(pod *v1.Pod, container *v1.Container) bool {
 	request, limit := container.Resources.Requests.Memory(), container.Resources.Limits.Memory()
 	return !IsCritical(pod) && QOSClass(pod) == v1.PodQOSBurstable && request.Cmp(*limit) != 0
 }
 
-// checkQuotaPeriod refuses what the kernel would.
+// checkQuotaPeriod rejects periods that the kernel would reject.
 func checkQuotaPeriod(node NodeFacts) error {
 	if node.CPUCFSQuota && (node.CPUCFSQuotaPeriod < time.Millisecond || node.CPUCFSQuotaPeriod > time.Second) {
 		return fmt.Errorf("cpuCFSQuotaPeriod %s is not between 1ms and 1s", node.CPUCFSQuotaPeriod)
@@ -227,20 +224,19 @@ func checkQuotaPeriod(node NodeFacts) error {
 	return nil
 }
 
-// What the cgroups of pods need of the translation of their containers, so that both count alike.
+// The cgroups of pods use these functions too, so that both count alike.
 
-// PodRequests is what the pod asks for as a whole, its overhead included. The result is the caller's.
+// PodRequests returns the requests of the pod as a whole, including its overhead. The result is the caller's.
 func PodRequests(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
-// PodLimits is what the pod is limited to as a whole, its overhead included where there is a limit. The result is the
-// caller's.
+// PodLimits returns the limits of the pod as a whole, including its overhead for limited resources. The result is the caller's.
 func PodLimits(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
 }
 
-// LimitsPod says that the pod is limited in a resource as a whole: by itself, or by each of its containers.
+// LimitsPod reports whether a resource of the pod is limited as a whole: by the pod itself, or by each of its containers.
 func LimitsPod(pod *v1.Pod, name v1.ResourceName) bool {
 	if r := pod.Spec.Resources; r != nil {
 		if q, ok := r.Limits[name]; ok && !q.IsZero() {

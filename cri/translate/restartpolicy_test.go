@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Of the rules the first that the exit code meets counts, and where that restarts all containers, it restarts no single one.
+// The first rule that matches the exit code counts. If it restarts all containers, it restarts no single one.
 func TestRestartRules(t *testing.T) {
 	const one, all = v1.ContainerRestartRuleActionRestart, v1.ContainerRestartRuleActionRestartAllContainers
 	rule := func(action v1.ContainerRestartRuleAction, op v1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) v1.ContainerRestartRule {

@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// What is told of a pod as a whole is without its overhead, which is told beside it, and limited in what all its containers are.
+// The resources of the pod as a whole exclude its overhead, which is sent separately, and only have limits that all its
+// containers have.
 func TestWhatARuntimeIsReportedOfThePodAsAWhole(t *testing.T) {
 	list := func(cpu, memory string) v1.ResourceList {
 		out := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What a container may not see or not write of the kernel, moby's lists.
+// Paths of the kernel that a container may not read or not write, from moby's lists.
 var (
 	maskedPaths = []string{
 		"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys",
@@ -21,8 +21,7 @@ var (
 	readonlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// effectiveSecurityContext is the container's security context with the pod's in
-// the places both have and the container leaves open.
+// effectiveSecurityContext returns the container's security context, with the pod's values as defaults.
 func effectiveSecurityContext(pod *v1.Pod, container *v1.Container) v1.SecurityContext {
 	sc, p := ptr.Deref(container.SecurityContext, v1.SecurityContext{}), podSecurityContext(pod)
 	sc.SELinuxOptions = cmp.Or(sc.SELinuxOptions, p.SELinuxOptions)
@@ -74,8 +73,7 @@ func containerSecurityContext(
 func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContext, error) {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		Privileged: hasPrivilegedContainer(pod),
-		// The pause process needs no more than the default profile, whatever the
-		// pod's containers ask for (kubernetes issue 84623).
+		// The pause process needs no more than the default profile, regardless of the pod's containers (kubernetes issue 84623).
 		Seccomp: &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault},
 	}
 	sc := podSecurityContext(pod)
@@ -88,7 +86,7 @@ func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContex
 	return out, err
 }
 
-// groups is fsGroup and then supplementalGroups. The API and the CRI name the policies alike (KEP-3619).
+// groups returns fsGroup and then supplementalGroups. The API and the CRI use the same names for the policies (KEP-3619).
 func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	sc := podSecurityContext(pod)
 	var list []int64
@@ -103,7 +101,7 @@ func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	return append(list, sc.SupplementalGroups...), runtimeapi.SupplementalGroupsPolicy(value), nil
 }
 
-// namespaces says which namespaces the pod's processes share with whom. hostUsers: false is refused before.
+// namespaces returns the namespaces that the pod shares with the node or another container. hostUsers: false is rejected earlier.
 func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 	mode := func(host bool) runtimeapi.NamespaceMode {
 		if host {
@@ -166,9 +164,8 @@ func int64Value(n *int64) *runtimeapi.Int64Value {
 	return &runtimeapi.Int64Value{Value: *n}
 }
 
-// verifyRunAsNonRoot refuses a container with runAsNonRoot that would run as
-// root, or of whose image's user that cannot be told. uid and username are
-// ImageUser's.
+// verifyRunAsNonRoot rejects a container with runAsNonRoot that would run as root, or whose image has a user without a known ID.
+// uid and username are the result of cri.ImageUser.
 func verifyRunAsNonRoot(pod *v1.Pod, container *v1.Container, uid *int64, username string) error {
 	sc := effectiveSecurityContext(pod, container)
 	switch {

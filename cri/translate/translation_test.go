@@ -19,11 +19,9 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// The recorded requests in testdata/translation were made by the kubelet 1.36.3
-// (kuberuntime's generatePodSandboxConfig and generateContainerConfig) from the
-// pods beside them, on a node with these facts. The pods are as far defaulted as
-// matters; without the defaulted securityContext: {} a kubelet would forget the
-// sandbox's namespaces, which this package never does.
+// The recorded requests in testdata/translation were made by the kubelet 1.36.3 (kuberuntime's generatePodSandboxConfig and
+// generateContainerConfig) from the pods beside them, on a node with these facts. The pods are defaulted as far as it matters.
+// Without the defaulted securityContext: {} a kubelet would omit the sandbox's namespaces, which this package never does.
 const (
 	recordedAttempt  = 3
 	recordedRestarts = 2
@@ -144,7 +142,7 @@ func compareContainer(
 	if Changed(container, config.Annotations) {
 		t.Errorf("%s counts as changed right after its creation", container.Name)
 	}
-	// What the kubelet does not write.
+	// The kubelet does not write these.
 	delete(config.Annotations, cri.AnnotationSpecHash)
 	if Changed(container, config.Annotations) {
 		t.Errorf("%s counts as changed when taken over from a kubelet", container.Name)
@@ -197,7 +195,7 @@ func TestConfigErrors(t *testing.T) {
 		if _, ok := errors.AsType[*ConfigError](err); !ok || strings.Contains(err.Error(), "web") {
 			t.Errorf("%s, container: %v", name, err)
 		}
-		// The rest concerns containers alone.
+		// The other cases only concern containers.
 		if name != "period" && name != "policy" {
 			continue
 		}

@@ -12,28 +12,28 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// Server is started by the first URL that it gives out; its zero value is ready. It is safe for concurrent use.
+// Server starts with the first URL that it returns. The zero value is ready for use. It is safe for concurrent use.
 type Server struct {
-	wg sync.WaitGroup // streams that are open
+	wg sync.WaitGroup // open streams
 
 	mu     sync.Mutex
 	server *httptest.Server
 	given  int
-	asked  map[string]asked // by the path of a URL that was given out, which is good once
+	asked  map[string]asked // by the path of a returned URL, which can be used once
 }
 
-// asked is what is to be streamed once the client has opened so many streams; without run, ports.
+// asked is a process to run once the client has opened the number of streams, or ports to echo if run is nil.
 type asked struct {
 	streams int
 	run     func(map[string]httpstream.Stream)
 }
 
-// Run gives a URL for a process: run is given the streams, by kind, once the client has opened so many.
+// Run returns a URL for a process: run receives the streams, by kind, once the client has opened that number.
 func (s *Server) Run(streams int, run func(map[string]httpstream.Stream)) string {
 	return s.url(asked{streams, run})
 }
 
-// Echo gives a URL at which every port sends back what it gets.
+// Echo returns a URL at which every port echoes its input.
 func (s *Server) Echo() string { return s.url(asked{}) }
 
 func (s *Server) url(a asked) string {
@@ -48,7 +48,7 @@ func (s *Server) url(a asked) string {
 	return s.server.URL + path
 }
 
-// serve opens the streams that were asked for, and ends with the connection.
+// serve opens the requested streams, and ends with the connection.
 func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	a, found := s.asked[req.URL.Path]
@@ -63,7 +63,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	var conn httpstream.Connection
 	ready := make(chan struct{})
 	conn = spdy.NewResponseUpgrader().UpgradeResponse(w, req, func(one httpstream.Stream, answered <-chan struct{}) error {
-		s.wg.Go(func() { // a stream is used when its opening was answered
+		s.wg.Go(func() { // a stream may only be used after its opening was answered
 			<-answered
 			<-ready
 			if a.run == nil {
@@ -82,7 +82,7 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	})
 	close(ready)
 	if conn == nil {
-		return // the upgrader has answered
+		return // the upgrader has replied
 	}
 	defer conn.Close() //nolint:errcheck // it may be closed
 	by := map[string]httpstream.Stream{}
@@ -97,10 +97,10 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 	if a.run != nil {
 		a.run(by)
 	}
-	<-conn.CloseChan() // the client has read it
+	<-conn.CloseChan() // the client has read the stream
 }
 
-// Close ends what streams.
+// Close ends all streams.
 func (s *Server) Close() {
 	s.mu.Lock()
 	server := s.server
