@@ -15,12 +15,12 @@ import (
 	"sync"
 )
 
-// lanes is how many processes share a package's end-to-end tests: most of a test is waiting, and each has a node of its own. With
-// three of them two cores are idle for a third of the time.
+// lanes is the number of processes that share a package's end-to-end tests: a test mostly waits, and each process has a node of
+// its own. With three of them two cores are idle for a third of the time.
 const lanes = 5
 
-// e2e runs the packages that have tests with the build tag e2e, one package after another but for virtual machines.
-// $PLAYLET_BINARY names the agent that they test; without it they build one.
+// e2e runs the packages that have tests with the build tag e2e, one after another except for virtual machines. $PLAYLET_BINARY
+// names the tested agent; without it the tests build one.
 func e2e(ctx context.Context, out io.Writer) (tally, error) {
 	const ignored = `{{$p := .ImportPath}}{{range .IgnoredGoFiles}}{{$p}} {{.}}{{"\n"}}{{end}}`
 	list, err := output(ctx, plain, "go", "list", "-f", ignored, "./e2e/...")
@@ -75,7 +75,7 @@ func e2e(ctx context.Context, out io.Writer) (tally, error) {
 	return all, errs
 }
 
-// e2ePackage runs a package's tests, dealt to lanes.
+// e2ePackage runs a package's tests in lanes.
 func e2ePackage(ctx context.Context, out io.Writer, pkg string, lanes int, took map[string]float64, kept string) (tally, error) {
 	tests, err := output(ctx, plain, "go", "test", "-tags=e2e", "-vet=off", "-list=^Test", pkg)
 	patterns := deal(tests, lanes, took)
@@ -85,7 +85,7 @@ func e2ePackage(ctx context.Context, out io.Writer, pkg string, lanes int, took 
 	if err != nil {
 		return tally{}, fmt.Errorf("%s: %w", pkg, err)
 	}
-	// -count=1, as Go's cache of results does not see what they are about: the agent, which is built apart from the tests.
+	// -count=1, since Go's test cache ignores the tested agent, which is built separately.
 	run := func(which string) func(context.Context, io.Writer) (tally, error) {
 		return goTest(plain, true, "-tags=e2e", "-vet=off", "-count=1", "-timeout=40m", "-artifacts", "-outputdir="+kept,
 			"-run="+which, pkg)
@@ -101,7 +101,7 @@ func e2ePackage(ctx context.Context, out io.Writer, pkg string, lanes int, took 
 	return again(ctx, out, t, pkg, run)
 }
 
-// tookLast is how many seconds each test took when it passed last on this machine; empty where none has.
+// tookLast returns the duration of each test's last success on this machine, in seconds.
 func tookLast(file string) map[string]float64 {
 	took := map[string]float64{}
 	if text, err := os.ReadFile(file); err != nil || json.Unmarshal(text, &took) != nil || took == nil {
@@ -110,7 +110,7 @@ func tookLast(file string) map[string]float64 {
 	return took
 }
 
-// artifacts is the folder for what tests keep, without that of the run before.
+// artifacts returns an empty folder for the files that tests keep.
 func artifacts() (string, error) {
 	cache := os.Getenv("PLAYLET_CACHE")
 	if cache == "" {
@@ -124,8 +124,9 @@ func artifacts() (string, error) {
 	return dir, errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
 }
 
-// deal makes of what `go test -list` prints at most n patterns for -run, each test in exactly one. The longest is dealt first, by
-// what each took last, and each to who has the least to do. A test without a time comes last, and counts as ten seconds.
+// deal distributes the tests listed by `go test -list` to at most n patterns for -run, each test in exactly one. The longest test
+// by its last duration is dealt first, and each to the pattern with the least work. A test without a time is dealt last, and
+// counts as ten seconds.
 func deal(list string, n int, took map[string]float64) []string {
 	var tests []string
 	for line := range strings.Lines(list) {
@@ -149,14 +150,14 @@ func deal(list string, n int, took map[string]float64) []string {
 	return out
 }
 
-// mostAgain is how many failed tests of a package run once more. Where more of them fail the fault is no rare one.
+// mostAgain limits the failed tests of a package that are run once more. If more of them fail, the fault is not a rare one.
 const mostAgain = 8
 
-// again runs each failed test of a package once more, alone after all the others. A test that passes then counts as passed,
-// and as flaky. The machine that end-to-end tests share with each other is what they may fail by; no other test runs again.
+// again runs each failed test of a package once more, alone after all the others. A test that passes then counts as passed, and
+// as flaky. Only end-to-end tests are repeated, since sharing the machine may make them fail.
 func again(ctx context.Context, out io.Writer, t tally, pkg string,
 	run func(string) func(context.Context, io.Writer) (tally, error)) (tally, error) {
-	failed := map[string][]string{} // what is counted as failed, by top-level test
+	failed := map[string][]string{} // failures counted so far, by top-level test
 	for _, f := range t.failures {
 		key, _, _ := strings.Cut(f, "\n")
 		test, isTest := strings.CutPrefix(key, pkg+" ")
@@ -189,7 +190,7 @@ func again(ctx context.Context, out io.Writer, t tally, pkg string,
 	return t, errors.Join(errs...)
 }
 
-// sideBySide runs steps at once, and gives what they found together.
+// sideBySide runs steps concurrently, and returns their joint result.
 func sideBySide(ctx context.Context, out io.Writer, steps ...func(context.Context, io.Writer) (tally, error)) (tally, error) {
 	var all tally
 	var errs []error
@@ -209,13 +210,12 @@ func sideBySide(ctx context.Context, out io.Writer, steps ...func(context.Contex
 	return all, errors.Join(errs...)
 }
 
-// sharedWriter lets several write, a call at a time.
+// sharedWriter serializes concurrent writes.
 type sharedWriter struct {
 	mu sync.Mutex
 	to io.Writer
 }
 
-// Write implements io.Writer.
 func (w *sharedWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

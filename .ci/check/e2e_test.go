@@ -48,7 +48,7 @@ func TestLanesAreCountedTogether(t *testing.T) {
 	var out strings.Builder
 	side := func(t tally, err error) func(context.Context, io.Writer) (tally, error) {
 		return func(_ context.Context, out io.Writer) (tally, error) {
-			select { // only side by side do they end
+			select { // they only end if they run concurrently
 			case both <- struct{}{}:
 			case <-both:
 			}
@@ -113,7 +113,7 @@ func TestWhatIsNotFlaky(t *testing.T) {
 			t.Errorf("%s: %s, %v, flaky %q", name, got, err, got.flaky)
 		}
 	}
-	// A test that vanished, so that nothing ran, has not passed.
+	// A test that vanished, so that no test ran, has not passed.
 	got, _ := again(t.Context(), io.Discard, tally{failed: 1, failures: []string{"p TestA"}}, "p",
 		func(string) func(context.Context, io.Writer) (tally, error) {
 			return func(context.Context, io.Writer) (tally, error) { return tally{}, nil }

@@ -18,8 +18,8 @@ var (
 	fuzzProgress = regexp.MustCompile(`(?m)^fuzz: elapsed: .*$`)
 )
 
-// fuzz runs every fuzz target for a while, each by a go command of its own, and two of these at once, as linking keeps one core
-// busy alone. A number of inputs, unlike a time, is the same on every machine.
+// fuzz runs every fuzz target by a go command of its own, two at a time, as linking keeps one core busy alone. The number of
+// inputs, unlike a duration, is the same on every machine.
 func fuzz(fuzztime string) func(context.Context, io.Writer) (tally, error) {
 	return func(ctx context.Context, out io.Writer) (tally, error) {
 		targets, err := fuzzTargets(ctx)
@@ -57,7 +57,7 @@ func fuzzOne(ctx context.Context, out io.Writer, target target, fuzztime string)
 	return tally{passed: 1}
 }
 
-// fuzzTargets finds the fuzz tests of the tree in its test files.
+// fuzzTargets finds the fuzz tests in the tree's test files.
 func fuzzTargets(ctx context.Context) ([]target, error) {
 	const each = `{{$p := .}}{{range .TestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}{{"\n"}}{{end}}` +
 		`{{range .XTestGoFiles}}{{$p.ImportPath}} {{$p.Dir}}/{{.}}{{"\n"}}{{end}}`

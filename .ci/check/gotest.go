@@ -21,8 +21,8 @@ type event struct {
 	Elapsed float64 // seconds
 }
 
-// goTest is a step that runs `go test -json` with the arguments. each prints every top-level test as it ends, for
-// packages that take minutes.
+// goTest returns a step that runs `go test -json` with the arguments. each prints every top-level test as it ends, for packages
+// that take minutes.
 func goTest(env []string, each bool, args ...string) func(context.Context, io.Writer) (tally, error) {
 	return func(ctx context.Context, out io.Writer) (tally, error) {
 		lines, w := io.Pipe()
@@ -35,7 +35,7 @@ func goTest(env []string, each bool, args ...string) func(context.Context, io.Wr
 			read <- r
 		}()
 		err := cmd.Run()
-		_ = w.Close() // a pipe's never fails
+		_ = w.Close() // cannot fail for a pipe
 		r := <-read
 		if err != nil && r.failed == 0 {
 			return r.tally, fmt.Errorf("go test: %w", err)
@@ -44,7 +44,7 @@ func goTest(env []string, each bool, args ...string) func(context.Context, io.Wr
 	}
 }
 
-// reader counts tests and prints what a person wants to see: a line per package, and all output of what failed.
+// reader counts tests and prints a line per package, and all output of failures.
 type reader struct {
 	tally
 	out     io.Writer
@@ -68,7 +68,7 @@ func (r *reader) all(lines io.Reader) {
 func (r *reader) line(line string) {
 	var e event
 	if json.Unmarshal([]byte(line), &e) != nil {
-		fmt.Fprint(r.out, line) // of the go command itself
+		fmt.Fprint(r.out, line) // from the go command itself
 		return
 	}
 	key := e.Package + " " + e.Test
@@ -86,7 +86,7 @@ func (r *reader) line(line string) {
 	}
 }
 
-// noise is the output of a package that says nothing: its outcome has a line of its own.
+// noise reports whether a line repeats the outcome of a package, which has a line of its own.
 func noise(s string) bool {
 	return s == "PASS\n" || s == "FAIL\n" || strings.HasSuffix(s, "[no test files]\n")
 }
@@ -127,15 +127,15 @@ func (r *reader) ended(e event, key string) {
 	}
 }
 
-// saidLines is how much of a failed test's words stands again in the summary: its last ones, since a test ends with what is
-// wrong.
+// saidLines limits the lines of a failed test's messages that the summary repeats. It repeats the last ones, because a test ends
+// with its failure.
 const (
 	saidLines = 6
 	saidBytes = 500 // of a line
 )
 
-// said are the test's own words, each on a line that begins with a newline: where all output is long, or only its end was kept,
-// the summary tells enough.
+// said returns the test's own messages, each on a line that begins with a newline, for a summary when the output is long or
+// truncated.
 func said(output []string) string {
 	var lines []string
 	for _, s := range output {
@@ -146,11 +146,11 @@ func said(output []string) string {
 	return strings.Join(lines[max(0, len(lines)-saidLines):], "")
 }
 
-// own matches what a test said with its place, not what was printed beside it.
+// own matches a message of a test with its position, as opposed to other output.
 var own = regexp.MustCompile(`^\s+\w+_test\.go:\d+: `)
 
-// packageFailed prints what unfinished tests of a package said, and counts the package where none of its tests failed:
-// it does not build, or its TestMain found something, or it died.
+// packageFailed prints the output of unfinished tests of a package, and counts the package if none of its tests failed: it does
+// not build, or its TestMain failed, or it crashed.
 func (r *reader) packageFailed(e event) {
 	for key, kept := range r.outputs {
 		if strings.HasPrefix(key, e.Package+" ") {

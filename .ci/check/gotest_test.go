@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The outputs are as go test -json has them, shortened.
+// The outputs are abridged outputs of go test -json.
 func TestReaderCountsAndShows(t *testing.T) {
 	for _, test := range []struct {
 		name, in string

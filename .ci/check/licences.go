@@ -14,12 +14,12 @@ import (
 	"strings"
 )
 
-// module is what `go mod download -json` says of one module.
+// module is the output of `go mod download -json` for one module.
 type module struct{ Path, Version, Dir, Error string }
 
-// compatible are the licences that may be linked into a program under Apache-2.0 and distributed with it, by SPDX
-// name, with a sentence that only that licence has; all words of it, whatever lies between them. Of the weak copyleft
-// ones only MPL-2.0 stands here: its section 3.3 allows larger works.
+// compatible are the licences that may be linked into a program under Apache-2.0 and distributed with it, by SPDX name, with a
+// characteristic sentence of the licence, matched by its words. MPL-2.0 is the only weak copyleft licence: its section 3.3 allows
+// larger works.
 var compatible = []struct {
 	name string
 	text *regexp.Regexp
@@ -38,10 +38,10 @@ var compatible = []struct {
 	{"Unlicense", words("This is free and unencumbered software released into the public domain")},
 }
 
-// copyleft is in the text of licences of the GNU family, and not in those above: MPL-2.0 names them, as secondary.
+// copyleft matches licences of the GNU family, and no compatible licence: MPL-2.0 mentions them as secondary licences.
 var copyleft = regexp.MustCompile(`(?i)\bGNU\s+((LESSER|AFFERO|LIBRARY)\s+)?GENERAL\s+PUBLIC\s+LICENSE\s+Version`)
 
-// words makes an expression of words with anything but letters and digits between them, in any case.
+// words returns an expression that matches the words with any other characters between them, in any case.
 func words(s string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b` + strings.Join(regexp.MustCompile(`\w+`).FindAllString(s, -1), `\W+`))
 }
@@ -71,8 +71,8 @@ func licences(ctx context.Context, out io.Writer) (tally, error) {
 	return tally{passed: 1}, nil
 }
 
-// requirements downloads, where that was not done yet, and lists the modules that go.mod names. Since modules are
-// pruned, those are all that provide a package to the build or the tests.
+// requirements lists the modules in go.mod, and downloads missing ones. Since modules are pruned, those are all that provide a
+// package to the build or the tests.
 func requirements(ctx context.Context) ([]module, error) {
 	text, err := output(ctx, plain, "go", "mod", "download", "-json")
 	if err != nil {
@@ -92,8 +92,8 @@ func requirements(ctx context.Context) ([]module, error) {
 
 var licenceFile = regexp.MustCompile(`(?i)^(licen[sc]e|copying|unlicense)([-._].*)?$`)
 
-// licencesOf names the licences in the top folder of a module, sorted. An unknown one, a copyleft one or none is an
-// error.
+// licencesOf names the licences in the top folder of a module, sorted. It is an error if there is none, or an unknown or copyleft
+// one.
 func licencesOf(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -101,7 +101,7 @@ func licencesOf(dir string) ([]string, error) {
 	}
 	found := map[string]bool{}
 	for _, e := range entries {
-		// Licences of a module's documentation are no matter here: it is not distributed.
+		// Licences of a module's documentation do not matter: it is not distributed.
 		if !e.Type().IsRegular() || !licenceFile.MatchString(e.Name()) ||
 			slices.Contains([]string{".go", ".docs"}, filepath.Ext(e.Name())) {
 			continue
@@ -124,7 +124,7 @@ func licencesOf(dir string) ([]string, error) {
 	return slices.Sorted(maps.Keys(found)), nil
 }
 
-// classify names the licences in a text; nil when there is one that is not compatible, or none that is known.
+// classify names the licences in a text, or returns nil if one is incompatible or none is known.
 func classify(text string) []string {
 	var names []string
 	for _, l := range compatible {

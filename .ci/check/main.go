@@ -1,6 +1,6 @@
-// Command check runs what a change must pass, step by step, and ends with the number of checks that passed and failed:
-// every test counts as one, subtests too, and so does every step that is no test. All steps run, whatever the earlier
-// ones found. Without arguments it runs all that CI runs, the build included; the steps stand in steps.go.
+// Command check runs the checks for a change, step by step, and ends with the number of checks that passed and failed: every test
+// counts as one, subtests too, and so does every other step. All steps run, whatever the result of earlier ones. Without
+// arguments it runs everything that CI runs, including the build; steps.go lists the steps.
 //
 //	go run ./.ci/check
 //	go run ./.ci/check lint unit
@@ -39,8 +39,8 @@ func main() {
 	}
 }
 
-// step is one thing to run. It writes what a person wants to read and gives its count; an error is a failure beyond
-// the counted ones.
+// step is one part of the checks. It prints output for people and returns its count; an error is a failure beyond the counted
+// ones.
 type step struct {
 	group, name string
 	run         func(ctx context.Context, out io.Writer) (tally, error)
@@ -49,9 +49,9 @@ type step struct {
 // tally counts checks.
 type tally struct {
 	passed, failed, skipped int
-	failures                []string           // the name of each check that failed, and what it said on lines of their own
-	flaky                   []string           // the same of tests that failed first, and passed when they ran once more alone
-	took                    map[string]float64 // seconds of the tests that passed, without those within others; nil: none
+	failures                []string           // name of each failed check, and its messages on further lines
+	flaky                   []string           // tests that failed first, and passed when they ran again alone
+	took                    map[string]float64 // seconds of passed top-level tests; may be nil
 }
 
 func (t *tally) add(o tally) {
@@ -74,10 +74,10 @@ func (t tally) String() string {
 	return s
 }
 
-// usual are the groups that run when none is named.
+// usual are the groups that run by default.
 var usual = []string{"build", "parts", "lint", "unit", "fuzz", "e2e"}
 
-// choose gives the steps of the groups named, in the order of the table.
+// choose returns the steps of the named groups, in the order of the table.
 func choose(all []step, names []string) ([]step, error) {
 	if len(names) == 0 {
 		names = usual
@@ -106,7 +106,7 @@ func groups() []string {
 	return out
 }
 
-// run runs the steps and says whether all is well.
+// run runs the steps and reports success.
 func run(ctx context.Context, out io.Writer, chosen []step) bool {
 	begun := time.Now()
 	var total tally

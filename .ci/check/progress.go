@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// silence is how long a step may print nothing before it is said that it still runs.
+// silence is the time without output after which a step is reported to be still running.
 const silence = 50 * time.Second
 
-// progress is a writer for a step. It says that the step still runs whenever nothing was written for a while. Several
-// goroutines may write at the same time; each write stays whole.
+// progress is a step's writer, which reports that the step still runs when nothing was written for a while. Safe for concurrent
+// use; each write stays whole.
 type progress struct {
 	name  string
 	every time.Duration
@@ -23,14 +23,13 @@ type progress struct {
 	stopped bool
 }
 
-// watchProgress begins to watch over what the step writes to out. stop ends it.
+// watchProgress returns a progress for out. stop ends it.
 func watchProgress(out io.Writer, name string, every time.Duration) *progress {
 	p := &progress{name: name, every: every, begun: time.Now(), to: out}
 	p.timer = time.AfterFunc(every, p.silent)
 	return p
 }
 
-// Write implements io.Writer.
 func (p *progress) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,13 +12,13 @@ func TestProgressBreaksTheSilence(t *testing.T) {
 	read, write := io.Pipe()
 	p := watchProgress(write, "a long step", time.Millisecond)
 	sent := make([]byte, 256)
-	for range 2 { // it is told again and again
+	for range 2 { // it is repeated
 		n, err := read.Read(sent)
 		if got := string(sent[:n]); err != nil || !strings.HasPrefix(got, "... a long step: still running, ") {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, read) }() // a word that is on its way
+	go func() { _, _ = io.Copy(io.Discard, read) }() // a write in progress
 	p.stop()
 	var after strings.Builder
 	p.to = &after

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// recursive are the functions that remove a folder with its content, by any import name. removeFolder is a wrapper that kinds of
-// volume share. Rmdir counts because a recursive removal can be made of it.
+// recursive are the functions that remove a folder with its content, by any import name. removeFolder is a wrapper shared by
+// kinds of volumes. Rmdir counts because it can be part of a recursive removal.
 var recursive = []string{"RemoveAll", "RemoveAllOneFilesystem", "removeFolder", "Rmdir"}
 
 // single are the functions that remove one file or empty folder. They count in a function that also lists files.
@@ -24,7 +24,7 @@ var (
 	walks  = []string{"Walk", "WalkDir", "ReadDir", "Readdir", "Readdirnames", "Glob", "Names"}
 )
 
-// permit is the number of removals that a function or script may have, and the reason for which the content is no user's.
+// permit is the permitted number of removals in a function or script, and the reason that the content is not user data.
 type permit struct {
 	calls  int
 	reason string
@@ -135,7 +135,7 @@ func TestRecursiveRemovalIsFound(t *testing.T) {
 // shell is the removal of folders by a shell or its programs.
 var shell = regexp.MustCompile(`(?m)(^|[^\w-])rm\s+(-\S+\s+)*(-\w*[rR]|--recursive)|^(/\w+)*/?rm$|(^|\s)-delete(\s|$)`)
 
-// callersOf counts, by function of a file, the removals of folders with their content.
+// callersOf counts the recursive removals in a file by function.
 func callersOf(file *ast.File) map[string]int {
 	out := map[string]int{}
 	for _, decl := range file.Decls {

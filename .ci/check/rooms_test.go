@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestEveryKindOfActorHasItsImportRule: a folder of actors/ without a rule of its own in .golangci.yml could import
-// another kind, and nobody would notice.
+// TestEveryKindOfActorHasItsImportRule prevents a folder of actors/ without a rule of its own in .golangci.yml, which could
+// import another kind unnoticed.
 func TestEveryKindOfActorHasItsImportRule(t *testing.T) {
 	text, err := os.ReadFile("../../.golangci.yml")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestEveryKindOfActorHasItsImportRule(t *testing.T) {
 		}
 	}
 	for _, kind := range folders(t, "../../actors/sources") {
-		if kind != "base" { // which is no source, and what all of them share
+		if kind != "base" { // shared by all sources
 			check("sources/"+kind, "source-"+kind, actors+"/sources/base$")
 		}
 	}

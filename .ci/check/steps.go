@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// golangci is pinned here, and runs from source: nothing needs to be installed.
+// golangci is pinned here, and runs from source: nothing has to be installed.
 const golangci = "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0"
 
-// steps is what there is to run, in an order that finds cheap mistakes first and builds nothing twice: there are three
-// ways to compile the tree, each shared by all steps that can. plain is also how `task build` compiles.
+// steps returns all steps, in an order that finds cheap mistakes first and builds nothing twice: there are three ways to compile
+// the tree, each shared by as many steps as possible. plain is also the way of `task build`.
 func steps(fuzztime string) []step {
 	return []step{
 		{"build", "bin/playlet", build},
@@ -30,8 +30,8 @@ func steps(fuzztime string) []step {
 		{"lint", "licences", licences},
 		{"vulnerabilities", "govulncheck", vulnerabilities},
 		{"unit", "unit tests with -race",
-			// Four packages at once, and twelve tests of one, as most of them wait for deadlines. Where more run at once they
-			// wait for the two cores, look at their clocks meanwhile, and take twice the CPU altogether.
+			// Four packages at once, and twelve tests of one, as most of them wait for deadlines. With more, they compete for the
+			// two cores, check their clocks while waiting, and take twice the CPU altogether.
 			goTest(withRace, false, "-race", "-vet=off", "-p=4", "-parallel=12", "-timeout=45m", "./...", "./.ci/check",
 				"./.ci/package")},
 		{"fuzz", "fuzzing", fuzz(fuzztime)},
@@ -47,7 +47,7 @@ func build(ctx context.Context, out io.Writer) (tally, error) {
 	}
 	version, err := output(ctx, nil, "git", "-c", "safe.directory=*", "describe", "--tags", "--always", "--dirty")
 	if err != nil {
-		version = "unknown" // no checkout of git
+		version = "unknown" // not a git checkout
 	}
 	binary := filepath.Join(dir, "bin", "playlet")
 	flags := "-s -w -X github.com/playlet-dev/playlet/cmd/playlet/version.Build=" + strings.TrimSpace(version)
@@ -57,14 +57,14 @@ func build(ctx context.Context, out io.Writer) (tally, error) {
 	return tally{passed: 1}, os.Setenv("PLAYLET_BINARY", binary)
 }
 
-// The ways to compile. GOFLAGS of the caller do not take part, so that a run here is a run anywhere; the commit is not
-// stamped, as git refuses a checkout of another user's. Without paths in it what was compiled serves another checkout, too.
+// The ways to compile. The caller's GOFLAGS are ignored, so that a run is the same everywhere; the commit is not stamped, as git
+// refuses a checkout of another user. Without paths in it the build cache serves other checkouts, too.
 var (
 	plain    = []string{"CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off"}
 	withRace = []string{"CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off"}
 )
 
-// started gives a command that is asked to end when the context does, and killed when it has not a while later.
+// started returns a command that is interrupted when the context ends, and killed a while later.
 func started(ctx context.Context, env []string, out io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -74,7 +74,7 @@ func started(ctx context.Context, env []string, out io.Writer, args ...string) *
 	return cmd
 }
 
-// output runs a command and gives its standard output.
+// output runs a command and returns its standard output.
 func output(ctx context.Context, env []string, args ...string) (string, error) {
 	var out strings.Builder
 	cmd := started(ctx, env, &out, args...)
@@ -83,7 +83,7 @@ func output(ctx context.Context, env []string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// command is a step that passes when a command does.
+// command returns a step that passes if a command succeeds.
 func command(env []string, args ...string) func(context.Context, io.Writer) (tally, error) {
 	return func(ctx context.Context, out io.Writer) (tally, error) {
 		if err := started(ctx, env, out, args...).Run(); err != nil {
@@ -93,7 +93,7 @@ func command(env []string, args ...string) func(context.Context, io.Writer) (tal
 	}
 }
 
-// gofmt passes when every Go file of the tree is as gofmt writes it.
+// gofmt passes if every Go file of the tree is formatted.
 func gofmt(ctx context.Context, out io.Writer) (tally, error) {
 	list, err := output(ctx, nil, "gofmt", "-l", ".")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 const govulncheck = "golang.org/x/vuln/cmd/govulncheck@v1.8.0"
 
-// vulnerabilities runs govulncheck where its database can be reached, and says so where not. It is no part of
-// `task test`: what it finds depends on the day, not on the change.
+// vulnerabilities runs govulncheck, or reports that its database is unreachable. It is not part of `task test`: its result
+// depends on the day, not on the change.
 func vulnerabilities(ctx context.Context, out io.Writer) (tally, error) {
 	if err := databaseAnswers(ctx); err != nil {
 		fmt.Fprintln(out, "not checked: the vulnerability database cannot be reached:", err)
@@ -22,7 +22,7 @@ func vulnerabilities(ctx context.Context, out io.Writer) (tally, error) {
 	return command(plain, "go", "run", govulncheck, "./...")(ctx, out)
 }
 
-// databaseAnswers asks the database that govulncheck would ask ($GOVULNDB) for its index.
+// databaseAnswers requests the index of govulncheck's database ($GOVULNDB).
 func databaseAnswers(ctx context.Context) error {
 	db := os.Getenv("GOVULNDB")
 	if strings.HasPrefix(db, "file:") {

@@ -1,5 +1,5 @@
-// Command package makes what is released, into one folder: a .deb, an .rpm and a tarball for each architecture, a list of the
-// modules in the program (SBOM, CycloneDX), and checksums. The same commit gives the same bytes. Nothing is needed but Go.
+// Command package builds a release into one folder: a .deb, an .rpm and a tarball for each architecture, a list of the modules in
+// the program (SBOM, CycloneDX), and checksums. The same commit gives the same bytes. It only needs Go.
 //
 //	go run ./.ci/package -out dist -version v1.2.3
 package main
@@ -19,7 +19,8 @@ import (
 	"time"
 )
 
-// nfpm writes the packages. It is pinned here and runs from source: newer ones need modules that cannot be had everywhere.
+// nfpm builds the packages. It is pinned here and runs from source: newer versions need modules that are not available
+// everywhere.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0"
 
 func main() {
@@ -39,7 +40,7 @@ func main() {
 	}
 }
 
-// release builds the program for each architecture and packs it. A program that was built before is packed as it is.
+// release builds the program for each architecture and packs it. A program that was built before is packed unchanged.
 func release(ctx context.Context, out, version, built string, arches []string) error {
 	if version == "" {
 		described, err := git(ctx, "describe", "--tags", "--always", "--dirty")
@@ -94,7 +95,7 @@ func git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// build compiles the program as `task build` does, without anything of this machine in it.
+// build compiles the program as `task build` does, without traces of this machine.
 func build(ctx context.Context, to, arch, version string) error {
 	const name = "github.com/playlet-dev/playlet/cmd/playlet/version.Build="
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w -X "+name+version, "-o", to, "./cmd/playlet")
@@ -107,14 +108,14 @@ func build(ctx context.Context, to, arch, version string) error {
 	return nil
 }
 
-// completions are the shells, and where each looks.
+// completions are the completion files by shell.
 var completions = map[string]string{
 	"bash": "/usr/share/bash-completion/completions/playlet",
 	"zsh":  "/usr/share/zsh/vendor-completions/_playlet",
 	"fish": "/usr/share/fish/vendor_completions.d/playlet.fish",
 }
 
-// document has the program write its manual and its completions into a folder.
+// document runs the program to write its manual and its completions into a folder.
 func document(ctx context.Context, binary, folder string) error {
 	manual := filepath.Join(folder, "man")
 	if err := os.MkdirAll(manual, 0o700); err != nil {
@@ -123,7 +124,7 @@ func document(ctx context.Context, binary, folder string) error {
 	run := func(args ...string) ([]byte, error) {
 		var text, problems bytes.Buffer
 		cmd := exec.CommandContext(ctx, binary, args...)
-		cmd.Env = append(os.Environ(), "PLAYLET_SOCKET=") // it is the default of a flag, which the manual shows
+		cmd.Env = append(os.Environ(), "PLAYLET_SOCKET=") // the default of a flag, which the manual shows
 		cmd.Stdout, cmd.Stderr = &text, &problems
 		if err := cmd.Run(); err != nil {
 			return nil, fmt.Errorf("playlet %s: %w: %s", strings.Join(args, " "), err, &problems)

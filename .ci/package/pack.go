@@ -26,22 +26,22 @@ import (
 	"github.com/playlet-dev/playlet/config/systemd"
 )
 
-// pack is one architecture.
+// pack is the release of one architecture.
 type pack struct {
 	arch, version, binary, docs, out string
-	at                               time.Time // of every file
+	at                               time.Time // modification time of every file
 }
 
-// file is one file, or folder, of a package.
+// file is one file or folder of a package.
 type file struct {
-	path   string // where it is installed
+	path   string // the installed path
 	text   []byte
 	mode   int64
-	config bool // what the administrator has made of it is kept
+	config bool // the administrator's changes are kept
 	dir    bool
 }
 
-// environment is what the unit reads beside its configuration.
+// environment is the additional environment file of the unit.
 const environment = `# More flags of the agent; playlet help flags lists them.
 PLAYLET_ARGS=--object-dir=/etc/playlet/objects
 `
@@ -56,8 +56,8 @@ const kubeletUnit = "/usr/share/playlet/kubelet.service"
 //
 // On a machine without a kubelet, /usr/bin/kubelet and its unit are the package's, as kubeadm needs them: the program is an
 // alternative, and the unit a copy, since systemd enables a link under its target's name. The files of a kubelet's package
-// replace both; when that is removed, dpkg's trigger puts them back. A kubelet that the administrator installed, as a link or
-// with a unit in /etc, is left alone.
+// replace both; when that is removed, dpkg's trigger restores them. A kubelet that the administrator installed, as a link or with
+// a unit in /etc, is left alone.
 const (
 	shared = `#!/bin/sh
 kubelet=$DPKG_ROOT/usr/bin/kubelet
@@ -115,7 +115,7 @@ fi
 `
 )
 
-// files are what the package installs, by path.
+// files returns the files of the package, by path.
 func (p pack) files() ([]file, error) {
 	binary, err := os.ReadFile(p.binary)
 	if err != nil {
@@ -158,7 +158,7 @@ func (p pack) files() ([]file, error) {
 	return out, nil
 }
 
-// number is the version as package managers compare it: it begins with a digit.
+// number returns the version in the form of package managers: it begins with a digit.
 func (p pack) number() string {
 	v := strings.TrimPrefix(p.version, "v")
 	if v == "" || v[0] < '0' || v[0] > '9' || !strings.Contains(v, ".") {
@@ -173,7 +173,7 @@ func (p pack) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.out, 0o755); err != nil { // what is released is for everybody
+	if err := os.MkdirAll(p.out, 0o755); err != nil { // releases are public
 		return err
 	}
 	base := filepath.Join(p.out, "playlet_"+p.number()+"_"+p.arch)
@@ -202,7 +202,7 @@ func (p pack) make(ctx context.Context) error {
 	return nil
 }
 
-// stage writes the files where nfpm finds them, and its configuration, whose path is returned.
+// stage writes the files and the configuration for nfpm, and returns the path of the configuration.
 func (p pack) stage(folder string, files []file) (string, error) {
 	write := func(name string, text []byte) (string, error) {
 		path := filepath.Join(folder, name)
@@ -253,7 +253,7 @@ func (p pack) stage(folder string, files []file) (string, error) {
 	return write("nfpm.yaml", spec)
 }
 
-// tarball writes the files below one folder, for whom no package is made.
+// tarball writes the files below one folder, for systems without a package.
 func (p pack) tarball(path string, files []file) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644) //nolint:gosec // what is released is for everybody
 	if err != nil {
@@ -278,7 +278,7 @@ func (p pack) tarball(path string, files []file) (err error) {
 	return errors.Join(out.Close(), zip.Close())
 }
 
-// modules writes what the program is made of, as it says itself: a bill of materials in CycloneDX 1.5.
+// modules writes the modules of the program, from its build information, as a bill of materials in CycloneDX 1.5.
 func (p pack) modules(path string) error {
 	info, err := buildinfo.ReadFile(p.binary)
 	if err != nil {
@@ -308,7 +308,7 @@ func (p pack) modules(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // what is released is for everybody
 }
 
-// checksums writes SHA256SUMS of all that is in the folder, as sha256sum -c reads it.
+// checksums writes SHA256SUMS of all files in the folder, in the format of sha256sum -c.
 func checksums(folder string) error {
 	const name = "SHA256SUMS"
 	entries, err := os.ReadDir(folder)

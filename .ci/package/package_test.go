@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/config/systemd"
 )
 
-// made packs this test's own program, which stands for playlet: what is in the packages does not depend on it.
+// made packs this test's own program instead of playlet: the content of the packages does not depend on it.
 func made(t *testing.T, out string) pack {
 	t.Helper()
 	docs := t.TempDir()
@@ -37,14 +37,14 @@ func made(t *testing.T, out string) pack {
 		t.Fatal(err)
 	}
 	p := pack{arch: "amd64", version: "v1.2.3", binary: self, docs: docs, out: out, at: time.Unix(1700000000, 0).UTC()}
-	t.Chdir("../..") // where the licence is
+	t.Chdir("../..") // for the licence
 	if err := errors.Join(p.make(t.Context()), checksums(out)); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// The .deb, installed by dpkg into a root of its own, has everything in its place and as private as it is to be.
+// The .deb, installed by dpkg into a root of its own, puts every file in its place with its permissions.
 func TestADebIsInstalled(t *testing.T) {
 	for _, program := range []string{"dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -94,7 +94,7 @@ func TestADebIsInstalled(t *testing.T) {
 	}
 	dpkg("-r", "playlet")
 	there(map[string]fs.FileMode{"usr/bin/playlet": 0, "usr/share/man/man1/playlet.1": 0, "etc/playlet/config.yaml": 0o600})
-	dpkg("-P", "playlet") // the administrator's objects are no files of the package
+	dpkg("-P", "playlet") // the administrator's objects do not belong to the package
 	there(map[string]fs.FileMode{"etc/playlet/config.yaml": 0, "etc/default/playlet": 0, "etc/playlet/objects/mine.yaml": 0o600})
 	if err := os.Remove(object); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func TestADebIsInstalled(t *testing.T) {
 	there(map[string]fs.FileMode{"etc/playlet": 0})
 }
 
-// newRoot is the root of a machine without packages. Scripts of packages find it in DPKG_ROOT.
+// newRoot returns the root of a machine without packages. Scripts of packages find it in DPKG_ROOT.
 func newRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -132,7 +132,7 @@ const (
 	takeoverFile = "etc/systemd/system/kubelet.service.d/90-playlet.conf"
 )
 
-// kubeletOf names the kubelet of a root: "playlet", "kubelet", "" without one, or something else.
+// kubeletOf returns the kubelet of a root: "playlet", "kubelet", "" without one, or another string.
 func kubeletOf(t *testing.T, root string) string {
 	t.Helper()
 	target, _ := os.Readlink(filepath.Join(root, "usr/bin/kubelet"))
@@ -141,7 +141,7 @@ func kubeletOf(t *testing.T, root string) string {
 	unit, _ := os.ReadFile(filepath.Join(root, kubeletsUnit))
 	text, err := exec.CommandContext(t.Context(), "update-alternatives", "--root", root, "--list", "kubelet").Output()
 	if target == "" && alternative != "" {
-		alternative = "" // a file of a package keeps the link from being made
+		alternative = "" // a file of a package prevents the link
 	}
 	switch state := []string{target, alternative, string(program), string(unit)}; {
 	case slices.Equal(state, []string{"/etc/alternatives/kubelet", "/usr/bin/playlet", "", systemd.ForKubeadm()}) && err == nil &&
@@ -156,7 +156,7 @@ func kubeletOf(t *testing.T, root string) string {
 	}
 }
 
-// kubeletDeb makes a package with the files of a kubelet.
+// kubeletDeb builds a package with the files of a kubelet.
 func kubeletDeb(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -173,7 +173,7 @@ func kubeletDeb(t *testing.T) string {
 	return dir + ".deb"
 }
 
-// The package is the kubelet of a machine that has none, as kubeadm looks for it, and leaves that of another package alone.
+// The package provides the kubelet on a machine that has none, as kubeadm expects it, and leaves another package's kubelet alone.
 func TestDeb_IsAKubeletWhereThereIsNone(t *testing.T) {
 	for _, program := range []string{"dpkg", "dpkg-deb", "update-alternatives"} {
 		if _, err := exec.LookPath(program); err != nil {

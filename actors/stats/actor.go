@@ -14,22 +14,22 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// walkers is how many pods are walked at once, and urgentWalkers how many more of those that eviction waits for. Walks that take
-// longer than walkTimeout go on beside these, in turns.
+// walkers limits the concurrent walks, and urgentWalkers the additional ones for pods that eviction waits for. Walks longer than
+// walkTimeout do not count; they take turns.
 const walkers, urgentWalkers = 2, 2
 
-// New is the constructor of the actor that walks volumes and logs for the collector.
+// New returns the constructor of the actor that walks volumes and logs for the collector.
 func New(c *Collector) supervisors.Constructor {
 	return func(string) supervisors.Actor {
 		return &actor{collector: c, walking: map[types.UID]*v1.Pod{}, long: map[types.UID]bool{}}
 	}
 }
 
-// actor walks the pods that are due, a few at a time, when a reader asks. It keeps nothing: its figures are on the
-// collector's board, and the pods in its queue are due with the next request.
+// actor walks the pods that are due, a few at a time, when a reader asks. It keeps no figures itself: they are on the collector's
+// board, and the pods in its queue are due again with the next request.
 type actor struct {
 	collector *Collector
-	queue     []queuedWalk // urgent ones first, then the one that waits longest
+	queue     []queuedWalk // urgent pods first, then the one that has waited longest
 	walking   map[types.UID]*v1.Pod
 	long      map[types.UID]bool // walks that take longer than walkTimeout
 	recording bool               // a sample of figures is in progress or scheduled
@@ -106,14 +106,15 @@ func (a *actor) inProgress(uid types.UID) bool {
 }
 
 const (
-	// urgentAge is how old the figures may be by which eviction decides: by older ones, a pod that fills a disk fast ranks among
-	// the small ones still.
+	// urgentAge is the maximum age of figures for eviction's decisions: with older ones, a pod that fills a disk fast still ranks
+	// among the small ones.
 	urgentAge = time.Second
-	// limitAge is how old the figures may be of a pod with a limit of its own, while nothing is short. Eviction asks every 10 s.
+	// limitAge is the maximum age of the figures of a pod with a limit of its own, while no resource is short. Eviction asks
+	// every 10 s.
 	limitAge = 5 * time.Second
 )
 
-// ageOf returns how old the figures of a pod's volumes may be.
+// ageOf returns the maximum age of the figures of a pod's volumes.
 func (c *Collector) ageOf(p *v1.Pod, urgent urgency) time.Duration {
 	switch {
 	case !urgent.pods[p.UID]:
@@ -124,7 +125,7 @@ func (c *Collector) ageOf(p *v1.Pod, urgent urgency) time.Duration {
 	return min(limitAge, c.opts.UsageAge)
 }
 
-// next begins as many walks as may be made at once: of urgent pods first, then of the namespaces with the fewest.
+// next begins as many walks as are permitted: urgent pods first, then the namespaces with the fewest walks.
 func (a *actor) next(ctx supervisors.Context) {
 	for len(a.queue) > 0 {
 		most := walkers
@@ -159,7 +160,7 @@ func (a *actor) begin(ctx supervisors.Context, p *v1.Pod) {
 	}})
 }
 
-// onWalked gives the place of a walk to another one. A walk that has not ended goes on in turns with others of its kind.
+// onWalked frees the place of a walk. A walk that has not ended goes on in turns with other long ones.
 func (a *actor) onWalked(ctx supervisors.Context, m walked) {
 	usage := a.collector.usage
 	delete(a.walking, m.uid)
@@ -171,7 +172,7 @@ func (a *actor) onWalked(ctx supervisors.Context, m walked) {
 	a.next(ctx)
 }
 
-// walkPod measures one pod, and reports whether that has ended when ctx does. The walk itself goes on.
+// walkPod measures one pod, and reports whether the walk ended before ctx did. Otherwise the walk goes on.
 func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) (ended bool) {
 	w := c.usage.walk(p, func(w *podWalk) { c.measureFiles(p, w) },
 		func(ctx context.Context) (map[string]space, error) { return c.persistentUsage(ctx, p) })
@@ -195,10 +196,10 @@ func (c *Collector) walkPod(ctx context.Context, p *v1.Pod) (ended bool) {
 
 // Inspection is the actor's answer to an inspection.
 type Inspection struct {
-	Measured int      `json:"measured"` // pods whose volumes have figures
-	Waiting  int      `json:"waiting"`  // pods whose volumes are to be walked
+	Measured int      `json:"measured"` // number of pods with figures for their volumes
+	Waiting  int      `json:"waiting"`  // number of pods in the queue
 	Walking  []string `json:"walking,omitempty"`
-	Failed   []string `json:"failed,omitempty"` // pods some of whose figures are missing, with the reason
+	Failed   []string `json:"failed,omitempty"` // pods with missing figures, and the reason
 }
 
 // Inspect implements supervisors.Inspectable.
@@ -215,7 +216,7 @@ func (a *actor) Inspect() any {
 	return out
 }
 
-// summary counts pods with figures, and names those that lack some.
+// summary counts pods with figures, and names those with missing ones.
 func (b *usageBoard) summary() (measured int, failed []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

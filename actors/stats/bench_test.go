@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// BenchmarkScrape makes each answer anew for a node of a hundred pods, with cgroups of the kernel's that have no processes.
+// BenchmarkScrape renders each answer for a node of a hundred pods, with real cgroups without processes.
 func BenchmarkScrape(b *testing.B) {
 	mounts, err := cgroupstats.Mounts()
 	if err != nil || os.Geteuid() != 0 || cgroupstats.Unified() {

@@ -18,15 +18,15 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// cadvisorView is one answer of /metrics/cadvisor: what cAdvisor's collectors of metrics take for its manager.
+// cadvisorView is one answer of /metrics/cadvisor: it takes the place of cAdvisor's manager for the library's collectors.
 type cadvisorView struct {
 	ctx     context.Context
 	c       *Collector
 	figures *figures
-	pause   string // the image of sandboxes; empty: it is not told
+	pause   string // the image of sandboxes; empty if unknown
 }
 
-// view collects what is older than age for one answer.
+// view collects figures for one answer, reading those older than age.
 func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
 	f := c.collect(ctx, age, false, urgency{})
 	mounted, err := c.mounted.get(ctx, age)
@@ -37,8 +37,8 @@ func (c *Collector) view(ctx context.Context, age time.Duration) *cadvisorView {
 	return &cadvisorView{ctx, c, f, c.sandboxImage(ctx, f)}
 }
 
-// cadvisor gives cAdvisor's families, with the kubelet's labels, for one answer: those of containers are gathered here, and the
-// library gives the others.
+// cadvisor returns cAdvisor's families, with the kubelet's labels, for one answer. It gathers the families of containers itself,
+// and the others through the library.
 func (c *Collector) cadvisor(ctx context.Context) prometheus.Gatherer {
 	v := c.view(ctx, fullAge)
 	others := prometheus.NewRegistry()
@@ -49,8 +49,8 @@ func (c *Collector) cadvisor(ctx context.Context) prometheus.Gatherer {
 	return &cgroupmetrics.Gatherer{Others: others, Cgroups: v.containers(), Now: c.opts.Now(), Pressure: pressure}
 }
 
-// Containers gives all cgroups in cAdvisor's model, by name, each with one sample, which is not older than age (but may be a
-// second old). They are shared and must not be changed. lacks are sentences on what could not be read.
+// Containers returns all cgroups in cAdvisor's model, by name, each with one sample, which is at most age old (but may be a
+// second old). They are shared and must not be changed. lacks describes missing figures in sentences.
 func (c *Collector) Containers(ctx context.Context, age time.Duration) (all map[string]*model.ContainerInfo, lacks []string) {
 	v := c.view(ctx, age)
 	if all = v.containers(); len(all) == 0 {
@@ -59,13 +59,13 @@ func (c *Collector) Containers(ctx context.Context, age time.Duration) (all map[
 	return all, v.figures.lacks
 }
 
-// Machine gives what the machine has; it must not be changed.
+// Machine returns the machine's properties, which must not be changed.
 func (c *Collector) Machine(ctx context.Context) (*model.MachineInfo, error) {
 	return c.machine.get(ctx, machineAge)
 }
 
-// sandboxImage is the image of the sandboxes, by which dashboards tell a pod's network from its cgroup. It is a label and no
-// figure: an answer without it lacks nothing.
+// sandboxImage returns the image of the sandboxes, by which dashboards distinguish a pod's network from its cgroup. It is a label
+// and no figure: an answer without it is complete.
 func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {
 	at := slices.IndexFunc(f.pods, func(p podFigures) bool { return p.sandbox != nil })
 	if at < 0 {
@@ -76,11 +76,11 @@ func (c *Collector) sandboxImage(ctx context.Context, f *figures) string {
 	return image
 }
 
-// containers gives all cgroups, those of pods with their labels.
+// containers returns all cgroups, and adds the labels of pods.
 func (v *cadvisorView) containers() map[string]*model.ContainerInfo {
 	out := make(map[string]*model.ContainerInfo, len(v.figures.cgroups))
 	for name, g := range v.figures.cgroups {
-		out[name] = v.withDisks(name, g.Info) // of a pod that does not run, it has no labels
+		out[name] = v.withDisks(name, g.Info) // a pod that does not run has no labels
 	}
 	for _, p := range v.figures.pods {
 		pod := map[string]string{cri.LabelPodNamespace: p.Pod.Pod.Namespace, cri.LabelPodName: p.Pod.Pod.Name}
@@ -109,8 +109,8 @@ func (v *cadvisorView) containers() map[string]*model.ContainerInfo {
 	return out
 }
 
-// GetRequestedContainersInfo gives the library no containers. The error makes container_scrape_error 1, and is given only where
-// nothing was read: what was read is not to be kept from who asks.
+// GetRequestedContainersInfo returns no containers to the library. An error sets container_scrape_error to 1. It is returned only
+// if nothing was read, so that partial figures still reach the client.
 func (v *cadvisorView) GetRequestedContainersInfo(string, model.RequestOptions) (map[string]*model.ContainerInfo, error) {
 	if len(v.figures.cgroups) == 0 {
 		return nil, errNothing
@@ -129,12 +129,12 @@ func (v *cadvisorView) withDisks(name string, info *model.ContainerInfo) *model.
 	return &out
 }
 
-// GetMachineInfo gives what the machine has.
+// GetMachineInfo returns the machine's properties.
 func (v *cadvisorView) GetMachineInfo() (*model.MachineInfo, error) {
 	return v.c.Machine(v.ctx)
 }
 
-// GetVersionInfo gives the versions that cadvisor_version_info tells.
+// GetVersionInfo returns the versions for cadvisor_version_info.
 func (*cadvisorView) GetVersionInfo() (*model.VersionInfo, error) {
 	return &model.VersionInfo{KernelVersion: machine.KernelVersion(), ContainerOsVersion: machine.ContainerOsVersion()}, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// families reads what a handler answers in Prometheus' text format.
+// families parses a handler's answer in Prometheus' text format.
 func families(t *testing.T, text string) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(commonmodel.UTF8Validation)
@@ -29,7 +29,7 @@ func families(t *testing.T, text string) map[string]*dto.MetricFamily {
 	return out
 }
 
-// sample is the family's metric with these labels.
+// sample returns the family's metric with these labels.
 func sample(t *testing.T, all map[string]*dto.MetricFamily, name string, labels map[string]string) *dto.Metric {
 	t.Helper()
 	for _, m := range all[name].GetMetric() {
@@ -47,7 +47,7 @@ func sample(t *testing.T, all map[string]*dto.MetricFamily, name string, labels 
 	return nil
 }
 
-// On this machine's own cgroups, all views of a pod agree with the files of the kernel.
+// On this machine's own cgroups, all views of a pod agree with the kernel's files.
 func TestOnThisMachinesCgroups(t *testing.T) {
 	mounts, err := cgroupstats.Mounts()
 	if err != nil || os.Geteuid() != 0 || cgroupstats.Unified() {
@@ -64,7 +64,7 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 			}
 		}
 	}
-	// What it uses, it uses before it says so.
+	// The process allocates before it prints.
 	process := exec.CommandContext(t.Context(), "sh", "-c", `read x; a=$(head -c 8000000 /dev/zero | tr '\0' a); echo; read x`)
 	in, _ := process.StdinPipe()
 	out, _ := process.StdoutPipe()
@@ -82,7 +82,7 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 	})
 	for _, mount := range mounts {
 		if err := os.WriteFile(path.Join(mount, inside, "cgroup.procs"), []byte(strconv.Itoa(process.Process.Pid)), 0); err != nil &&
-			!strings.Contains(mount, "cpuset") { // which takes no process before it has CPUs
+			!strings.Contains(mount, "cpuset") { // it accepts no process before it has CPUs
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 	if used == 0 || used < before || used > after {
 		t.Errorf("CPU %v, and the kernel told %v before and %v after", used, before, after)
 	}
-	// The kernel counts in batches, a processor each.
+	// The kernel counts in batches per processor.
 	if n := float64(*got.Memory.UsageBytes); n < 8e6 || math.Abs(n-file("memory", "memory.usage_in_bytes")) > 2<<20 {
 		t.Errorf("memory %v, and the kernel tells %v", n, file("memory", "memory.usage_in_bytes"))
 	}
@@ -161,7 +161,7 @@ func TestOnThisMachinesCgroups(t *testing.T) {
 	}
 }
 
-// What is mounted for a pod is no file system of the node's.
+// A pod's mounts are no file systems of the node.
 func TestFilesystemsOfPods(t *testing.T) {
 	for at, want := range map[string]bool{
 		"/": false, "/dev/shm": false, "/var/lib/kubelet": false, "/run": false,
@@ -178,7 +178,7 @@ func TestFilesystemsOfPods(t *testing.T) {
 	}
 }
 
-// The summary has what a cgroup has.
+// The summary has all figures of a cgroup.
 func TestTheSummaryOfACgroup(t *testing.T) {
 	spec := model.ContainerSpec{HasCpu: true, HasMemory: true, Memory: model.MemorySpec{Limit: 2_000_000, SwapLimit: 10_000}}
 	g := &cgroupstats.Cgroup{Info: &model.ContainerInfo{Spec: spec, Stats: []*model.ContainerStats{{

@@ -27,52 +27,52 @@ import (
 )
 
 const (
-	// fullAge is how old the figures of /stats/summary and /metrics/cadvisor may be. It is cAdvisor's housekeeping interval.
+	// fullAge is the maximum age of the figures of /stats/summary and /metrics/cadvisor. It is cAdvisor's housekeeping interval.
 	fullAge = 10 * time.Second
-	// resourceAge is how old CPU and memory may be, for who reads nothing else.
+	// resourceAge is the maximum age of CPU and memory in answers with nothing else.
 	resourceAge = 5 * time.Second
-	// machineAge is how old may be what hardly ever changes.
+	// machineAge is the maximum age of properties that rarely change.
 	machineAge = 5 * time.Minute
 	// partTimeout bounds how long a request waits for one kind of figures.
 	partTimeout = 5 * time.Second
 )
 
-// CRI is what the collector asks the container runtime; *cri.Client has it.
+// CRI is the part of *cri.Client that the collector calls.
 type CRI interface {
 	ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) ([]*runtimeapi.ContainerStats, error)
 	ImageFsInfo(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error)
 	PodSandboxStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.PodSandboxStatusResponse, error)
 }
 
-// Options are what figures are collected of.
+// Options are the sources of figures.
 type Options struct {
 	NodeName string
 	Board    *board.Board
 	CRI      CRI
-	// RootDir is the agent's folder, whose file system is the node's; PodLogsDir has the logs of pods.
+	// RootDir is the agent's folder, on the node's file system; PodLogsDir contains the logs of pods.
 	RootDir, PodLogsDir string
-	// Kubepods is the path of the cgroup of all pods, as the cgroup driver spells it; empty: pods have none.
+	// Kubepods returns the path of the cgroup of all pods, in the cgroup driver's spelling; empty if there is none.
 	Kubepods func() string
-	// System are the paths of the cgroups that /stats/summary tells of beside pods, by its names for them ("kubelet", "runtime",
-	// "misc"). It is called with each reading, outside of any actor.
+	// System returns the paths of the cgroups reported by /stats/summary in addition to pods, by its names for them ("kubelet",
+	// "runtime", "misc"). It is called for each reading, outside of any actor.
 	System func() map[string]string
-	// Persistent says what the volumes of a pod's claims and of CSI drivers use, by the pod's names for them. It may be slow; ctx
-	// bounds it. With an error, what is known is there all the same. nil: there are none.
+	// Persistent returns the usage of the volumes of a pod's claims and of CSI drivers, by the pod's names for them. It may be
+	// slow; ctx bounds it. With an error it returns the known figures. It may be nil.
 	Persistent func(context.Context, *v1.Pod) (map[string]VolumeUsage, error)
-	// UsageAge is how old the figures of volumes may be [volumeStatsAggPeriod]; 0: a minute; negative: they are not measured.
+	// UsageAge is the maximum age of the figures of volumes [volumeStatsAggPeriod]. 0 means a minute; a negative value disables
+	// the measurement.
 	UsageAge time.Duration
 	// Now is the clock; nil: the machine's.
 	Now func() time.Time
 }
 
-// VolumeUsage is what a volume holds; what is not known is 0.
+// VolumeUsage is the usage of a volume; unknown figures are 0.
 type VolumeUsage struct{ Bytes, Inodes VolumeAmount }
 
 // VolumeAmount is of bytes or of inodes.
 type VolumeAmount struct{ Total, Used, Free uint64 }
 
-// Collector collects figures when they are read. It is made once for the process, outlives the actor, and is safe for concurrent
-// use.
+// Collector collects figures when they are read. There is one per process, which outlives the actor. Safe for concurrent use.
 type Collector struct {
 	opts    Options
 	booted  time.Time
@@ -85,16 +85,16 @@ type Collector struct {
 	images  *part[imageSpace]
 	mounted *part[[]model.FsStats]
 	pause   *part[string]
-	sandbox atomic.Pointer[string] // the ID of one that runs, of which the image of all is learned
+	sandbox atomic.Pointer[string] // the ID of a running one, whose status has the image
 
 	mu   sync.Mutex
 	tell func(to messages.Address, msg any) // nil until the tree runs
 }
 
-// runtimeFigures are what the CRI tells of running containers, by ID.
+// runtimeFigures are the CRI's figures of running containers, by ID.
 type runtimeFigures map[string]*runtimeapi.ContainerStats
 
-// NewCollector makes the collector. Without cgroups it collects all else, and each answer says what is lacking.
+// NewCollector returns a collector. Without cgroups it collects all else, and each answer reports the missing figures.
 func NewCollector(o Options) *Collector {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -126,7 +126,7 @@ func NewCollector(o Options) *Collector {
 	return c
 }
 
-// firstRate is the time over which the first rate of CPU use is measured.
+// firstRate is the interval for the first rate of CPU usage.
 const firstRate = 100 * time.Millisecond
 
 // readWithRates reads twice if there is no earlier reading to compute rates from.
@@ -139,21 +139,21 @@ func readWithRates(r *cgroupstats.Reader) (cgroupstats.Set, error) {
 	return r.Read()
 }
 
-// Attach makes the running tree known: its stats actor walks volumes. It may be called once the tree runs.
+// Attach connects the tree with the stats actor, which walks volumes. It may be called once the tree runs.
 func (c *Collector) Attach(tell func(to messages.Address, msg any)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tell = tell
 }
 
-// withTimeout makes a reading of the runtime end: the client's own timeout is longer than anybody waits here.
+// withTimeout bounds a reading of the runtime: the client's own timeout is longer than any reader waits.
 func withTimeout[T any](read func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*partTimeout)
 	defer cancel()
 	return read(ctx)
 }
 
-// askRuntime asks for all containers; where the answer does not fit into one message, pod by pod.
+// askRuntime lists the figures of all containers; if they do not fit into one message, pod by pod.
 func (c *Collector) askRuntime() (runtimeFigures, error) {
 	list, err := withTimeout(func(ctx context.Context) (list []*runtimeapi.ContainerStats, err error) {
 		if list, err = c.opts.CRI.ListContainerStats(ctx, nil); !cri.IsTooLarge(err) {
@@ -176,8 +176,8 @@ func (c *Collector) askRuntime() (runtimeFigures, error) {
 	return out, err
 }
 
-// askSandboxImage asks the runtime for the image that it runs sandboxes from, which is a setting of the runtime. Runtimes tell
-// it in what they say of a sandbox beyond the CRI; one that does not has none.
+// askSandboxImage asks the runtime for the image of its sandboxes, which is one of its settings. Runtimes report it outside the
+// CRI, in the verbose status of a sandbox; it returns "" if there is none.
 func (c *Collector) askSandboxImage() (string, error) {
 	id := c.sandbox.Load()
 	if id == nil {
@@ -193,12 +193,12 @@ func (c *Collector) askSandboxImage() (string, error) {
 		Image string `json:"image"`
 	}
 	if json.Unmarshal([]byte(status.GetInfo()["info"]), &info) != nil {
-		return "", nil // what is there is the runtime's affair
+		return "", nil // the format is the runtime's own
 	}
 	return info.Image, nil
 }
 
-// containerIDs are those of all containers that the board knows.
+// containerIDs returns the IDs of all containers on the board.
 func (c *Collector) containerIDs() map[string]bool {
 	out := map[string]bool{}
 	for _, p := range c.opts.Board.Now().Pods {
@@ -210,14 +210,14 @@ func (c *Collector) containerIDs() map[string]bool {
 	return out
 }
 
-// bareID is a container's ID as the CRI has it: "containerd://<id>" in a status.
+// bareID returns a container's ID as used in the CRI; in a status it is "containerd://<id>".
 func bareID(id string) string {
 	_, bare, _ := strings.Cut(id, "://")
 	return bare
 }
 
-// collect reads what is older than age. all is for disks and the runtime, too; of the pods in urgent, volumes are measured that
-// were not in the last second.
+// collect reads figures that are older than age. all includes disks and the runtime. The volumes of pods in urgent are measured
+// unless that was done in the last second.
 func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, urgent urgency) *figures {
 	snapshot := c.opts.Board.Now()
 	f := &figures{at: c.opts.Now(), system: c.opts.System()}
@@ -262,17 +262,17 @@ func (c *Collector) collect(ctx context.Context, age time.Duration, all bool, ur
 	return f
 }
 
-// urgency has the pods that eviction needs figures of; short means that the node's disk is short.
+// urgency selects the pods that eviction needs figures of; short is set if the node's disk is short.
 type urgency struct {
 	pods  map[types.UID]bool
 	short bool
 	skip  bool // no walk is requested
 }
 
-// errNoTree says that the actors do not run.
+// errNoTree is returned while the actors do not run.
 var errNoTree = errors.New("the figures of volumes: the stats actor does not run")
 
-// measureUsage asks the actor to walk what has not been walked for a while, and waits a little where a pod has never been.
+// measureUsage requests walks of the pods that are due, and waits a little for pods without figures.
 func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, urgent urgency) error {
 	c.mu.Lock()
 	tell := c.tell
@@ -284,10 +284,10 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 	for _, p := range snapshot.Pods {
 		pods = append(pods, p.Pod)
 	}
-	now := c.opts.Now() // before the actor's: what is awaited is measured
+	now := c.opts.Now() // before the actor's time, so that the awaited pods are measured
 	tell(messages.Stats, messages.MeasureUsage{Pods: pods, Urgent: urgent.pods, Short: urgent.short})
 	wait := firstWalk
-	if until, ok := ctx.Deadline(); ok && urgent.short { // the decision needs them; the answer takes a little
+	if until, ok := ctx.Deadline(); ok && urgent.short { // reserve time for the answer, which needs the decision
 		wait = max(wait, time.Until(until)-firstWalk)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -295,7 +295,7 @@ func (c *Collector) measureUsage(ctx context.Context, snapshot *board.Snapshot, 
 	return c.usage.await(ctx, pods, func(p *v1.Pod, u *podUsage) bool { return c.awaits(p, u, urgent, now) })
 }
 
-// awaits reports whether an answer waits for a pod: for urgent ones where there are any, and otherwise for first walks.
+// awaits reports whether an answer waits for a pod: for urgent ones if there are any, and otherwise for first walks.
 func (c *Collector) awaits(p *v1.Pod, u *podUsage, urgent urgency, now time.Time) bool {
 	if len(urgent.pods) > 0 {
 		return urgent.pods[p.UID] && u.due(now, c.ageOf(p, urgent))

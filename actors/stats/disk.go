@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/google/cadvisor/lib/fs"
-	_ "github.com/google/cadvisor/lib/fs/btrfs/install"   // kinds of file systems that are told of
+	_ "github.com/google/cadvisor/lib/fs/btrfs/install"   // kinds of file systems to report
 	_ "github.com/google/cadvisor/lib/fs/nfs/install"     // "
 	_ "github.com/google/cadvisor/lib/fs/overlay/install" // "
 	_ "github.com/google/cadvisor/lib/fs/tmpfs/install"   // "
@@ -25,14 +25,14 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// space is a file system, or what is used of it, in bytes and inodes.
+// space is the size and usage of a file system, or the usage of a part of it, in bytes and inodes.
 type space struct {
 	at                             time.Time
 	capacity, available, used      uint64
 	inodes, inodesFree, inodesUsed uint64
 }
 
-// spaceOf is the file system that the path is on.
+// spaceOf returns the space of the path's file system.
 func spaceOf(path string) (space, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -49,10 +49,10 @@ func spaceFrom(st *unix.Statfs_t) space {
 	}
 }
 
-// imageSpace are the file systems of images and of containers' writable layers. They are one where the runtime tells of one.
+// imageSpace has the file systems of images and of containers' writable layers. They are equal if the runtime reports only one.
 type imageSpace struct{ images, containers space }
 
-// readImages asks the runtime where images are and what they use, and the kernel what is left there.
+// readImages reads usage and location of images from the runtime, and the free space from the kernel.
 func (c *Collector) readImages() (imageSpace, error) {
 	info, err := withTimeout(func(ctx context.Context) (*runtimeapi.ImageFsInfoResponse, error) {
 		return c.opts.CRI.ImageFsInfo(ctx)
@@ -80,7 +80,7 @@ func usedIn(list []*runtimeapi.FilesystemUsage) (space, error) {
 	return out, err
 }
 
-// readMachine reads what the machine has.
+// readMachine reads the machine's properties.
 func readMachine() (*model.MachineInfo, error) {
 	disks, err := fs.NewFsInfo(fs.Context{})
 	if err != nil {
@@ -89,15 +89,15 @@ func readMachine() (*model.MachineInfo, error) {
 	return machine.Info(sysfs.NewRealSysFs(), disks, true)
 }
 
-// ofAPod says that a mount is a container's root, a sandbox's /dev/shm or a volume. It comes and goes with its pod, and is the
-// node's disk or memory once more; three hundred of them were a quarter of an answer. The kubelet has those that were mounted
-// when it began.
+// ofAPod reports whether a mount is a container's root, a sandbox's /dev/shm or a volume. It comes and goes with its pod, and
+// would count the node's disk or memory twice; three hundred of them were a quarter of an answer. The kubelet only has those
+// mounted at its start.
 func ofAPod(device, at, rootDir string) bool {
 	return strings.HasPrefix(device, "overlay") && at != "/" || path.Base(at) == "shm" && at != "/dev/shm" ||
 		strings.HasPrefix(at, path.Join(rootDir, "pods")+"/")
 }
 
-// readMounted reads the file systems that are mounted on the node, but for those of pods.
+// readMounted reads the mounted file systems of the node, except the pods'.
 func readMounted(rootDir string) ([]model.FsStats, error) {
 	disks, err := fs.NewFsInfo(fs.Context{})
 	if err != nil {
@@ -106,7 +106,7 @@ func readMounted(rootDir string) ([]model.FsStats, error) {
 	list, err := disks.GetGlobalFsInfo()
 	out := make([]model.FsStats, 0, len(list))
 	for _, d := range list {
-		at, _ := disks.GetMountpointForDevice(d.Device) // of one unmounted meanwhile there is none
+		at, _ := disks.GetMountpointForDevice(d.Device) // empty for one unmounted in the meantime
 		if ofAPod(d.Device, at, rootDir) {
 			continue
 		}
@@ -126,7 +126,7 @@ func readMounted(rootDir string) ([]model.FsStats, error) {
 	return out, err
 }
 
-// bootTime is when the machine was started.
+// bootTime returns the time at which the machine started.
 func bootTime() time.Time {
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) != nil {
@@ -135,7 +135,7 @@ func bootTime() time.Time {
 	return time.Now().Add(-time.Duration(info.Uptime) * time.Second).Truncate(time.Second)
 }
 
-// processes are how many tasks the machine has, and how many it can have.
+// processes returns the number of tasks, and its limit.
 func processes() (running, most int64, err error) {
 	text, err := os.ReadFile("/proc/loadavg") // 0.20 0.18 0.12 1/80 11206; proc_loadavg(5)
 	if err != nil {
@@ -165,5 +165,5 @@ func processes() (running, most int64, err error) {
 	return running, most, nil
 }
 
-// values are a map's, sorted.
+// values returns a map's values, sorted.
 func values(m map[string]string) []string { return slices.Sorted(maps.Values(m)) }

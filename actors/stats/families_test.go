@@ -25,12 +25,12 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// documented are the families that Kubernetes 1.36 documents for the kubelet: name, type, path and labels.
+// documented lists the families that Kubernetes 1.36 documents for the kubelet: name, type, path and labels.
 //
 //go:embed testdata/families1.36.3
 var documented string
 
-// absent says of which documented families there is nothing here, and why. A name that ends with * is the beginning of names.
+// absent lists the documented families that are missing here, by reason. A name that ends with * is a prefix.
 var absent = map[string]string{
 	"the node's runtime of pods is watched by events and audits: nothing is discarded, and there is no relisting by pod": "kubelet_pleg_discard_events",
 	"there is one stream of events, whose loss health tells":                                                             "kubelet_evented_pleg_*",
@@ -55,14 +55,13 @@ var absent = map[string]string{
 	"no other release is emulated: it is kubernetes_build_info":     "version_info",
 }
 
-// whenUsed are families that a library registers and tells of once it has done such a thing.
+// whenUsed are families of libraries that appear with the first use.
 const whenUsed = `rest_client_* workqueue_* hidden_metrics_total registered_metrics_total`
 
-// besides are families that are told of here and not among the documented: those of the Prometheus client and of
-// component-base, as the kubelet has them.
+// besides are undocumented families of the Prometheus client and of component-base, as in the kubelet.
 const besides = "go_* process_* cardinality_enforcement_unexpected_categorizations_total"
 
-// names says whether a list has a name.
+// names reports whether a list includes a name.
 func names(list, name string) bool {
 	return slices.ContainsFunc(strings.Fields(list), func(pattern string) bool {
 		ok, err := path.Match(pattern, name)
@@ -70,7 +69,7 @@ func names(list, name string) bool {
 	})
 }
 
-// exercise has everything happen once that is counted, and gives the handler.
+// exercise triggers every counted event once, and returns the handler.
 func exercise(t *testing.T) (*rig, http.Handler) {
 	t.Helper()
 	now := time.Now()
@@ -152,7 +151,8 @@ func mustRequest(t *testing.T, path string) *http.Request {
 	return r
 }
 
-// Each documented family is there with its type and labels, or it is said why not; and each that is there is documented.
+// Each documented family is served with its type and labels, or listed as absent with a reason; and each served family is
+// documented.
 func TestFamilies(t *testing.T) {
 	_, h := exercise(t)
 	got := map[string]*dto.MetricFamily{}
@@ -212,7 +212,7 @@ func TestFamilies(t *testing.T) {
 	t.Logf("%d families are not there", missing)
 }
 
-// What the families say.
+// TestCounting checks the values of the families.
 func TestCounting(t *testing.T) {
 	r, h := exercise(t)
 	all := families(t, get(t, h, "/metrics").Body.String())

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// figures are what was collected for one answer. Immutable.
+// figures are the collected figures for one answer. Immutable.
 type figures struct {
 	at      time.Time
 	node    *cgroupstats.Cgroup
@@ -23,34 +23,34 @@ type figures struct {
 	disk    space
 	images  imageSpace
 	mounted []model.FsStats
-	lacks   []string // sentences on what could not be read
+	lacks   []string // sentences about missing figures
 }
 
-// podFigures are those of a pod that runs.
+// podFigures are the figures of a running pod.
 type podFigures struct {
 	*board.Pod
-	own        *cgroupstats.Cgroup // nil: none is to be seen
+	own        *cgroupstats.Cgroup // nil if it is not visible
 	sandbox    *cgroupstats.Cgroup
 	containers []containerFigures
 	usage      *podUsage // nil: not measured yet
 }
 
-// containerFigures are those of a container that runs.
+// containerFigures are the figures of a running container.
 type containerFigures struct {
 	status   *v1.ContainerStatus
 	started  time.Time
-	cgroup   *cgroupstats.Cgroup // of the CRI's figures, where no cgroup is to be seen; nil: neither
+	cgroup   *cgroupstats.Cgroup // made of the CRI's figures if no cgroup is visible; nil without either
 	writable *runtimeapi.FilesystemUsage
 }
 
-// blind says that there is a container of which no figures were read.
+// blind reports whether a container has no figures.
 func (f *figures) blind() bool {
 	return slices.ContainsFunc(f.pods, func(p podFigures) bool {
 		return slices.ContainsFunc(p.containers, func(c containerFigures) bool { return c.cgroup == nil })
 	})
 }
 
-// join brings together what is known of each pod that runs. One that has no running container is left out, as with the kubelet.
+// join assembles the figures of each running pod. It omits a pod without a running container, as the kubelet does.
 func (f *figures) join(snapshot *board.Snapshot, runtime runtimeFigures) {
 	f.node, f.pods = f.cgroups["/"], nil
 	own, inside := map[string]*cgroupstats.Cgroup{}, map[string]*cgroupstats.Cgroup{}

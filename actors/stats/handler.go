@@ -17,22 +17,22 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/agentmetrics"
 )
 
-// answerTimeout bounds how long an answer waits for figures; it then has those that are there.
+// answerTimeout limits how long an answer waits for figures; after it the answer has the available ones.
 const answerTimeout = 2 * partTimeout
 
-// errNothing says that there are no figures at all.
+// errNothing is returned if there are no figures at all.
 var errNothing = errors.New("no cgroup could be read")
 
-// handler answers who asks for figures. Safe for concurrent use.
+// handler serves requests for figures. Safe for concurrent use.
 type handler struct{ collector *Collector }
 
-// Handler serves /stats/summary, /spec, /metrics and what is below it. It checks no credentials, and does not bound how many ask
-// at once, or how long they take to read: both are the listener's. m may be nil.
+// Handler serves /stats/summary, /spec, /metrics and the paths below it. The listener checks credentials and limits concurrent
+// requests and slow readers. m may be nil.
 func Handler(c *Collector, m *agentmetrics.Metrics) http.Handler {
 	h := &handler{c}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stats/summary", h.summary)
-	mux.HandleFunc("POST /stats/summary", h.summary) // the kubelet takes both
+	mux.HandleFunc("POST /stats/summary", h.summary) // the kubelet accepts both
 	mux.HandleFunc("GET /spec/{$}", h.spec)
 	mux.HandleFunc("GET /spec", h.spec)
 	mux.HandleFunc("GET /metrics/cadvisor", h.cadvisor)
@@ -49,7 +49,7 @@ func Handler(c *Collector, m *agentmetrics.Metrics) http.Handler {
 	})
 }
 
-// CAdvisorHandler answers each request with what Handler serves at /metrics/cadvisor. Its caller bounds how long that may take.
+// CAdvisorHandler serves the content of /metrics/cadvisor for every request. Its caller limits the duration.
 func CAdvisorHandler(c *Collector) http.Handler { return http.HandlerFunc((&handler{c}).cadvisor) }
 
 func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
@@ -61,17 +61,17 @@ func (h *handler) summary(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s, _ := h.collector.Summary(r.Context(), only) // its form has no place for what is lacking
+	s, _ := h.collector.Summary(r.Context(), only) // its format has no place for missing figures
 	body, err := json.Marshal(s)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // a failure means that nobody reads it any more
+	_, _ = w.Write(body) // fails if the client has left
 }
 
-// spec answers with what the machine has, in cAdvisor's form, as older kubelets did.
+// spec serves the machine's properties in cAdvisor's form, as older kubelets did.
 func (h *handler) spec(w http.ResponseWriter, r *http.Request) {
 	machine, err := h.collector.Machine(r.Context())
 	if err != nil {
@@ -84,7 +84,7 @@ func (h *handler) spec(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // a failure means that nobody reads it any more
+	_, _ = w.Write(body) // fails if the client has left
 }
 
 func (h *handler) resource(w http.ResponseWriter, r *http.Request) {
@@ -98,17 +98,17 @@ func (h *handler) cadvisor(w http.ResponseWriter, r *http.Request) {
 	serve(w, r, h.collector.cadvisor(r.Context()))
 }
 
-// serve answers with what is gathered. A family that cannot be given is left out, and the others are there. It is packed as fast
-// as can be: a scraper of the same network has more use for time than for a few bytes less.
+// serve renders the gathered families. A family that cannot be rendered is omitted. Compression is the fastest level: for a
+// scraper in the same network, time matters more than a few bytes.
 func serve(w http.ResponseWriter, r *http.Request, gatherer prometheus.Gatherer) {
 	to := w
 	if takesGzip(r.Header.Get("Accept-Encoding")) {
 		packer := packers.Get().(*gzip.Writer) //nolint:forcetypeassert // it is what New makes
 		packer.Reset(w)
 		defer func() {
-			_ = packer.Close() // to who reads it, if he still does,
+			_ = packer.Close() // fails if the client has left
 			packer.Reset(io.Discard)
-			packers.Put(packer) // which it does not keep
+			packers.Put(packer) // the pool does not retain the writer
 		}()
 		w.Header().Set("Content-Encoding", "gzip")
 		to = packed{w, packer}
@@ -117,7 +117,7 @@ func serve(w http.ResponseWriter, r *http.Request, gatherer prometheus.Gatherer)
 		ServeHTTP(to, r)
 }
 
-// takesGzip says that who asks takes gzip: with a weight of 0 it refuses that (RFC 9110, section 12.5.3).
+// takesGzip reports whether the client accepts gzip: a weight of 0 rejects it (RFC 9110, section 12.5.3).
 func takesGzip(takes string) bool {
 	for one := range strings.SplitSeq(takes, ",") {
 		name, weight, _ := strings.Cut(strings.ReplaceAll(one, " ", ""), ";q=")
@@ -128,13 +128,13 @@ func takesGzip(takes string) bool {
 	return false
 }
 
-// packers have been used and can be used again: one takes a megabyte.
+// packers are reusable compressors: one takes a megabyte.
 var packers = sync.Pool{New: func() any {
-	packer, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // there is such a level
+	packer, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a valid level
 	return packer
 }}
 
-// packed is an answer that is packed while it is made.
+// packed is an answer that is compressed as it is written.
 type packed struct {
 	http.ResponseWriter
 	to io.Writer

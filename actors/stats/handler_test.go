@@ -18,7 +18,7 @@ func (u unsent) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// What a request says is in its URL; its body is not waited for.
+// A request's parameters are in its URL; its body is not read.
 func TestTheBodyOfARequestIsNotRead(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/stats/summary?only_cpu_and_memory=maybe", unsent{t})
@@ -47,7 +47,7 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// An answer is packed for who takes that, and is the same.
+// An answer is compressed for clients that accept it, with the same content.
 func TestAnswersArePacked(t *testing.T) {
 	h := Handler(newRig(t, pod("web", containerID1)).Collector, nil)
 	for takes, packed := range map[string]bool{"": false, "identity": false, "deflate, gzip": true, "gzip;q=0": false,

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// A container may mount a file system in its volume, and leave its server unanswered.
+// A container may mount a file system in its volume whose server does not answer.
 func TestWalk_AsksNoServerOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	for _, folder := range []string{"v/remote", "v/own"} {
@@ -34,7 +34,7 @@ func TestWalk_AsksNoServerOfOthers(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(time.Minute): // only a call that hangs takes so long
+	case <-time.After(time.Minute): // only a hanging call takes so long
 		s.Die()
 		<-ended
 		t.Error("the walk hangs with the server")

@@ -31,14 +31,14 @@ const (
 
 var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fakeCRI tells what it is given, once it is let.
+// fakeCRI returns the given figures, once it may.
 type fakeCRI struct {
 	mu    sync.Mutex
 	calls int
 	stats []*runtimeapi.ContainerStats
-	at    string          // where images are
-	hangs <-chan struct{} // until it is closed; nil: never
-	large bool            // the figures of all do not fit into one message; those of a pod, whose UID its label has, do
+	at    string          // the location of images
+	hangs <-chan struct{} // blocks calls until it is closed, unless nil
+	large bool            // only lists of a pod, selected by the label of its UID, fit into one message
 }
 
 func (f *fakeCRI) ListContainerStats(ctx context.Context, filter *runtimeapi.ContainerStatsFilter) (
@@ -89,7 +89,7 @@ func (f *fakeCRI) called() int {
 
 func value(n uint64) *runtimeapi.UInt64Value { return &runtimeapi.UInt64Value{Value: n} }
 
-// criStats are those of a container that used so many seconds of CPU and bytes of memory.
+// criStats returns the figures of a container that used so many seconds of CPU and bytes of memory.
 func criStats(id string, seconds, bytes uint64) *runtimeapi.ContainerStats {
 	return &runtimeapi.ContainerStats{
 		Attributes: &runtimeapi.ContainerAttributes{Id: id},
@@ -102,7 +102,7 @@ func criStats(id string, seconds, bytes uint64) *runtimeapi.ContainerStats {
 	}
 }
 
-// pod is one whose containers, named c1, c2 and so on, run under these IDs; one without an ID has ended.
+// pod returns a pod with containers c1, c2 and so on, running under these IDs; a container without an ID has ended.
 func pod(name string, ids ...string) board.Pod {
 	p := board.Pod{
 		Pod:    &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}},

@@ -19,7 +19,7 @@ type measurer struct {
 	rootDir, podLogsDir string
 	pod                 *v1.Pod
 	batch               func()         // called after each batch of names; it may block
-	report              func(podUsage) // called with figures that are not whole, now and then
+	report              func(podUsage) // called with partial figures now and then
 
 	u        podUsage
 	reported time.Time
@@ -35,8 +35,8 @@ func (m *measurer) undisturbed(err error) error {
 	return err
 }
 
-// asked are the kinds of volumes that are not walked, for others know the space that they use: they are as large as they like,
-// and may lie on a server that hangs.
+// asked are the kinds of volumes that are not walked, since their drivers or file systems report the usage: they may have any
+// size, and may be on a hanging server.
 var asked = []string{"kubernetes.io~csi", "kubernetes.io~local-volume"}
 
 // measure walks the pod's files. With an error the figures are lower bounds.
@@ -118,7 +118,7 @@ func (m *measurer) logs(ctx context.Context) error {
 	for _, name := range names {
 		info, err := root.Lstat(name)
 		switch {
-		case err != nil: // it is gone
+		case err != nil: // the folder was removed
 		case info.IsDir():
 			put := func(s space) {
 				m.u.logs[name] = s
@@ -135,7 +135,7 @@ func (m *measurer) logs(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// open opens a folder of a pod; nil without an error: there is none.
+// open opens a folder of a pod. It returns nil without an error if there is none.
 func open(dir, name string) (*safepath.Root, error) {
 	if dir == "" || safepath.CheckElement(name) != nil {
 		return nil, nil //nolint:nilnil // a pod with such a name has no folder

@@ -9,8 +9,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// ofCRI is a container as the CRI tells of it, in the form of a cgroup: whoever reads figures need not know where they are from.
-// Its name is its ID, as there is no path.
+// ofCRI returns the CRI's figures of a container in the form of a cgroup, so that readers need not distinguish the source. Its
+// name is the ID, since it has no path.
 func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroupstats.Cgroup {
 	cpu, memory := s.GetCpu(), s.GetMemory()
 	at := max(cpu.GetTimestamp(), memory.GetTimestamp())
@@ -35,7 +35,7 @@ func ofCRI(s *runtimeapi.ContainerStats, uid, id string) *cgroupstats.Cgroup {
 	return out
 }
 
-// limit is what may be used, by what is used and what is left; without the latter there is none.
+// limit returns the sum of the used and the available amount; without the latter there is no limit.
 func limit(used uint64, left *runtimeapi.UInt64Value) uint64 {
 	if left == nil {
 		return cgroupstats.Unlimited

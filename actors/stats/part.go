@@ -8,26 +8,26 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/overdue"
 )
 
-// leastAge is between two readings of one kind, however often they are asked for.
+// leastAge is the minimum interval between two readings of one kind.
 const leastAge = time.Second
 
-// part is one kind of figures. It is read when somebody asks for it and the last reading is too old for him; those who ask
-// meanwhile wait for the same reading. Safe for concurrent use.
+// part is one kind of figures. It is read on request if the last reading is too old; concurrent requests share a reading. Safe
+// for concurrent use.
 type part[T any] struct {
 	reading *overdue.Reading[T]
 	now     func() time.Time
 
 	mu   sync.Mutex
 	last T
-	at   time.Time // when the last reading that succeeded began
+	at   time.Time // start of the last successful reading
 }
 
-// newPart makes a part; timeout bounds how long anybody waits for a reading.
+// newPart returns a part; timeout limits the wait for a reading.
 func newPart[T any](what string, timeout time.Duration, now func() time.Time, read func() (T, error)) *part[T] {
 	p := &part[T]{now: now}
 	p.reading = overdue.New(what, timeout, func() (T, error) {
 		if value, fresh := p.within(leastAge); fresh {
-			return value, nil // read while this one was on its way
+			return value, nil // another reading succeeded in the meantime
 		}
 		began := now()
 		value, err := read()
@@ -41,7 +41,7 @@ func newPart[T any](what string, timeout time.Duration, now func() time.Time, re
 	return p
 }
 
-// get gives figures that are younger than age. With an error come those that were read last, or none.
+// get returns figures that are younger than age. With an error it returns the previous ones, if any.
 func (p *part[T]) get(ctx context.Context, age time.Duration) (T, error) {
 	if value, fresh := p.within(age); fresh {
 		return value, nil

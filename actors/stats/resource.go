@@ -11,7 +11,7 @@ import (
 // resourceView is one answer of /metrics/resource, which metrics-server reads.
 type resourceView struct {
 	summary *api.Summary
-	failed  bool // something could not be read
+	failed  bool // some figures are missing
 }
 
 var (
@@ -86,7 +86,7 @@ func (v *resourceView) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(resourceError, prometheus.GaugeValue, failed)
 }
 
-// send sends a figure with the time at which it was read, which metrics-server makes rates of.
+// send sends a figure with the time of its reading, from which metrics-server computes rates.
 func send(
 	out chan<- prometheus.Metric, desc *prometheus.Desc, kind prometheus.ValueType, at metav1.Time, n *uint64, unit float64,
 	labels []string,

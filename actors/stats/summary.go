@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// Summary is what /stats/summary answers, in the form of k8s.io/kubelet. lacks are sentences on what could not be read. ctx
-// bounds how long figures are waited for.
+// Summary returns the answer of /stats/summary, in the form of k8s.io/kubelet. lacks describes missing figures in sentences. ctx
+// bounds the wait for figures.
 func (c *Collector) Summary(ctx context.Context, onlyCPUAndMemory bool) (s *api.Summary, lacks []string) {
 	age := fullAge
 	if onlyCPUAndMemory {
@@ -89,8 +89,8 @@ func (c *Collector) nodeStats(f *figures, all bool) api.NodeStats {
 	return out
 }
 
-// podStats are those of a pod. Its CPU and memory are those of its cgroup, and the sum of its containers' where none is to be
-// seen.
+// podStats returns the figures of a pod. Its CPU and memory are its cgroup's, or the sum of its containers' if the cgroup is not
+// visible.
 func (f *figures) podStats(p *podFigures, all bool) api.PodStats {
 	out := api.PodStats{
 		PodRef:    api.PodReference{Name: p.Pod.Pod.Name, Namespace: p.Pod.Pod.Namespace, UID: string(p.Pod.Pod.UID)},
@@ -139,8 +139,8 @@ func (f *figures) containerStats(p *podFigures, c containerFigures, all bool) ap
 	return out
 }
 
-// storage adds what the pod's volumes use, and the sum of what it uses of the node's own disks [ephemeral-storage]: writable
-// layers, logs, etc-hosts, termination logs, and those volumes that are folders of the node.
+// storage adds the usage of the pod's volumes, and its total usage of the node's own disks [ephemeral-storage]: writable layers,
+// logs, etc-hosts, termination logs, and volumes that are folders of the node.
 func (f *figures) storage(p *podFigures, out *api.PodStats) {
 	if f.disk.at.IsZero() {
 		return
@@ -176,7 +176,7 @@ func (f *figures) storage(p *podFigures, out *api.PodStats) {
 	out.EphemeralStorage = fsStats(f.disk, bytes, inodes)
 }
 
-// localEphemeral says that a volume counts as the pod's ephemeral storage, by the kubelet's rule: what lies in memory does not.
+// localEphemeral reports whether a volume counts as the pod's ephemeral storage, by the kubelet's rule: memory does not.
 func localEphemeral(v *v1.Volume) bool {
 	return v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault || v.ConfigMap != nil
 }
@@ -238,7 +238,7 @@ func swap(g *cgroupstats.Cgroup) *api.SwapStats {
 	return out
 }
 
-// bounded says that a limit is one. Without a limit, cgroups of version 1 have the largest number rounded to pages.
+// bounded reports whether a limit is effective. Cgroups of version 1 use the largest number, rounded to pages, for no limit.
 func bounded(limit uint64) bool { return limit < cgroupstats.Unlimited }
 
 func left(limit, used uint64) *uint64 {
@@ -254,7 +254,8 @@ func inputOutput(g *cgroupstats.Cgroup) *api.IOStats {
 	return &api.IOStats{Time: metav1.NewTime(s.Timestamp), PSI: psi(&s.DiskIo.PSI)}
 }
 
-// psi is pressure stall information; all zero where the machine tells of none, as with cgroups of version 1: the kubelet's.
+// psi returns pressure stall information in the kubelet's form; all zero if the machine does not support it, as with cgroups of
+// version 1.
 func psi(p *model.PSIStats) *api.PSIStats {
 	return &api.PSIStats{Full: psiData(&p.Full), Some: psiData(&p.Some)}
 }
@@ -263,7 +264,7 @@ func psiData(d *model.PSIData) api.PSIData {
 	return api.PSIData{Total: d.Total, Avg10: d.Avg10, Avg60: d.Avg60, Avg300: d.Avg300}
 }
 
-// network is what went through the interfaces. The one by which pods are reached by default stands by itself, too.
+// network returns the traffic of the interfaces. The default interface of the pod also has its own entry.
 func network(g *cgroupstats.Cgroup) *api.NetworkStats {
 	s := g.Stats()
 	if s == nil || s.Network == nil || !g.Info.Spec.HasNetwork {
@@ -283,7 +284,7 @@ func network(g *cgroupstats.Cgroup) *api.NetworkStats {
 	return out
 }
 
-// fsStats are a file system's, with what is used of it by one of many.
+// fsStats returns the figures of a file system, with the usage by one of its users.
 func fsStats(s space, bytes, inodes uint64) *api.FsStats {
 	return &api.FsStats{
 		Time: metav1.NewTime(s.at), AvailableBytes: &s.available, CapacityBytes: &s.capacity, UsedBytes: &bytes,
@@ -291,14 +292,14 @@ func fsStats(s space, bytes, inodes uint64) *api.FsStats {
 	}
 }
 
-// shared is what uses a part of the disk.
+// shared returns the figures of a user of the disk.
 func shared(disk, s space) *api.FsStats {
 	out := fsStats(disk, s.used, s.inodesUsed)
 	out.Time = metav1.NewTime(s.at)
 	return out
 }
 
-// sum adds up containers, where the pod has no cgroup to be seen.
+// sum adds up the containers of a pod without a visible cgroup.
 func sum(list []api.ContainerStats) (*api.CPUStats, *api.MemoryStats, *api.SwapStats) {
 	var cpu *api.CPUStats
 	var memory *api.MemoryStats

@@ -37,7 +37,7 @@ func summaryOf(t *testing.T, h http.Handler, path string) api.Summary {
 	return s
 }
 
-// A pod whose containers have no cgroups here has the runtime's figures; one without a running container is left out.
+// A pod whose containers have no cgroups here has the runtime's figures; a pod without a running container is omitted.
 func TestSummary(t *testing.T) {
 	web := pod("web", containerID1, "")
 	web.Pod.Spec.Volumes = []v1.Volume{
@@ -88,8 +88,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// What the agent keeps for a pod, and its containers can fill, counts as the pod's: its termination logs, too, of each attempt.
-// What one of them links to does not.
+// Files that the agent keeps for a pod, and its containers can fill, count as the pod's, including the termination logs of each
+// attempt. The targets of links do not.
 func TestTerminationLogsCount(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
@@ -114,7 +114,7 @@ func TestTerminationLogsCount(t *testing.T) {
 	}
 }
 
-// Eviction decides by what pods use now, and not by what they used some seconds ago.
+// Eviction decides by current figures, not by earlier ones.
 func TestFiguresForEvictionAreNew(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
@@ -137,7 +137,7 @@ func TestFiguresForEvictionAreNew(t *testing.T) {
 	}
 }
 
-// The first reading of an agent has the node's use of CPU, as the kubelet's has.
+// The agent's first reading has the node's CPU usage, as in the kubelet.
 func TestSummary_FirstReading_HasARate(t *testing.T) {
 	s, _ := newRig(t).Summary(t.Context(), true)
 	if s.Node.CPU == nil || s.Node.CPU.UsageNanoCores == nil {
@@ -145,7 +145,7 @@ func TestSummary_FirstReading_HasARate(t *testing.T) {
 	}
 }
 
-// Within its age a reading serves all who ask, and those who ask at once share one.
+// Within its age a reading serves all requests, and concurrent requests share one.
 func TestReadingsAreShared(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
@@ -174,7 +174,7 @@ func TestReadingsAreShared(t *testing.T) {
 	}
 }
 
-// A runtime that hangs costs its own figures and no others, and the answer names what is lacking; once it is back, all is there.
+// A hanging runtime only costs its own figures, and the answer names them; once it is back, all figures are there.
 func TestTheRuntimeHangs(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))
@@ -185,7 +185,7 @@ func TestTheRuntimeHangs(t *testing.T) {
 	r.cri.hangs = hang
 	r.clock.SetTime(begin.Add(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // nobody waits any longer
+	cancel() // no request waits any longer
 	s, lacks := r.Summary(ctx, false)
 	if len(lacks) == 0 || !strings.Contains(strings.Join(lacks, " "), "the runtime's figures of containers") {
 		t.Errorf("lacks %q", lacks)
@@ -204,7 +204,7 @@ func TestTheRuntimeHangs(t *testing.T) {
 	}
 }
 
-// Figures that do not fit into one message are asked for pod by pod.
+// Figures that do not fit into one message are requested pod by pod.
 func TestFiguresTooLargeForOneMessage(t *testing.T) {
 	r := newRig(t, pod("web", containerID1), pod("db", containerID2))
 	r.cri.large = true
@@ -236,8 +236,8 @@ func TestLaterTime(t *testing.T) {
 	}
 }
 
-// metrics-server takes a node's or a container's usage only where CPU and memory are both there; it makes rates of the times
-// beside them, and leaves out a container of which it does not know when it started.
+// metrics-server uses a node's or a container's figures only if both CPU and memory are present. It computes rates from the times
+// beside them, and ignores a container without a start time.
 func TestWhatMetricsServerReads(t *testing.T) {
 	r := newRig(t, pod("web", containerID1))
 	r.cri.stats = append(r.cri.stats, criStats(containerID1, 9, 1000))

@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// longWalks is how many walks that have taken longer than walkTimeout go on at once. They take turns of turnTime.
+	// longWalks limits the concurrent walks that have taken longer than walkTimeout. They take turns of turnTime.
 	longWalks = 8
 	turnTime  = 2 * time.Second
-	// hangAge is the age of a walk's last batch from which its place is another's: its file server is gone.
+	// hangAge is the age of a walk's last batch after which it loses its place: its file server does not answer.
 	hangAge = 10 * time.Second
 )
 
-// turns gives a few places in turn to walks that take long, fairly by namespace. Safe for concurrent use.
+// turns gives a few places in turn to long walks, fairly by namespace. Safe for concurrent use.
 type turns struct {
 	places int
 	now    func() time.Time

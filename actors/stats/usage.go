@@ -16,28 +16,28 @@ import (
 )
 
 const (
-	// usageShare bounds the time that is spent on walking a pod's volumes: one part of it in so many. Figures for a decision of
-	// eviction are measured as often as that is possible.
+	// usageShare limits the time spent on walking a pod's volumes to one part in so many. Figures for a decision of eviction are
+	// measured as often as possible.
 	usageShare = 20
-	// walkTimeout is how long a walk keeps its place among the few that are made at once. Then it goes on in turns.
+	// walkTimeout is how long a walk keeps its place among the few concurrent ones. Then it goes on in turns.
 	walkTimeout = 10 * time.Second
-	// claimsTimeout bounds the questions to CSI drivers about the volumes of one pod, which no walk waits for; but a driver that
-	// answers within claimsPatience is in the same figures.
+	// claimsTimeout limits the questions to CSI drivers about the volumes of one pod. No walk waits for them, but answers within
+	// claimsPatience are in the same figures.
 	claimsTimeout  = 10 * time.Second
 	claimsPatience = time.Second
-	// publishEvery is the time between two publications of figures that are not whole.
+	// publishEvery is the interval between two publications of partial figures.
 	publishEvery = time.Second
 	// firstWalk is how long an answer waits for pods that were never measured.
 	firstWalk = 2 * time.Second
-	// unbounded stands for no timeout: a walk ends when it is done, or when its pod is gone.
+	// unbounded stands for no timeout: a walk ends when it is done, or when its pod is removed.
 	unbounded = 365 * 24 * time.Hour
 )
 
-// maxCarried bounds the walks in a row that keep the figures from before: a pod that renames its folders without end cannot hide
+// maxCarried limits the consecutive walks that keep the previous figures: a pod that renames its folders without end cannot hide
 // them from several walks in a row, and a pod that removes files is not judged by them for long.
 const maxCarried = 3
 
-// errInProgress explains figures that are not whole.
+// errInProgress explains partial figures.
 var errInProgress = errors.New("volumes and logs are being measured; figures are lower bounds, or older where those are larger")
 
 // podUsage is the space that a pod's volumes and files on the node use. Immutable once published.
@@ -74,7 +74,7 @@ func (u *podUsage) volume(name string) (space, bool) {
 	return s, ok
 }
 
-// least returns the figures that are whole or lower bounds, for decisions.
+// least returns the figures that are complete or lower bounds, for decisions.
 func (u *podUsage) least() *podUsage {
 	if u == nil || u.bound == nil {
 		return u
@@ -84,10 +84,10 @@ func (u *podUsage) least() *podUsage {
 	return &out
 }
 
-// lack returns the reason that figures are missing or partial; nil: they are whole.
+// lack returns the reason that figures are missing or partial, or nil.
 func (u *podUsage) lack() error { return errors.Join(u.err, u.claimsErr) }
 
-// due reports whether the figures are to be measured again. Those for eviction are at most as old as a walk takes.
+// due reports whether the figures must be measured again. Those for eviction are at most as old as a walk takes.
 func (u *podUsage) due(now time.Time, age time.Duration) bool {
 	if u == nil {
 		return true
@@ -123,7 +123,7 @@ func (u *podUsage) keep(before *podUsage) {
 	u.podLogs, u.kept = u.podLogs.atLeast(before.podLogs), u.kept.atLeast(before.kept)
 }
 
-// ended returns the figures of a walk that has ended. Those of a disturbed walk include the figures from before, up to maxCarried
+// ended returns the figures of a walk that has ended. Those of a disturbed walk include the previous figures, up to maxCarried
 // walks in a row: otherwise a pod could hide files by renaming their folder during the walk.
 func (u podUsage) ended(before *podUsage) *podUsage {
 	if before == nil {
@@ -137,7 +137,7 @@ func (u podUsage) ended(before *podUsage) *podUsage {
 	return &u
 }
 
-// atLeast returns s with the use from before where that is larger.
+// atLeast returns s with the previous usage where that is larger.
 func (s space) atLeast(before space) space {
 	if s == (space{}) {
 		return before // it was not walked yet
@@ -146,7 +146,7 @@ func (s space) atLeast(before space) space {
 	return s
 }
 
-// usageBoard is where walks leave their figures, for readers that ask no actor. They outlive the actor's restarts. Safe for
+// usageBoard holds the figures of walks, for readers without a message to the actor. They outlive the actor's restarts. Safe for
 // concurrent use.
 type usageBoard struct {
 	mu      sync.Mutex
@@ -173,14 +173,14 @@ func newUsageBoard() *usageBoard {
 		turns: newTurns(longWalks, time.Now)}
 }
 
-// of returns a pod's figures; nil: there are none yet.
+// of returns a pod's figures, or nil.
 func (b *usageBoard) of(uid types.UID) *podUsage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.pods[uid]
 }
 
-// put publishes the figures that next makes of those from before, which may be nil.
+// put publishes the figures that next computes from the previous ones, which may be nil.
 func (b *usageBoard) put(uid types.UID, next func(before *podUsage) *podUsage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +189,7 @@ func (b *usageBoard) put(uid types.UID, next func(before *podUsage) *podUsage) {
 	b.changed = make(chan struct{})
 }
 
-// keep forgets all other pods, and ends their walks.
+// keep drops all other pods, and ends their walks.
 func (b *usageBoard) keep(pods map[types.UID]*v1.Pod) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +237,7 @@ func (b *usageBoard) running(uid types.UID) bool {
 	return w != nil && w.running.Load()
 }
 
-// takeTurns has the pod's walk go on in turns with others.
+// takeTurns lets the pod's walk go on in turns with others.
 func (b *usageBoard) takeTurns(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -253,7 +253,7 @@ func (b *usageBoard) pause(w *podWalk) {
 	}
 }
 
-// await waits until no pod lacks figures. The error has the number of those that do when ctx ends.
+// await waits until no pod lacks figures. The error has the number of pods that still do when ctx ends.
 func (b *usageBoard) await(ctx context.Context, pods []*v1.Pod, lacks func(*v1.Pod, *podUsage) bool) error {
 	for {
 		b.mu.Lock()
@@ -312,7 +312,7 @@ func (c *Collector) askClaims(uid types.UID, w *podWalk) {
 		if before != nil {
 			u = *before
 		}
-		if err != nil { // figures from before stay
+		if err != nil { // the previous figures stay
 			merged := maps.Clone(u.claims)
 			if merged == nil {
 				merged = map[string]space{}

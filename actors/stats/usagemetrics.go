@@ -11,14 +11,14 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// usageView gives what the logs of containers and the volumes of claims use, as it was measured last. Reading it waits for
-// nothing: it has the pods measured that have claims, if they are due, and the next reading has what came of that.
+// usageView returns the last measured usage of container logs and claims' volumes. Reading it does not block: it requests walks
+// of due pods with claims, and the next reading has the results.
 type usageView struct{ c *Collector }
 
 var logBytes = prometheus.NewDesc("kubelet_container_log_filesystem_used_bytes", "What the logs of a container use of the disk.",
 	[]string{"uid", "namespace", "pod", "container"}, nil)
 
-// claimStats are the families of claims, whose figures are those of /stats/summary.
+// claimStats are the families of claims, with the figures of /stats/summary.
 var claimStats = []struct {
 	desc *prometheus.Desc
 	of   func(space) uint64
@@ -43,9 +43,8 @@ func (*usageView) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (v *usageView) Collect(out chan<- prometheus.Metric) {
-	claims := map[[2]string]bool{} // those that are told of already: several pods may have one
+	claims := map[[2]string]bool{} // claims already reported: several pods may share one
 	var pods []*v1.Pod
 	asked := false
 	for _, p := range v.c.opts.Board.Now().Pods {
@@ -91,7 +90,7 @@ func (u *podUsage) sendLogs(out chan<- prometheus.Metric, p board.Pod) {
 	}
 }
 
-// hasClaims says that a volume of the pod is a claim's.
+// hasClaims reports whether a volume of the pod is a claim's.
 func hasClaims(p *v1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return podspec.ClaimOf(p, &v) != "" })
 }

@@ -20,8 +20,8 @@ func claimVolume(name, claim string) v1.Volume {
 var claimUsage = map[string]VolumeUsage{"data": {Bytes: VolumeAmount{Total: 100, Used: 40, Free: 60},
 	Inodes: VolumeAmount{Total: 10, Used: 4, Free: 6}}}
 
-// The volumes of claims are told of once a claim, as they were measured last. Reading has the pods measured that have claims, and
-// no others, and waits for none.
+// The volumes of claims are reported once per claim, as measured last. Reading requests walks of pods with claims, and of no
+// others, and waits for none.
 func TestTheVolumesOfClaims(t *testing.T) {
 	web, other, plain, ended := pod("web", containerID1), pod("other", containerID2), pod("plain", "x"), pod("ended", "y")
 	for _, p := range []*v1.Pod{web.Pod, other.Pod, ended.Pod} {

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// walkDepth bounds the descriptors that a walk holds, one a level. A pod can nest folders without end: a folder that lies
-	// deeper is read to its end before the next one is opened, and is reached again through "..".
-	// Walks that take long are many, and hold their descriptors while others have their turn.
+	// walkDepth limits the descriptors that a walk holds, one per level. A pod can nest folders without end: a folder below that
+	// depth is read to its end before the next one is opened, and is reached again through "..". There can be many long walks,
+	// which hold their descriptors while others have their turn.
 	walkDepth = 16
-	// walkBatch is how many names are read at a time: a folder may have any number.
+	// walkBatch is the number of names read at a time: a folder may have any number.
 	walkBatch = 512
-	// walkLinks bounds how many files with several names are remembered. Beyond it, each name counts for its share of the file.
+	// walkLinks limits the remembered files with several names. Beyond it, each name counts for its share of the file.
 	walkLinks = 1 << 16
-	// walkPending bounds how many names of folders below walkDepth are remembered, beside walkFew of each folder. A folder with
+	// walkPending limits the remembered names of folders below walkDepth, in addition to walkFew of each folder. A folder with
 	// more is read again from its beginning for the next ones.
 	walkPending, walkFew = 1 << 16, 8
-	// walkPlaces bounds the depth below walkDepth up to which a walk finds back to a folder after another one was moved.
+	// walkPlaces limits the depth below walkDepth up to which a walk finds back to a folder after another one was moved.
 	walkPlaces = 1 << 16
-	// walkUp is as many steps up as fit into one path (PATH_MAX).
+	// walkUp is the number of steps up that fit into one path (PATH_MAX).
 	walkUp = 1000
 )
 
@@ -41,7 +41,7 @@ var errMoved = errors.New("a folder was moved while it was measured")
 var errDisturbed = errors.New("entries vanished while they were measured")
 
 // walk adds up the space that files below a folder occupy on its file system. It follows no link and enters no other file system;
-// a file with several names counts once. It reads no file, and ends with ctx. A sum that is not whole is a lower bound.
+// a file with several names counts once. It reads no file, and ends with ctx. A partial sum is a lower bound.
 type walk struct {
 	ctx     context.Context
 	count   func(space) // called with the sum so far, after each batch; nil: not called
@@ -51,7 +51,7 @@ type walk struct {
 	deep    []deepFolder // folders below walkDepth with subfolders to be visited, the deepest last
 	pending int          // names in deep
 	most    int          // of pending
-	err     error        // the first that left something out
+	err     error        // the first error that omitted a part
 	// disturbed reports that an entry vanished between its listing and its measurement.
 	disturbed bool
 }
@@ -69,7 +69,7 @@ type deepFolder struct {
 type place struct {
 	depth  int
 	inode  uint64
-	parent *place // nil: the folder at walkDepth, or too deep
+	parent *place // nil for the folder at walkDepth, or if it is too deep
 	name   string
 }
 

@@ -63,7 +63,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Few pods are walked at once, each again only when its figures are old, and a pod that is gone is forgotten.
+// Few pods are walked at once, each again only when its figures are old, and a removed pod is dropped.
 func TestTheActor(t *testing.T) {
 	r := newRig(t)
 	k := r.actor
@@ -73,7 +73,7 @@ func TestTheActor(t *testing.T) {
 	}
 	ask := func(n int) { k.Send(messages.Node, messages.MeasureUsage{Pods: pods[:n]}) }
 	ask(5)
-	ask(5) // nobody is walked twice
+	ask(5) // no pod is walked twice
 	if len(k.Work) != walkers {
 		t.Fatalf("%d walks at once", len(k.Work))
 	}
@@ -132,8 +132,7 @@ func TestAWalkThatFails(t *testing.T) {
 	close(hang)
 }
 
-// tree makes a chain of folders, each with a file; every seventh has a side branch that is deep, too. It returns the number of
-// inodes.
+// tree creates a chain of folders, each with a file; every seventh also has a deep side branch. It returns the number of inodes.
 func tree(t *testing.T, dir string, depth int) (inodes uint64) {
 	t.Helper()
 	at, err := os.OpenRoot(dir)

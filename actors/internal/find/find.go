@@ -1,7 +1,7 @@
-// Package find looks things up in lists.
+// Package find searches lists.
 package find
 
-// In is the first of a list of which that is so; nil where there is none. It points into the list.
+// In returns a pointer to the first element of the list that satisfies is, or nil.
 func In[T any](list []T, is func(*T) bool) *T {
 	for i := range list {
 		if is(&list[i]) {

@@ -1,4 +1,4 @@
-// Package hooks runs the lifecycle hooks of containers, for the actors that start and end containers.
+// Package hooks runs the lifecycle hooks of containers, for the actors that start and stop containers.
 package hooks
 
 import (
@@ -25,14 +25,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// Limit bounds a hook. The API gives it no limit of its own: it runs until it ends or its container does.
+// Limit bounds a hook. The API has no limit: a hook runs until it ends or its container does.
 const Limit = 24 * time.Hour
 
 // PreStopDone is the result of a container's pre-stop hook.
 type PreStopDone struct {
 	ID     string // of the container
 	Failed bool
-	// Fallback is the server that answered a hook by HTTPS with plain HTTP; empty: none did.
+	// Fallback is the server that answered an HTTPS hook with plain HTTP, or "".
 	Fallback string
 }
 
@@ -109,11 +109,11 @@ func Run(
 	return fallback, err
 }
 
-// Call runs a hook. fallback is the server that answered one by HTTPS with plain HTTP; empty: none did.
+// Call runs a hook. fallback is the server that answered an HTTPS hook with plain HTTP, or "".
 func Call(
 	ctx context.Context, h *host.Host, m messages.StopContainer, hook *v1.LifecycleHandler, ports []v1.ContainerPort,
 ) (fallback string, err error) {
-	if hook.Sleep == nil { // which takes nothing that others need
+	if hook.Sleep == nil { // a sleep uses no shared resources
 		leave, err := h.Hooks.Enter(ctx, m.UID)
 		if err != nil {
 			return "", err
@@ -122,7 +122,7 @@ func Call(
 	}
 	switch {
 	case hook.Exec != nil:
-		// It spends the grace period, which runs while others have the slots: it takes none.
+		// It takes no slot: its grace period would run out in the queue.
 		result, err := h.CRI.ExecSync(cri.WithoutSlot(ctx), m.Fact.ID, hook.Exec.Command, m.Grace+Limit)
 		if err != nil {
 			return "", err

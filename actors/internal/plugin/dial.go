@@ -1,4 +1,4 @@
-// Package plugin makes connections to plugins of the node, such as CSI drivers and device plugins, that listen on unix sockets.
+// Package plugin connects to plugins of the node, such as CSI drivers and device plugins, that listen on unix sockets.
 package plugin
 
 import (
@@ -9,7 +9,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Dial makes a connection to what listens on a socket; it is connected with the first call. The socket's folder says who may.
+// Dial returns a connection to a plugin's socket, which is opened by the first call. The permissions of the socket's folder
+// authenticate the plugin.
 func Dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"),

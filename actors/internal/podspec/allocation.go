@@ -9,13 +9,13 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Allocation is what a pod and its containers have of the node (KEP-1287, KEP-5419). It is immutable.
+// Allocation holds the resources allocated to a pod and its containers (KEP-1287, KEP-5419). It is immutable.
 type Allocation struct {
 	Pod        *v1.ResourceRequirements           `json:"pod,omitempty"`
-	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name, init containers among them
+	Containers map[string]v1.ResourceRequirements `json:"containers"` // by name, including init containers
 }
 
-// AllocationOf is what the pod asks for.
+// AllocationOf returns the pod's requested resources.
 func AllocationOf(p *v1.Pod) *Allocation {
 	out := &Allocation{Containers: map[string]v1.ResourceRequirements{}, Pod: p.Spec.Resources}
 	for c := range Sized(p) {
@@ -24,7 +24,7 @@ func AllocationOf(p *v1.Pod) *Allocation {
 	return out
 }
 
-// Sized gives the containers of a pod that have resources.
+// Sized iterates over the containers of a pod that have resources.
 func Sized(p *v1.Pod) iter.Seq[*v1.Container] {
 	return func(yield func(*v1.Container) bool) {
 		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
@@ -37,14 +37,14 @@ func Sized(p *v1.Pod) iter.Seq[*v1.Container] {
 	}
 }
 
-// In is the pod with these resources: the pod itself where it asks for just these, or nothing is known (nil).
+// In returns the pod with these resources. It returns the pod itself if they are equal, or if a is nil.
 func (a *Allocation) In(p *v1.Pod) *v1.Pod {
 	if a == nil || a.IsOf(p) {
 		return p
 	}
 	out := p.DeepCopy()
 	out.Spec.Resources = a.Pod
-	out.Status.QOSClass = translate.QOSClass(p) // which no resize changes
+	out.Status.QOSClass = translate.QOSClass(p) // no resize changes it
 	for c := range Sized(out) {
 		if r, ok := a.Containers[c.Name]; ok {
 			c.Resources = r
@@ -53,7 +53,7 @@ func (a *Allocation) In(p *v1.Pod) *v1.Pod {
 	return out
 }
 
-// IsOf says that the pod asks for just that.
+// IsOf reports whether the pod requests exactly these resources.
 func (a *Allocation) IsOf(p *v1.Pod) bool {
 	for c := range Sized(p) {
 		if r, ok := a.Containers[c.Name]; ok && !equality.Semantic.DeepEqual(r, c.Resources) {

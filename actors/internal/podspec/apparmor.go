@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// syncAppArmorAnnotations turns the annotation that AppArmor had before it had fields into the field, where the
-// container has none, as the API server does when a pod is created (KEP-24). A value that means nothing stays an
-// annotation, which [Validate] refuses; so does one that repeats what the pod says for all its containers.
+// syncAppArmorAnnotations converts AppArmor's annotation, which preceded the field, into the field of a container without one, as
+// the API server does at creation (KEP-24). An invalid value stays an annotation, which [Validate] rejects; so does a repetition
+// of the pod's value for all containers.
 func syncAppArmorAnnotations(pod *v1.Pod) {
 	for c := range Containers(&pod.Spec) {
 		value, ok := pod.Annotations[v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix+c.Name]
@@ -58,7 +58,7 @@ func sameAppArmor(a, b *v1.AppArmorProfile) bool {
 	return a.Type == b.Type && ptr.Equal(a.LocalhostProfile, b.LocalhostProfile)
 }
 
-// appArmorAnnotations checks each annotation by itself, and that it says what the field of its container says.
+// appArmorAnnotations checks each annotation, and that it agrees with the field of its container.
 func (v *validator) appArmorAnnotations(at *field.Path) {
 	const prefix = v1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 	names := map[string]bool{}
@@ -84,7 +84,7 @@ func (v *validator) appArmorAnnotations(at *field.Path) {
 	}
 }
 
-// isAppArmorName tells whether name can be the name of a profile loaded on the node.
+// isAppArmorName reports whether name can be the name of a profile loaded on the node.
 func isAppArmorName(name string) bool {
 	return name != "" && len(name) <= maxAppArmorName && strings.TrimSpace(name) == name
 }

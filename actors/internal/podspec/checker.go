@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checker collects what is wrong, in the order in which it is found.
+// checker collects errors in the order in which they are found.
 type checker struct {
 	errs field.ErrorList
 }
@@ -23,14 +23,14 @@ func (c *checker) forbidden(at *field.Path, why string) { c.add(field.Forbidden(
 
 func (c *checker) duplicate(at *field.Path, value any) { c.add(field.Duplicate(at, value)) }
 
-// invalid adds one error for each of the messages, so that it takes what the name checkers of apimachinery return.
+// invalid adds one error for each of the messages; its signature fits the results of apimachinery's name checkers.
 func (c *checker) invalid(at *field.Path, value any, messages ...string) {
 	for _, message := range messages {
 		c.add(field.Invalid(at, value, message))
 	}
 }
 
-// between checks a number against bounds that it may have.
+// between checks a number against its bounds.
 func (c *checker) between(at *field.Path, value, low, high int64) {
 	if value < low || value > high {
 		c.invalid(at, value, fmt.Sprintf("must be between %d and %d", low, high))
@@ -43,14 +43,14 @@ func (c *checker) atLeast(at *field.Path, value, low int64) {
 	}
 }
 
-// atMost checks how many items a list has.
+// atMost checks the length of a list.
 func (c *checker) atMost(at *field.Path, n, most int) {
 	if n > most {
 		c.add(field.TooMany(at, n, most))
 	}
 }
 
-// name checks a value that must be there against one of the name checkers of apimachinery.
+// name checks a required value by one of apimachinery's name checkers.
 func (c *checker) name(at *field.Path, value string, check func(string) []string) {
 	if value == "" {
 		c.required(at, "")
@@ -65,7 +65,7 @@ func (c *checker) subdomain(at *field.Path, value string) {
 	c.name(at, value, validation.IsDNS1123Subdomain)
 }
 
-// unique reports value if it was seen before, and remembers it. The empty value is a matter of another check.
+// unique reports a value that was seen before, and records it. Another check covers the empty value.
 func (c *checker) unique(at *field.Path, seen map[string]bool, value string) {
 	if value == "" {
 		return
@@ -76,14 +76,14 @@ func (c *checker) unique(at *field.Path, seen map[string]bool, value string) {
 	seen[value] = true
 }
 
-// noStepsBack refuses a path that leaves the place it starts from.
+// noStepsBack rejects a path with "..".
 func (c *checker) noStepsBack(at *field.Path, value string) {
 	if slices.Contains(strings.Split(value, "/"), "..") {
 		c.invalid(at, value, "must not contain a step back ('..')")
 	}
 }
 
-// pathInside checks a path that is taken relative to a volume.
+// pathInside checks a path relative to a volume.
 func (c *checker) pathInside(at *field.Path, value string) {
 	if path.IsAbs(value) {
 		c.invalid(at, value, "must be relative")
@@ -91,8 +91,8 @@ func (c *checker) pathInside(at *field.Path, value string) {
 	c.noStepsBack(at, value)
 }
 
-// fileInside checks a path that a volume plugin writes: names that begin with two dots are its own, for the links
-// by which it exchanges all files at once.
+// fileInside checks a path that a volume plugin writes: names with a prefix of two dots are its own, for the links by which it
+// exchanges all files at once.
 func (c *checker) fileInside(at *field.Path, value string) {
 	if value == "" {
 		c.required(at, "")
@@ -111,7 +111,7 @@ func (c *checker) fileMode(at *field.Path, mode *int32) {
 	}
 }
 
-// oneOf checks a value that must be there and be one of a few.
+// oneOf checks a required value against a list.
 func oneOf[T ~string](c *checker, at *field.Path, value T, valid ...T) {
 	if value == "" {
 		c.add(field.Required(at, ""))
@@ -120,7 +120,7 @@ func oneOf[T ~string](c *checker, at *field.Path, value T, valid ...T) {
 	ifSet(c, at, &value, valid...)
 }
 
-// ifSet checks a value that may be absent and must otherwise be one of a few.
+// ifSet checks an optional value against a list.
 func ifSet[T ~string](c *checker, at *field.Path, value *T, valid ...T) {
 	if value != nil && !slices.Contains(valid, *value) {
 		c.add(field.NotSupported(at, *value, valid))

@@ -1,7 +1,7 @@
 package podspec
 
 import (
-	_ "crypto/sha256" // digests in image names are checked against the algorithms that are linked in
+	_ "crypto/sha256" // the digests in image names are checked against the linked algorithms
 	_ "crypto/sha512"
 	"strings"
 
@@ -11,10 +11,10 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Default fills in the fields that pod leaves out with the values the API server gives them in a v1 Pod, in place.
-// Volumes of kinds that [Unsupported] refuses stay as they are. It is idempotent and leaves wrong values for [Validate]
-// to name. Fields that were set stay as they are, but for two that the API server corrects too: quantities finer than a
-// milli unit are rounded up, a negative grace period is 1 s.
+// Default sets the missing fields of a pod to the API server's defaults for a v1 Pod, in place. Volumes of kinds that
+// [Unsupported] rejects are not changed. It is idempotent and leaves wrong values for [Validate] to report. It changes two kinds
+// of given values, as the API server does: quantities finer than a milli unit are rounded up, and a negative grace period becomes
+// 1 s.
 func Default(pod *v1.Pod) {
 	spec := &pod.Spec
 	syncServiceAccount(spec)
@@ -58,14 +58,14 @@ func defaultSpec(spec *v1.PodSpec) {
 	setPointer(&spec.EnableServiceLinks, v1.DefaultEnableServiceLinks)
 }
 
-// syncServiceAccount keeps serviceAccount the mirror of serviceAccountName that the API serves: the old name counts
-// only where the new one is absent, and what is read back has both.
+// syncServiceAccount makes serviceAccount equal to serviceAccountName, as the API server does: the old name only counts if the
+// new one is missing, and the stored pod has both.
 func syncServiceAccount(spec *v1.PodSpec) {
 	setDefault(&spec.ServiceAccountName, spec.DeprecatedServiceAccount)
 	spec.DeprecatedServiceAccount = spec.ServiceAccountName
 }
 
-// hostPortsFromContainerPorts exists because on the host's network a container port is a host port.
+// hostPortsFromContainerPorts sets missing host ports: on the host's network a container port is a host port.
 func hostPortsFromContainerPorts(containers []v1.Container) {
 	for i := range containers {
 		for j := range containers[i].Ports {
@@ -75,7 +75,7 @@ func hostPortsFromContainerPorts(containers []v1.Container) {
 	}
 }
 
-// setDefault gives *field the value where it is the zero value.
+// setDefault sets *field if it is the zero value.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -83,7 +83,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// setPointer gives *field a pointer to value where it is nil.
+// setPointer sets *field to a pointer to value if it is nil.
 func setPointer[T any](field **T, value T) {
 	if *field == nil {
 		*field = &value
@@ -115,8 +115,8 @@ func defaultContainer(c *v1.Container) {
 	}
 }
 
-// pullPolicyFor is Always for an image whose tag is latest, said or meant; a digest names its content for ever and any
-// other tag is taken to do so. A name that cannot be parsed is reported elsewhere.
+// pullPolicyFor returns Always for an image with the tag latest, explicit or implied. A digest is immutable, and other tags are
+// assumed to be. An invalid name is reported elsewhere.
 func pullPolicyFor(image string) v1.PullPolicy {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -166,7 +166,7 @@ func defaultHTTPGet(get *v1.HTTPGetAction) {
 	setDefault(&get.Scheme, v1.URISchemeHTTP)
 }
 
-// roundUp lifts every quantity to a whole number of milli units, the finest the API keeps.
+// roundUp rounds every quantity up to a whole number of milli units, the finest in the API.
 func roundUp(list v1.ResourceList) {
 	for name, quantity := range list {
 		quantity.RoundUp(resource.Milli)
@@ -174,7 +174,7 @@ func roundUp(list v1.ResourceList) {
 	}
 }
 
-// requestsFromLimits reserves what may be used wherever the manifest does not say how much to reserve.
+// requestsFromLimits sets missing requests to the limits.
 func requestsFromLimits(r *v1.ResourceRequirements) {
 	if r.Limits == nil {
 		return
@@ -185,8 +185,8 @@ func requestsFromLimits(r *v1.ResourceRequirements) {
 	addMissing(r.Requests, r.Limits, anyResource)
 }
 
-// defaultPodResources completes spec.resources where the manifest gave a part of it (KEP-2837): limits of huge pages
-// from what the containers may use, then requests from what the containers reserve, then from the pod's own limits.
+// defaultPodResources completes a given spec.resources (KEP-2837): limits of huge pages from the containers' limits, then
+// requests from the containers' requests, then from the pod's own limits.
 func defaultPodResources(pod *v1.Pod) {
 	r := pod.Spec.Resources
 	if r == nil || (len(r.Limits) == 0 && len(r.Requests) == 0) {
@@ -213,7 +213,7 @@ func defaultPodResources(pod *v1.Pod) {
 	}
 }
 
-// containerRequests and containerLimits are what the containers need at their greatest (KEP-753).
+// containerRequests and containerLimits return the maximum needs of the containers (KEP-753).
 func containerRequests(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 }
@@ -224,7 +224,7 @@ func containerLimits(pod *v1.Pod) v1.ResourceList {
 
 func anyResource(v1.ResourceName) bool { return true }
 
-// addMissing copies the entries of from that are wanted and that into lacks.
+// addMissing copies the selected entries of from that are missing in into.
 func addMissing(into, from v1.ResourceList, wanted func(v1.ResourceName) bool) {
 	for name, quantity := range from {
 		if _, ok := into[name]; !ok && wanted(name) {
@@ -237,7 +237,7 @@ func isHugePages(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
-// tokenLifetime is how long a projected service account token lives where the manifest does not say, in seconds.
+// tokenLifetime is the default lifetime of a projected service account token, in seconds.
 const tokenLifetime = 60 * 60
 
 func defaultVolume(source *v1.VolumeSource) {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestDefaultMatchesTheAPIServer compares with what an API server stores for the same manifest: the files NAME.want.yaml
-// are its answers (Kubernetes 1.36.3) to NAME.in.yaml.
+// TestDefaultMatchesTheAPIServer compares the defaults with a recording of an API server (Kubernetes 1.36.3): the files
+// NAME.want.yaml are its answers to NAME.in.yaml.
 func TestDefaultMatchesTheAPIServer(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/default/*.in.yaml")
 	if err != nil || len(inputs) == 0 {

@@ -1,9 +1,9 @@
-// Package podspec says what a pod means before anything runs it.
+// Package podspec checks and completes a pod before it runs.
 //
-// [Default] fills in what a manifest leaves out, [ValidateStatic] refuses what a pod without an API server behind it
-// cannot have, [Unsupported] what this agent cannot do yet, and [Validate] finds what else the API server would refuse. A
-// source runs the four in that order; the pod that comes out is what every actor sees.
+// [Default] sets missing fields, [ValidateStatic] rejects fields that need an API server, [Unsupported] rejects fields that this
+// agent does not implement yet, and [Validate] applies the other checks of the API server. A source calls the four in that order;
+// every actor sees the resulting pod.
 //
-// All of them are pure functions of the pod, without clock or I/O, and safe for concurrent use on different pods.
-// Errors name the field by its path as the API writes it, such as spec.containers[0].ports[1].containerPort.
+// All of them are pure functions of the pod, without clock or I/O, and safe for concurrent use on different pods. Errors name the
+// field by its path as the API writes it, such as spec.containers[0].ports[1].containerPort.
 package podspec

@@ -1,30 +1,30 @@
 package podspec
 
-// verdict is what this agent does about a field of a pod's spec.
+// verdict is the treatment of a field of a pod's spec.
 type verdict string
 
 const (
-	// honoured: what the field says happens.
+	// honoured: the field has its effect.
 	honoured verdict = "honoured"
-	// ignorable: on the node the field changes nothing, whatever it says; it speaks to a scheduler, or of services
-	// and accounts that a pod without an API server does not have.
+	// ignorable: the field has no effect on the node, for any value. It concerns a scheduler, or services and accounts that a pod
+	// without an API server does not have.
 	ignorable verdict = "ignorable"
-	// refused: not honoured yet, so that a pod which sets the field is refused.
+	// refused: the field is not implemented yet, so that a pod that sets it is rejected.
 	refused verdict = "refused"
 )
 
-// rule says what is done about one field or, unless it is honoured, one field and all below it.
+// rule is the treatment of one field or, unless it is honoured, of one field and all below it.
 //
-// The path is as in manifests, below spec. [] stands for each item of a list; {a,b} for both spellings, so that fields
-// with the same verdict need one line. Only, where given, lists the values that the verdict is about besides the default
-// (for a map: its keys; a * stands for anything but a slash); all others are refused.
+// The path is as in manifests, below spec. [] stands for each item of a list; {a,b} for both spellings, so that fields with the
+// same verdict need one line. Only, if given, lists the values covered by the verdict in addition to the default (for a map: its
+// keys; a * stands for anything but a slash); all others are refused.
 type rule struct {
 	verdict verdict
 	path    string
 	only    []string
 }
 
-// The places of which the table says much.
+// Frequent prefixes in the table.
 const (
 	inContainer = "{containers,initContainers}[]."
 	inProbe     = inContainer + "{livenessProbe,readinessProbe,startupProbe}."
@@ -33,10 +33,10 @@ const (
 	inVolume    = "volumes[].{,projected.sources[].}"
 )
 
-// fields is the whole of a pod's spec, each field in exactly one line. To honour a field that was refused, move its
-// name here. A field that the API gains fails a test until it has its line.
+// fields covers the whole of a pod's spec, each field in exactly one line. To honour a refused field, move its name here. A test
+// fails for a new field of the API without a line.
 var fields = []rule{
-	// How long the pod lives, and how it ends.
+	// Life and end of the pod.
 	{honoured, "{restartPolicy,terminationGracePeriodSeconds,activeDeadlineSeconds}", nil},
 	{honoured, "readinessGates[].conditionType", nil},
 
@@ -48,15 +48,15 @@ var fields = []rule{
 	{honoured, "securityContext.{fsGroup,fsGroupChangePolicy,sysctls[].name,sysctls[].value}", nil},
 	{honoured, "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, "securityContext.seLinuxOptions.{user,role,type,level}", nil},
-	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive"}}, // as the runtime labels volumes
-	{ignorable, "securityContext.windowsOptions", nil},                       // of no use on Linux
+	{honoured, "securityContext.seLinuxChangePolicy", []string{"Recursive"}}, // the runtime labels volumes
+	{ignorable, "securityContext.windowsOptions", nil},                       // without effect on Linux
 
 	// Names and name resolution.
 	{honoured, "{hostname,subdomain,setHostnameAsFQDN,hostnameOverride,hostAliases[].ip,hostAliases[].hostnames[]}", nil},
 	{honoured, "{dnsPolicy,dnsConfig.nameservers[],dnsConfig.searches[]}", nil},
 	{honoured, "dnsConfig.options[].{name,value}", nil},
 
-	// What speaks to others than the node.
+	// Fields for components other than the node.
 	{ignorable, "nodeName", nil},
 	{honoured, "{nodeSelector,priority,enableServiceLinks}", nil},
 	{honoured, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[]." +
@@ -67,7 +67,7 @@ var fields = []rule{
 	{ignorable, "{priorityClassName,preemptionPolicy,evictionResponders}", nil},
 	{ignorable, "{serviceAccountName,serviceAccount,automountServiceAccountToken}", nil},
 
-	// What needs the API server or a part that is not there yet.
+	// Fields that need the API server or a missing part.
 	{honoured, "{imagePullSecrets[].name,runtimeClassName,ephemeralContainers[].targetContainerName}", nil},
 	{honoured, "overhead", []string{"cpu", "memory", "ephemeral-storage", "hugepages-*", "*/*"}},
 	{honoured, "resources.{limits,requests}", []string{"cpu", "memory", "hugepages-*"}},
@@ -108,7 +108,7 @@ var fields = []rule{
 	{honoured, inProbe + "httpGet.protocol", []string{"HTTP1"}},
 	{honoured, inProbe + "{initialDelaySeconds,periodSeconds,timeoutSeconds,successThreshold,failureThreshold}", nil},
 	{honoured, inContainer + "{livenessProbe,startupProbe}.terminationGracePeriodSeconds", nil},
-	// A readiness probe ends nothing: this is never honoured.
+	// A readiness probe ends nothing: this field is never honoured.
 	{refused, inContainer + "readinessProbe.terminationGracePeriodSeconds", nil},
 
 	// Containers: security.
@@ -119,8 +119,8 @@ var fields = []rule{
 	{honoured, inContainer + "securityContext.seLinuxOptions.{user,role,type,level}", nil},
 	{ignorable, inContainer + "securityContext.windowsOptions", nil},
 
-	// Volumes. The limit of an emptyDir is kept in memory by its size; on the disk by eviction, of static pods where
-	// --evict-static-pods says so.
+	// Volumes. The limit of an emptyDir in memory is its size; on disk eviction enforces it, for static pods with
+	// --evict-static-pods.
 	{honoured, "volumes[].{name,emptyDir.sizeLimit,emptyDir.mode,hostPath.path,hostPath.type}", nil},
 	{honoured, "volumes[].emptyDir.medium", []string{"Memory", "HugePages*"}},
 	{honoured, "volumes[].{configMap,secret,downwardAPI,projected}.defaultMode", nil},
@@ -136,7 +136,7 @@ var fields = []rule{
 	{refused, "volumes[].projected.sources[].{serviceAccountToken.user,clusterTrustBundle,podCertificate}", nil},
 	{honoured, "volumes[].image.{reference,pullPolicy}", nil},
 	{honoured, "volumes[].persistentVolumeClaim.{claimName,readOnly}", nil},
-	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller makes the claim by it
+	{ignorable, "volumes[].ephemeral.volumeClaimTemplate", nil}, // a controller creates the claim from it
 	{honoured, "volumes[].csi.{driver,readOnly,fsType,volumeAttributes,nodePublishSecretRef.name}", nil},
 	{refused, "volumes[].{nfs,iscsi,fc}", nil},
 	{honoured, "volumes[].{awsElasticBlockStore,cinder,portworxVolume}.{volumeID,fsType,readOnly}", nil}, // by CSI drivers

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// leaves calls visit with the path of every place of a type where a manifest can have one value.
+// leaves calls visit with the path of every single value of a type.
 func leaves(t reflect.Type, path string, visit func(path string)) {
 	switch {
 	case isLeaf(t):
@@ -31,7 +31,7 @@ func leaves(t reflect.Type, path string, visit func(path string)) {
 	}
 }
 
-// linesFor returns the paths of the table that speak of a leaf: its own, and those of what it lies in.
+// linesFor returns the paths of the table that cover a leaf: its own, and those of its parents.
 func linesFor(leaf string) []string {
 	var found []string
 	for path := range rules {
@@ -42,7 +42,7 @@ func linesFor(leaf string) []string {
 	return found
 }
 
-// TestEveryFieldHasItsLine fails where the API has gained a field: give it a line in fields.go.
+// TestEveryFieldHasItsLine fails if the API has gained a field: add a line to fields.go.
 func TestEveryFieldHasItsLine(t *testing.T) {
 	used := map[string]bool{}
 	leaves(reflect.TypeFor[v1.PodSpec](), "", func(leaf string) {
@@ -82,7 +82,7 @@ func TestNoLineIsWrittenTwice(t *testing.T) {
 	}
 }
 
-// TestEveryLineIsActedUpon sets each field of the table alone and asks what is refused.
+// TestEveryLineIsActedUpon sets each field of the table alone and compares the refusals.
 func TestEveryLineIsActedUpon(t *testing.T) {
 	for path, r := range rules {
 		if r.only == nil {
@@ -113,7 +113,7 @@ func checkLine(t *testing.T, path, text string, wantRefused bool) {
 	}
 }
 
-// set gives the field at path, in a spec, a value that is not its default: text where it takes text.
+// set sets the field at path in a spec to a value other than its default: to text if it is a string.
 func set(value reflect.Value, path, text string) {
 	switch {
 	case value.Kind() == reflect.Pointer:

@@ -19,7 +19,7 @@ func podFrom(t testing.TB, manifest string) *v1.Pod {
 	return pod
 }
 
-// aPod returns a manifest that is right but for what lines, of a pod's spec, say. A spec without containers gets one.
+// aPod returns a valid manifest with the given lines of a pod's spec. A spec without containers gets one.
 func aPod(spec string) string {
 	if !strings.HasPrefix(spec, "containers:") && !strings.Contains(spec, "\ncontainers:") {
 		spec += "\ncontainers: [{name: main, image: busybox}]"
@@ -27,17 +27,17 @@ func aPod(spec string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: default}\nspec:\n" + indent(spec, "  ")
 }
 
-// aContainer is aPod with one container for which lines say more.
+// aContainer returns aPod with the given lines in its container.
 func aContainer(lines string) string {
 	return aPod("containers:\n- name: main\n  image: busybox\n" + indent(lines, "  ") + "\nvolumes: [{name: v, emptyDir: {}}]")
 }
 
-// anInitContainer is aPod with one init container for which lines say more.
+// anInitContainer returns aPod with the given lines in an init container.
 func anInitContainer(lines string) string {
 	return aPod("initContainers:\n- name: first\n  image: busybox\n" + indent(lines, "  "))
 }
 
-// aVolume is aPod with one volume of which lines say the source.
+// aVolume returns aPod with a volume of the given source.
 func aVolume(source string) string {
 	return aPod("volumes:\n- name: v\n" + indent(source, "  "))
 }
@@ -46,7 +46,7 @@ func indent(text, by string) string {
 	return by + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+by)
 }
 
-// kinds shortens errors to field and type of error, and drops repetitions, which are a matter of wording.
+// kinds reduces errors to field and type, and drops repetitions, which only differ in wording.
 func kinds(errs field.ErrorList) []string {
 	found := []string{}
 	for _, err := range errs {

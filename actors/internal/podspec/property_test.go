@@ -11,14 +11,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// words are the texts that random pods are made of: names that collide, values that mean something, and nonsense.
+// words are the strings in random pods: colliding names, meaningful values, and nonsense.
 var words = []string{
 	"", "a", "b", "main", "web", "Always", "Never", "None", "linux", "latest", "a:latest", "/", "/tmp", "..", "../x",
 	"a/../b", "..x", "Localhost", "Unmasked", "v1", "limits.cpu", "metadata.labels['a']", "hugepages-2Mi", "cpu",
 	"memory", "example.com/gpu", "net.ipv4.x", "TCP", "HTTP", "Exists", "10.0.0.1", "NOT A NAME", "é\x00",
 }
 
-// fill sets value and all below it to something random; much stays unset, as in manifests.
+// fill sets value and all below it to random values; most remain unset, as in manifests.
 func fill(t *rapid.T, value reflect.Value, depth int) {
 	switch value.Interface().(type) {
 	case resource.Quantity:
@@ -66,7 +66,7 @@ func fill(t *rapid.T, value reflect.Value, depth int) {
 	}
 }
 
-// isDrawn leaves most of a pod out, and more of it the deeper it lies.
+// isDrawn leaves most fields of a pod unset, and more at greater depth.
 func isDrawn(t *rapid.T, depth int) bool { return rapid.IntRange(0, 2+2*depth).Draw(t, "drawn") == 0 }
 
 func randomPod(t *rapid.T) *v1.Pod {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 )
 
-// Containers yields the init, regular and ephemeral containers of spec, with their paths below path if it is
-// given. Ephemeral containers come as the v1.Container that has the same memory.
+// Containers yields the init, regular and ephemeral containers of spec, with their paths below path if it is given. Ephemeral
+// containers are converted to v1.Container, which shares their memory.
 func Containers(spec *v1.PodSpec, path ...*field.Path) iter.Seq2[*v1.Container, *field.Path] {
 	at := func(list string, i int) *field.Path {
 		if len(path) == 0 {
@@ -43,7 +43,7 @@ func Containers(spec *v1.PodSpec, path ...*field.Path) iter.Seq2[*v1.Container, 
 	}
 }
 
-// Statuses yields the statuses of a pod's containers, init containers first; of nil, none.
+// Statuses yields the statuses of a pod's containers, init containers first. s may be nil.
 func Statuses(s *v1.PodStatus) iter.Seq[*v1.ContainerStatus] {
 	return func(yield func(*v1.ContainerStatus) bool) {
 		if s == nil {
@@ -59,9 +59,8 @@ func Statuses(s *v1.PodStatus) iter.Seq[*v1.ContainerStatus] {
 	}
 }
 
-// UsedVolumes lists the volumes that some container of the pod mounts and that the agent has to mount first, in the pod's order.
-// The kubelet leaves the others alone, so that a volume that cannot be had harms nobody who does not use it. Volumes that are
-// images are mounted by the runtime.
+// UsedVolumes lists the volumes that a container of the pod mounts and that the agent has to mount first, in the pod's order. The
+// kubelet ignores the others, so that an unavailable volume only affects its users. The runtime mounts image volumes.
 func UsedVolumes(pod *v1.Pod) []*v1.Volume {
 	names := map[string]bool{}
 	for c := range Containers(&pod.Spec) {
@@ -81,7 +80,7 @@ func UsedVolumes(pod *v1.Pod) []*v1.Volume {
 	return out
 }
 
-// ImageVolumes lists the volumes that the container mounts and that are images, in the pod's order (KEP-4639).
+// ImageVolumes lists the image volumes that the container mounts, in the pod's order (KEP-4639).
 func ImageVolumes(pod *v1.Pod, c *v1.Container) (out []*v1.Volume) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
@@ -92,7 +91,7 @@ func ImageVolumes(pod *v1.Pod, c *v1.Container) (out []*v1.Volume) {
 	return out
 }
 
-// ClaimOf is the name of the PersistentVolumeClaim that a volume is of; empty: of none.
+// ClaimOf returns the name of the volume's PersistentVolumeClaim, or "".
 func ClaimOf(pod *v1.Pod, v *v1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:
@@ -103,7 +102,7 @@ func ClaimOf(pod *v1.Pod, v *v1.Volume) string {
 	return ""
 }
 
-// VolumeKind is the field of the manifest that says what the volume is.
+// VolumeKind returns the field of the manifest with the volume's source.
 func VolumeKind(v *v1.Volume) string {
 	if kinds := given(v.VolumeSource); len(kinds) > 0 {
 		return kinds[0]
@@ -111,7 +110,7 @@ func VolumeKind(v *v1.Volume) string {
 	return ""
 }
 
-// VolumePlugin is the kubelet's name for the plugin of a volume, e.g. "kubernetes.io/empty-dir".
+// VolumePlugin returns the kubelet's name of a volume's plugin, e.g. "kubernetes.io/empty-dir".
 func VolumePlugin(v *v1.Volume) string {
 	kind := VolumeKind(v)
 	plugins := map[string]string{
@@ -120,8 +119,8 @@ func VolumePlugin(v *v1.Volume) string {
 	return "kubernetes.io/" + cmp.Or(plugins[kind], kind)
 }
 
-// given lists the fields of a union that are set, by their names in manifests. They are read from the type, so that one which the
-// API gains is counted too.
+// given lists the fields of a union that are set, by their names in manifests. It uses reflection, so that new fields of the API
+// are included.
 func given(union any) (names []string) {
 	value := reflect.ValueOf(union)
 	for i := range value.NumField() {
@@ -132,14 +131,14 @@ func given(union any) (names []string) {
 	return names
 }
 
-// jsonName returns the name of a field in manifests, "" for one that is part of the struct around it.
+// jsonName returns the name of a field in manifests, or "" for an embedded one.
 func jsonName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name
 }
 
-// GatesClosed says which of the pod's readiness gates are not open, and why (KEP-580); empty where all are. The conditions
-// are others' to set, and come with the pod's object.
+// GatesClosed names the pod's readiness gates that are not open, with reasons (KEP-580), or returns "". Other components set the
+// conditions, which come with the pod's object.
 func GatesClosed(pod *v1.Pod) string {
 	var closed []string
 	for _, g := range pod.Spec.ReadinessGates {
@@ -160,17 +159,16 @@ func GatesClosed(pod *v1.Pod) string {
 	return strings.Join(closed, ", ")
 }
 
-// longestGrace is a hundred years: the API takes any number of seconds, of which a time.Duration holds 292 years.
+// longestGrace is a hundred years: the API accepts any number of seconds, but a time.Duration only holds 292 years.
 const longestGrace = 100 * 365 * 24 * 60 * 60
 
-// Grace is a grace period that is given in seconds. A longer one than a hundred years is cut to that, so that the deadlines
-// that are made of it do not overflow.
+// Grace converts a grace period in seconds. It limits the period to a hundred years, so that deadlines computed from it do not
+// overflow.
 func Grace(seconds int64) time.Duration {
 	return time.Duration(min(seconds, longestGrace)) * time.Second
 }
 
-// GracePeriod is what containers have to end: the last of these that is set, in seconds, and 1 s at least; the API's default
-// where none is.
+// GracePeriod returns the last of the given periods that is set, in seconds and at least 1 s, or the API's default.
 func GracePeriod(of ...*int64) time.Duration {
 	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
 	for _, s := range of {

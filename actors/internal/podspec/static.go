@@ -7,20 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Has is what a node has that static pods may refer to.
+// Has describes the sources of objects that static pods of a node may refer to.
 type Has struct {
-	// Objects says that it has ConfigMaps, Secrets and RuntimeClasses of its own.
+	// Objects is set if the node has ConfigMaps, Secrets and RuntimeClasses of its own.
 	Objects bool
-	// Cluster says that there is an API server, of which they may have RuntimeClasses.
+	// Cluster is set if there is an API server, whose RuntimeClasses they may use.
 	Cluster bool
 }
 
-// ValidateStatic finds what a pod cannot have when it comes from a file, a URL or a submission rather than from the
-// API server: anything that only an object of the API can fill, and scheduling gates. The kubelet refuses the same (for
-// objects by its feature gate PreventStaticPodAPIReferences, on since Kubernetes 1.34), as such a pod could read what its
-// author may not.
-// What the node has can fill some of it. A RuntimeClass is none of the kubelet's list: with an API server it looks for the class
-// there, and without one it passes over the field. The pod must be defaulted.
+// ValidateStatic rejects fields that are invalid in a pod from a file, a URL or a submission: references to objects of the API,
+// and scheduling gates. The kubelet rejects the same (for objects by its feature gate PreventStaticPodAPIReferences, on since
+// Kubernetes 1.34), as such a pod could read objects that its author may not. Objects of the node itself are permitted. The
+// kubelet's list has no RuntimeClass: with an API server it reads the class there, and without one it ignores the field. The pod
+// must be defaulted.
 func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 	s := &staticChecker{objects: has.Objects, cluster: has.Cluster}
 	spec := field.NewPath("spec")
@@ -30,7 +29,7 @@ func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 	if len(pod.Spec.ResourceClaims) > 0 {
 		s.refuse(spec.Child("resourceClaims"), "resource claims")
 	}
-	if len(pod.Spec.SchedulingGates) > 0 { // the API server refuses such a mirror pod: nobody there would see the pod
+	if len(pod.Spec.SchedulingGates) > 0 { // the API server rejects such a mirror pod, so the pod would be invisible there
 		s.forbidden(spec.Child("schedulingGates"), "a static pod cannot have any: it is on its node already")
 	}
 	if pod.Spec.RuntimeClassName != nil && !has.Objects && !has.Cluster {
@@ -51,7 +50,7 @@ func ValidateStatic(pod *v1.Pod, has Has) field.ErrorList {
 	return s.errs
 }
 
-// StaticWarnings finds fields of a static pod that a kubelet accepts although they can only harm it.
+// StaticWarnings finds fields of a static pod that a kubelet accepts although they can only do harm.
 func StaticWarnings(pod *v1.Pod) field.ErrorList {
 	if len(pod.Spec.ReadinessGates) == 0 {
 		return nil
@@ -73,18 +72,18 @@ const (
 	csiDrivers     = "CSI drivers"
 )
 
-// ofTheAPI are the fields that name objects of the API, wherever one of several is chosen, and what these objects are called.
+// ofTheAPI maps the union fields that refer to objects of the API to the kind of these objects.
 var ofTheAPI = map[string]string{
 	"configMap": configMaps, "configMapRef": configMaps, "configMapKeyRef": configMaps,
 	"secret": secrets, "secretRef": secrets, "secretKeyRef": secrets,
 	"csi": csiDrivers, "persistentVolumeClaim": "claims", "ephemeral": "claims",
-	// Of plugins that were moved to CSI.
+	// Plugins that were moved to CSI.
 	"awsElasticBlockStore": csiDrivers, "azureDisk": csiDrivers, "azureFile": csiDrivers, "cinder": csiDrivers,
 	"gcePersistentDisk": csiDrivers, "portworxVolume": csiDrivers, "vsphereVolume": csiDrivers,
 	"serviceAccountToken": "service accounts", "clusterTrustBundle": "trust bundles", "podCertificate": "certificates",
 }
 
-// union refuses what is chosen of several fields where it names an object that the node has not.
+// union rejects the chosen field of a union if it refers to an object that the node does not have.
 func (s *staticChecker) union(union any, at *field.Path) {
 	for _, name := range given(union) {
 		objects, named := ofTheAPI[name]
@@ -118,8 +117,7 @@ func (s *staticChecker) container(c *v1.Container, at *field.Path) {
 	}
 }
 
-// counted refuses resources that are neither the machine's nor a scheduler's to find here: whether they are a device plugin's is
-// not known of a standalone node.
+// counted rejects extended resources: a standalone node cannot know whether a device plugin provides them.
 func (s *staticChecker) counted(list v1.ResourceList, at *field.Path) {
 	for _, name := range sortedKeys(list) {
 		if strings.Contains(string(name), "/") {

@@ -54,7 +54,7 @@ func TestValidateStaticOfANodeWithObjects(t *testing.T) {
 	}
 }
 
-// A RuntimeClass is of the folder or of the API server; nothing else of the API is a static pod's.
+// A RuntimeClass comes from the folder or the API server; no other object of the API is available to a static pod.
 func TestValidateStaticOfARuntimeClass(t *testing.T) {
 	pod := podFrom(t, aPod("runtimeClassName: a\noverhead: {cpu: 1m}\nimagePullSecrets: [{name: a}]"))
 	for has, want := range map[Has][]string{
@@ -82,7 +82,7 @@ func TestValidateStaticRefusesVolumesOfTheAPI(t *testing.T) {
 	}
 }
 
-// The reason of a refusal must fit the node: one of a cluster has an API server.
+// The reason of a rejection must fit the node: a node in a cluster has an API server.
 func TestValidateStatic_ReasonOfANodeInACluster(t *testing.T) {
 	pod := podFrom(t, aPod("serviceAccountName: a"))
 	for has, want := range map[Has]string{
@@ -96,7 +96,7 @@ func TestValidateStatic_ReasonOfANodeInACluster(t *testing.T) {
 	}
 }
 
-// Volumes are relabelled recursively, so that the policy of this name is no other than the default.
+// Volumes are relabelled recursively, so the policy of this name equals the default.
 func TestUnsupported_SELinuxChangePolicy(t *testing.T) {
 	for policy, refused := range map[string]bool{"Recursive": false, "MountOption": true} {
 		pod := podFrom(t, aPod("securityContext: {seLinuxChangePolicy: "+policy+"}"))

@@ -16,16 +16,15 @@ import (
 // notYet is the message about a refused field.
 const notYet = "not supported yet by Playlet"
 
-// NoUserNamespaces explains the refusal of hostUsers: false, and has the remedy.
+// NoUserNamespaces explains the rejection of hostUsers: false, with the remedy.
 const NoUserNamespaces = "pods with a user namespace of their own are not built yet: remove hostUsers or set it to true"
 
 // Explanations complete the messages about some refused fields, by the field's path in a pod.
 var Explanations = map[string]string{"spec.hostUsers": NoUserNamespaces}
 
-// Unsupported names every field of a defaulted pod's spec that is set to other than its default and that this agent
-// does not honour yet, so that nothing is dropped in silence. What is honoured is the table in fields.go; a field that
-// is not in it is refused. Extended resources that the scheduler took from ResourceClaims (KEP-5004) are refused; others are
-// counted, or a device plugin's.
+// Unsupported names every field of a defaulted pod's spec that differs from its default and is not implemented yet, so that no
+// field is dropped silently. The table in fields.go lists the honoured fields; all others are refused. Extended resources that
+// the scheduler took from ResourceClaims (KEP-5004) are refused; others are counted, or provided by a device plugin.
 func Unsupported(pod *v1.Pod) field.ErrorList {
 	w := &walker{}
 	w.walk(reflect.ValueOf(&pod.Spec).Elem(), field.NewPath("spec"), "")
@@ -35,12 +34,12 @@ func Unsupported(pod *v1.Pod) field.ErrorList {
 	return w.errs
 }
 
-// others are the refused values of fields that have two, by the honoured one.
+// others maps the honoured value of a field with two values to the refused one.
 var others = map[string]string{"true": "false", "Recursive": "MountOption", "Default": "Unmasked"}
 
-// Refused lists the fields of a pod's spec that this agent does not honour yet, as containers[].volumeDevices, sorted. One that
-// is honoured with some of its values alone has the refused one where there are two, as "hostUsers: false". Init containers and
-// ephemeral ones have the same fields as containers, and are left out.
+// Refused lists the fields of a pod's spec that are not implemented yet, as containers[].volumeDevices, sorted. A field with two
+// values, one of them refused, is listed with that one, as "hostUsers: false". The fields of init containers and ephemeral ones
+// equal those of containers, and are omitted.
 func Refused() []string {
 	var out []string
 	for _, r := range fields {
@@ -58,7 +57,7 @@ func Refused() []string {
 	return out
 }
 
-// rules is the table by path, with the braces taken apart.
+// rules is the table by path, with braces expanded.
 var rules = func() map[string]rule {
 	byPath := map[string]rule{}
 	for _, r := range fields {
@@ -72,7 +71,7 @@ var rules = func() map[string]rule {
 	return byPath
 }()
 
-// spellings takes the pairs of braces of a path apart.
+// spellings expands the braces of a path.
 func spellings(path string) []string {
 	before, rest, found := strings.Cut(path, "{")
 	if !found {
@@ -86,7 +85,7 @@ func spellings(path string) []string {
 	return paths
 }
 
-// walker visits every field that is set. pattern is the path as the table has it.
+// walker visits every field that is set. pattern is the path in the form of the table.
 type walker struct{ checker }
 
 func (w *walker) walk(value reflect.Value, at *field.Path, pattern string) {
@@ -159,7 +158,7 @@ func matchesAny(patterns []string, value string) bool {
 	})
 }
 
-// isUnset tells whether a manifest says nothing in this place. A pointer to a zero value says something.
+// isUnset reports whether a value is missing in a manifest. A pointer to a zero value is not missing.
 func isUnset(value reflect.Value) bool {
 	switch value.Kind() {
 	case reflect.Slice, reflect.Map:
@@ -169,7 +168,7 @@ func isUnset(value reflect.Value) bool {
 	}
 }
 
-// isLeaf tells whether a type holds one value of a manifest, rather than fields of its own.
+// isLeaf reports whether a type is a single value of a manifest, without fields of its own.
 func isLeaf(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[intstr.IntOrString]():

@@ -15,7 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestAnOrdinaryPodIsSupported has what the pods of a node without an API server are made of.
+// TestAnOrdinaryPodIsSupported uses the common fields of pods on a node without an API server.
 func TestAnOrdinaryPodIsSupported(t *testing.T) {
 	pod := podFrom(t, aPod(`
 hostNetwork: true
@@ -71,7 +71,7 @@ func TestUnsupportedSpeaksPlainly(t *testing.T) {
 	}
 }
 
-// What is counted, or is a device plugin's, is supported, but in a pod that no scheduler saw.
+// Counted resources and those of device plugins are supported, except in a pod without a scheduler.
 func TestExtendedResources(t *testing.T) {
 	pod := podFrom(t, aContainer("resources: {limits: {cpu: 1, example.com/dongle: 1}}"))
 	Default(pod)
@@ -92,7 +92,7 @@ func TestExtendedResources(t *testing.T) {
 	}
 }
 
-// TestAFieldWithoutALineIsRefused takes lines away, as if the API had gained their fields.
+// TestAFieldWithoutALineIsRefused removes lines, as if the API had gained their fields.
 func TestAFieldWithoutALineIsRefused(t *testing.T) {
 	whole := maps.Clone(rules)
 	defer func() { rules = whole }()
@@ -116,7 +116,7 @@ func checkRefusedWithout(t *testing.T, path string) {
 	}
 }
 
-// A Linux node ignores the options of Windows, as the kubelet does: one manifest may serve nodes of both kinds.
+// A Linux node ignores the options for Windows, as the kubelet does: one manifest may serve nodes of both kinds.
 func TestUnsupported_WindowsOptionsAreIgnored(t *testing.T) {
 	pod := podFrom(t, aContainer("securityContext: {windowsOptions: {runAsUserName: someone}}"))
 	pod.Spec.SecurityContext = podFrom(t, aPod("securityContext: {windowsOptions: {hostProcess: false}}")).Spec.SecurityContext
@@ -126,7 +126,7 @@ func TestUnsupported_WindowsOptionsAreIgnored(t *testing.T) {
 	}
 }
 
-// A message that names a refused field as the remedy sends its reader in a circle.
+// A message must not recommend a field that is itself refused.
 func TestMessages_NameNoRefusedFieldAsTheRemedy(t *testing.T) {
 	leaf := func(path string) string {
 		path, _, _ = strings.Cut(path, ":")

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// validator checks one pod. What several fields are checked against is looked up once.
+// validator checks one pod. It looks up shared values once.
 type validator struct {
 	checker
 	pod     *v1.Pod
@@ -18,15 +18,14 @@ type validator struct {
 	volumes map[string]*v1.Volume
 }
 
-// Validate finds what the API server would refuse in a defaulted pod when it is created, with the feature gates that are on by
-// default in Kubernetes 1.37. It does not change the pod. What changes nothing on a node is not looked at: what a scheduler or a
-// controller alone reads (but for a priority class' name, which would keep a mirror pod away), and the annotations of seccomp,
-// which no runtime has had anything of since Kubernetes 1.27.
+// Validate finds the errors that the API server would report when a defaulted pod is created, with the feature gates that are on
+// by default in Kubernetes 1.37. It does not change the pod. It ignores fields without an effect on a node: those that only a
+// scheduler or a controller reads (except the name of a priority class, which would prevent a mirror pod), and the annotations of
+// seccomp, which no runtime has received since Kubernetes 1.27.
 //
-// Two rules are stricter: the address of a host port must be one, as no node can run such a pod as it says, and a UID must
-// be fit for an element of a path, as the API server makes them itself and files do not. Where the API
-// server blames a whole list or struct, the item or field is named. What [ValidateStatic] and
-// [Unsupported] refuse whatever it says is not looked at.
+// Two rules are stricter. The address of a host port must be valid, since no node can run such a pod as specified. A UID must be
+// valid as an element of a path: the API server generates UIDs, but files may have any. If the API server reports a whole list or
+// struct, Validate names the item or field. It ignores fields that [ValidateStatic] and [Unsupported] always reject.
 func Validate(pod *v1.Pod) field.ErrorList {
 	v := &validator{pod: pod, spec: &pod.Spec, volumes: map[string]*v1.Volume{}}
 	v.metadata(field.NewPath("metadata"))

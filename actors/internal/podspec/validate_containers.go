@@ -35,7 +35,7 @@ func (v *validator) containers(spec *field.Path) {
 	}
 }
 
-// container checks what all kinds of containers have in common.
+// container checks the common fields of all kinds of containers.
 func (v *validator) container(c *v1.Container, at *field.Path) {
 	v.label(at.Child("name"), c.Name)
 	v.needs(at, "image", c.Image)
@@ -56,7 +56,7 @@ func (v *validator) container(c *v1.Container, at *field.Path) {
 
 func (v *validator) initContainer(c *v1.Container, at *field.Path) {
 	v.containerRestartPolicy(c, at)
-	// One init container at a time has its ports, so that they need be different only within it.
+	// Init containers run one at a time, so their ports only conflict within one.
 	v.hostPorts(c.Ports, at.Child("ports"), map[string]bool{})
 	if translate.RestartsAlways(c) {
 		v.lifecycle(c.Lifecycle, at.Child("lifecycle"))
@@ -86,7 +86,7 @@ const (
 	maxExitCodesPerRule = 255
 )
 
-// containerRestartPolicy checks what a container says instead of the pod about its restarts (KEP-5307).
+// containerRestartPolicy checks a container's own restart policy and rules (KEP-5307).
 func (v *validator) containerRestartPolicy(c *v1.Container, at *field.Path) {
 	if c.RestartPolicy == nil {
 		if len(c.RestartPolicyRules) > 0 {
@@ -115,7 +115,7 @@ func (v *validator) restartRule(rule v1.ContainerRestartRule, at *field.Path) {
 	v.atMost(codes.Child("values"), len(rule.ExitCodes.Values), maxExitCodesPerRule)
 }
 
-// resizePolicy checks how a container takes a change of its resources (KEP-1287).
+// resizePolicy checks a container's reaction to a change of its resources (KEP-1287).
 func (v *validator) resizePolicy(policies []v1.ContainerResizePolicy, at *field.Path) {
 	seen := map[string]bool{}
 	for i, policy := range policies {
@@ -130,7 +130,7 @@ func (v *validator) resizePolicy(policies []v1.ContainerResizePolicy, at *field.
 	}
 }
 
-// stopSignals are the signals of Linux that a container may be stopped with (KEP-4960).
+// stopSignals are the valid stop signals on Linux (KEP-4960).
 var stopSignals = slices.Concat([]v1.Signal{
 	v1.SIGABRT, v1.SIGALRM, v1.SIGBUS, v1.SIGCHLD, v1.SIGCLD, v1.SIGCONT, v1.SIGFPE, v1.SIGHUP, v1.SIGILL, v1.SIGINT,
 	v1.SIGIO, v1.SIGIOT, v1.SIGKILL, v1.SIGPIPE, v1.SIGPOLL, v1.SIGPROF, v1.SIGPWR, v1.SIGQUIT, v1.SIGSEGV,
@@ -146,7 +146,7 @@ func numbered(prefix string, last int) []v1.Signal {
 	return signals
 }
 
-// stopSignal checks a signal against the operating system, which must be named because the signals of Windows differ.
+// stopSignal checks a signal. The pod must name its operating system, since the signals of Windows differ.
 func (v *validator) stopSignal(signal *v1.Signal, at *field.Path) {
 	if signal == nil {
 		return

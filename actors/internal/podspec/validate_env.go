@@ -74,7 +74,7 @@ func (v *validator) keyRef(name, key string, at *field.Path) {
 	v.name(at.Child("key"), key, validation.IsConfigMapKey)
 }
 
-// fileKeyRef checks a variable read from a file that a container of the pod wrote (KEP-3721).
+// fileKeyRef checks a variable that is read from a file of the pod (KEP-3721).
 func (v *validator) fileKeyRef(ref *v1.FileKeySelector, at *field.Path) {
 	v.name(at.Child("key"), ref.Key, validation.IsRelaxedEnvVarName)
 	if ref.Path == "" {
@@ -92,7 +92,7 @@ func (v *validator) fileKeyRef(ref *v1.FileKeySelector, at *field.Path) {
 	}
 }
 
-// fieldRef checks a reference into the pod itself: one of the allowed paths, or one label or annotation by its key.
+// fieldRef checks a reference to a field of the pod itself: one of the allowed paths, or one label or annotation by its key.
 func (v *validator) fieldRef(ref *v1.ObjectFieldSelector, at *field.Path, allowed []string) {
 	if ref.APIVersion != "v1" {
 		oneOf(&v.checker, at.Child("apiVersion"), ref.APIVersion, "v1")

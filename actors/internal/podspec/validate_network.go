@@ -12,12 +12,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What the resolvers of C libraries can take (resolv.conf(5)).
+// Limits of the resolvers of C libraries (resolv.conf(5)).
 const (
 	maxNameservers   = 3
 	maxSearches      = 32
 	maxSearchesBytes = 2048
-	// maxHostname is what the kernel can hold (sethostname(2)).
+	// maxHostname is the kernel's limit (sethostname(2)).
 	maxHostname = 64
 )
 
@@ -124,8 +124,8 @@ func (v *validator) ports(ports []v1.ContainerPort, at *field.Path) {
 	}
 }
 
-// hostPorts finds two uses of one port of the node among containers that run at the same time; taken carries the
-// uses from one container to the next.
+// hostPorts finds duplicate ports of the node among concurrent containers; taken carries the ports from one container to the
+// next.
 func (v *validator) hostPorts(ports []v1.ContainerPort, at *field.Path, taken map[string]bool) {
 	for i, port := range ports {
 		if port.HostPort != 0 {
@@ -135,7 +135,7 @@ func (v *validator) hostPorts(ports []v1.ContainerPort, at *field.Path, taken ma
 	}
 }
 
-// portNumberOrName checks a port of a probe or hook, which may name a port of the container.
+// portNumberOrName checks a port of a probe or hook, which may be the name of a container's port.
 func (v *validator) portNumberOrName(at *field.Path, port intstr.IntOrString) {
 	if port.Type == intstr.Int {
 		v.port(at, port.IntVal)

@@ -62,13 +62,13 @@ func (v *validator) hook(hook *v1.LifecycleHandler, at *field.Path) {
 		return
 	}
 	v.action(at, given(*hook), hook.Exec, hook.HTTPGet, hook.TCPSocket)
-	grace := v.spec.TerminationGracePeriodSeconds // which a pause is a part of (KEP-3960)
+	grace := v.spec.TerminationGracePeriodSeconds // a pause is a part of it (KEP-3960)
 	if hook.Sleep != nil && grace != nil && *grace >= 0 {
 		v.between(at.Child("sleep", "seconds"), hook.Sleep.Seconds, 0, *grace)
 	}
 }
 
-// action checks what a probe or a hook does, which is exactly one of the kinds that are given.
+// action checks the action of a probe or a hook, which is exactly one of the given kinds.
 func (v *validator) action(at *field.Path, kinds []string, exec *v1.ExecAction, http *v1.HTTPGetAction, tcp *v1.TCPSocketAction) {
 	if exec != nil && len(exec.Command) == 0 {
 		v.required(at.Child("exec", "command"), "")

@@ -13,7 +13,7 @@ import (
 
 func sortedKeys[K ~string, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// resources checks what a container or a pod reserves and may use.
+// resources checks the requests and limits of a container or a pod.
 func (v *validator) resources(r *v1.ResourceRequirements, at *field.Path) {
 	limits, requests := at.Child("limits"), at.Child("requests")
 	for _, name := range sortedKeys(r.Limits) {
@@ -56,7 +56,7 @@ func (v *validator) amount(at *field.Path, name v1.ResourceName, amount resource
 	}
 }
 
-// podResources checks what the pod says for all its containers together (KEP-2837).
+// podResources checks the resources of the pod as a whole (KEP-2837).
 func (v *validator) podResources(at *field.Path) {
 	r := v.spec.Resources
 	if r == nil {
@@ -79,7 +79,7 @@ func (v *validator) podResources(at *field.Path) {
 	}
 }
 
-// enough reports what of the pod is less than its containers need; what the pod does not mention is not compared.
+// enough reports the pod's resources that are less than its containers' needs; unset ones are not compared.
 func (v *validator) enough(at *field.Path, pod, containers v1.ResourceList) {
 	for _, name := range sortedKeys(containers) {
 		need, have := containers[name], pod[name]

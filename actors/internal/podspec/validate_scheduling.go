@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// scheduling checks what a node that admits a pod reads, too.
+// scheduling checks the fields that a node reads at admission too.
 func (v *validator) scheduling(spec *field.Path) {
 	v.add(metav1validation.ValidateLabels(v.spec.NodeSelector, spec.Child("nodeSelector"))...)
 	for i := range v.spec.Tolerations {
@@ -29,7 +29,7 @@ func (v *validator) scheduling(spec *field.Path) {
 	}
 }
 
-// nodeSelector checks the terms of which a node is to match one, by the library that matches them.
+// nodeSelector checks the terms by the library that matches them. A node has to match one.
 func (v *validator) nodeSelector(selector *v1.NodeSelector, at *field.Path) {
 	if selector == nil {
 		return

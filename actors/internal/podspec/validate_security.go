@@ -17,7 +17,7 @@ const (
 	maxSysctlName   = 253
 )
 
-// sysctlName takes both ways of writing one, net.ipv4.tcp_syncookies and net/ipv4/tcp_syncookies (sysctl.d(5)).
+// sysctlName matches both forms, net.ipv4.tcp_syncookies and net/ipv4/tcp_syncookies (sysctl.d(5)).
 var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*$`)
 
 func (v *validator) podSecurity(spec *field.Path) {
@@ -114,7 +114,7 @@ func (v *validator) appArmor(profile *v1.AppArmorProfile, at *field.Path) {
 	}
 }
 
-// profile checks a profile's type, and that one is named exactly where it is Localhost; it returns the name.
+// profile checks a profile's type, and that it has a name exactly if it is Localhost; it returns the name.
 func (v *validator) profile(kind string, name *string, at *field.Path) string {
 	oneOf(&v.checker, at.Child("type"), kind, "Localhost", "RuntimeDefault", "Unconfined")
 	switch localhost := kind == "Localhost"; {

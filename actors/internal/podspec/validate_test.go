@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// wrong is a manifest and the errors it must give: field and kind of error, in the order in which they are found.
+// wrong is a manifest with the expected errors: field and kind of error, in the order in which they are found.
 type wrong struct {
 	name     string
 	manifest string
@@ -28,7 +28,7 @@ func checkWrong(t *testing.T, tests []wrong) {
 	}
 }
 
-// right manifests stand beside each wrong one that is easily mistaken for it.
+// checkRight checks valid manifests that resemble invalid ones.
 func checkRight(t *testing.T, manifests map[string]string) {
 	t.Helper()
 	for name, manifest := range manifests {

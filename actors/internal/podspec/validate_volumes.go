@@ -23,7 +23,7 @@ func (v *validator) checkVolumes(at *field.Path) {
 	}
 }
 
-// oneKind checks that a volume comes from exactly one place.
+// oneKind checks that a volume has exactly one source.
 func (v *validator) oneKind(volume *v1.Volume, at *field.Path) {
 	switch kinds := given(volume.VolumeSource); {
 	case len(kinds) == 0:
@@ -65,7 +65,7 @@ func (v *validator) needs(at *field.Path, name, value string) {
 	}
 }
 
-// apiVolume checks the kinds whose content is an object of the API, or the pod itself.
+// apiVolume checks the kinds that take their content from an object of the API, or from the pod itself.
 func (v *validator) apiVolume(volume *v1.Volume, at *field.Path) {
 	if source := volume.ConfigMap; source != nil {
 		here := at.Child("configMap")
@@ -89,7 +89,7 @@ func (v *validator) apiVolume(volume *v1.Volume, at *field.Path) {
 	}
 }
 
-// items checks which keys become which files; written, unless nil, collects the files of all sources of a volume.
+// items checks the mapping of keys to files; written, unless nil, collects the files of all sources of a volume.
 func (v *validator) items(items []v1.KeyToPath, at *field.Path, written map[string]bool) {
 	for i, item := range items {
 		here := at.Index(i)
@@ -99,7 +99,7 @@ func (v *validator) items(items []v1.KeyToPath, at *field.Path, written map[stri
 	}
 }
 
-// fileOnce checks one file that a volume writes, and that no other source of the volume writes it.
+// fileOnce checks a file of a volume, and that no other source of the volume writes it.
 func (v *validator) fileOnce(at *field.Path, path string, written map[string]bool) {
 	v.fileInside(at, path)
 	if written != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// boardView gives the families that the board tells of, as it is when they are asked for.
+// boardView collects the families that follow from the board's current state.
 type boardView struct{ m *Metrics }
 
 var (
@@ -66,7 +66,7 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 	gauge(nodeName, 1, o.NodeName)
 	release := append(strings.SplitN(o.Kubernetes, ".", 3), "", "")
 	gauge(buildInfo, 1, release[0], release[1], "v"+o.Kubernetes, "", "", "", runtime.Version(), runtime.Compiler,
-		runtime.GOOS+"/"+runtime.GOARCH) // no commit and no date: it is not Kubernetes that was built
+		runtime.GOOS+"/"+runtime.GOARCH) // without commit and date, since this is not a build of Kubernetes
 	gauge(provider, 1, "cadvisor")
 	for _, f := range o.Features {
 		on := 0.0
@@ -151,7 +151,7 @@ func (v *boardView) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// countResizes counts by the status of a pod whether its resize waits, by why, and gives how many are being carried out of it.
+// countResizes adds a pod's pending resize, by reason, to pending, and returns the number of its resizes in progress.
 func countResizes(s *v1.PodStatus, pending map[string]float64) (inProgress float64) {
 	if s == nil {
 		return 0
@@ -167,7 +167,7 @@ func countResizes(s *v1.PodStatus, pending map[string]float64) (inProgress float
 	return inProgress
 }
 
-// lifecycle is the kubelet's word for the phase of a pod's actor.
+// lifecycle returns the kubelet's term for the phase of a pod's actor.
 func lifecycle(phase string) string {
 	switch phase {
 	case "terminating":
@@ -178,8 +178,8 @@ func lifecycle(phase string) string {
 	return "sync"
 }
 
-// volumeStates are the kubelet's words for the volumes of a pod whose actor is in that phase: containers begin when all are
-// mounted, and none is unmounted before they have ended.
+// volumeStates returns the kubelet's terms for a pod's volumes by the phase of its actor: containers start when all are mounted,
+// and none is unmounted before they have ended.
 func volumeStates(phase string) func(yield func(string) bool) {
 	const desired, actual = "desired_state_of_world", "actual_state_of_world"
 	switch phase {

@@ -1,4 +1,4 @@
-// Package agentmetrics counts what the agent did, under the names and labels of the kubelet's families: calls of the runtime,
-// runs of probes, requests to the node's API, and how long pods took to start; and it tells of what the board has.
-// [Metrics] serves /metrics, /metrics/probes and /metrics/slis. What other packages count is in actors/internal/metrics.
+// Package agentmetrics counts the agent's operations, under the names and labels of the kubelet's families: calls of the runtime,
+// runs of probes, requests to the node's API, and start times of pods. It also reports the state of the board. [Metrics] serves
+// /metrics, /metrics/probes and /metrics/slis. Counters of other packages are in actors/internal/metrics.
 package agentmetrics

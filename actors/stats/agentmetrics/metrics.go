@@ -26,25 +26,25 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// Options are what metrics are told of.
+// Options are the sources of metrics.
 type Options struct {
 	NodeName string
 	Board    *board.Board
-	// Kubernetes is the release that is spoken, "1.36.3".
+	// Kubernetes is the release of the API, "1.36.3".
 	Kubernetes string
 	// Features are the feature gates.
 	Features []config.Feature
-	// Expiry is when this node's certificates end, by their names "client" and "serving"; nil or no entry: there is none. It must
-	// not wait.
+	// Expiry returns the expiry of this node's certificates, by their names "client" and "serving". It may be nil and must not
+	// block.
 	Expiry func() map[string]time.Time
 }
 
-// Metrics counts what the agent did, under the names and labels of the kubelet's families. Which of those are not there, and why,
-// is in the table of the test of actors/stats. It is made once for the process and safe for concurrent use.
+// Metrics counts the agent's operations under the names and labels of the kubelet's families. The table in the test of
+// actors/stats lists the missing families with reasons. There is one per process. Safe for concurrent use.
 type Metrics struct {
 	opts     Options
 	began    time.Time
-	registry *prometheus.Registry // /metrics, beside what libraries count by themselves
+	registry *prometheus.Registry // /metrics, in addition to the counters of libraries
 	probing  *prometheus.Registry // /metrics/probes
 
 	calls, failures       *prometheus.CounterVec
@@ -64,7 +64,7 @@ type Metrics struct {
 	starts                starts
 
 	mu     sync.Mutex
-	probed map[types.UID]bool // pods that have labels among the probes
+	probed map[types.UID]bool // pods with labels in the probe metrics
 }
 
 var (
@@ -74,7 +74,7 @@ var (
 	callBuckets = prometheus.ExponentialBuckets(0.005, 2.5, 14) // pulls take long
 )
 
-// New makes the process's metrics, all at zero.
+// New returns the process's metrics, all at zero.
 func New(o Options) *Metrics {
 	m := &Metrics{opts: o, began: time.Now(), registry: prometheus.NewRegistry(), probing: prometheus.NewRegistry(),
 		probed: map[types.UID]bool{}}
@@ -132,12 +132,12 @@ func (m *Metrics) WebSocketOpened(subresource string) {
 	m.webSockets.WithLabelValues(subresource).Inc()
 }
 
-// Register adds what others count to /metrics.
+// Register adds a collector of other packages to /metrics.
 func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
 
 var words = regexp.MustCompile(`([a-z])([A-Z])`)
 
-// operation is the kubelet's name for a call of the CRI.
+// operation returns the kubelet's name for a call of the CRI.
 func operation(call string) string {
 	if call == "UpdateContainerResources" {
 		return "update_container"
@@ -176,7 +176,7 @@ func (m *Metrics) RuntimeCall(o cri.Observation) {
 	}
 }
 
-// containerType is what kind of container a pod's container is, by its spec.
+// containerType returns the type of a pod's container, by its spec.
 func (m *Metrics) containerType(uid, name string) string {
 	for _, p := range m.opts.Board.Now().Pods {
 		if string(p.Pod.UID) != uid {
@@ -196,7 +196,7 @@ func (m *Metrics) containerType(uid, name string) string {
 	return "container"
 }
 
-// Probe is one run of a probe, of which metrics are told.
+// Probe describes one run of a probe.
 type Probe struct {
 	Type      string // "Liveness", "Readiness" or "Startup"
 	Result    string // "successful", "failed" or "unknown"
@@ -207,7 +207,7 @@ type Probe struct {
 	Took      time.Duration
 }
 
-// maxProbed is for how many pods that may be gone labels are kept, before those of pods that are gone are dropped.
+// maxProbed limits the pods with labels in the probe metrics; beyond it, the labels of removed pods are dropped.
 const maxProbed = 1024
 
 // Probed counts one run of a probe.
@@ -224,7 +224,7 @@ func (m *Metrics) Probed(p Probe) {
 	}
 }
 
-// forgetProbes drops the labels of pods that are gone: they have no bound otherwise.
+// forgetProbes drops the labels of removed pods, which would otherwise grow without a bound.
 func (m *Metrics) forgetProbes() {
 	here, names := map[types.UID]bool{}, map[[2]string]bool{}
 	for _, p := range m.opts.Board.Now().Pods {
@@ -258,33 +258,33 @@ func (m *Metrics) forgetProbes() {
 	}
 }
 
-// Checked notes the result of one check of /healthz, for /metrics/slis. What comes before there is a handler does not count.
+// Checked records the result of one check of /healthz, for /metrics/slis. Checks before the handler exists do not count.
 func (*Metrics) Checked(name string, healthy bool) {
 	status := slis.Success
 	if !healthy {
 		status = slis.Error
 	}
-	_ = slis.ObserveHealthcheck(context.Background(), name, "healthz", status) // it refuses no status that it knows
+	_ = slis.ObserveHealthcheck(context.Background(), name, "healthz", status) // cannot fail for a known status
 }
 
-// paths are those whose requests are counted by themselves; all others are "other". A path is anybody's to choose.
+// paths are counted individually; all others as "other", since a client can choose any path.
 var paths = []string{
 	"attach", "checkpoint", "configz", "containerLogs", "debug", "exec", "flagz", "healthz", "logs", "manifests", "metrics",
 	"metrics/cadvisor", "metrics/probes", "metrics/resource", "pods", "portForward", "run", "runningpods", "spec",
 	"stats", "statusz",
 }
 
-// methods are those that are counted by themselves.
+// methods are counted individually.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete}
 
-// longRunning are the paths that the kubelet says this of.
+// longRunning are the paths that the kubelet marks as long-running.
 var longRunning = []string{"attach", "debug", "exec"}
 
-// HTTP counts the requests that next serves; serverType is the kubelet's word for the listener, "readwrite" or "readonly".
+// HTTP counts the requests that next serves; serverType is the kubelet's term for the listener, "readwrite" or "readonly".
 func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.Trim(r.URL.Path, "/")
-		if first, _, below := strings.Cut(path, "/"); below && first != "metrics" { // of these, what is not known is other
+		if first, _, below := strings.Cut(path, "/"); below && first != "metrics" { // unknown paths below metrics count as other
 			path = first
 		}
 		if !slices.Contains(paths, path) {
@@ -307,7 +307,7 @@ func (m *Metrics) HTTP(serverType string, next http.Handler) http.Handler {
 	})
 }
 
-// Handle adds the paths that tell of the agent; /metrics has what more gives, too.
+// Handle registers the paths with the agent's metrics. /metrics includes the families of more.
 func (m *Metrics) Handle(mux *http.ServeMux, more prometheus.Gatherer) {
 	opts := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
 	all := promhttp.HandlerFor(prometheus.Gatherers{m.registry, metrics.Registry, more, legacyregistry.DefaultGatherer}, opts)
@@ -316,7 +316,7 @@ func (m *Metrics) Handle(mux *http.ServeMux, more prometheus.Gatherer) {
 		all.ServeHTTP(w, r)
 	})
 	process := compbasemetrics.NewKubeRegistry()
-	_ = compbasemetrics.RegisterProcessStartTime(process.Register) // without /proc there is none
+	_ = compbasemetrics.RegisterProcessStartTime(process.Register) // fails without /proc
 	probes := promhttp.HandlerFor(prometheus.Gatherers{m.probing, process}, opts)
 	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, r *http.Request) {
 		m.forgetProbes()

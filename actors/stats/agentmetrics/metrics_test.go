@@ -12,11 +12,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
 
-// What the families say is tested in actors/stats, which serves them.
+// The values of the families are tested in actors/stats, which serves them.
 
 func TestLabelsOfProbesAreBounded(t *testing.T) {
 	m := New(Options{Board: board.New()})
-	for i := range 3 * maxProbed { // nobody reads
+	for i := range 3 * maxProbed { // without a reader
 		m.Probed(Probe{"Liveness", "failed", types.UID("u" + strings.Repeat("x", i%7) + time.Duration(i).String()), "n", "p", "c", 0})
 	}
 	if n := len(m.probed); n > maxProbed+1 {

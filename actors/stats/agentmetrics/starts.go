@@ -13,18 +13,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// starts observes how long pods took to start. It reads the times in their statuses when metrics are read, each pod's once,
-// so that nobody has to watch the board. A pod that came and went between two readings is not counted. Safe for concurrent
-// use.
+// starts observes the start times of pods. It reads them from statuses when metrics are read, once per pod, so that no watch of
+// the board is needed. It misses a pod that exists only between two readings. Safe for concurrent use.
 type starts struct {
-	began      time.Time // pods from before were another agent's to count
+	began      time.Time // earlier pods were counted by another agent
 	toRunning  prometheus.Histogram
 	total, own prometheus.Histogram
 	containers prometheus.Histogram
 	worker     *prometheus.HistogramVec
 	first      prometheus.Gauge
 
-	network bool // the start of a pod with a network of its own was observed
+	network bool // the start of a pod with its own network was observed
 	mu      *sync.Mutex
 	seen    map[types.UID]bool
 }
@@ -48,7 +47,7 @@ func newStarts(began time.Time) starts {
 	}
 }
 
-// look observes the pods that have started since it looked last.
+// look observes the pods that have started since the previous call.
 func (s *starts) look(now *board.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,12 +66,12 @@ func (s *starts) look(now *board.Snapshot) {
 			}
 			took := max(started.Sub(p.Status.StartTime.Time), 0).Seconds()
 			s.toRunning.Observe(took)
-			s.worker.WithLabelValues("create").Observe(took) // the other syncs of the kubelet are single messages here
+			s.worker.WithLabelValues("create").Observe(took) // the kubelet's other syncs are single messages here
 			s.containers.Observe(float64(len(p.Pod.Spec.Containers)))
 			if created := p.Pod.CreationTimestamp; !created.IsZero() {
 				took := started.Sub(created.Time)
 				s.total.Observe(max(took, 0).Seconds())
-				if p.Source == messages.APIServer { // a static pod's creation is not its own
+				if p.Source == messages.APIServer { // the creation time of a static pod is not its own
 					took -= metrics.TakePull(uid) + initialized(p.Status)
 					s.own.Observe(max(took, 0).Seconds())
 					if !s.network && !p.Pod.Spec.HostNetwork {
@@ -86,7 +85,7 @@ func (s *starts) look(now *board.Snapshot) {
 	s.seen = here
 }
 
-// initialized is how long a pod's init containers ran.
+// initialized returns the run time of a pod's init containers.
 func initialized(s *v1.PodStatus) (took time.Duration) {
 	for i := range s.InitContainerStatuses {
 		if t := s.InitContainerStatuses[i].State.Terminated; t != nil {
@@ -96,8 +95,8 @@ func initialized(s *v1.PodStatus) (took time.Duration) {
 	return took
 }
 
-// startedAt is when the last of a pod's containers started for the first time; false while one has not, or has been restarted, so
-// that it is not told.
+// startedAt returns the time at which the last of a pod's containers started for the first time. all is false if one has not
+// started, or was restarted, so that its first start is unknown.
 func startedAt(s *v1.PodStatus) (last time.Time, all bool) {
 	if s == nil || len(s.ContainerStatuses) == 0 {
 		return last, false

@@ -8,16 +8,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// family is one family of metrics of cgroups: cAdvisor's, by name, labels and value. cAdvisor's own collector describes
-// each metric anew, which costs more than reading it; a test holds that this one says the same.
+// family is one family of metrics of cgroups: cAdvisor's, by name, labels and value. cAdvisor's own collector describes each
+// metric on every scrape, which costs more than reading it; a test proves that this table has the same result.
 type family struct {
 	name, help string
 	kind       dto.MetricType
-	labels     []string // beyond those that every family has, sorted
-	// values adds a cgroup's; each has figures of CPU and memory.
+	labels     []string // in addition to the common labels, sorted
+	// values adds the values of a cgroup with figures of CPU and memory.
 	values   func(g *gathering, i *model.ContainerInfo, s *model.ContainerStats)
-	pressure bool // it is there where the machine tells of pressure
-	timeless bool // it comes with no time
+	pressure bool // only if the machine supports pressure
+	timeless bool // without a timestamp
 }
 
 const (

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// infoProvider has containers for the library's collector.
+// infoProvider provides containers to the library's collector.
 type infoProvider struct {
 	all map[string]*model.ContainerInfo
 }
@@ -32,7 +32,7 @@ func (infoProvider) GetVersionInfo() (*model.VersionInfo, error) { return &model
 
 var begin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// fill gives each number below v a value of its own.
+// fill sets each number below v to a different value.
 func fill(v reflect.Value, next *uint64) {
 	*next++
 	switch v.Kind() {
@@ -59,7 +59,7 @@ func fill(v reflect.Value, next *uint64) {
 		switch v.Type().Elem() {
 		case reflect.TypeFor[model.PerDiskStats]():
 			list := []model.PerDiskStats{}
-			for i, device := range []string{"/dev/sda", "/dev/sdb", "", ""} { // two are known by their numbers alone
+			for i, device := range []string{"/dev/sda", "/dev/sdb", "", ""} { // two are only known by their numbers
 				*next++
 				list = append(list, model.PerDiskStats{Device: device, Major: 8, Minor: uint64(i),
 					Stats: map[string]uint64{"Read": *next * 3, "Write": *next * 5, "Total": *next * 7, "Count": *next}})
@@ -70,7 +70,7 @@ func fill(v reflect.Value, next *uint64) {
 			for i := range 2 {
 				fill(v.Index(i), next)
 				if f := v.Index(i).FieldByName("Device"); f.IsValid() {
-					f.SetString([]string{"/dev/sda", "tmpfs"}[i]) // the first is one that the cgroup's own figures are of, too
+					f.SetString([]string{"/dev/sda", "tmpfs"}[i]) // the first also appears in the cgroup's own figures
 				} else {
 					v.Index(i).FieldByName("Name").SetString(fmt.Sprint("name", i))
 				}
@@ -79,7 +79,7 @@ func fill(v reflect.Value, next *uint64) {
 	}
 }
 
-// Each family of containers is as cAdvisor's own collector has it: name, type, labels, values and times.
+// Each family of containers equals the one of cAdvisor's collector: name, type, labels, values and times.
 func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 	var next uint64
 	all := map[string]*model.ContainerInfo{}
@@ -101,7 +101,7 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 		i.Spec.Memory = model.MemorySpec{Limit: cgroupstats.Unlimited, SwapLimit: 1 << 62, Reservation: 1<<63 - 1}
 		i.Stats[0].Filesystem = nil
 	})
-	add("/2", func(i *model.ContainerInfo) { // as of the CRI
+	add("/2", func(i *model.ContainerInfo) { // like figures of the CRI
 		i.Spec.HasCpu, i.Spec.HasMemory, i.Spec.StartTime = false, false, time.Time{}
 		s := i.Stats[0]
 		i.Stats[0] = &model.ContainerStats{Timestamp: s.Timestamp, Cpu: s.Cpu, Memory: s.Memory}
@@ -115,7 +115,7 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 		return out
 	}, cgroupstats.MetricsFor(true), clocktesting.NewFakeClock(begin), model.RequestOptions{}))
 	others := prometheus.NewRegistry()
-	want, _ := library.Gather() // it refuses what is doubled, and gives the rest
+	want, _ := library.Gather() // it rejects duplicates, and returns the rest
 	got, err := (&Gatherer{others, all, begin, true}).Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestContainerFamiliesAreCAdvisors(t *testing.T) {
 	}
 }
 
-// A pod chooses the names of its interfaces: none spoils the answer.
+// A pod chooses the names of its interfaces: none corrupts the answer.
 func TestNamesOfInterfaces(t *testing.T) {
 	s := &model.ContainerStats{Cpu: &model.CpuStats{}, Memory: &model.MemoryStats{}, Network: &model.NetworkStats{
 		Interfaces: []model.InterfaceStats{{Name: "e\uFFFD", RxBytes: 1}, {Name: "e\uFFFD", RxBytes: 3}, {Name: "raw\xff"}},

@@ -14,13 +14,13 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// Gatherer implements prometheus.Gatherer for one answer: what others give, and the families of these cgroups.
+// Gatherer implements prometheus.Gatherer for one answer: it adds the families of these cgroups to Others.
 type Gatherer struct {
 	Others prometheus.Gatherer
 	// Cgroups are in cAdvisor's model, by name, each with its newest sample first. They are not changed.
 	Cgroups  map[string]*model.ContainerInfo
 	Now      time.Time
-	Pressure bool // the machine tells of it
+	Pressure bool // the machine supports it
 }
 
 // Gather implements prometheus.Gatherer.
@@ -45,12 +45,12 @@ func (c *Gatherer) Gather() ([]*dto.MetricFamily, error) {
 	return out, err
 }
 
-// gathering makes the families of one answer in the form that the Prometheus client renders. A cgroup's labels are made once and
-// shared by its metrics, and metrics are made many at a time: there are twenty thousand of them on a node of a hundred pods.
+// gathering builds the families of one answer in the form that the Prometheus client renders. A cgroup's labels are built once
+// and shared by its metrics, and metrics are allocated in blocks: there are twenty thousand of them on a node of a hundred pods.
 type gathering struct {
 	now    time.Time
-	labels map[[2]string]*dto.LabelPair // of devices and the like, made once for the answer
-	seen   map[ownLabels]int            // in which round a metric had them last
+	labels map[[2]string]*dto.LabelPair // of devices and the like, built once per answer
+	seen   map[ownLabels]int            // the last round with a metric of these labels
 
 	family *family
 	out    *dto.MetricFamily
@@ -59,14 +59,14 @@ type gathering struct {
 	slots  []slot
 }
 
-// ownLabels are those that a metric has beyond its cgroup's: the same ones are the same by address.
+// ownLabels are a metric's labels beyond its cgroup's, comparable by address.
 type ownLabels [4]*dto.LabelPair
 
-// labeled is a cgroup with the labels that each of its metrics has.
+// labeled is a cgroup with the labels common to its metrics.
 type labeled struct {
 	info  *model.ContainerInfo
 	pairs []*dto.LabelPair // sorted by name
-	at    int64            // when it was read, ms since the epoch
+	at    int64            // time of the reading, ms since the epoch
 }
 
 // slot is the memory of one metric.
@@ -78,13 +78,13 @@ type slot struct {
 	at      int64
 }
 
-// slotsAtOnce bounds what is allocated and not used.
+// slotsAtOnce limits unused allocations.
 const slotsAtOnce = 512
 
 // labelNames are the kubelet's labels, sorted. Each family has all of them: those that do not apply are empty.
 var labelNames = []string{"container", metrics.LabelID, metrics.LabelImage, metrics.LabelName, "namespace", "pod"}
 
-// labels are the values of labelNames.
+// labels returns the values of labelNames.
 func labels(info *model.ContainerInfo) []string {
 	name, of := "", info.Spec.Labels
 	if len(info.Aliases) > 0 {
@@ -112,8 +112,8 @@ func (g *gathering) one(f *family, cgroups []labeled) *dto.MetricFamily {
 	return g.out
 }
 
-// add adds a metric of the cgroup that was read at that time, with the values of the family's own labels. A second one with the
-// same labels is dropped, as a registry would do: a disk may have the device of a file system.
+// add adds a metric of the cgroup, with the time of its reading and the values of the family's own labels. A second one with the
+// same labels is dropped, as by a registry: a disk may have the device of a file system.
 func (g *gathering) add(value float64, own ...string) { g.addAt(g.cgroup.at, value, own...) }
 
 func (g *gathering) addAt(at int64, value float64, own ...string) {
@@ -142,11 +142,11 @@ func (g *gathering) addAt(at int64, value float64, own ...string) {
 	g.out.Metric = append(g.out.Metric, &s.metric)
 }
 
-// with adds the family's own labels, in the order of names.
+// with appends the family's own labels, in the order of names.
 func (g *gathering) with(pairs []*dto.LabelPair, own []string) (out []*dto.LabelPair, key ownLabels) {
 	out = append(make([]*dto.LabelPair, 0, len(pairs)+len(own)), pairs...)
 	for i := range own {
-		label := [2]string{g.family.labels[i], strings.ToValidUTF8(own[i], "\uFFFD")} // the text format has no other
+		label := [2]string{g.family.labels[i], strings.ToValidUTF8(own[i], "\uFFFD")} // required by the text format
 		pair := g.labels[label]
 		if pair == nil {
 			pair = &dto.LabelPair{Name: &label[0], Value: &label[1]}

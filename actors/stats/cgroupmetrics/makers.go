@@ -7,7 +7,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/stats/cgroupstats"
 )
 
-// ofAll is a family with one value a cgroup.
+// ofAll returns a family with one value per cgroup.
 func ofAll(name, help string, kind dto.MetricType, value func(s statsOf) float64) family {
 	return family{name: name, help: help, kind: kind, values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
 		g.add(value(s))
@@ -20,7 +20,7 @@ func ofCPU(name, help string, value func(c *model.CpuStats) float64) family {
 	}}
 }
 
-// throttling is told of cgroups that have a limit.
+// throttling returns a family of cgroups with a limit of CPU.
 func throttling(name, help string, value func(c *model.CpuCFS) float64) family {
 	return family{name: name, help: help, kind: counter, values: func(g *gathering, i *model.ContainerInfo, s statsOf) {
 		if i.Spec.Cpu.Quota != 0 {
@@ -45,7 +45,8 @@ func ofProcesses(name, help string, value func(p *model.ProcessStats) uint64) fa
 
 var ofDevice = []string{"device"}
 
-// ofDisks are a cgroup's figures of disks, in units of a base unit, and of the node's file systems; either may be nil.
+// ofDisks returns a family of a cgroup's figures of disks, in units of a base unit, and of the node's file systems; either may be
+// nil.
 func ofDisks(
 	name, help string, kind dto.MetricType, unit float64, what string, disks func(d *model.DiskIoStats) []model.PerDiskStats,
 	mounted func(f *model.FsStats) uint64,
@@ -82,14 +83,14 @@ func ofNetwork(name, help string, value func(n *model.InterfaceStats) uint64) fa
 		}}
 }
 
-// ofPressure is told where the machine tells of pressure, in microseconds.
+// ofPressure returns a family of pressure in microseconds, if the machine supports it.
 func ofPressure(name, help string, value func(s statsOf) uint64) family {
 	f := ofAll(name, help, counter, func(s statsOf) float64 { return float64(value(s)) / 1e6 })
 	f.pressure = true
 	return f
 }
 
-// ofIOPressure is the disks', of which the CRI does not tell.
+// ofIOPressure returns the pressure of disks, which the CRI does not report.
 func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) family {
 	return family{name: name, help: help, kind: counter, pressure: true,
 		values: func(g *gathering, _ *model.ContainerInfo, s statsOf) {
@@ -99,7 +100,7 @@ func ofIOPressure(name, help string, value func(d *model.DiskIoStats) uint64) fa
 		}}
 }
 
-// ofSpec is a limit, where there is such a thing.
+// ofSpec returns a limit of those cgroups that have one.
 func ofSpec(name, help string, has func(s specOf) bool, value func(s specOf) float64) family {
 	return family{name: name, help: help, kind: gauge, timeless: true,
 		values: func(g *gathering, i *model.ContainerInfo, _ statsOf) {
@@ -115,7 +116,7 @@ func hasCPU(s specOf) bool { return s.HasCpu }
 
 func hasMemory(s specOf) bool { return s.HasMemory }
 
-// limited is a limit of memory; 0: there is none.
+// limited returns a limit of memory, or 0 for none.
 func limited(n uint64) float64 {
 	if n >= cgroupstats.Unlimited {
 		return 0

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cgroupFile is a file of a cgroup, and where its figures or its limits go in cAdvisor's model.
+// cgroupFile is a file of a cgroup, with a function to store its figures or limits in cAdvisor's model.
 type cgroupFile[T any] struct {
-	controller, name string // of version 2 there is the one controller ""
+	controller, name string // version 2 has the single controller ""
 	into             func(to *T, text []byte)
-	must             bool // a cgroup of this controller has it for as long as it is there
+	must             bool // always present in a cgroup of this controller
 }
 
 type (
@@ -26,8 +26,8 @@ type (
 	limitFile  = cgroupFile[model.ContainerSpec]
 )
 
-// filesV1 and filesV2 are all that is read of a cgroup but its limits, its processes and what they do. cAdvisor's library reads
-// four times as many of version 1 and twice as many of version 2, of which it then uses these. A test compares.
+// filesV1 and filesV2 are the files read of a cgroup, except its limits and its processes. cAdvisor's library reads four times as
+// many of version 1 and twice as many of version 2, of which it then uses these. A test compares.
 var (
 	filesV1 = []figureFile{
 		{"cpuacct", "cpuacct.usage", func(s *model.ContainerStats, t []byte) { s.Cpu.Usage.Total = number(t) }, true},
@@ -53,7 +53,7 @@ var (
 		{"", "memory.peak", func(s *model.ContainerStats, t []byte) { s.Memory.MaxUsage = number(t) }, false},
 		{"", "memory.swap.current", func(s *model.ContainerStats, t []byte) { s.Memory.Swap = number(t) }, false},
 		{"", "memory.events", memoryEvents, false},
-		{"", "memory.events.local", localMemoryEvents, false}, // after it; kernels before 5.2 have none
+		{"", "memory.events.local", localMemoryEvents, false}, // after memory.events; missing in kernels before 5.2
 		{"", "pids.current", func(s *model.ContainerStats, t []byte) { s.Processes.ThreadsCurrent = number(t) }, false},
 		{"", "io.stat", disksV2, false},
 		{"", "cpu.pressure", func(s *model.ContainerStats, t []byte) { pressure(&s.Cpu.PSI, t) }, false},
@@ -62,12 +62,12 @@ var (
 	}
 )
 
-// limitsV1 and limitsV2 are the limits of a cgroup, which may change while it is there.
+// limitsV1 and limitsV2 are the limits of a cgroup, which may change during its life.
 var (
 	limitsV1 = []limitFile{
 		{"cpu", "cpu.shares", func(s *model.ContainerSpec, t []byte) { s.Cpu.Limit = number(t) }, false},
 		{"cpu", "cpu.cfs_period_us", func(s *model.ContainerSpec, t []byte) { s.Cpu.Period = number(t) }, false},
-		{"cpu", "cpu.cfs_quota_us", func(s *model.ContainerSpec, t []byte) { s.Cpu.Quota = number(t) }, false}, // -1: none
+		{"cpu", "cpu.cfs_quota_us", func(s *model.ContainerSpec, t []byte) { s.Cpu.Quota = number(t) }, false}, // -1 means none
 		{"memory", "memory.limit_in_bytes", func(s *model.ContainerSpec, t []byte) { s.Memory.Limit = number(t) }, false},
 		{"memory", "memory.memsw.limit_in_bytes",
 			func(s *model.ContainerSpec, t []byte) { s.Memory.SwapLimit = number(t) }, false},
@@ -76,7 +76,7 @@ var (
 		{"pids", "pids.max", func(s *model.ContainerSpec, t []byte) { s.Processes.Limit = number(t) }, false},
 	}
 	limitsV2 = []limitFile{
-		// As shares of version 1, by the kubelet's rule (KEP-2254).
+		// Converted to shares of version 1, by the kubelet's rule (KEP-2254).
 		{"", "cpu.weight", func(s *model.ContainerSpec, t []byte) {
 			s.Cpu.Limit = 2 + (min(max(number(t), 1), 10000)-1)*262142/9999 // an idle cgroup has weight 0
 		}, false},
@@ -93,11 +93,11 @@ var (
 	}
 )
 
-// schedulers are the files that the library prefers to those of filesV1 where a disk's scheduler tells of cgroups: that of old
-// kernels, and BFQ. There the library reads.
+// schedulers are files that the library prefers to filesV1 if a disk's scheduler reports cgroups, as do old kernels and BFQ. In
+// this case the library reads the cgroup.
 var schedulers = []string{"blkio.bfq.sectors_recursive", "blkio.bfq.io_serviced_recursive", "blkio.sectors_recursive"}
 
-// filesFor are the files to read on a machine with these mounts; nil: it is one that the library reads.
+// filesFor returns the files to read on a machine with these mounts, or nil if the library has to read them.
 func filesFor(mounts map[string]string) []figureFile {
 	if _, unified := mounts[""]; unified {
 		return filesV2
@@ -111,16 +111,16 @@ func filesFor(mounts map[string]string) []figureFile {
 	return filesV1
 }
 
-// kernelFiles reads files that the kernel makes as they are read, one at a time, into the one buffer that it has.
+// kernelFiles reads generated files of the kernel, one at a time, into a shared buffer.
 type kernelFiles struct{ buffer []byte }
 
-// read gives a file's text, which is there until the next is read.
+// read returns a file's text, which is valid until the next read.
 func (k *kernelFiles) read(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = unix.Close(fd) }() // it was only read
+	defer func() { _ = unix.Close(fd) }() // read-only
 	for n := 0; ; {
 		if n == len(k.buffer) {
 			k.buffer = slices.Grow(k.buffer, max(n, 16<<10))[:max(2*n, 16<<10)]
@@ -138,7 +138,7 @@ func (k *kernelFiles) read(dir int, name string) ([]byte, error) {
 	}
 }
 
-// readFiles reads those files of a cgroup that there are.
+// readFiles reads the existing files of a cgroup.
 func readFiles[T any](k *kernelFiles, files []cgroupFile[T], dirs map[string]int, to *T) error {
 	for i := range files {
 		f := &files[i]
@@ -150,7 +150,7 @@ func readFiles[T any](k *kernelFiles, files []cgroupFile[T], dirs map[string]int
 		switch {
 		case err == nil:
 			f.into(to, text)
-		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, fs.ErrNotExist) && !f.must: // this kernel has none
+		case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, fs.ErrNotExist) && !f.must: // missing in this kernel
 		default:
 			return goneOr(err)
 		}
@@ -158,9 +158,9 @@ func readFiles[T any](k *kernelFiles, files []cgroupFile[T], dirs map[string]int
 	return nil
 }
 
-// figures reads a cgroup that is not the root.
+// figures reads a cgroup other than the root.
 func (r *Reader) figures(g cgroupAt, network bool, spec *model.ContainerSpec) (*model.ContainerStats, error) {
-	a := &struct { // of one piece
+	a := &struct { // one allocation
 		stats     model.ContainerStats
 		cpu       model.CpuStats
 		memory    model.MemoryStats
@@ -173,16 +173,16 @@ func (r *Reader) figures(g cgroupAt, network bool, spec *model.ContainerSpec) (*
 		return nil, err
 	}
 	s.Memory.WorkingSet = s.Memory.Usage - min(s.Memory.TotalInactiveFile, s.Memory.Usage)
-	// The last: a cgroup that has it now was there all the time.
+	// Read last: a cgroup that still has it existed all the time.
 	text, err := r.kernel.read(g.dirs[controllerOf(g.dirs)], "cgroup.procs")
-	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // of threads
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) { // a threaded cgroup
 		return nil, goneOr(err)
 	}
 	r.processes(s, text, network, spec)
 	return s, nil
 }
 
-// goneOr tells a cgroup that was removed while it was read from one that cannot be read.
+// goneOr returns fs.ErrNotExist for a cgroup that was removed while it was read, else err.
 func goneOr(err error) error {
 	if errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist) {
 		return fs.ErrNotExist
@@ -190,7 +190,7 @@ func goneOr(err error) error {
 	return err
 }
 
-// processes adds what the processes of a cgroup have; text is its cgroup.procs.
+// processes adds the figures of a cgroup's processes; text is its cgroup.procs.
 func (r *Reader) processes(s *model.ContainerStats, text []byte, network bool, spec *model.ContainerSpec) {
 	r.pids = r.pids[:0]
 	for line := range bytes.Lines(text) {
@@ -201,7 +201,7 @@ func (r *Reader) processes(s *model.ContainerStats, text []byte, network bool, s
 	if limit := spec.Processes.Limit; limit != math.MaxUint64 {
 		p.ThreadsMax = limit
 	}
-	if p.ThreadsCurrent == 0 { // version 2 with no controller of them
+	if p.ThreadsCurrent == 0 { // version 2 without the controller
 		p.ThreadsCurrent = p.ProcessCount
 	}
 	for i, pid := range r.pids {
@@ -228,13 +228,13 @@ func (r *Reader) processes(s *model.ContainerStats, text []byte, network bool, s
 	}
 }
 
-// descriptors counts a process's open files, and sockets among them.
+// descriptors counts a process's open files, and the sockets among them.
 func (r *Reader) descriptors(p *model.ProcessStats, process int) {
 	dir, err := unix.Openat(process, "fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	defer func() { _ = unix.Close(dir) }() // it was only read
+	defer func() { _ = unix.Close(dir) }() // read-only
 	r.kernel.buffer = slices.Grow(r.kernel.buffer, 16<<10)[:max(len(r.kernel.buffer), 16<<10)]
 	for {
 		n, err := unix.ReadDirent(dir, r.kernel.buffer)

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// knownSpec is what a cgroup's files of limits said at a time.
+// knownSpec holds the limits of a cgroup as of a time.
 type knownSpec struct {
 	at    time.Time
-	inode uint64 // of its folder: one that is made anew under the name has another
+	inode uint64 // of its folder: another cgroup with the same name has a different one
 	spec  model.ContainerSpec
 }
 
-// specAge is how old limits may be. They are a third of what there is to read of a cgroup, and hardly ever change.
+// specAge is the maximum age of limits. They are a third of a cgroup's files, and rarely change.
 const specAge = time.Minute
 
-// spec gives the limits of a cgroup. What a cgroup has of controllers, and when it was made, does not change.
+// spec returns the limits of a cgroup. Its controllers and its creation time do not change.
 func (r *Reader) spec(g cgroupAt) (model.ContainerSpec, error) {
 	now := r.Now()
 	var folder unix.Stat_t
@@ -55,7 +55,7 @@ func (r *Reader) spec(g cgroupAt) (model.ContainerSpec, error) {
 	return k.spec, nil
 }
 
-// nodeSpec gives the root the machine's limits: it has no files for them.
+// nodeSpec sets the root's limits to the machine's: it has no files for them.
 func nodeSpec(spec *model.ContainerSpec) {
 	if total, err := machine.GetMachineMemoryCapacity(); err == nil {
 		spec.HasMemory, spec.Memory.Limit = true, total

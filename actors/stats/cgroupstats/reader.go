@@ -1,8 +1,8 @@
-// Package cgroupstats reads the figures of cgroups into cAdvisor's model: the node's, those of pods and of what is in them.
+// Package cgroupstats reads the figures of cgroups into cAdvisor's model: the node's, and those of pods and their containers.
 //
-// Of the root and of a new cgroup's limits cAdvisor's library reads; all else is a table of files (files.go), as the library
-// opens four times as many as it uses. cAdvisor's manager is not used: it keeps two goroutines a container that collect whether
-// anybody reads or not. Tests compare the table with the library.
+// cAdvisor's library reads the root and a new cgroup's limits; all else is a table of files (files.go), since the library opens
+// four times as many as it uses. cAdvisor's manager is not used: it runs two goroutines per container that collect figures
+// without a reader. Tests compare the table with the library.
 package cgroupstats
 
 import (
@@ -26,34 +26,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Metrics are what the kubelet has cAdvisor collect.
+// Metrics are the metrics that the kubelet enables in cAdvisor.
 var Metrics = sync.OnceValue(func() container.MetricSet {
 	_, err := os.Stat("/sys/fs/cgroup/cpu.pressure")
 	return MetricsFor(err == nil)
 })
 
-// MetricsFor is the same for a machine that tells of pressure, or does not.
+// MetricsFor returns Metrics for a machine with or without support of pressure.
 func MetricsFor(pressure bool) container.MetricSet {
 	out := container.MetricSet{
 		container.CpuUsageMetrics: {}, container.MemoryUsageMetrics: {}, container.DiskIOMetrics: {},
 		container.DiskUsageMetrics: {}, container.NetworkUsageMetrics: {}, container.ProcessMetrics: {}, container.OOMMetrics: {},
 	}
-	if pressure { // version 1 has none, nor has a kernel with psi=0: its families would be zeros
+	if pressure { // version 1 and a kernel with psi=0 have none: its families would be zeros
 		out[container.PressureMetrics] = struct{}{}
 	}
 	return out
 }
 
-// Cgroup is one cgroup as it was read. Immutable.
+// Cgroup is a reading of one cgroup. Immutable.
 type Cgroup struct {
-	Info    *model.ContainerInfo // its name is the path; it has one sample at the most
-	Pod     string               // UID of the pod that it belongs to, where it is one's or in one
-	ID      string               // of the container or sandbox; empty: the pod's own
-	Sandbox bool                 // the cgroup of a sandbox
-	Cores   *uint64              // billionths of a core that were used since the reading before; nil: there was none
+	Info    *model.ContainerInfo // its name is the path; it has at most one sample
+	Pod     string               // UID of the pod to which it or its parent belongs
+	ID      string               // of the container or sandbox; empty for the pod's own
+	Sandbox bool                 // set for the cgroup of a sandbox
+	Cores   *uint64              // billionths of a core used since the previous reading; nil without one
 }
 
-// Stats are its figures; nil: there are none.
+// Stats returns its figures, or nil.
 func (c *Cgroup) Stats() *model.ContainerStats {
 	if c == nil || len(c.Info.Stats) == 0 {
 		return nil
@@ -61,47 +61,46 @@ func (c *Cgroup) Stats() *model.ContainerStats {
 	return c.Info.Stats[0]
 }
 
-// Set is one reading of all cgroups that count, by path.
+// Set is one reading of all relevant cgroups, by path.
 type Set map[string]*Cgroup
 
-// Reader reads cgroups. Its readings are made one after another: it is not safe for concurrent use.
+// Reader reads cgroups. It is not safe for concurrent use.
 type Reader struct {
-	Mounts   map[string]string // mount points by controller; of version 2 the only key is ""
-	Root     string            // has /proc
+	Mounts   map[string]string // mount points by controller; "" is the only key of version 2
+	Root     string            // the parent of /proc
 	PID      int               // a process on the node's network
-	Kubepods func() string     // path of the cgroup of all pods; empty: pods have none
-	System   func() []string   // paths of further cgroups that count
-	// Containers are the IDs of the containers that are known; others in a pod's cgroup are sandboxes.
+	Kubepods func() string     // path of the cgroup of all pods; empty if there is none
+	System   func() []string   // paths of further relevant cgroups
+	// Containers returns the IDs of known containers; others in a pod's cgroup are sandboxes.
 	Containers func() map[string]bool
 	Now        func() time.Time
 
-	machine   model.MachineInfo // no more of it than reading cgroups takes
+	machine   model.MachineInfo // only the fields needed to read cgroups
 	machineAt time.Time
 
-	files  []figureFile // that are read; nil: the library reads
+	files  []figureFile // the files to read; nil if the library reads
 	kernel kernelFiles
 	pids   []string // of the cgroup that is being read
 	names  []string // of open files
 
-	before map[string]cpuTime   // of the reading before
-	specs  map[string]knownSpec // of the cgroups that were there then
+	before map[string]cpuTime   // of the previous reading
+	specs  map[string]knownSpec // of the cgroups of the previous reading
 }
 
-// disksAge is how old the names of disks may be.
+// disksAge is the maximum age of the names of disks.
 const disksAge = 5 * time.Minute
 
-// cpuTime is the CPU time that a cgroup had used at a time.
+// cpuTime is the CPU time of a cgroup as of a time.
 type cpuTime struct {
 	at    time.Time
 	total uint64 // ns
 }
 
-// longestRate is the longest time between two readings of which a rate is made. Whoever looks less often gets none: it would say
-// nothing of now.
+// longestRate is the longest interval for a rate. A longer one has no rate, because it would not describe the present.
 const longestRate = 10 * time.Minute
 
-// Read reads the root, the cgroups of pods and what is in them, and the further ones. One that is gone meanwhile is left out. The
-// error names those that could not be read; with it comes what could.
+// Read reads the root, the cgroups of pods with their children, and the further ones. It omits cgroups that are removed in the
+// meantime. The error names the unreadable ones; the others are returned all the same.
 func (r *Reader) Read() (Set, error) {
 	r.readMachine()
 	r.files = filesFor(r.Mounts)
@@ -143,12 +142,12 @@ func (r *Reader) Read() (Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// one reads one cgroup. Network figures are those of a process in it; the node's are those of the agent.
+// one reads one cgroup. Network figures come from a process in it; the node's come from the agent.
 func (r *Reader) one(name string, network bool) (*model.ContainerInfo, error) {
 	g := cgroupAt{r.Mounts, name, make(map[string]int, len(r.Mounts))}
 	defer func() {
 		for _, dir := range g.dirs {
-			_ = unix.Close(dir) // it names a folder and nothing else
+			_ = unix.Close(dir) // O_PATH: nothing was written
 		}
 	}()
 	for controller, mount := range r.Mounts {
@@ -183,14 +182,14 @@ func (r *Reader) one(name string, network bool) (*model.ContainerInfo, error) {
 	}, nil
 }
 
-// cgroupAt is where a cgroup is.
+// cgroupAt locates a cgroup.
 type cgroupAt struct {
 	mounts map[string]string
 	name   string
-	dirs   map[string]int // descriptors that name its folders, by controller
+	dirs   map[string]int // descriptors of its folders, by controller
 }
 
-// paths are those of its folders, by controller.
+// paths returns its folders, by controller.
 func (g cgroupAt) paths() map[string]string {
 	out := make(map[string]string, len(g.dirs))
 	for controller := range g.dirs {
@@ -199,7 +198,8 @@ func (g cgroupAt) paths() map[string]string {
 	return out
 }
 
-// byLibrary has cAdvisor's library read a cgroup: the root, which has files of its own, and what filesFor leaves to it.
+// byLibrary reads a cgroup through cAdvisor's library: the root, which has files of its own, and cgroups on machines without a
+// table of files.
 func (r *Reader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpec) (*model.ContainerStats, error) {
 	paths, pid := g.paths(), r.PID
 	if g.name != "/" {
@@ -233,7 +233,7 @@ func (r *Reader) byLibrary(g cgroupAt, network bool, _ *model.ContainerSpec) (*m
 	return stats, nil
 }
 
-// readMachine reads the names of disks, which may come and go. It asks no file system, since one may hang.
+// readMachine reads the names of disks, which may change. It accesses no file system, since one may hang.
 func (r *Reader) readMachine() {
 	if now := r.Now(); r.machineAt.IsZero() || now.Sub(r.machineAt) >= disksAge {
 		r.machineAt, r.machine.NumCores = now, runtime.NumCPU()
@@ -246,12 +246,12 @@ func (r *Reader) readMachine() {
 // GetMachineInfo implements model.MachineInfoFactory, for the library.
 func (r *Reader) GetMachineInfo() (*model.MachineInfo, error) { return &r.machine, nil }
 
-// GetVersionInfo implements model.MachineInfoFactory; nobody asks for it.
+// GetVersionInfo implements model.MachineInfoFactory; it is not called.
 func (r *Reader) GetVersionInfo() (*model.VersionInfo, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// rates computes how much CPU was used since the reading before, and keeps this one for the next.
+// rates computes the CPU usage since the previous reading, and keeps this one for the next.
 func (r *Reader) rates(set Set) {
 	now := make(map[string]cpuTime, len(set))
 	for name, c := range set {
@@ -265,7 +265,7 @@ func (r *Reader) rates(set Set) {
 	r.before = now
 }
 
-// rate is in billionths of a core; nil where it cannot be told.
+// rate returns billionths of a core, or nil if unknown.
 func rate(before, now cpuTime) *uint64 {
 	passed := now.at.Sub(before.at)
 	if before.at.IsZero() || passed <= 0 || passed > longestRate || now.total < before.total {
@@ -275,7 +275,7 @@ func rate(before, now cpuTime) *uint64 {
 	return &out
 }
 
-// Mounts are the mount points of the controllers that are read.
+// Mounts returns the mount points of the controllers.
 func Mounts() (map[string]string, error) {
 	mounts, err := libcontainer.GetCgroupSubsystems(Metrics())
 	if err != nil {
@@ -285,5 +285,5 @@ func Mounts() (map[string]string, error) {
 	return mounts, nil
 }
 
-// Unified says that the machine has cgroup version 2.
+// Unified reports whether the machine has cgroup version 2.
 func Unified() bool { return library.IsCgroup2UnifiedMode() }

@@ -43,7 +43,7 @@ func TestContainerIDs(t *testing.T) {
 	}
 }
 
-// The cgroups of pods are found as either driver spells them.
+// The cgroups of pods are found in the spelling of either driver.
 func TestCgroupsOfPods(t *testing.T) {
 	for top, paths := range map[string][]string{
 		"/kubepods": {
@@ -80,9 +80,9 @@ func TestRates(t *testing.T) {
 	}{
 		{at(0, 0), at(10, 5e9), 500_000_000},
 		{cpuTime{}, at(10, 5e9), -1},                                  // the first
-		{at(0, 6e9), at(10, 5e9), -1},                                 // another of the same name
+		{at(0, 6e9), at(10, 5e9), -1},                                 // another cgroup of the same name
 		{at(0, 0), at(0, 5), -1},                                      // no time passed
-		{at(0, 0), at(int(longestRate/time.Second)+1, 1_000_000), -1}, // it would say nothing of now
+		{at(0, 0), at(int(longestRate/time.Second)+1, 1_000_000), -1}, // too long for a current rate
 	} {
 		got := rate(test.before, test.now)
 		if test.want < 0 && got != nil || test.want >= 0 && (got == nil || *got != uint64(test.want)) {
@@ -91,7 +91,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// asTheLibraryReads has a cgroup read from the files that are known here, and by cAdvisor's library.
+// asTheLibraryReads compares a cgroup read from the table of files with the reading of cAdvisor's library.
 func asTheLibraryReads(t *testing.T, r *Reader, name string, network bool) {
 	t.Helper()
 	if r.files == nil {
@@ -123,7 +123,7 @@ func asTheLibraryReads(t *testing.T, r *Reader, name string, network bool) {
 	}
 }
 
-// Cgroups of version 2 as files of a folder, in a process that takes itself for one on such a machine.
+// Cgroups of version 2 are files of a folder, in a process that considers itself on such a machine.
 func TestUnifiedCgroups(t *testing.T) {
 	const inside = "PLAYLET_OWN_MOUNTS"
 	if os.Getenv(inside) == "" {
@@ -149,7 +149,7 @@ func TestUnifiedCgroups(t *testing.T) {
 	if !Unified() {
 		t.Fatal("the library does not take it for cgroup v2")
 	}
-	library.TestMode = true // the files are no cgroup's
+	library.TestMode = true // the files are not on cgroupfs
 	dir := t.TempDir()
 	group := "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poduid_web.slice/cri-containerd-" + containerID1 + ".scope"
 	pressure := "some avg10=1.50 avg60=0.25 avg300=0.10 total=7000\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=3000\n"
@@ -176,11 +176,11 @@ func TestUnifiedCgroups(t *testing.T) {
 	r := &Reader{Mounts: map[string]string{"": dir}, Root: "/", Now: time.Now, files: filesV2}
 	r.machine = model.MachineInfo{NumCores: 2}
 	asTheLibraryReads(t, r, "/"+group, false)
-	again := *r // limits that are read again
+	again := *r // a second reading of limits
 	r.Now = func() time.Time { return time.Now().Add(specAge) }
 	asTheLibraryReads(t, r, "/"+group, false)
 	*r = again
-	local := filepath.Join(dir, group, "memory.events.local") // which the library does not read
+	local := filepath.Join(dir, group, "memory.events.local") // not read by the library
 	if err := os.WriteFile(local, []byte("oom_kill 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestUnifiedCgroups(t *testing.T) {
 	}
 }
 
-// Pressure is told of where the machine has it.
+// Pressure is collected if the machine supports it.
 func TestPressureIsCollectedWhereThereIsSome(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		if got := MetricsFor(there).Has(container.PressureMetrics); got != there {
@@ -203,7 +203,7 @@ func TestPressureIsCollectedWhereThereIsSome(t *testing.T) {
 	}
 }
 
-// A cgroup that is idle has weight 0; one that is made anew under its name is another one.
+// An idle cgroup has weight 0; a cgroup recreated under the same name is a different one.
 func TestLimitsOfAnotherCgroup(t *testing.T) {
 	var idle model.ContainerSpec
 	limitsV2[0].into(&idle, []byte("0\n"))
@@ -213,7 +213,7 @@ func TestLimitsOfAnotherCgroup(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	r := &Reader{Mounts: map[string]string{"pids": dir}, Now: func() time.Time { return now }}
 	for i, limit := range []uint64{5, 7} {
-		folder := filepath.Join(dir, strconv.Itoa(i)) // the first stays, so that its inode is not used again
+		folder := filepath.Join(dir, strconv.Itoa(i)) // the first one stays, so that its inode is not reused
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func TestLimitsAreReadOnceAMinute(t *testing.T) {
 	}
 }
 
-// A pod chooses the names of its interfaces: none spoils the answer, and many cost what they are.
+// A pod chooses names and number of its interfaces: no name corrupts the answer, and their number is limited.
 func TestNamesOfInterfaces(t *testing.T) {
 	var text strings.Builder
 	for i := range 2 * mostInterfaces {
@@ -323,7 +323,7 @@ func TestAsTheLibraryReadsOnThisMachine(t *testing.T) {
 		}
 	})
 	pid := []byte(strconv.Itoa(process.Process.Pid))
-	// While it begins it uses CPU, and who reads later reads more.
+	// Its start uses CPU, so a later reading would differ.
 	for begun := false; !begun; time.Sleep(time.Millisecond) {
 		stat, err := os.ReadFile("/proc/" + string(pid) + "/stat")
 		if err != nil {
@@ -337,7 +337,7 @@ func TestAsTheLibraryReadsOnThisMachine(t *testing.T) {
 			t.Skip("no cgroups can be made here: ", err)
 		}
 		if err := os.WriteFile(filepath.Join(inside, "cgroup.procs"), pid, 0); err != nil &&
-			!strings.Contains(mount, "cpuset") { // which takes no process before it has CPUs
+			!strings.Contains(mount, "cpuset") { // it accepts no process before it has CPUs
 			t.Fatal(err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// number reads a file that has one; "max" is the largest.
+// number parses a file with one number; "max" is the largest.
 func number(text []byte) uint64 {
 	text = bytes.TrimSpace(text)
 	if string(text) == "max" {
@@ -26,7 +26,8 @@ func number(text []byte) uint64 {
 	return n
 }
 
-// pairs gives a file's lines of a key and a number. A key is there until the next; a switch over string(key) copies nothing.
+// pairs calls each for every line with a key and a number. key is valid during the call; a switch over string(key) does not copy
+// it.
 func pairs(text []byte, each func(key []byte, n uint64)) {
 	for line := range bytes.Lines(text) {
 		if key, value, ok := bytes.Cut(line, []byte(" ")); ok {
@@ -35,7 +36,7 @@ func pairs(text []byte, each func(key []byte, n uint64)) {
 	}
 }
 
-// cpuTimes reads cpuacct.stat, which counts hundredths of seconds for whoever reads it (proc(5), USER_HZ).
+// cpuTimes parses cpuacct.stat, which counts hundredths of seconds (proc(5), USER_HZ).
 func cpuTimes(s *model.ContainerStats, text []byte) {
 	pairs(text, func(key []byte, n uint64) {
 		switch string(key) {
@@ -73,7 +74,7 @@ func cpuStat(s *model.ContainerStats, text []byte) {
 	})
 }
 
-// memoryStat reads both versions. In version 1, what is of the cgroup and those in it is named total, and comes last.
+// memoryStat parses both versions. In version 1 the keys of the whole subtree begin with total, and come last.
 func memoryStat(s *model.ContainerStats, text []byte) {
 	m := s.Memory
 	pairs(text, func(key []byte, n uint64) {
@@ -110,8 +111,8 @@ func memoryStat(s *model.ContainerStats, text []byte) {
 	})
 }
 
-// memoryEvents reads memory.events, and memory.oom_control of version 1. How often the kernel ended a process for want of memory
-// is the cgroup's own count; cAdvisor counts lines of the kernel's log, for which somebody has to read it all the time.
+// memoryEvents parses memory.events, and memory.oom_control of version 1. It counts the OOM kills of the cgroup itself; cAdvisor
+// counts lines of the kernel's log, which requires a permanent reader.
 func memoryEvents(s *model.ContainerStats, text []byte) {
 	pairs(text, func(key []byte, n uint64) {
 		switch string(key) {
@@ -125,7 +126,7 @@ func memoryEvents(s *model.ContainerStats, text []byte) {
 	})
 }
 
-// localMemoryEvents reads memory.events.local, which counts no cgroup within.
+// localMemoryEvents parses memory.events.local, which excludes child cgroups.
 func localMemoryEvents(s *model.ContainerStats, text []byte) {
 	pairs(text, func(key []byte, n uint64) {
 		if string(key) == "oom_kill" {
@@ -134,7 +135,7 @@ func localMemoryEvents(s *model.ContainerStats, text []byte) {
 	})
 }
 
-// disk finds the figures of a disk, "8:0", among those of all.
+// disk finds or adds the figures of a disk, "8:0".
 func disk(all *[]model.PerDiskStats, device []byte) map[string]uint64 {
 	a, b, ok := bytes.Cut(device, []byte(":"))
 	if !ok {
@@ -151,12 +152,12 @@ func disk(all *[]model.PerDiskStats, device []byte) map[string]uint64 {
 	return stats
 }
 
-// operations are the kernel's words for what is done to disks, so that none is made anew.
+// operations are the kernel's terms for disk operations, to avoid allocations.
 var operations = map[string]string{
 	"Read": "Read", "Write": "Write", "Sync": "Sync", "Async": "Async", "Discard": "Discard", "Total": "Total",
 }
 
-// disksV1 reads lines such as "8:0 Read 4096".
+// disksV1 parses lines such as "8:0 Read 4096".
 func disksV1(text []byte) (all []model.PerDiskStats) {
 	for line := range bytes.Lines(text) {
 		device, rest, _ := bytes.Cut(line, []byte(" "))
@@ -170,7 +171,7 @@ func disksV1(text []byte) (all []model.PerDiskStats) {
 	return all
 }
 
-// disksV2 reads lines such as "8:0 rbytes=4096 wbytes=0".
+// disksV2 parses lines such as "8:0 rbytes=4096 wbytes=0".
 func disksV2(s *model.ContainerStats, text []byte) {
 	for line := range bytes.Lines(text) {
 		device, rest, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
@@ -204,7 +205,7 @@ func disksV2(s *model.ContainerStats, text []byte) {
 	}
 }
 
-// pressure reads lines such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
+// pressure parses lines such as "some avg10=0.00 avg60=0.00 avg300=0.00 total=0".
 func pressure(p *model.PSIStats, text []byte) {
 	for line := range bytes.Lines(text) {
 		d := &model.PSIData{}
@@ -233,13 +234,13 @@ func average(text []byte) float64 {
 	return f
 }
 
-// mostInterfaces bounds those of one cgroup: a pod may make as many as it likes.
+// mostInterfaces limits the interfaces of one cgroup: a pod may create any number.
 const mostInterfaces = 1024
 
-// uncounted begin the names of interfaces that the kubelet does not count.
+// uncounted are prefixes of interfaces that the kubelet does not count.
 var uncounted = []string{"lo", "veth", "docker", "nerdctl"}
 
-// interfaces reads /proc/<pid>/net/dev, proc_pid_net(5): two lines of headings, then a name and sixteen numbers a line.
+// interfaces parses /proc/<pid>/net/dev, proc_pid_net(5): two lines of headings, then a name and sixteen numbers per line.
 func interfaces(text []byte) (out []model.InterfaceStats) {
 	for line := range bytes.Lines(text) {
 		title, rest, ok := bytes.Cut(line, []byte(":"))
@@ -261,7 +262,7 @@ func interfaces(text []byte) (out []model.InterfaceStats) {
 	return out
 }
 
-// mostFiles reads how many files a process may have open from /proc/<pid>/limits, proc_pid_limits(5); -1: there is no limit.
+// mostFiles parses the limit of open files in /proc/<pid>/limits, proc_pid_limits(5); -1 means no limit.
 func mostFiles(text []byte) []model.UlimitSpec {
 	for line := range bytes.Lines(text) {
 		rest, ok := bytes.CutPrefix(line, []byte("Max open files"))
@@ -282,6 +283,6 @@ func mostFiles(text []byte) []model.UlimitSpec {
 	return nil
 }
 
-// Unlimited is a limit of memory that is none, as is what is above it: it is more than any machine has. The kernel
-// rounds the largest number down.
+// Unlimited is the least value that means no limit of memory: it is more than any machine has. The kernel rounds the largest
+// number down.
 const Unlimited = 1<<62 + 1

@@ -15,11 +15,11 @@ import (
 	"github.com/google/cadvisor/lib/container/common"
 )
 
-// Whose a cgroup is follows from where it lies, and from its name.
+// The owner of a cgroup follows from its place and its name.
 
 const podPrefix = "pod" // of the cgroups of pods
 
-// walk calls class for the cgroup of all pods and those of the QoS classes, and pod for each pod's.
+// walk calls class for the cgroups of all pods and of the QoS classes, and pod for each pod's.
 func (r *Reader) walk(name string, depth int, class func(name string), pod func(uid, name string)) {
 	class(name)
 	for _, literal := range r.children(name) {
@@ -30,7 +30,7 @@ func (r *Reader) walk(name string, depth int, class func(name string), pod func(
 		}
 		if at := strings.LastIndex(base, podPrefix); at >= 0 && (at == 0 || base[at-1] == '-') {
 			uid := base[at+len(podPrefix):]
-			if base != literal { // systemd.slice(5) takes dashes as separators
+			if base != literal { // systemd.slice(5) uses dashes as separators
 				uid = strings.ReplaceAll(uid, "_", "-")
 			}
 			pod(uid, child)
@@ -38,11 +38,11 @@ func (r *Reader) walk(name string, depth int, class func(name string), pod func(
 	}
 }
 
-// children are the names of the cgroups directly within, sorted.
+// children returns the names of the direct children, sorted.
 func (r *Reader) children(name string) []string {
 	entries, err := os.ReadDir(path.Join(dirOf(r.Mounts), name))
 	if err != nil {
-		return nil // it is gone, or its reading says why not
+		return nil // removed, or its own reading reports the error
 	}
 	var out []string
 	for _, e := range entries {
@@ -55,8 +55,8 @@ func (r *Reader) children(name string) []string {
 
 var idPattern = regexp.MustCompile(`^(?:[a-z-]+-)?([0-9a-f]{32,64})(?:\.scope)?$`)
 
-// containerID is the ID in the name that a runtime gave a container's cgroup: "<id>", "cri-containerd-<id>.scope",
-// "crio-<id>.scope". Others have none.
+// containerID returns the ID in a runtime's name for a container's cgroup: "<id>", "cri-containerd-<id>.scope",
+// "crio-<id>.scope". For other names it returns "".
 func containerID(literal string) string {
 	if m := idPattern.FindStringSubmatch(literal); m != nil {
 		return m[1]
@@ -64,8 +64,8 @@ func containerID(literal string) string {
 	return ""
 }
 
-// sandbox is the cgroup of a pod's sandbox among those in the pod's: the one that is of no known container. Where there are
-// several, it is the one with the eldest process: a container that the board does not know yet is younger.
+// sandbox returns the cgroup of a pod's sandbox: the child of the pod's cgroup without a known container. If there are several,
+// it is the one with the eldest process: a container not on the board yet is younger.
 func (r *Reader) sandbox(pod string, literals []string, known map[string]bool) string {
 	unknown := slices.DeleteFunc(slices.Clone(literals), func(literal string) bool {
 		id := containerID(literal)
@@ -80,8 +80,8 @@ func (r *Reader) sandbox(pod string, literals []string, known map[string]bool) s
 	return slices.MinFunc(unknown, func(a, b string) int { return cmp.Compare(r.started(pod, a), r.started(pod, b)) })
 }
 
-// started is when the first process of a cgroup began, in ticks since the machine's start; the largest number where there is
-// none.
+// started returns the start time of the first process of a cgroup, in ticks since the machine's start, or the largest number if
+// there is none.
 func (r *Reader) started(pod, literal string) uint64 {
 	pid := firstProcess(common.MakeCgroupPaths(r.Mounts, path.Join(pod, literal)))
 	text, err := os.ReadFile(path.Join(r.Root, "proc", strconv.Itoa(pid), "stat"))
@@ -100,7 +100,7 @@ func (r *Reader) started(pod, literal string) uint64 {
 	return ticks
 }
 
-// firstProcess is a process in the cgroup; 0: there is none.
+// firstProcess returns a process in the cgroup, or 0.
 func firstProcess(paths map[string]string) int {
 	text, err := os.ReadFile(path.Join(dirOf(paths), "cgroup.procs"))
 	if err != nil {
@@ -114,10 +114,10 @@ func firstProcess(paths map[string]string) int {
 	return pid
 }
 
-// dirOf is a folder of a cgroup that every one has.
+// dirOf returns a folder that every cgroup has.
 func dirOf(paths map[string]string) string { return paths[controllerOf(paths)] }
 
-// controllerOf is a controller that every cgroup has.
+// controllerOf returns a controller that every cgroup has.
 func controllerOf[T any](of map[string]T) string {
 	for _, controller := range []string{"", "memory"} {
 		if _, ok := of[controller]; ok {
