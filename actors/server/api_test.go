@@ -28,7 +28,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Figures are given as they are measured, within a deadline; an agent that measures nothing says so.
+// Figures are returned as measured, within a deadline; an agent without them returns an error.
 func TestFigures(t *testing.T) {
 	limited := false
 	r := newRig(t, func(c *Config) {
@@ -52,7 +52,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// Events come as Kubernetes' clients read them; the answer of an agent before that, which had nothing but the items, is read too.
+// Events are readable by Kubernetes' clients; the client also reads the answer of older agents, which only had the items.
 func TestEvents(t *testing.T) {
 	log, err := eventlog.Open("")
 	if err != nil {
@@ -326,7 +326,7 @@ func TestWatchTellsChangesAsTheyHappen(t *testing.T) {
 		len(c.Gone) != 0 {
 		t.Fatalf("a changed pod: %+v", c)
 	}
-	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}}) // nothing that is shown: no line
+	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{db, web}}) // nothing visible changes, so no line
 	r.board.Publish(board.Snapshot{Audited: true, Pods: []board.Pod{web}, Problems: []messages.ManifestProblem{{Path: "p"}}})
 	if c := r.line(lines); len(c.Pods) != 0 || len(c.Gone) != 1 ||
 		c.Gone[0] != (api.Ref{Namespace: "default", Name: "db", UID: "u2"}) ||
@@ -365,7 +365,7 @@ func TestWatchEndsWithTheClientAndWithTheProcess(t *testing.T) {
 	}
 }
 
-// TestAStreamIsEndedNotCut tells an orderly end from a connection that broke.
+// TestAStreamIsEndedNotCut distinguishes an orderly end from a broken connection.
 func TestAStreamIsEndedNotCut(t *testing.T) {
 	r := openRig(t)
 	stream := r.raw("GET", "/v1/pods?watch=true").Body
@@ -403,7 +403,7 @@ func TestWatchesAreLimited(t *testing.T) {
 	}
 }
 
-// Clients that open streams and read nothing of them take no slot for long: the page of a browser that sleeps is one.
+// Clients that open streams without reading keep no slot for long, e.g. a browser page that sleeps.
 func TestSlowReadersAreLetGo(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.WriteTimeout = 500 * time.Millisecond })
 	if err := r.listeners.Open(t.Context()); err != nil {
@@ -413,7 +413,7 @@ func TestSlowReadersAreLetGo(t *testing.T) {
 		r.raw("GET", "/v1/pods?watch=true") // its body is not read
 	}
 	stop := errors.New("it is open")
-	for i := 0; ; i++ { // what they do not read fills their connections; the test's own deadline bounds it
+	for i := 0; ; i++ { // unread data fills their connections; the test's own deadline bounds it
 		big := pod("ns", "web", "u1", nil)
 		big.Pod.Annotations = map[string]string{"large": strings.Repeat(string(rune('a'+i%26)), 200<<10)}
 		r.board.Publish(board.Snapshot{Pods: []board.Pod{big}})
@@ -422,12 +422,12 @@ func TestSlowReadersAreLetGo(t *testing.T) {
 			return
 		}
 		if full := new(api.Error); errors.As(err, &full) && full.Status != http.StatusTooManyRequests {
-			t.Fatal(err) // else it was refused, or was too slow itself
+			t.Fatal(err) // otherwise it was rejected, or was too slow itself
 		}
 	}
 }
 
-// A request whose body does not come is ended, whether its handler asks for the body or not.
+// A request with a missing body is ended, whether or not its handler reads the body.
 func TestABodyThatDoesNotCome(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.WriteTimeout = 100 * time.Millisecond })
 	if err := r.listeners.Open(t.Context()); err != nil {
@@ -468,7 +468,7 @@ func TestTheClientSaysWhatIsTheMatter(t *testing.T) {
 	}
 }
 
-// What the node is short of is said beside its pods.
+// Resource shortages of the node are reported with its pods.
 func TestWhatTheNodeIsShortOf(t *testing.T) {
 	r := openRig(t)
 	r.board.Publish(board.Snapshot{Version: 1, Under: []v1.NodeConditionType{v1.NodeDiskPressure}})

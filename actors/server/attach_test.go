@@ -32,7 +32,7 @@ func (f *fakeRuntime) PortForward(_ context.Context, r *runtimeapi.PortForwardRe
 	return f.ports.URL, f.err
 }
 
-// forwards sends back what comes on each stream with data.
+// forwards echoes the data of each stream.
 func forwards(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Stream-Protocol-Version", r.Header.Get("X-Stream-Protocol-Version"))
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, answered <-chan struct{}) error {
@@ -49,7 +49,7 @@ func forwards(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan()
 }
 
-// A container's own process gets the input and gives the output; a pod that is named by its UID is no other.
+// A container's own process receives the input and writes the output; a UID selects no other pod.
 func TestAttach(t *testing.T) {
 	r, f := execRig(t)
 	var out bytes.Buffer

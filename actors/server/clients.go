@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// clientRate and clientBurst are how many requests one client may make of a port, a second and at once. All that people do
-	// with kubectl comes from one client, the API server.
+	// clientRate and clientBurst limit the requests of one client to a port, per second and at once. All users of kubectl are one
+	// client, the API server.
 	clientRate, clientBurst = 250, 1000
-	// maxClients is how many clients a port remembers: those that asked last. An attacker of more addresses is counted anew, but
-	// keeps out nobody else, and the limit of connections holds for all.
+	// maxClients limits the remembered clients of a port, the most recent ones. An attacker with more addresses is counted afresh
+	// but shuts out no other client, and the limit of connections applies to all.
 	maxClients = 4096
 )
 
-// clients bounds how often each client asks, before anybody is asked who it is: reviews of tokens cost the API server work. A
-// client is its address, see shares.Address.
+// clients limits the rate of requests per client before authentication: reviews of tokens cost the API server work. A client is
+// its address, see shares.Address.
 type clients struct{ each *lru.Cache } // *rate.Limiter by netip.Prefix
 
 func newClients() *clients { return &clients{lru.New(maxClients)} }
 
-// limit refuses with 429 what comes too often, but for who has proven who it is; nil: nobody has.
+// limit rejects excess requests with 429, except from authenticated clients; proven may be nil.
 func (c *clients) limit(next http.Handler, proven func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !c.allow(r.RemoteAddr, time.Now()) && (proven == nil || !proven(r)) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A client that asks too often is refused, and no other is.
+// A client over the rate is rejected, and no other is.
 func TestEachClientHasARate(t *testing.T) {
 	c, now := newClients(), time.Unix(1000, 0)
 	for range clientBurst {
@@ -26,14 +26,14 @@ func TestEachClientHasARate(t *testing.T) {
 	if now = now.Add(time.Second / clientRate); !c.allow("192.0.2.1:1", now) || c.allow("192.0.2.1:1", now) {
 		t.Error("the rate is another")
 	}
-	for i := range clientBurst + 1 { // one machine, however many addresses it takes
+	for i := range clientBurst + 1 { // one machine, with any number of addresses
 		if got, want := c.allow(fmt.Sprintf("[2001:db8::%x]:1", i), now), i < clientBurst; got != want {
 			t.Fatalf("request %d: %v", i, got)
 		}
 	}
 }
 
-// What is remembered of clients has a bound, and those that were not heard of for longest make room.
+// The number of remembered clients is limited, and the least recent ones are dropped.
 func TestClientsAreForgotten(t *testing.T) {
 	c, now := newClients(), time.Unix(1000, 0)
 	at := func(i int) string { return fmt.Sprintf("10.%d.%d.1:1", i/256, i%256) }
@@ -54,7 +54,7 @@ func TestClientsAreForgotten(t *testing.T) {
 	}
 }
 
-// The refusal comes before anybody is asked who the client is.
+// The rejection comes before authentication.
 func TestTheRateIsThatOfThePort(t *testing.T) {
 	asked, c, proven := 0, newClients(), false
 	h := c.limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }), func(*http.Request) bool { return proven })
@@ -65,7 +65,7 @@ func TestTheRateIsThatOfThePort(t *testing.T) {
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || asked > 0 {
 		t.Errorf("%d, %d were served", w.Code, asked)
 	}
-	proven = true // the API server is not shut out by who shares its address
+	proven = true // the API server is not affected by other clients at its address
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/pods", nil))
 	if asked != 1 {
 		t.Errorf("%d requests of a client that is known were served", asked)

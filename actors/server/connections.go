@@ -18,12 +18,12 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// connLimit keeps at most so many connections of a listener open. Another one takes the place of the connection that
-// has had no request for longest, so that idle ones keep nobody out; it waits only while each of them has a request.
+// connLimit limits the open connections of a listener. A new connection replaces the one that has been idle longest, so that idle
+// ones keep no client out; it only waits while each of them has a request.
 //
-// What is read of connections without a request, handshakes and headers of whoever can connect, is bounded for all of them
-// together, too: above headShare for each that there may be, the one that has sent most is closed. That has sent more than its
-// share, so that none is closed for others that keeps to it.
+// It also limits the total of data read from connections without a request, e.g. handshakes and headers of unauthenticated
+// clients: above headShare per permitted connection, the connection that has sent most is closed. That one has exceeded its
+// share, so no connection within its share is closed because of others.
 type connLimit struct {
 	net.Listener
 	limit int
@@ -31,20 +31,20 @@ type connLimit struct {
 	mu      sync.Mutex
 	changed *sync.Cond // there is room, or the listener was closed
 	open    int
-	idle    []*limitedConn // those without a request, the oldest first
-	heads   int            // what they have sent, in bytes
+	idle    []*limitedConn // connections without a request, the oldest first
+	heads   int            // bytes received from idle connections
 	closed  bool
 }
 
-// headShare is for a request of the API server or kubectl with its token. Parsed, many small headers take some fifteen times as
-// much.
+// headShare suffices for a request of the API server or kubectl with its token. Parsed, many small headers take some fifteen
+// times as much.
 const headShare = 8 << 10
 
 // limitedConn is one connection of a connLimit, whose mutex guards it.
 type limitedConn struct {
 	net.Conn
 	of   *connLimit
-	head int // bytes that were read since its last request, or in all
+	head int // bytes read since its last request, or in all
 	busy bool
 	gone bool
 }
@@ -67,13 +67,13 @@ func (l *connLimit) Accept() (net.Conn, error) {
 		l.changed.Wait()
 	}
 	if l.closed {
-		_ = accepted.Close() // nobody serves it
+		_ = accepted.Close() // it would not be served
 		return nil, net.ErrClosed
 	}
 	if l.open >= l.limit {
 		oldest := l.idle[0]
 		l.forget(oldest)
-		_ = oldest.Conn.Close() // the server, which reads from it, is told by the read
+		_ = oldest.Conn.Close() // the server notices by its read
 	}
 	c := &limitedConn{Conn: accepted, of: l}
 	l.open++
@@ -90,7 +90,7 @@ func (l *connLimit) Close() error {
 	return l.Listener.Close()
 }
 
-// forget takes a connection out of the count, once.
+// forget removes a connection from the count, once.
 func (l *connLimit) forget(c *limitedConn) {
 	if c.gone {
 		return
@@ -111,7 +111,7 @@ func (l *connLimit) setBusy(c *limitedConn, busy bool) {
 	}
 }
 
-// read counts what a connection without a request has sent.
+// read counts data of a connection without a request.
 func (l *connLimit) read(c *limitedConn, n int) {
 	c.head += n
 	l.heads += n
@@ -120,7 +120,7 @@ func (l *connLimit) read(c *limitedConn, n int) {
 	}
 	most := slices.MaxFunc(l.idle, func(a, b *limitedConn) int { return a.head - b.head })
 	l.forget(most)
-	_ = most.Conn.Close() // the server is told by its next read
+	_ = most.Conn.Close() // the server notices by its next read
 }
 
 // Read implements net.Conn.
@@ -144,8 +144,8 @@ func (c *limitedConn) Close() error {
 
 type connKey struct{}
 
-// knowsConns tells a server's handlers, by the request's context, the connection that they answer on, and the connection when a
-// request of it is over.
+// knowsConns makes a connection available to a server's handlers through the request's context, and notifies the connection at
+// the end of a request.
 func knowsConns(s *http.Server) {
 	below := func(c net.Conn) net.Conn {
 		if secure, ok := c.(*tls.Conn); ok {
@@ -170,7 +170,7 @@ func knowsConns(s *http.Server) {
 	}
 }
 
-// peer names the user of a process at the other end of a unix socket.
+// peer returns the user of a process at the other end of a unix socket.
 func peer(c net.Conn) (name string, ok bool) {
 	socket, ok := c.(*net.UnixConn)
 	if !ok {
@@ -189,7 +189,7 @@ func peer(c net.Conn) (name string, ok bool) {
 	return "user " + strconv.FormatUint(uint64(credentials.Uid), 10), true
 }
 
-// whileBusy has a connection counted as busy while the handler answers on it.
+// whileBusy marks a connection as busy while the handler runs.
 func whileBusy(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*limitedConn); ok {
@@ -205,21 +205,21 @@ func whileBusy(handler http.Handler) http.Handler {
 	})
 }
 
-// timed gives the bodies of requests a deadline, in place of one for all that is read: once a body is there, the server looks by
-// a read whether the client has gone, and its end would end a stream.
+// timed sets a deadline for the bodies of requests instead of one for all reads: after the body, the server reads to notice a
+// client's departure, and a deadline would end a stream.
 func (l *Listeners) timed(next http.Handler) http.Handler {
 	timeout := cmp.Or(l.conf.WriteTimeout, answerTimeout)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			body := timedBody{r.Body, http.NewResponseController(w)}
-			_ = body.control.SetReadDeadline(time.Now().Add(timeout)) // it fails where the connection is gone
+			_ = body.control.SetReadDeadline(time.Now().Add(timeout)) // fails if the connection is closed
 			r.Body = body
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// timedBody has no deadline any more once it has ended.
+// timedBody clears its deadline once it has ended.
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController

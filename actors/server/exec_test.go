@@ -27,7 +27,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
-// fakeRuntime runs commands as a runtime's streaming server does; what they do is written here.
+// fakeRuntime runs commands like a runtime's streaming server; this file implements the commands.
 type fakeRuntime struct {
 	containers.Runtime
 	*testing.T
@@ -38,7 +38,7 @@ type fakeRuntime struct {
 	mu      sync.Mutex
 	request *runtimeapi.ExecRequest
 	headers http.Header
-	over    bool // no command begins any more
+	over    bool // no command starts any more
 	running sync.WaitGroup
 	quit    chan struct{}
 }
@@ -51,7 +51,7 @@ func newFakeRuntime(t *testing.T) *fakeRuntime {
 		f.ports.Close()
 		close(f.quit)
 		f.mu.Lock()
-		f.over = true // a server does not wait for connections that were upgraded
+		f.over = true // a server does not wait for upgraded connections
 		f.mu.Unlock()
 		f.running.Wait()
 	})
@@ -84,7 +84,7 @@ func (f *fakeRuntime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Stream-Protocol-Version", r.Header.Get("X-Stream-Protocol-Version"))
 	opened := make(chan httpstream.Stream, 5)
 	conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, answered <-chan struct{}) error {
-		go func() { // as servers do: a stream is used when its opening was answered, on which the client waits
+		go func() { // as in servers: a stream may only be used after its opening was answered, for which the client waits
 			<-answered
 			opened <- s
 		}()
@@ -137,7 +137,7 @@ func (f *fakeRuntime) command(cmd []string, s map[string]httpstream.Stream, conn
 		fmt.Fprintln(s["stdout"], "it hangs")
 		<-conn.CloseChan()
 		return
-	case "runs": // whoever listens: containerd ends a stream with the command alone
+	case "runs": // even if no client listens: containerd ends a stream with the command alone
 		fmt.Fprintln(s["stdout"], "it runs")
 		<-f.quit
 		return
@@ -157,10 +157,10 @@ func (f *fakeRuntime) command(cmd []string, s map[string]httpstream.Stream, conn
 
 const maxStreams = 8
 
-// execRig is a rig with a container that runs, "app", and others that do not.
+// execRig returns a rig with a running container, "app", and others that do not run.
 func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	f := newFakeRuntime(t)
-	r := newRig(t, func(c *Config) { c.CRI, c.MaxStreams = f, 8*maxStreams }) // of one pod, an eighth
+	r := newRig(t, func(c *Config) { c.CRI, c.MaxStreams = f, 8*maxStreams }) // one pod may use an eighth
 	publishWeb(r)
 	if err := r.listeners.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func execRig(t *testing.T) (*rig, *fakeRuntime) {
 	return r, f
 }
 
-// publishWeb publishes the pod that commands are run in.
+// publishWeb publishes the pod for commands.
 func publishWeb(r *rig) {
 	p := pod("ns", "web", "u1", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 		{Name: "app", ContainerID: "containerd://c1", State: v1.ContainerState{Running: &v1.ContainerStateRunning{}}},
@@ -180,7 +180,7 @@ func publishWeb(r *rig) {
 	r.board.Publish(board.Snapshot{Version: 1, Pods: []board.Pod{p}})
 }
 
-// Whoever has opened all streams that there may be on port 10250 keeps this node's administrator out of nothing.
+// A client that opens all streams of port 10250 keeps the node's administrator out of nothing.
 func TestTheSocketHasStreamsOfItsOwn(t *testing.T) {
 	f := newFakeRuntime(t)
 	r, secure, _ := nodeRig(t, nil, func(c *Config) { c.CRI, c.MaxStreams = f, 16 })
@@ -212,7 +212,7 @@ func TestTheSocketHasStreamsOfItsOwn(t *testing.T) {
 	}
 }
 
-// execute runs a command, and gives what it wrote.
+// execute runs a command, and returns its output.
 func execute(r *rig, o api.ExecOptions, stdin string) (code int, out, errs, note string, err error) {
 	r.Helper()
 	var stdout, stderr bytes.Buffer
@@ -299,7 +299,7 @@ func TestExecRefused(t *testing.T) {
 	}
 }
 
-// A connection that breaks off is no success: whether the command ended, and how, is not known.
+// An interrupted connection is no success: the outcome of the command is unknown.
 func TestExecBrokenOff(t *testing.T) {
 	r, _ := execRig(t)
 	if code, _, _, _, err := execute(r, api.ExecOptions{Container: "app", Command: []string{"drop"}}, ""); !errors.Is(err,
@@ -325,7 +325,7 @@ func TestExecBrokenOff(t *testing.T) {
 	}
 }
 
-// A stream outlives the actor: nothing of it is the actor's. There are no more of them than may be.
+// A stream outlives the actor, which owns nothing of it. The number of streams is limited.
 func TestExecLimit(t *testing.T) {
 	r, _ := execRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -349,7 +349,7 @@ func TestExecLimit(t *testing.T) {
 	}
 	cancel()
 	hanging.Wait()
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // those who went have left their places
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) { // departed clients release their places
 		if _, _, _, _, err = execute(r, api.ExecOptions{Container: "app", Command: []string{"say"}}, ""); err == nil {
 			return
 		}
@@ -359,7 +359,7 @@ func TestExecLimit(t *testing.T) {
 	}
 }
 
-// signalWriter tells of each write.
+// signalWriter signals each write.
 type signalWriter chan struct{}
 
 func (s signalWriter) Write(p []byte) (int, error) {

@@ -26,7 +26,7 @@ func body(t *testing.T, resp *http.Response) string {
 	return string(text)
 }
 
-// healthy is a rig of a node with which all is well.
+// healthy returns a rig of a healthy node.
 func healthy(t *testing.T) *rig {
 	t.Helper()
 	r := openRig(t)
@@ -141,7 +141,7 @@ func TestWhatIsNamedWithoutMakingTheNodeUnhealthy(t *testing.T) {
 	}
 }
 
-// TestProbesAreNoWorkForPods is about anybody on the loopback asking as often as they can.
+// TestProbesAreNoWorkForPods sends many requests from the loopback.
 func TestProbesAreNoWorkForPods(t *testing.T) {
 	r := healthy(t)
 	var all sync.WaitGroup
@@ -156,7 +156,7 @@ func TestProbesAreNoWorkForPods(t *testing.T) {
 	all.Wait()
 }
 
-// The API server's absence is named, and is no reason to restart the agent.
+// An unreachable API server is reported, but is no reason to restart the agent.
 func TestWhatGoesWrongWithTheClusterIsNamed(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		c.Notes = []healthz.Note{{Check: "cluster", Says: func() []string { return []string{"the API server cannot be reached"} }}}
@@ -172,7 +172,7 @@ func TestWhatGoesWrongWithTheClusterIsNamed(t *testing.T) {
 	}
 }
 
-// openPublic is a rig with /healthz on a TCP port as well, whose URL it gives.
+// openPublic returns a rig with /healthz on a TCP port as well, and its URL.
 func openPublic(t *testing.T) (*rig, string) {
 	t.Helper()
 	r := newRig(t, func(c *Config) { c.HealthzAddress, c.HealthzPort = "127.0.0.1", 10248 })
@@ -180,7 +180,7 @@ func openPublic(t *testing.T) (*rig, string) {
 	if end.door != tcpDoor("127.0.0.1:10248") {
 		t.Fatalf("it would listen on %v", end.door)
 	}
-	end.door = tcpDoor("127.0.0.1:0") // one that is free here
+	end.door = tcpDoor("127.0.0.1:0") // a free port
 	// No test depends on these.
 	end.server.ReadHeaderTimeout, end.server.ReadTimeout, end.server.WriteTimeout, end.server.IdleTimeout = 0, 0, 0, 0
 	if err := r.listeners.Open(t.Context()); err != nil {
@@ -220,7 +220,7 @@ func public(t *testing.T, url string) (int, string) {
 	return resp.StatusCode, text
 }
 
-// Anybody who can connect learns which checks fail, and neither why nor anything else.
+// The public port names the failing checks, without reasons or other details.
 func TestHealthzTellsNobodyNamesAndPaths(t *testing.T) {
 	r, where := openPublic(t)
 	r.board.Publish(board.Snapshot{
@@ -247,7 +247,7 @@ func TestHealthzTellsNobodyNamesAndPaths(t *testing.T) {
 	}
 }
 
-// Connections that are silent, idle, or in the middle of a header keep nobody from asking: the oldest gives way.
+// Connections that are silent, idle, or in the middle of a header keep no client out: the oldest gives way.
 func TestIdleConnectionsDoNotStarveHealthz(t *testing.T) {
 	r, where := openPublic(t)
 	r.board.Publish(board.Snapshot{})

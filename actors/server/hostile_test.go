@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// heap is what the process has in use of its heap and its stacks, in MiB.
+// heap returns the heap and stacks in use, in MiB.
 func heap() float64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -23,8 +23,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc+m.StackInuse) / (1 << 20)
 }
 
-// Ten thousand clients that connect and say nothing, begin a request and do not end it, or stay after one, keep nobody out, and
-// are never more than the limit. What they cost is printed; clients and server are one process here.
+// Ten thousand clients that connect without a request, send an incomplete one, or stay after one, keep no other out, and never
+// exceed the limit. Their cost is printed; clients and server are one process here.
 func TestTenThousandIdleConnections(t *testing.T) {
 	const many, limit, mib = 10_000, 256, 48
 	r, _, readOnly := nodeRig(t, nil)
@@ -35,7 +35,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	conns := make([]net.Conn, 0, limit)
 	defer func() {
 		for _, c := range conns {
-			_ = c.Close() // whoever ended it
+			_ = c.Close() // possibly closed by the server
 		}
 	}()
 	for i := range many {
@@ -45,9 +45,9 @@ func TestTenThousandIdleConnections(t *testing.T) {
 		}
 		words := []string{"", "GET /pods HTT", "GET /healthz HTTP/1.1\r\nHost: n\r\nX-Long: " + strings.Repeat("x", 4<<10)}[i%3]
 		if _, err := io.WriteString(conn, words); err != nil {
-			t.Logf("connection %d: %v", i, err) // it was ended already
+			t.Logf("connection %d: %v", i, err) // it was closed already
 		}
-		if conns = append(conns, conn); len(conns) > 2*limit { // this side keeps more than the other may
+		if conns = append(conns, conn); len(conns) > 2*limit { // this side keeps more than the server may
 			_ = conns[0].Close()
 			conns = conns[1:]
 		}
@@ -66,13 +66,13 @@ func TestTenThousandIdleConnections(t *testing.T) {
 	}
 }
 
-// Clients that nobody knows and that all send headers as big as one may be, in as many small fields as fit, are not given the
-// memory of all that: those that sent most are closed, and one that sends what is usual is served meanwhile.
+// Unauthenticated clients that all send headers of the maximum size, in as many small fields as possible, do not get the memory
+// for all of that: those that sent most are closed, and an ordinary request is served in the meantime.
 func TestHeadersAreBoundedTogether(t *testing.T) {
 	const many, limit, mib = 256, 128, 64
 	r, secure, _ := nodeRig(t, nil)
 	end := r.listeners.ends[1]
-	end.server.ReadHeaderTimeout = time.Hour // what is closed here is closed for its bytes
+	end.server.ReadHeaderTimeout = time.Hour // only bytes close connections here
 	within(t, end, limit)
 	l := end.serving.listener.(*connLimit)
 	var head strings.Builder
@@ -90,7 +90,7 @@ func TestHeadersAreBoundedTogether(t *testing.T) {
 			d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 			conn, err := d.DialContext(t.Context(), "tcp", secure)
 			if err == nil {
-				n, _ := io.WriteString(conn, head.String()) // it may be closed before it has all
+				n, _ := io.WriteString(conn, head.String()) // it may be closed before the end
 				sent.Add(int64(n))
 				defer conn.Close() //nolint:errcheck // whoever ended it
 			}
@@ -107,7 +107,7 @@ func TestHeadersAreBoundedTogether(t *testing.T) {
 	l.mu.Unlock()
 	after := heap()
 	for late := time.Now().Add(waitLimit); after-before > mib && time.Now().Before(late); after = heap() {
-		time.Sleep(100 * time.Millisecond) // until what was closed is let go
+		time.Sleep(100 * time.Millisecond) // until closed connections are released
 	}
 	close(over)
 	held.Wait()
@@ -118,7 +118,7 @@ func TestHeadersAreBoundedTogether(t *testing.T) {
 	}
 }
 
-// within has an endpoint opened anew with another limit of connections, on the address that it has.
+// within reopens an endpoint with another limit of connections, on the same address.
 func within(t *testing.T, e *endpoint, conns int) {
 	t.Helper()
 	old, _ := e.current()
@@ -132,7 +132,7 @@ func within(t *testing.T, e *endpoint, conns int) {
 	}
 }
 
-// A header without end is refused before it is held.
+// An endless header is rejected before it is stored.
 func TestOversizedHeaders(t *testing.T) {
 	r, secure, readOnly := nodeRig(t, nil)
 	within(t, r.listeners.ends[1], nodeConns)
@@ -160,6 +160,6 @@ func TestOversizedHeaders(t *testing.T) {
 		if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != "HTTP/1.1 431" {
 			t.Errorf("%s: %q, %v", name, answer, err)
 		}
-		_ = conn.Close() // the server may have ended it
+		_ = conn.Close() // the server may have closed it
 	}
 }

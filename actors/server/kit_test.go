@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// waitLimit bounds waits that end at once when all is well.
+// waitLimit bounds waits that end at once in a passing test.
 const waitLimit = 30 * time.Second
 
 // fakeTree is a running tree whose actors answer, or hang.
@@ -33,9 +33,9 @@ type fakeTree struct {
 	quarantined map[messages.Address]messages.ChildQuarantined
 	hangs       bool
 	asked       int
-	question    any   // the last
-	answer      any   // to questions that are not for an inspection
-	answers     []any // what the next ones are answered, in its place
+	question    any   // the last one
+	answer      any   // to questions other than an inspection
+	answers     []any // answers to the next questions, used first
 	recorder    *supervisors.Recorder
 }
 
@@ -55,7 +55,7 @@ func (f *fakeTree) Ask(ctx context.Context, to messages.Address, question any) (
 		answer, f.answers = f.answers[0], f.answers[1:]
 	}
 	f.mu.Unlock()
-	if hangs { // as an actor that is stuck, without its seconds
+	if hangs { // like a stuck actor, without the delay
 		return nil, &supervisors.ErrNoAnswer{Actor: to, Question: "GetInspection", Err: context.DeadlineExceeded}
 	}
 	if _, limited := ctx.Deadline(); !limited {
@@ -131,7 +131,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	return r
 }
 
-// openRig is a rig that listens, with a tree attached.
+// openRig returns an open rig, with a tree attached.
 func openRig(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, nil)
@@ -154,7 +154,7 @@ func (r *rig) setRuntime(w api.Runtime) {
 	r.runtime = w
 }
 
-// tempDir is a folder with a short name, since those of sockets must be.
+// tempDir returns a folder with a short name, as required for sockets.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "srv")
@@ -169,7 +169,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// raw asks the admin socket without the client.
+// raw makes a request to the admin socket without the client.
 func (r *rig) raw(method, path string) *http.Response {
 	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, "http://playlet"+path, nil)

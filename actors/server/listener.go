@@ -14,31 +14,31 @@ import (
 
 var errClosed = errors.New("the server is closed for good")
 
-// door is a way in: it makes a listener of one kind. An endpoint uses it from one goroutine at a time.
+// opener creates listeners of one kind. An endpoint uses it from one goroutine at a time.
 type door interface {
-	// open makes the listener, or says in plain words why it cannot.
+	// open creates the listener, or returns a readable reason that it cannot.
 	open(ctx context.Context) (net.Listener, error)
-	// intact says whether clients still find the listener that open made last.
+	// intact reports whether clients can still reach the last listener of open.
 	intact() bool
-	// close frees what open took beside the listener.
+	// close frees the resources of open other than the listener.
 	close() error
 }
 
-// endpoint serves one handler behind one door. Its http.Server lives as long as the process, so that the streams of a
-// listener that has to be opened anew go on.
+// endpoint serves one handler on one listener. Its http.Server lives as long as the process, so that streams survive a reopened
+// listener.
 type endpoint struct {
 	name, where string
-	conns       int // at most, at once
+	conns       int // maximum, at the same time
 	server      *http.Server
 	secure      bool // by TLS, with the server's configuration
 	door        door
 	loops       sync.WaitGroup
 
-	opening sync.Mutex // held while the door is used; taken before mu
+	opening sync.Mutex // held while the opener is used; taken before mu
 
 	mu      sync.Mutex
-	serving *loop // nil: not open
-	err     error // why not
+	serving *loop // nil if it is not open
+	err     error // the reason that it is not open
 	closed  bool
 }
 
@@ -46,15 +46,14 @@ type endpoint struct {
 type loop struct {
 	listener net.Listener
 	since    time.Time
-	ended    chan struct{} // closed when it is served no more
+	ended    chan struct{} // closed when serving ends
 }
 
 func newEndpoint(name, where string, conns int, server *http.Server, d door) *endpoint {
 	return &endpoint{name: name, where: where, conns: conns, server: server, door: d}
 }
 
-// ensure opens the endpoint unless it is open. It is safe to call at any time, and is how a dead loop or a removed
-// socket comes back.
+// ensure opens the endpoint unless it is open. It can be called at any time, and restores a failed loop or a removed socket.
 func (e *endpoint) ensure(ctx context.Context) error {
 	e.opening.Lock()
 	defer e.opening.Unlock()
@@ -66,7 +65,7 @@ func (e *endpoint) ensure(ctx context.Context) error {
 		if old.alive() && e.door.intact() {
 			return nil
 		}
-		_ = old.listener.Close() // of no use any more, whatever this says
+		_ = old.listener.Close() // useless in any case
 	}
 	listener, err := e.door.open(ctx)
 
@@ -125,7 +124,7 @@ func (e *endpoint) state() Listener {
 	return out
 }
 
-// address is "host:port" of a TCP endpoint that is open: the host as it was given, and the port that was found.
+// address returns "host:port" of an open TCP endpoint: the configured host, and the actual port.
 func (e *endpoint) address() (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -137,7 +136,7 @@ func (e *endpoint) address() (string, error) {
 	return net.JoinHostPort(host, port), err
 }
 
-// close ends the endpoint for good: requests are given until ctx ends, then they are cut.
+// close ends the endpoint for good: requests may finish until ctx ends, then they are cut.
 func (e *endpoint) close(ctx context.Context) error {
 	e.opening.Lock()
 	defer e.opening.Unlock()
@@ -148,7 +147,7 @@ func (e *endpoint) close(ctx context.Context) error {
 	if already {
 		return nil
 	}
-	// The socket's file goes first, while the listener still answers: a client finds the agent, or none.
+	// The socket's file is removed first, while the listener still answers: a client finds either the agent or no socket.
 	err := e.door.close()
 	if e.server.Shutdown(ctx) != nil {
 		err = errors.Join(err, e.server.Close())
@@ -157,7 +156,7 @@ func (e *endpoint) close(ctx context.Context) error {
 	return err
 }
 
-// tcpDoor is a TCP address, "host:port".
+// tcpDoor opens a TCP address, "host:port".
 type tcpDoor string
 
 func (d tcpDoor) open(ctx context.Context) (net.Listener, error) {
@@ -173,7 +172,7 @@ func (tcpDoor) intact() bool { return true }
 
 func (tcpDoor) close() error { return nil }
 
-// readyDoor is a door that opens once something else is there.
+// readyDoor opens once a condition is met.
 type readyDoor struct {
 	door
 	ready func() error

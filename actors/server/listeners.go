@@ -31,41 +31,40 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// Config is what is served, and where.
+// Config has the listeners' addresses and handlers' dependencies.
 type Config struct {
-	// AdminSocket is the absolute path of the unix socket; its folder is made where it is missing.
+	// AdminSocket is the absolute path of the unix socket; a missing folder is created.
 	AdminSocket string
-	// AdminSocketGroup is the name or number of a group that may use it, too; empty: none.
+	// AdminSocketGroup is the name or number of a group with access, or "".
 	AdminSocketGroup string
-	// HealthzAddress and HealthzPort are where /healthz is; port 0 switches it off.
+	// HealthzAddress and HealthzPort are the address of /healthz; port 0 disables it.
 	HealthzAddress string
 	HealthzPort    int
-	// Board is where the pods actor publishes.
+	// Board is published by the pods actor.
 	Board *board.Board
-	// Runtime is the newest word on the container runtime. It is called from many goroutines and must not wait.
+	// Runtime returns the latest state of the container runtime. It is called from many goroutines and must not block.
 	Runtime func() api.Runtime
-	// Notes are checks of /healthz beside those of healthz itself.
+	// Notes are additional checks of /healthz.
 	Notes []healthz.Note
-	// Checked is told the result of each check of /healthz that is made; nil: nobody is told.
+	// Checked receives the result of each check of /healthz; may be nil.
 	Checked func(check string, healthy bool)
-	// PodLogsDir has the logs of pods; a link below it is not followed.
+	// PodLogsDir has the logs of pods; links below it are not followed.
 	PodLogsDir string
-	// Events are the last ones of this node.
+	// Events has the last events of this node.
 	Events *eventlog.Log
-	// CRI is asked for the logs of containers, and for streams with them.
+	// CRI serves the logs of containers, and streams with them.
 	CRI containers.Runtime
-	// StreamIdleTimeout ends a stream over which nothing passed for so long; 0: never. MaxStreams is as containers.Config has it.
+	// StreamIdleTimeout ends a stream without traffic; 0 means never. MaxStreams is containers.Config's.
 	StreamIdleTimeout time.Duration
 	// CountWebSocket is containers.Config's, for the node's API.
 	CountWebSocket func(subresource string)
 	MaxStreams     int
 	// WriteTimeout bounds the writing of one line of a stream, or of one piece of a log, and the reading of a body on the admin
-	// socket and the observatory's port: who does not go on is let go.
-	// 0: half a minute.
+	// socket and the observatory's port; slower clients are disconnected. 0 means half a minute.
 	WriteTimeout time.Duration
-	// Devices are those of device plugins; nil: there are none, and no pod resources API.
+	// Devices manages device plugins; nil disables them and the pod resources API.
 	Devices *devices.Manager
-	// Node is the node's API; nil: it is not served.
+	// Node is the node's API; nil disables it.
 	Node *NodeAPI
 	// Figures is admin.Config's.
 	Figures func(ctx context.Context, all bool) api.Figures
@@ -73,38 +72,38 @@ type Config struct {
 	History func(uid string) []history.Series
 	// Registered is admin.Config's.
 	Registered func() api.Registered
-	// RootDir is the agent's --root-dir, to be told.
+	// RootDir is the agent's --root-dir, for display.
 	RootDir string
-	// Chaos breaks actors on purpose; nil: it is not enabled.
+	// Chaos breaks actors on purpose; nil if it is not enabled.
 	Chaos *chaos.Engine
-	// CAdvisor has cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil: they are not served.
+	// CAdvisor serves cAdvisor's pages and API on CAdvisorAddress, "host:port"; nil disables them.
 	CAdvisor        http.Handler
 	CAdvisorAddress string
-	// Observatory has the observatory's page; without an address it is on the admin socket alone.
+	// Observatory is the observatory's port; without an address it is on the admin socket alone.
 	Observatory Observatory
-	// Version is the agent's own, Kubernetes the release that it is tested against.
+	// Version is the agent's own, Kubernetes the tested release.
 	Version    string
 	Kubernetes string
-	Log        *slog.Logger // nil: discards
+	Log        *slog.Logger // nil discards
 }
 
-// Observatory is where the observatory is served beside the admin socket.
+// Observatory is the address of the observatory in addition to the admin socket.
 type Observatory struct {
-	Address string // "host:port"; empty: nowhere
+	Address string // "host:port"; empty for none
 	Token   *observatory.Token
 }
 
-// Listeners are the process's open listeners and streams. They are made before the tree and outlive each actor in it.
-// Safe for concurrent use.
+// Listeners are the process's open listeners and streams. They are created before the tree and outlive each actor in it. Safe for
+// concurrent use.
 type Listeners struct {
 	conf   Config
 	log    *slog.Logger
-	ctx    context.Context // ends with Close; each request's context is made from it
+	ctx    context.Context // ends with Close; parent of each request's context
 	cancel context.CancelFunc
 	health *healthz.Checks
 	ends   []*endpoint
-	// Each listener has logs and streams of its own, which is the reserve of the admin socket: clients of the node's API and of
-	// the observatory's port do not keep this node's administrator out.
+	// Each listener has a separate limit of logs and streams, which reserves capacity for the admin socket: clients of the node's
+	// API and of the observatory's port do not keep this node's administrator out.
 	ofAdmin, ofNode, ofPage *containers.Handlers
 
 	nodePort int
@@ -116,14 +115,14 @@ type Listener struct {
 	Name  string    `json:"name"`
 	Where string    `json:"where"`
 	Open  bool      `json:"open"`
-	Error string    `json:"error,omitempty"` // why it is not open, once that was tried
-	Since time.Time `json:"since,omitzero"`  // of being open
+	Error string    `json:"error,omitempty"` // the reason that it is not open, after an attempt
+	Since time.Time `json:"since,omitzero"`  // when it was opened
 }
 
 const (
 	headerTimeout   = 5 * time.Second
 	idleTimeout     = time.Minute
-	maxHeaderBytes  = 16 << 10         // but port 10250's
+	maxHeaderBytes  = 16 << 10         // except for port 10250
 	adminConns      = 2048             // more than the logs, streams and watches of the socket
 	pageConns       = 512              // likewise, of the observatory's port
 	probeTimeout    = 10 * time.Second // for a whole request to /healthz, and its answer
@@ -133,7 +132,7 @@ const (
 	pageStreams     = 128 // logs, and as many streams, on the observatory's port
 )
 
-// NewListeners prepares the listeners; none is open before Open is called, by the command or by the actor.
+// NewListeners prepares the listeners; none is open before the command or the actor calls Open.
 func NewListeners(conf Config) *Listeners {
 	l := &Listeners{conf: conf, log: cmp.Or(conf.Log, slog.New(slog.DiscardHandler))}
 	if l.conf.Runtime == nil {
@@ -158,7 +157,7 @@ func NewListeners(conf Config) *Listeners {
 		Tree: func() healthz.Tree { return l.tree() },
 	})
 
-	// Another listener is another line here, and a function that makes its endpoint.
+	// Another listener is another line here, and a function that returns its endpoint.
 	l.ends = []*endpoint{l.adminEndpoint()}
 	if conf.HealthzPort != 0 {
 		l.ends = append(l.ends, l.healthzEndpoint())
@@ -185,7 +184,7 @@ func NewListeners(conf Config) *Listeners {
 	return l
 }
 
-// serverLog takes what net/http reports. Failed handshakes are any scanner's doing.
+// serverLog logs the reports of net/http. Failed handshakes are logged as debug, since any scanner causes them.
 type serverLog struct{ log *slog.Logger }
 
 // Write implements io.Writer.
@@ -204,7 +203,7 @@ func (l *Listeners) adminEndpoint() *endpoint {
 	return newEndpoint("admin", l.conf.AdminSocket, adminConns, &http.Server{Handler: whileBusy(handler)}, door)
 }
 
-// adminHandler answers the admin API, with limits of its own for the listener that it is made for.
+// adminHandler returns the admin API, with separate limits for its listener.
 func (l *Listeners) adminHandler(streams *containers.Handlers) http.Handler {
 	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: streams, Healthz: l.health.Handler(true),
@@ -218,11 +217,11 @@ func (l *Listeners) adminHandler(streams *containers.Handlers) http.Handler {
 	})
 }
 
-// observatoryEndpoint is the one of the observatory on a port. What streams sets a deadline for each write, and there is none for
-// reading, whose end would end the streams.
+// observatoryEndpoint returns the observatory's endpoint on a port. Streams set a deadline for each write, and none for reading,
+// which would end them.
 func (l *Listeners) observatoryEndpoint() *endpoint {
 	o := l.conf.Observatory
-	host, _, _ := net.SplitHostPort(o.Address) // one that is wrong cannot be opened, either
+	host, _, _ := net.SplitHostPort(o.Address) // an invalid one cannot be opened either
 	handler := l.timed(observatory.OnPort(observatory.Config{
 		API: whileBusy(l.adminHandler(l.ofPage)), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
 	}))
@@ -232,7 +231,7 @@ func (l *Listeners) observatoryEndpoint() *endpoint {
 
 const observatoryName = "observatory"
 
-// observatory says where the observatory is; nil where it is on no port, or not open.
+// observatory returns the observatory's address, or nil if it has no port or is not open.
 func (l *Listeners) observatory() (*api.Observatory, error) {
 	for _, e := range l.ends {
 		if e.name == observatoryName {
@@ -261,8 +260,8 @@ func (l *Listeners) cadvisorEndpoint() *endpoint {
 	return newEndpoint("cadvisor", l.conf.CAdvisorAddress, probeConns, server, tcpDoor(l.conf.CAdvisorAddress))
 }
 
-// Open opens what is not open, and says what cannot be. A command calls it before anything else is started, and gives
-// up when the error is ErrInUse: another agent runs. It is safe to call again.
+// Open opens the closed listeners, and returns the failures. A command calls it before it starts anything else, and exits if the
+// error is ErrInUse: another agent runs. It may be called again.
 func (l *Listeners) Open(ctx context.Context) error {
 	var errs []error
 	for _, e := range l.ends {
@@ -280,7 +279,7 @@ func (l *Listeners) ensure(ctx context.Context) []Listener {
 	return l.State()
 }
 
-// State is that of each listener, at one time.
+// State returns the state of each listener, at one time.
 func (l *Listeners) State() []Listener {
 	out := make([]Listener, 0, len(l.ends))
 	for _, e := range l.ends {
@@ -289,7 +288,7 @@ func (l *Listeners) State() []Listener {
 	return out
 }
 
-// closed says in sentences what could not be opened.
+// closed describes in sentences the listeners that could not be opened.
 func (l *Listeners) closed() []string {
 	var out []string
 	for _, s := range l.State() {
@@ -303,7 +302,7 @@ func (l *Listeners) closed() []string {
 	return out
 }
 
-// streams are how many logs are being read and how many streams are open, of all listeners.
+// streams returns the number of logs being read and of open streams, of all listeners.
 func (l *Listeners) streams() (logs, streams int) {
 	for _, h := range []*containers.Handlers{l.ofAdmin, l.ofNode, l.ofPage} {
 		moreLogs, more := h.Open()
@@ -312,7 +311,7 @@ func (l *Listeners) streams() (logs, streams int) {
 	return logs, streams
 }
 
-// Attach gives the handlers the running tree. Before it, what needs an actor is answered with 503.
+// Attach connects the handlers with the running tree. Before, requests that need an actor are answered with 503.
 func (l *Listeners) Attach(a admin.Tree) { l.asker.Store(&a) }
 
 func (l *Listeners) tree() admin.Tree { return ptr.Deref(l.asker.Load(), nil) }

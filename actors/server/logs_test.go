@@ -29,7 +29,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// logged is a runtime that knows where logs are.
+// logged is a runtime that knows the paths of logs.
 type logged struct {
 	containers.Runtime
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ type logged struct {
 	running map[string]bool
 	started map[string]time.Time
 	err     error
-	asked   chan struct{} // a word for each question; nobody needs more of them than it holds
+	asked   chan struct{} // one element per question; no test needs more than it holds
 }
 
 func (l *logged) ContainerStatus(_ context.Context, id string, _ bool) (*runtimeapi.ContainerStatusResponse, error) {
@@ -62,7 +62,7 @@ func (l *logged) ContainerStatus(_ context.Context, id string, _ bool) (*runtime
 	return &runtimeapi.ContainerStatusResponse{Status: run}, nil
 }
 
-// remove has the runtime forget a container.
+// remove lets the runtime forget a container.
 func (l *logged) remove(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *logged) remove(id string) {
 	l.err = &cri.CallError{Call: "ContainerStatus", Answered: true, Err: status.Error(codes.NotFound, "no such container")}
 }
 
-// end ends a container. Who follows its log looks every second.
+// end ends a container. A follower of its log checks every second.
 func (l *logged) end(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *logged) end(id string) {
 
 const noonLine = "2026-11-21T12:00:0%d.5Z stdout F line %d\n"
 
-// logRig is a rig with a pod whose container "app" runs for the second time, and whose container "side" never ran.
+// logRig returns a rig with a pod whose container "app" runs for the second time, and whose container "side" never ran.
 func logRig(t *testing.T, change ...func(*Config)) (*rig, *logged) {
 	t.Helper()
 	l := &logged{paths: map[string]string{}, running: map[string]bool{"now": true}, asked: make(chan struct{}, 2)}
@@ -104,7 +104,7 @@ func logRig(t *testing.T, change ...func(*Config)) (*rig, *logged) {
 	alone := pod("ns", "job", "u2", &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{
 		{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ContainerID: "containerd://done"}}},
 	}})
-	found := pod("ns", "found", "u3", nil) // as pods makes it of what the runtime has: it names no containers
+	found := pod("ns", "found", "u3", nil) // like a pod found in the runtime: it names no containers
 	found.Pod.Spec.Containers = nil
 	r.board.Publish(board.Snapshot{Pods: []board.Pod{found, alone, p}})
 	for id, text := range map[string]string{
@@ -188,7 +188,7 @@ func TestLogs(t *testing.T) {
 	}
 }
 
-// The log of a container that was started just now has its first line, even when nobody follows it.
+// The log of a container that has just been started has its first line, even without following.
 func TestTheFirstLineOfALog(t *testing.T) {
 	for name, c := range map[string]struct {
 		started time.Time
@@ -221,7 +221,7 @@ func TestTheFirstLineOfALog(t *testing.T) {
 	}
 }
 
-// What is written is sent as it comes, over a rotation too, until the container has ended, or was removed.
+// Output is sent as it comes, across a rotation too, until the container has ended, or was removed.
 func TestAFollowedLog(t *testing.T) {
 	for _, removed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("removed %v", removed), func(t *testing.T) { followToTheEnd(t, removed) })
@@ -256,8 +256,8 @@ func followToTheEnd(t *testing.T, removed bool) {
 			t.Fatal(err)
 		}
 	}
-	<-l.asked // where the log is
-	<-l.asked // whether the container runs: the folder is watched from before that on, and a rotation seen
+	<-l.asked // the location of the log
+	<-l.asked // whether the container runs: the folder is watched since before that, so a rotation is noticed
 	write(os.O_APPEND, 3)
 	expect("line 3\n")
 	if err := os.Rename(path, path+".1"); err != nil {
@@ -278,9 +278,9 @@ func followToTheEnd(t *testing.T, removed bool) {
 	}
 }
 
-// Who follows a container that has long been silent hears of its end as of any: the time for a write is over by then.
+// A follower of a long silent container receives its end, although the write deadline has passed by then.
 func TestTheEndOfALogThatWasSilent(t *testing.T) {
-	// Less than passes between questions whether a silent container runs.
+	// Less than the interval of checking whether a silent container runs.
 	r, l := logRig(t, func(c *Config) { c.WriteTimeout = 500 * time.Millisecond })
 	text, w := io.Pipe()
 	ended := make(chan error, 1)
@@ -300,7 +300,7 @@ func TestTheEndOfALogThatWasSilent(t *testing.T) {
 	}
 }
 
-// One rotated file that is damaged does not hide the log.
+// One damaged rotated file does not hide the log.
 func TestADamagedRotatedLog(t *testing.T) {
 	r, l := logRig(t)
 	if err := os.WriteFile(l.paths["now"]+".20261121-110000.gz", nil, 0o600); err != nil {
@@ -316,7 +316,7 @@ func TestADamagedRotatedLog(t *testing.T) {
 	}
 }
 
-// A client that goes lets go of what it used; the agent's end ends the streams.
+// A departed client releases its resources; the agent's end ends the streams.
 func TestFollowersThatGo(t *testing.T) {
 	r, _ := logRig(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -356,7 +356,7 @@ func TestLogOptionsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// What containers write is theirs: a line that is no line of a log is not quoted in the agent's own.
+// The output of containers is theirs: an invalid line of a log is not quoted in the agent's own.
 func TestWhatContainersWriteIsNotWrittenToTheAgentsLog(t *testing.T) {
 	r, l := logRig(t)
 	said := &spyLog{}
@@ -386,7 +386,7 @@ func (s *spyLog) Error(error, string, ...any)    { s.lines.Add(1) }
 func (s *spyLog) WithValues(...any) klog.LogSink { return s }
 func (s *spyLog) WithName(string) klog.LogSink   { return s }
 
-// A log of gigabytes is searched for long before its first line that is new enough: the client hears at once that it is read.
+// A log of gigabytes is searched for long before its first matching line: the client gets the header at once.
 func TestTheHeaderOfALogDoesNotWaitForItsFirstLine(t *testing.T) {
 	r, _ := logRig(t)
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodGet,

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// send asks the node's API by TLS as the friend.
+// send makes a TLS request to the node's API as the friend.
 func send(t *testing.T, address, method, path string, text []byte) (int, []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "https://"+address+path, bytes.NewReader(text))
@@ -35,10 +35,10 @@ func send(t *testing.T, address, method, path string, text []byte) (int, []byte)
 	return resp.StatusCode, answer
 }
 
-// On the node's API, where it is switched on, each method does what its right says and no more.
+// On the node's API, if enabled, each method has the effect of its right and no other.
 func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 	r, secure, readOnly := nodeRig(t, func(n *NodeAPI) { n.Submission = true })
-	text := bytes.Repeat([]byte("#"), 2<<20) // more than other requests may have
+	text := bytes.Repeat([]byte("#"), 2<<20) // more than the limit of other requests
 	pod := messages.SubmittedPod{Namespace: "default", Name: "web", Change: messages.PodCreated}
 	there := messages.SubmissionsReported{Submissions: []messages.Submission{{Namespace: "default", Name: "web", Manifest: []byte("{}")}}}
 	for _, test := range []struct {
@@ -57,7 +57,7 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 	} {
 		r.tree.answer = test.answer
 		sent := text
-		if test.method == "GET" || test.method == "DELETE" { // a body that nobody reads ends the connection
+		if test.method == "GET" || test.method == "DELETE" { // an unread body ends the connection
 			sent = nil
 		}
 		if code, body := send(t, secure, test.method, test.path, sent); code != test.want {
@@ -68,7 +68,7 @@ func TestManifestsAreSubmittedByTheNodesAPI(t *testing.T) {
 		}
 	}
 	r.tree.answers = []any{there, messages.PodsSubmitted{Pods: []messages.SubmittedPod{pod}}}
-	// The path may have the pod's name; what is replaced is called as in its manifest.
+	// The path may have the pod's name; the replacement uses the name in the manifest.
 	if code, body := send(t, secure, "PUT", "/manifests/default/web-n1", text); code != http.StatusCreated {
 		t.Errorf("%d %s", code, body)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	devicePlugins = "device-plugins" // where device plugins register
+	devicePlugins = "device-plugins" // registration of device plugins
 	rpcConns      = 256
 )
 
@@ -23,14 +23,14 @@ func (l *Listeners) addPlugins(m *devices.Manager) {
 			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m)))
 }
 
-// rpcEndpoint is the one of a gRPC service on a socket of root's.
+// rpcEndpoint returns the endpoint of a gRPC service on a socket for root.
 func rpcEndpoint(name string, door *rpcDoor, h http.Handler) *endpoint {
 	server := &http.Server{Handler: whileBusy(h), Protocols: new(http.Protocols)}
 	server.Protocols.SetUnencryptedHTTP2(true)
 	return newEndpoint(name, door.path, rpcConns, server, door)
 }
 
-// rpcDoor is a socket where a kubelet has one, too. One that runs beside the agent is no reason to give up.
+// rpcDoor opens a socket that a kubelet has, too. A kubelet beside the agent is no reason to exit.
 type rpcDoor struct{ socketDoor }
 
 func (d *rpcDoor) open(ctx context.Context) (net.Listener, error) {
@@ -41,7 +41,7 @@ func (d *rpcDoor) open(ctx context.Context) (net.Listener, error) {
 	return l, err
 }
 
-// noPlugins says why device plugins cannot register; empty: they can.
+// noPlugins returns the reason that device plugins cannot register, or "".
 func (l *Listeners) noPlugins() string {
 	for _, s := range l.State() {
 		if s.Name == devicePlugins && s.Error != "" {

@@ -10,32 +10,32 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/nodeapi"
 )
 
-// NodeAPI is the node's API, and the ports that it is served on.
+// NodeAPI is the node's API, with its ports.
 type NodeAPI struct {
-	nodeapi.Config // its Board, Containers, Healthz and Log are set by NewListeners
-	// Address and ReadOnlyAddress are IP addresses. Port has the whole API, by TLS; ReadOnlyPort what can be read without
-	// credentials. A port that is 0 is switched off.
+	nodeapi.Config // NewListeners sets its Board, Containers, Healthz and Log
+	// Address and ReadOnlyAddress are IP addresses. Port serves the whole API, by TLS; ReadOnlyPort the parts readable without
+	// credentials. Port 0 disables them.
 	Address, ReadOnlyAddress string
 	Port, ReadOnlyPort       int
-	// TLS has the certificate, asks for those of clients, and offers HTTP/1.1 alone; Filter authenticates and authorizes. Where
+	// TLS has the certificate, requests clients' certificates, and only offers HTTP/1.1; Filter authenticates and authorizes. If
 	// one of them is nil, Port stays closed.
 	TLS    *tls.Config
 	Filter func(http.Handler) http.Handler
-	// Proven says that a request came with a client certificate that is valid, which asks as often as it likes.
+	// Proven reports whether a request came with a valid client certificate, which exempts it from the rate limit.
 	Proven func(*http.Request) bool
-	// CountReadOnly counts the requests of ReadOnlyPort; nil: nobody does.
+	// CountReadOnly counts the requests of ReadOnlyPort; may be nil.
 	CountReadOnly func(http.Handler) http.Handler
-	// Submission serves /manifests on Port: whoever has the right to creates pods there.
+	// Submission serves /manifests on Port: authorized clients create pods there.
 	Submission bool
-	// Ready says why Port cannot be opened yet; the actor asks again, with back-off. It may read files. nil: it always can.
+	// Ready returns the reason that Port cannot be opened yet; the actor retries with back-off. It may read files. It may be nil.
 	Ready func() error
 }
 
-// nodeConns is how many connections a port of the node's API has: for all logs and streams there may be, and as many requests.
+// nodeConns limits the connections of a port of the node's API: enough for all logs and streams, and as many requests.
 const nodeConns = 2048
 
-// maxNodeHeaderBytes is for port 10250: the command of an exec, a script at times, is in the URL. The kernel takes 128 KiB of one
-// argument. A quarter of the library's limit, as headers are read before anybody is known.
+// maxNodeHeaderBytes is the limit of port 10250: the command of an exec, sometimes a script, is in the URL. The kernel accepts
+// 128 KiB for one argument. A quarter of the library's limit, as headers are read before authentication.
 const maxNodeHeaderBytes = 256 << 10
 
 func (l *Listeners) addNodeAPI(n *NodeAPI) {
@@ -45,7 +45,7 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 		conf.Manifests = admin.Manifests(admin.Config{Tree: l.tree})
 	}
 	if n.Port != 0 && n.TLS != nil && n.Filter != nil {
-		// Inside the filter: who is not let in, or not yet, is idle, and his connection may be closed for another's.
+		// Inside the filter: a connection without an admitted request counts as idle, and may be closed for another.
 		e := nodeEndpoint("nodeapi", net.JoinHostPort(n.Address, strconv.Itoa(n.Port)), n.Filter(whileBusy(nodeapi.New(conf))),
 			n.Proven)
 		e.server.TLSConfig, e.secure, e.server.MaxHeaderBytes = n.TLS, true, maxNodeHeaderBytes
@@ -70,5 +70,5 @@ func nodeEndpoint(name, where string, h http.Handler, proven func(*http.Request)
 	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))
 }
 
-// NodePort is where the node's API is served; 0: nowhere.
+// NodePort returns the port of the node's API, or 0.
 func (l *Listeners) NodePort() int { return l.nodePort }

@@ -23,7 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// certificate is one that signs itself.
+// certificate returns a self-signed certificate.
 func certificate(t *testing.T, name string) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -41,7 +41,7 @@ func certificate(t *testing.T, name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// byName lets those in whose certificate has the name.
+// byName admits clients with a certificate of this name.
 func byName(name string) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,11 +54,11 @@ func byName(name string) func(http.Handler) http.Handler {
 	}
 }
 
-// nodeRig is a rig with the node's API on both of its ports, whose addresses it gives.
+// nodeRig returns a rig with the node's API on both of its ports, and their addresses.
 func nodeRig(t *testing.T, change func(*NodeAPI), more ...func(*Config)) (r *rig, secure, readOnly string) {
 	t.Helper()
 	own := certificate(t, "server")
-	each := func(*tls.ClientHelloInfo) (*tls.Config, error) { // as one that is read again when it changes
+	each := func(*tls.ClientHelloInfo) (*tls.Config, error) { // like a certificate that is read again when it changes
 		return &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"http/1.1"}}, nil
 	}
 	node := &NodeAPI{
@@ -89,7 +89,7 @@ func nodeRig(t *testing.T, change func(*NodeAPI), more ...func(*Config)) (r *rig
 	return r, secure, ends[len(ends)-1].serving.listener.Addr().String()
 }
 
-// ask asks by TLS, with a certificate of this name, or without where it is empty.
+// ask makes a TLS request with a certificate of this name, or without one if it is empty.
 func ask(t *testing.T, address, name, path string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}}
@@ -146,7 +146,7 @@ func TestTheNodesAPIIsServed(t *testing.T) {
 	}
 }
 
-// Without a certificate, or somebody who says who may ask, the port stays closed.
+// Without a certificate or an authorizer the port stays closed.
 func TestAPortThatNobodyGuardsStaysClosed(t *testing.T) {
 	for name, change := range map[string]func(*NodeAPI){
 		"no certificate": func(n *NodeAPI) { n.TLS = nil }, "no filter": func(n *NodeAPI) { n.Filter = nil },
@@ -158,7 +158,7 @@ func TestAPortThatNobodyGuardsStaysClosed(t *testing.T) {
 	}
 }
 
-// Connections that do nothing, in the handshake or after it, keep nobody out and are no more than the limit.
+// Idle connections, in the handshake or after it, keep no client out and never exceed the limit.
 func TestIdleConnectionsDoNotStarveTheNodesAPI(t *testing.T) {
 	r, secure, _ := nodeRig(t, nil)
 	end := r.listeners.ends[1]
@@ -193,11 +193,11 @@ func TestIdleConnectionsDoNotStarveTheNodesAPI(t *testing.T) {
 		t.Errorf("the oldest connection: %v", err)
 	}
 	for _, c := range idle {
-		_ = c.Close() // whoever ended it
+		_ = c.Close() // possibly closed by the server
 	}
 }
 
-// Requests that are being reviewed keep nobody out: they may be as many strangers' as there are connections.
+// Requests under review keep no client out: unknown clients may send as many as there are connections.
 func TestRequestsUnderReviewDoNotStarveTheNodesAPI(t *testing.T) {
 	reviewed := make(chan struct{}, 64)
 	_, secure, _ := nodeRig(t, func(n *NodeAPI) {
@@ -217,7 +217,7 @@ func TestRequestsUnderReviewDoNotStarveTheNodesAPI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = conn.Close() }() // whoever ended it
+		defer func() { _ = conn.Close() }() // possibly closed by the server
 		if _, err := io.WriteString(conn, "GET /pods HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestRequestsUnderReviewDoNotStarveTheNodesAPI(t *testing.T) {
 	}
 }
 
-// What is asked on the port for reading is counted as what is asked on the other.
+// Requests on the read-only port are counted like the others.
 func TestRequestsOnTheReadOnlyPortAreCounted(t *testing.T) {
 	var counted atomic.Int32
 	_, _, readOnly := nodeRig(t, func(n *NodeAPI) {

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// lookEvery is how often the listeners are looked at while all are well: a look costs two system calls.
+	// lookEvery is the interval for checking open listeners: a check costs two system calls.
 	lookEvery   = 10 * time.Second
 	openTimeout = 10 * time.Second
 )
 
-// retry is of a listener that cannot be opened, because its port is taken say.
+// retry is the back-off for a listener that cannot be opened, e.g. because its port is taken.
 var retry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
-// Options are what the actor needs.
+// Options has the dependencies of the actor.
 type Options struct {
-	// Listeners are the process's. They are made before the tree and closed after it.
+	// Listeners are created before the tree and closed after it.
 	Listeners *Listeners
 }
 
-// New makes the constructor of the actor of kind "server".
+// New returns the constructor of the actor of kind "server".
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor { return &actor{listeners: opts.Listeners, failing: map[string]string{}} }
 }
@@ -32,8 +32,8 @@ func New(opts Options) supervisors.Constructor {
 type actor struct {
 	listeners *Listeners
 	looking   bool
-	failures  int               // looks in a row that found something closed and could not open it
-	failing   map[string]string // why, by listener, as it was logged last
+	failures  int               // consecutive checks that could not open a listener
+	failing   map[string]string // the last logged reason by listener
 }
 
 type (
@@ -53,7 +53,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// look has everything opened that is not open. It is idempotent: what a predecessor of this actor opened stays.
+// look opens all closed listeners. It is idempotent: listeners opened by a predecessor of this actor stay.
 func (a *actor) look(ctx supervisors.Context) {
 	if a.looking {
 		return
@@ -88,10 +88,10 @@ func (a *actor) looked(ctx supervisors.Context, m looked) {
 	ctx.After(retry.After(a.failures, 0), look{})
 }
 
-// Inspection is the actor's detail of an inspection.
+// Inspection is the actor's part of an inspection.
 type Inspection struct {
 	Listeners []Listener `json:"listeners"`
-	Failures  int        `json:"failures,omitempty"` // looks in a row that could not open all
+	Failures  int        `json:"failures,omitempty"` // consecutive checks that could not open a listener
 	Logs      int        `json:"logs"`               // being read
 	Streams   int        `json:"streams"`            // open: commands, attached clients, forwarded ports
 }

@@ -16,7 +16,7 @@ func startActor(t *testing.T, r *rig) *supervisortest.Kit {
 	return supervisortest.New(t, messages.Server, New(Options{Listeners: r.listeners})("server"))
 }
 
-// next is the delay of the one timer that the actor has set.
+// next returns the delay of the actor's only timer.
 func next(t *testing.T, k *supervisortest.Kit) time.Duration {
 	t.Helper()
 	if pending := k.Pending(); len(pending) != 1 {
@@ -48,13 +48,13 @@ func TestTheActorOpensWhatIsNotOpen(t *testing.T) {
 	if d := next(t, k); d != lookEvery {
 		t.Errorf("it looks again after %s", d)
 	}
-	k.Send(messages.Server, look{}) // a late timer beside the work under way
+	k.Send(messages.Server, look{}) // a late timer during the work in progress
 	if len(k.Work) != 1 {
 		t.Errorf("%d looks at the same time", len(k.Work))
 	}
 	k.RunWork()
 
-	if err := os.Remove(r.socket); err != nil { // somebody cleans up in /run
+	if err := os.Remove(r.socket); err != nil { // as if /run were cleaned up
 		t.Fatal(err)
 	}
 	next(t, k)

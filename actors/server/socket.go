@@ -18,16 +18,16 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// ErrInUse is what the error of Open is when another agent holds the admin socket.
+// ErrInUse is returned by Open if another agent holds the admin socket.
 var ErrInUse = errors.New("another playlet is running")
 
-// socketDoor is the admin socket. A lock beside it tells a dead agent's socket, which is replaced, from a live one's:
-// the kernel lets go of the lock when its process ends, however it ends, and two agents that start at the same time
-// cannot both find the socket dead. The file of the lock stays, since removing it would let two hold "the" lock.
+// socketDoor opens the admin socket. A lock beside it distinguishes a dead agent's socket, which is replaced, from a live one's:
+// the kernel releases the lock when its process ends, and two agents that start at the same time cannot both consider the socket
+// dead. The file of the lock stays, since its removal would permit two locks.
 type socketDoor struct {
 	path   string
-	group  string       // that may use it, too
-	before func() error // is called once, before the socket is made first; may be nil
+	group  string       // with access, too
+	before func() error // called once, before the socket is first created; may be nil
 	lock   *os.File
 	mine   os.FileInfo // of the socket's file
 }
@@ -62,7 +62,7 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // by name: it could remove another's; see close
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by name, which could be another's socket; see close
 	if d.mine, err = os.Lstat(d.path); err == nil {
 		err = d.share()
 	}
@@ -72,7 +72,8 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// share gives the socket to the group. Its folder is the agent's own user's, so that its name means this socket still.
+// share gives the group access to the socket. Its folder belongs to the agent's own user, so the name still refers to this
+// socket.
 func (d *socketDoor) share() error {
 	if d.group == "" {
 		return nil
@@ -90,8 +91,8 @@ func (d *socketDoor) share() error {
 	return os.Chmod(d.path, 0o660) //nolint:gosec // the group is to have it
 }
 
-// privately gives the socket its mode before it has a name, so that at no moment anyone else can open it: on Linux the
-// name inherits the mode of the unbound socket.
+// privately sets the socket's mode before it has a name, so that no other user can ever open it: on Linux the name inherits the
+// mode of the unbound socket.
 func privately(_, _ string, c syscall.RawConn) error {
 	var failed error
 	if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil {
@@ -100,7 +101,7 @@ func privately(_, _ string, c syscall.RawConn) error {
 	return failed
 }
 
-// claim takes the lock, and keeps the one it has while its file is still the one on disk.
+// claim takes the lock, or keeps it if its file is still the one on disk.
 func (d *socketDoor) claim() error {
 	if d.lock != nil {
 		held, err := d.lock.Stat()
@@ -110,7 +111,7 @@ func (d *socketDoor) claim() error {
 		if found, err := os.Lstat(d.lockPath()); err == nil && os.SameFile(held, found) {
 			return nil
 		}
-		_ = d.lock.Close() // of a file that is gone
+		_ = d.lock.Close() // its file was removed
 		d.lock = nil
 	}
 	f, err := os.OpenFile(d.lockPath(), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
@@ -136,7 +137,7 @@ func (d *socketDoor) claim() error {
 	return nil
 }
 
-// inscribe writes who holds the lock, for the message of the one that finds it taken.
+// inscribe writes the PID of the holder into the lock's file, for the error of another agent.
 func inscribe(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -155,7 +156,7 @@ func holder(f *os.File) string {
 	return fmt.Sprintf(" (process %d)", pid)
 }
 
-// removeStale makes room for the socket. It runs under the lock.
+// removeStale removes an old socket. It runs under the lock.
 func (d *socketDoor) removeStale(ctx context.Context) error {
 	info, err := os.Lstat(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +168,7 @@ func (d *socketDoor) removeStale(ctx context.Context) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("%s is there and is not a socket; it is left alone", d.path)
 	}
-	if d.mine == nil || !os.SameFile(d.mine, info) { // ours, when its loop has died, needs no asking
+	if d.mine == nil || !os.SameFile(d.mine, info) { // our own socket with a failed loop needs no check
 		var dialer net.Dialer
 		conn, err := dialer.DialContext(ctx, "unix", d.path)
 		if err == nil {

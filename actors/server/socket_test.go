@@ -21,7 +21,7 @@ import (
 )
 
 func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
-	old := syscall.Umask(0) // nothing is to depend on it
+	old := syscall.Umask(0) // nothing may depend on it
 	defer syscall.Umask(old)
 	r := openRig(t)
 	for path, want := range map[string]fs.FileMode{
@@ -37,7 +37,7 @@ func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
 	}
 }
 
-// Another user gets no further than the file's mode, from which the clients' message comes.
+// The file's mode stops other users, and causes the clients' error.
 func TestTheSocketRefusesAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user")
@@ -48,7 +48,7 @@ func TestTheSocketRefusesAnotherUser(t *testing.T) {
 	}
 	refused := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, which is another user's for files, ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread, with another user's file permissions, ends with the goroutine
 		if err := unix.Setfsgid(65534); err != nil {
 			refused <- err
 			return
@@ -69,7 +69,7 @@ func TestTheSocketRefusesAnotherUser(t *testing.T) {
 	}
 }
 
-// In a world-writable folder, the lock beside the socket may belong to another user, and be held for ever.
+// In a world-writable folder, the lock beside the socket may belong to another user, and be held forever.
 func TestSocket_LockOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give a file to another user")
@@ -114,7 +114,7 @@ func TestTheSocketOfAGroup(t *testing.T) {
 	}
 }
 
-// TestTheModeIsThereBeforeTheName would see a socket that is private only from a moment after its birth.
+// TestTheModeIsThereBeforeTheName detects a socket that becomes private only after its creation.
 func TestTheModeIsThereBeforeTheName(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
@@ -146,7 +146,7 @@ func TestASecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// TestAnAgentThatIsAboutToListenIsAlive is what a look at the socket alone would not see: two agents that start at once.
+// TestAnAgentThatIsAboutToListenIsAlive covers two agents that start at once, which a check of the socket alone would miss.
 func TestAnAgentThatIsAboutToListenIsAlive(t *testing.T) {
 	r := newRig(t, nil)
 	if err := os.MkdirAll(filepath.Dir(r.socket), 0o755); err != nil {
@@ -190,7 +190,7 @@ func TestADeadAgentsSocketIsReplaced(t *testing.T) {
 	if err := dead.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = dead.Wait() // killed, as it should be
+	_ = dead.Wait() // killed, as expected
 	if _, err := os.Lstat(r.socket); err != nil {
 		t.Fatalf("the dead left no socket: %v", err)
 	}
@@ -280,7 +280,7 @@ func TestCloseTakesTheSocketAwayAndLetsAnotherIn(t *testing.T) {
 	if err := other.Open(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if err := r.listeners.Close(); err != nil { // again: it must not touch what is another's now
+	if err := r.listeners.Close(); err != nil { // again: it must not touch another agent's socket
 		t.Error(err)
 	}
 	if _, err := os.Lstat(r.socket); err != nil {
@@ -291,7 +291,7 @@ func TestCloseTakesTheSocketAwayAndLetsAnotherIn(t *testing.T) {
 	}
 }
 
-// TestTheWholeFolderMayGo is /run being cleaned up under a running agent: socket and lock.
+// TestTheWholeFolderMayGo removes socket and lock, as if /run were cleaned up under a running agent.
 func TestTheWholeFolderMayGo(t *testing.T) {
 	r := openRig(t)
 	if err := os.RemoveAll(filepath.Dir(r.socket)); err != nil {

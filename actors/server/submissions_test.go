@@ -13,7 +13,7 @@ import (
 
 func TestSubmissionsAreHandedToTheirActor(t *testing.T) {
 	r := openRig(t)
-	manifest := bytes.Repeat([]byte("#"), 2<<20) // more than other requests may have
+	manifest := bytes.Repeat([]byte("#"), 2<<20) // more than the limit of other requests
 	pod := messages.SubmittedPod{Namespace: "default", Name: "web", PodName: "web-node", UID: "u1", Change: messages.PodCreated}
 	object := messages.SubmittedObject{Kind: "Secret", Namespace: "shop", Name: "a", Keys: []string{"k"}}
 	sub := messages.Submission{Namespace: "default", Name: "web", Manifest: []byte(`{}`)}

@@ -45,7 +45,7 @@ func startTree(t *testing.T, r *rig) *supervisors.System {
 	return sys
 }
 
-// until waits for what the tree does by itself; it is bounded and proves nothing by its length.
+// until waits for an effect in the tree; its limit proves nothing.
 func until(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(waitLimit); !f(); {
@@ -56,7 +56,7 @@ func until(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// killServer kills the server's actor, and waits until it lives again.
+// killServer kills the server's actor, and waits for its restart.
 func killServer(t *testing.T, r *rig, sys *supervisors.System) {
 	t.Helper()
 	inspect := func() *api.Inspection {
@@ -91,7 +91,7 @@ func TestAStreamOutlivesTheActorThatOpenedItsListener(t *testing.T) {
 	}
 }
 
-// What is streamed with containers goes on when the actor is killed: it belongs to the process.
+// Streams with containers survive a kill of the actor: they belong to the process.
 func TestStreamsWithContainersOutliveTheActor(t *testing.T) {
 	r, _ := execRig(t)
 	sys := startTree(t, r)

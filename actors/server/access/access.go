@@ -33,23 +33,23 @@ import (
 )
 
 const (
-	// reviewTimeout bounds all that is asked about one request, which waits for it before its handler's own deadline begins.
+	// reviewTimeout bounds all reviews of one request, which waits for them before its handler's own deadline begins.
 	reviewTimeout = 10 * time.Second
-	// sameErrorEvery is how often one and the same failure to ask the API server is logged.
+	// sameErrorEvery is the interval for logging a repeated failure to reach the API server.
 	sameErrorEvery = time.Minute
 )
 
-// retries are of a review that the API server could not answer for the moment.
+// retries is the back-off of a review that the API server could not answer.
 var retries = wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}
 
-// Options are what the configuration says of access to port 10250.
+// Options configure access to port 10250.
 type Options struct {
-	// NodeName is the name of the Node whose sub-resources are asked for.
+	// NodeName is the name of the Node whose sub-resources are requested.
 	NodeName string
-	// Tokens reviews tokens and Rights rights; nil where there is no API server. They should share no budget, neither with each
-	// other nor with other clients: whoever can connect makes requests of Tokens.
+	// Tokens reviews tokens and Rights rights; nil without an API server. They should share no budget, neither with each other
+	// nor with other clients: anyone who can connect triggers requests of Tokens.
 	Tokens, Rights kubernetes.Interface
-	// Authentication and Authorization have all defaults.
+	// Authentication and Authorization have all defaults set.
 	Authentication kubeletconfig.KubeletAuthentication
 	Authorization  kubeletconfig.KubeletAuthorization
 	Log            *slog.Logger
@@ -59,19 +59,19 @@ type Options struct {
 type Access struct {
 	node  string
 	log   *slog.Logger
-	who   authenticator.Request // nil: nobody can be authenticated
-	may   authorizer.Authorizer // nil: nobody can be authorized
+	who   authenticator.Request // nil if no client can be authenticated
+	may   authorizer.Authorizer // nil if no client can be authorized
 	ca    *dynamiccertificates.DynamicFileCAContent
 	stop  context.CancelFunc
 	reads sync.WaitGroup
 
 	mu     sync.Mutex
-	logged string // why the API server could not be asked, as logged last
+	logged string // the last logged failure to reach the API server
 	at     time.Time
 }
 
-// New reads the client CA and starts to follow its file. Nothing else is read or sent. An error names the field and the file.
-// Where the configuration leaves nobody to be let in (Exposed says so), all requests are refused.
+// New reads the client CA and starts to follow its file. It reads and sends nothing else. An error names the field and the file.
+// If the configuration admits no client (see Exposed), all requests are rejected.
 func New(o Options) (*Access, error) {
 	a := &Access{node: o.NodeName, log: o.Log}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,7 +94,7 @@ func (a *Access) authenticateBy(ctx context.Context, o Options) error {
 		WebhookRetryBackoff: &retries,
 	}
 	if file := o.Authentication.X509.ClientCAFile; file != "" {
-		_, err := cert.CertsFromFile(file) // first: the library leaves goroutines behind where the file cannot be read
+		_, err := cert.CertsFromFile(file) // first: if the file is unreadable, the library leaves goroutines behind
 		if err != nil {
 			return fmt.Errorf("authentication.x509.clientCAFile: %s cannot be used: %w", file, err)
 		}
@@ -134,14 +134,13 @@ func (a *Access) authorizeBy(o Options) error {
 	return err
 }
 
-// Close ends the following of the client CA's file. Requests are still answered, by what was read last.
+// Close stops following the client CA's file. Requests are still served with the last content.
 func (a *Access) Close() {
 	a.stop()
 	a.reads.Wait()
 }
 
-// ClientCAs are the certificates that clients' certificates are verified with, as the file has them now; nil where there are
-// none.
+// ClientCAs returns the current CAs for clients' certificates, or nil.
 func (a *Access) ClientCAs() *x509.CertPool {
 	if a.ca == nil {
 		return nil
@@ -153,7 +152,7 @@ func (a *Access) ClientCAs() *x509.CertPool {
 	return options.Roots
 }
 
-// Proven says that a request came with a client certificate that the client CAs have signed.
+// Proven reports whether a request came with a client certificate signed by the client CAs.
 func (a *Access) Proven(r *http.Request) bool {
 	roots := a.ClientCAs()
 	if roots == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -169,9 +168,9 @@ func (a *Access) Proven(r *http.Request) bool {
 	return err == nil
 }
 
-// Filter lets a request through to next that is authenticated and authorized, and answers any other in the kubelet's words: 401
-// "Unauthorized", 403 "Forbidden (user=…)", 500 where the API server cannot be asked about rights and 503 where it cannot be
-// asked who the client is. The request's context and 10 s bound the asking.
+// Filter passes authenticated and authorized requests to next, and answers others in the kubelet's words: 401 "Unauthorized", 403
+// "Forbidden (user=…)", 500 if the API server cannot review rights and 503 if it cannot review the client. The request's context
+// and 10 s bound the reviews.
 func (a *Access) Filter(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code, text, client := a.check(r)
@@ -179,14 +178,14 @@ func (a *Access) Filter(next http.Handler) http.Handler {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			w.WriteHeader(code)
-			_, _ = io.WriteString(w, text) // who does not read it has gone
+			_, _ = io.WriteString(w, text) // fails if the client has left
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(shares.WithClient(r.Context(), client)))
 	})
 }
 
-// check returns 200 with the client's name, or the refusal.
+// check returns 200 with the client's name, or the rejection.
 func (a *Access) check(r *http.Request) (code int, text, client string) {
 	if a.who == nil || a.may == nil {
 		return http.StatusUnauthorized, "Unauthorized", ""
@@ -210,7 +209,7 @@ func (a *Access) check(r *http.Request) (code int, text, client string) {
 	return code, text, "user " + plain(who.User.GetName())
 }
 
-// authorize asks for each right until one is allowed.
+// authorize reviews each right until one is allowed.
 func (a *Access) authorize(ctx context.Context, r *http.Request, rights []authorizer.Attributes) (code int, text string) {
 	subresources := make([]string, 0, len(rights))
 	user, verb := plain(rights[0].GetUser().GetName()), rights[0].GetVerb()
@@ -232,10 +231,10 @@ func (a *Access) authorize(ctx context.Context, r *http.Request, rights []author
 		subresources)
 }
 
-// failed logs why the API server could not be asked, the same reason once a minute.
+// failed logs the reason that the API server could not be reached, once a minute if it is the same.
 func (a *Access) failed(r *http.Request, what string, err error) {
 	if r.Context().Err() != nil {
-		return // the client has gone
+		return // the client has left
 	}
 	why := apiclient.Explain(err, a.node)
 	a.mu.Lock()
@@ -246,8 +245,8 @@ func (a *Access) failed(r *http.Request, what string, err error) {
 	}
 }
 
-// unanswered is the error that says that the API server gave no answer about a token; nil where it gave one, as about a
-// certificate or token that was refused.
+// unanswered returns the error that the API server did not answer about a token, or nil if it answered, e.g. rejected a
+// certificate or token.
 func unanswered(err error) error {
 	if all, ok := errors.AsType[utilerrors.Aggregate](err); ok {
 		for _, e := range all.Errors() {
@@ -265,7 +264,7 @@ func unanswered(err error) error {
 	return nil
 }
 
-// plain keeps a name from elsewhere to one line.
+// plain replaces control characters in external names.
 func plain(s string) string {
 	return strings.Join(strings.FieldsFunc(s, unicode.IsControl), " ")
 }

@@ -27,7 +27,7 @@ import (
 
 const hour = time.Hour
 
-// options are the documented defaults, with a client CA and the API server.
+// options returns the documented defaults, with a client CA and the API server.
 func options(t *testing.T, ca *authority, client kubernetes.Interface, log io.Writer) Options {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ca.crt")
@@ -50,7 +50,7 @@ func options(t *testing.T, ca *authority, client kubernetes.Interface, log io.Wr
 	}
 }
 
-// open serves "in" behind the filter, over TLS, and tells the client the CAs as the agent does.
+// open serves "in" behind the filter, over TLS, with the client CAs announced as by the agent.
 func open(t *testing.T, o Options) (*Access, *httptest.Server) {
 	t.Helper()
 	a, err := New(o)
@@ -67,7 +67,7 @@ func open(t *testing.T, o Options) (*Access, *httptest.Server) {
 	return a, server
 }
 
-// identity is what a client shows.
+// identity is the credentials of a client.
 type identity struct {
 	cert  *tls.Certificate
 	token string
@@ -77,7 +77,7 @@ func ask(t *testing.T, server *httptest.Server, who identity, method, path strin
 	t.Helper()
 	transport := server.Client().Transport.(*http.Transport).Clone()
 	defer transport.CloseIdleConnections()
-	if who.cert != nil { // whatever CAs the server names
+	if who.cert != nil { // regardless of the CAs that the server names
 		transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return who.cert, nil
 		}
@@ -101,7 +101,7 @@ func ask(t *testing.T, server *httptest.Server, who identity, method, path strin
 	return answer.StatusCode, string(text)
 }
 
-// Every path is asked for by every identity. The rights that let somebody in stand beside the path.
+// Every identity requests every path. The rights that admit a client follow the path.
 func TestEveryPathByEveryIdentity(t *testing.T) {
 	paths := map[string]struct{ verb, subresources string }{
 		"GET /pods": {"get", "pods proxy"}, "GET /runningpods/": {"get", "pods proxy"},
@@ -130,7 +130,7 @@ func TestEveryPathByEveryIdentity(t *testing.T) {
 		"unknown token": {token: "unknown"}, "token without rights": {token: "nobody"},
 		"node":          {cert: ca.client("system:node:n2", later, "system:nodes")},
 		"administrator": {cert: ca.client("admin", later, "system:masters")},
-		"both":          {cert: stranger.client("admin", later), token: "metrics-reader"}, // its token is enough
+		"both":          {cert: stranger.client("admin", later), token: "metrics-reader"}, // its token suffices
 	}
 	api.tokens["nobody"] = authenticationv1.UserInfo{Username: "nobody"}
 	api.rules["system:masters"] = []string{"* *"}
@@ -182,7 +182,7 @@ func TestEveryPathByEveryIdentity(t *testing.T) {
 	}
 }
 
-// The fine-grained right is asked for first; the other only where it is not allowed.
+// The fine-grained right is reviewed first, and the other only if it is not allowed.
 func TestTheOrderOfRights(t *testing.T) {
 	api, ca := newFakeAPI(t), newAuthority(t, "ca")
 	api.tokens["t"] = authenticationv1.UserInfo{Username: "u"}
@@ -233,7 +233,7 @@ func TestAnonymousAndAlwaysAllow(t *testing.T) {
 	}
 }
 
-// Without anybody to ask, nobody is let in, whatever is shown.
+// Without an API server every client is rejected.
 func TestNobodyToAsk(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	o := options(t, ca, nil, io.Discard)
@@ -250,7 +250,7 @@ func TestNobodyToAsk(t *testing.T) {
 	}
 }
 
-// An API server that gives no answer lets nobody in, and the log says so without the token.
+// An unavailable API server admits no client, and the log reports it without the token.
 func TestNoAnswer(t *testing.T) {
 	api, ca := newFakeAPI(t), newAuthority(t, "ca")
 	var log bytes.Buffer
@@ -280,7 +280,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// Only a certificate of the client CA proves who asks.
+// Only a certificate of the client CA proves the client's identity.
 func TestProven(t *testing.T) {
 	ca, other := newAuthority(t, "ca"), newAuthority(t, "other")
 	a, _ := open(t, options(t, ca, newFakeAPI(t).client(t), io.Discard))
@@ -307,7 +307,7 @@ func TestProven(t *testing.T) {
 	}
 }
 
-// A client CA that is replaced counts from then on, and the one before no longer.
+// A replaced client CA applies from then on, and the previous one no longer.
 func TestTheClientCAIsReadAgain(t *testing.T) {
 	api, before, after := newFakeAPI(t), newAuthority(t, "before"), newAuthority(t, "after")
 	api.rules["system:masters"] = []string{"* *"}
@@ -351,7 +351,7 @@ func TestAClientCAThatCannotBeReadIsNamed(t *testing.T) {
 	}
 }
 
-// rightsOf is an authorizer that allows all, and keeps when it was to be done.
+// rightsOf is an authorizer that allows all, and records the remaining time.
 type rightsOf struct {
 	authorizer.Authorizer
 	left time.Duration
@@ -363,7 +363,7 @@ func (r *rightsOf) Authorize(ctx context.Context, _ authorizer.Attributes) (auth
 	return authorizer.DecisionAllow, "", nil
 }
 
-// The whole check has one deadline, whatever it asks for.
+// The whole check has a single deadline.
 func TestTheReviewOfRightsHasADeadline(t *testing.T) {
 	ca := newAuthority(t, "ca")
 	a, server := open(t, options(t, ca, newFakeAPI(t).client(t), io.Discard))
@@ -375,7 +375,7 @@ func TestTheReviewOfRightsHasADeadline(t *testing.T) {
 	}
 }
 
-// Tokens of strangers and the rights of those who are known are reviewed by clients of their own.
+// Tokens of unknown clients and rights of known ones are reviewed through separate clients.
 func TestReviewsOfTokensAndRightsShareNoClient(t *testing.T) {
 	ca, tokens, rights := newAuthority(t, "ca"), newFakeAPI(t), newFakeAPI(t)
 	tokens.tokens["t"] = authenticationv1.UserInfo{Username: "admin"}

@@ -12,34 +12,34 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// Exposure says how far the ports of the node's API are reachable.
+// Exposure describes from where the ports of the node's API are reachable.
 type Exposure struct {
-	// Address is the IP address that port 10250 listens on; empty where the port is closed.
+	// Address is the IP address of port 10250; empty if the port is closed.
 	Address string
-	// Closed says why port 10250 is closed; empty where it is open.
+	// Closed is the reason that port 10250 is closed, or empty.
 	Closed string
-	// Narrowed says why it is open on the loopback alone and not on the configured address; empty where it is not so.
+	// Narrowed is the reason that it is only open on the loopback instead of the configured address, or empty.
 	Narrowed string
-	// Everybody says that whoever can connect to it is let in, from other machines, too: it was asked for.
+	// Everybody is set if the configuration admits every client, from other machines too.
 	Everybody bool
-	// ReadOnly is the IP address that the read-only port listens on; empty where it is closed.
+	// ReadOnly is the IP address of the read-only port; empty if it is closed.
 	ReadOnly string
-	// ReadOnlyReason is a sentence that says why the read-only port is closed or open on the loopback alone, other than was asked
-	// for; or that it is open to other machines, which was. Empty where there is nothing to say.
+	// ReadOnlyReason explains in a sentence that the read-only port is closed or only open on the loopback, unlike the
+	// configuration, or that it is open to other machines. Otherwise it is empty.
 	ReadOnlyReason string
-	// CAdvisor is the IP address that cAdvisor's pages and API listen on; empty where they are closed.
+	// CAdvisor is the IP address of cAdvisor's pages and API; empty if they are closed.
 	CAdvisor string
-	// CAdvisorReason is as ReadOnlyReason, for them.
+	// CAdvisorReason is ReadOnlyReason for them.
 	CAdvisorReason string
-	// Observatory is the address, "host:port", that the observatory listens on; empty where it does not.
+	// Observatory is the address, "host:port", of the observatory; empty if it has no port.
 	Observatory string
-	// ObservatoryReason says that other machines may reach it, which was asked for; empty where they may not.
+	// ObservatoryReason reports that other machines may reach it, as configured, or is empty.
 	ObservatoryReason string
 }
 
-// Exposed decides from the configuration whether the ports of the node's API are opened, and where. Port 10250, where it could
-// authorize nobody, stays closed, with a reason, where the kubelet refuses to start. What a node without an API server serves to
-// everybody who can connect is on the loopback only, unless somebody gave the address.
+// Exposed derives the open ports of the node's API and their addresses from the configuration. Port 10250 stays closed, with a
+// reason, if it could authorize no client; the kubelet would refuse to start. On a node without an API server, unauthenticated
+// ports are on the loopback, unless the configuration has an address.
 func Exposed(node *config.Node) Exposure {
 	out := secure(node)
 	out.ReadOnly, out.ReadOnlyReason = unguarded(node, node.Kubelet.ReadOnlyPort, node.Standalone(),
@@ -54,14 +54,14 @@ func Exposed(node *config.Node) Exposure {
 	return out
 }
 
-// Others are sentences on the ports beside 10250 that are open to other machines, or not as far as was asked for.
+// Others returns sentences about the ports other than 10250 that are open to other machines, or not as far as configured.
 func (e *Exposure) Others() []string {
 	all := []string{e.ReadOnlyReason, e.CAdvisorReason, e.ObservatoryReason}
 	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
 }
 
-// unguarded is where a port that asks for no credentials is open, and a sentence where that is other than was asked for, or open
-// to other machines, of which open says the rest. Where nobody gave the address, it is the loopback if narrow.
+// unguarded returns the address of a port without authentication, and a sentence if it differs from the configuration or is open
+// to other machines; open ends that sentence. Without a configured address it is the loopback if narrow.
 func unguarded(node *config.Node, number int32, narrow bool, open string) (where, reason string) {
 	where, port := node.Kubelet.Address, "port "+strconv.Itoa(int(number))
 	address, err := netip.ParseAddr(where)
@@ -78,10 +78,11 @@ func unguarded(node *config.Node, number int32, narrow bool, open string) (where
 	return where, port + open
 }
 
-// observatory is what concerns the observatory's port: it is where it was asked for, and on the loopback where only the port was.
+// observatory sets the fields of the observatory's port: it has the configured address, or the loopback if only the port is
+// configured.
 func (e *Exposure) observatory(node *config.Node) {
 	host, port, err := net.SplitHostPort(node.ObservatoryAddress)
-	if err != nil { // it was validated: there is none
+	if err != nil { // empty, since it was validated
 		return
 	}
 	if host == "" {
@@ -94,7 +95,7 @@ func (e *Exposure) observatory(node *config.Node) {
 	}
 }
 
-// secure is what concerns port 10250.
+// secure sets the fields of port 10250.
 func secure(node *config.Node) Exposure {
 	k := node.Kubelet
 	cluster := !node.Standalone()
@@ -121,7 +122,7 @@ func secure(node *config.Node) Exposure {
 	return Exposure{Address: k.Address, Everybody: everybody && !address.IsLoopback()}
 }
 
-// loopback is the address of the loopback in the family of an address.
+// loopback returns the loopback address of an address family.
 func loopback(address netip.Addr) string {
 	if address.Is6() && !address.Is4In6() {
 		return net.IPv6loopback.String()

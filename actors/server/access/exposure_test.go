@@ -57,7 +57,7 @@ func TestExposed(t *testing.T) {
 	}
 }
 
-// The read-only port is open where it was asked for, and on a standalone node to this machine unless an address was given.
+// The read-only port is open as configured, and on a standalone node only to this machine unless an address is configured.
 func TestExposedReadOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		node            *config.Node
@@ -82,7 +82,7 @@ func TestExposedReadOnly(t *testing.T) {
 	}
 }
 
-// cAdvisor's port is open where it was asked for, and to other machines where an address was, too.
+// cAdvisor's port is open as configured, and to other machines only with an address.
 func TestExposedCAdvisor(t *testing.T) {
 	for name, c := range map[string]struct {
 		node            *config.Node
@@ -105,7 +105,7 @@ func TestExposedCAdvisor(t *testing.T) {
 	}
 }
 
-// The observatory is where it was asked for, and it is said where other machines may reach it.
+// The observatory has the configured address, with a reason if other machines may reach it.
 func TestExposedObservatory(t *testing.T) {
 	for given, c := range map[string]struct{ address, reason string }{
 		"":                {"", ""},

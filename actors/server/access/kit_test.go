@@ -58,7 +58,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
 }
 
-// client is a certificate for the user, good until then.
+// client returns a certificate for the user with an expiry.
 func (a *authority) client(user string, until time.Time, groups ...string) *tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -74,15 +74,15 @@ func (a *authority) client(user string, until time.Time, groups ...string) *tls.
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// fakeAPI answers reviews as an API server with RBAC does.
+// fakeAPI answers reviews like an API server with RBAC.
 type fakeAPI struct {
 	server *httptest.Server
 
 	mu     sync.Mutex
 	tokens map[string]authenticationv1.UserInfo
 	rules  map[string][]string // by user or group: "verb subresource", "*" for each
-	broken int                 // the status of every answer; 0: it works
-	asked  []string            // what was reviewed, in order
+	broken int                 // the status of every answer; 0 if it works
+	asked  []string            // the reviews, in order
 }
 
 func newFakeAPI(t *testing.T) *fakeAPI {
@@ -92,7 +92,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	return f
 }
 
-// client makes one of the fake API server.
+// client returns a client of the fake API server.
 func (f *fakeAPI) client(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	transport := &http.Transport{}

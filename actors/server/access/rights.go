@@ -9,8 +9,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// rights are the sub-resources of nodes that allow a path and what is below it. Each alone is enough; they are asked for in this
-// order. What is not in the table needs nodes/proxy.
+// rights are the sub-resources of nodes that allow a path and the paths below it. Each alone suffices; they are reviewed in this
+// order. Other paths need nodes/proxy.
 //
 // Sources: KEP-2862 and the documentation of the kubelet's authorization in Kubernetes 1.36. /spec is older kubelets'. /manifests
 // is Playlet's own, and nodes/proxy alone does not allow it.
@@ -32,17 +32,17 @@ var rights = []struct {
 	{"/configz", []string{"configz", "proxy"}},
 }
 
-// streams begin something in a container. They need "create" by any method: a WebSocket begins with a GET, and the right to read
-// must not become the right to run commands.
+// streams start processes or connections. They need "create" for any method: a WebSocket begins with a GET, and the right to read
+// must not include the right to run commands.
 var streams = []string{"/exec", "/attach", "/run", "/portForward"}
 
-// verbs are those of HTTP methods. Any other method has the verb "", which only a rule for all verbs allows.
+// verbs maps HTTP methods to verbs. Any other method has the verb "", which only a rule for all verbs allows.
 var verbs = map[string]string{
 	http.MethodPost: "create", http.MethodGet: "get", http.MethodPut: "update", http.MethodPatch: "patch",
 	http.MethodDelete: "delete",
 }
 
-// needed are what the API server is asked about a request, in order; one that is allowed is enough.
+// needed returns the rights for a request, in the order of review; one that is allowed suffices.
 func needed(node string, u user.Info, method, requestPath string) []authorizer.Attributes {
 	verb, subresources := verbs[method], []string{"proxy"}
 	for _, p := range streams {
@@ -65,10 +65,10 @@ func needed(node string, u user.Info, method, requestPath string) []authorizer.A
 	return out
 }
 
-// below says that p is the path, or below it.
+// below reports whether p is the path, or below it.
 func below(p, of string) bool { return p == of || strings.HasPrefix(p, of+"/") }
 
-// plainPath says that a path means what it reads as: no "..", "." or empty element leads elsewhere.
+// plainPath reports whether a path is clean: without "..", "." or empty elements.
 func plainPath(p string) bool {
 	return path.Clean(p) == p || p != "/" && path.Clean(p)+"/" == p
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// actors answers GET /v1/actors. No actor is asked.
+// actors answers GET /v1/actors without a question to any actor.
 func (h *handlers) actors(w http.ResponseWriter, _ *http.Request) error {
 	tree, err := h.tree()
 	if err != nil {
@@ -31,7 +31,7 @@ func (h *handlers) actors(w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, out)
 }
 
-// actorAt is the actor at a path that a request names.
+// actorAt returns the address of the actor at a path in a request.
 func actorAt(path string) messages.Address {
 	if path = strings.Trim(path, "/"); path == messages.Node.String() {
 		return messages.Node
@@ -39,7 +39,7 @@ func actorAt(path string) messages.Address {
 	return messages.Address(path)
 }
 
-// podNames are the namespaces and names of pods by their UIDs.
+// podNames returns the namespaces and names of pods by their UIDs.
 func podNames(s *board.Snapshot) map[string]string {
 	return ofPods(s, func(p *v1.Pod) string { return p.Namespace + "/" + p.Name })
 }
@@ -52,7 +52,7 @@ func ofPods(s *board.Snapshot, what func(*v1.Pod) string) map[string]string {
 	return out
 }
 
-// inspect answers GET /v1/actors/PATH with what the actor itself says.
+// inspect answers GET /v1/actors/PATH with the actor's own inspection.
 func (h *handlers) inspect(w http.ResponseWriter, r *http.Request) error {
 	to := actorAt(r.PathValue("actor"))
 	in, err := ask[messages.Inspection](h, r, askTimeout, to, messages.GetInspection{})
@@ -60,7 +60,7 @@ func (h *handlers) inspect(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v, _ := h.conf.Tree().VitalsOf(to)
-	v.Handling = nil // it was this very question
+	v.Handling = nil // it was this question
 	return answer(w, api.Inspection{
 		Actor:       api.Actor{Vitals: v, Pod: podNames(h.conf.Board.Now())[to.PodUID()]},
 		Incarnation: in.Incarnation, Handled: in.Handled, Working: in.Working, Children: in.Children, Detail: in.Detail,

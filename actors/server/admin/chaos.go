@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
-// engine is the one of chaos, or the error that it is not enabled.
+// engine returns the chaos engine, or the error that it is not enabled.
 func (h *handlers) engine() (*chaos.Engine, error) {
 	if h.conf.Chaos == nil {
 		return nil, refuse(http.StatusForbidden, "chaos is not enabled: this agent was started without --enable-chaos")
@@ -27,7 +27,7 @@ func (h *handlers) chaosRules(w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, api.ChaosRules{Rules: engine.List()})
 }
 
-// addChaos answers POST /v1/chaos[?dryRun=true]: one rule, which is in force then, or in a dry run the actors that it chooses.
+// addChaos answers POST /v1/chaos[?dryRun=true] with the rule, which is active then, and the actors that it selects.
 func (h *handlers) addChaos(w http.ResponseWriter, r *http.Request) error {
 	engine, err := h.engine()
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *handlers) addChaos(w http.ResponseWriter, r *http.Request) error {
 	}
 	names := podNames(h.conf.Board.Now())
 	out := api.ChaosRule{Status: chaos.Status{Rule: rule}, Targets: []api.ChaosTarget{}}
-	for _, a := range engine.Targets(rule) { // before it acts: what it has killed is gone for a moment
+	for _, a := range engine.Targets(rule) { // before it acts: killed actors are briefly missing
 		out.Targets = append(out.Targets, api.ChaosTarget{Path: a, Pod: names[a.PodUID()]})
 	}
 	if !dry {

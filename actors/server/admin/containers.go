@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// choose finds the container that a request means, and notes which one it is where none was named.
+// choose finds the container of a request, and notes its name if the request has none.
 func (h *handlers) choose(w http.ResponseWriter, r *http.Request, uid, container string) (containers.Chosen, error) {
 	c, err := h.conf.Containers.Choose(containers.Name{
 		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: uid, Container: container,
@@ -42,8 +42,8 @@ func (h *handlers) logs(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// exec answers POST /v1/exec/NAMESPACE/POD: a command in a container that runs, over a connection that is upgraded to
-// Kubernetes' protocol for remote commands.
+// exec answers POST /v1/exec/NAMESPACE/POD: a command in a running container, over a connection that is upgraded to Kubernetes'
+// protocol for remote commands.
 func (h *handlers) exec(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("command") == "" {
 		return bad(errors.New("no command is given"))
@@ -51,7 +51,7 @@ func (h *handlers) exec(w http.ResponseWriter, r *http.Request) error {
 	return h.join(w, r, h.conf.Containers.Exec)
 }
 
-// attach answers POST /v1/attach/NAMESPACE/POD as exec does: the process is the container's own.
+// attach answers POST /v1/attach/NAMESPACE/POD like exec, with the container's own process.
 func (h *handlers) attach(w http.ResponseWriter, r *http.Request) error {
 	return h.join(w, r, h.conf.Containers.Attach)
 }
@@ -83,7 +83,7 @@ func (h *handlers) portForward(w http.ResponseWriter, r *http.Request) error {
 	return h.conf.Containers.PortForward(w, r, p, nil)
 }
 
-// restart answers POST /v1/restart/UID: containers of the pod are ended and started again, those in the body by name and ID.
+// restart answers POST /v1/restart/UID: it restarts containers of the pod, given in the body by name and ID.
 func (h *handlers) restart(w http.ResponseWriter, r *http.Request) error {
 	question := messages.RestartContainers{UID: r.PathValue("uid")}
 	if err := json.NewDecoder(r.Body).Decode(&question.IDs); err != nil || len(question.IDs) == 0 {

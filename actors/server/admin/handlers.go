@@ -1,4 +1,4 @@
-// Package admin holds the handlers of the admin socket, which root alone may open. What they say stands in admin/api.
+// Package admin holds the handlers of the admin socket, which only root may open. Package admin/api defines their answers.
 package admin
 
 import (
@@ -28,14 +28,14 @@ import (
 const (
 	// askTimeout bounds one question to an actor; after it the answer is a 503 that names the actor.
 	askTimeout = 2 * time.Second
-	// writeTimeout is Config's WriteTimeout where it has none.
+	// writeTimeout is the default of Config's WriteTimeout.
 	writeTimeout = 30 * time.Second
-	// figuresTimeout bounds how long figures are waited for. The client's own timeout is longer.
+	// figuresTimeout bounds the wait for figures. The client's own timeout is longer.
 	figuresTimeout = 10 * time.Second
 	maxBodyBytes   = 1 << 20
 )
 
-// Tree is the running tree, as the handlers see it; *supervisors.System is one.
+// Tree is the handlers' view of the running tree; *supervisors.System implements it.
 type Tree interface {
 	Ask(ctx context.Context, to messages.Address, question any) (any, error)
 	Vitals() []supervisors.Vitals
@@ -44,38 +44,39 @@ type Tree interface {
 	Recorder() *supervisors.Recorder
 }
 
-// Config is what the handlers need. None of its functions may wait, unless it takes a context.
+// Config has the dependencies of the handlers. None of its functions may block, unless it takes a context.
 type Config struct {
-	Board      *board.Board // where the pods actor publishes
+	Board      *board.Board // published by the pods actor
 	Events     *eventlog.Log
 	Containers *containers.Handlers
 	Healthz    http.Handler
-	Health     func(context.Context) []explain.Check // what /healthz looks at
-	Tree       func() Tree                           // nil before it runs
-	Runtime    func() api.Runtime                    // the newest word on the container runtime
-	// Figures measures CPU and memory, or all there is of them where that is asked for, or gives what is there when the context
-	// ends; nil: nobody does.
+	Health     func(context.Context) []explain.Check // the checks of /healthz
+	Tree       func() Tree                           // nil before the tree runs
+	Runtime    func() api.Runtime                    // the latest state of the container runtime
+	// Figures measures CPU and memory, or with all every figure, and returns the available ones when the context ends; may be
+	// nil.
 	Figures func(ctx context.Context, all bool) api.Figures
 	// History returns the recorded figures of the pod with the UID, or of the node; nil: figures are not recorded.
 	History func(uid string) []history.Series
-	Chaos   *chaos.Engine // nil: it is not enabled
-	// Registered is what the control plane has of the node; nil: the node is in no cluster.
+	Chaos   *chaos.Engine // nil if it is not enabled
+	// Registered returns the control plane's view of the node; nil if the node is in no cluster.
 	Registered func() api.Registered
-	// Observatory says where the observatory is served beside the admin socket; nil: nowhere. An error says why it is not open.
+	// Observatory returns the address of the observatory's port, or nil. The error is the reason that it is not open.
 	Observatory func() (*api.Observatory, error)
-	// WriteTimeout bounds the writing of one line of a stream: who does not read is let go. 0: half a minute.
+	// WriteTimeout bounds the writing of one line of a stream; a client that does not read is disconnected. 0 means half a
+	// minute.
 	WriteTimeout time.Duration
 	Version      api.Version // of the agent
 }
 
-// handlers are those of the admin socket.
+// handlers are the handlers of the admin socket.
 type handlers struct {
 	conf      Config
 	watches   *shares.Limit // streams
 	manifests *shares.Limit // in memory
 }
 
-// handler answers, or gives the error that is the answer.
+// handler answers a request, or returns the error to answer with.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +85,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// New is all that the admin socket answers: the API, and /healthz.
+// New returns the handler of the whole admin socket: the API, and /healthz.
 func New(conf Config) http.Handler {
 	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
 	h := &handlers{conf: conf, watches: shares.New("open watches", maxWatches),
@@ -139,8 +140,8 @@ func (h *handlers) routes() map[string]handler {
 	}
 }
 
-// inJSON is the mux with these routes. It limits the bodies of requests, which are manifests at one path and below it, and gives
-// the mux's own refusals (404, 405) the form of all others.
+// inJSON returns the mux with these routes. It limits the bodies of requests, which are manifests at one path and below it, and
+// gives the mux's own errors (404, 405) the common form.
 func inJSON(mux *http.ServeMux, manifests string, routes map[string]handler) http.Handler {
 	for pattern, h := range routes {
 		mux.Handle(pattern, h)
@@ -166,7 +167,7 @@ func inJSON(mux *http.ServeMux, manifests string, routes map[string]handler) htt
 	})
 }
 
-// refusal takes the status and drops the text that the mux would answer.
+// refusal records the status and drops the mux's text.
 type refusal struct {
 	http.ResponseWriter
 	status int
@@ -175,7 +176,7 @@ type refusal struct {
 func (r *refusal) WriteHeader(status int)      { r.status = status }
 func (r *refusal) Write(b []byte) (int, error) { return len(b), nil }
 
-// refuse is the answer to a request that is not done.
+// refuse returns the answer to a rejected request.
 func refuse(status int, format string, args ...any) error {
 	return &api.Error{Status: status, Text: fmt.Sprintf(format, args...)}
 }
@@ -196,13 +197,13 @@ func answer(w http.ResponseWriter, v any) error {
 	return nil
 }
 
-// write writes an answer. A failure to write means that nobody reads it any more.
+// write writes an answer. It ignores errors, which mean that the client has left.
 func write(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		status, body = http.StatusInternalServerError, []byte(`{"status":500,"error":"the answer cannot be encoded"}`)
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder in a test has none
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not supported by a test's recorder
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))
@@ -222,7 +223,7 @@ func fail(w http.ResponseWriter, err error) {
 	write(w, failed.Status, failed)
 }
 
-// tree is the running tree, or the error that there is none yet.
+// tree returns the running tree, or the error that there is none yet.
 func (h *handlers) tree() (Tree, error) {
 	if tree := h.conf.Tree(); tree != nil {
 		return tree, nil
@@ -230,7 +231,7 @@ func (h *handlers) tree() (Tree, error) {
 	return nil, refuse(http.StatusServiceUnavailable, "the agent is starting: its actors do not run yet")
 }
 
-// ask puts a question to an actor that must be there. Where no answer comes, the error says what keeps the actor from it.
+// ask sends a question to an existing actor. Without an answer, the error explains the actor's state.
 func ask[T any](h *handlers, r *http.Request, timeout time.Duration, to messages.Address, question any) (out T, err error) {
 	tree, err := h.tree()
 	if err != nil {
@@ -274,7 +275,7 @@ func (h *handlers) version(w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, version)
 }
 
-// observatory answers GET /v1/observatory. It is asked on the admin socket alone.
+// observatory answers GET /v1/observatory, on the admin socket only.
 func (h *handlers) observatory(w http.ResponseWriter, _ *http.Request) error {
 	at, err := h.conf.Observatory()
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// images answers GET /v1/images with what is on the node. As with all questions on images, the answer waits for the runtime.
+// images answers GET /v1/images with the images on the node. As all questions on images, it waits for the runtime.
 func (h *handlers) images(w http.ResponseWriter, r *http.Request) error {
 	got, err := ask[messages.ImagesListed](h, r, submitTimeout, messages.Images, messages.GetImages{})
 	switch {
@@ -38,7 +38,7 @@ func (h *handlers) removeImage(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, got)
 }
 
-// pullImage answers POST /v1/images?image=NAME&id=ID with how far the pull is, which it begins where it is asked for it first.
+// pullImage answers POST /v1/images?image=NAME&id=ID with the progress of the pull, which the first request begins.
 func (h *handlers) pullImage(w http.ResponseWriter, r *http.Request) error {
 	question := messages.FetchImage{Client: shares.Client(r)}
 	if err := params(r, api.Params{"id": &question.ID, "image": &question.Image}); err != nil {
@@ -51,7 +51,7 @@ func (h *handlers) pullImage(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, got)
 }
 
-// nameUsers gives those their names of which only the UID is known.
+// nameUsers adds names to users with only a UID.
 func (h *handlers) nameUsers(users []messages.ImageUser) {
 	names := podNames(h.conf.Board.Now())
 	for i := range users {

@@ -48,7 +48,7 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, out)
 }
 
-// podView is one pod as it is shown.
+// podView returns the shown form of a pod.
 func podView(p *board.Pod) api.Pod {
 	shown := containers.Object(p)
 	shown.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
@@ -60,8 +60,8 @@ func podView(p *board.Pod) api.Pod {
 	return out
 }
 
-// briefView is podView without what a manifest may hold secrets in: of the spec the names of containers are there, and of the
-// metadata what names the pod.
+// briefView returns podView without fields that may hold secrets: the spec only has the names of containers, and the metadata
+// only identifies the pod.
 func briefView(p *board.Pod) api.Pod {
 	out := podView(p)
 	out.Pod = &v1.Pod{TypeMeta: out.TypeMeta, Status: out.Status, ObjectMeta: metav1.ObjectMeta{
@@ -100,14 +100,14 @@ func (h *handlers) nodeView(s *board.Snapshot) api.Node {
 	return out
 }
 
-// filter chooses pods; an empty field chooses all.
+// filter selects pods; an empty field selects all.
 type filter struct{ namespace, name string }
 
 func (f filter) match(p *v1.Pod) bool {
 	return (f.namespace == "" || f.namespace == p.Namespace) && (f.name == "" || f.name == p.Name)
 }
 
-// choose lists the pods of a snapshot that match.
+// choose lists the matching pods of a snapshot.
 func (f filter) choose(s *board.Snapshot) []*board.Pod {
 	var out []*board.Pod
 	for i := range s.Pods {

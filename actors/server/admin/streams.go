@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// maxWatches is how many streams of one listener are open at once, shared by client.
+	// maxWatches limits the open streams of one listener, shared by client.
 	maxWatches = 64
-	// coalesce is the least time between two lines of a stream: what changes within it makes one line.
+	// coalesce is the minimum interval between two lines of a stream: changes within it make one line.
 	coalesce = 50 * time.Millisecond
 )
 
-// stream answers with lines of JSON for as long as send lasts, whose line says whether somebody reads them.
+// stream answers with lines of JSON while send runs; line returns false once the client has left.
 func (h *handlers) stream(w http.ResponseWriter, r *http.Request, send func(line func(v any) bool)) error {
 	release, err := h.watches.Take(shares.Client(r))
 	if err != nil {
@@ -34,13 +34,13 @@ func (h *handlers) stream(w http.ResponseWriter, r *http.Request, send func(line
 	w.Header().Set("Content-Type", "application/json")
 	out, lines := http.NewResponseController(w), json.NewEncoder(w)
 	send(func(v any) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // where there is none, the write itself tells
+		_ = out.SetWriteDeadline(time.Now().Add(h.conf.WriteTimeout)) // if unsupported, the write itself fails
 		return lines.Encode(v) == nil && out.Flush() == nil
 	})
 	return nil
 }
 
-// pause waits, and says whether it was left to.
+// pause waits, and reports whether it was not interrupted.
 func pause(done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -52,7 +52,7 @@ func pause(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// watchPods streams one line of JSON a change, until the client goes or the process ends.
+// watchPods streams one line of JSON per change, until the client leaves or the process ends.
 func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filter, view func(*board.Pod) api.Pod) error {
 	return h.stream(w, r, func(line func(any) bool) {
 		ctx, seen := r.Context(), tracker{chosen: chosen, view: view}
@@ -70,7 +70,7 @@ func (h *handlers) watchPods(w http.ResponseWriter, r *http.Request, chosen filt
 }
 
 // events answers GET /v1/events[?watch=true][&namespace=N][&name=N] with the last events of the node, or of an object, as an
-// EventList; the stream goes on with one for what has come.
+// EventList; the stream continues with an EventList of new ones.
 func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 	var watch bool
 	var namespace, name string
@@ -103,7 +103,7 @@ func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// followTrace streams one line of JSON for each batch of entries, until the client goes or the process ends.
+// followTrace streams one line of JSON for each batch of entries, until the client leaves or the process ends.
 func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder *supervisors.Recorder, q supervisors.Query,
 	next api.Trace,
 ) error {
@@ -116,7 +116,7 @@ func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder 
 				next.Recorder = recorder.Size()
 				next.Entries = recorder.Select(q)
 				q.After = next.Recorder.Seq
-				if n := len(next.Entries); n > 0 { // one that came in between is not to come again
+				if n := len(next.Entries); n > 0 { // do not repeat an entry that came in between
 					q.After = max(q.After, next.Entries[n-1].Seq)
 				}
 			}
@@ -124,7 +124,7 @@ func (h *handlers) followTrace(w http.ResponseWriter, r *http.Request, recorder 
 	})
 }
 
-// tracker makes the lines of one stream: it remembers what was sent, and tells what is new. It is pure.
+// tracker computes the lines of one stream: it remembers the sent state and returns the changes. It is pure.
 type tracker struct {
 	chosen   filter
 	view     func(*board.Pod) api.Pod
@@ -135,16 +135,16 @@ type tracker struct {
 	node     api.Node
 }
 
-// tracked is a pod as it was sent last.
+// tracked is a pod as sent last.
 type tracked struct {
 	pod *board.Pod
-	// sure says that the actor that publishes would know if it ran: when it leaves, it is gone. A life that has only begun
-	// leaves out what it has not heard of yet.
+	// sure is set if the publishing actor had audited the runtime: if the pod is missing later, it is gone. An actor that has
+	// just started omits pods that it does not know yet.
 	sure bool
 }
 
-// next is what changed since the call before; false when nothing did. The first call tells everything, and so does the first
-// one that knows everything.
+// next returns the changes since the previous call, or false without any. The first call returns everything, and so does the
+// first complete one.
 func (t *tracker) next(s *board.Snapshot, node api.Node) (api.Change, bool) {
 	complete := s.Complete()
 	change := api.Change{Version: s.Version, At: s.At, Full: !t.begun || complete && !t.complete}
@@ -174,7 +174,7 @@ func (t *tracker) next(s *board.Snapshot, node api.Node) (api.Change, bool) {
 	return change, change.Full || change.Node != nil || len(change.Pods) > 0 || len(change.Gone) > 0
 }
 
-// samePod compares what is shown of a pod. Pointers first: an object that is shared has not changed.
+// samePod compares the shown parts of a pod. It compares pointers first: a shared object has not changed.
 func samePod(x, y *board.Pod) bool {
 	return x.Source == y.Source && x.Phase == y.Phase && x.Ending == y.Ending && same(x.Pod, y.Pod) &&
 		same(x.Status, y.Status) && same(x.Waiting, y.Waiting) && same(x.Quarantine, y.Quarantine)

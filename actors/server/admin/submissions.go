@@ -17,13 +17,13 @@ import (
 
 const (
 	submissionsPath = "/v1/submissions"
-	// maxManifestBytes is as much as a manifest in a file may have.
+	// maxManifestBytes is the maximum size of a manifest, as for a file.
 	maxManifestBytes = manifest.MaxBytes
 	// submitTimeout bounds an acceptance, which waits for the disk. It is shorter than the client's.
 	submitTimeout = 12 * time.Second
 	// readTimeout bounds the reading of a manifest.
 	readTimeout = 30 * time.Second
-	// maxSubmissions is how many manifests are in memory at once, and maxWaiting how many wait for that; both shared by client.
+	// maxSubmissions limits the manifests in memory, and maxWaiting the waiting requests; both shared by client.
 	maxSubmissions, maxWaiting = 16, 256
 )
 
@@ -31,7 +31,7 @@ func newSubmissions() *shares.Limit {
 	return shares.NewQueue("submissions", maxSubmissions, maxWaiting)
 }
 
-// refusals are the HTTP statuses of refusals.
+// refusals maps rejections to HTTP statuses.
 var refusals = map[messages.Refusal]int{
 	messages.RefusedMalformed: http.StatusBadRequest,
 	messages.RefusedInvalid:   http.StatusUnprocessableEntity,
@@ -41,9 +41,9 @@ var refusals = map[messages.Refusal]int{
 	messages.RefusedFailure:   http.StatusInternalServerError,
 }
 
-// Manifests are the submissions on the node's API, at /manifests: what the admin socket answers at /v1/submissions, by the same
-// handlers. There each method is a right of its own, and so does one thing: POST creates and replaces nothing, PUT replaces a
-// submission that is there, DELETE withdraws it. Of the configuration it needs the tree.
+// Manifests serves submissions on the node's API, at /manifests, with the handlers of the admin socket's /v1/submissions. Each
+// method is a separate right and has one effect: POST creates and replaces nothing, PUT replaces an existing submission, DELETE
+// withdraws it. It only needs the tree of the configuration.
 func Manifests(conf Config) http.Handler {
 	h := &handlers{conf: conf, manifests: newSubmissions()}
 	answers := inJSON(http.NewServeMux(), "/manifests", map[string]handler{
@@ -58,7 +58,7 @@ func Manifests(conf Config) http.Handler {
 		},
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has("dryRun") { // who asks for it must not get it done
+		if r.URL.Query().Has("dryRun") { // a dry run must not be executed
 			fail(w, refuse(http.StatusBadRequest, "dryRun is not taken at /manifests; nothing was done"))
 			return
 		}
@@ -93,7 +93,7 @@ func (h *handlers) submission(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, found)
 }
 
-// named is the submission that a request names.
+// named returns the submission named by a request.
 func (h *handlers) named(r *http.Request) (messages.Submission, error) {
 	question := messages.GetSubmissions{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	found, err := askSubmit[messages.SubmissionsReported](h, r, question)
@@ -112,12 +112,12 @@ func (h *handlers) submit(w http.ResponseWriter, r *http.Request) error {
 	return h.accept(w, r, m)
 }
 
-// submitOne answers PUT /v1/submissions/{namespace}/{name}: the manifest of that pod, as it is to be from now on.
+// submitOne answers PUT /v1/submissions/{namespace}/{name}: the new manifest of that pod.
 func (h *handlers) submitOne(w http.ResponseWriter, r *http.Request) error {
 	return h.accept(w, r, messages.SubmitPods{Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Replace: true})
 }
 
-// accept reads a manifest, and hands it on.
+// accept reads a manifest and passes it on.
 func (h *handlers) accept(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) error {
 	release, err := h.turn(r)
 	if err != nil {
@@ -140,8 +140,8 @@ func (h *handlers) turn(r *http.Request) (release func(), err error) {
 	return release, nil
 }
 
-// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. The manifest is read before
-// anything is answered: a client that still sends would not see the answer.
+// replace answers PUT /manifests/{namespace}/{name}: the right to update is not the right to create. It reads the manifest before
+// it answers: a client that still sends would not see the answer.
 func (h *handlers) replace(w http.ResponseWriter, r *http.Request) error {
 	release, err := h.turn(r)
 	if err != nil {
@@ -156,11 +156,11 @@ func (h *handlers) replace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The name may be that of the pod; the one in its manifest is another, under which a new pod would be created.
+	// The name may be the pod's; the manifest has another name, under which a new pod would be created.
 	return h.hand(w, r, messages.SubmitPods{Manifest: text, Namespace: r.PathValue("namespace"), Name: found.Name, Replace: true})
 }
 
-// hand gives a manifest to the actor, and answers with what it did.
+// hand sends a manifest to the actor, and answers with the result.
 func (h *handlers) hand(w http.ResponseWriter, r *http.Request, m messages.SubmitPods) error {
 	submitted, err := askSubmit[messages.PodsSubmitted](h, r, m)
 	if err != nil {
@@ -177,7 +177,7 @@ func (h *handlers) hand(w http.ResponseWriter, r *http.Request, m messages.Submi
 }
 
 func readManifest(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // a recorder in a test has none
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // not supported by a test's recorder
 	data, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	switch {
@@ -214,7 +214,7 @@ func (h *handlers) withdrawOne(w http.ResponseWriter, r *http.Request, exact boo
 	return answer(w, api.Submitted{Pods: []messages.SubmittedPod{gone.Pod}})
 }
 
-// askSubmit puts a question to the submit actor. That no answer comes means that it may have been done or not.
+// askSubmit sends a question to the submit actor. Without an answer it is unknown whether it was executed.
 func askSubmit[T any](h *handlers, r *http.Request, question any) (T, error) {
 	return ask[T](h, r, submitTimeout, messages.Submit, question)
 }

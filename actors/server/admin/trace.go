@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/trace"
 )
 
-// trace answers GET /v1/trace from the flight recorder, without a question to any actor: it answers while all of them hang.
+// trace answers GET /v1/trace from the flight recorder, without a question to any actor: it works even if all of them hang.
 func (h *handlers) trace(w http.ResponseWriter, r *http.Request) error {
 	var o api.TraceOptions
 	if err := params(r, o.Params()); err != nil {
@@ -33,7 +33,7 @@ func (h *handlers) trace(w http.ResponseWriter, r *http.Request) error {
 		actor := actorAt(o.Actor)
 		q.Actor, out.Actor = &actor, actor.String()
 	}
-	out.Recorder = recorder.Size() // before the entries: what comes later is followed
+	out.Recorder = recorder.Size() // before the entries: later ones are followed
 	out.Entries = recorder.Select(q)
 	there := out.Pod != nil
 	if q.Actor != nil {
@@ -52,7 +52,7 @@ func (h *handlers) trace(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, out)
 }
 
-// criticalPath answers GET /v1/criticalpath?pod=NAME[&namespace=N] with where the time of a pod's start went.
+// criticalPath answers GET /v1/criticalpath?pod=NAME[&namespace=N] with the parts of a pod's start time.
 func (h *handlers) criticalPath(w http.ResponseWriter, r *http.Request) error {
 	var pod, namespace string
 	if err := params(r, api.Params{"pod": &pod, "namespace": &namespace}); err != nil {
@@ -74,7 +74,7 @@ func (h *handlers) criticalPath(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, path)
 }
 
-// pod finds a pod by its name or its UID; nil where none is there. One that is gone may still be in the recorder.
+// pod finds a pod by its name or its UID, or returns nil. A removed one may still be in the recorder.
 func (h *handlers) pod(namespace, name string) (uid string, found *api.Ref) {
 	now := h.conf.Board.Now()
 	for _, of := range slices.Concat(now.Pods, now.Over) {

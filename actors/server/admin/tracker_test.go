@@ -14,8 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A life of the pods actor that has only begun knows of no pods. That is not the end of them: it is told when they are gone
-// indeed, which a later word shows.
+// A pods actor that has just started knows no pods. They are not reported gone until a later snapshot proves it.
 func TestPodsOutliveTheActorThatPublishesThem(t *testing.T) {
 	web, db := pod("ns", "web", "u1", nil), pod("ns", "db", "u2", nil)
 	first, second := time.Unix(1, 0), time.Unix(2, 0)

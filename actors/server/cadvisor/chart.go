@@ -10,22 +10,22 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// curve is one line of a chart. Its value is NaN where it is not known.
+// curve is one line of a chart. Its value is NaN if unknown.
 type curve struct {
 	name  string
 	value func(s *model.ContainerStats) float64
 }
 
-// kind is a chart as every cgroup may have it.
+// kind is a chart available for every cgroup.
 type kind struct {
 	id, title string
 	unit      func(v float64) string
 	bytes     bool // the axis ends at a power of two
-	grows     bool // the values count up, and what is drawn is by how much a second
+	grows     bool // the values count up; the chart shows the rate per second
 	curves    []curve
 }
 
-// draw is a curve of a part of a sample, which may be missing.
+// draw returns a curve of a part of a sample, which may be missing.
 func draw[T any](name string, part func(s *model.ContainerStats) *T, value func(of *T) float64) curve {
 	return curve{name, func(s *model.ContainerStats) float64 {
 		if p := part(s); p != nil {
@@ -41,7 +41,7 @@ func networkOf(s *model.ContainerStats) *model.NetworkStats   { return s.Network
 func disksOf(s *model.ContainerStats) *model.DiskIoStats      { return s.DiskIo }
 func processesOf(s *model.ContainerStats) *model.ProcessStats { return s.Processes }
 
-// transferred sums what was read from disks, or written to them.
+// transferred returns a function that sums the bytes read from, or written to, disks.
 func transferred(direction string) func(d *model.DiskIoStats) float64 {
 	return func(d *model.DiskIoStats) float64 {
 		sum := 0.0
@@ -52,7 +52,7 @@ func transferred(direction string) func(d *model.DiskIoStats) float64 {
 	}
 }
 
-// passed sums what the interfaces received, or sent.
+// passed returns a function that sums the bytes received or sent by the interfaces.
 func passed(value func(i *model.InterfaceStats) uint64) func(n *model.NetworkStats) float64 {
 	return func(n *model.NetworkStats) float64 {
 		sum := 0.0
@@ -63,7 +63,7 @@ func passed(value func(i *model.InterfaceStats) uint64) func(n *model.NetworkSta
 	}
 }
 
-// waited is the part of the time that something waited; where nothing ever did, the kernel may not tell.
+// waited is the share of the time spent waiting. A total of 0 may mean that the kernel does not report it.
 func waited(p model.PSIStats) float64 {
 	if p.Some.Total == 0 {
 		return math.NaN()
@@ -71,7 +71,7 @@ func waited(p model.PSIStats) float64 {
 	return p.Some.Avg10
 }
 
-// threads are not known of the root, and there are some elsewhere.
+// threads returns NaN for the root, whose threads are unknown; other cgroups have some.
 func threads(p *model.ProcessStats) float64 {
 	if p.ThreadsCurrent == 0 {
 		return math.NaN()
@@ -109,7 +109,7 @@ var kinds = []kind{
 	}},
 }
 
-// The size of a chart, and where in it the curves are.
+// The size of a chart, and the area of the curves.
 const (
 	chartWidth, chartHeight = 600, 170
 	plotLeft, plotTop       = 76, 8
@@ -117,7 +117,7 @@ const (
 	unknown                 = "–"
 )
 
-// chart is one that is drawn.
+// chart is a rendered chart.
 type chart struct {
 	ID, Title, Says string
 	Curves          []drawn
@@ -125,20 +125,20 @@ type chart struct {
 	Times           []column
 }
 
-// drawn is a curve as the page has it. Path is SVG's; Last and Value are what it says now.
+// drawn is a rendered curve. Path is SVG's; Last and Value are its current value.
 type drawn struct {
 	Number           int
 	Name, Path, Last string
 	Value            string
 }
 
-// line is one of the grid, with what it stands for.
+// line is a line of the grid, with its label.
 type line struct {
 	At   float64
 	Says string
 }
 
-// column is a sample: where it is, the width that points to it, and its values, in the order of the curves.
+// column is a sample: its position, the width that selects it, and its values, in the order of the curves.
 type column struct {
 	At, Left, Width float64
 	Time            string
@@ -146,7 +146,7 @@ type column struct {
 	Says            string
 }
 
-// chartOf draws the samples, of which the newest is at the right edge; nil where there is nothing to draw.
+// chartOf renders the samples, with the newest at the right edge. It returns nil if there is nothing to draw.
 func (k kind) chartOf(samples []*model.ContainerStats) *chart {
 	out := &chart{ID: k.id, Title: k.title}
 	values, top := k.values(samples)
@@ -201,8 +201,8 @@ func (k kind) chartOf(samples []*model.ContainerStats) *chart {
 	return out
 }
 
-// values are those of each curve, a sample each, and the greatest of them: NaN where none is known. A counter's first
-// sample has none.
+// values returns each curve's values per sample, and their maximum: NaN if all are unknown. A counter has no value for the first
+// sample.
 func (k kind) values(samples []*model.ContainerStats) (all [][]float64, top float64) {
 	top = math.NaN()
 	for _, c := range k.curves {
@@ -217,7 +217,7 @@ func (k kind) values(samples []*model.ContainerStats) (all [][]float64, top floa
 				if i > 0 {
 					v = (c.value(s) - c.value(samples[i-1])) / s.Timestamp.Sub(samples[i-1].Timestamp).Seconds()
 				}
-				if v < 0 { // it was made anew
+				if v < 0 { // the counter was reset
 					v = math.NaN()
 				}
 			}
@@ -238,7 +238,7 @@ func (k kind) says(v float64) string {
 	return k.unit(v)
 }
 
-// ceiling is a number to end an axis with, which is not below v: a half of it has few digits, too.
+// ceiling returns the end of an axis, at least v: half of it has few digits, too.
 func ceiling(v float64, binary bool) float64 {
 	if binary {
 		return math.Exp2(math.Ceil(math.Log2(max(v, 1024))))
@@ -261,7 +261,7 @@ func cores(v float64) string     { return number(v) + " cores" }
 func perSecond(v float64) string { return inBytes(v) + "/s" }
 func percent(v float64) string   { return number(v) + " %" }
 
-// number has three digits that count, and none smaller than a ten-thousandth.
+// number formats with three significant digits, and none below a ten-thousandth.
 func number(v float64) string {
 	if math.Abs(v) >= 100 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

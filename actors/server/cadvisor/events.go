@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	// maxStreams is how many clients there are at once that events are streamed to.
+	// maxStreams limits the concurrent streams of events.
 	maxStreams = 4
-	// maxSeen is how many events that a stream has told of are kept, to tell of each once, besides those that may come again.
+	// maxSeen limits the recorded events of a stream, which prevent repetition, in addition to those that may come again.
 	maxSeen = 4096
-	// lookEvery is how often it is looked for the cgroup of a container that began in a pod without one.
+	// lookEvery is the interval for checking the cgroup of a container that started in a pod without one.
 	lookEvery = 2 * time.Second
 )
 
-// eventsQuery is which events are asked for.
+// eventsQuery selects events.
 type eventsQuery struct {
 	name       string
-	below      bool // those of the cgroups below it, too
+	below      bool // include the cgroups below it
 	types      []model.EventType
 	start, end time.Time
 	most       int
 }
 
-// readEventsQuery reads a request's. What cAdvisor cannot read it passes over.
+// readEventsQuery reads a request's parameters. It ignores those that cAdvisor cannot read.
 func readEventsQuery(name string, values url.Values) eventsQuery {
 	is := func(key string) bool { yes, err := strconv.ParseBool(values.Get(key)); return yes && err == nil }
 	q := eventsQuery{name: name, below: is("subcontainers"), most: 10}
@@ -65,10 +65,10 @@ func (q *eventsQuery) wants(e *model.Event) bool {
 		(q.end.IsZero() || !e.Timestamp.After(q.end))
 }
 
-// events are those of pods' containers, by their statuses: of each the run that goes on and the one before. A pod of which no
-// cgroup is left has none: what ended in it has no name.
+// events returns the events of pods' containers from their statuses: the current and the previous run. A pod without a remaining
+// cgroup has none, since its containers have no names there.
 func (t tree) events(pods []board.Pod) (out []model.Event) {
-	around := map[string][2]string{} // of a pod: what its containers' names have before and after the ID
+	around := map[string][2]string{} // by pod: prefix and suffix of its containers' cgroup names around the ID
 	for name, info := range t {
 		if labels := info.Spec.Labels; len(info.Aliases) > 0 {
 			before, after, _ := strings.Cut(name, info.Aliases[0])
@@ -92,7 +92,7 @@ func (t tree) events(pods []board.Pod) (out []model.Event) {
 					add(s.ContainerID, model.EventContainerCreation, r.StartedAt.Time, model.EventData{})
 				}
 				e := state.Terminated
-				if e == nil || e.ContainerID == "" { // it never was
+				if e == nil || e.ContainerID == "" { // it never existed
 					continue
 				}
 				add(e.ContainerID, model.EventContainerCreation, e.StartedAt.Time, model.EventData{})
@@ -111,7 +111,7 @@ func (t tree) events(pods []board.Pod) (out []model.Event) {
 	return out
 }
 
-// events answers which containers of pods began and ended, or streams those that do from now on.
+// events answers with the starts and exits of containers, or streams future ones.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	q := readEventsQuery(name(r), r.URL.Query())
 	stream := streams(r)
@@ -123,7 +123,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 			return refuse(http.StatusServiceUnavailable, err.Error())
 		}
 		defer release()
-		_ = out.SetReadDeadline(time.Time{}) // whose end would end the stream
+		_ = out.SetReadDeadline(time.Time{}) // a deadline for reading would end the stream
 	}
 	for first, age := true, restAge; ; first, age = false, lookEvery/2 {
 		now := h.conf.Board.Now()
@@ -138,7 +138,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 			}
 			return containers.JSON(w, append([]model.Event{}, list...))
 		}
-		_ = out.SetWriteDeadline(time.Now().Add(answerTimeout)) // a recorder in a test has none
+		_ = out.SetWriteDeadline(time.Now().Add(answerTimeout)) // not supported by a test's recorder
 		was := seen
 		if len(seen) > maxSeen {
 			seen = map[string]bool{}
@@ -154,14 +154,14 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 		wait, cancel := context.WithTimeout(r.Context(), lookEvery)
-		_, _ = h.conf.Board.After(wait, now.Version) // or the cgroups are looked at again
+		_, _ = h.conf.Board.After(wait, now.Version) // or the cgroups are checked again
 		if cancel(); r.Context().Err() != nil {
 			return nil
 		}
 	}
 }
 
-// streams says that a request is one for a stream, which ends when its client goes.
+// streams reports whether a request is for a stream, which ends when its client leaves.
 func streams(r *http.Request) bool {
 	yes, err := strconv.ParseBool(r.URL.Query().Get("stream"))
 	return yes && err == nil && strings.HasPrefix(r.URL.Path, "/api/v1.3/events")

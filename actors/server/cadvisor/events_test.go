@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
 
-// eventful is a pod whose container runs for the second time: it was killed for want of memory before.
+// eventful returns a pod whose container runs for the second time after an OOM kill.
 func eventful() board.Pod {
 	at := func(second int) metav1.Time { return metav1.NewTime(begin.Add(time.Duration(second) * time.Second)) }
 	return board.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}, Status: &v1.PodStatus{
@@ -30,7 +30,7 @@ func eventful() board.Pod {
 			State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: at(6)}}}}}}
 }
 
-// reported is an event in short.
+// reported returns a short form of an event.
 func reported(e model.Event) string {
 	text := fmt.Sprintf("%d %s %s", int(e.Timestamp.Sub(begin).Seconds()), strings.TrimPrefix(e.ContainerName, podName+"/"), e.EventType)
 	if d := e.EventData.ContainerDeletion; d != nil {
@@ -39,7 +39,7 @@ func reported(e model.Event) string {
 	return text
 }
 
-// What begins and ends is told in its order, as it is asked for.
+// Starts and exits are reported in their order, as selected.
 func TestEvents(t *testing.T) {
 	b := board.New()
 	over := eventful()
@@ -54,7 +54,7 @@ func TestEvents(t *testing.T) {
 		"?all_events=true":                                              nil, // of the root itself
 		one + "?all_events=true":                                        all[6:],
 		"/kubepods/burst?all_events=true&subcontainers=true":            nil,
-		podName + "?subcontainers=true":                                 nil, // of no type
+		podName + "?subcontainers=true":                                 nil, // without a type
 		podName + "?subcontainers=true&oom_events=true":                 all[3:4],
 		podName + "?subcontainers=true&oom_kill_events=true":            all[4:5],
 		podName + "?subcontainers=true&creation_events=true":            {all[0], all[2], all[6]},
@@ -79,8 +79,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A stream has what happens after it was asked for, each once, until its client goes; there are no more of them than there may
-// be.
+// A stream has the events after its request, each once, until its client leaves; the number of streams is limited.
 func TestEventsAreStreamed(t *testing.T) {
 	b := board.New()
 	b.Publish(board.Snapshot{Pods: []board.Pod{eventful()}})

@@ -13,10 +13,10 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// Figures gives what is shown. What it gives is shared and not changed. It is safe for concurrent use.
+// Figures provides the figures. Its results are shared and must not be changed. It is safe for concurrent use.
 type Figures interface {
-	// Containers are all cgroups, by name, each with one sample that is not older than age. lacks are sentences on what could not
-	// be read.
+	// Containers returns all cgroups, by name, each with one sample that is at most age old. lacks describes missing figures in
+	// sentences.
 	Containers(ctx context.Context, age time.Duration) (all map[string]*model.ContainerInfo, lacks []string)
 	Machine(ctx context.Context) (*model.MachineInfo, error)
 }
@@ -24,19 +24,19 @@ type Figures interface {
 const (
 	// keep is how long samples are kept: as long as cAdvisor does by default, and after the last reading.
 	keep = 2 * time.Minute
-	// maxSamples bounds the samples of all cgroups together, a few kilobytes each. Two of each are kept in any case, as
-	// a rate takes two.
+	// maxSamples limits the samples of all cgroups together, a few kilobytes each. At least two of each are kept, as a rate needs
+	// two.
 	maxSamples = 4096
 )
 
-// history are the samples that were read lately, by the name of the cgroup, the oldest first. Safe for concurrent use.
+// history holds recent samples by the name of the cgroup, the oldest first. Safe for concurrent use.
 type history struct {
 	mu      sync.Mutex
 	samples map[string][]*model.ContainerStats
 	forget  *time.Timer
 }
 
-// add keeps what was read now, and gives each cgroup with the samples of it that are kept.
+// add records new samples, and returns each cgroup with its recorded samples.
 func (h *history) add(all map[string]*model.ContainerInfo) map[string]*model.ContainerInfo {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,10 +73,10 @@ func (h *history) add(all map[string]*model.ContainerInfo) map[string]*model.Con
 	return out
 }
 
-// tree are all cgroups at one time, by name.
+// tree holds all cgroups at one time, by name.
 type tree map[string]*model.ContainerInfo
 
-// parent is the nearest cgroup above that is told of: those between are not.
+// parent returns the nearest reported cgroup above; those between are not reported.
 func (t tree) parent(name string) string {
 	for {
 		at := strings.LastIndexByte(name, '/')
@@ -89,27 +89,27 @@ func (t tree) parent(name string) string {
 	}
 }
 
-// names are those of the cgroups to keep, sorted.
+// names returns the selected names, sorted.
 func (t tree) names(keep func(name string, info *model.ContainerInfo) bool) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(t)), func(name string) bool { return !keep(name, t[name]) })
 }
 
-// children are the names of those whose parent this is.
+// children returns the names of the cgroups with this parent.
 func (t tree) children(name string) []string {
 	return t.names(func(other string, _ *model.ContainerInfo) bool { return other != name && t.parent(other) == name })
 }
 
-// within are the names of this one and of those below it.
+// within returns the name itself and the names below it.
 func (t tree) within(name string) []string {
 	return t.names(func(other string, _ *model.ContainerInfo) bool {
 		return other == name || strings.HasPrefix(other, strings.TrimSuffix(name, "/")+"/")
 	})
 }
 
-// shortID is as much of a container's ID as people write.
+// shortID is the length of a shortened container ID.
 const shortID = 12
 
-// containers are the names of the cgroups of pods' containers; with an ID, or the first characters of one, of that container.
+// containers returns the names of the cgroups of pods' containers; with an ID, or a prefix of one, of that container.
 func (t tree) containers(id string) []string {
 	return t.names(func(_ string, info *model.ContainerInfo) bool {
 		return info.Spec.Labels[cri.LabelContainerName] != "" && len(info.Aliases) > 0 &&
@@ -117,7 +117,7 @@ func (t tree) containers(id string) []string {
 	})
 }
 
-// title is what people call a cgroup.
+// title returns a readable name of a cgroup.
 func title(info *model.ContainerInfo) string {
 	labels := info.Spec.Labels
 	pod := labels[cri.LabelPodNamespace] + "/" + labels[cri.LabelPodName]

@@ -6,7 +6,7 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// The forms of v2.1 where they differ from the library's model, which has those of v1.3.
+// The forms of v2.1 that differ from the library's model, which is v1.3.
 type (
 	containerInfo struct {
 		Spec  containerSpec `json:"spec"`
@@ -18,10 +18,10 @@ type (
 		Namespace string   `json:"namespace,omitempty"`
 	}
 	sample struct {
-		*model.ContainerStats                     // but for what is below
+		*model.ContainerStats                     // without the fields below
 		CPUInst               *model.CpuInstStats `json:"cpu_inst,omitempty"`
 		Network               *networkStats       `json:"network,omitempty"`
-		Filesystem            []filesystem        `json:"filesystem,omitempty"` // of the machine alone
+		Filesystem            []filesystem        `json:"filesystem,omitempty"` // only of the machine
 	}
 	networkStats struct {
 		Interfaces []model.InterfaceStats `json:"interfaces,omitempty"`
@@ -33,7 +33,7 @@ type (
 		Usage      uint64    `json:"usage"`
 		Available  uint64    `json:"available"`
 		InodesFree *uint64   `json:"inodes_free,omitempty"`
-		Disk       diskStats `json:"inline"` // so it is called
+		Disk       diskStats `json:"inline"` // the name in the API
 	}
 	diskStats struct {
 		ReadsCompleted     uint64        `json:"reads_completed"`
@@ -54,13 +54,13 @@ func specOf(info *model.ContainerInfo) containerSpec {
 	return containerSpec{info.Spec, info.Aliases, info.Namespace}
 }
 
-// samples are those of a cgroup.
+// samples returns the samples of a cgroup.
 func samples(info *model.ContainerInfo) []sample {
 	out := make([]sample, 0, len(info.Stats))
 	var last *model.ContainerStats
 	for _, s := range info.Stats {
 		one := sample{ContainerStats: s}
-		one.CPUInst, _ = model.InstCpuStats(last, s) // of a cgroup that was made anew there is none
+		one.CPUInst, _ = model.InstCpuStats(last, s) // none after a reset
 		if s.Network != nil {
 			one.Network = &networkStats{s.Network.Interfaces}
 		}

@@ -16,24 +16,24 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
-// Config is what is served.
+// Config has the sources of the pages and the API.
 type Config struct {
 	NodeName string
 	Figures  Figures
-	// Board tells of the ends of containers.
+	// Board has the statuses, with the exits of containers.
 	Board *board.Board
 	// Metrics answers /metrics.
 	Metrics http.Handler
 }
 
 const (
-	// answerTimeout bounds how long an answer waits for figures. Who is slow to send or to read is the listener's to let go.
+	// answerTimeout bounds the wait for figures. The listener disconnects clients that are slow to send or to read.
 	answerTimeout = 10 * time.Second
-	// pending is how many requests there are at once.
+	// pending limits the concurrent requests.
 	pending = 32
-	// maxBody bounds a request's body, which has three numbers.
+	// maxBody limits a request's body, which has three numbers.
 	maxBody = 4 << 10
-	// maxLacks bounds the sentences on one page of what is lacking.
+	// maxLacks limits the sentences about missing figures on one page.
 	maxLacks = 8
 )
 
@@ -48,7 +48,7 @@ type handler struct {
 //go:embed assets/page.css assets/page.js
 var assets embed.FS
 
-// New makes the handler. It checks no credentials: its listener is on the loopback unless somebody asked for more.
+// New returns the handler. It checks no credentials: its listener is on the loopback by default.
 func New(conf Config) http.Handler {
 	h := &handler{conf: conf, pending: shares.New("requests", pending),
 		streams: shares.New("streams of events", maxStreams)}
@@ -64,7 +64,7 @@ func New(conf Config) http.Handler {
 	}
 	for _, rest := range []string{"", "/{name...}"} {
 		mux.Handle("GET /api/v1.3/{call}"+rest, answer(h.v1))
-		mux.Handle("POST /api/v1.3/{call}"+rest, answer(h.v1)) // with how much is asked for
+		mux.Handle("POST /api/v1.3/{call}"+rest, answer(h.v1)) // the body has the number of samples
 		mux.Handle("GET /api/v2.1/{call}"+rest, answer(h.v2))
 	}
 	mux.Handle("GET /api/", answer(func(http.ResponseWriter, *http.Request) error {
@@ -73,8 +73,7 @@ func New(conf Config) http.Handler {
 	return h.bounded(mux)
 }
 
-// bounded refuses requests of which there are too many, and paths that lead astray, and keeps browsers from loading or framing
-// anything else.
+// bounded rejects requests over the limit and unclean paths, and keeps browsers from loading or framing anything else.
 func (h *handler) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -103,7 +102,7 @@ func (h *handler) bounded(next http.Handler) http.Handler {
 	})
 }
 
-// answer has errors answered.
+// answer converts a returned error into an answer.
 func answer(serve func(w http.ResponseWriter, r *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := serve(w, r); err != nil {
@@ -114,11 +113,11 @@ func answer(serve func(w http.ResponseWriter, r *http.Request) error) http.Handl
 
 func refuse(status int, text string) error { return &containers.Error{Status: status, Text: text} }
 
-// name is that of the cgroup in a request's path.
+// name returns the cgroup in a request's path.
 func name(r *http.Request) string { return "/" + strings.Trim(r.PathValue("name"), "/") }
 
-// read gives all cgroups with the samples that are kept, of which the newest are not older than age. lacks are sentences on what
-// could not be read.
+// read returns all cgroups with their recorded samples, of which the newest is at most age old. lacks describes missing figures
+// in sentences.
 func (h *handler) read(r *http.Request, age time.Duration) (t tree, lacks []string, err error) {
 	all, lacks := h.conf.Figures.Containers(r.Context(), age)
 	if len(all) == 0 {
@@ -127,7 +126,7 @@ func (h *handler) read(r *http.Request, age time.Duration) (t tree, lacks []stri
 	return h.history.add(all), lacks[:min(len(lacks), maxLacks)], nil
 }
 
-// find is the cgroup of this name.
+// find returns the cgroup of this name.
 func (t tree) find(name string) (*model.ContainerInfo, error) {
 	info := t[name]
 	if info == nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Each path, by what is asked for, and what the answer has.
+// Each path with its request and expected answer.
 func TestPaths(t *testing.T) {
 	f := &fake{lacks: []string{"no \"pods\"\n"}}
 	h := newHandler(f)
@@ -101,7 +101,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Where there are no figures, each answer says so.
+// Without figures each answer reports that.
 func TestWithoutFigures(t *testing.T) {
 	h := newHandler(&fake{none: true, lacks: []string{"no cgroups are mounted"}})
 	for _, path := range []string{"/containers/", "/api/v1.3/containers/", "/api/v2.1/stats/", "/api/v2.1/machinestats"} {
@@ -116,7 +116,7 @@ func TestWithoutFigures(t *testing.T) {
 	}
 }
 
-// The age that a client gives is the one that figures are read with.
+// The client's maximum age is the one used for reading figures.
 func TestAge(t *testing.T) {
 	f := &fake{}
 	h := newHandler(f)
@@ -131,7 +131,7 @@ func TestAge(t *testing.T) {
 	}
 }
 
-// Figures that do not come hold up no more requests than there may be, each for so long.
+// Hanging figures hold up a limited number of requests, each for a limited time.
 func TestRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{hangs: make(chan struct{})}
@@ -169,7 +169,7 @@ func FuzzPath(f *testing.F) {
 			t.Fatal(err)
 		}
 		r.URL = &url.URL{Path: "/" + p, RawQuery: query}
-		if streams(r) { // which would not end
+		if streams(r) { // it would not end
 			t.Skip()
 		}
 		w := httptest.NewRecorder()
@@ -183,7 +183,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// Whatever a request's body is, it is read or refused, and no more is answered than was measured.
+// Any body is read or rejected, and the answer has no more than was measured.
 func FuzzBody(f *testing.F) {
 	for _, seed := range []string{`{"num_stats":1}`, `{"num_stats":-2}`, `{"num_stats":1e99}`, `{"start":"2026-01-01T00:00:00Z"}`, `{"end":"x"}`, `[`, `{"num_stats":"1"}`} {
 		f.Add("containers", seed)
@@ -197,7 +197,7 @@ func FuzzBody(f *testing.F) {
 			t.Fatal(err)
 		}
 		r.URL = &url.URL{Path: "/api/v1.3/" + call}
-		if streams(r) { // which would not end
+		if streams(r) { // it would not end
 			t.Skip()
 		}
 		w := httptest.NewRecorder()

@@ -30,7 +30,7 @@ const (
 	sandbox = podName + "/" + id2
 )
 
-// fake is a node with a pod, whose figures are those of the given second.
+// fake is a node with a pod, with the figures of the given second.
 type fake struct {
 	mu     sync.Mutex
 	second int
@@ -38,7 +38,7 @@ type fake struct {
 	lacks  []string
 	none   bool
 	image  string
-	hangs  chan struct{} // until it is closed; nil: never
+	hangs  chan struct{} // blocks until it is closed, unless nil
 }
 
 func (f *fake) Containers(ctx context.Context, age time.Duration) (map[string]*model.ContainerInfo, []string) {
@@ -106,7 +106,7 @@ func handlerOf(f *fake, b *board.Board) http.Handler {
 	})})
 }
 
-// request asks, with a body where it is a POST.
+// request makes a request, with a body for a POST.
 func request(t testing.TB, h http.Handler, method, path, body string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()

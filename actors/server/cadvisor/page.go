@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// pageAge is how old the figures of a page may be; the page asks again as often.
+// pageAge is the maximum age of the figures on a page; the page reloads as often.
 const pageAge = 5 * time.Second
 
 //go:embed assets/page.html
@@ -26,7 +26,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// view is what a page shows.
+// view is the content of a page.
 type view struct {
 	Node, Title, Path, Time string
 	Refresh                 int64 // ms
@@ -38,13 +38,13 @@ type view struct {
 	Lacks                   []string
 }
 
-// link is a cgroup to look at.
+// link is a link to a cgroup.
 type link struct{ Href, Name string }
 
-// bar is how much of something is used.
+// bar is the usage of a limited resource.
 type bar struct{ Name, Says, Value, Max string }
 
-// listing are cgroups with what they use.
+// listing lists cgroups with their usage.
 type listing struct {
 	Title string
 	Rows  []row
@@ -96,11 +96,11 @@ func (h *handler) page(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(body.Bytes()) // a failure means that nobody reads it any more
+	_, _ = w.Write(body.Bytes()) // fails if the client has left
 	return nil
 }
 
-// pods are the names of the cgroups of pods, and of containers whose pod has none, by what people call them.
+// pods returns the names of the cgroups of pods, and of containers whose pod has none.
 func (t tree) pods() []string {
 	return t.names(func(name string, info *model.ContainerInfo) bool {
 		return info.Spec.Labels[cri.LabelPodName] != "" && t[t.parent(name)].Spec.Labels[cri.LabelPodName] == ""
@@ -111,7 +111,7 @@ func (t tree) link(name string) link {
 	return link{(&url.URL{Path: "/containers" + name}).String(), title(t[name])}
 }
 
-// rows are those of a listing, by what people call them.
+// rows returns the rows of a listing, by title.
 func (t tree) rows(names []string) []row {
 	out := make([]row, 0, len(names))
 	for _, name := range names {
@@ -130,10 +130,10 @@ func (t tree) rows(names []string) []row {
 	return out
 }
 
-// noLimit is more than any limit that somebody sets: the kernel writes such numbers where there is none.
+// noLimit is more than any real limit: the kernel uses such numbers for no limit.
 const noLimit = 1 << 60
 
-// bars are what has a limit.
+// bars returns the usage of limited resources.
 func bars(info *model.ContainerInfo, s *model.ContainerStats) []bar {
 	var out []bar
 	add := func(name string, used, most uint64) {
@@ -158,7 +158,7 @@ func bars(info *model.ContainerInfo, s *model.ContainerStats) []bar {
 
 func byDevice(a, b model.FsStats) int { return strings.Compare(a.Device, b.Device) }
 
-// facts are what hardly changes.
+// facts returns properties that rarely change.
 func facts(info *model.ContainerInfo) [][2]string {
 	var out [][2]string
 	add := func(name, value string) {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/cadvisor/lib/model"
 )
 
-// The page draws what was read, and says it in words.
+// The page draws the figures, and also has them as text.
 func TestPage(t *testing.T) {
 	f := &fake{image: `evil"><script>alert(1)</script>`, lacks: []string{"no <b>disks</b>"}}
 	h := newHandler(f)
@@ -46,7 +46,7 @@ func TestPage(t *testing.T) {
 	if strings.Contains(c, `id="network"`) {
 		t.Error("a chart of nothing")
 	}
-	// Nothing that the policy of the content refuses, and nothing from elsewhere.
+	// No content that the content policy forbids, and no external content.
 	for _, text := range []string{root, c} {
 		if found := regexp.MustCompile(` style=|<style| on[a-z]+=|https?://`).FindString(text); found != "" {
 			t.Errorf("the page has %q", found)
@@ -54,7 +54,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// What was read is kept for a while: so much of it, for so long.
+// The history is limited in size and time.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, h := &fake{}, &history{}
@@ -96,7 +96,7 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// The samples that a client of v2.1 gets, and how many.
+// A client of v2.1 gets the requested number of samples.
 func TestSamples(t *testing.T) {
 	f := &fake{}
 	h := newHandler(f)
@@ -126,7 +126,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// A counter that begins anew leaves a gap; what is not known draws nothing.
+// A reset counter leaves a gap; unknown values draw nothing.
 func TestChart(t *testing.T) {
 	sample := func(second int, total uint64) *model.ContainerStats {
 		return &model.ContainerStats{

@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
-// restAge is how old figures may be for who does not say: cAdvisor's housekeeping interval.
+// restAge is the default maximum age of figures: cAdvisor's housekeeping interval.
 const restAge = 10 * time.Second
 
 // v1 answers the API v1.3.
@@ -61,7 +61,7 @@ func (h *handler) v1(w http.ResponseWriter, r *http.Request) error {
 	return containers.JSON(w, of(name(r)))
 }
 
-// v1 is a cgroup in the form of v1.3, with as many samples as the query asks for.
+// v1 returns a cgroup in the form of v1.3, with the number of samples in the query.
 func (t tree) v1(name string, query model.ContainerInfoRequest) *model.ContainerInfo {
 	info := *t[name]
 	for _, child := range t.children(name) {
@@ -123,7 +123,7 @@ func (h *handler) machine(w http.ResponseWriter, r *http.Request) error {
 	return containers.JSON(w, m)
 }
 
-// version is that of the library whose figures these are.
+// version returns the version of the library with this model.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
@@ -175,7 +175,7 @@ func (h *handler) stats(w http.ResponseWriter, r *http.Request, call string) err
 	})
 }
 
-// options are those in the URL of a request of v2.1.
+// options reads the parameters of a request of v2.1.
 func options(r *http.Request) (model.RequestOptions, error) {
 	age := restAge
 	o := model.RequestOptions{IdType: model.TypeName, Count: 64, MaxAge: &age}
@@ -204,14 +204,14 @@ func options(r *http.Request) (model.RequestOptions, error) {
 	return o, nil
 }
 
-// list answers with many values, each encoded when it is written, so that no more than one is in memory twice: by name, or, where
-// it opens with a square bracket, in a row.
+// list answers with many values, each encoded when it is written, to hold only one twice in memory: as an object by name, or as
+// an array if it opens with a square bracket.
 func list(w http.ResponseWriter, open byte, names []string, of func(name string) any) error {
 	w.Header().Set("Content-Type", "application/json")
 	before := []byte{open}
 	for _, name := range names {
 		if open == '{' {
-			key, _ := json.Marshal(name) // a string has a form
+			key, _ := json.Marshal(name) // cannot fail for a string
 			before = append(append(before, key...), ':')
 		}
 		body, err := json.Marshal(of(name))
@@ -219,7 +219,7 @@ func list(w http.ResponseWriter, open byte, names []string, of func(name string)
 			_, err = w.Write(append(before, body...))
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // nobody reads it any more, or it must not be taken for the whole
+			panic(http.ErrAbortHandler) // the client has left, or must not take a part for the whole
 		}
 		before = []byte{','}
 	}

@@ -14,18 +14,19 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 )
 
-// Name is how a request names a container. An empty UID is any pod's, an empty Container is the pod's default one.
+// Name identifies a container in a request. An empty UID matches any pod, an empty Container is the pod's default one.
 type Name struct{ Namespace, Pod, UID, Container string }
 
-// Chosen is the container that a request means. Immutable.
+// Chosen is the container of a request. Immutable.
 type Chosen struct {
 	Pod       *board.Pod
 	Container string
 	Status    *v1.ContainerStatus
-	Note      string // which one was chosen, where none was named and there are several
+	Note      string // the chosen container, if the request named none of several
 }
 
-// Object is a pod as the API shows it: the desired spec with the current status. What is shared with the board is only read.
+// Object returns a pod as the API shows it: the desired spec with the current status. The parts shared with the board are
+// read-only.
 func Object(p *board.Pod) *v1.Pod {
 	shown := *p.Pod
 	if p.Status != nil {
@@ -40,8 +41,8 @@ func Object(p *board.Pod) *v1.Pod {
 	return &shown
 }
 
-// Pod finds a pod by its names. Of several of a name, as while one is ended and its successor has begun, it is the one that is
-// wanted, unless the UID says which.
+// Pod finds a pod by its names. If there are several, e.g. a terminating one and its successor, it returns the desired one,
+// unless the UID selects another.
 func (h *Handlers) Pod(n Name) (*board.Pod, error) {
 	now := h.conf.Board.Now()
 	var ending *board.Pod
@@ -60,7 +61,7 @@ func (h *Handlers) Pod(n Name) (*board.Pod, error) {
 	return nil, refuse(http.StatusNotFound, "there is no pod %q in namespace %q", n.Pod, n.Namespace)
 }
 
-// Choose finds a container that was made.
+// Choose finds an existing container.
 func (h *Handlers) Choose(n Name) (Chosen, error) {
 	pod, err := h.Pod(n)
 	if err != nil {
@@ -75,7 +76,7 @@ func (h *Handlers) Choose(n Name) (Chosen, error) {
 	}
 	out.Status = containerStatus(pod, out.Container)
 	switch {
-	case out.Status == nil && len(all) == 0: // it was found, and is being ended
+	case out.Status == nil && len(all) == 0: // found in the runtime and terminating
 		return Chosen{}, bad("pod %q has no container known here", n.Pod)
 	case out.Status == nil && !slices.Contains(all, out.Container):
 		return Chosen{}, refuse(http.StatusNotFound, "pod %q has no container %q; it has %s", n.Pod, out.Container,
@@ -86,7 +87,7 @@ func (h *Handlers) Choose(n Name) (Chosen, error) {
 	return out, nil
 }
 
-// ID is that of the container's run, which must be under way.
+// ID returns the ID of the container's current run.
 func (c Chosen) ID() (string, error) {
 	switch state := c.Status.State; {
 	case state.Running != nil:
@@ -99,7 +100,7 @@ func (c Chosen) ID() (string, error) {
 	}
 }
 
-// run is the ID of a container's latest run, or of the one before; empty when there is none.
+// run returns the ID of a container's latest or previous run, or "".
 func (c Chosen) run(previous bool) string {
 	s, last := c.Status, ""
 	if t := s.LastTerminationState.Terminated; t != nil {
@@ -110,7 +111,7 @@ func (c Chosen) run(previous bool) string {
 	case s.State.Running != nil:
 	case s.State.Terminated != nil:
 		now = s.State.Terminated.ContainerID
-	default: // it waits for its next start: its latest run is the last one
+	default: // it waits for its next start: the latest run is the last one
 		now = last
 	}
 	if previous {
@@ -120,7 +121,7 @@ func (c Chosen) run(previous bool) string {
 	return id
 }
 
-// waits says why the container does not run.
+// waits returns the reason that the container does not run.
 func (c Chosen) waits() string {
 	if r := c.Pod.Waiting; r != nil && c.Pod.Status != nil && (r.Container == "" || r.Container == c.Container) {
 		return explain.WaitsOf(c.Container, c.Pod.Pod, c.Pod.Status, *r)
@@ -131,21 +132,21 @@ func (c Chosen) waits() string {
 	return "ContainerCreating"
 }
 
-// NeverRan says why a container whose log is empty was not started: the runtime has made it, and could not run its command. It is
-// empty of any other.
+// NeverRan returns the reason that a container with an empty log was not started: the runtime has created it, but could not run
+// its command. For other containers it returns "".
 func (c Chosen) NeverRan() string {
 	t := c.Status.State.Terminated
 	if t == nil && c.Status.State.Running == nil {
 		t = c.Status.LastTerminationState.Terminated
 	}
-	if t == nil || t.Reason != "StartError" && t.Reason != "ContainerCannotRun" { // containerd's and Docker's words
+	if t == nil || t.Reason != "StartError" && t.Reason != "ContainerCannotRun" { // containerd's and Docker's terms
 		return ""
 	}
 	return "never started: " + explain.Ended(c.Pod.Pod, c.Container, t)
 }
 
-// defaultContainer is the one that is meant where none is named, as for kubectl. It is empty for a pod that names none: one
-// that was found running is known by what the runtime says of it.
+// defaultContainer returns the default container, as in kubectl. It returns "" for a pod without containers in its spec: a pod
+// found in the runtime only has statuses.
 func defaultContainer(pod *v1.Pod) string {
 	if name := pod.Annotations["kubectl.kubernetes.io/default-container"]; slices.Contains(containerNames(pod), name) {
 		return name

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A pod that is being ended stands in for its successor only where the UID asks for it, or where there is none.
+// A terminating pod is chosen over its successor only by UID.
 func TestThePodThatIsWanted(t *testing.T) {
 	pod := func(name, uid string, ending bool) board.Pod {
 		p := board.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}}

@@ -1,10 +1,10 @@
-// Package containers is what the admin socket and the node's API share about containers: choosing the one that a request
-// means, reading its log, and streams with it (exec, attach, port-forward).
+// Package containers holds the code for containers shared by the admin socket and the node's API: choosing the container of a
+// request, reading its log, and streams (exec, attach, port-forward).
 //
-// A stream is the runtime's. The agent asks the runtime for the URL of its streaming server and joins the two connections
-// itself: who has the URL has the command, so nobody gets it. Logs and streams belong to the process, not to an actor.
+// The runtime serves a stream. The agent requests the URL of its streaming server and connects the two ends itself: the URL
+// grants the command to anyone who has it, so it is never passed on. Logs and streams belong to the process, not to an actor.
 //
-// What is refused before anything was answered comes back as an error, which each listener puts into its own form.
+// A request that is rejected before the first output returns an error, which each listener converts to its own form.
 package containers
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.
+// Runtime is the required part of the runtime's client; *cri.Client implements it.
 type Runtime interface {
 	ContainerStatus(ctx context.Context, id string, verbose bool) (*runtimeapi.ContainerStatusResponse, error)
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
@@ -33,40 +33,40 @@ type Runtime interface {
 }
 
 const (
-	// maxLogs and maxStreams are how many logs are read and how many streams are open at once on one listener. They are shared by
-	// client, namespace and pod: of one client, one pod has at most an eighth.
+	// maxLogs and maxStreams limit the logs being read and the open streams on one listener. They are shared by client, namespace
+	// and pod: of one client, one pod has at most an eighth.
 	maxLogs, maxStreams = 512, 512
 	// callTimeout bounds one question to the runtime.
 	callTimeout = 2 * time.Second
-	// writeTimeout bounds the writing of one piece of a log: a client that does not read is let go.
+	// writeTimeout bounds the writing of one piece of a log; a client that does not read is disconnected.
 	writeTimeout = 30 * time.Second
 )
 
-// Config is what the handlers need.
+// Config has the dependencies of the handlers.
 type Config struct {
-	Board   *board.Board // where the pods actor publishes
+	Board   *board.Board // published by the pods actor
 	Runtime Runtime
-	// PodLogsDir has the logs of pods; a link below it is not followed.
+	// PodLogsDir has the logs of pods; links below it are not followed.
 	PodLogsDir string
-	// CountWebSocket counts a stream over a WebSocket that the agent itself turns into SPDY: "exec", "attach" or "portforward".
-	// nil: nothing does.
+	// CountWebSocket counts a stream over a WebSocket that the agent itself converts to SPDY: "exec", "attach" or "portforward".
+	// May be nil.
 	CountWebSocket func(subresource string)
-	// IdleTimeout ends a stream over which nothing passed for so long; 0: never.
+	// IdleTimeout ends a stream without traffic; 0 means never.
 	IdleTimeout time.Duration
-	// MaxLogs and MaxStreams are how many logs are read and how many streams are open at once. WriteTimeout bounds the writing of
-	// one piece of a log; a client that takes one piece after another has no deadline. A 0 stands for the package's own limit.
+	// MaxLogs and MaxStreams limit the logs being read and the open streams. WriteTimeout bounds the writing of one piece of a
+	// log; a client that keeps reading has no deadline. 0 selects the package's own limit.
 	MaxLogs, MaxStreams int
 	WriteTimeout        time.Duration
-	Log                 *slog.Logger // nil: discards
+	Log                 *slog.Logger // nil discards
 }
 
-// Handlers answer requests about containers, for any listener: whoever asks has been let in by then. Safe for concurrent use.
+// Handlers serve requests about containers for any listener, after authorization. Safe for concurrent use.
 type Handlers struct {
 	conf          Config
 	logs, streams *shares.Limit
 }
 
-// New prepares the handlers.
+// New returns the handlers.
 func New(conf Config) *Handlers {
 	conf.WriteTimeout = cmp.Or(conf.WriteTimeout, writeTimeout)
 	conf.Log = cmp.Or(conf.Log, slog.New(slog.DiscardHandler))
@@ -79,10 +79,10 @@ func New(conf Config) *Handlers {
 	}
 }
 
-// Open returns how many logs are being read and how many streams are open.
+// Open returns the number of logs being read and of open streams.
 func (h *Handlers) Open() (logs, streams int) { return h.logs.Held(), h.streams.Held() }
 
-// Error is why a request is refused, with the HTTP status that says so.
+// Error is a rejection with its HTTP status.
 type Error struct {
 	Status int
 	Text   string
@@ -91,7 +91,7 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
 
-// StatusOf is the HTTP status that an error is answered with.
+// StatusOf returns the HTTP status of an error.
 func StatusOf(err error) int {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		return refused.Status
@@ -99,7 +99,7 @@ func StatusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// JSON answers with a value. A failure to write means that nobody reads it any more.
+// JSON answers with a value. It ignores write errors, which mean that the client has left.
 func JSON(w http.ResponseWriter, value any) error {
 	body, err := json.Marshal(value)
 	if err != nil {

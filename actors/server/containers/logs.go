@@ -16,10 +16,10 @@ import (
 	"github.com/playlet-dev/playlet/cri/crilog"
 )
 
-// LogOptions choose what is read of a container's log. The zero value is all that its latest run has written so far.
+// LogOptions select a part of a container's log. The zero value is all output so far of its latest run.
 type LogOptions struct {
 	crilog.Options
-	Follow   bool // go on until the container ends
+	Follow   bool // continue until the container ends
 	Previous bool // of the run before the latest
 }
 
@@ -41,7 +41,7 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	path := run.LogPath
 	dir, err := h.logFolder(path)
 	if err == nil {
-		defer func() { _ = dir.Close() }() // only read from
+		defer func() { _ = dir.Close() }() // read-only
 		err = crilog.Readable(dir, filepath.Base(path))
 	}
 	if err != nil {
@@ -66,13 +66,13 @@ func (h *Handlers) Logs(w http.ResponseWriter, r *http.Request, c Chosen, o LogO
 	}
 	if err = crilog.Read(r.Context(), dir, filepath.Base(path), o.Options, out); err != nil && r.Context().Err() == nil {
 		h.conf.Log.Warn("reading the log of a container failed", "pod", who, "container", id, "error", err)
-		panic(http.ErrAbortHandler) // what was sent is not all: who reads it must not take it for the end
+		panic(http.ErrAbortHandler) // the output is incomplete: the client must not take it for the end
 	}
 	out.end()
 	return nil
 }
 
-// logged is the run of the container whose log is meant.
+// logged returns the run of the container whose log is requested.
 func (c Chosen) logged(previous bool) (string, error) {
 	if id := c.run(previous); id != "" {
 		return id, nil
@@ -83,8 +83,8 @@ func (c Chosen) logged(previous bool) (string, error) {
 	return "", bad("container %q of pod %q has not been started yet: %s", c.Container, c.Pod.Pod.Name, c.waits())
 }
 
-// logFolder opens the folder of a log, which the runtime names. Below the folder of all logs, no link is followed: a pod that
-// may write there could have put it.
+// logFolder opens the folder of a log, which the runtime names. It follows no link below the folder of all logs: a pod with write
+// access could have created it.
 func (h *Handlers) logFolder(path string) (*safepath.Root, error) {
 	below, ours := strings.CutPrefix(filepath.Dir(path), strings.TrimSuffix(h.conf.PodLogsDir, "/")+"/")
 	if h.conf.PodLogsDir == "" || !ours {
@@ -98,8 +98,8 @@ func (h *Handlers) logFolder(path string) (*safepath.Root, error) {
 	return dir, errors.Join(err, root.Close())
 }
 
-// live says whether a container may still write. A runtime that cannot be asked does not say that it has ended; one that
-// knows it no more does.
+// live reports whether a container may still write. It is true if the runtime does not answer, and false if the container is
+// unknown.
 func (h *Handlers) live(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -110,9 +110,9 @@ func (h *Handlers) live(ctx context.Context, id string) bool {
 	return got.GetStatus().GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING
 }
 
-// firstOutput is how long after a container's start an empty log may be because nothing could be written yet. The kubelet learns
-// of a start when it looks once a second, so that scripts and Kubernetes' conformance tests read the log of a container as soon
-// as it is told to run, and expect its first line.
+// firstOutput is how long after a container's start an empty log may mean that the first output is still to come. The kubelet
+// notices a start with a delay of up to a second, so that scripts and Kubernetes' conformance tests read a log as soon as the
+// container is reported running, and expect its first line.
 const firstOutput = time.Second
 
 // awaitOutput waits while a container that has just been started has written nothing.
@@ -130,7 +130,7 @@ func (h *Handlers) awaitOutput(ctx context.Context, run *runtimeapi.ContainerSta
 	}
 }
 
-// loggedRun asks the runtime for a run of a container that keeps a log.
+// loggedRun requests the status of a container's run that has a log.
 func (h *Handlers) loggedRun(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -144,36 +144,36 @@ func (h *Handlers) loggedRun(ctx context.Context, id string) (*runtimeapi.Contai
 	return got.Status, nil
 }
 
-// logStream writes to a client that may be slow: one that does not read for the timeout is let go.
+// logStream writes to a client that may be slow; a client that does not read for the timeout is disconnected.
 type logStream struct {
 	w       io.Writer
 	control *http.ResponseController
-	live    bool // each piece is sent at once
+	live    bool // send each piece at once
 	timeout time.Duration
 	next    time.Time
 }
 
-// begin sends the header, so that the client knows that the log is read. A client that is gone is found out later.
+// begin sends the header, which confirms the request to the client. It ignores a client that has left.
 func (s *logStream) begin() {
 	s.allow(time.Now())
 	_ = s.control.Flush()
 }
 
-// end sends the last bytes apart from the end of the answer: for a WebSocket, the API server drops bytes that it reads together
-// with that end. The time for the last line may have passed long ago, so the client gets it again.
+// end sends the last bytes separately from the end of the answer: for a WebSocket, the API server drops bytes that it reads
+// together with that end. It renews the deadline, which may have passed before the last line.
 func (s *logStream) end() {
 	s.allow(time.Now())
-	_ = s.control.Flush() // a client that is gone needs no end
+	_ = s.control.Flush() // irrelevant if the client has left
 }
 
-// allow gives the client its time again.
+// allow renews the client's deadline.
 func (s *logStream) allow(now time.Time) {
-	_ = s.control.SetWriteDeadline(now.Add(s.timeout)) // a recorder in a test has none
+	_ = s.control.SetWriteDeadline(now.Add(s.timeout)) // not supported by a test's recorder
 }
 
 // Write implements io.Writer.
 func (s *logStream) Write(p []byte) (int, error) {
-	if now := time.Now(); now.After(s.next) { // not at each line: it is a system call
+	if now := time.Now(); now.After(s.next) { // not for each line: it is a system call
 		s.next = now.Add(time.Second)
 		s.allow(now)
 	}

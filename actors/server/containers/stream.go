@@ -24,13 +24,13 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// connectTimeout bounds what comes before a stream: the runtime's answer with its URL, and the connection to that.
+// connectTimeout bounds the steps before a stream: the runtime's answer with its URL, and the connection to that.
 const connectTimeout = 30 * time.Second
 
-// maxRefusal is how much of the runtime's answer is looked at when it does not stream, in bytes.
+// maxRefusal limits the bytes read of the runtime's answer if it does not stream.
 const maxRefusal = 4 << 10
 
-// StreamOptions say what is streamed. With a terminal, all output is on stdout.
+// StreamOptions select the streams. With a terminal, all output is on stdout.
 type StreamOptions struct {
 	Command                    []string // to exec
 	Stdin, Stdout, Stderr, TTY bool
@@ -54,9 +54,9 @@ func (h *Handlers) Attach(w http.ResponseWriter, r *http.Request, c Chosen, o St
 	})
 }
 
-// PortForward streams with ports of a pod. SPDY's clients name the ports in the stream, WebSocket's do before it.
+// PortForward streams with ports of a pod. SPDY clients name the ports in the stream, WebSocket clients before it.
 func (h *Handlers) PortForward(w http.ResponseWriter, r *http.Request, pod *board.Pod, ports []int32) error {
-	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) { // SPDY within a WebSocket, which runtimes do not speak either
+	if wsstream.IsWebSocketRequestWithTunnelingProtocol(r) { // SPDY within a WebSocket, which runtimes do not support either
 		var failed error
 		proxy.NewTunnelingHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			failed = h.forward(w, r, pod, nil, "portforward")
@@ -73,7 +73,7 @@ func (h *Handlers) forward(w http.ResponseWriter, r *http.Request, pod *board.Po
 	})
 }
 
-// sandbox is the ID of a pod's sandbox that is ready, the newest of them.
+// sandbox returns the ID of the pod's newest ready sandbox.
 func (h *Handlers) sandbox(ctx context.Context, pod *board.Pod) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -96,10 +96,10 @@ func (h *Handlers) sandbox(ctx context.Context, pod *board.Pod) (string, error) 
 	return newest.Id, nil
 }
 
-// stream joins the client with the runtime's streaming server, at the URL that the runtime gives for the object. The URL is
-// as good as the command itself, to whoever has it: so the agent alone calls it, and what it passes on are bytes of a
-// connection that both ends have upgraded. The stream lasts until either end closes it, or the agent ends. It is counted as the
-// subresource if it comes over a WebSocket that becomes SPDY here.
+// stream connects the client with the runtime's streaming server, at the runtime's URL for the object. The URL grants the command
+// to anyone who has it: only the agent uses it, and passes on bytes of a connection that both ends have upgraded. The stream
+// lasts until either end closes it, or the agent ends. It counts as the subresource if it comes over a WebSocket that is
+// converted to SPDY here.
 func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptions, subresource string, pod *board.Pod,
 	object func() (string, error), locate func(ctx context.Context, id string) (string, error)) error {
 	release, err := take(h.streams, r, pod)
@@ -136,7 +136,7 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptio
 	if err != nil {
 		return err
 	}
-	defer func() { _ = runtime.Close() }() // what it held is sent, or nobody waits for it any more
+	defer func() { _ = runtime.Close() }() // its data was sent, or the client has left
 	client, taken, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return refuse(http.StatusInternalServerError, "the connection cannot be upgraded: %v", err)
@@ -146,11 +146,11 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptio
 		fromClient = taken
 	}
 	defer func() { _ = client.Close() }()
-	_ = client.SetDeadline(time.Time{}) // those of the request end here
+	_ = client.SetDeadline(time.Time{}) // the request's deadlines end here
 	for name, values := range w.Header() {
 		answer.Header[name] = values
 	}
-	answer.Body = nil // what follows is the stream
+	answer.Body = nil // the following data is the stream
 	if answer.Write(client) != nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (h *Handlers) stream(w http.ResponseWriter, r *http.Request, o *StreamOptio
 	return nil
 }
 
-// join passes bytes both ways until one side ends, ctx does, or nothing has passed for too long.
+// join passes bytes both ways until one side or ctx ends, or the idle timeout passes.
 func (h *Handlers) join(ctx context.Context, client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader) {
 	end := func() { _ = errors.Join(client.Close(), runtime.Close()) }
 	defer context.AfterFunc(ctx, end)()
@@ -171,16 +171,16 @@ func (h *Handlers) join(ctx context.Context, client net.Conn, fromClient io.Read
 	splice(client, fromClient, runtime, fromRuntime, passed)
 }
 
-// translate serves a WebSocket with the protocol v5.channel.k8s.io, which runtimes do not speak: it becomes SPDY. The translator
-// is told no URL, as its errors go to the client; its connection is one within this process.
+// translate converts a WebSocket with the protocol v5.channel.k8s.io, which runtimes do not support, to SPDY. The translator does
+// not learn the URL, as its errors go to the client; it connects to a pipe within this process.
 func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where string, o *StreamOptions) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // those of the request end here
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the request's deadlines end here
 	var joined sync.WaitGroup
 	defer joined.Wait()
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
 		joined.Go(func() {
-			// What goes wrong is the client's: it has the end of its stream.
+			// The client notices errors by the end of its stream.
 			_ = guard.Call(h.conf.Log, "a stream over a WebSocket", func() error {
 				defer func() { _ = there.Close() }()
 				fromHere := bufio.NewReader(there)
@@ -194,7 +194,7 @@ func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where strin
 					return err
 				}
 				defer func() { _ = runtime.Close() }()
-				answer.Body = nil // what follows is the stream
+				answer.Body = nil // the following data is the stream
 				if err := answer.Write(there); err != nil {
 					return err
 				}
@@ -209,8 +209,8 @@ func (h *Handlers) translate(w http.ResponseWriter, r *http.Request, where strin
 	proxy.NewStreamTranslatorHandler(runtime, &http.Transport{DialContext: dial}, 0, options).ServeHTTP(w, r)
 }
 
-// callRuntime has the runtime's streaming server take the request. Its address is in what goes wrong with the connection: that is
-// for the log alone. The error has what the runtime itself answered.
+// callRuntime sends the request to the runtime's streaming server. Connection errors contain its address, so they are only
+// logged. The returned error has the runtime's own answer.
 func (h *Handlers) callRuntime(r *http.Request, where string) (net.Conn, *http.Response, *bufio.Reader, error) {
 	target, err := url.Parse(where)
 	if err != nil {
@@ -244,12 +244,12 @@ func dialRuntime(ctx context.Context, target *url.URL) (net.Conn, error) {
 	return nil, fmt.Errorf("its URL has the scheme %q", target.Scheme)
 }
 
-// requestStream passes the headers of an upgrade on, and reads the answer.
+// requestStream forwards the headers of an upgrade, and reads the answer.
 func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Response, *bufio.Reader, error) {
 	request := &http.Request{Method: r.Method, URL: target, Host: target.Host, Header: http.Header{}}
 	for name, values := range r.Header {
 		switch http.CanonicalHeaderKey(name) {
-		case "Authorization", "Cookie": // meant for the agent
+		case "Authorization", "Cookie": // intended for the agent
 		default:
 			request.Header[name] = values
 		}
@@ -268,19 +268,19 @@ func requestStream(r *http.Request, conn net.Conn, target *url.URL) (*http.Respo
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		var text []byte
 		if answer.StatusCode >= http.StatusBadRequest { // the text of a redirect has the address
-			text, _ = io.ReadAll(io.LimitReader(answer.Body, maxRefusal)) // its status says most
+			text, _ = io.ReadAll(io.LimitReader(answer.Body, maxRefusal)) // its status is more important
 		}
 		return nil, nil, refuse(http.StatusBadGateway, "the container runtime does not stream: %s: %s", answer.Status, text)
 	}
 	return answer, buffered, conn.SetDeadline(time.Time{})
 }
 
-// splice passes bytes both ways until one side ends: the protocol of streams knows no half-closed connection. A client that has
-// gone ends the stream, since the runtime would keep it, and the command's output, for as long as the command runs.
+// splice passes bytes both ways until one side ends: the streaming protocol has no half-closed connections. A departed client
+// ends the stream; otherwise the runtime would keep it, and the command's output, for as long as the command runs.
 func splice(client net.Conn, fromClient io.Reader, runtime net.Conn, fromRuntime io.Reader, passed func()) {
 	var both sync.WaitGroup
 	pass := func(to net.Conn, from io.Reader) {
-		_, _ = io.Copy(notifying{to, passed}, from) // whatever ended it, it has ended
+		_, _ = io.Copy(notifying{to, passed}, from) // any error ends it
 		_ = errors.Join(client.Close(), runtime.Close())
 	}
 	both.Go(func() { pass(runtime, fromClient) })

@@ -17,9 +17,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// verdict is what one check found. Notes are worth knowing and do not make the node unhealthy.
+// verdict is the result of one check. Notes are information and do not make the node unhealthy.
 type verdict struct {
-	failed string // why; empty: healthy
+	failed string // the reason; empty if healthy
 	notes  []string
 }
 
@@ -35,7 +35,7 @@ type Tree interface {
 	Quarantined() map[messages.Address]messages.ChildQuarantined
 }
 
-// Config is what the checks look at. None of its functions may wait.
+// Config has the sources of the checks. None of its functions may block.
 type Config struct {
 	// Context ends with the process.
 	Context context.Context // answers are shared by requests, whose own contexts end earlier
@@ -43,20 +43,20 @@ type Config struct {
 	Tree    func() Tree // nil before it runs
 	Runtime func() api.Runtime
 	Notes   []Note
-	// NoPlugins says why device plugins cannot register; empty: they can.
+	// NoPlugins returns the reason that device plugins cannot register, or "".
 	NoPlugins func() string
-	// Observe is told the result of each check that is made; nil: nobody is told.
+	// Observe receives the result of each check; may be nil.
 	Observe func(check string, healthy bool)
 }
 
-// Note is a check that never fails: pods run on, and a restart of the agent would mend nothing. Says are sentences on what is
-// wrong; it must not wait.
+// Note is a check that never fails: pods keep running, and a restart of the agent would not help. Says returns the problems in
+// sentences; it must not block.
 type Note struct {
 	Check string
 	Says  func() []string
 }
 
-// NoClusterDNS notes, on a node without clusterDNS, that pods which ask for a cluster's resolver use the node's.
+// NoClusterDNS notes, on a node without clusterDNS, that pods with a cluster's DNS policy use the node's resolver.
 func NoClusterDNS(b *board.Board) Note {
 	return Note{"dns", func() []string {
 		count := 0
@@ -73,18 +73,17 @@ func NoClusterDNS(b *board.Board) Note {
 	}}
 }
 
-// Checks are those of /healthz. Safe for concurrent use.
+// Checks are the checks of /healthz. Safe for concurrent use.
 type Checks struct {
 	conf   Config
 	checks []check
 
-	mu    sync.Mutex // held while pods is asked: those who come meanwhile take the same answer
+	mu    sync.Mutex // held while pods is asked: concurrent requests share the answer
 	asked time.Time
 	pods  verdict
 }
 
-// podsFresh is how long an answer of pods is good for: probes by anyone on the loopback must not become work for the
-// actor that matters most.
+// podsFresh is how long an answer of pods is valid: probes on the loopback must not become work for the most important actor.
 const podsFresh = time.Second
 
 // askTimeout bounds a question to an actor.
@@ -119,7 +118,7 @@ func New(conf Config) *Checks {
 	return h
 }
 
-// runtime fails while the container runtime cannot be reached, or is not ready.
+// runtime fails while the container runtime is unreachable or not ready.
 func (h *Checks) runtime(context.Context) verdict {
 	r := h.conf.Runtime()
 	var out verdict
@@ -143,8 +142,8 @@ func (h *Checks) runtime(context.Context) verdict {
 	return out
 }
 
-// supervisors fails while an actor that stands in the tree by itself is left stopped. A pod in quarantine is named:
-// it is one pod's trouble, and not the node's.
+// supervisors fails while a permanent actor of the tree is kept stopped. A pod in quarantine is a note: it is a problem of one
+// pod, not of the node.
 func (h *Checks) supervisors(context.Context) verdict {
 	tree := h.conf.Tree()
 	if tree == nil {
@@ -173,8 +172,8 @@ func (h *Checks) supervisors(context.Context) verdict {
 	return out
 }
 
-// sources fails until each source of this node has said what it wants: before that, no pod is ended for being unwanted. That the
-// API server has not been heard is a note: no restart of the agent brings it back, and it may be a pod of this node.
+// sources fails until each source of this node has sent its pods: before that, no pod is ended as undesired. A silent API server
+// is a note: no restart of the agent brings it back, and it may be a pod of this node.
 func (h *Checks) sources(context.Context) verdict {
 	now := h.conf.Board.Now()
 	if now.Version == 0 {
@@ -198,7 +197,7 @@ func (h *Checks) sources(context.Context) verdict {
 	return out
 }
 
-// answers fails when the pods actor does not answer: then the tree does not turn. What it cannot keep on the disk is a note.
+// answers fails if the pods actor does not answer: then the tree does not work. State that it cannot write to disk is a note.
 func (h *Checks) answers(context.Context) verdict {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -209,7 +208,7 @@ func (h *Checks) answers(context.Context) verdict {
 	if tree == nil {
 		return verdict{failed: starting}
 	}
-	// Not the request's context: those who wait behind it would inherit somebody else's deadline.
+	// Not the request's context: waiting requests would inherit its deadline.
 	ctx, cancel := context.WithTimeout(h.conf.Context, askTimeout)
 	defer cancel()
 	h.pods = verdict{notes: h.conf.Board.Now().Unwritten}

@@ -11,12 +11,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/explain"
 )
 
-// Handler answers /healthz and /healthz/<check>, in the form that Kubernetes components give them. Only with details they say
-// why a check fails, and what else is worth knowing: that names pods, paths and addresses, which is not for everybody who can
-// connect.
+// Handler answers /healthz and /healthz/<check>, in the form of Kubernetes components. Only with details it gives reasons and
+// notes: these name pods, paths and addresses, which are not public.
 func (h *Checks) Handler(details bool) http.Handler { return routes(h.checks, details) }
 
-// Explain makes all checks, for "playlet explain node".
+// Explain runs all checks, for "playlet explain node".
 func (h *Checks) Explain(ctx context.Context) []explain.Check {
 	out := make([]explain.Check, 0, len(h.checks))
 	for _, c := range h.checks {
@@ -26,8 +25,8 @@ func (h *Checks) Explain(ctx context.Context) []explain.Check {
 	return out
 }
 
-// NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails where the tree does not turn,
-// device-plugin where device plugins cannot register.
+// NodeHandler answers /healthz of the node's API, with the kubelet's checks: syncloop fails if the tree does not work,
+// device-plugin if device plugins cannot register.
 func (h *Checks) NodeHandler() http.Handler {
 	plugins := func(context.Context) verdict { return verdict{failed: h.conf.NoPlugins()} }
 	return routes([]check{{"ping", fine}, {"log", fine}, {"syncloop", h.answers}, {"device-plugin", plugins}}, false)
@@ -42,10 +41,10 @@ func routes(checks []check, details bool) http.Handler {
 	return mux
 }
 
-// withheld stands for the reason of a failure, as in the answers of Kubernetes components.
+// withheld replaces the reason of a failure, as in the answers of Kubernetes components.
 const withheld = "reason withheld"
 
-// all answers /healthz: "ok", or 500 and what failed. ?verbose lists every check; ?exclude=NAME leaves one out.
+// all answers /healthz: "ok", or 500 and the failed checks. ?verbose lists every check; ?exclude=NAME omits one.
 func all(w http.ResponseWriter, r *http.Request, checks []check, details bool) {
 	query := r.URL.Query()
 	_, verbose := query["verbose"]
@@ -100,7 +99,7 @@ func one(w http.ResponseWriter, r *http.Request, checks []check, details bool) {
 	say(w, http.StatusOK, "ok")
 }
 
-// shown is the verdict, without its details unless they are asked for.
+// shown returns the verdict, without reasons unless details is set.
 func (v verdict) shown(details bool) verdict {
 	switch {
 	case details:
@@ -116,10 +115,10 @@ func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // who does not read it has gone
+	_, _ = w.Write([]byte(text)) // fails if the client has left
 }
 
-// plain keeps a text from elsewhere to one line without control characters.
+// plain replaces control characters in external text.
 func plain(s string) string {
 	return strings.Join(strings.FieldsFunc(s, unicode.IsControl), " ")
 }

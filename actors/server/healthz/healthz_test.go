@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// counted counts how often pods is asked.
+// counted counts the questions to pods.
 type counted struct{ asked int }
 
 func (c *counted) Ask(context.Context, messages.Address, any) (any, error) {
@@ -20,14 +20,14 @@ func (c *counted) Ask(context.Context, messages.Address, any) (any, error) {
 
 func (*counted) Quarantined() map[messages.Address]messages.ChildQuarantined { return nil }
 
-// Anybody on the loopback may ask as often as they can: that is no work for pods.
+// Any number of probes on the loopback is no work for pods.
 func TestProbesAreNoWorkForPods(t *testing.T) {
 	tree := &counted{}
 	h := New(Config{
 		Context: t.Context(), Board: board.New(), Tree: func() Tree { return tree },
 		Runtime: func() api.Runtime { return api.Runtime{} },
 	})
-	h.asked = time.Now().Add(time.Hour) // whatever the machine's speed, the answer is fresh
+	h.asked = time.Now().Add(time.Hour) // fresh regardless of the machine's speed
 	for range 5 {
 		h.answers(t.Context())
 	}

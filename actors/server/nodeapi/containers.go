@@ -19,7 +19,7 @@ import (
 	"github.com/playlet-dev/playlet/cri"
 )
 
-// choose finds the container that the path names.
+// choose finds the container in the path.
 func (a *api) choose(r *http.Request) (containers.Chosen, error) {
 	return a.conf.Containers.Choose(containers.Name{
 		Namespace: r.PathValue("namespace"), Pod: r.PathValue("pod"), UID: r.PathValue("uid"),
@@ -59,7 +59,7 @@ func (a *api) stream(command bool,
 	}, http.MethodGet, http.MethodPost)
 }
 
-// parseStreamOptions reads the parameters of exec and attach, which have other names than those of the API server.
+// parseStreamOptions reads the parameters of exec and attach, whose names differ from the API server's.
 func parseStreamOptions(q url.Values) (containers.StreamOptions, error) {
 	on := func(name string) bool { return q.Get(name) == "1" }
 	o := containers.StreamOptions{
@@ -107,7 +107,7 @@ func parsePorts(lists []string) ([]int32, error) {
 	return out, nil
 }
 
-// run answers POST /run: a command whose output is the answer. Its words are separated by spaces, as the kubelet takes them.
+// run answers POST /run with the output of a command. Its words are separated by spaces, as in the kubelet.
 func (a *api) run(w http.ResponseWriter, r *http.Request) error {
 	c, err := a.choose(r)
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) error {
 	if command == "" {
 		return refuse(http.StatusBadRequest, "no command is given")
 	}
-	// Probes and hooks need the runtime's slots, and may not wait for what people run; there is a limit of slow requests.
+	// Probes and hooks need the runtime's slots, and must not wait for commands of users; slow requests have their own limit.
 	ctx, cancel := context.WithTimeout(cri.WithoutSlot(r.Context()), longTimeout)
 	defer cancel()
 	result, err := a.conf.Runtime.ExecSync(ctx, id, strings.Split(command, " "), longTimeout-shortTimeout)
@@ -133,7 +133,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	_, _ = w.Write(append(result.Stdout, result.Stderr...)) // who does not read it has gone
+	_, _ = w.Write(append(result.Stdout, result.Stderr...)) // fails if the client has left
 	return nil
 }
 
@@ -169,14 +169,14 @@ func (a *api) checkpoint(w http.ResponseWriter, r *http.Request) error {
 	return containers.JSON(w, map[string][]string{"items": {file}})
 }
 
-// parseLogOptions reads v1.PodLogOptions as clients send them. What is not understood is a 400, what is understood and not
-// valid a 422; parameters of other names are passed over, as the kubelet does.
+// parseLogOptions reads v1.PodLogOptions as sent by clients. Malformed values are a 400, invalid ones a 422; unknown parameters
+// are ignored, as in the kubelet.
 func parseLogOptions(q url.Values, now time.Time) (containers.LogOptions, error) {
 	var o containers.LogOptions
 	p := parameters{q: q}
 	o.Follow, o.Previous, o.Timestamps = p.on("follow"), p.on("previous"), p.on("timestamps")
 	o.Tail, o.LimitBytes = p.number("tailLines"), p.number("limitBytes")
-	if old := q.Get("tail"); old == "all" { // its name of old
+	if old := q.Get("tail"); old == "all" { // its former name
 		o.Tail = nil
 	} else if old != "" {
 		o.Tail = p.number("tail")
@@ -218,16 +218,16 @@ func parseLogOptions(q url.Values, now time.Time) (containers.LogOptions, error)
 	return o, nil
 }
 
-// maxSince is longer than any log lasts, and short enough for the arithmetic of times.
+// maxSince is longer than any log, and short enough for the arithmetic of times.
 const maxSince = 100 * 365 * 24 * time.Hour
 
-// parameters reads values as Kubernetes' decoder of parameters does.
+// parameters reads values like Kubernetes' decoder of parameters.
 type parameters struct {
 	q      url.Values
 	failed bool
 }
 
-// on is false where the parameter is missing, "0" or "false"; anything else is true.
+// on returns false if the parameter is missing, "0" or "false"; anything else is true.
 func (p *parameters) on(name string) bool {
 	values := p.q[name]
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")

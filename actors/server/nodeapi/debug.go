@@ -46,7 +46,7 @@ func (a *api) debug() {
 	a.handle("/debug/flags/v", within(shortTimeout, only(a.verbosity, http.MethodPut)))
 }
 
-// verbosity answers PUT /debug/flags/v, whose body is the number.
+// verbosity answers PUT /debug/flags/v with the number in the body.
 func (a *api) verbosity(w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

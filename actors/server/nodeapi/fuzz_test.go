@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/config"
 )
 
-// No query is worse than a refusal, and what is accepted makes sense.
+// Any query is rejected or has a meaningful result.
 func FuzzQueries(f *testing.F) {
 	for _, q := range []string{"tailLines=1&follow", "sinceSeconds=9223372036854775807", "stream=Stdout", "sinceTime=0001-01-01T00:00:00Z",
 		"input=1&tty=1&command=%00", "port=80,443&port=0", "limitBytes=-0&tail=all"} {
@@ -22,7 +22,7 @@ func FuzzQueries(f *testing.F) {
 	}
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, query string) {
-		q, _ := url.ParseQuery(query) // as net/http: what can be read counts
+		q, _ := url.ParseQuery(query) // like net/http: the readable part counts
 		if o, err := parseLogOptions(q, now); err == nil {
 			if o.Tail != nil && (*o.Tail < 0 || o.Stream != "") || o.LimitBytes != nil && *o.LimitBytes < 1 ||
 				q.Has("sinceSeconds") && q.Get("sinceSeconds") != "" && !o.Since.Before(now) {
@@ -42,8 +42,7 @@ func FuzzQueries(f *testing.F) {
 	})
 }
 
-// Whatever a log query asks for, journalctl gets services and filters, each with its option's name before it: no word of a
-// client's is an option of its own.
+// For any log query, journalctl gets services and filters, each after its option's name: no word of a client becomes an option.
 func FuzzLogQuery(f *testing.F) {
 	for _, q := range []string{"query=kubelet&tailLines=10&boot=-1", "query=/syslog", "query=-rf&pattern=--file=x", "query=a&query=b&sinceTime=2026-01-02T00:00:00Z",
 		"query=a%00b&pattern=%28", "query=x&untilTime=0000-01-01T00:00:00-23:59"} {
@@ -72,7 +71,7 @@ func FuzzLogQuery(f *testing.F) {
 	})
 }
 
-// No path of a node without pods is answered with more than what concerns the node, is redirected, or ends in a panic.
+// On a node without pods, any path only answers about the node, without a redirect or a panic.
 func FuzzPaths(f *testing.F) {
 	for _, p := range []string{"/exec/ns/web/app", "/pods/../exec/ns/web/app", "/logs/%2e%2e/secret", "//configz", "/containerLogs/a/b/c?follow=1",
 		"/portForward/%2f/%00", "/run/a/b/c/d?cmd=x"} {

@@ -28,11 +28,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeRuntime has one pod's sandboxes and containers, and a streaming server that sends back what it gets.
+// fakeRuntime has one pod's sandboxes and containers, and a streaming server that echoes its input.
 type fakeRuntime struct {
 	streams *httptest.Server
 	dir     string
-	speak   http.HandlerFunc // serves streams in place of the echo
+	speak   http.HandlerFunc // serves streams instead of the echo
 
 	mu       sync.Mutex
 	asked    []any // requests for streams
@@ -41,7 +41,7 @@ type fakeRuntime struct {
 	saved    string
 	err      error
 	live     map[string]bool
-	ended    chan struct{} // a word for each stream that has ended on this side
+	ended    chan struct{} // one element per stream that has ended on this side
 }
 
 func newFakeRuntime(t *testing.T) *fakeRuntime {
@@ -168,7 +168,7 @@ type rig struct {
 	conf      Config
 	verbosity chan int
 	url       string
-	// webSockets has the subresources of streams that were counted as coming over WebSockets.
+	// webSockets receives the subresources of streams counted as WebSockets.
 	webSockets chan string
 }
 
@@ -205,7 +205,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 	return r
 }
 
-// ask sends a request, and gives the answer's status and text.
+// ask sends a request, and returns the answer's status and text.
 func (r *rig) ask(method, path, body string) (int, string) {
 	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, r.url+path, strings.NewReader(body))
@@ -231,7 +231,7 @@ func (r *rig) expect(method, path string, status int, text string) {
 	}
 }
 
-// upgrade sends a request for a stream, and gives its end with the answer.
+// upgrade requests a stream, and returns its end with the answer.
 func (r *rig) upgrade(method, path string, header http.Header) (io.ReadWriteCloser, *http.Response) {
 	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, r.url+path, nil)
@@ -253,7 +253,7 @@ func (r *rig) upgrade(method, path string, header http.Header) (io.ReadWriteClos
 	return resp.Body.(io.ReadWriteCloser), resp
 }
 
-// echoed says that a stream carries bytes both ways.
+// echoed checks that a stream carries bytes both ways.
 func (r *rig) echoed(s io.ReadWriteCloser) {
 	r.Helper()
 	if _, err := io.WriteString(s, "hello\n"); err != nil {

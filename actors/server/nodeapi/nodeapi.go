@@ -26,7 +26,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/stall"
 )
 
-// Runtime is the part of the runtime's client that is needed here; *cri.Client implements it.
+// Runtime is the required part of the runtime's client; *cri.Client implements it.
 type Runtime interface {
 	ListPodSandbox(ctx context.Context, filter *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error)
 	ListContainers(ctx context.Context, filter *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error)
@@ -34,24 +34,23 @@ type Runtime interface {
 	CheckpointContainer(ctx context.Context, id, location string, timeout int64) error
 }
 
-// Config is what the handlers need.
+// Config has the dependencies of the handlers.
 type Config struct {
-	Board      *board.Board // where the pods actor publishes
+	Board      *board.Board // published by the pods actor
 	Containers *containers.Handlers
 	Runtime    Runtime
 	Healthz    http.Handler
-	// Figures is the handler of /stats, /spec and /metrics and what is below them; nil: nothing serves them.
+	// Figures serves /stats, /spec and /metrics and the paths below; nil disables them.
 	Figures http.Handler
-	// Manifests is the handler of /manifests and what is below it; nil: nothing is submitted here.
+	// Manifests serves /manifests and the paths below; nil disables submissions.
 	Manifests http.Handler
-	// Kubelet is the configuration: its switches say which handlers there are, and /configz shows it. Secrets
-	// are masked. Only read.
+	// Kubelet is the configuration: it enables handlers, and /configz shows it. Secrets are masked. Read-only.
 	Kubelet *config.KubeletConfiguration
-	// Flags are those of the command line with their values, for /flagz. Secrets are masked.
+	// Flags are the flags of the command line with their values, for /flagz. Secrets are masked.
 	Flags map[string]string
-	// Kubernetes is the release that is spoken, "1.36.3", for /statusz.
+	// Kubernetes is the release of the API, "1.36.3", for /statusz.
 	Kubernetes string
-	// SystemLogs is the folder that /logs/ shows; CheckpointDir is made for what /checkpoint writes.
+	// SystemLogs is the folder served at /logs/; CheckpointDir is created for /checkpoint.
 	SystemLogs, CheckpointDir string
 	// SetVerbosity changes the log's verbosity.
 	SetVerbosity func(int)
@@ -61,12 +60,12 @@ type Config struct {
 const (
 	// shortTimeout bounds a request and its answer that only have to be read and written.
 	shortTimeout = 30 * time.Second
-	// queueTimeout is how much of it a request may wait for its turn: the rest is for the answer.
+	// queueTimeout is the part of it for waiting: the rest is for the answer.
 	queueTimeout = 10 * time.Second
 	// longTimeout bounds work that is large or has a duration from the client: profiles, a command of /run, a checkpoint. It also
 	// ends a search of the system's logs that finds nothing for this time.
 	longTimeout = 5 * time.Minute
-	// maxBody is what a request may bring, in bytes.
+	// maxBody limits the body of a request, in bytes.
 	maxBody = 1 << 20
 )
 
@@ -81,14 +80,13 @@ type api struct {
 }
 
 const (
-	// maxSlow is how many requests that may take minutes are answered at once.
+	// maxSlow limits the concurrent requests that may take minutes.
 	maxSlow = 32
-	// maxShort is how many answers that may be big, or big requests, are in memory at once: those of a crowded node have
-	// megabytes.
+	// maxShort limits the big answers and requests in memory: on a crowded node they have megabytes.
 	maxShort = 8
-	// maxWaiting is how many requests wait for their turn.
+	// maxWaiting limits the waiting requests.
 	maxWaiting = 256
-	// maxSends is how many of these answers are kept for clients that are slow to read them.
+	// maxSends limits the answers kept for clients that read slowly.
 	maxSends = 32
 )
 
@@ -98,14 +96,14 @@ func newAPI(conf Config) *api {
 		short: shares.NewQueue("requests", maxShort, maxWaiting), sends: shares.New("answers being sent", maxSends)}
 }
 
-// ReadOnly is all that port 10255 answers: what can be read without credentials. Nothing can be changed, as by DELETE
-// /metrics/slis on the other port.
+// ReadOnly serves port 10255: all paths readable without credentials. Changes are impossible, such as DELETE /metrics/slis on the
+// other port.
 func ReadOnly(conf Config) http.Handler {
 	a := newAPI(conf)
 	a.readOnly()
 	return plainPaths(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead ||
-			r.Method == http.MethodPost && r.URL.Path == "/stats/summary" // the kubelet takes it
+			r.Method == http.MethodPost && r.URL.Path == "/stats/summary" // the kubelet accepts it
 		if _, pattern := a.mux.Handler(r); !reads && pattern != "" {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "Method Not Allowed", http.StatusMethodNotAllowed)
@@ -115,7 +113,7 @@ func ReadOnly(conf Config) http.Handler {
 	}))
 }
 
-// New is all that port 10250 answers.
+// New serves port 10250.
 func New(conf Config) http.Handler {
 	a := newAPI(conf)
 	a.readOnly()
@@ -150,7 +148,7 @@ func New(conf Config) http.Handler {
 	return plainPaths(a.mux)
 }
 
-// readOnly adds what both ports answer.
+// readOnly adds the handlers of both ports.
 func (a *api) readOnly() {
 	a.handle("/healthz", within(shortTimeout, a.conf.Healthz))
 	a.handle("/healthz/", within(shortTimeout, a.conf.Healthz))
@@ -171,10 +169,10 @@ func (a *api) handle(pattern string, h http.Handler) {
 	}
 }
 
-// failing is a handler whose error, which comes before it has answered, is its answer.
+// failing is a handler that may return an error before its first output, to answer with.
 type failing func(w http.ResponseWriter, r *http.Request) error
 
-// only serves the methods named, and refuses others as the kubelet does.
+// only serves the named methods, and rejects others as the kubelet does.
 func only(h failing, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !slices.Contains(methods, r.Method) {
@@ -203,20 +201,19 @@ func disabled(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, http.StatusMethodNotAllowed) })
 }
 
-// within gives a request its deadline: for itself, for its body, and for the client to take the answer.
+// within sets a request's deadline: for its processing, for its body, and for the client to read the answer.
 func within(limit time.Duration, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		until := time.Now().Add(limit)
 		control := http.NewResponseController(w)
-		_ = errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until)) // a recorder in a test has none
+		_ = errors.Join(control.SetReadDeadline(until), control.SetWriteDeadline(until)) // not supported by a test's recorder
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// bounded is within for what is made in memory: a request waits for its turn. Its client, which may be slow to read, holds up no
-// turn.
+// bounded is within for answers made in memory: a request waits for its turn. A client that reads slowly holds up no turn.
 func (a *api) bounded(h http.Handler) http.Handler {
 	return within(shortTimeout, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		wait, cancel := context.WithTimeout(r.Context(), queueTimeout)
@@ -239,17 +236,17 @@ func (a *api) bounded(h http.Handler) http.Handler {
 		defer sent()
 		maps.Copy(w.Header(), out.header)
 		w.WriteHeader(out.status)
-		_, _ = w.Write(out.body.Bytes()) // it fails where the client is gone
+		_, _ = w.Write(out.body.Bytes()) // fails if the client has left
 	}))
 }
 
-// Bounded is what bounds big answers on this port, for those of another port.
+// Bounded limits big answers of another port like those of this one.
 func Bounded(h http.Handler) http.Handler { return newAPI(Config{}).bounded(h) }
 
 // kept is an answer that is kept in memory.
 type kept struct {
 	http.ResponseWriter
-	header http.Header // of its own: that of a refusal has nothing of it
+	header http.Header // separate, so that an error has none of it
 	status int
 	body   bytes.Buffer
 }
@@ -258,10 +255,10 @@ func (k *kept) Header() http.Header         { return k.header }
 func (k *kept) WriteHeader(status int)      { k.status = status }
 func (k *kept) Write(p []byte) (int, error) { return k.body.Write(p) }
 
-// Unwrap is for http.ResponseController: a handler may set deadlines.
+// Unwrap supports http.ResponseController: a handler may set deadlines.
 func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
-// slowly is within for what may take minutes, of which there are not many at once.
+// slowly is within for requests that may take minutes, with a limit of their number.
 func (a *api) slowly(h http.Handler) http.Handler { return within(longTimeout, a.inSlowSlot(h)) }
 
 func (a *api) inSlowSlot(h http.Handler) http.Handler {
@@ -280,14 +277,14 @@ func (a *api) inSlowSlot(h http.Handler) http.Handler {
 	})
 }
 
-// streaming is slowly for an answer of any size. It has no deadline while the client takes one piece after another.
+// streaming is slowly for an answer of any size. It has no deadline while the client keeps reading.
 func (a *api) streaming(h http.Handler) http.Handler {
 	return a.inSlowSlot(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := stall.New(r.Context(), clock.RealClock{}, longTimeout)
 		defer cancel()
 		control := http.NewResponseController(w)
 		h.ServeHTTP(pieces{w, control, ctx}, r.WithContext(ctx))
-		end := time.Now().Add(shortTimeout) // of the answer, and of a request body that is not read
+		end := time.Now().Add(shortTimeout) // for the end of the answer, and an unread request body
 		_ = errors.Join(control.SetReadDeadline(end), control.SetWriteDeadline(end))
 	}))
 }
@@ -296,7 +293,7 @@ func (a *api) streaming(h http.Handler) http.Handler {
 type pieces struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	ctx     context.Context // of the request; each piece is its progress
+	ctx     context.Context // of the request; each piece is progress
 }
 
 func (p pieces) Write(data []byte) (int, error) {
@@ -308,10 +305,10 @@ func (p pieces) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (p pieces) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// plainPaths refuses paths that would be redirected to another.
+// plainPaths rejects paths that would be redirected.
 func plainPaths(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p, c := r.URL.Path, path.Clean(r.URL.Path); strings.Contains(p, "//") || p != c && p != c+"/" {

@@ -86,7 +86,7 @@ func TestContainerLogs(t *testing.T) {
 	r.expect(http.MethodPost, app, http.StatusMethodNotAllowed, "")
 }
 
-// There is a limit of logs that are followed, and whoever goes makes room.
+// Followed logs have a limit, and a departed client makes room.
 func TestFollowersAreLimited(t *testing.T) {
 	r := newRig(t, nil)
 	follow := func() *http.Response {
@@ -114,7 +114,7 @@ func TestFollowersAreLimited(t *testing.T) {
 		t.Error(err)
 	}
 	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() {
-		time.Sleep(time.Millisecond) // they notice by themselves; the test's own deadline bounds it
+		time.Sleep(time.Millisecond) // the handlers notice by themselves; the test's own deadline bounds it
 	}
 }
 
@@ -145,7 +145,7 @@ func TestStreams(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			<-r.runtime.ended // a client that goes ends the stream
+			<-r.runtime.ended // a departed client ends the stream
 			for streams := 1; streams > 0; _, streams = r.conf.Containers.Open() {
 				time.Sleep(time.Millisecond) // its place is free a moment later; the test's own deadline bounds it
 			}
@@ -156,7 +156,7 @@ func TestStreams(t *testing.T) {
 func TestRefusedStreams(t *testing.T) {
 	r := newRig(t, nil)
 	for path, want := range map[string]int{
-		"/exec/ns/web/app?command=sh":                     400, // no stream is asked for
+		"/exec/ns/web/app?command=sh":                     400, // no stream is requested
 		"/exec/ns/web/app?output=1":                       400, // no command
 		"/exec/ns/web/other/app?command=sh&output=1":      404, // another pod's UID
 		"/exec/ns/web/none?command=sh&output=1":           404,
@@ -192,7 +192,7 @@ func TestRefusedStreams(t *testing.T) {
 	}
 }
 
-// A service that the journal knows is asked for there, with all that the query says; one that it does not know has its file.
+// The journal serves the services that it knows, with all options of the query; other services have their files.
 func TestLogsOfTheJournal(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.Kubelet.EnableSystemLogQuery = ptr.To(true) })
 	bin := t.TempDir()
@@ -219,7 +219,7 @@ func TestLogsOfTheJournal(t *testing.T) {
 	r.expect(http.MethodGet, "/logs/?query=other&tailLines=1", http.StatusBadRequest, "the journal has no unit other")
 }
 
-// Where the runtime's streaming server sends elsewhere, nobody is taken there: neither the agent nor the client.
+// A redirect of the runtime's streaming server is followed by neither the agent nor the client.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was followed") }))
 	defer elsewhere.Close()
@@ -227,7 +227,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL+"/secret", http.StatusTemporaryRedirect)
 	}
-	for _, method := range []string{http.MethodPost, http.MethodGet} { // the text of one to a GET has the address
+	for _, method := range []string{http.MethodPost, http.MethodGet} { // the text of a redirect of a GET has the address
 		s, resp := r.upgrade(method, "/exec/ns/web/app?command=sh&output=1", nil)
 		text, err := io.ReadAll(resp.Body)
 		if s != nil || err != nil || resp.StatusCode != http.StatusBadGateway || resp.Header.Get("Location") != "" ||
@@ -237,7 +237,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// The address of the runtime's streaming server is in what goes wrong with the connection, and is told to nobody but the log.
+// Connection errors contain the address of the runtime's streaming server, and are only logged.
 func TestTheRuntimesAddressIsNotReported(t *testing.T) {
 	var log bytes.Buffer
 	r := newRig(t, limits(func(c *containers.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
@@ -264,7 +264,7 @@ func TestTheRuntimesAddressIsNotReported(t *testing.T) {
 	}
 }
 
-// There is a limit of streams, over exec, attach and port-forward.
+// Streams have a limit, shared by exec, attach and port-forward.
 func TestStreamsAreLimited(t *testing.T) {
 	r := newRig(t, nil)
 	var open []io.Closer
@@ -448,7 +448,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// What was authorized is what is served: no path leads to another by a redirect.
+// The served path is the authorized one: no path redirects to another.
 func TestPathsAreNotRedirected(t *testing.T) {
 	r := newRig(t, nil)
 	for _, p := range []string{"//pods", "/pods/../configz", "/./pods", "/pods//", "/exec//ns/web/app", "/%2e%2e/configz", "/logs/..", "/healthz/../pods"} {
@@ -458,7 +458,7 @@ func TestPathsAreNotRedirected(t *testing.T) {
 	}
 }
 
-// Clients that follow the log of one pod shut out no other pod of the same client, and no other client.
+// Followers of one pod's log shut out no other pod of the same client, and no other client.
 func TestLogs_OnePodsFollowers_LeaveRoomForOthers(t *testing.T) {
 	r := newRig(t, func(c *Config) {
 		web := c.Board.Now().Pods[0]

@@ -27,7 +27,7 @@ func (a *api) pods(w http.ResponseWriter, _ *http.Request) error {
 	return containers.JSON(w, out)
 }
 
-// runningPods answers GET /runningpods/: what the runtime has running, whoever wants it.
+// runningPods answers GET /runningpods/ with the running pods of the runtime, desired or not.
 func (a *api) runningPods(w http.ResponseWriter, r *http.Request) error {
 	sandboxes, err := a.conf.Runtime.ListPodSandbox(r.Context(), &runtimeapi.PodSandboxFilter{
 		State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
@@ -44,7 +44,7 @@ func (a *api) runningPods(w http.ResponseWriter, r *http.Request) error {
 	return containers.JSON(w, runningPods(sandboxes, running))
 }
 
-// runningPods makes the list of what the runtime has. What was not made for a pod is left out.
+// runningPods converts the runtime's objects to the list. It omits objects without a pod.
 func runningPods(sandboxes []*runtimeapi.PodSandbox, running []*runtimeapi.Container) v1.PodList {
 	out := v1.PodList{TypeMeta: podList, Items: []v1.Pod{}}
 	index := map[types.UID]int{}

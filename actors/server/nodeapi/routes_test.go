@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// kubelets are the paths that the kubelet of Kubernetes 1.36 serves on port 10250, with their methods (pkg/kubelet/server, and
-// k8s.io/component-base for /metrics/slis), and a pod of the rig in place of parameters. Beside these there are /spec/, which
-// old kubelets have and their clients ask for, and, where that is enabled, /manifests.
+// kubelets are the paths of the kubelet of Kubernetes 1.36 on port 10250, with their methods (pkg/kubelet/server, and
+// k8s.io/component-base for /metrics/slis), and a pod of the rig in place of parameters. In addition there are /spec/ for clients
+// of old kubelets and, if enabled, /manifests.
 const kubelets = `
 GET /healthz
 GET /healthz/ping
@@ -59,7 +59,7 @@ GET /flagz
 GET /statusz
 `
 
-// Each path of the kubelet's has a handler that takes the method.
+// Each path of the kubelet has a handler for the method.
 func TestEveryPathOfTheKubelet(t *testing.T) {
 	served := ""
 	r := newRig(t, func(c *Config) {

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/containers"
 )
 
-// limits has the containers' handlers with other limits.
+// limits configures the containers' handlers with other limits.
 func limits(change func(*containers.Config)) func(*Config) {
 	return func(c *Config) {
 		conf := containers.Config{Board: c.Board, Runtime: c.Runtime.(containers.Runtime)}
@@ -27,7 +27,7 @@ func limits(change func(*containers.Config)) func(*Config) {
 	}
 }
 
-// A stream over which nothing passes is ended, at both of its ends; one over which something passes is not.
+// An idle stream is ended at both ends; a stream with traffic is not.
 func TestIdleStreamsEnd(t *testing.T) {
 	r := newRig(t, limits(func(c *containers.Config) { c.IdleTimeout = 200 * time.Millisecond }))
 	s, resp := r.upgrade(http.MethodPost, "/attach/ns/web/app?input=1&output=1", nil)
@@ -41,7 +41,7 @@ func TestIdleStreamsEnd(t *testing.T) {
 	<-r.runtime.ended
 }
 
-// A client that asks for a log and does not read it is let go, with what it held.
+// A client that requests a log without reading it is disconnected, and its resources are released.
 func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
 	r := newRig(t, limits(func(c *containers.Config) { c.WriteTimeout = 100 * time.Millisecond }))
 	line := "2026-11-21T12:00:01.5Z stdout F " + strings.Repeat("x", 1<<10) + "\n"
@@ -56,7 +56,7 @@ func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /containerLogs/ns/web/app HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil { // it is read
+	if _, err := io.ReadFull(conn, make([]byte, 100)); err != nil { // it can be read
 		t.Fatal(err)
 	}
 	for logs := 1; logs > 0; logs, _ = r.conf.Containers.Open() { // the test's own deadline bounds it
@@ -64,14 +64,14 @@ func TestAClientThatDoesNotReadIsLetGo(t *testing.T) {
 	}
 }
 
-// slowClient takes each piece of an answer after a pause, and none after its deadline.
+// slowClient reads each piece of an answer after a pause, and none after its deadline.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	pause time.Duration
 	until time.Time
 }
 
-// SetWriteDeadline is for http.ResponseController.
+// SetWriteDeadline supports http.ResponseController.
 func (s *slowClient) SetWriteDeadline(at time.Time) error {
 	s.until = at
 	return nil
@@ -84,7 +84,7 @@ func (s *slowClient) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// A slow client that keeps reading gets the whole answer. After a cut, it would have to start again from zero.
+// A slow client that keeps reading gets the whole answer. After an interruption, it would have to start from zero.
 func TestLogs_AreReadForAsLongAsTheClientReads(t *testing.T) {
 	r := newRig(t, nil)
 	const lines = 20_000
@@ -123,7 +123,7 @@ func TestStreaming_EndsWhereNothingIsFound(t *testing.T) {
 	})
 }
 
-// A request whose body does not come, or whose header has no end, holds nothing for ever: the deadline is that of the request.
+// A request with a missing body, or an endless header, holds no resources forever: it has a deadline.
 func TestDeadlinesAreSet(t *testing.T) {
 	seen := make(chan error, 1)
 	r := newRig(t, func(c *Config) {
@@ -142,7 +142,7 @@ func TestDeadlinesAreSet(t *testing.T) {
 	}
 }
 
-// Answers that are made in memory take turns; who waits in vain is told so.
+// Answers made in memory take turns; a client whose wait ends gets an error.
 func TestBigAnswersTakeTurns(t *testing.T) {
 	inside, out := make(chan struct{}, 2*maxShort), make(chan struct{})
 	a := newAPI(Config{})
@@ -177,7 +177,7 @@ func TestBigAnswersTakeTurns(t *testing.T) {
 	all.Wait()
 }
 
-// TestThereIsTimeToRefuse: who waits for a turn in vain is told so while the connection still takes it.
+// TestThereIsTimeToRefuse checks that the error about an expired wait reaches the client before the connection's deadline.
 func TestThereIsTimeToRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, out := newAPI(Config{}), make(chan struct{})
@@ -201,7 +201,7 @@ func TestThereIsTimeToRefuse(t *testing.T) {
 	})
 }
 
-// unread is a client that takes nothing of an answer until it is let go.
+// unread is a client that reads nothing of an answer until released.
 type unread struct {
 	*httptest.ResponseRecorder
 	begun, out chan struct{}
@@ -213,7 +213,8 @@ func (u unread) Write(p []byte) (int, error) {
 	return u.ResponseRecorder.Write(p)
 }
 
-// Clients that do not read hold up no turn, and only so many answers are kept for them; those of another port are not concerned.
+// Clients that do not read hold up no turn, and a limited number of answers is kept for them; answers of another port are not
+// affected.
 func TestSlowReadersHoldUpNoTurn(t *testing.T) {
 	conf := Config{Figures: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// systemLogs adds /logs/, which shows the system's folder of logs, and answers the query of services' logs (KEP-2258).
+// systemLogs adds /logs/, which serves the system's folder of logs and queries of services' logs (KEP-2258).
 func (a *api) systemLogs() {
 	if !ptr.Deref(a.conf.Kubelet.EnableSystemLogHandler, true) {
 		a.handle("/logs/", disabled("logs endpoint is disabled."))
@@ -33,7 +33,7 @@ func (a *api) systemLogs() {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = root.Close() }() // only read from
+		defer func() { _ = root.Close() }() // read-only
 		if query && r.URL.Query().Has("query") {
 			return queryLogs(w, r, logFiles{root})
 		}
@@ -42,12 +42,12 @@ func (a *api) systemLogs() {
 	}, http.MethodGet)))
 }
 
-// logFiles are the ordinary files and folders below a folder. A link that leads out of it is not followed: pods may be able to
-// write there. Nothing else is opened for good, as a pipe would wait for its writer.
+// logFiles are the regular files and folders below a folder. It follows no link out of the folder: pods may have write access. It
+// opens no other kinds of files for reading, as a pipe would wait for its writer.
 type logFiles struct{ root *os.Root }
 
-// maxLinks is how many absolute links one name may lead through: a log shipper's link names the container's log, which may be a
-// link of the runtime's.
+// maxLinks limits the absolute links in a name: a log shipper's link names the container's log, which may be a link of the
+// runtime.
 const maxLinks = 4
 
 // Open implements fs.FS.
@@ -57,7 +57,7 @@ func (l logFiles) Open(name string) (fs.File, error) {
 		if err == nil {
 			break
 		}
-		// An os.Root refuses every absolute link, also one that stays inside, as those of /var/log/containers.
+		// An os.Root rejects every absolute link, even one that stays inside, such as those in /var/log/containers.
 		target, link := l.root.Readlink(name)
 		inside, below := strings.CutPrefix(path.Clean(target), strings.TrimSuffix(l.root.Name(), "/")+"/")
 		if link != nil || !below {
@@ -92,10 +92,10 @@ const (
 	longestName   = 256
 )
 
-// serviceName is what a systemd unit's name may be made of; none begins with a dash, which journalctl would take as an option.
+// serviceName matches the name of a systemd unit; it does not begin with a dash, which journalctl would take as an option.
 var serviceName = regexp.MustCompile(`^[a-zA-Z0-9_][-a-zA-Z0-9_.:@]*$`)
 
-// logQuery asks for the logs of services, or for one file below the system's folder of logs.
+// logQuery selects the logs of services, or one file below the system's folder of logs.
 type logQuery struct {
 	services []string
 	file     string
@@ -103,7 +103,7 @@ type logQuery struct {
 }
 
 // parseLogQuery reads ?query=…&sinceTime=…&untilTime=…&tailLines=…&boot=…&pattern=… (KEP-2258). A query with a slash names a
-// file, and any other a service. The error says which parameter is wrong.
+// file, and any other a service. The error names the wrong parameter.
 func parseLogQuery(q url.Values) (logQuery, error) {
 	var l logQuery
 	var wrong []string
@@ -171,7 +171,7 @@ func parseLogQuery(q url.Values) (logQuery, error) {
 	return l, nil
 }
 
-// queryLogs answers a log query: of the journal where that knows the service, else of the service's file of logs.
+// queryLogs answers a log query from the journal if it knows the service, else from the service's log file.
 func queryLogs(w http.ResponseWriter, r *http.Request, files logFiles) error {
 	l, err := parseLogQuery(r.URL.Query())
 	if err != nil {
@@ -209,11 +209,11 @@ func queryLogs(w http.ResponseWriter, r *http.Request, files logFiles) error {
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
 		_, _ = fmt.Fprintf(w, "\nthe journal was read no further: %v\n", context.Cause(ctx))
-	} // else it said itself what is wrong, or no line matched
+	} // otherwise it printed the error itself, or no line matched
 	return nil
 }
 
-// copyServiceFile copies the file that a service of that name usually logs to.
+// copyServiceFile copies the usual log file of a service.
 func copyServiceFile(w io.Writer, files logFiles, service string) error {
 	for _, name := range []string{service, service + ".log", path.Join(service, service+".log")} {
 		if info, err := files.root.Stat(name); err == nil && info.Mode().IsRegular() {
@@ -229,7 +229,7 @@ func copyLog(w io.Writer, files logFiles, name string) error {
 	if err != nil {
 		return refuse(http.StatusNotFound, fmt.Sprintf("no file %s in %s", name, files.root.Name()))
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // read-only
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		return refuse(http.StatusBadRequest, name+" is a folder: ask for a file in it")
 	}

@@ -23,7 +23,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/wsstream"
 )
 
-// speakSPDY has the runtime's streaming server run a command: it repeats its input, and ends with code 3.
+// speakSPDY serves a command of the runtime's streaming server: it echoes its input, and exits with code 3.
 func speakSPDY(w http.ResponseWriter, r *http.Request) {
 	opened := make(chan httpstream.Stream, 5)
 	w.Header().Set("X-Stream-Protocol-Version", "v4.channel.k8s.io")
@@ -45,7 +45,7 @@ func speakSPDY(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var in bytes.Buffer
-	_, _ = in.ReadFrom(streams["stdin"]) // to its end, which v5 alone can tell
+	_, _ = in.ReadFrom(streams["stdin"]) // to its end, which only v5 can signal
 	_, _ = streams["stdout"].Write(in.Bytes())
 	_, _ = streams["stderr"].Write([]byte("to stderr"))
 	_, _ = streams["error"].Write([]byte(`{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[{"reason":"ExitCode","message":"3"}]}}`))
@@ -55,7 +55,7 @@ func speakSPDY(w http.ResponseWriter, r *http.Request) {
 	<-conn.CloseChan() // the client has read it
 }
 
-// A WebSocket with v5.channel.k8s.io, which tells the end of the input, works with a runtime that speaks SPDY alone.
+// A WebSocket with v5.channel.k8s.io, which signals the end of the input, works with a runtime that only supports SPDY.
 func TestExecByWebSocketV5(t *testing.T) {
 	r := newRig(t, nil)
 	r.runtime.speak = speakSPDY
@@ -71,7 +71,7 @@ func TestExecByWebSocketV5(t *testing.T) {
 	if !errors.As(err, &code) || code.Code != 3 || out.String() != long || errs.String() != "to stderr" {
 		t.Errorf("%v, %d bytes of %d, %q", err, out.Len(), len(long), &errs)
 	}
-	// What goes wrong with the runtime is told, and its URL is not.
+	// Errors of the runtime are passed on, without its URL.
 	r.runtime.speak = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no such token", http.StatusNotFound) }
 	err = client.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs})
 	if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), r.runtime.streams.URL) {
@@ -83,8 +83,8 @@ func TestExecByWebSocketV5(t *testing.T) {
 	}
 }
 
-// A WebSocket with v4.channel.k8s.io, which runtimes speak themselves, is passed on as it is: the protocol's name, each channel
-// and what is sent on it.
+// A WebSocket with v4.channel.k8s.io, which runtimes support themselves, is passed on unchanged: the protocol's name, each
+// channel and its data.
 func TestExecByWebSocketV4(t *testing.T) {
 	r := newRig(t, nil)
 	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func TestExecByWebSocketV4(t *testing.T) {
 		}
 		defer conn.Close() //nolint:errcheck // the client has read it
 		said := make(chan string, 1)
-		go func() { // in whatever order the channels are used
+		go func() { // the channels may be used in any order
 			line, _ := bufio.NewReader(streams[0]).ReadString('\n')
 			said <- line
 		}()
@@ -121,7 +121,7 @@ func TestExecByWebSocketV4(t *testing.T) {
 	}
 }
 
-// once is a terminal that has one size.
+// once is a terminal with one size.
 type once struct{ size *remotecommand.TerminalSize }
 
 func (o *once) Next() (size *remotecommand.TerminalSize) {
@@ -129,7 +129,7 @@ func (o *once) Next() (size *remotecommand.TerminalSize) {
 	return size
 }
 
-// kubectl's own way of forwarding ports, SPDY within a WebSocket, works with a runtime that speaks SPDY alone.
+// kubectl's way of forwarding ports, SPDY within a WebSocket, works with a runtime that only supports SPDY.
 func TestPortForwardByWebSocket(t *testing.T) {
 	r := newRig(t, nil)
 	r.runtime.speak = func(w http.ResponseWriter, r *http.Request) {

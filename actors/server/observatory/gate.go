@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// cookieName names the cookie that a browser gets for the token, and cookieTime how long it is good for. Cookies know no
-	// ports: a browser sends it to any server on the same host, so that it holds something made of the token and not the token.
+	// cookieName is the cookie that a browser gets for the token, and cookieTime its lifetime. Cookies are shared by ports: a
+	// browser sends it to any server on the same host, so it is derived from the token and does not contain it.
 	cookieName = "playlet-observatory"
 	cookieTime = 12 * time.Hour
-	// SocketHost is the host that playlet's own commands name on the admin socket.
+	// SocketHost is the host in requests of playlet's own commands on the admin socket.
 	SocketHost = "playlet"
 )
 
@@ -27,7 +27,7 @@ const (
 	wrongToken = "this is not the observatory's token: `playlet observatory` prints the address with the right one"
 )
 
-// gate lets through who has the token, and what comes from nowhere else.
+// gate admits clients with the token, and rejects requests of other sites.
 type gate struct {
 	conf Config
 	next http.Handler
@@ -50,7 +50,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Name: cookieName, Value: g.cookie(token), Path: "/", MaxAge: int(cookieTime / time.Second), HttpOnly: true,
 			SameSite: http.SameSiteStrictMode,
 		})
-		http.Redirect(w, r, "/", http.StatusSeeOther) // the token leaves the address bar and the history
+		http.Redirect(w, r, "/", http.StatusSeeOther) // removes the token from the address bar and the history
 		return
 	}
 	bearer, has := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -73,13 +73,13 @@ func refuse(w http.ResponseWriter, text string) {
 	http.Error(w, text, http.StatusUnauthorized)
 }
 
-// equal compares in a time that tells nothing of where they differ, nor of their lengths.
+// equal compares in a time independent of the position of a difference and of the lengths.
 func equal(x, y string) bool {
 	a, b := sha256.Sum256([]byte(x)), sha256.Sum256([]byte(y))
 	return y != "" && hmac.Equal(a[:], b[:])
 }
 
-// cookie is good until a time that it names, which the token has signed.
+// cookie returns a cookie with its expiry, signed with the token.
 func (g *gate) cookie(token string) string { return sign(token, g.now().Add(cookieTime).Unix()) }
 
 func sign(token string, until int64) string {
@@ -89,7 +89,7 @@ func sign(token string, until int64) string {
 	return end + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// known says whether a request has a cookie that is good.
+// known reports whether a request has a valid cookie.
 func (g *gate) known(r *http.Request, token string) bool {
 	if token == "" {
 		return false
@@ -104,8 +104,8 @@ func (g *gate) known(r *http.Request, token string) bool {
 	return false
 }
 
-// foreign says why a request is refused that a browser may have been led to send by another site: its Host is not one that
-// ours says yes to, or its Origin is not the page's own. Empty: it is not.
+// foreign returns the reason for rejecting a request that another site may have caused: ours does not accept its Host, or its
+// Origin is not the page's own. Otherwise it returns "".
 func foreign(r *http.Request, ours func(r *http.Request, host string) bool) string {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
@@ -126,7 +126,8 @@ func foreign(r *http.Request, ours func(r *http.Request, host string) bool) stri
 
 func socketHost(_ *http.Request, host string) bool { return host == SocketHost }
 
-// hosts are that of the configured address, and the address that the client has connected to, which no name leads astray.
+// hosts accepts the host of the configured address, and the address to which the client has connected, which does not depend on a
+// name.
 func (g *gate) hosts(r *http.Request, host string) bool {
 	if host != "" && strings.EqualFold(host, g.conf.Host) {
 		return true

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// newGate is a gate with a token of its own, before an API that says what it was asked.
+// newGate returns a gate with a token of its own, before an API that echoes its requests.
 func newGate(t *testing.T, chaos bool) (*gate, string) {
 	t.Helper()
 	token := NewToken(filepath.Join(t.TempDir(), "token"))
@@ -31,7 +31,7 @@ func newGate(t *testing.T, chaos bool) (*gate, string) {
 	return OnPort(Config{API: api, Chaos: chaos, Token: token, Host: "node.example"}).(*gate), token.value()
 }
 
-// asked is what a request gets.
+// asked returns the answer to a request.
 func asked(h http.Handler, method, path string, change func(*http.Request)) *http.Response {
 	r := httptest.NewRequest(method, "http://127.0.0.1:4195"+path, nil)
 	local := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4195}
@@ -54,7 +54,7 @@ func body(t *testing.T, r *http.Response) string {
 	return text
 }
 
-// Each request, and what it gets: the token, the Host, the Origin, the method and the path are looked at.
+// Each request with its answer: the token, the Host, the Origin, the method and the path are checked.
 func TestWhoIsLetIn(t *testing.T) {
 	g, token := newGate(t, false)
 	cookie := func(value string) func(*http.Request) {
@@ -129,7 +129,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-// Chaos, where it is enabled, needs a bearer or a request of the page itself.
+// Chaos, if enabled, needs a bearer token or a request of the page itself.
 func TestChaosIsForThePageItself(t *testing.T) {
 	g, token := newGate(t, true)
 	for origin, want := range map[string]int{"": 403, "http://127.0.0.1:4195": 200, "http://evil.example": 403} {
@@ -150,7 +150,7 @@ func TestChaosIsForThePageItself(t *testing.T) {
 	}
 }
 
-// The address with the token gives a cookie that is not the token, and leads to an address without it. The cookie ends.
+// The address with the token sets a cookie that is not the token, and redirects to an address without it. The cookie expires.
 func TestTheTokenBecomesACookie(t *testing.T) {
 	g, token := newGate(t, false)
 	now := time.Now()
@@ -171,7 +171,7 @@ func TestTheTokenBecomesACookie(t *testing.T) {
 	}
 }
 
-// Before the token is there, nobody is let in.
+// Without a token every client is rejected.
 func TestWithoutATokenNobodyIsLetIn(t *testing.T) {
 	g := OnPort(Config{API: http.NotFoundHandler(), Token: NewToken("/none")})
 	for _, value := range []string{"", "Bearer "} {
@@ -187,7 +187,7 @@ func TestWithoutATokenNobodyIsLetIn(t *testing.T) {
 	}
 }
 
-// On the admin socket no token is asked for; what a browser was led to send is refused there, too.
+// The admin socket requires no token, but also rejects requests of other sites.
 func TestOnTheSocket(t *testing.T) {
 	h := OnSocket(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("api " + r.URL.Path)) }))
 	for name, c := range map[string]struct {
@@ -213,7 +213,7 @@ func TestOnTheSocket(t *testing.T) {
 	}
 }
 
-// The token is random, root's alone, and kept. What is no token, or was read by others, is replaced.
+// The token is random, owned by root, and kept. An invalid or readable one is replaced.
 func TestTheTokensFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	load := func() string {
@@ -264,7 +264,7 @@ func TestTheTokensFile(t *testing.T) {
 	}
 }
 
-// Nothing of the page is loaded from elsewhere, and no script or style stands in it, which its policy forbids.
+// The page loads nothing from elsewhere, and has no inline script or style, which its policy forbids.
 func TestTheAssetsAreOurs(t *testing.T) {
 	entries, err := assets.ReadDir("assets")
 	if err != nil || len(entries) == 0 {

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Config is what is served on a port.
+// Config has the dependencies of the page on a port.
 type Config struct {
 	// API are the handlers of the admin socket, of which a part is served.
 	API http.Handler
-	// Chaos lets requests through that break actors.
+	// Chaos permits requests that break actors.
 	Chaos bool
-	// Token is what a client must have.
+	// Token is required of clients.
 	Token *Token
-	// Host is the host of the configured address, which requests may name beside those of the loopback.
+	// Host is the host of the configured address, which requests may name in addition to the loopback's.
 	Host string
 }
 
 const (
-	// answerTime bounds how long an answer is made, streamTime how long one stream lasts: the page opens another.
+	// answerTime bounds an answer, streamTime one stream: the page opens another.
 	answerTime = 20 * time.Second
 	streamTime = 10 * time.Minute
 )
 
-// reading lists the paths that the page reads from the admin socket's handlers. Submitted manifests, whose variables may be
-// secrets, are not among them.
+// reading lists the paths of the admin socket that the page reads. It excludes submitted manifests, whose variables may be
+// secrets.
 var reading = []string{
 	"/v1/version", "/v1/pods", "/v1/events", "/v1/explain/", "/v1/actors", "/v1/actors/", "/v1/trace", "/v1/criticalpath",
 	"/v1/figures", "/v1/figures/history", "/v1/chaos", "/v1/logs/",
@@ -51,7 +51,7 @@ func OnSocket(api http.Handler) http.Handler {
 	})
 }
 
-// OnPort is what is served on a TCP port.
+// OnPort returns the handler for a TCP port.
 func OnPort(conf Config) http.Handler {
 	mux := http.NewServeMux()
 	addPage(mux)
@@ -78,7 +78,7 @@ func addPage(mux *http.ServeMux) {
 	mux.HandleFunc("GET /observatory/{file}", serve(func(r *http.Request) string { return r.PathValue("file") }))
 }
 
-// harden keeps browsers from loading, framing or running anything else, and from keeping what is of a moment.
+// harden sets headers that keep browsers from loading, framing or running anything else, and from caching.
 func harden(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "+
 		"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'")
@@ -89,7 +89,7 @@ func harden(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// bounded ends an answer that takes too long, and has pods told of without their specs, whose variables may be secrets.
+// bounded ends an answer that takes too long, and requests pods without their specs, whose variables may be secrets.
 func bounded(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		limit, q := answerTime, r.URL.Query()
@@ -98,8 +98,8 @@ func bounded(api http.Handler) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
-		if r.Method != http.MethodGet { // a body that does not come; of a stream, reading tells that the client has gone
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTime)) // a recorder in a test has none
+		if r.Method != http.MethodGet { // a missing body; for a stream, reading notices a departed client
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(answerTime)) // not supported by a test's recorder
 		}
 		r = r.WithContext(ctx)
 		if r.URL.Path == "/v1/pods" {

@@ -16,24 +16,24 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 )
 
-// tokenBytes is how many random bytes a token has.
+// tokenBytes is the number of random bytes in a token.
 const tokenBytes = 32
 
-// Token is the secret of the page on a port. It is kept in a file that root alone reads, over restarts. Safe for concurrent use.
+// Token is the secret for the page on a port. A file that only root can read keeps it over restarts. Safe for concurrent use.
 type Token struct {
 	path string
 
 	mu   sync.Mutex
-	text string // empty: it was not loaded yet
+	text string // empty before it is loaded
 }
 
-// NewToken is the token of that file, which is not looked at yet.
+// NewToken returns the token of that file, without reading it.
 func NewToken(path string) *Token { return &Token{path: path} }
 
-// Path is that of the file.
+// Path returns the path of the file.
 func (t *Token) Path() string { return t.path }
 
-// Load reads the token, and makes one where there is none that is of use and was a secret. It may be called again.
+// Load reads the token, and creates one if there is none, or if it is invalid or was readable by others. It may be called again.
 func (t *Token) Load() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,11 +62,11 @@ func (t *Token) value() string {
 	return t.text
 }
 
-// errNoToken is what a file is that holds no token, or one that others could read.
+// errNoToken is returned for a file without a token, or with one that others could read.
 var errNoToken = errors.New("it is not a token that its owner alone can read")
 
-// ReadToken reads a token's file. An error wraps fs.ErrNotExist where there is none, and fs.ErrPermission where the caller may
-// not read it.
+// ReadToken reads a token's file. An error wraps fs.ErrNotExist if there is none, and fs.ErrPermission if the caller may not read
+// it.
 func ReadToken(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.ELOOP) {
@@ -75,7 +75,7 @@ func ReadToken(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // read-only
 	info, err := f.Stat()
 	if err != nil {
 		return "", err

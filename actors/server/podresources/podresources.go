@@ -1,6 +1,6 @@
-// Package podresources answers the pod resources APIs v1 and v1alpha1 of the kubelet: which pods are here, and which devices
-// their containers have (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, nothing
-// is told of those, as by a kubelet whose policies are "none".
+// Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices of their
+// containers (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, their fields are
+// empty, as on a kubelet with the policies "none".
 package podresources
 
 import (
@@ -22,19 +22,19 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
 )
 
-// Requests that come faster are refused; the kubelet's figures.
+// Faster requests are rejected; the figures are the kubelet's.
 const (
 	perSecond = 100
 	burst     = 10
 )
 
-// Devices tell of devices; *devices.Manager does. None of them waits.
+// Devices provides the devices of containers; *devices.Manager implements it. None of the methods blocks.
 type Devices interface {
 	Of(uid, container string) []*api.ContainerDevices
 	Allocatable() []*api.ContainerDevices
 }
 
-// New is the handler: gRPC over HTTP/2 without TLS.
+// New returns the handler: gRPC over HTTP/2 without TLS.
 func New(b *board.Board, devices Devices) http.Handler {
 	limiter := rate.NewLimiter(perSecond, burst)
 	s := grpc.NewServer(grpc.UnaryInterceptor(
@@ -56,7 +56,7 @@ type lister struct {
 	devices Devices
 }
 
-// List implements api.PodResourcesListerServer: pods that are over, and of which nothing runs, are left out.
+// List implements api.PodResourcesListerServer. It omits finished pods without running containers.
 func (l *lister) List(context.Context, *api.ListPodResourcesRequest) (*api.ListPodResourcesResponse, error) {
 	metrics.PodResources("v1", "requests_total", "requests_list")
 	out := &api.ListPodResourcesResponse{}
@@ -95,7 +95,7 @@ func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResour
 	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable()}, nil
 }
 
-// of are a pod's containers: sidecars, then those that are no init containers.
+// of returns a pod's containers: sidecars, then regular containers.
 func (l *lister) of(pod *v1.Pod) *api.PodResources {
 	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	add := func(c *v1.Container) {

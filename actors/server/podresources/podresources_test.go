@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
 
-// named gives each container a device that is named after it.
+// named assigns each container a device of the same name.
 type named struct{}
 
 func (named) Of(uid, container string) []*api.ContainerDevices {
@@ -50,7 +50,7 @@ func TestNew_ServesBothVersions(t *testing.T) {
 	}
 }
 
-// Pods that are over are not listed, but told of by name; of init containers only sidecars are.
+// Finished pods are not listed, but available by name; of init containers only sidecars are.
 func TestWhatIsReported(t *testing.T) {
 	b := board.New()
 	pod := func(name string, phase v1.PodPhase) board.Pod {
@@ -60,7 +60,7 @@ func TestWhatIsReported(t *testing.T) {
 		p.Spec.Containers = []v1.Container{{Name: "app"}}
 		return board.Pod{Pod: p, Status: &v1.PodStatus{Phase: phase}}
 	}
-	lingers := pod("ends", v1.PodFailed) // the API server called it so before it had ended
+	lingers := pod("ends", v1.PodFailed) // the API server set the phase before the pod had ended
 	lingers.Phase = "terminating"
 	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod},
 		lingers}})

@@ -34,10 +34,10 @@ const (
 	images, submissions, chaosPath = "/v1/images", "/v1/submissions", "/v1/chaos"
 )
 
-// ErrNotRunning is what errors of a client are when no agent listens on the socket.
+// ErrNotRunning is wrapped by errors of a client if no agent listens on the socket.
 var ErrNotRunning = errors.New("playlet is not running")
 
-// ErrStreamEnded is what Watch returns when the agent has ended the stream: it stops, or was killed.
+// ErrStreamEnded is returned by Watch when the agent has ended the stream: it stops, or was killed.
 var ErrStreamEnded = errors.New("the agent has ended the stream")
 
 // Client speaks to the agent behind one admin socket. It keeps no connection between calls; safe for concurrent use.
@@ -46,7 +46,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// NewClient is a client of the agent that listens on the socket. It does not connect yet.
+// NewClient returns a client of the agent on the socket. It does not connect yet.
 func NewClient(socket string) *Client {
 	dialer := net.Dialer{Timeout: dialTimeout}
 	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
@@ -57,20 +57,20 @@ func NewClient(socket string) *Client {
 	}}}
 }
 
-// Filter chooses pods; an empty field chooses all.
+// Filter selects pods; an empty field selects all.
 type Filter struct{ Namespace, Name string }
 
 func (f Filter) query(watch bool) string {
 	return Params{"namespace": &f.Namespace, "name": &f.Name, "watch": &watch}.Encode()
 }
 
-// Pods is what the agent knows of the chosen pods now.
+// Pods returns the current state of the selected pods.
 func (c *Client) Pods(ctx context.Context, f Filter) (*Pods, error) {
 	return get[Pods](ctx, c, "/v1/pods", f.query(false))
 }
 
-// Explain says why the pods of this name are in the state that they are in, in any namespace where that is empty; with an empty
-// name, it explains the node.
+// Explain explains the state of the pods of this name, in all namespaces if the namespace is empty; with an empty name, it
+// explains the node.
 func (c *Client) Explain(ctx context.Context, f Filter) (*Explanations, error) {
 	if f.Name == "" {
 		return get[Explanations](ctx, c, "/v1/explain/node", "")
@@ -78,27 +78,27 @@ func (c *Client) Explain(ctx context.Context, f Filter) (*Explanations, error) {
 	return get[Explanations](ctx, c, "/v1/explain/pod/"+f.Name, Filter{Namespace: f.Namespace}.query(false))
 }
 
-// Events are the last ones of this node, about the object of that name or all, the newest last.
+// Events returns the last events of this node, about the object of that name or all, the newest last.
 func (c *Client) Events(ctx context.Context, f Filter) (*v1.EventList, error) {
 	return get[v1.EventList](ctx, c, "/v1/events", f.query(false))
 }
 
-// WatchEvents is as Watch, with events: each line has those that are new or were repeated.
+// WatchEvents is Watch for events: each line has the new or repeated ones.
 func (c *Client) WatchEvents(ctx context.Context, filter Filter, f func(*v1.EventList) error) error {
 	return stream(ctx, c, "/v1/events", filter.query(true), f)
 }
 
-// Version is the agent's.
+// Version returns the agent's version.
 func (c *Client) Version(ctx context.Context) (*Version, error) {
 	return get[Version](ctx, c, "/v1/version", "")
 }
 
-// Inspect asks the actor at the path what it is doing.
+// Inspect returns the inspection of the actor at the path.
 func (c *Client) Inspect(ctx context.Context, actor messages.Address) (*Inspection, error) {
 	return get[Inspection](ctx, c, "/v1/actors/"+string(actor), "")
 }
 
-// Observatory says where the observatory is served beside the admin socket.
+// Observatory returns the address of the observatory's port.
 func (c *Client) Observatory(ctx context.Context) (*Observatory, error) {
 	return get[Observatory](ctx, c, "/v1/observatory", "")
 }
@@ -108,12 +108,12 @@ func (c *Client) Actors(ctx context.Context) (*Actors, error) {
 	return get[Actors](ctx, c, "/v1/actors", "")
 }
 
-// Figures are the CPU and the memory of the node and its pods.
+// Figures returns CPU and memory of the node and its pods.
 func (c *Client) Figures(ctx context.Context) (*Figures, error) {
 	return get[Figures](ctx, c, "/v1/figures", "")
 }
 
-// Watch calls f with the chosen pods as they are, and then with each change, until ctx ends (nil is returned), f
+// Watch calls f with the current state of the selected pods, and then with each change, until ctx ends (nil is returned), f
 // returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
 func (c *Client) Watch(ctx context.Context, filter Filter, f func(*Change) error) error {
 	return stream(ctx, c, "/v1/pods", filter.query(true), f)
@@ -130,7 +130,7 @@ func call[T any](ctx context.Context, c *Client, method, path, query string, sen
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = body.Close() }() // only read from
+	defer func() { _ = body.Close() }() // read-only
 	out := new(T)
 	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(out); err != nil {
 		return nil, fmt.Errorf("the agent's answer to %s: %w", path, err)
@@ -138,7 +138,7 @@ func call[T any](ctx context.Context, c *Client, method, path, query string, sen
 	return out, nil
 }
 
-// open sends a request, with a body unless send is nil, and returns the body and the header of a good answer.
+// open sends a request, with a body unless send is nil, and returns the body and the header of a successful answer.
 func (c *Client) open(ctx context.Context, method, path, query string, send []byte) (io.ReadCloser, http.Header, error) {
 	u := url.URL{Scheme: "http", Host: "playlet", Path: path, RawQuery: query}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(send))
@@ -155,9 +155,9 @@ func (c *Client) open(ctx context.Context, method, path, query string, send []by
 	return nil, nil, refusalOf(resp)
 }
 
-// refusalOf is the error that an answer is.
+// refusalOf returns the error in an answer.
 func refusalOf(resp *http.Response) error {
-	defer func() { _ = resp.Body.Close() }() // only read from
+	defer func() { _ = resp.Body.Close() }() // read-only
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	if err != nil {
 		return fmt.Errorf("the agent answered %s, and then: %w", resp.Status, err)
@@ -169,11 +169,11 @@ func refusalOf(resp *http.Response) error {
 	return failed
 }
 
-// explain says what a failed connection means to the person who typed the command.
+// explain turns a failed connection into advice for the user of the command.
 func (c *Client) explain(err error) error {
 	const advice = `start it with "playlet", or name its socket with --admin-socket or PLAYLET_SOCKET`
 	var u *url.Error
-	if errors.As(err, &u) { // its URL is of our making and tells nobody anything
+	if errors.As(err, &u) { // its URL is internal and no help
 		err = u.Err
 	}
 	err = endpoint.Plain(err)
@@ -195,42 +195,42 @@ func (c *Client) explain(err error) error {
 	}
 }
 
-// Images lists what is on the node.
+// Images lists the images on the node.
 func (c *Client) Images(ctx context.Context) (*Images, error) { return get[Images](ctx, c, images, "") }
 
-// RemoveImage removes the image of that ID, unless somebody uses it or, with collect, a rule of the collection of unused images
-// keeps it. It may be repeated.
+// RemoveImage removes the image with that ID, unless it is in use or, with collect, a rule of the image collection keeps it. It
+// may be repeated.
 func (c *Client) RemoveImage(ctx context.Context, id string, collect bool) (*messages.ImageRemoved, error) {
 	query := Params{"collect": &collect}.Encode()
 	return call[messages.ImageRemoved](ctx, c, http.MethodDelete, images+"/"+id, query, nil)
 }
 
-// PullImage has an image pulled, and says how far that is. It is repeated until it has ended, with an id that stands for this one
-// pull.
+// PullImage starts or continues the pull of an image, and returns its progress. It is repeated until the pull has ended, with an
+// id for this one pull.
 func (c *Client) PullImage(ctx context.Context, id, image string) (*messages.ImageFetched, error) {
 	q := url.Values{"id": {id}, "image": {image}}
 	return call[messages.ImageFetched](ctx, c, http.MethodPost, images, q.Encode(), nil)
 }
 
-// Submit has the pods of a manifest wanted. With replace, pods that were submitted before under the same names are
-// replaced; without it, another version of one is an error. A refusal is an *Error with the problems. An error that is
-// none leaves it open whether the pods were accepted; sending the same again settles that.
+// Submit submits the pods of a manifest. With replace it replaces earlier submissions of the same names; without it, a different
+// version is an error. A rejection is an *Error with the problems. After any other error it is unknown whether the pods were
+// accepted; sending the same again is safe.
 func (c *Client) Submit(ctx context.Context, manifest []byte, replace bool) (*Submitted, error) {
 	return call[Submitted](ctx, c, http.MethodPost, submissions, Params{"replace": &replace}.Encode(), manifest)
 }
 
-// DryRun is Submit with replace, but that nothing is changed: each pod comes with its version before and after.
+// DryRun is Submit with replace, without a change: each pod has its version before and after.
 func (c *Client) DryRun(ctx context.Context, manifest []byte) (*Submitted, error) {
 	return call[Submitted](ctx, c, http.MethodPost, submissions, "replace=true&dryRun=true", manifest)
 }
 
-// Put has the one pod of a manifest wanted under the name that it has there, in place of the one before.
+// Put submits the one pod of a manifest in place of the previous one of that name.
 func (c *Client) Put(ctx context.Context, namespace, name string, manifest []byte) (*Submitted, error) {
 	return call[Submitted](ctx, c, http.MethodPut, submissionPath(namespace, name), "", manifest)
 }
 
-// Withdraw has a submitted pod wanted no more. The name is that in its manifest, or that of a pod that ends already. grace is how
-// long it has at most, in seconds, also where it ends already; negative: its own grace period. A dry run changes nothing.
+// Withdraw withdraws a submitted pod. The name is the one in its manifest, or that of a terminating pod. grace is the maximum
+// grace period in seconds, for a terminating pod too; negative means its own. A dry run changes nothing.
 func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int64, dryRun bool) (*Submitted, error) {
 	query := "exact=true"
 	if dryRun {
@@ -242,32 +242,32 @@ func (c *Client) Withdraw(ctx context.Context, namespace, name string, grace int
 	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
 }
 
-// Submissions lists what was submitted.
+// Submissions lists the submissions.
 func (c *Client) Submissions(ctx context.Context) (*Submissions, error) {
 	return get[Submissions](ctx, c, submissions, "")
 }
 
-// Submission is the submission of that name; the name may be that of the manifest or that of the pod.
+// Submission returns the submission of that name, either the manifest's or the pod's.
 func (c *Client) Submission(ctx context.Context, namespace, name string) (*messages.Submission, error) {
 	return get[messages.Submission](ctx, c, submissionPath(namespace, name), "")
 }
 
-// WithdrawObject removes a ConfigMap or a Secret that was submitted; a dry run changes nothing.
+// WithdrawObject removes a submitted ConfigMap or Secret; a dry run changes nothing.
 func (c *Client) WithdrawObject(ctx context.Context, kind, namespace, name string, dryRun bool) (*Submitted, error) {
 	query := Params{"kind": &kind, "dryRun": &dryRun}.Encode()
 	return call[Submitted](ctx, c, http.MethodDelete, submissionPath(namespace, name), query, nil)
 }
 
-// SubmittedObjects lists the ConfigMaps and Secrets that were submitted.
+// SubmittedObjects lists the submitted ConfigMaps and Secrets.
 func (c *Client) SubmittedObjects(ctx context.Context) (*SubmittedObjects, error) {
 	return get[SubmittedObjects](ctx, c, "/v1/objects", "")
 }
 
 func submissionPath(namespace, name string) string {
-	return submissions + "/" + namespace + "/" + name // escaped with the URL that it becomes part of
+	return submissions + "/" + namespace + "/" + name // escaped as part of the URL
 }
 
-// AddChaos puts a rule in force or, in a dry run, says what it chooses.
+// AddChaos adds a rule or, in a dry run, returns the actors that it selects.
 func (c *Client) AddChaos(ctx context.Context, r chaos.Rule, dryRun bool) (*ChaosRule, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
@@ -281,7 +281,7 @@ func (c *Client) Chaos(ctx context.Context) (*ChaosRules, error) {
 	return get[ChaosRules](ctx, c, chaosPath, "")
 }
 
-// StopChaos ends the rule with this ID, or all where it is 0.
+// StopChaos ends the rule with this ID, or all if it is 0.
 func (c *Client) StopChaos(ctx context.Context, id uint64) (*ChaosRules, error) {
 	path := chaosPath
 	if id != 0 {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
 
-// Kubernetes' protocol for remote commands, as kubectl and kubelets speak it: a stream for the outcome, one for each of
-// stdin, stdout and stderr, and one for the size of the terminal.
+// Kubernetes' protocol for remote commands, as in kubectl and kubelets: a stream for the outcome, one for each of stdin, stdout
+// and stderr, and one for the size of the terminal.
 const (
 	streamVersion  = "v4.channel.k8s.io"
 	versionHeader  = "X-Stream-Protocol-Version"
@@ -31,49 +31,49 @@ const (
 // PortForwardProtocol is Kubernetes' protocol for connections to ports.
 const PortForwardProtocol = "portforward.k8s.io"
 
-// Note is the header of an answer that says what is worth saying beside it.
+// Note is the header of an answer with a note for the user.
 const Note = "X-Playlet-Note"
 
-// Size is that of a terminal, in characters.
+// Size is the size of a terminal in characters.
 type Size struct{ Width, Height uint16 }
 
-// ExecOptions say what is run; where a container's own process is attached to, there is no command.
+// ExecOptions describe the command; to attach to a container's own process, there is none.
 type ExecOptions struct {
-	UID        string // of the pod; empty: the one of this name that is wanted
-	Container  string // empty: the pod's default one
+	UID        string // of the pod; empty means the desired one of this name
+	Container  string // empty means the pod's default one
 	Command    []string
 	Stdin, TTY bool
 }
 
-// Params are those of a request.
+// Params returns the parameters of a request.
 func (o *ExecOptions) Params() Params {
 	return Params{"uid": &o.UID, "container": &o.Container, "command": &o.Command, "stdin": &o.Stdin, "tty": &o.TTY}
 }
 
-// Terminal is the caller's end of a command. With a TTY, stdout has all that the command writes.
+// Terminal is the caller's end of a command. With a TTY, stdout receives all output.
 type Terminal struct {
-	Stdin          io.Reader // nil: none
+	Stdin          io.Reader // may be nil
 	Stdout, Stderr io.Writer
-	Sizes          <-chan Size  // of the terminal, as it changes; nil: not told
-	Note           func(string) // is told what is worth saying
+	Sizes          <-chan Size  // changes of the terminal's size; nil if unknown
+	Note           func(string) // receives notes for the user
 }
 
-// ErrCutOff is what Exec returns when the connection ended before the command did: the agent was killed, or the runtime.
+// ErrCutOff is returned by Exec if the connection ended before the command did: the agent or the runtime was killed.
 var ErrCutOff = errors.New("the connection broke off before the command's end was told; it may still run")
 
-// Exec runs a command in a container, and gives its exit code. An error means that it is not known how the command ended,
-// or that it could not be run.
+// Exec runs a command in a container, and returns its exit code. An error means that the outcome is unknown, or that the command
+// could not be run.
 func (c *Client) Exec(ctx context.Context, namespace, pod string, o ExecOptions, t Terminal) (int, error) {
 	return c.stream(ctx, podPath("/v1/exec/", namespace, pod), o, t)
 }
 
-// Attach joins the caller with a container's own process, until that ends. TTY must be as in the container's spec.
+// Attach connects the caller with a container's own process, until that ends. TTY must be as in the container's spec.
 func (c *Client) Attach(ctx context.Context, namespace, pod string, o ExecOptions, t Terminal) error {
 	_, err := c.stream(ctx, podPath("/v1/attach/", namespace, pod), o, t)
 	return err
 }
 
-// PortForward opens a connection to a pod, over which each connection to one of its ports has two streams of its own, in the
+// PortForward opens a connection to a pod, in which each connection to one of its ports has two streams of its own, in the
 // protocol of client-go's tools/portforward.
 func (c *Client) PortForward(ctx context.Context, namespace, pod, uid string) (httpstream.Connection, error) {
 	query := Params{"uid": &uid}.Encode()
@@ -92,7 +92,7 @@ func (c *Client) stream(ctx context.Context, path string, o ExecOptions, t Termi
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	defer func() { _ = streams.Close() }() // all that is of use has been read
+	defer func() { _ = streams.Close() }() // all useful data was read
 	outcome, err := converse(streams, o, t)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -103,7 +103,7 @@ func (c *Client) stream(ctx context.Context, path string, o ExecOptions, t Termi
 	return exitCode(outcome)
 }
 
-// upgrade asks for a connection of its own, which HTTP has no say in any more, and gives it with its streams.
+// upgrade requests a connection that is no longer HTTP, and returns it with its streams.
 func (c *Client) upgrade(ctx context.Context, path, query, protocol string, note func(string)) (
 	streams httpstream.Connection, conn net.Conn, err error,
 ) {
@@ -141,7 +141,7 @@ func (c *Client) upgrade(ctx context.Context, path, query, protocol string, note
 // upgradeTimeout is longer than execTimeout of the agent.
 const upgradeTimeout = time.Minute
 
-// upgradedConn is a connection of which HTTP has read some.
+// upgradedConn is a connection with data already read by HTTP.
 type upgradedConn struct {
 	net.Conn
 	body io.Reader
@@ -149,7 +149,7 @@ type upgradedConn struct {
 
 func (c *upgradedConn) Read(b []byte) (int, error) { return c.body.Read(b) }
 
-// converse passes everything on until the command has ended, and gives what was said of that.
+// converse passes all data until the command has ended, and returns its outcome.
 func converse(conn httpstream.Connection, o ExecOptions, t Terminal) ([]byte, error) {
 	open := func(kind string) (httpstream.Stream, error) {
 		return conn.CreateStream(http.Header{streamType: {kind}})
@@ -174,7 +174,7 @@ func converse(conn httpstream.Connection, o ExecOptions, t Terminal) ([]byte, er
 		if err != nil {
 			return nil, err
 		}
-		reading.Go(func() { _, _ = io.Copy(to, from) }) // its end, whatever that is; the outcome tells more
+		reading.Go(func() { _, _ = io.Copy(to, from) }) // ends with the stream; the outcome has the details
 	}
 	if o.TTY && t.Sizes != nil {
 		if size, err = open("resize"); err != nil {
@@ -183,9 +183,9 @@ func converse(conn httpstream.Connection, o ExecOptions, t Terminal) ([]byte, er
 		go tellSizes(size, t.Sizes, conn.CloseChan())
 	}
 	if in != nil {
-		go func() { // it may wait for a key for ever
+		go func() { // it may wait for input forever
 			_, _ = io.Copy(in, t.Stdin)
-			_ = in.Close() // that is how the command learns of the end
+			_ = in.Close() // signals the end of the input to the command
 		}()
 		go func() { _, _ = io.Copy(io.Discard, in) }()
 	}
@@ -208,7 +208,7 @@ func tellSizes(to io.Writer, sizes <-chan Size, closed <-chan bool) {
 	}
 }
 
-// exitCode reads the outcome. A connection that breaks off leaves none, which is no success.
+// exitCode reads the outcome. An interrupted connection has none, which is not a success.
 func exitCode(outcome []byte) (int, error) {
 	if len(outcome) == 0 {
 		return 0, ErrCutOff
@@ -230,12 +230,12 @@ func exitCode(outcome []byte) (int, error) {
 	return 0, errors.New(status.Message)
 }
 
-// Restarted are the containers of a pod that are being started again.
+// Restarted lists the containers of a pod that are being restarted.
 type Restarted struct {
 	Containers []string `json:"containers"`
 }
 
-// Restart has containers of a pod ended and started again: those of these names that have these IDs still. It may be repeated.
+// Restart ends and starts containers of a pod: those with these names that still have these IDs. It may be repeated.
 func (c *Client) Restart(ctx context.Context, uid string, ids map[string]string) (*Restarted, error) {
 	body, err := json.Marshal(ids)
 	if err != nil {
@@ -244,19 +244,19 @@ func (c *Client) Restart(ctx context.Context, uid string, ids map[string]string)
 	return call[Restarted](ctx, c, http.MethodPost, "/v1/restart/"+uid, "", body)
 }
 
-// LogOptions choose what is read of a container's log. The zero value is all that its latest run has written so far.
+// LogOptions select a part of a container's log. The zero value is all output so far of its latest run.
 type LogOptions struct {
-	UID        string // of the pod; empty: the one of this name that is wanted
-	Container  string // empty: the pod's default one
-	Follow     bool   // go on until the container ends
+	UID        string // of the pod; empty means the desired one of this name
+	Container  string // empty means the pod's default one
+	Follow     bool   // continue until the container ends
 	Previous   bool   // of the run before the latest
-	Timestamps bool   // each line begins with its time, RFC 3339
+	Timestamps bool   // prefix each line with its time, RFC 3339
 	Since      time.Time
-	Tail       *int64 // lines from the end; nil: all
-	LimitBytes *int64 // nil: no limit
+	Tail       *int64 // lines from the end; nil means all
+	LimitBytes *int64 // nil means no limit
 }
 
-// Params are those of a request.
+// Params returns the parameters of a request.
 func (o *LogOptions) Params() Params {
 	return Params{
 		"uid": &o.UID, "container": &o.Container, "follow": &o.Follow, "previous": &o.Previous, "timestamps": &o.Timestamps,
@@ -264,14 +264,14 @@ func (o *LogOptions) Params() Params {
 	}
 }
 
-// Logs writes a container's log to out, and what is worth saying beside it to note: which container was chosen where none
-// was named. It returns when the log ends, with an error where it was broken off.
+// Logs writes a container's log to out, and calls note with the name of the container if the request had none. It returns when
+// the log ends, with an error if it was interrupted.
 func (c *Client) Logs(ctx context.Context, namespace, pod string, o LogOptions, out io.Writer, note func(string)) error {
 	body, header, err := c.open(ctx, http.MethodGet, podPath("/v1/logs/", namespace, pod), o.Params().Encode(), nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }() // only read from
+	defer func() { _ = body.Close() }() // read-only
 	if text := header.Get(Note); text != "" {
 		note(text)
 	}

@@ -40,7 +40,7 @@ func (p Params) Encode() string {
 	return q.Encode()
 }
 
-// Decode reads what Encode wrote. The error names the parameter.
+// Decode reads the output of Encode. The error names the parameter.
 func (p Params) Decode(q url.Values) (err error) {
 	for name, values := range q {
 		text, wrong := values[len(values)-1], ""

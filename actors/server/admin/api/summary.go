@@ -15,11 +15,11 @@ type Summary struct {
 	Ready, Total int
 	Status       string
 	Restarts     int
-	RestartedAt  time.Time // end of the run before the newest restart; zero when not known
+	RestartedAt  time.Time // end of the run before the newest restart; zero if unknown
 }
 
-// Summarize computes the summary. READY counts the containers that are to stay, sidecars among them. RESTARTS counts
-// the init containers' while they run, and those of the ones that stay after that.
+// Summarize computes the summary. READY counts the containers that run for the pod's whole life, including sidecars. RESTARTS
+// counts restarts of init containers while they run, and of the others after that.
 func Summarize(p *Pod) Summary {
 	s := Summary{Status: string(p.Pod.Status.Phase), Total: len(p.Pod.Spec.Containers)}
 	if r := p.Pod.Status.Reason; r != "" {
@@ -43,8 +43,8 @@ func Summarize(p *Pod) Summary {
 	return s
 }
 
-// initContainers walks the init containers up to the one that has not done its part, which gives the status. It
-// returns the restarts of the sidecars alone.
+// initContainers walks the init containers up to the first unfinished one, which gives the status. It returns the restarts of the
+// sidecars alone.
 func (s *Summary) initContainers(pod *v1.Pod) (sidecars Summary, initializing bool) {
 	specs := map[string]*v1.Container{}
 	for i := range pod.Spec.InitContainers {
@@ -78,7 +78,7 @@ func (s *Summary) initContainers(pod *v1.Pod) (sidecars Summary, initializing bo
 	return sidecars, false
 }
 
-// containers adds the containers proper. Of several with something to say, the first in the spec is heard.
+// containers adds the regular containers. If several have a reason, the first in the spec counts.
 func (s *Summary) containers(pod *v1.Pod) {
 	running, failed := false, ""
 	for i := len(pod.Status.ContainerStatuses) - 1; i >= 0; i-- {
@@ -100,7 +100,7 @@ func (s *Summary) containers(pod *v1.Pod) {
 	if s.Status != "Completed" {
 		return
 	}
-	switch { // one that completed says little about a pod in which others did not
+	switch { // a completed container does not describe a pod with others that did not complete
 	case running && Condition(pod, v1.PodReady):
 		s.Status = "Running"
 	case failed != "":
@@ -129,7 +129,7 @@ func endOf(t *v1.ContainerStateTerminated) string {
 	}
 }
 
-// Condition says whether a condition of the pod is true.
+// Condition reports whether a condition of the pod is true.
 func Condition(pod *v1.Pod, kind v1.PodConditionType) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == kind && c.Status == v1.ConditionTrue

@@ -9,29 +9,29 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// TraceOptions choose what is read of the flight recorder: all of it, that of a pod, or that of an actor.
+// TraceOptions select a part of the flight recorder: all, one pod, or one actor.
 type TraceOptions struct {
-	Pod, Namespace string // its name or UID; in any namespace where that is empty
+	Pod, Namespace string // its name or UID; an empty namespace means any
 	Actor          string // its path
 	Since          time.Time
-	Follow         bool // go on until the client goes
+	Follow         bool // continue until the client leaves
 }
 
-// Trace answers GET /v1/trace; with follow, each line is one, and has what is new.
+// Trace answers GET /v1/trace; with follow, each line is a Trace with new entries.
 type Trace struct {
-	Pod      *Ref                     `json:"pod,omitempty"`   // where it was chosen, and is there
-	Actor    string                   `json:"actor,omitempty"` // where it was chosen
+	Pod      *Ref                     `json:"pod,omitempty"`   // if it was selected and exists
+	Actor    string                   `json:"actor,omitempty"` // if it was selected
 	Entries  []supervisors.Entry      `json:"entries"`         // oldest first
 	Recorder supervisors.RecorderSize `json:"recorder"`
 }
 
-// Params are those of a request.
+// Params returns the parameters of a request.
 func (o *TraceOptions) Params() Params {
 	return Params{"pod": &o.Pod, "namespace": &o.Namespace, "actor": &o.Actor, "since": &o.Since, "follow": &o.Follow}
 }
 
-// Trace calls f with what the flight recorder has, and, where it follows, with each addition, until ctx ends (nil is
-// returned), f returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
+// Trace calls f with the content of the flight recorder, and, with Follow, with each addition, until ctx ends (nil is returned),
+// f returns an error (which is returned), or the agent ends the stream (ErrStreamEnded).
 func (c *Client) Trace(ctx context.Context, o TraceOptions, f func(*Trace) error) error {
 	if !o.Follow {
 		t, err := get[Trace](ctx, c, "/v1/trace", o.Params().Encode())
@@ -49,7 +49,7 @@ func stream[T any](ctx context.Context, c *Client, path, query string, f func(*T
 	if err != nil {
 		return err
 	}
-	defer func() { _ = body.Close() }() // only read from
+	defer func() { _ = body.Close() }() // read-only
 	lines := json.NewDecoder(body)
 	for {
 		line := new(T)
