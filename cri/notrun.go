@@ -5,6 +5,7 @@ import "regexp"
 // NotRun is the reason that a command could not be run in a container, as a shell's exit code.
 type NotRun int
 
+// Exit codes of a command that could not be run.
 const (
 	NotFound   NotRun = 127 // there is no such command
 	NotAllowed NotRun = 126 // not executable, or a directory

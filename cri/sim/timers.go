@@ -91,8 +91,10 @@ type Clock interface {
 // RealClock is the machine's clock.
 type RealClock struct{}
 
+// Now implements Clock.
 func (RealClock) Now() time.Time { return time.Now() }
 
+// AfterFunc implements Clock.
 func (RealClock) AfterFunc(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
 
 // signal wakes all goroutines that wait for a change. Its owner's lock guards both methods.

@@ -64,14 +64,17 @@ func (c *Context) end(err error) {
 	}
 }
 
+// Done implements context.Context.
 func (c *Context) Done() <-chan struct{} { return c.done }
 
+// Err implements context.Context.
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
+// Value implements context.Context.
 func (c *Context) Value(k any) any {
 	if k == (key{}) {
 		return c
