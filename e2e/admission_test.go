@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pods that cannot run here fail with the kubelet's reasons, and go when they are deleted; a critical one takes another's
-// place; those that lack a network wait, and go on when it is back. What runs is left alone. An agent that is killed while a
-// pod makes room goes on with the same one.
+// Pods that cannot run here fail with the kubelet's reasons, and are removed when deleted; a critical pod replaces another; pods
+// without a network wait until it is back. Running pods are left alone. An agent that is killed while a pod makes room continues
+// with the same pod.
 func TestAdmission(t *testing.T) {
 	const slow = "terminationGracePeriodSeconds: 4\n"
 	c := cluster.Shared(t)
@@ -51,7 +51,7 @@ func TestAdmission(t *testing.T) {
 		refused(t, c, s, n, ns, name, want.spec, want.reason, want.says)
 	}
 
-	// What was admitted is not asked again, whatever the node became while the agent was away; what comes anew is.
+	// Admitted pods are not checked again after changes of the node while the agent was away; new ones are.
 	must(t, a.Kill9())
 	_, err := c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
 		[]byte(`{"metadata": {"labels": {"rack": null}}, "spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}}`), metav1.PatchOptions{})
@@ -61,7 +61,7 @@ func TestAdmission(t *testing.T) {
 	const stays = "tolerations: [{key: out, operator: Exists, effect: NoExecute}]\n"
 	refused(t, c, s, n, ns, "racked", stays+"nodeSelector: {rack: '7'}\n"+cloudSleeper, "NodeAffinity",
 		"wants the label rack=7, which this node has not")
-	here, err := a.Snapshot(t.Context()) // what was refused beside it came later
+	here, err := a.Snapshot(t.Context()) // pods rejected in the meantime came later
 	must(t, err)
 	if p := here.Pod("web"); p == nil {
 		t.Error("the agent has no web")

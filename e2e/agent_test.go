@@ -49,7 +49,7 @@ func running(t *testing.T, s *stack.Stack, n int) []*runtimeapi.Container {
 	return nil
 }
 
-// whatIsThere tells for each pod what the runtime has of it, a line each.
+// whatIsThere returns a line per pod with its objects in the runtime.
 func whatIsThere(t *testing.T, s *stack.Stack) string {
 	t.Helper()
 	lines := map[string]string{}
@@ -122,7 +122,7 @@ func TestAStaticPodLivesAndDies(t *testing.T) {
 		if after := running(t, s, 1); ids(after) != ids(before) {
 			t.Errorf("container %s became %s", ids(before), ids(after))
 		}
-		must(t, a.Remove("web.yaml")) // made anew at once it begins again, and counts on
+		must(t, a.Remove("web.yaml")) // a recreated pod starts over, and counts on
 		must(t, a.Write("web.yaml", helloManifest("web", s.HelloImage())))
 		awaitPod(t, a, "web", func(p *corev1.Pod) error {
 			if c := p.Status.ContainerStatuses; len(c) != 1 || c[0].RestartCount != 1 || c[0].State.Running == nil {
@@ -131,7 +131,7 @@ func TestAStaticPodLivesAndDies(t *testing.T) {
 			return nil
 		})
 		must(t, a.Remove("web.yaml"))
-		cleared(t, s, a) // the agent too is done: what ends with it in between stays until it is there again
+		cleared(t, s, a) // the agent is done too: objects that end in between stay until it is back
 		if code, err := a.Term(); err != nil || code != 0 {
 			t.Errorf("the agent ended with code %d, %v", code, err)
 		}

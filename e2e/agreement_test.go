@@ -23,7 +23,7 @@ func ofNode(node string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 }
 
-// podsOf gives what the API server has for a node.
+// podsOf returns the API server's pods of a node.
 func podsOf(t *testing.T, c *cluster.Cluster, node string) ([]corev1.Pod, error) {
 	t.Helper()
 	list, err := c.Admin.CoreV1().Pods("").List(t.Context(), ofNode(node))
@@ -90,7 +90,7 @@ func agreement(t *testing.T, s *stack.Stack, all []corev1.Pod) error {
 	return nil
 }
 
-// uidHere is what the node knows a pod by: a mirror pod's is its static pod's.
+// uidHere returns the UID of a pod on the node: for a mirror pod, the static pod's.
 func uidHere(p *corev1.Pod) string {
 	if static, is := p.Annotations[corev1.MirrorPodAnnotationKey]; is {
 		return static
@@ -98,7 +98,7 @@ func uidHere(p *corev1.Pod) string {
 	return string(p.UID)
 }
 
-// idsIn are the IDs of the containers that a pod's status says run, sorted.
+// idsIn returns the IDs of the running containers in a pod's status, sorted.
 func idsIn(p *corev1.Pod) []string {
 	var ids []string
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -110,7 +110,7 @@ func idsIn(p *corev1.Pod) []string {
 	return ids
 }
 
-// noneRestarted says that no container of these pods was started twice.
+// noneRestarted checks that no container of these pods was started twice.
 func noneRestarted(t *testing.T, s *stack.Stack, pods []corev1.Pod) {
 	t.Helper()
 	left := neverRan(t, s)
@@ -124,7 +124,7 @@ func noneRestarted(t *testing.T, s *stack.Stack, pods []corev1.Pod) {
 	}
 }
 
-// steadiness watches the pods of a node and remembers when one that was ready was said not to be.
+// steadiness watches the pods of a node and records ready pods that become unready.
 type steadiness struct {
 	stop  context.CancelFunc
 	ended chan []string
@@ -164,7 +164,7 @@ func watchSteadiness(t *testing.T, c *cluster.Cluster, node string) *steadiness 
 	return s
 }
 
-// end says of each pod that fell from readiness.
+// end reports each pod that became unready.
 func (s *steadiness) end(t *testing.T) {
 	t.Helper()
 	s.stop()

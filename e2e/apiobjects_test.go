@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What pods of the API server name is read from there, as the node and not as an administrator: ConfigMaps and Secrets in files
-// and environments, Services in environments, a change of them, one that is missing at first, and a token of the pod's service
-// account that the API server takes for it.
+// The agent reads the objects referenced by the API server's pods as the node and not as an administrator: ConfigMaps and Secrets
+// in files and environments, Services in environments, their changes, an object that is missing at first, and a token of the
+// pod's service account that the API server accepts.
 func TestWhatPodsOfTheAPIServerName(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
@@ -90,7 +90,7 @@ func containerOf(t *testing.T, s *stack.Stack, pod *corev1.Pod) (id string) {
 	return id
 }
 
-// logOf is what that container has written.
+// logOf returns the output of that container.
 func logOf(t *testing.T, s *stack.Stack, pod *corev1.Pod) string {
 	t.Helper()
 	text, err := s.Logs(t.Context(), containerOf(t, s, pod))

@@ -20,7 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// awaitHere waits until the agent says of a pod, by its whole name, what look wants to hear, and gives it.
+// awaitHere waits until look accepts the agent's state of a pod, by its whole name, and returns the state.
 func awaitHere(t *testing.T, a *stack.Agent, name string, look func(*stack.PodState) error) *stack.PodState {
 	t.Helper()
 	var state *stack.PodState
@@ -71,7 +71,7 @@ func ofPod(t *testing.T, s *stack.Stack, name string) []*runtimeapi.Container {
 	return out
 }
 
-// awaitTrouble waits until the agent says, with these words, why it does not hear the API server.
+// awaitTrouble waits until the agent reports, with these words, a problem with the API server.
 func awaitTrouble(t *testing.T, a *stack.Agent, words string) {
 	t.Helper()
 	await(t, func() error {
@@ -100,7 +100,7 @@ func awaitNoTrouble(t *testing.T, a *stack.Agent) {
 	})
 }
 
-// awaitHealth waits until health says on one line all of the words, and is well all the same.
+// awaitHealth waits until a line of a successful health check has all of the words.
 func awaitHealth(t *testing.T, a *stack.Agent, words ...string) {
 	t.Helper()
 	await(t, func() error {
@@ -117,7 +117,7 @@ func awaitHealth(t *testing.T, a *stack.Agent, words ...string) {
 	})
 }
 
-// awaitWellCluster waits until health has nothing to say of the cluster.
+// awaitWellCluster waits until the health check has no note on the cluster.
 func awaitWellCluster(t *testing.T, a *stack.Agent) {
 	t.Helper()
 	await(t, func() error {
@@ -129,7 +129,7 @@ func awaitWellCluster(t *testing.T, a *stack.Agent) {
 	})
 }
 
-// mountsOf counts what is mounted in the folder of a pod.
+// mountsOf counts the mounts in the folder of a pod.
 func mountsOf(t *testing.T, a *stack.Agent, pod *corev1.Pod) int {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -137,7 +137,7 @@ func mountsOf(t *testing.T, a *stack.Agent, pod *corev1.Pod) int {
 	return strings.Count(string(mounts), " "+a.RootDir+"/pods/"+string(pod.UID)+"/")
 }
 
-// watchRemoval begins to watch a pod; what it gives waits until its object goes, and no longer.
+// watchRemoval begins to watch a pod. The returned function waits until its object is removed.
 func watchRemoval(t *testing.T, c *cluster.Cluster, ns, name string) func() {
 	t.Helper()
 	w, err := c.Admin.CoreV1().Pods(ns).Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: name}))
@@ -156,8 +156,8 @@ func watchRemoval(t *testing.T, c *cluster.Cluster, ns, name string) func() {
 
 const cloudSleeper = "terminationGracePeriodSeconds: 60\ncontainers: [{name: c, image: HELLO, args: [sleep]}]"
 
-// Pods of the API server: they run beside a static one, wait for their readiness gates, and end as their deletion says,
-// also where its grace period is shortened, or its object is taken away.
+// The API server's pods run beside a static one, wait for their readiness gates, and end as specified by their deletion, also if
+// its grace period is shortened or the object is removed.
 func TestPodsOfTheAPIServer(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
@@ -226,8 +226,8 @@ func hasHostname(n *corev1.Node) error {
 	return nil
 }
 
-// An API server that is killed, comes back having forgotten what came between, or as it was in a backup, and an agent that
-// is killed meanwhile: nothing happens to the pods but what the API server asks for in the end.
+// The API server is killed, and comes back without recent changes or restored from a backup; the agent is killed in the meantime.
+// Pods only change according to the final state of the API server.
 func TestPodsOutliveTheAPIServer(t *testing.T) {
 	c := cluster.Start(t)
 	ns := c.Namespace(t)
@@ -261,7 +261,7 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	p.Answer(0)
 	awaitNoTrouble(t, a)
 	awaitNode(t, c, n.Name, nodeReady)
-	create(t, c, ns, n.Name, manifest(s, "more", cloudSleeper)) // of which there are events: the last ones were refused
+	create(t, c, ns, n.Name, manifest(s, "more", cloudSleeper)) // its Events are among the last ones, which were rejected
 	awaitHere(t, a, "more", readyHere)
 	awaitWellCluster(t, a)
 
@@ -286,7 +286,7 @@ func TestPodsOutliveTheAPIServer(t *testing.T) {
 	before = ofPod(t, s, "web")
 	must(t, c.GoBack())
 	asStarted(t, s, before)
-	must(t, a.Kill9()) // by an operator who has restored a backup
+	must(t, a.Kill9()) // as by an operator after restoring a backup
 	must(t, a.Start())
 	awaitLeft(t, s, a, "late")
 	awaitLeft(t, s, a, "more")

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unified says that the host has cgroups of version 2 alone.
+// unified reports whether the host only has cgroups of version 2.
 func unified() bool {
 	_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
 	return err == nil
@@ -73,8 +73,8 @@ containers:
 - {name: a, image: HELLO, args: [sleep], resources: {limits: {cpu: 250m, memory: 64Mi}, requests: {cpu: 100m, memory: 32Mi}}}
 - {name: b, image: HELLO, args: [sleep], resources: {limits: {cpu: 500m, memory: 64Mi}, requests: {cpu: 100m, memory: 32Mi}}}`
 
-// Pods lie in groups of their own, with the kubelet's names and values; a group goes with its pod, and with what still runs in
-// it.
+// Pods have groups of their own, with the kubelet's names and values; a group is removed with its pod, including its remaining
+// processes.
 func TestPodCgroups(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		root := s.CgroupRoot()
@@ -158,7 +158,7 @@ func groupOf(t *testing.T, s *stack.Stack, container string) string {
 	return ""
 }
 
-// A pod's own resources are those of its group, and bound its containers together.
+// A pod's own resources apply to its group, and limit its containers together.
 func TestPodLevelResources(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -175,7 +175,7 @@ containers:
 	})
 }
 
-// An agent whose cgroupRoot is not there does not start, and says so; once it is there, pods run below it.
+// An agent without its cgroupRoot does not start, and reports that; once it exists, pods run below it.
 func TestAnAgentNeedsItsCgroupRoot(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) { a.Config["cgroupRoot"] = s.CgroupRoot() + "/later" })
@@ -196,7 +196,7 @@ func TestAnAgentNeedsItsCgroupRoot(t *testing.T) {
 	nothing(t, s)
 }
 
-// The agent killed and started again finds groups as they were, and removes those of pods that went meanwhile.
+// After a kill and restart of the agent, groups are unchanged, and groups of pods removed in the meantime are removed.
 func TestCgroupsOverTheAgentsDeath(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t)

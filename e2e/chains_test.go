@@ -13,8 +13,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// The chains of iptables that other programs on a node look for are those that the kubelet makes (run so with
-// PLAYLET_E2E_SUBJECT=kubelet), and none are made where that is not wanted.
+// The chains of iptables for other programs on a node are the kubelet's (verified with PLAYLET_E2E_SUBJECT=kubelet), and none are
+// created if that is disabled.
 func TestChainsOfIPTables(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
@@ -44,7 +44,7 @@ func TestChainsOfIPTables(t *testing.T) {
 		}
 		return out
 	}
-	for _, earlier := range []string{ // what agents of other tests have made
+	for _, earlier := range []string{ // created by agents of other tests
 		"iptables -D INPUT -j KUBE-FIREWALL", "iptables -D OUTPUT -j KUBE-FIREWALL", "iptables -F KUBE-FIREWALL",
 		"iptables -X KUBE-FIREWALL", "iptables -t mangle -X KUBE-IPTABLES-HINT", "ip6tables -t mangle -X KUBE-IPTABLES-HINT",
 	} {

@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// Shipped experiments leave real containers alone and pods ready, for the API server, too; what was done is in Events of the
-// node and in the flight recorder. An agent without the flag refuses.
+// Shipped experiments leave real containers alone and pods ready, also on the API server; the actions are in Events of the node
+// and in the flight recorder. An agent without the flag refuses.
 func TestShippedExperiments(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

@@ -27,7 +27,7 @@ const (
 	soakLease    = 20       // seconds
 )
 
-// soak is a node whose actors are broken while pods come and go.
+// soak is a node with broken actors while pods come and go.
 type soak struct {
 	*testing.T
 	c        *cluster.Cluster
@@ -58,8 +58,8 @@ func (s *soak) comeOrGo(i int) {
 	s.alive = append(s.alive, name)
 }
 
-// gone waits until nothing is left of what came and went: the API server and the runtime have the steady pods alone, and
-// there are no folders, logs and cgroups of others.
+// gone waits until only the steady pods remain: in the API server and the runtime, and without folders, logs and cgroups of
+// others.
 func (s *soak) gone(steady []corev1.Pod) {
 	s.Helper()
 	awaitAgreement(s.T, s.c, s.s, s.node, len(steady))
@@ -123,7 +123,7 @@ func (s *soak) remains() error {
 	return nil
 }
 
-// steadyPods has pods of two containers run, one of which is probed: the more pods, the less often.
+// steadyPods runs pods with two containers, of which one is probed; the more pods, the less often.
 func (s *soak) steadyPods(n int) []corev1.Pod {
 	s.Helper()
 	for i := range n {
@@ -138,7 +138,7 @@ containers:
 	return awaitAgreement(s.T, s.c, s.s, s.node, n)
 }
 
-// compare looks for what a steady pod was not to notice.
+// compare checks that the steady pods noticed nothing.
 func (s *soak) compare(before []corev1.Pod) {
 	s.Helper()
 	now, err := podsOf(s.T, s.c, s.node)
@@ -183,9 +183,9 @@ func number(t *testing.T, name string, otherwise int) int {
 }
 
 // Over a real runtime and API server, actors of all kinds are killed and paused, and their messages lost, late, doubled and
-// overtaken, one after another, while pods come and go. The pods that stay notice nothing, the node stays ready and renews its
-// lease, what goes is gone, and the agent is as big as before. CHAOS_ACTIONS, CHAOS_PODS and CHAOS_SEED make it a long one: see
-// task chaos-soak-containerd.
+// reordered, one after another, while pods come and go. The steady pods notice nothing, the node stays ready and renews its
+// lease, removed pods leave nothing, and the agent's memory is as before. CHAOS_ACTIONS, CHAOS_PODS and CHAOS_SEED make it a long
+// test: see task chaos-soak-containerd.
 func TestChaosSoakOnContainerd(t *testing.T) {
 	actions, n, seed := number(t, "CHAOS_ACTIONS", 40), number(t, "CHAOS_PODS", 6), number(t, "CHAOS_SEED", 1)
 	c := cluster.Shared(t)
@@ -250,7 +250,7 @@ func TestChaosSoakOnContainerd(t *testing.T) {
 	})
 }
 
-// tell prints what was done. A rule that did nothing is no failure: its actor may have gone, or have had no message.
+// tell prints the actions. A rule without an effect is not a failure: its actor may have ended, or have had no message.
 func (s *soak) tell(seed, pods int, took, settled time.Duration) {
 	s.Helper()
 	rules, acted, spared := map[string]int{}, map[string]int{}, 0

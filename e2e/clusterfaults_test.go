@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// insist does what a client of an API server that comes and goes does: again, until it is done.
+// insist repeats a request until it succeeds, like any client of an unreliable API server.
 func insist(t *testing.T, do func() error) {
 	t.Helper()
 	await(t, func() error {
@@ -52,7 +52,7 @@ func (r *rollOut) remove(t *testing.T, name string) {
 	insist(t, func() error { return r.c.Admin.CoreV1().Pods(r.ns).Delete(t.Context(), name, metav1.DeleteOptions{}) })
 }
 
-// removeMirror has somebody delete the mirror pod of a static one, as soon as there is one.
+// removeMirror deletes the mirror pod of a static one as soon as it exists.
 func (r *rollOut) removeMirror(t *testing.T, name string) {
 	t.Helper()
 	await(t, func() error {
@@ -78,7 +78,7 @@ func (r *rollOut) writeStatic(t *testing.T, name string) {
 // mirror is the name of the mirror pod of a static one.
 func (r *rollOut) mirror(name string) string { return name + "-" + r.node }
 
-// moment is a random short time: faults are to meet the agent at any point of what it does.
+// moment sleeps for a random short time: faults may meet the agent at any point of its work.
 func moment(random *rand.Rand, most time.Duration) {
 	time.Sleep(time.Duration(random.Int64N(int64(most))))
 }
@@ -108,8 +108,8 @@ func seeded(t *testing.T) *rand.Rand {
 
 func named(i int) string { return fmt.Sprintf("p%02d", i) }
 
-// The API server may die during a roll-out, and during the deletion of what was rolled out. A static pod comes and goes with
-// the others, and somebody deletes its mirror pod.
+// The API server may die during a roll-out, and during its deletion. A static pod comes and goes with the others, and its mirror
+// pod is deleted.
 func TestTheServerIsKilledDuringARollOut(t *testing.T) {
 	random := seeded(t)
 	c := cluster.Start(t)
@@ -145,7 +145,7 @@ func TestTheServerIsKilledDuringARollOut(t *testing.T) {
 	r.gone(t)
 }
 
-// faults are what a network and a server in trouble do to requests; each is followed by its end.
+// faults are the effects of a network and a server in trouble on requests; each is followed by its end.
 func faults(p *cluster.Proxy) []func() (end func()) {
 	answer := func(code int) func() func() {
 		return func() func() {
@@ -176,7 +176,7 @@ func faults(p *cluster.Proxy) []func() (end func()) {
 	}
 }
 
-// Every fault between the node and the API server passes, and what came of a roll-out is the same.
+// Every fault between the node and the API server passes, and the result of a roll-out is the same.
 func TestFaultsOnTheWayToTheServer(t *testing.T) {
 	random := seeded(t)
 	c := cluster.Shared(t)
@@ -260,6 +260,6 @@ func TestTheAgentOfANodeIsKilled(t *testing.T) {
 		return err
 	})
 	nothing(t, s)
-	must(t, s.SweepByForce()) // what a kill in the middle of a CRI call left to the runtime
+	must(t, s.SweepByForce()) // left in the runtime by a kill in the middle of a CRI call
 	r.gone(t)
 }

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// inCluster starts a stack with an agent that is a node of a cluster, and waits until the API server has it as ready. With
-// PLAYLET_E2E_SUBJECT=kubelet the real kubelet is that agent: what a test expects of ours can be seen of it.
+// inCluster starts a stack with an agent as a node of a cluster, and waits until the API server has it as ready. With
+// PLAYLET_E2E_SUBJECT=kubelet the agent is the real kubelet, to verify a test's expectations.
 func inCluster(t *testing.T, c *cluster.Cluster, n *cluster.Node, change func(*stack.Agent)) (*stack.Stack, *stack.Agent) {
 	t.Helper()
 	s := stack.Start(t, stack.Options{})
@@ -64,7 +64,7 @@ func remove(t *testing.T, c *cluster.Cluster, ns, name string) {
 	must(t, c.Admin.CoreV1().Pods(ns).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// awaitAPIPod waits until the API server says of a pod what look wants to hear, and gives it.
+// awaitAPIPod waits until look accepts the API server's pod, and returns it.
 func awaitAPIPod(t *testing.T, c *cluster.Cluster, ns, name string, look func(*corev1.Pod) error) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -89,7 +89,7 @@ func awaitNoAPIPod(t *testing.T, c *cluster.Cluster, ns, name string) {
 	})
 }
 
-// awaitNode waits until the API server says of a node what look wants to hear, and gives it.
+// awaitNode waits until look accepts the API server's Node, and returns it.
 func awaitNode(t *testing.T, c *cluster.Cluster, name string, look func(*corev1.Node) error) *corev1.Node {
 	t.Helper()
 	var node *corev1.Node

@@ -141,7 +141,7 @@ func begin(t *testing.T, args ...string) *agentProcess {
 	return p
 }
 
-// end asks the process to end by a signal, and wants it to end with 0.
+// end sends a signal to the process, and expects it to exit with 0.
 func (p *agentProcess) end(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	must(t, p.cmd.Process.Signal(s))
@@ -150,7 +150,7 @@ func (p *agentProcess) end(t *testing.T, s syscall.Signal) {
 	}
 }
 
-// says waits until a line of what the process wrote has all these words.
+// says waits until a line of the process's output has all these words.
 func (p *agentProcess) says(t *testing.T, words ...string) {
 	t.Helper()
 	await(t, func() error {
@@ -185,8 +185,8 @@ func healthy(t *testing.T, port int) {
 	})
 }
 
-// Drop-ins go over the file, and flags, in any spelling, over both: what is in force shows in what the agent does. Flags of
-// older kubelets are named in a warning.
+// Drop-ins override the file, and flags, in any spelling, override both: the agent's behaviour shows the effective configuration.
+// Flags of older kubelets are named in a warning.
 func TestWhatIsConfiguredIsInForce(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	dir := t.TempDir()
@@ -218,7 +218,7 @@ func TestWhatIsConfiguredIsInForce(t *testing.T) {
 	p.says(t, "WARN", "--healthz-port", "deprecated", "healthzPort", "the flag wins")
 	p.end(t, syscall.SIGTERM)
 
-	// The flag goes over the drop-in, and what only that wanted ends.
+	// The flag overrides the drop-in, and pods of the drop-in's folder end.
 	p = begin(t, append(common, "--config="+config, "--config-dir="+dir+"/config.d", "--pod-manifest-path="+dir+"/line")...)
 	up(t, s, "line", "c")
 	await(t, func() error {

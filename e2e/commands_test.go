@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// row waits until the table of `playlet pods` has a line of these columns, and gives what went to stderr beside it.
+// row waits until the table of `playlet pods` has a line with these columns, and returns the output on stderr.
 func row(t *testing.T, socket string, args []string, columns ...string) (stderr string) {
 	t.Helper()
 	await(t, func() error {
@@ -113,7 +113,7 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// objects compares what programs are given with what runs.
+// objects compares the machine-readable output with the running pods.
 func objects(t *testing.T, s *stack.Stack, socket string) {
 	t.Helper()
 	c := up(t, s, "web", "c")
@@ -137,7 +137,7 @@ func objects(t *testing.T, s *stack.Stack, socket string) {
 	}
 }
 
-// versions are those of the binary, of the agent, which is the same, and of the runtime.
+// versions checks the versions of the binary, of the agent, which is the same, and of the runtime.
 func versions(t *testing.T, s *stack.Stack, socket string) {
 	t.Helper()
 	out, errs, code := playlet(t, "version", "-o", "json", socket)
@@ -176,7 +176,7 @@ func TestPodsWatched(t *testing.T) {
 	}
 	shows("NAMESPACE", "NAME", "READY", "STATUS")
 	shows("default", onNode("first"), "1/1", "Running")
-	// What passes quickly may be left out: the pod is held while it is made, and while it ends.
+	// The stream may omit quick changes: the pod is held while it starts, and while it ends.
 	push(t, s, "held", "")
 	release := make(chan struct{})
 	s.Registry.Intercept(func(*http.Request) devimages.Fault { return devimages.Fault{Until: release} })
@@ -248,7 +248,7 @@ func TestCompletionInBash(t *testing.T) {
 	if out, err := exec.Command(bash, "-n", script).CombinedOutput(); err != nil {
 		t.Errorf("bash does not take it: %v\n%s", err, out)
 	}
-	// The package bash-completion may be missing: what the script needs of it stands in.
+	// The package bash-completion may be missing: a function replaces its part.
 	cmd := exec.Command(bash, "-c", `_get_comp_words_by_ref() { cur=ver words=(playlet ver) cword=1 prev=playlet; }
 . "$1"; COMP_WORDS=(playlet ver) COMP_CWORD=1 COMP_TYPE=9; __start_playlet; echo "${COMPREPLY[@]}"`, "bash", script)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(program())+":"+os.Getenv("PATH"))

@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// The steps of pods' life by crun, sixteen, which is a second handler of the runtime and has words of its own for what fails.
-// Debian's runtime takes it, as the newer one writes bundles of a version that Debian's crun does not know.
+// The sixteen steps of a pod's life with crun, a second handler of the runtime with its own error messages. Debian's runtime uses
+// it, as the newer one writes bundles of a version that Debian's crun does not know.
 func TestTheLifeOfContainersOfCrun(t *testing.T) {
 	withoutHybrid(t)
 	crun, err := install.LocateCrun()
@@ -36,7 +36,7 @@ func TestTheLifeOfContainersOfCrun(t *testing.T) {
 	})
 }
 
-// withoutHybrid takes the hierarchy of version 2 beside those of version 1 away for the test. Debian's crun 1.8.1 refuses a
+// withoutHybrid removes the hierarchy of version 2 beside those of version 1 during the test. Debian's crun 1.8.1 rejects a
 // machine that has it with controllers.
 func withoutHybrid(t *testing.T) {
 	t.Helper()
@@ -54,7 +54,7 @@ func withoutHybrid(t *testing.T) {
 	}
 }
 
-// Every pod runs by crun, whose words are in its status, and are understood.
+// Every pod runs with crun; its errors are in the status, and are classified.
 func crunSandbox(t *testing.T, w *world) {
 	all, err := w.s.Sandboxes(t.Context())
 	must(t, err)
@@ -93,7 +93,7 @@ func crunExecNothing(t *testing.T, w *world) {
 	}
 }
 
-// What is there and no program ends with 126.
+// An existing file that is no program exits with 126.
 func crunExecNoProgram(t *testing.T, w *world) {
 	if _, errs, code := w.exec(t, "/etc"); code != 126 || !strings.Contains(errs, "/etc") {
 		t.Errorf("code %d, %q, want 126", code, errs)

@@ -8,8 +8,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// A container whose start was cut off may leave a process that its runtime has given up, and then cannot be removed by
-// the runtime alone. The agent ends the process, and nothing of the pod stays.
+// A container whose start was interrupted may leave a process that its runtime has given up, and that the runtime alone cannot
+// remove. The agent ends the process, and nothing of the pod remains.
 func TestWhatACutOffStartLeavesIsRemoved(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		_, err := s.Pull(t.Context(), s.HelloImage())
@@ -22,7 +22,7 @@ func TestWhatACutOffStartLeavesIsRemoved(t *testing.T) {
 		}
 		a := s.Agent(t)
 		nothing(t, s)
-		must(t, s.SweepByForce()) // of containers that the runtime has forgotten, which nobody can know of
+		must(t, s.SweepByForce()) // of containers that the runtime has forgotten, so that no agent can know them
 		cleared(t, s, a)
 	})
 }

@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// deletion is what the pods of TestGracefulDeletion do when they end, by name.
+// deletion are the pods of TestGracefulDeletion, by name, with their reaction to a deletion.
 var deletion = map[string]string{
 	"exec": `
 terminationGracePeriodSeconds: 60
@@ -30,7 +30,8 @@ containers:
 terminationGracePeriodSeconds: 60
 containers:
 - {name: c, image: HELLO, args: [sleep, '--', append, /data/sleeps, ended], DATA, lifecycle: {preStop: {sleep: {seconds: 2}}}}`,
-	// The first asks itself, by the name of its port, and the second keeps the pod until the first was heard.
+	// The first hook's request goes to the pod itself, by the name of its port; the second keeps the pod until the first request
+	// was received.
 	"http": `
 terminationGracePeriodSeconds: 60
 containers:
@@ -50,7 +51,7 @@ containers:
    lifecycle: {preStop: {httpGet: {PORTER, path: /successor}}}}`,
 }
 
-// How a pod ends: hooks, signal, grace, SIGKILL; who comes after it; and what ends where the pod stays.
+// The end of a pod: hooks, signal, grace period, SIGKILL; its successor; and containers that end while the pod stays.
 func TestGracefulDeletion(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		w, p := &world{s: s, a: s.Agent(t), dir: t.TempDir()}, newPorter(t)
@@ -81,7 +82,7 @@ func TestGracefulDeletion(t *testing.T) {
 			{"nothing is left", func(t *testing.T) { cleared(t, s, w.a) }},
 		} {
 			if !t.Run(part.name, part.test) {
-				return // the others would wait in vain
+				return // the others would time out
 			}
 		}
 	})
@@ -117,7 +118,7 @@ func deletionStubborn(t *testing.T, w *world, p *porter, begun time.Time) {
 	}
 }
 
-// A hook's request goes to the pod itself, or where it says; the container is there until it is answered.
+// A hook's request goes to the pod itself, or to the given host; the container runs until it is answered.
 func deletionHTTP(t *testing.T, w *world, p *porter) {
 	keeper := p.door("/http?keeper")
 	keeper.await(t)

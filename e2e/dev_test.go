@@ -24,7 +24,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What a newcomer does: start it, follow each of its directions, try what it survives, press Ctrl-C. Nothing is left.
+// A newcomer's steps: start, follow each of the printed directions, try the failures that it survives, press Ctrl-C. Nothing
+// remains.
 func TestDevRunsANodeAndLeavesTheMachineAsItWas(t *testing.T) {
 	for _, kind := range stack.Runtimes {
 		t.Run(string(kind), func(t *testing.T) {
@@ -134,7 +135,7 @@ func (d *devRun) followsDirections() {
 	_ = watch.Wait() // killed
 }
 
-// pods are what the printed command lists.
+// pods returns the pods listed by the printed command.
 func (d *devRun) pods() []corev1.Pod {
 	d.t.Helper()
 	out, err := exec.Command("sh", "-c", strings.Replace(d.direction("See pods, and why:"), " -w", " -o json", 1)).Output()
@@ -158,7 +159,7 @@ func (d *devRun) runsManifests(name string) {
 	d.printed(`default/` + onNode(name) + `  gone`)
 }
 
-// failsToPull has a pod whose image is not there: the cause is told once, however often it is tried.
+// failsToPull runs a pod with a missing image: the cause is printed once, despite further attempts.
 func (d *devRun) failsToPull() {
 	d.t.Helper()
 	file := d.folder() + "/manifests/absent.yaml"
@@ -221,7 +222,7 @@ func (d *devRun) survivesItsRuntime() {
 	}
 }
 
-// survivesItsShims kills what holds the pods: the sample is made again, elsewhere, and that is said.
+// survivesItsShims kills the pods' shims: the sample is restarted with another address, and that is printed.
 func (d *devRun) survivesItsShims() {
 	d.t.Helper()
 	old := d.printed(`Reach the sample pod: .*(http\S+)`)
@@ -241,8 +242,8 @@ func (d *devRun) survivesItsShims() {
 	greets(d.t, d.printed(`Reach the sample pod: .*(http\S+)`))
 }
 
-// Whatever of it is killed, no process, mount or network of it lives on, and what does is removed by the next run, or
-// by itself where its outermost process is there to do it.
+// If any part of it is killed, no process, mount or network survives: leftovers are removed by the next run, or by itself if its
+// outermost process survives.
 func TestDevIsKilled(t *testing.T) {
 	for _, kind := range stack.Runtimes {
 		t.Run(string(kind), func(t *testing.T) {

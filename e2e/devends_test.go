@@ -25,7 +25,7 @@ func terminal(t *testing.T, columns uint16) (program, person *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	must(t, err)
-	conn, err := person.SyscallConn() // by its descriptor, a read under way would keep it open
+	conn, err := person.SyscallConn() // by its descriptor, since a read in progress would keep it open
 	must(t, err)
 	number := 0
 	must(t, conn.Control(func(fd uintptr) {
@@ -58,7 +58,7 @@ func startDevOnTerminal(t *testing.T, columns uint16) (d *devRun, person *os.Fil
 	return d, person
 }
 
-// On a terminal a step shows while it is under way, in one line of it; Ctrl-C is a key.
+// On a terminal a step in progress shows in one line; Ctrl-C is a key.
 func TestDevOnATerminal(t *testing.T) {
 	before := machine(t)
 	const columns = 60
@@ -106,7 +106,7 @@ func TestDevIsInterruptedTwice(t *testing.T) {
 	asBefore(t, before)
 }
 
-// A terminal that is closed, and an output that nobody reads any more, end it as Ctrl-C does.
+// A closed terminal, or an output without a reader, ends it like Ctrl-C.
 func TestDevEndsWithWhatItPrintsTo(t *testing.T) {
 	before := machine(t)
 	d, person := startDevOnTerminal(t, 80)
@@ -129,7 +129,7 @@ func TestDevEndsWithWhatItPrintsTo(t *testing.T) {
 	}
 }
 
-// A folder of the user's keeps what is theirs, the sample too once they have changed it.
+// A user's folder keeps the user's manifests, including a changed sample.
 func TestDevKeepsTheUsersManifests(t *testing.T) {
 	machine(t) // makes the folder for temporary files
 	dir := filepath.Join(devTemp(), "mine")
@@ -163,7 +163,7 @@ func TestDevKeepsTheUsersManifests(t *testing.T) {
 	asBefore(t, after)
 }
 
-// What is missing is named with its packages, and nothing is made; what cannot be is said in one line.
+// Missing programs are named with their packages, and nothing is created; impossible requests are rejected in one line.
 func TestDevSaysWhatItLacks(t *testing.T) {
 	before := machine(t)
 	for _, c := range []struct{ args, want string }{

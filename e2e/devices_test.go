@@ -23,8 +23,8 @@ import (
 
 const gpu = "example.com/gpu"
 
-// A device plugin offers a device: the Node tells of it, a pod gets it with an environment, a file and a device node, and keeps
-// it when the agent is killed. A pod that comes too late fails as with a kubelet; when the first is gone, another has the device.
+// A device plugin offers a device: the Node reports it, a pod gets it with an environment, a file and a device node, and keeps it
+// when the agent is killed. A further pod fails as with a kubelet; after the first one's removal, another gets the device.
 func TestDevicePlugin(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

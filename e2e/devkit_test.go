@@ -34,7 +34,7 @@ type devRun struct {
 	done chan struct{}
 }
 
-// written is what a process has written so far, to either of its outputs.
+// written is the output of a process so far, stdout and stderr.
 type written struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -55,7 +55,7 @@ func (o *written) String() string {
 // devTemp is where runs make their temporary folders.
 func devTemp() string { return filepath.Join(isolate.Dir(), "dev") }
 
-// devCommand is `playlet dev` over one of the runtimes. Nobody's settings take part.
+// devCommand returns `playlet dev` over one of the runtimes, without the user's settings.
 func devCommand(t *testing.T, kind stack.Runtime, args ...string) *exec.Cmd {
 	t.Helper()
 	parts, err := install.Locate(kind)
@@ -69,7 +69,7 @@ func devCommand(t *testing.T, kind stack.Runtime, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// startDev starts it, its output going to a pipe. What the test does not end, the end of the test does.
+// startDev starts it with its output in a pipe. The end of the test ends it, if the test does not.
 func startDev(t *testing.T, kind stack.Runtime, args ...string) *devRun {
 	t.Helper()
 	d := &devRun{t: t, cmd: devCommand(t, kind, args...)}
@@ -97,7 +97,7 @@ func (d *devRun) start(read func()) {
 	})
 }
 
-// printed waits until it has printed what matches, and gives the last group of the last match.
+// printed waits until its output matches, and returns the last group of the last match.
 func (d *devRun) printed(pattern string) string {
 	d.t.Helper()
 	found := ""
@@ -144,7 +144,7 @@ func (d *devRun) folder() string {
 	return strings.TrimSuffix(d.printed(`put manifests into (\S+);`), "/manifests")
 }
 
-// processesOf lists the processes whose command line has all these words.
+// processesOf lists the processes with all these words in the command line.
 func processesOf(t *testing.T, words ...string) []int {
 	t.Helper()
 	var out []int
@@ -156,7 +156,7 @@ func processesOf(t *testing.T, words ...string) []int {
 	return out
 }
 
-// commandLines are those of all processes but this one and those that have ended.
+// commandLines returns the command lines of all running processes other than this one.
 func commandLines(t *testing.T) map[int]string {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -248,7 +248,7 @@ func cgroups(t *testing.T) (out []string) {
 	return out
 }
 
-// values are files with what they hold; what cannot be read holds nothing.
+// values returns files with their content; an unreadable file has none.
 func values(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	for _, file := range filesBelow(t, dir) {
@@ -272,7 +272,7 @@ func filesBelow(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-// asBefore compares the machine with what it was. The last of a killed process may take a moment to go.
+// asBefore compares the machine with its earlier state. Leftovers of a killed process may take a moment to disappear.
 func asBefore(t *testing.T, before []string) {
 	t.Helper()
 	var lost, left []string

@@ -20,7 +20,7 @@ import (
 // finding is one of `playlet doctor -o json`.
 type finding struct{ Check, Result, Seen, Do string }
 
-// doctor runs `playlet doctor` with the agent's own flags, and gives what it found and its exit code.
+// doctor runs `playlet doctor` with the agent's own flags, and returns its findings and its exit code.
 func doctor(t *testing.T, a *stack.Agent, args ...string) ([]finding, int) {
 	t.Helper()
 	out, errs, code := playlet(t, append(append([]string{"doctor", "-o", "json"}, a.CommandLine()...), args...)...)
@@ -49,7 +49,7 @@ func found(t *testing.T, all []finding, check, result, says string) {
 	}
 }
 
-// prepared is an agent whose configuration is written, and that does not run.
+// prepared returns an agent with a written configuration that does not run.
 func prepared(t *testing.T, s *stack.Stack) *stack.Agent {
 	t.Helper()
 	a, err := s.NewAgent()
@@ -58,8 +58,8 @@ func prepared(t *testing.T, s *stack.Stack) *stack.Agent {
 	return a
 }
 
-// hostState is what the doctor must leave as it was: network namespaces, interfaces, mounts, addresses. The bridge is not of
-// it: the plugin makes it with the first pod and leaves it for the next.
+// hostState is the state that the doctor must not change: network namespaces, interfaces, mounts, addresses. It excludes the
+// bridge: the plugin creates it with the first pod and leaves it for the next.
 func hostState(t *testing.T, s *stack.Stack) []string {
 	t.Helper()
 	links, err := net.Interfaces()
@@ -94,7 +94,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// A machine that is fit is said to be, before the agent runs and while it does, and is left as it was.
+// A suitable machine is reported as such, before the agent runs and while it does, and is not changed.
 func TestDoctorOnAMachineThatIsFit(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := prepared(t, s)
@@ -141,7 +141,7 @@ func TestDoctorOnAMachineThatIsFit(t *testing.T) {
 	})
 }
 
-// Each way in which a network can fail is told with its cause, by the plugins' own words, and nothing is left.
+// Each failure of a network is reported with its cause, in the plugins' own words, and nothing remains.
 func TestDoctorOnABadNetwork(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := prepared(t, s)
@@ -203,7 +203,7 @@ esac
 	}
 }
 
-// What a doctor that was killed in the middle of an ADD has left, the next one takes away: namespace, interface, address.
+// The next doctor removes the leftovers of one that was killed in the middle of an ADD: namespace, interface, address.
 func TestDoctorCleansUpAfterOneThatWasKilled(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := prepared(t, s)

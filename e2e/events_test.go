@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// listEvents are those of an object by UID, as kubectl describe asks for them.
+// listEvents returns the events of an object by UID, as kubectl describe does.
 func listEvents(t *testing.T, c *cluster.Cluster, ns, uid string) []corev1.Event {
 	t.Helper()
 	list, err := c.Admin.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid})
@@ -20,7 +20,7 @@ func listEvents(t *testing.T, c *cluster.Cluster, ns, uid string) []corev1.Event
 	return list.Items
 }
 
-// eventsOf counts those of an object by what they say: "Type Reason path: message".
+// eventsOf counts the events of an object by "Type Reason path: message".
 func eventsOf(t *testing.T, c *cluster.Cluster, ns, uid string) map[string]int32 {
 	t.Helper()
 	out := map[string]int32{}
@@ -34,7 +34,7 @@ func eventsOf(t *testing.T, c *cluster.Cluster, ns, uid string) map[string]int32
 	return out
 }
 
-// awaitEvents waits until there is an event of an object for each of these beginnings, at least as often as it says.
+// awaitEvents waits until an object has at least the given number of events with each of these prefixes.
 func awaitEvents(t *testing.T, c *cluster.Cluster, ns, uid string, want map[string]int32) {
 	t.Helper()
 	await(t, func() error {
@@ -54,7 +54,7 @@ func awaitEvents(t *testing.T, c *cluster.Cluster, ns, uid string, want map[stri
 	})
 }
 
-// news are what the pods of TestTheEventsOfANode, which say it, have events of at least, by name. UID and NS stand for the pod's.
+// news are the expected events of TestTheEventsOfANode's pods, by name. UID and NS stand for the pod's.
 var news = map[string]struct {
 	spec string
 	want map[string]int32
@@ -92,8 +92,8 @@ volumes: [{name: v, secret: {secretName: none}}]`, map[string]int32{
 // at is where an event is that is about a pod's container c.
 const at = " spec.containers{c}: "
 
-// The node, which is no administrator, writes the events of what goes well and of what does not, where kubectl looks for them.
-// A restart of the agent is no news of what runs.
+// The node, without administrator's rights, writes the events of successes and failures, where kubectl finds them. A restart of
+// the agent causes no events of running pods.
 func TestTheEventsOfANode(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
@@ -123,7 +123,7 @@ terminationGracePeriodSeconds: 1`)
 	}
 	limited(t, c, n.Name, ns, many, func() string { return pod("held", heldSpec) })
 	awaitEvents(t, c, corev1.NamespaceDefault, n.Name, map[string]int32{"Normal Starting : Starting kubelet.": 1})
-	for name := range news { // what a start that is cut off leaves to the runtime is seen elsewhere
+	for name := range news { // leftovers of an interrupted start are tested elsewhere
 		remove(t, c, ns, name)
 	}
 	for name := range news {
@@ -143,7 +143,7 @@ terminationGracePeriodSeconds: 1`)
 	}
 }
 
-// combined says of what is told of an object in several Events: it is to be counted in one.
+// combined expects several Events of an object to be combined in one.
 func combined(t *testing.T, c *cluster.Cluster, ns, uid string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -156,7 +156,7 @@ func combined(t *testing.T, c *cluster.Cluster, ns, uid string) {
 	}
 }
 
-// imageless are so many containers, of each of which there are two events, none like that of another.
+// imageless returns so many containers with two events each, all different.
 func imageless(n int) (out []string) {
 	for i := range n {
 		out = append(out, fmt.Sprintf("\n- {name: c%d, image: '127.0.0.1:1/never:%d', imagePullPolicy: Never}", i, i))
@@ -164,7 +164,7 @@ func imageless(n int) (out []string) {
 	return out
 }
 
-// heldSpec has a field that nobody is going to support.
+// heldSpec has a field that will never be supported.
 const heldSpec = `containers: [{name: c, image: HELLO}]
 volumes: [{name: v, glusterfs: {endpoints: none, path: none}}]`
 
@@ -180,7 +180,7 @@ func limited(t *testing.T, c *cluster.Cluster, node, ns, many string, held func(
 		}
 		return nil
 	})
-	// What comes of this was told after all of them.
+	// Its consequences were reported after all of them.
 	awaitEvents(t, c, ns, held(),
 		map[string]int32{"Warning Unsupported : the pod waits, since it sets what Playlet does not support yet: spec.volumes[0].glusterfs": 1})
 	sum, similar := int32(0), int32(0)

@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// evicted is for awaitPod: the node has ended the pod, and says why in these words.
+// evicted is for awaitPod: the node has evicted the pod with these words as the reason.
 func evicted(words ...string) func(*corev1.Pod) error {
 	return func(p *corev1.Pod) error {
 		if p.Status.Phase != corev1.PodFailed || p.Status.Reason != "Evicted" {
@@ -55,8 +55,8 @@ func fillVolume(t *testing.T, a *stack.Agent, pod *corev1.Pod, mebibytes int) st
 	return dir
 }
 
-// A pod whose emptyDir exceeds its sizeLimit is evicted, also by an agent that was killed in between, and stays so; nobody else
-// is.
+// A pod whose emptyDir exceeds its sizeLimit is evicted, also by an agent that was killed in between, and stays evicted; no other
+// pod is.
 func TestAnEmptyDirAboveItsLimitIsEvicted(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t, "--evict-static-pods")
@@ -143,7 +143,7 @@ func TestAPodThatFillsTheMemoryOfAllPodsIsEvicted(t *testing.T) {
 	must(t, a.Write("modest.yaml", manifest(s, "modest", modest)))
 	awaitPod(t, a, "modest", ready)
 	was := up(t, s, "modest", "c").Id
-	time.Sleep(3 * time.Second) // the agent has measured the cgroup of all pods: what follows is no more than a figure
+	time.Sleep(3 * time.Second) // the agent has measured the cgroup of all pods: the rest is only a figure
 	must(t, a.Write("hog.yaml", manifest(s, "hog", `containers: [{name: c, image: HELLO, args: [alloc, "260", --, sleep]}]`)))
 	awaitPod(t, a, "hog", evicted("The node was low on resource: memory. Threshold quantity: 150Mi, available: ",
 		"Container c was using ", "request is 0, has larger consumption of memory. "))
@@ -155,8 +155,9 @@ func TestAPodThatFillsTheMemoryOfAllPodsIsEvicted(t *testing.T) {
 	}
 }
 
-// In a cluster everybody is told: the pod's status, its condition and an Event; the Node's condition, which comes and goes; and
-// the pods that come meanwhile and are refused. An agent that is killed while it evicts evicts nobody else.
+// In a cluster an eviction is reported everywhere: in the pod's status, its condition and an Event; in the Node's condition,
+// which comes and goes; and pods that come in the meantime are rejected. An agent that is killed while it evicts evicts no other
+// pod.
 func TestAnEvictionIsReportedToTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	ns, n := c.Namespace(t), c.Node(t)

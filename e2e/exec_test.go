@@ -23,7 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// A command in a container: its output and exit code, its input, its terminal; and what cannot be run says why.
+// A command in a container: its output and exit code, its input, its terminal; and an impossible command reports the reason.
 func TestExec(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
@@ -111,8 +111,8 @@ func withTerminal(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// inTerminalUntil is withTerminal with other last keys and what they have the tool say; "": it ends, and the last words of what
-// is attached to may be lost. It gives the program's exit code.
+// inTerminalUntil is withTerminal with other last keys and the tool's response to them; "" if it ends, since the last output of
+// an attached container may be lost. It returns the program's exit code.
 func inTerminalUntil(t *testing.T, cmd *exec.Cmd, keys, last string) int {
 	t.Helper()
 	inside, person := terminal(t, 81)

@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// Of each broken pod "playlet pods", "playlet explain" and the last Event name the true cause, in the same sentence. All are
-// broken at once, on real containers. What needs a runtime or an API server of its own is in
+// For each broken pod "playlet pods", "playlet explain" and the last Event name the true cause, in the same sentence. All are
+// broken at once, on real containers. Causes that need a separate runtime or API server are in
 // TestTroublesOfTheNodeNameTheirCause and TestTroublesOfTheClusterNameTheirCause.
 func TestBrokenPodsNameTheirCause(t *testing.T) {
 	s := stack.Start(t, stack.Options{})

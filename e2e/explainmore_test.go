@@ -20,9 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What is wrong with the node's network, its runtime and its disk is named as the cause of what pods wait for: no address is
-// left, a CNI plugin was moved away, at a start and at an end; there is no network; a process is in a volume; the runtime is
-// away.
+// Problems of the node's network, its runtime and its disk are named as the cause of waiting pods: no free address, a removed CNI
+// plugin, at a start and at an end; no network; a process in a volume; an absent runtime.
 func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	config := filepath.Join(s.CNIConfDir(), "10-playlet.conflist")
@@ -106,7 +105,7 @@ func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	done(t, s, a)
 }
 
-// What a real API server has a pod wait for, or be refused for.
+// Causes of waiting and rejected pods with a real API server.
 func TestTroublesOfTheClusterNameTheirCause(t *testing.T) {
 	c := cluster.Shared(t)
 	p, ns := c.Proxy(t), c.Namespace(t)
@@ -150,7 +149,7 @@ func TestTroublesOfTheClusterNameTheirCause(t *testing.T) {
 	makes("unread", env("unread"), "Secret "+ns+"/unread: it has not been read from the API server yet: ")
 	remove(t, c, ns, "kept")
 	proved := prove(t, a, want)
-	await(t, func() error { // what is over is no pod of the list any more
+	await(t, func() error { // a finished pod is no longer in the list
 		out, _, _ := playlet(t, "explain", "kept", "-n", ns, "--admin-socket="+a.AdminSocket)
 		events, _, _ := playlet(t, "events", "kept", "-n", ns, "--admin-socket="+a.AdminSocket)
 		if words := "its object is kept by its finalizers: example.com/backup"; !strings.Contains(out, words) || !strings.Contains(events, words) {
@@ -164,7 +163,7 @@ func TestTroublesOfTheClusterNameTheirCause(t *testing.T) {
 	_, err = c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
 		[]byte(`{"spec": {"taints": [{"key": "out", "effect": "NoExecute"}]}}`), metav1.PatchOptions{})
 	must(t, err)
-	await(t, func() error { // the agent hears of the taint in its own time
+	await(t, func() error { // the agent learns of the taint with a delay
 		name := fmt.Sprintf("tainted%d", len(want))
 		makes(name, sleeps, "the pod does not tolerate the node's taint out:NoExecute")
 		pod := awaitAPIPod(t, c, ns, name, func(p *corev1.Pod) error {

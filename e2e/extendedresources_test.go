@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What an operator gives a node is allocatable, is counted, and stays when the agent begins anew; what the node knows nothing
-// of is the cluster's to count.
+// The administrator's extended resources are allocatable, are counted, and survive a restart of the agent; those unknown to the
+// node are counted by the cluster.
 func TestExtendedResources(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

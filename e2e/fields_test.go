@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// said compares the lines that a container has written before it ended with 0.
+// said compares the output of a container that ended with 0.
 func said(t *testing.T, s *stack.Stack, pod, container string, want ...string) {
 	t.Helper()
 	c := down(t, s, pod, container)
@@ -26,7 +26,7 @@ func said(t *testing.T, s *stack.Stack, pod, container string, want ...string) {
 	}
 }
 
-// statusLine is a line of what a container printed of /proc/self/status (proc_pid_status(5)), without its name.
+// statusLine returns a value of /proc/self/status printed by a container (proc_pid_status(5)).
 func statusLine(t *testing.T, s *stack.Stack, pod, container, name string) string {
 	t.Helper()
 	for line := range strings.Lines(output(t, s, pod, container)) {
@@ -38,7 +38,7 @@ func statusLine(t *testing.T, s *stack.Stack, pod, container, name string) strin
 	return ""
 }
 
-// What is run: command and arguments with their references, environment, working directory.
+// Command and arguments with their references, environment, working directory.
 func TestCommandAndEnvironment(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -91,8 +91,8 @@ containers:
 	})
 }
 
-// A container finds in its environment what another one of its pod has written to a file, and waits for what is not there
-// (KEP-3721).
+// A container's environment comes from a file that another container of its pod has written, and the container waits for a
+// missing file (KEP-3721).
 func TestEnvironmentFiles(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -165,12 +165,12 @@ func podIP(t *testing.T, s *stack.Stack, pod *corev1.Pod) string {
 	return ip
 }
 
-// Who runs it, and what it may do.
+// User and privileges.
 func TestSecurityContext(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a, err := s.NewAgent()
 		must(t, err)
-		a.Umask = "0077" // whoever starts the agent: what is made for pods is theirs to read
+		a.Umask = "0077" // for any starter of the agent: the pods' files are readable by pods
 		must(t, a.Start())
 		profiles := filepath.Join(a.RootDir, "seccomp")
 		must(t, os.MkdirAll(profiles, 0o755))
@@ -235,7 +235,7 @@ containers:
 	})
 }
 
-// ownCapabilities are those of this process, as of the runtime's: a privileged container gets them all.
+// ownCapabilities returns the capabilities of this process, which equal the runtime's: a privileged container gets them all.
 func ownCapabilities(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
@@ -245,8 +245,8 @@ func ownCapabilities(t *testing.T) string {
 	return strings.TrimSpace(value)
 }
 
-// Limits and requests are those of the container's cgroup, as the container itself reads them; who takes more memory is
-// killed, and it is said.
+// Limits and requests apply to the container's cgroup, as read by the container itself; a container above its memory limit is
+// killed, and that is reported.
 func TestResources(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		_, err := os.Stat("/sys/fs/cgroup/cgroup.controllers")
@@ -273,7 +273,7 @@ containers: [{name: c, image: HELLO, args: [cat, /proc/self/oom_score_adj]}]`)))
 		if len(lines) != 3 || lines[0] != strconv.Itoa(64<<20) || lines[1] != wantQuota {
 			t.Errorf("the container reads %q of its limits", lines)
 		}
-		if limited.Resources != nil { // the old runtime does not tell
+		if limited.Resources != nil { // the old runtime does not report them
 			if r := limited.Resources.Linux; r.CpuShares != 102 || r.MemoryLimitInBytes != 64<<20 || r.CpuQuota != 25000 ||
 				r.CpuPeriod != 100000 {
 				t.Errorf("the runtime says %v", r)

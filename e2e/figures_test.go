@@ -27,7 +27,7 @@ const figuresPort = 10255
 // incomplete is in metrics that lack figures.
 var incomplete = regexp.MustCompile(`(?m)^(resource|container)_scrape_error [^0]`)
 
-// figure reads what an agent tells on its port without credentials.
+// figure reads a path of the agent's port without credentials.
 func figure(t *testing.T, path string) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", figuresPort, path), nil)
@@ -67,7 +67,7 @@ func metric(t *testing.T, text []byte, name string, labels map[string]string) fl
 	return found[0]
 }
 
-// cpuSeconds is the CPU time that a cgroup has used, as the kernel tells it.
+// cpuSeconds returns the kernel's CPU time of a cgroup.
 func cpuSeconds(t *testing.T, group string) float64 {
 	t.Helper()
 	text, err := os.ReadFile(groupFile(group, "cpuacct/cpuacct.usage", "cpu.stat"))
@@ -81,7 +81,7 @@ func cpuSeconds(t *testing.T, group string) float64 {
 	return n / unit
 }
 
-// What a pod uses, /stats/summary, /metrics/resource, /metrics/cadvisor and the kernel's own files tell alike.
+// /stats/summary, /metrics/resource, /metrics/cadvisor and the kernel's own files agree on a pod's usage.
 func TestFigures(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) {

@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// The manifest folder is replaced by a link to another, as tools that switch between versions do, and the link's target
-// by another: what both name goes on, what only the old one named ends, what is new begins.
+// A link to another folder replaces the manifest folder, as by tools that switch between versions, and then another target: pods
+// in both continue, pods only in the old one end, new ones start.
 func TestTheManifestFolderIsReplacedByALink(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -83,7 +83,7 @@ func TestManifestsFromAConfigMap(t *testing.T) {
 	})
 }
 
-// A manifest that is written in pieces, in place, and what editors leave beside manifests.
+// A manifest that is written in pieces, in place, and editors' files beside manifests.
 func TestHalfWrittenFilesAndEditorsFiles(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -104,7 +104,7 @@ func TestHalfWrittenFilesAndEditorsFiles(t *testing.T) {
 		must(t, f.Close())
 		web := up(t, s, "web", "c")
 
-		// Truncated and written anew, as editors that write in place do: the pod stays as it is all the while.
+		// Truncated and rewritten, as by editors that write in place: the pod stays unchanged.
 		must(t, os.WriteFile(at("web.yaml"), []byte(text[:len(text)/2]), 0o644))
 		awaitProblem(t, a, "web.yaml", "")
 		must(t, os.WriteFile(at("web.yaml"), []byte(text), 0o644))

@@ -11,7 +11,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// foreigners are sandboxes and containers that somebody else made.
+// foreigners are sandboxes and containers of other clients.
 type foreigners struct {
 	s           *stack.Stack
 	sandboxes   map[string]runtimeapi.PodSandboxState // by ID

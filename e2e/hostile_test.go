@@ -41,8 +41,8 @@ func swapForEver() int {
 	}
 }
 
-// A container that swaps what the others mount parts of, while they are started again and again, shows them nothing of the
-// machine and has nothing made there.
+// A container that swaps parts of the others' mounts, while they are restarted repeatedly, exposes nothing of the machine and
+// creates nothing there.
 func TestSwappedSubPaths(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, quick)

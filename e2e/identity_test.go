@@ -50,8 +50,8 @@ func awaitInHealth(t *testing.T, a *stack.Agent, words string, there bool) {
 	})
 }
 
-// A machine with nothing but a bootstrap kubeconfig runs its static pods, tells how to approve its request, and becomes a node
-// when that was done. Its next certificate replaces the one in force while it works, and no call fails by it.
+// A machine with only a bootstrap kubeconfig runs its static pods, explains how to approve its request, and becomes a node after
+// the approval. Its next certificate replaces the current one during operation, without a failed call.
 func TestANodeBootstrapsAndRotates(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
@@ -97,7 +97,7 @@ func TestANodeBootstrapsAndRotates(t *testing.T) {
 		begun = time.Now()
 		return nil
 	})
-	await(t, func() error { // requests under way have ended, and the lease is renewed with the new one
+	await(t, func() error { // requests in progress have ended, and the lease is renewed with the new one
 		requests, err := c.Requests(n.Name)
 		must(t, err)
 		renewed := 0

@@ -41,8 +41,8 @@ func imagesShort(t *testing.T, s *stack.Stack) *stack.Agent {
 	})
 }
 
-// A node whose file system of images is short of space by images alone heals by itself and admits pods again. Dead containers go,
-// then the images that nobody uses, among them one that only such a container had; no pod is ended for it.
+// A node whose file system of images is short of space because of images alone recovers by itself and admits pods again. Dead
+// containers are removed, then unused images, including one that only such a container used; no pod is ended.
 func TestImagesGoBeforePods(t *testing.T) {
 	s := stack.Start(t, stack.Options{DiskMiB: 200})
 	a := imagesShort(t, s)
@@ -57,7 +57,7 @@ func TestImagesGoBeforePods(t *testing.T) {
 	unused := pullBig(t, s, "unused", 28)
 	survey(t, a)
 	p := cross(t, a)
-	pullBig(t, s, "late", 28) // what is being pulled is nothing yet that could be removed
+	pullBig(t, s, "late", 28) // an image being pulled cannot be removed yet
 	p.ends(corev1.NodeDiskPressure, "met imagefs.available", "containers", "images")
 	if hasImage(t, s, unused) || hasImage(t, s, once) || !hasImage(t, s, s.HelloImage()) || !hasImage(t, s, s.PauseImage()) {
 		out, err := a.Command(t.Context(), "images")
@@ -71,8 +71,8 @@ func TestImagesGoBeforePods(t *testing.T) {
 	unharmed(t, s, a, "small", was)
 }
 
-// What a container writes to its own root is no image: its pod is evicted, but not before the images that nobody uses have
-// gone, and no other pod is.
+// A container's writes to its own root are no image: its pod is evicted, but only after the unused images were removed, and no
+// other pod is.
 func TestAPodThatFillsItsWritableLayerIsEvicted(t *testing.T) {
 	s := stack.Start(t, stack.Options{DiskMiB: 200})
 	a := imagesShort(t, s)

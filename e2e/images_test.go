@@ -81,8 +81,8 @@ func saysWaiting(reason string, words ...string) func(*corev1.Pod) error {
 	}
 }
 
-// Always asks the registry before each start and takes what the tag means now; IfNotPresent, the default of any tag but
-// latest, asks once and keeps what it has.
+// Always asks the registry before each start and uses the tag's current image; IfNotPresent, the default of any tag but latest,
+// asks once and keeps the image.
 func TestImagePullPolicies(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
@@ -119,8 +119,8 @@ func TestImagePullPolicies(t *testing.T) {
 	})
 }
 
-// What is wrong with an image is said with the kubelet's reasons, the image's name and the cause; containers beside it
-// run, and when the cause is gone the pod comes up by itself.
+// Image problems are reported with the kubelet's reasons, the image's name and the cause; the other containers run, and after the
+// cause is gone the pod starts by itself.
 func TestImagesThatCannotBeHad(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
@@ -172,8 +172,7 @@ containers:
 	})
 }
 
-// Many pods that wait for one image have one pull together, whatever their policy; a pod whose image is there does not
-// wait with them.
+// Many pods that wait for one image share one pull, whatever their policy; a pod with a present image does not wait.
 func TestOnePullForManyPods(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		push(t, s, "shared", "")
@@ -217,7 +216,7 @@ func TestOnePullForManyPods(t *testing.T) {
 	})
 }
 
-// An image that nobody uses goes when its file system is used beyond the threshold; those of containers and of sandboxes stay.
+// An unused image is removed when its file system is used beyond the threshold; images of containers and of sandboxes stay.
 func TestUnusedImagesAreCollected(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		push(t, s, "unused:1", "1")

@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// An image is mounted as a volume: as a whole and in part, read-only. One that cannot be had is what its container waits for,
-// and nobody else. A runtime that does not know of such volumes refuses the container, and the agent says so.
+// An image is mounted as a volume: as a whole and in part, read-only. Only its own container waits for an unavailable one. A
+// runtime without support rejects the container, and the agent reports that.
 func TestVolumesThatAreImages(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		push(t, s, "files", "1")

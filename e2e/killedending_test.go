@@ -74,7 +74,7 @@ volumes: [{name: data, hostPath: {path: FOLDER}}, {name: memory, emptyDir: {medi
 			await(t, func() error {
 				switch end, err := s.CRI().ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: c.id}); {
 				case err != nil:
-					return nil // collected: nobody can say any more
+					return nil // collected: no trace of it remains
 				case end.Status.State != runtimeapi.ContainerState_CONTAINER_EXITED:
 					return fmt.Errorf("container %s is %s", c.id, end.Status.State)
 				case end.Status.ExitCode != c.code:

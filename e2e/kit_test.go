@@ -31,14 +31,14 @@ func await(t *testing.T, look func() error) {
 	t.Fatalf("it stays so: %v", last)
 }
 
-// progress is of what becomes less: it may take as long as it likes, as on a slow machine, but must not stand still. The zero
-// value begins.
+// progress tracks a decreasing number: it may take any time, as on a slow machine, but must not stand still. The zero value is
+// ready.
 type progress struct {
 	least    int
 	deadline time.Time
 }
 
-// goesOn says that this is less than ever, or that the limit is not reached.
+// goesOn reports that the number is lower than ever, or that the limit is not reached.
 func (p *progress) goesOn(left int) bool {
 	if p.deadline.IsZero() || left < p.least {
 		p.least, p.deadline = left, time.Now().Add(waitLimit)
@@ -46,7 +46,7 @@ func (p *progress) goesOn(left int) bool {
 	return time.Now().Before(p.deadline)
 }
 
-// agentWith starts an agent whose configuration was changed before.
+// agentWith starts an agent with a changed configuration.
 func agentWith(t *testing.T, s *stack.Stack, change func(*stack.Agent)) *stack.Agent {
 	t.Helper()
 	a, err := s.NewAgent()
@@ -61,7 +61,7 @@ func quick(a *stack.Agent) {
 	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "1s"}
 }
 
-// unhurried is one for tests that look for the back-off itself: a slow machine tells of an end only after a second.
+// unhurried is for tests of the back-off itself: a slow machine reports an exit only after a second.
 func unhurried(a *stack.Agent) {
 	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "3s"}
 }
@@ -75,8 +75,8 @@ func manifest(s *stack.Stack, name, spec string) string {
 // onNode is the name that a static pod gets.
 func onNode(name string) string { return name + "-" + isolate.HostName }
 
-// containersOf lists the containers of a static pod, whatever their state, oldest first; with a container's name, those
-// of that name.
+// containersOf lists the containers of a static pod, whatever their state, oldest first; optionally only those with the given
+// names.
 func containersOf(t *testing.T, s *stack.Stack, pod string, names ...string) []*runtimeapi.Container {
 	t.Helper()
 	all, err := s.Containers(t.Context())
@@ -112,7 +112,7 @@ func up(t *testing.T, s *stack.Stack, pod, name string) *runtimeapi.Container {
 	return newest(t, s, pod, name, runtimeapi.ContainerState_CONTAINER_RUNNING)
 }
 
-// down is newest for a container that has ended, and gives all that the runtime says of it.
+// down is newest for a container that has ended, and returns its full status.
 func down(t *testing.T, s *stack.Stack, pod, name string) *runtimeapi.ContainerStatus {
 	t.Helper()
 	c := newest(t, s, pod, name, runtimeapi.ContainerState_CONTAINER_EXITED)
@@ -121,7 +121,7 @@ func down(t *testing.T, s *stack.Stack, pod, name string) *runtimeapi.ContainerS
 	return resp.Status
 }
 
-// output is what a container that has ended had written.
+// output returns the output of a container that has ended.
 func output(t *testing.T, s *stack.Stack, pod, name string) string {
 	t.Helper()
 	text, err := s.Logs(t.Context(), down(t, s, pod, name).Id)
@@ -129,7 +129,7 @@ func output(t *testing.T, s *stack.Stack, pod, name string) string {
 	return text
 }
 
-// awaitPod waits until the agent says of a static pod what look wants to hear, and gives it.
+// awaitPod waits until look accepts the agent's static pod, and returns it.
 func awaitPod(t *testing.T, a *stack.Agent, name string, look func(*corev1.Pod) error) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
@@ -260,7 +260,7 @@ func done(t *testing.T, s *stack.Stack, a *stack.Agent) {
 	}
 }
 
-// asStarted compares what runs with what ran before: the same containers, by ID.
+// asStarted checks that the running containers are the same as before, by ID.
 func asStarted(t *testing.T, s *stack.Stack, before []*runtimeapi.Container) {
 	t.Helper()
 	now := map[string]bool{}
@@ -276,7 +276,7 @@ func asStarted(t *testing.T, s *stack.Stack, before []*runtimeapi.Container) {
 	}
 }
 
-// settled waits until the agent has looked at everything since it started: it has heard its sources and the runtime.
+// settled waits until the agent has read its sources and the runtime since its start.
 func settled(t *testing.T, a *stack.Agent) {
 	t.Helper()
 	await(t, func() error {
@@ -288,7 +288,7 @@ func settled(t *testing.T, a *stack.Agent) {
 	})
 }
 
-// withFolder is manifest for a pod whose containers share a folder of the host: at /data, where their spec says DATA.
+// withFolder is manifest for a pod whose containers share a folder of the host: at /data, in place of DATA in their spec.
 func withFolder(s *stack.Stack, name, dir, spec string) string {
 	spec = strings.ReplaceAll(spec, "DATA", "volumeMounts: [{name: data, mountPath: /data}]")
 	return manifest(s, name, strings.TrimSpace(spec)+"\nvolumes: [{name: data, hostPath: {path: "+dir+"}}]")
@@ -304,7 +304,7 @@ func statusOf(p *corev1.Pod, name string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// told is all that the runtime says of a container.
+// sent returns the runtime's full status of a container.
 func sent(t *testing.T, s *stack.Stack, id string) *runtimeapi.ContainerStatus {
 	t.Helper()
 	resp, err := s.CRI().ContainerStatus(t.Context(), &runtimeapi.ContainerStatusRequest{ContainerId: id})

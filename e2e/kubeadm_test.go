@@ -22,7 +22,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// kubeadmConfig is that of a host with cgroup v1, without the right to set the kernel's limits of connections.
+// kubeadmConfig is for a host with cgroup v1, without the right to set the kernel's limits of connections.
 const kubeadmConfig = `apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
 localAPIEndpoint: {advertiseAddress: 192.168.77.1}
@@ -159,7 +159,7 @@ func (n *kubeadmNode) await(command string, all ...string) string {
 	return out
 }
 
-// awaitPods waits until all pods are ready, of which there are at least so many.
+// awaitPods waits until all pods are ready, and at least so many exist.
 func (n *kubeadmNode) awaitPods(least int) {
 	n.t.Helper()
 	await(n.t, func() error {
@@ -187,7 +187,7 @@ func (n *kubeadmNode) reported() string {
 		`{range .status.containerStatuses[*]}{.containerID}={.restartCount} {end}{"\n"}{end}'`)
 }
 
-// undisturbed does something, and compares the pods with those of before.
+// undisturbed runs commands, and compares the pods with the earlier ones.
 func (n *kubeadmNode) undisturbed(version string, commands ...string) {
 	n.t.Helper()
 	before, was := containersByID(n.t, n.s), n.reported()

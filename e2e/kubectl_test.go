@@ -62,7 +62,7 @@ func (k kubectl) run(stdin string, args ...string) (out, errs string, code int) 
 	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// says runs it, and compares what it prints.
+// says runs it, and compares its output.
 func (k kubectl) says(want string, args ...string) {
 	k.Helper()
 	if out, errs, code := k.run("", args...); out != want || code != 0 {
@@ -70,8 +70,8 @@ func (k kubectl) says(want string, args ...string) {
 	}
 }
 
-// talks runs it on something that repeats lines until one is "end", or its input has ended. What a container writes just before
-// it ends is lost where it is attached to, with a kubelet too: so the end is said once the first line has come back.
+// talks runs it on a program that repeats lines until one is "end", or its input has ended. The last output of an attached
+// container before its end is lost, with a kubelet too: so the end is only sent once the first line has come back.
 func (k kubectl) talks(args ...string) {
 	k.Helper()
 	ctx, cancel := context.WithTimeout(k.Context(), waitLimit)
@@ -98,7 +98,7 @@ func (k kubectl) talks(args ...string) {
 	}
 }
 
-// servedNode is a stack whose agent serves the node's API to the cluster's server.
+// servedNode returns a stack whose agent serves the node's API to the cluster's server.
 func servedNode(t *testing.T, c *cluster.Cluster) (*stack.Stack, *cluster.Node) {
 	t.Helper()
 	n := c.Node(t)
@@ -108,7 +108,7 @@ func servedNode(t *testing.T, c *cluster.Cluster) (*stack.Stack, *cluster.Node) 
 	return s, n
 }
 
-// What people do with kubectl to a pod works through the API server and the node's API.
+// Users' kubectl commands on a pod work through the API server and the node's API.
 func TestKubectl(t *testing.T) {
 	c := cluster.Shared(t)
 	s, n := servedNode(t, c)
@@ -284,8 +284,8 @@ containers:
 	awaitNoAPIPod(t, c, ns, "web")
 }
 
-// portForward has 1 GiB come out of the pod and less go into it through one connection, and less still through many at once: what
-// arrives is what was sent, as both ends see it.
+// portForward transfers 1 GiB out of the pod and less into it through one connection, and less still through many at once: both
+// ends compare the data.
 func portForward(k kubectl) {
 	ctx, cancel := context.WithCancel(k.Context())
 	defer cancel()
@@ -326,7 +326,7 @@ func portForward(k kubectl) {
 	k.Logf("100 connections at once with 128 KiB each way took %s", time.Since(began).Round(time.Millisecond))
 }
 
-// echoes sends so many bytes that nobody can guess, and compares the checksum of those that come back.
+// echoes sends so many random bytes, and compares the checksum of the returned ones.
 func echoes(ctx context.Context, address string, size int64) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -370,7 +370,7 @@ func serve(port string, answer func(net.Conn) error) error {
 	}
 }
 
-// echo sends back what comes.
+// echo sends its input back.
 func echo(conn net.Conn) error {
 	_, err := io.Copy(conn, conn)
 	return err
@@ -399,8 +399,8 @@ func answerSwap(conn net.Conn) error {
 	return swap(conn, sizes[0], sizes[1])
 }
 
-// swap sends so many bytes that nobody can guess, while so many come. Each end tells the other the checksum of what has come to
-// it, and then whether the one that it was told is that of what it sent.
+// swap sends and receives so many random bytes at once. Each end sends the checksum of its received data, and then whether the
+// other's checksum matches its sent data.
 func swap(conn net.Conn, send, receive int64) error {
 	sent, came := sha256.New(), sha256.New()
 	written := make(chan error, 1)

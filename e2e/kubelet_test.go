@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// What the agent is compared with works here: the kubelet registers, and runs a pod of the cluster.
+// The kubelet, as the basis of comparison, works here: it registers, and runs a pod of the cluster.
 func TestTheKubeletRunsAPodOfTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

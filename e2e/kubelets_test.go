@@ -15,7 +15,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The runtime is told what the kubelet tells it: crictl, log shippers, and a kubelet that takes over, find what they know.
+// The runtime gets the kubelet's labels, annotations and log paths: crictl, log shippers, and a kubelet that takes over, find
+// them.
 func TestLabelsAnnotationsAndLogsAreTheKubelets(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
@@ -99,8 +100,8 @@ func logged(t *testing.T, s *stack.Stack, c *runtimeapi.Container, path string) 
 	})
 }
 
-// The last words of a container are in its status: what it left in its file, or the end of its log where it asks for that
-// and failed.
+// A container's termination message is in its status: from its file, or from the end of its log if the policy permits that and it
+// failed.
 func TestLastWords(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -128,7 +129,7 @@ containers:
 				"long":      {0, "Completed", strings.Repeat("x", 12<<10/7)}, // seven containers share 12 KiB
 			}[c.Name]
 			end := c.State.Terminated
-			if c.Name == "nothing" { // it was never started, and the runtime says why
+			if c.Name == "nothing" { // it was never started, and the runtime reports the reason
 				if end == nil || end.ExitCode != 128 || end.Reason != "StartError" || !strings.Contains(end.Message, "/nothing") {
 					t.Errorf("what cannot be started ended with %+v", end)
 				}
@@ -147,7 +148,7 @@ containers:
 	})
 }
 
-// What only a newer runtime can do is not passed over in silence by an older one: the pod waits, and says for what.
+// An older runtime does not silently ignore features of newer ones: the pod waits, and reports the feature.
 func TestWhatOnlySomeRuntimesCanDo(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		dir := t.TempDir()

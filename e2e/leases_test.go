@@ -16,9 +16,9 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// A runtime that has lost all that it knew leaves the addresses of its sandboxes reserved: the next agent frees them, and leaves
-// those alone that somebody else has of the same network, whatever these are called.
-// That takes several of the agent's audits, minutes of waiting: PLAYLET_SLOW has it run (task test-slow).
+// A runtime that has lost its state leaves the addresses of its sandboxes reserved: the next agent frees them, and leaves other
+// users' addresses of the same network alone, whatever their names. That takes several of the agent's audits, minutes of waiting:
+// it runs with PLAYLET_SLOW (task test-slow).
 func TestAddressesThatTheRuntimeHasLost(t *testing.T) {
 	if os.Getenv("PLAYLET_SLOW") == "" {
 		t.Skip("it waits for audits for minutes: task test-slow runs it; what it decides is in actors/runtime's and cni's tests")
@@ -81,7 +81,7 @@ func leasesOf(t *testing.T, s *stack.Stack, ids ...string) (n int) {
 	return n
 }
 
-// attach attaches a network namespace of nobody's to the pods' network, as a runtime does it.
+// attach attaches a foreign network namespace to the pods' network, as a runtime does it.
 func attach(t *testing.T, s *stack.Stack, id string) (detach func()) {
 	t.Helper()
 	run := func(args ...string) {

@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// life is what the pods of TestTheLifeOfContainers do, by name. What happens when, they write into files of /data.
+// life are the pods of TestTheLifeOfContainers, by name. They record their steps in files of /data.
 var life = map[string]string{
 	"order": `
 terminationGracePeriodSeconds: 60
@@ -64,7 +64,7 @@ terminationGracePeriodSeconds: 5
 containers: [{name: c, image: HELLO, args: [sleep]}]`,
 }
 
-// What restartPolicy, init containers and sidecars promise, and that a pod that has finished is never run again.
+// The rules of restartPolicy, init containers and sidecars, and that a finished pod is never run again.
 func TestTheLifeOfContainers(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		w := &world{s: s, a: agentWith(t, s, unhurried), dir: t.TempDir()}
@@ -99,16 +99,16 @@ func (w *world) steps(t *testing.T, others []step) {
 		{"end", lifeEnd},
 	}) {
 		if !t.Run(part.name, func(t *testing.T) { part.test(t, w) }) {
-			return // the others would wait in vain
+			return // the others would time out
 		}
 	}
 }
 
-// world is what the parts of a test share.
+// world is the state shared by the parts of a test.
 type world struct {
 	s     *stack.Stack
 	a     *stack.Agent
-	dir   string // of the host, at /data of the pods that want it
+	dir   string // of the host, at /data of pods that mount it
 	class string // RuntimeClass of the pods, or empty
 }
 
@@ -155,7 +155,7 @@ func lifeOrder(t *testing.T, w *world) {
 			t.Errorf("init container %s: %+v", name, statusOf(pod, name))
 		}
 	}
-	// A sidecar that dies is started again, and nobody else notices.
+	// A sidecar that dies is restarted, without an effect on the others.
 	w.kill(t, up(t, w.s, "order", "s1"))
 	awaitPod(t, w.a, "order", func(p *corev1.Pod) error {
 		if c := statusOf(p, "s1"); c.RestartCount != 1 || c.State.Running == nil {
@@ -231,7 +231,7 @@ func lifeEnd(t *testing.T, w *world) {
 		must(t, w.a.Remove(name+".yaml"))
 	}
 	nothing(t, w.s)
-	must(t, w.s.SweepByForce()) // what was starting when the agent was killed
+	must(t, w.s.SweepByForce()) // of a start in progress when the agent was killed
 	cleared(t, w.s, w.a)
 	awaitFile(t, w.file("ended"), "main\ns2\ns1\n")
 }

@@ -32,8 +32,8 @@ containers: [{name: c, image: HELLO, command: [/hello, exit, "3"]}]`)))
 volumes: [{name: v, hostPath: {path: /none/of/it, type: Directory}}]`)))
 	must(t, a.Write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\nspec: {containers: {}}\n"))
 	awaitPod(t, a, "web", ready)
-	// Each of these is a line that tells of a pod by what another kind of actor knows of it.
-	expected := map[string]string{ // by what is said: the pod
+	// Each line reports a pod by the identifiers of a different kind of actor.
+	expected := map[string]string{ // by its text: the pod
 		"volumes operation failed": "default/" + onNode("nofolder"),
 		"probe failed":             "default/" + onNode("unfit"),
 		"could not pull an image":  "default/" + onNode("stuck"),
@@ -87,7 +87,7 @@ func checkLine(t *testing.T, line string, expected map[string]string) {
 		}
 		seen[key.(string)] = true
 	}
-	// What the command itself says, before and after the tree, is no actor's.
+	// The command's own messages, before and after the tree, have no actor.
 	if said.Actor == "" && !strings.HasPrefix(said.Caller, "agent/") {
 		t.Errorf("no actor: %s", line)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// What a container has written is printed: of its latest run, of the one before, from the end, and as it comes.
+// A container's output is printed: of its latest run, of the one before, from the end, and as it comes.
 func TestLogs(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
@@ -67,7 +67,7 @@ containers:
 	})
 }
 
-// follow reads the log of a container as it comes, to its end, which comes when the pod is no longer wanted.
+// follow reads the log of a container to its end, when the pod is removed.
 func follow(t *testing.T, a *stack.Agent, at string) {
 	t.Helper()
 	cmd := exec.Command(program(), "logs", "-f", "two", "-c", "b", at)

@@ -116,7 +116,7 @@ func neverRan(t *testing.T, s *stack.Stack) map[string]int32 {
 	return left
 }
 
-// oneEach: each pod has one ready sandbox and one container that runs, the first whose name could be had.
+// oneEach checks that each pod has one ready sandbox and one running container, the first with a free name.
 func oneEach(t *testing.T, s *stack.Stack, pods int, left map[string]int32) {
 	t.Helper()
 	containers, err := s.Containers(t.Context())

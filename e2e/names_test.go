@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// shared says which of the host's namespaces a running container is in.
+// shared returns the host's namespaces of a running container.
 func shared(t *testing.T, s *stack.Stack, pod, container string) string {
 	t.Helper()
 	pid, err := s.ContainerPID(t.Context(), up(t, s, pod, container).Id)
@@ -34,7 +34,7 @@ func shared(t *testing.T, s *stack.Stack, pod, container string) string {
 	return strings.Join(kinds, " ")
 }
 
-// namesPod prints what a container knows of names, and sleeps.
+// namesPod prints the names in a container, and sleeps.
 func namesPod(t *testing.T, s *stack.Stack, a *stack.Agent, name, spec string) {
 	t.Helper()
 	must(t, a.Write(name+".yaml", manifest(s, name, "terminationGracePeriodSeconds: 5\n"+strings.TrimSpace(spec)+`
@@ -44,7 +44,7 @@ containers:
 - {name: resolv, image: HELLO, args: [cat, /etc/resolv.conf, --, sleep]}`)))
 }
 
-// awaitLines waits until a running container's log is as wanted, or has all the lines wanted where exact is false.
+// awaitLines waits until a running container's log equals the lines, or includes all of them if exact is false.
 func awaitLines(t *testing.T, s *stack.Stack, pod, container string, exact bool, want ...string) {
 	t.Helper()
 	c := up(t, s, pod, container)
@@ -64,7 +64,7 @@ func awaitLines(t *testing.T, s *stack.Stack, pod, container string, exact bool,
 	})
 }
 
-// What a pod is called, what it calls others, and whom it asks.
+// A pod's own name, its names for others, and its name servers.
 func TestNamesAndTheirResolution(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		resolv := t.TempDir() + "/resolv.conf"
@@ -118,7 +118,7 @@ dnsConfig: {nameservers: [192.0.2.53], searches: [a.test, b.test], options: [{na
 	})
 }
 
-// What a pod shares with the host, and its containers with each other; its ports; what of the kernel it sets for itself.
+// A pod's namespaces, shared with the host or between containers; its ports; its sysctls.
 func TestNamespacesAndPorts(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
-// newcomer is a machine as README asks for it: Debian with Go, git and gcc, in a mount namespace of its own in which it is the
-// root. Processes, network and cgroups are those of the test.
+// newcomer is a machine as required by README: Debian with Go, git and gcc, in a mount namespace with it as the root. Processes,
+// network and cgroups are the test's.
 type newcomer struct {
 	t     *testing.T
 	root  string // of its files, as the test sees them
@@ -34,13 +34,13 @@ type newcomer struct {
 const (
 	home  = "/root"
 	clone = home + "/playlet"
-	// newcomersPath is what is in $PATH, once the README's line for it was followed.
+	// newcomersPath is $PATH after the README's line for it.
 	newcomersPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
 )
 
-// setUp makes the newcomer's machine, within a mount namespace of which nothing is seen elsewhere. Go comes with its caches:
-// without, each run would compile for minutes. Of its arguments the first is the root; then come pairs: what to mount, and
-// where. -n has mount write nothing into /run.
+// setUp creates the newcomer's machine, in a private mount namespace. Go comes with its caches: without, each run would compile
+// for minutes. The first argument is the root; then come pairs of a source and a mount point. -n keeps mount from writing into
+// /run.
 const setUp = `set -e
 root=$1; shift
 mount -n --bind "$root" "$root"
@@ -107,7 +107,7 @@ func outside(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// clone gives the newcomer the project as it is here: the commit, and what was changed since.
+// clone copies the project to the newcomer's machine: the commit, and the changes since.
 func (m *newcomer) clone() {
 	m.t.Helper()
 	commit, top := outside(m.t, "git", "rev-parse", "HEAD"), outside(m.t, "git", "rev-parse", "--show-toplevel")
@@ -127,7 +127,7 @@ func (m *newcomer) clone() {
 	}
 }
 
-// path is that of a file of the machine, as the test sees it. What is mounted there is not seen.
+// path returns the test's path of a file of the machine, without its mounts.
 func (m *newcomer) path(elements ...string) string {
 	return filepath.Join(append([]string{m.root}, elements...)...)
 }
@@ -155,7 +155,7 @@ func (m *newcomer) shell(ctx context.Context, line string) *exec.Cmd {
 	return m.command(ctx, "sh", "-c", line)
 }
 
-// runs runs a line to its end, and gives what it printed, the problems last.
+// runs runs a line to its end, and returns its output, stderr last.
 func (m *newcomer) runs(line string, code int) string {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), waitLimit)
@@ -169,7 +169,7 @@ func (m *newcomer) runs(line string, code int) string {
 	return out.String() + problems.String()
 }
 
-// typist is somebody at a terminal on which something runs.
+// typist is a person at a terminal with a running program.
 type typist struct {
 	t      *testing.T
 	cmd    *exec.Cmd

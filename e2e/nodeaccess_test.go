@@ -27,7 +27,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeClient asks an agent's port 10250, which it verifies by the cluster's authority, as somebody.
+// nodeClient is a client of an agent's port 10250 with an identity, which verifies the port by the cluster's authority.
 type nodeClient struct {
 	http  *http.Client
 	base  string
@@ -69,7 +69,7 @@ func (n *nodeClient) ask(method, path string) (code int, body string, leaf *x509
 	return answer.StatusCode, string(text), answer.TLS.PeerCertificates[0], err
 }
 
-// account makes a service account that may do what the rules say, and gives its token.
+// account creates a service account with these rules, and returns its token.
 func account(t *testing.T, c *cluster.Cluster, ns, name string, rules ...rbacv1.PolicyRule) string {
 	t.Helper()
 	_, err := c.Admin.CoreV1().ServiceAccounts(ns).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -143,7 +143,7 @@ func TestTheNodesPortKnowsWhoMayDoWhat(t *testing.T) {
 			code, text, _, err := who.client.ask(http.MethodGet, path)
 			must(t, err)
 			if path == exec && want == none && code != unauthorized && code != forbidden {
-				continue // it was let in, and asked for a pod that is not there in a way that nobody asks
+				continue // it was admitted, and requested a missing pod in an unusual way
 			}
 			if code != want {
 				t.Errorf("%s, %s: %d %q, want %d", who.name, path, code, text, want)

@@ -24,9 +24,9 @@ func putObject(t *testing.T, dir, name, text string) {
 
 const hiddenWord = "hunter2"
 
-// ConfigMaps and Secrets of a folder come into files and environments; a change comes into the files of running
-// containers; what is missing is waited for by its name; what a Secret holds is told nowhere. A RuntimeClass of there names the
-// pod's handler.
+// ConfigMaps and Secrets of a folder appear in files and environments; a change appears in the files of running containers; pods
+// wait for a missing one by its name; the content of a Secret appears nowhere else. A RuntimeClass of the folder names the pod's
+// handler.
 func TestConfigMapsAndSecrets(t *testing.T) {
 	const settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: COLOR, size: \"9\"}\n"
 	const password = "apiVersion: v1\nkind: Secret\nmetadata: {name: password}\nstringData: {word: " + hiddenWord + "}\n"

@@ -17,7 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// orphans is what the pods of TestWhatNobodyWants do, by name.
+// orphans are the pods of TestWhatNobodyWants, by name.
 var orphans = map[string]string{
 	"stays": `
 terminationGracePeriodSeconds: 60
@@ -41,8 +41,8 @@ terminationGracePeriodSeconds: 2
 containers: [{name: c, image: HELLO, args: [sleep]}]`,
 }
 
-// What is found that no source wants: pods whose manifests went while the agent was away, folders, what is dead. And
-// what belongs to others, which is none of the agent's business.
+// Objects that no source desires: pods whose manifests were removed while the agent was away, folders, dead sandboxes. Other
+// clients' objects are not touched.
 func TestWhatNobodyWants(t *testing.T) {
 	for _, runtime := range stack.Runtimes {
 		t.Run(string(runtime), func(t *testing.T) {
@@ -116,8 +116,8 @@ func (w *world) live(t *testing.T) (stays *runtimeapi.Container) {
 	return up(t, w.s, "stays", "c")
 }
 
-// startUnheard starts the agent while it cannot know what is wanted: the manifests cannot be read, and the last good ones
-// are lost. Nothing may be ended then. It ends when they can be read again.
+// startUnheard starts the agent without knowledge of the desired pods: the manifests cannot be read, and the last good ones are
+// lost. Nothing may be ended then. It ends when they can be read again.
 func (w *world) startUnheard(t *testing.T) {
 	t.Helper()
 	aside := w.a.ManifestDir + ".aside"
@@ -129,7 +129,7 @@ func (w *world) startUnheard(t *testing.T) {
 	for _, name := range []string{"stays", "goes", "changes"} {
 		up(t, w.s, name, "c")
 	}
-	// In one step: no folder at all would mean that nothing is wanted.
+	// In one step: a missing folder would mean that no pods are desired.
 	must(t, os.Symlink(aside, w.a.ManifestDir+".new"))
 	must(t, os.Rename(w.a.ManifestDir+".new", w.a.ManifestDir))
 }
@@ -185,7 +185,7 @@ func (w *world) awaitCollected(t *testing.T) {
 	}
 }
 
-// leftovers are folders of pods that nobody knows.
+// leftovers are folders of unknown pods.
 type leftovers struct {
 	plain, mounted, deep string // UIDs
 	outside              string // a folder that is none of theirs
@@ -193,8 +193,8 @@ type leftovers struct {
 
 const emptyDirs = "volumes/kubernetes.io~empty-dir"
 
-// leaveBehind makes folders of pods that are gone: a plain one with a link that leads out of it, one with a mount in its
-// volume, one with a mount elsewhere. And what looks like none.
+// leaveBehind creates folders of removed pods: a plain one with a link that leads out of it, one with a mount in its volume, one
+// with a mount elsewhere. It also creates a folder that resembles none.
 func (w *world) leaveBehind(t *testing.T) leftovers {
 	t.Helper()
 	l := leftovers{plain: "0000-plain", mounted: "0000-mounted", deep: "0000-deep", outside: w.file("outside")}
@@ -231,7 +231,7 @@ func (l leftovers) points(w *world) map[string]string {
 	}
 }
 
-// awaitSwept waits until what can be removed is, and sees what cannot: it is named, and goes when the mount has gone.
+// awaitSwept waits until the removable folders are removed. The other one is reported, and removed after its unmount.
 func (l leftovers) awaitSwept(t *testing.T, w *world) {
 	t.Helper()
 	awaitGone(t, w.podFolder(l.plain))
@@ -247,7 +247,7 @@ func (l leftovers) awaitSwept(t *testing.T, w *world) {
 		awaitGone(t, w.podFolder(uid))
 	}
 	awaitFile(t, filepath.Join(l.outside, "file"), "precious")
-	must(t, os.Remove(w.podFolder("a-file"))) // which is nobody's, and stays
+	must(t, os.Remove(w.podFolder("a-file"))) // it belongs to no pod, and stays
 }
 
 func (l leftovers) awaitLogs(t *testing.T, w *world) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// systemctl is what the package's scripts ask of systemd, which this machine has not: it starts what the unit says, and ends it
-// as KillMode=process has it, the agent alone.
+// systemctl replaces systemd, which this machine does not have, for the package's scripts: it starts the unit's command, and
+// stops it as with KillMode=process, the agent alone.
 const systemctl = `#!/bin/sh
 echo "$@" >>/systemctl.log
 pid() { cat /run/playlet.pid 2>/dev/null; }

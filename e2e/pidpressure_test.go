@@ -25,14 +25,14 @@ func forkBomb(t *testing.T, s *stack.Stack, a *stack.Agent, name string, most in
 	return filepath.Join(data, "go")
 }
 
-// tasksLeft is how many more tasks this machine would make, with those of everybody on it.
+// tasksLeft returns the number of tasks that this machine can still create, shared with all its users.
 func tasksLeft(t *testing.T) int {
 	t.Helper()
 	number := func(path string) int {
 		t.Helper()
 		text, err := os.ReadFile(path)
 		must(t, err)
-		_, tasks, is := strings.Cut(string(text), "/") // of /proc/loadavg, whose fourth field is "running/all"
+		_, tasks, is := strings.Cut(string(text), "/") // of /proc/loadavg, with "running/all" as the fourth field
 		if !is {
 			tasks = string(text)
 		}
@@ -43,8 +43,8 @@ func tasksLeft(t *testing.T) int {
 	return min(number("/proc/sys/kernel/pid_max"), number("/proc/sys/kernel/threads-max")) - number("/proc/loadavg")
 }
 
-// A pod that uses up the node's process IDs is evicted; with podPidsLimit it gets no more than that, and nobody is the worse
-// for it. The threshold lies as far below what is left as the work of others on this machine may come and go.
+// A pod that uses up the node's process IDs is evicted; with podPidsLimit it gets no more than that, without an effect on others.
+// The threshold is as far below the remaining number as other processes on this machine may come and go.
 func TestForkBombs(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := short(t, s, map[string]string{}, func(a *stack.Agent) { a.Config["podPidsLimit"] = 4000 }) // whatever happens

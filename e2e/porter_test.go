@@ -26,7 +26,7 @@ type porter struct {
 
 // door is one path of a porter.
 type door struct {
-	arrived chan struct{} // closed when somebody has asked
+	arrived chan struct{} // closed at the first request
 	open    chan struct{} // closed by the test: the question is answered then
 	first   func()        // called before arrived is closed, where it is set
 	meet    sync.Once
@@ -79,7 +79,7 @@ func (p *porter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// await waits until somebody stands at the door.
+// await waits for a request at the door.
 func (d *door) await(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pressure is what a node does about a shortage, from a moment on.
+// pressure is a node's reaction to a shortage, from a moment on.
 type pressure struct {
 	t    *testing.T
 	a    *stack.Agent
@@ -37,8 +37,8 @@ var (
 	logPod    = regexp.MustCompile(` pod=default/(\S+)-node0`)
 )
 
-// acts are what the agent has done since, in its order: "met SIGNAL", "containers", "images", "evicted POD by SIGNAL". What
-// repeats itself is there once. first is when the first of them but a threshold was.
+// acts returns the agent's acts since then, in order: "met SIGNAL", "containers", "images", "evicted POD by SIGNAL". It omits
+// repetitions. first is the time of the first act other than a met threshold.
 func (p *pressure) acts() (list []string, first time.Time) {
 	p.t.Helper()
 	word := func(in *regexp.Regexp, line string) string {
@@ -71,8 +71,8 @@ func (p *pressure) acts() (list []string, first time.Time) {
 	return slices.Compact(list), first
 }
 
-// ends waits until the pressure, once begun, is over, and asserts what was done in between, and that no more pods were evicted.
-// An empty condition is for what is no pressure of the node.
+// ends waits until the pressure, once begun, is over, and checks the acts in between, and that no further pods were evicted. An
+// empty condition is for a shortage without a pressure of the node.
 func (p *pressure) ends(condition corev1.NodeConditionType, want ...string) {
 	p.t.Helper()
 	if condition != "" {
@@ -104,7 +104,7 @@ func inside(t *testing.T, s *stack.Stack, name, path string) string {
 	return filepath.Join("/proc", strconv.Itoa(pid), "root", path)
 }
 
-// unharmed says that a pod is as it was: the same container, never started again.
+// unharmed checks that a pod is unchanged: the same container, never restarted.
 func unharmed(t *testing.T, s *stack.Stack, a *stack.Agent, name, was string) {
 	t.Helper()
 	if now := awaitPod(t, a, name, ready); up(t, s, name, "c").Id != was || now.Status.ContainerStatuses[0].RestartCount != 0 {
@@ -143,7 +143,7 @@ func TestAPodThatUsesUpInodesIsEvicted(t *testing.T) {
 	unharmed(t, s, a, "small", was)
 }
 
-// What the agent keeps for a pod counts as its local storage: its log, its termination log, its /etc/hosts.
+// Files that the agent keeps for a pod count as its local storage: its log, its termination log, its /etc/hosts.
 func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := short(t, s, map[string]string{}, nil)
@@ -189,7 +189,8 @@ func TestWhatIsKeptForAPodIsBounded(t *testing.T) {
 	unharmed(t, s, a, "within", was)
 }
 
-// What the agent keeps for a pod is ranked, too: a pod that fills the node's file system by that is evicted, and no other one.
+// Files that the agent keeps for a pod count in the ranking: a pod that fills the node's file system with them is evicted, and no
+// other one.
 func TestAPodThatFillsWhatIsKeptForItIsEvicted(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := short(t, s, map[string]string{"nodefs.available": "20Mi"}, func(a *stack.Agent) { smallDisk(t, a.RootDir, 100) })

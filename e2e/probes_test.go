@@ -47,7 +47,7 @@ func touch(t *testing.T, path string) {
 	must(t, os.WriteFile(path, nil, 0o644))
 }
 
-// Each kind of probe makes its container ready, and takes that back when what it asks fails.
+// Each kind of probe makes its container ready, and unready when its check fails.
 func TestEachKindOfProbe(t *testing.T) {
 	const spec = `
 terminationGracePeriodSeconds: 2
@@ -136,7 +136,7 @@ containers:
 	})
 }
 
-// What comes after a sidecar waits for its startup probe, and a container's other probes wait for its own.
+// The containers after a sidecar wait for its startup probe, and a container's other probes wait for its own.
 func TestStartupGates(t *testing.T) {
 	const spec = `
 terminationGracePeriodSeconds: 2
@@ -171,8 +171,8 @@ containers:
 	})
 }
 
-// The agent killed and started again says of no container anything else than before, at no time: what was ready is, although
-// its probe cannot be asked for a long time, and what was not is not.
+// A kill and restart of the agent never changes the reported readiness: a ready container stays ready, although its probe cannot
+// run for a long time, and an unready one stays unready.
 func TestReadinessOutlivesTheAgent(t *testing.T) {
 	const spec = `
 terminationGracePeriodSeconds: 2
@@ -207,7 +207,7 @@ containers:
 				}
 				pod := now.Pod(onNode("p"))
 				if pod == nil || len(pod.Pod.Status.ContainerStatuses) == 0 {
-					continue // nothing is known yet, and nothing is said
+					continue // nothing is known yet, and nothing is reported
 				}
 				said++
 				must(t, readies("good")(pod.Pod))
@@ -226,8 +226,8 @@ containers:
 	})
 }
 
-// A container has not started before its post-start hook has ended, also when the agent is killed meanwhile: then the hook
-// runs again. One whose hook fails is ended, and restartPolicy answers.
+// A container has not started before its post-start hook has ended, also if the agent is killed in the meantime: then the hook
+// runs again. A container with a failed hook is ended, and restartPolicy applies.
 func TestPostStartHooks(t *testing.T) {
 	const spec = `
 terminationGracePeriodSeconds: 2

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// TERM ends the agent with 0 and touches no container; who starts it again finds all as it was.
+// TERM ends the agent with 0 and touches no container; the next agent finds everything unchanged.
 func TestTermEndsTheAgentAlone(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := s.Agent(t)
@@ -35,7 +35,7 @@ func TestTermEndsTheAgentAlone(t *testing.T) {
 	})
 }
 
-// Two agents on one root directory would undo each other's work: the second says so and ends; the first does not notice.
+// Two agents on one root directory would undo each other's work: the second reports that and exits; the first is not affected.
 func TestASecondAgentOnTheSameRootDirectoryRefuses(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t)

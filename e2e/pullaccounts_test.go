@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// tokenPlugin is a credential provider that reads who a token is of, as a registry's server of tokens would, and has a password
-// for one service account alone. It notes each run beside itself, and never the token.
+// tokenPlugin is a credential provider that reads the account in a token, like a registry's token server, and has a password for
+// one service account alone. It records each run in its folder, and never the token.
 const tokenPlugin = `package main
 
 import (
@@ -172,7 +172,7 @@ func TestPullsWithTokensOfServiceAccounts(t *testing.T) {
 		waits("plain"+suffix, "credential provider tokens is not asked: the service account "+ns+"/plain has no annotation example.com/role")
 	}
 	refused("")
-	for _, name := range []string{"thief", "silent", "plain"} { // a sandbox whose start is cut off leaves the pod a cgroup until its end
+	for _, name := range []string{"thief", "silent", "plain"} { // an interrupted sandbox start leaves the pod a cgroup until its end
 		awaitAPIPod(t, c, ns, name, func(p *corev1.Pod) error {
 			for _, is := range p.Status.Conditions {
 				if is.Type == corev1.PodReadyToStartContainers && is.Status == corev1.ConditionTrue {

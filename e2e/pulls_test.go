@@ -48,8 +48,8 @@ func ofRegistry(s *stack.Stack, name, image string, secrets ...string) string {
 			strings.Join(refs, ", "), image))
 }
 
-// A private registry is shown what the pod's pull secrets have for it, one after another, and at last the node's own
-// docker configuration; a Secret that comes is tried at once. What they hold is told nowhere.
+// A private registry gets the matching credentials of the pod's pull secrets, one after another, and at last those of the node's
+// own docker configuration; a new Secret is tried at once. Their content appears nowhere.
 func TestPullSecrets(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		private, open := another(t, "team/app", "other"), another(t, "open")
@@ -95,8 +95,8 @@ func TestPullSecrets(t *testing.T) {
 	})
 }
 
-// A private image that one pod pulled is run by no pod that shows no credentials for it, whether that may pull or not: not
-// after the agent was killed, and not after a collection. playlet explain says why.
+// A private image pulled by one pod is not run by a pod without credentials for it, whether or not that may pull: not after the
+// agent was killed, and not after a collection. playlet explain has the reason.
 func TestPrivateImagesStayPrivate(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		private := another(t, "team/app")
@@ -137,7 +137,7 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 		pod("puller", "IfNotPresent")
 		pod("silent", "Never")
 		none("puller", "silent")
-		await(t, func() error { // a sandbox whose making is cut off leaves a cgroup, for as long as its pod is there
+		await(t, func() error { // a sandbox whose creation is interrupted leaves a cgroup for the life of its pod
 			list, err := s.CRI().ListPodSandbox(t.Context(), &runtimeapi.ListPodSandboxRequest{})
 			if err != nil {
 				return err
@@ -170,7 +170,7 @@ func TestPrivateImagesStayPrivate(t *testing.T) {
 	})
 }
 
-// While one registry answers nobody, the pulls from another go on; who waits is told where, and as it changes.
+// While one registry does not answer, the pulls from another go on; a waiting pod reports its place, and its changes.
 func TestASlowRegistry(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	slow, fast := another(t, "a", "b", "c"), another(t, "first", "second", "third")
@@ -198,7 +198,7 @@ func TestASlowRegistry(t *testing.T) {
 	running(t, s, 6)
 }
 
-// waitsSoFar waits until "playlet pods" says of a pod what it waits for with all these words.
+// waitsSoFar waits until "playlet pods" reports a pod's wait with all these words.
 func waitsSoFar(t *testing.T, a *stack.Agent, pod string, words ...string) {
 	t.Helper()
 	await(t, func() error {
@@ -243,7 +243,7 @@ func TestAgentKilledInAPull(t *testing.T) {
 			})
 		}
 		asked(0)
-		await(t, func() error { // containerd leaves a shim of one whose making is cut off
+		await(t, func() error { // containerd leaves the shim of an interrupted creation
 			all, err := s.Sandboxes(t.Context())
 			if err == nil && (len(all) != 1 || all[0].State != runtimeapi.PodSandboxState_SANDBOX_READY) {
 				err = fmt.Errorf("the sandboxes are %v", all)
@@ -258,7 +258,7 @@ func TestAgentKilledInAPull(t *testing.T) {
 			asked(before)
 		}
 		waitsSoFar(t, a, "held", " is being pulled")
-		// One pull at a time, unless the configuration says otherwise.
+		// One pull at a time, unless configured otherwise.
 		other := another(t, "other")
 		must(t, a.Write("other.yaml", policyPod(s, "other", other.Ref("other"), "")))
 		waitsSoFar(t, a, "other", " 1st in the queue of the registry "+other.Addr)

@@ -13,8 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 )
 
-// What README says, and the page of all commands, a newcomer can do: each of its commands, on a Debian that has what README
-// asks for and nothing else.
+// Each command of README and of the page of all commands works for a newcomer, on a Debian with only README's requirements.
 func TestReadmesCommands(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	must(t, err)
@@ -33,7 +32,7 @@ func TestReadmesCommands(t *testing.T) {
 				n.try(t, one)
 			}
 		}) {
-			return // what follows would not find what it takes
+			return // the requirements of later steps would be missing
 		}
 	}
 	n.shows(said)
@@ -41,8 +40,8 @@ func TestReadmesCommands(t *testing.T) {
 	n.joinsACluster(c, said)
 }
 
-// sayings are the commands of README: those of its blocks, in their order, each with what is said of it, and those within
-// sentences. shown are its blocks that are no commands.
+// sayings are the commands of README: the ones in its blocks, in order, each with its description, and the ones within sentences.
+// shown are its blocks without commands.
 type sayings struct {
 	commands, within []string
 	about            map[string]string
@@ -148,7 +147,7 @@ func (said sayings) areTried(t *testing.T) {
 	}
 }
 
-// firstSteps are what a newcomer types at a shell, in this order.
+// firstSteps are the first lines that a newcomer types at a shell, in this order.
 var firstSteps = []string{
 	"go run -v ./cmd/playlet dev --install", "go build -o bin/ ./cmd/playlet", "PATH=$PWD/bin:$PATH",
 }
@@ -159,7 +158,7 @@ var services = []string{"playlet --pod-manifest-path=", "playlet --config="}
 // tooLong are commands that README speaks of and that are the test itself.
 var tooLong = []string{"go run ./.ci/check"}
 
-// followsTheFirstSteps does what README begins with, at a shell of the newcomer's. The demo leaves nothing but packages.
+// followsTheFirstSteps follows the beginning of README at the newcomer's shell. The demo only leaves packages.
 func (m *newcomer) followsTheFirstSteps(said sayings) {
 	t := m.t
 	t.Helper()
@@ -212,8 +211,8 @@ func (m *newcomer) followsTheFirstSteps(said sayings) {
 	y.ends(0)
 }
 
-// files are those of the machine where a program may write, and its mounts; but not those of packages, or that come with the
-// installation of one, and not those that are built.
+// files returns the machine's files in places writable by a program, and its mounts, without files of packages, of their
+// installation, and of builds.
 func (m *newcomer) files() []string {
 	m.t.Helper()
 	return strings.Split(m.runs(`cat /var/lib/dpkg/info/*.list | sort -u > /.packages

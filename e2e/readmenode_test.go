@@ -68,7 +68,7 @@ func goes(t *testing.T, cmd *exec.Cmd) *endless {
 	return e
 }
 
-// prints waits until what it has printed matches.
+// prints waits until its output matches.
 func (e *endless) prints(pattern string) {
 	e.t.Helper()
 	await(e.t, func() error {
@@ -99,7 +99,7 @@ func (e *endless) ends(s syscall.Signal, code int) {
 
 const (
 	readmesBridge = "readme0"
-	// machinesConfig has what this very machine needs and README's reader may not.
+	// machinesConfig has settings that this machine needs and README's reader may not.
 	machinesConfig = "/etc/playlet-test.yaml"
 	settings       = "failCgroupV1: false\nfailSwapOn: false\ncgroupDriver: cgroupfs\nmakeIPTablesUtilChains: false\n" +
 		"evictionHard: {memory.available: 1Mi}\nauthentication: {webhook: {enabled: false}}\n"
@@ -176,7 +176,7 @@ func (m *newcomer) start(line string) *endless {
 	return goes(m.t, m.shell(context.WithoutCancel(m.t.Context()), line))
 }
 
-// until runs a line again and again until it succeeds and what it prints matches.
+// until repeats a line until it succeeds with a matching output.
 func (m *newcomer) until(line, pattern string) {
 	m.t.Helper()
 	await(m.t, func() error {
@@ -226,7 +226,7 @@ func webImage(t *testing.T, busybox string) v1.Image {
 	return mutate.ConfigMediaType(image, cri.OCIConfigJSON)
 }
 
-// try does what a newcomer does with a command, and looks at what comes of it.
+// try runs a command like a newcomer, and checks the result.
 func (n *readmesNode) try(t *testing.T, one run) {
 	t.Helper()
 	n = &readmesNode{newcomer: &newcomer{t: t, root: n.root, init: n.init}, registry: n.registry}
@@ -295,7 +295,7 @@ func serves(t *testing.T, url, want string) {
 	}
 }
 
-// shows has a pod do what README's example of an explanation is about, and compares.
+// shows runs the pod of README's example of an explanation, and compares.
 func (n *readmesNode) shows(said sayings) {
 	t := n.t
 	t.Helper()
@@ -319,7 +319,7 @@ func (n *readmesNode) shows(said sayings) {
 	n.runs("playlet rm web --force --wait", 0)
 }
 
-// end ends the agent. What it ran has ended before.
+// end ends the agent. Its pods have ended before.
 func (n *readmesNode) end() {
 	n.t.Helper()
 	must(n.t, os.Remove(n.path("/etc/kubernetes/manifests/static.yaml")))
@@ -347,14 +347,14 @@ func (n *readmesNode) joinsACluster(c *cluster.Cluster, said sayings) {
 	agent.ends(syscall.SIGINT, 0)
 }
 
-// leavesNothing compares the machine that the tests run on, at the test's end, with what it is now.
+// leavesNothing compares the test machine's state at the test's end with the current one.
 func leavesNothing(t *testing.T) {
 	t.Helper()
 	before, groups := machine(t), cgroups(t)
 	t.Cleanup(func() {
 		for _, dir := range slices.Backward(cgroups(t)) {
 			if !slices.Contains(groups, dir) {
-				_ = syscall.Rmdir(dir) // those of pods' classes, which an agent leaves for the next; what is in use is told below
+				_ = syscall.Rmdir(dir) // groups of QoS classes, which an agent leaves for the next; busy ones are reported below
 			}
 		}
 		asBefore(t, before)

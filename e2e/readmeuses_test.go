@@ -11,19 +11,19 @@ import (
 
 const goarch = runtime.GOARCH
 
-// use is a command of README, as it stands there, and what is done with it.
+// use is a command of README, as it stands there, with its test.
 type use struct {
 	line string
 	runs []run
 }
 
-// run is a command as somebody types it in the folder of the clone, and what is to come of it.
+// run is a command typed in the folder of the clone, with its expected result.
 type run struct {
 	command string
 	code    int
-	want    string // of what it prints, a regular expression
+	want    string // a regular expression for its output
 	input   string
-	// until is what an endless one prints before it is interrupted.
+	// until is the output of an endless one before it is interrupted.
 	until string
 	// keys are typed at a terminal, each when something is seen.
 	keys []keys
@@ -85,10 +85,10 @@ func change(n *readmesNode) {
 	n.write(clone+"/web.yaml", strings.Replace(string(text), "app: web}", "app: web, tier: front}", 1))
 }
 
-// figures waits for those of processor time, which take two measurements.
+// figures waits for figures of processor time, which take two measurements.
 func figures(n *readmesNode) { n.until("playlet top pods", "web-node0 +[0-9]+m") }
 
-// inSentences are the commands of which README speaks in sentences, beside those of its blocks.
+// inSentences are the commands in README's sentences, beside those of its blocks.
 var inSentences = []use{
 	{"playlet --help", []run{{command: "playlet --help", want: `(?s)Pods:.*The agent:.*The node:`}}},
 	{"playlet help flags", []run{{command: "playlet help flags", want: `--pod-manifest-path`}}},
@@ -98,7 +98,7 @@ var inSentences = []use{
 	{"playlet uninstall", []run{{command: "playlet uninstall --dry-run", want: `\(dry run\) containers go on running`}}},
 }
 
-// uses are the commands of README's blocks, in an order in which one has what it takes from those before.
+// uses are the commands of README's blocks, in an order in which each finds the results of the earlier ones.
 var uses = []use{
 	{"playlet run -f web.yaml --wait", []run{
 		{command: "playlet run -f web.yaml --wait", want: `default/web`},

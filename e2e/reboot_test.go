@@ -15,7 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// rebooted is what the pods of TestAReboot do, by name.
+// rebooted are the pods of TestAReboot, by name.
 var rebooted = map[string]string{
 	"web": `
 terminationGracePeriodSeconds: 5
@@ -44,8 +44,8 @@ containers: [{name: c, image: HELLO, args: [sleep]}]
 volumes: [{name: kept, emptyDir: {}}]`,
 }
 
-// A machine that lost its power comes up again: pods run again in new sandboxes, what has finished has finished, and
-// what nobody wants any more is cleaned up.
+// A machine starts after a power loss: pods run again in new sandboxes, finished pods stay finished, and undesired ones are
+// cleaned up.
 func TestAReboot(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		w := &world{s: s, a: agentWith(t, s, quick), dir: t.TempDir()}
@@ -91,7 +91,7 @@ func TestAReboot(t *testing.T) {
 		w.notAgain(t, before)
 		forgotten(t, w.a, "unwanted")
 		settled(t, w.a)
-		awaitLeases(t, s, 2) // those of the dead sandboxes were given back
+		awaitLeases(t, s, 2) // the addresses of the dead sandboxes were released
 		for name := range rebooted {
 			if name != "unwanted" {
 				must(t, w.a.Remove(name+".yaml"))
@@ -136,7 +136,7 @@ func (w *world) again(t *testing.T, name string, before *runtimeapi.Container) *
 	return pod
 }
 
-// notAgain: what had finished is not run again, and what may run only once has failed.
+// notAgain checks that finished containers are not run again, and that run-once ones have failed.
 func (w *world) notAgain(t *testing.T, before map[string]*runtimeapi.Container) {
 	t.Helper()
 	awaitOver(t, w.a, "done", corev1.PodSucceeded)

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A node registers as itself and is ready, with what the configuration says of it; its lease belongs to it and is renewed; what
-// is said of readiness outlives the agent.
+// A node registers as itself and is ready, with the configured properties; its lease belongs to it and is renewed; the reported
+// readiness outlives the agent.
 func TestTheNodeRegisters(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
@@ -118,7 +118,7 @@ func TestTheNodeRegisters(t *testing.T) {
 		}
 		return errors.New("the agent has not reported again")
 	}
-	awaitNode(t, c, n.Name, later) // as often as nodeStatusReportFrequency says
+	awaitNode(t, c, n.Name, later) // at the interval of nodeStatusReportFrequency
 
 	must(t, a.Kill9())
 	var err error
@@ -176,7 +176,7 @@ func awaitLease(t *testing.T, c *cluster.Cluster, n *cluster.Node, after *metav1
 	return out
 }
 
-// Ready says what is missing as soon as it is missing, by the configuration that the runtime reads whatever the flags say.
+// Ready reports a missing network at once, according to the runtime's configuration, whatever the flags.
 func TestANodeWithoutItsNetworkSaysSo(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)
@@ -227,7 +227,7 @@ esac
 			return nil
 		})
 	}
-	// The runtime makes a configuration of the Node's range of addresses, where it has a template: the agent tells it of that.
+	// The runtime renders a configuration with the Node's range of addresses from a template: the agent sends it the range.
 	must(t, os.WriteFile(s.CNITemplate(), []byte(strings.ReplaceAll(string(was), s.Subnet(), "{{.PodCIDR}}")), 0o600))
 	_, err = c.Admin.CoreV1().Nodes().Patch(t.Context(), n.Name, types.StrategicMergePatchType,
 		fmt.Appendf(nil, `{"spec": {"podCIDR": %q, "podCIDRs": [%q]}}`, s.Subnet(), s.Subnet()), metav1.PatchOptions{})
@@ -261,7 +261,7 @@ func pressed(kind corev1.NodeConditionType, reason string, says ...string) func(
 	}
 }
 
-// With registerNode off, nothing is made, and what there is is kept true.
+// With registerNode off, no Node is created, and an existing one is kept up to date.
 func TestANodeThatOthersMake(t *testing.T) {
 	c := cluster.Shared(t)
 	n := c.Node(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// What is reserved is enforced on the groups that are named for it, which must be there, and on those of the QoS classes.
+// Reservations are enforced on the configured groups, which must exist, and on the groups of the QoS classes.
 func TestReservationsAreEnforced(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	root := s.CgroupRoot()
@@ -66,11 +66,11 @@ func TestReservationsAreEnforced(t *testing.T) {
 	} {
 		groupHolds(t, c.group, c.v1, c.v2, c.want1, c.want2)
 	}
-	must(t, a.Remove("sure.yaml")) // what was reserved for it is given back
+	must(t, a.Remove("sure.yaml")) // its reservation is released
 	groupHolds(t, root+"/kubepods/burstable", limit1, limit2, bytes(left), bytes(left))
 }
 
-// A process that the kernel ends for want of memory is told of at once, also where its container runs on.
+// A process that the kernel kills for lack of memory is reported at once, also if its container keeps running.
 func TestKillsByTheKernelAreReported(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := s.Agent(t)

@@ -27,7 +27,7 @@ func resize(t *testing.T, c *cluster.Cluster, ns, name, cpu, memory string) {
 	must(t, err)
 }
 
-// resized is for awaitAPIPod: the container has this memory, nothing of a resize is under way, and it was started so often again.
+// resized is for awaitAPIPod: the container has this memory and number of restarts, and no resize is in progress.
 func resized(memory string, restarts int32) func(*corev1.Pod) error {
 	return func(p *corev1.Pod) error {
 		for _, c := range p.Status.Conditions {
@@ -44,8 +44,8 @@ func resized(memory string, restarts int32) func(*corev1.Pod) error {
 	}
 }
 
-// A container is resized as it runs, up and down, by an agent that is killed as soon as it has been asked, too. Its limits are in
-// its cgroup and in the pod's. With RestartContainer it is made anew.
+// A running container is resized up and down, also by an agent that is killed right after the request. Its limits are in its
+// cgroup and in the pod's. With RestartContainer it is recreated.
 func TestResizeInPlace(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
@@ -92,8 +92,8 @@ containers: [{name: c, image: HELLO, args: [sleep], resizePolicy: POLICY,
 	awaitAPIPod(t, c, ns, "p", resized("64Mi", 0))
 }
 
-// A pod's own resources are resized as it runs, by an agent that is killed meanwhile, too: its cgroup and the container that has
-// the pod's limits get them, and its status tells them.
+// A running pod's own resources are resized, also by an agent that is killed in the meantime: its cgroup and the container with
+// the pod's limits get them, and its status reports them.
 func TestResizeOfAPodsOwnResources(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

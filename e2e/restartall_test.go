@@ -14,7 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// allRestarting says whether the API server was told that all of the pod's containers are being restarted.
+// allRestarting returns the status of the condition that all of the pod's containers are being restarted.
 func allRestarting(p *corev1.Pod) corev1.ConditionStatus {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.AllContainersRestarting {
@@ -40,8 +40,8 @@ func attemptsOf(t *testing.T, s *stack.Stack, uid string) map[string]map[uint32]
 	return out
 }
 
-// A container ends by its rule RestartAllContainers (KEP-5532): all are restarted in the sandbox that is there, init containers
-// first, each once, also where the agent is killed meanwhile. The first that ends writes what the second needs to stay.
+// A container ends by its rule RestartAllContainers (KEP-5532): all are restarted in the existing sandbox, init containers first,
+// each once, also if the agent is killed in the meantime. The first to end writes a file that the second needs to stay.
 func TestAContainerHasAllRestarted(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

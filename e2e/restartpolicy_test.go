@@ -104,8 +104,7 @@ func lifeNever(t *testing.T, w *world) {
 	w.onlyFirst(t, "done", "c")
 }
 
-// What a container says of its own restarts goes before what the pod says (KEP-5307), and the pod goes on as long as one is
-// started again.
+// A container's own restart rules override the pod's (KEP-5307), and the pod continues as long as one container is restarted.
 func lifeOwn(t *testing.T, w *world) {
 	pod := awaitPod(t, w.a, "own", func(p *corev1.Pod) error {
 		if statusOf(p, "rule").RestartCount < 2 || statusOf(p, "fails").RestartCount < 1 ||
@@ -195,7 +194,7 @@ func lifeFinished(t *testing.T, w *world) {
 			t.Errorf("what became of pod %s is forgotten: %+v", name, pod.Status)
 		}
 	}
-	// The agent is at work again: what it would do it has begun to do.
+	// The agent is at work again: it has begun all that it would do.
 	awaitPod(t, w.a, "always", func(p *corev1.Pod) error {
 		if got := statusOf(p, "c").RestartCount; got <= counted+1 {
 			return fmt.Errorf("%d restarts, %d before the agent was killed", got, counted)

@@ -50,7 +50,7 @@ func (w *writer) rotated() []string {
 	names, err := filepath.Glob(filepath.Join(w.folder, "0.log.*"))
 	must(w.t, err)
 	return slices.DeleteFunc(names, func(name string) bool {
-		// What is being compressed is there twice, for a moment.
+		// A file being compressed briefly exists twice.
 		return strings.HasSuffix(name, ".tmp") || slices.Contains(names, name+".gz")
 	})
 }
@@ -147,8 +147,8 @@ func (w *writer) whole(first, last int) {
 	})
 }
 
-// A log that grows is rotated and compressed, with the agent killed where it hurts: between the steps of a rotation. No
-// line is lost but those of files that there are too many of.
+// A growing log is rotated and compressed, with the agent killed at the worst moments: between the steps of a rotation. Only the
+// lines of surplus files are lost.
 func TestLogRotation(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		const files = 6
@@ -166,7 +166,7 @@ func TestLogRotation(t *testing.T) {
 		w.killAtRotation(a)
 		w.whole(1, w.stop())
 
-		// What a crash leaves: a log that was renamed, and that the runtime still writes to.
+		// After a crash: a renamed log that the runtime still writes to.
 		must(t, a.Kill9())
 		must(t, os.Rename(filepath.Join(w.folder, "0.log"),
 			filepath.Join(w.folder, "0.log."+time.Now().Add(time.Minute).Format("20060102-150405"))))
@@ -203,7 +203,7 @@ func TestLogRotation(t *testing.T) {
 	})
 }
 
-// follow reads the log as it comes. What it gives checks, when the container has ended, that each line was there once.
+// follow reads the log as it comes. The returned function checks, after the container's end, that each line came once.
 func (w *writer) follow(a *stack.Agent) func(last int) {
 	w.t.Helper()
 	cmd := exec.Command(program(), "logs", "-f", "writer", "--admin-socket="+a.AdminSocket)

@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// unhealthy waits until the health check fails and says these words.
+// unhealthy waits until the health check fails with these words.
 func unhealthy(t *testing.T, a *stack.Agent, words ...string) {
 	t.Helper()
 	await(t, func() error {
@@ -45,7 +45,7 @@ func TestTheRuntimeIsKilledAndComesBack(t *testing.T) {
 		unhealthy(t, a, "[-]runtime failed", s.Socket())
 		awaitLogged(t, a, "runtime", s.Socket())
 		greeting(t, &stack.Pod{IP: pod.Status.PodIP})
-		// What is wanted meanwhile waits, and what is no longer wanted is ended afterwards.
+		// New pods wait, and undesired ones are ended afterwards.
 		must(t, a.Write("late.yaml", manifest(s, "late", sleeper)))
 		must(t, a.Remove("p2.yaml"))
 		must(t, s.StartRuntime())
@@ -64,7 +64,7 @@ func TestTheRuntimeIsKilledAndComesBack(t *testing.T) {
 	})
 }
 
-// The runtime is killed while a roll-out is under way: all pods come up, and what ran goes on.
+// The runtime is killed during a roll-out: all pods start, and running ones continue.
 func TestTheRuntimeIsKilledDuringARollOut(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		const pods = 20
@@ -98,7 +98,7 @@ func TestTheRuntimeIsKilledDuringARollOut(t *testing.T) {
 	})
 }
 
-// The agent starts where there is no runtime: it says so, waits, and goes to work when there is one.
+// The agent starts without a runtime: it reports that, waits, and works once there is one.
 func TestTheRuntimeIsAbsentAtStart(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		must(t, s.TermRuntime())

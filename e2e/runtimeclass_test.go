@@ -28,7 +28,7 @@ func makeClass(t *testing.T, c *cluster.Cluster, name string) {
 	must(t, err)
 }
 
-// runsBySecond says in what sandbox the pod runs, which is one of the second handler, and the pod's only one.
+// runsBySecond returns the pod's only sandbox, which must be one of the second handler.
 func runsBySecond(t *testing.T, s *stack.Stack, uid string) string {
 	t.Helper()
 	all, err := s.SandboxesOf(t.Context(), uid)
@@ -39,8 +39,8 @@ func runsBySecond(t *testing.T, s *stack.Stack, uid string) string {
 	return all[0].Id
 }
 
-// A pod runs by the handler of its RuntimeClass, with the class's overhead in its cgroup. One whose class has gone waits, with
-// the kubelet's words, and goes on when the class is made. Neither is touched when classes go and the agent is killed.
+// A pod runs with the handler of its RuntimeClass, and the class's overhead in its cgroup. A pod whose class was removed waits,
+// with the kubelet's words, until it is recreated. Neither is touched when classes are removed and the agent is killed.
 func TestRuntimeClasses(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)

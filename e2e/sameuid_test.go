@@ -12,8 +12,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// With a UID of its own that stays the same the pod stays too: only the containers whose spec changed are replaced. They
-// end as gracefully, and can be looked at afterwards.
+// With its own constant UID the pod stays: only the containers with a changed spec are replaced. They end as gracefully, and can
+// be inspected afterwards.
 func deletionSameUID(t *testing.T, w *world) {
 	same := w.identified("same", `
 terminationGracePeriodSeconds: 60
@@ -70,7 +70,7 @@ containers:
 	must(t, w.a.Remove("stuck.yaml"))
 }
 
-// identified is a pod whose manifest names its UID, so that a changed manifest is no successor.
+// identified is a pod whose manifest has its UID, so that a changed manifest is no successor.
 type identified struct {
 	w               *world
 	name, uid, spec string

@@ -13,7 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A sandbox whose process is killed is made again, and what belongs in it, init containers first.
+// A sandbox whose process is killed is recreated with its containers, init containers first.
 func TestALostSandboxIsMadeAgain(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		dir := t.TempDir()

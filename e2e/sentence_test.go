@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// situation is a trouble and how the sentence on it begins. Of a quiet one no Event tells: nothing is wrong with the pod, or not
-// with it alone.
+// situation is a problem and the beginning of its sentence. A quiet one has no Event: the pod has no problem, or is not alone
+// with it.
 type situation struct {
 	cause string
 	quiet bool
@@ -48,7 +48,7 @@ func prove(t *testing.T, a *stack.Agent, want map[string]situation) int {
 	return 0
 }
 
-// proved is empty, or what is not as it should be.
+// proved returns "", or the difference from the expectation.
 func proved(t *testing.T, a *stack.Agent, pod string, want situation, pods string, events []corev1.Event) string {
 	t.Helper()
 	namespace, name, _ := strings.Cut(pod, "/")
@@ -91,8 +91,8 @@ func linesWith(text, words string) string {
 	return strings.Join(out, "")
 }
 
-// lastTrouble is what the last Event on a trouble of a pod says. Kubernetes tells of some without a warning; that the node has
-// no DNS for pods is another matter.
+// lastTrouble returns the last Event on a problem of a pod. Kubernetes reports some without a warning; a missing cluster DNS is
+// another matter.
 func lastTrouble(events []corev1.Event, uid string) string {
 	var last corev1.Event
 	for _, e := range events {

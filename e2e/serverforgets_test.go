@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A server that has forgotten what came after the agent's last word from it (410), and one that knows less than it did, as
-// after a backup was restored and the agent restarted: what it says now is what is to run, beside the static pods that there
-// are now; the mirror pods and the Node are made to agree.
+// The server has lost recent changes (410), or knows an earlier state, as after a backup was restored and the agent restarted:
+// its current state decides, beside the current static pods; the mirror pods and the Node are corrected.
 func TestTheServerForgets(t *testing.T) {
 	c := cluster.Start(t)
 	p := c.Proxy(t)
@@ -75,7 +74,7 @@ func TestTheServerForgets(t *testing.T) {
 	r.gone(t)
 }
 
-// disown makes the Node one that this agent did not write: it has lost a label and an address, and is said to be away.
+// disown changes the Node as if another agent had written it: it lacks a label and an address, and is reported absent.
 func (r *rollOut) disown(t *testing.T) {
 	t.Helper()
 	for sub, patch := range map[string]string{
@@ -88,7 +87,7 @@ func (r *rollOut) disown(t *testing.T) {
 	}
 }
 
-// saidAs is for awaitNode: what the agent says of the Node is what it said before.
+// saidAs is for awaitNode: the agent reports the same Node as before.
 func saidAs(was *corev1.Node) func(*corev1.Node) error {
 	return func(n *corev1.Node) error {
 		if !maps.Equal(n.Labels, was.Labels) || !reflect.DeepEqual(n.Status.Addresses, was.Status.Addresses) {

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// --runonce starts what is wanted and ends; what it started runs on, and is any later agent's.
+// --runonce starts the desired pods and exits; they keep running, and a later agent adopts them.
 func TestRunOnce(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a, err := s.NewAgent("--runonce")
@@ -51,7 +51,7 @@ func TestRunOnce(t *testing.T) {
 	})
 }
 
-// systemd hears from the agent as sd_notify(3) has it.
+// The agent notifies systemd according to sd_notify(3).
 func TestTheServiceManagerHearsOfTheAgent(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a, err := s.NewAgent()

@@ -18,7 +18,7 @@ import (
 // letBe is within which a rule acts, or finds that it may not.
 const letBe = 5 * time.Second
 
-// ruleDone and actorNow are what `playlet chaos list` and `playlet actors` say.
+// ruleDone and actorNow are the output of `playlet chaos list` and `playlet actors`.
 type ruleDone struct {
 	ID     uint64 `json:"id"`
 	Verb   string `json:"verb"`
@@ -66,7 +66,7 @@ func (s *soak) look() (actors []actorNow, goroutines int) {
 	return tree.Actors, tree.Goroutines
 }
 
-// readRules reads what the rules did: those in force, and the last hundred of the others.
+// readRules reads the effects of the rules: the active ones, and the last hundred of the others.
 func (s *soak) readRules() {
 	s.Helper()
 	var list struct {
@@ -143,7 +143,7 @@ func (s *soak) kill(before actorNow) {
 				continue
 			}
 			s.kills[before.Kind]++
-			if f := actors[i].Failure; f != nil && f.At.After(before.Since) { // else its parent began anew as well
+			if f := actors[i].Failure; f != nil && f.At.After(before.Since) { // otherwise its parent was restarted as well
 				s.recovered = append(s.recovered, time.Since(f.At))
 			}
 			return

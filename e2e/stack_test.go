@@ -21,7 +21,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// The tests of this file have no agent in them: they show that what the others stand on works.
+// The tests of this file have no agent: they verify the foundation of the others.
 
 func TestStackRunsAPod(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
@@ -115,11 +115,11 @@ func nothingLeft(t *testing.T, s *stack.Stack) {
 	}
 }
 
-// What cannot be seen cannot be missed: a pod that runs shows in every kind of leftover.
+// A running pod shows in every kind of leftover, so that missing leftovers mean something.
 func TestLeftoversAreSeen(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		p := runHello(t, s, "one")
-		greeting(t, p) // which says that its process has begun
+		greeting(t, p) // it proves that its process has begun
 		left, err := s.Leftovers()
 		if err != nil {
 			t.Fatal(err)

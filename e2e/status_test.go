@@ -27,7 +27,7 @@ func inNamespace(ns, name, manifest string) string {
 
 const oneSecond = "containers: [{name: main, image: HELLO}]\nterminationGracePeriodSeconds: 1"
 
-// A static pod has a mirror pod, which tells its status, is made again when somebody deletes or changes it, and goes with it.
+// A static pod has a mirror pod with its status, which is recreated when it is deleted or changed by others, and removed with it.
 // None of that touches a container. The agent is the node, and no administrator.
 func TestMirrorPods(t *testing.T) {
 	c := cluster.Shared(t)
@@ -74,7 +74,7 @@ func TestMirrorPods(t *testing.T) {
 		t.Errorf("the container %s became %s", container, third.Status.ContainerStatuses[0].ContainerID)
 	}
 
-	// One that refers to an object is admitted by nobody, and runs.
+	// A static pod with a reference to an object is rejected by the API server, and runs.
 	if a.Binary == "" {
 		must(t, a.Write("refers.yaml", inNamespace(ns, "refers",
 			manifest(s, "refers", "imagePullSecrets: [{name: none}]\n"+oneSecond))))
@@ -106,9 +106,8 @@ func TestMirrorPods(t *testing.T) {
 	must(t, s.AwaitNoLeftovers())
 }
 
-// A status is written by patches that leave to others what is theirs; an agent that begins anew says nothing else than the one
-// before; and the last status is written before the object is removed. What is written of a pod is never written of another one
-// that was given its name.
+// A status is written by patches that preserve others' fields; a restarted agent reports the same as before; and the last status
+// is written before the object is removed. A status is never written to another pod of the same name.
 func TestStatusesInTheCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	p, ns := c.Proxy(t), c.Namespace(t)
@@ -211,8 +210,8 @@ func (n *namesakes) replace(ctx context.Context, name string) error {
 	return err
 }
 
-// replaceAt has each of those that are named replaced while the next request of this method about it is on its way; what it
-// gives waits until all of them were.
+// replaceAt replaces each of the named pods while the next request of this method about it is in transit; the returned function
+// waits until all were.
 func (n *namesakes) replaceAt(t *testing.T, p *cluster.Proxy, methods map[string]string) func() {
 	left := len(methods)
 	done := make(chan struct{}, left)
@@ -262,7 +261,7 @@ func conditionOf(p *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// podWrites are what a node wrote about a pod since then.
+// podWrites returns a node's writes about a pod since then.
 func podWrites(t *testing.T, c *cluster.Cluster, n *cluster.Node, pod string, begun time.Time) []string {
 	t.Helper()
 	all, err := c.Requests(n.Name)

@@ -50,10 +50,10 @@ func boundClaim(t *testing.T, c *cluster.Cluster, ns, name string, source corev1
 	must(t, err)
 }
 
-// A pod has volumes of a CSI driver, by a claim of its own, by one that was made for it and inline, and a local one. It waits
-// for the driver with its name; what it writes is in the volumes; an agent that was killed finds all of it and, as the kubelet,
-// has the driver stage and publish it once more. A claim that was made larger before that is grown in use, and its figures are
-// among the metrics. At the end each volume is taken away once.
+// A pod has volumes of a CSI driver, by a claim of its own, by one that was created for it and inline, and a local one. It waits
+// for the driver by name; its writes are in the volumes; an agent that was killed finds all of it and, like the kubelet, makes
+// the driver stage and publish it once more. A claim that was enlarged before is grown in use, and its figures are among the
+// metrics. At the end each volume is removed once.
 func TestPersistentVolumes(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
@@ -201,7 +201,7 @@ volumes:
 	}
 }
 
-// enlarge does what a resizer does: the volume is larger, and the claim leaves what is on it to the node.
+// enlarge plays a resizer: the volume is larger, and the claim leaves the file system to the node.
 func enlarge(t *testing.T, c *cluster.Cluster, ns, name, size string) {
 	t.Helper()
 	claims, volumes := c.Admin.CoreV1().PersistentVolumeClaims(ns), c.Admin.CoreV1().PersistentVolumes()

@@ -23,7 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// attach, port-forward and cp of the admin socket: what goes there comes back, and an end is an end.
+// attach, port-forward and cp of the admin socket: data comes back, and so do ends.
 func TestStreams(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a, data := agentWith(t, s, func(a *stack.Agent) { quick(a); a.Args = append(a.Args, "--enable-chaos") }), t.TempDir()
@@ -114,7 +114,7 @@ func forwarded(t *testing.T, a *stack.Agent, socket string) {
 // streamsOutliveTheServer kills the actor of the listeners below a command, a log that is followed and a connection to a port.
 func streamsOutliveTheServer(t *testing.T, a *stack.Agent, socket, address string) {
 	t.Helper()
-	awaitPod(t, a, "web", func(p *corev1.Pod) error { // it ended with what was attached
+	awaitPod(t, a, "web", func(p *corev1.Pod) error { // it ended with the attached input
 		if c := statusOf(p, "cat"); c.State.Running == nil || c.RestartCount == 0 {
 			return fmt.Errorf("%+v", c)
 		}
@@ -195,7 +195,7 @@ func copied(t *testing.T, data, socket string) {
 	if got, err := os.ReadFile(filepath.Join(dir, "a")); err != nil || string(got) != "a" {
 		t.Errorf("%q, %v", got, err)
 	}
-	// What is in the container leads out of the target: it is left out.
+	// A link in the container that leads out of the target is left out.
 	must(t, os.Symlink("/etc/passwd", filepath.Join(data, "here/out")))
 	if _, errs, code := playlet(t, "cp", socket, "-c", "app", "web:/data/here", filepath.Join(dir, "again")); code != 0 ||
 		errs != "out is a link that leads out of what is copied (/etc/passwd), and is left out\n" {

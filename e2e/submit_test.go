@@ -41,7 +41,7 @@ func admin(ctx context.Context, a *stack.Agent, method, path, body string) (int,
 	return resp.StatusCode, string(text), errors.Join(err, resp.Body.Close())
 }
 
-// submitted waits for an agent that answers, and lists what was submitted.
+// submitted waits for an agent that answers, and lists the submissions.
 func submitted(t *testing.T, a *stack.Agent) map[string]bool {
 	t.Helper()
 	var list struct {
@@ -88,9 +88,9 @@ func TestPodsSubmitted(t *testing.T) {
 	})
 }
 
-// TestASubmissionStorm: a thousand manifests from eight clients while the agent is killed again and again. What was
-// acknowledged is wanted, what was refused is not, and a PUT settles the rest. The runtime is away until then, so that
-// this is about manifests.
+// TestASubmissionStorm submits a thousand manifests from eight clients while the agent is killed repeatedly. Acknowledged ones
+// are desired, rejected ones are not, and a PUT settles the rest. The runtime is away until then, so that this only tests
+// manifests.
 func TestASubmissionStorm(t *testing.T) {
 	const storm, clients, stay = 1000, 8, 5
 	s := stack.Start(t, stack.Options{Runtime: stack.Containerd2})
@@ -142,7 +142,7 @@ func TestASubmissionStorm(t *testing.T) {
 		must(t, a.Start())
 		kills++
 		next <- i
-		submitted(t, a) // the others find nobody meanwhile
+		submitted(t, a) // the others find no agent in the meantime
 	}
 	close(next)
 	wg.Wait()
@@ -200,7 +200,7 @@ func TestASubmissionStorm(t *testing.T) {
 	cleared(t, s, a)
 }
 
-// TestAFullDiskRefusesSubmissions: it says so, nothing that was accepted is lost, and with room it goes on.
+// TestAFullDiskRefusesSubmissions expects an error, nothing accepted to be lost, and success once there is room.
 func TestAFullDiskRefusesSubmissions(t *testing.T) {
 	s := stack.Start(t, stack.Options{Runtime: stack.Containerd2})
 	a, err := s.NewAgent()
@@ -258,7 +258,7 @@ func TestAFullDiskRefusesSubmissions(t *testing.T) {
 	nothing(t, s)
 }
 
-// TestPodsOfAURL: a server that changes, says that nothing changed, fails, sends garbage, too much, and nothing at all.
+// TestPodsOfAURL uses a server that changes, reports no change, fails, sends garbage, too much, and nothing at all.
 func TestPodsOfAURL(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		var mu sync.Mutex

@@ -17,8 +17,8 @@ import (
 const colors = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: colors}\ndata: {color: COLOR}\n---\n" +
 	"apiVersion: v1\nkind: Secret\nmetadata: {name: words}\nstringData: {word: hush}\n"
 
-// A part of a volume of every kind, a folder or a file, is what a container sees of it; missing folders are made so that
-// their users can write. It outlives the agent and the container, and goes with the pod.
+// A container mounts a part of a volume of every kind, a folder or a file; missing folders are created writable for their users.
+// It outlives the agent and the container, and is removed with the pod.
 func TestSubPaths(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// several are pods of many kinds, by name, of which all but once, which ends well, go on running.
+// several are pods of many kinds, by name, which all continue except once, which succeeds.
 var several = map[string]string{
 	"plain": `
 terminationGracePeriodSeconds: 1
@@ -76,7 +76,7 @@ func TestTakenOverAndGivenBack(t *testing.T) {
 	awaitAPIPod(t, c, ns, "ours", ready)
 	untouched(t, s, before)
 	asItWas(t, c, ns, statuses)
-	remove(t, c, ns, "plain") // what the kubelet made, we can end
+	remove(t, c, ns, "plain") // created by the kubelet, ended by the agent
 	awaitNoAPIPod(t, c, ns, "plain")
 	steady.end(t)
 
@@ -164,7 +164,7 @@ func untouched(t *testing.T, s *stack.Stack, before map[string]*runtimeapi.Conta
 	}
 }
 
-// asItWas compares what the API server has of pods with what it had: phase, address, containers, restarts.
+// asItWas compares the API server's pods with the earlier ones: phase, address, containers, restarts.
 func asItWas(t *testing.T, c *cluster.Cluster, ns string, before map[string]*corev1.Pod) {
 	t.Helper()
 	for name, was := range before {

@@ -22,7 +22,7 @@ import (
 // toolPath is where a pod that was made by withTool has this test's own binary, which is static.
 const toolPath = "/tool/run"
 
-// tool is what the binary does in a container: "tool NAME ARG...".
+// tool is the binary's mode in a container: "tool NAME ARG...".
 func tool(args []string) int {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM, syscall.SIGINT)
@@ -108,7 +108,7 @@ func verdict(err error) int {
 	return 0
 }
 
-// count writes numbered lines, for as long as there is no file "stop" in the folder; then it says in "done" how many.
+// count writes numbered lines until the folder has a file "stop"; then it writes their number into "done".
 func count(dir string, stopped <-chan os.Signal) int {
 	out := bufio.NewWriterSize(os.Stdout, 4096)
 	n := 0
@@ -146,8 +146,8 @@ func count(dir string, stopped <-chan os.Signal) int {
 	}
 }
 
-// bomb starts processes, once there is a file /data/go, until there are so many or the kernel makes no more. It says what it
-// came to, and waits.
+// bomb starts processes, once there is a file /data/go, until the number is reached or the kernel refuses. It prints the number,
+// and waits.
 func bomb(most string, stopped <-chan os.Signal) int {
 	n, err := strconv.Atoi(most)
 	if err != nil {
@@ -172,7 +172,7 @@ func bomb(most string, stopped <-chan os.Signal) int {
 	return 0
 }
 
-// atTerminal says whether its input is a terminal, and how big that is, each time it changes; a line "end" ends it.
+// atTerminal prints whether its input is a terminal, and its size, at each change; a line "end" ends it.
 func atTerminal(stopped <-chan os.Signal) int {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
@@ -212,7 +212,7 @@ func atTerminal(stopped <-chan os.Signal) int {
 	}
 }
 
-// withTool puts this test's own binary into the containers whose spec says TOOL among its mounts, and a folder at /data.
+// withTool mounts this test's own binary into the containers with TOOL among the mounts in their spec, and a folder at /data.
 func withTool(t *testing.T, spec, data string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tool")

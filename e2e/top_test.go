@@ -28,8 +28,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// point is what metrics-server keeps of a node or a container from one scrape: CPU in seconds, memory in bytes, and when its
-// CPU was read.
+// point is metrics-server's record of a node or a container from one scrape: CPU in seconds, memory in bytes, and the time of its
+// CPU.
 type point struct {
 	at                 time.Time
 	start, cpu, memory float64
@@ -82,7 +82,7 @@ func takeScrape(t *testing.T, client *nodeClient) scrape {
 			}
 		}
 	}
-	for pod, containers := range out.pods { // metrics-server leaves out a pod of which something is lacking
+	for pod, containers := range out.pods { // metrics-server omits a pod with incomplete figures
 		for _, p := range containers {
 			if p.cpu == 0 || p.memory == 0 || p.start == 0 {
 				delete(out.pods, pod)
@@ -92,7 +92,7 @@ func takeScrape(t *testing.T, client *nodeClient) scrape {
 	return out
 }
 
-// usage is what was used between two scrapes, as metrics.k8s.io has it.
+// usage returns the usage between two scrapes, in the form of metrics.k8s.io.
 func usage(before, last *point) map[string]any {
 	cores := (last.cpu - before.cpu) / last.at.Sub(before.at).Seconds()
 	return map[string]any{"cpu": resource.NewScaledQuantity(int64(cores*1e9), resource.Nano),
@@ -155,7 +155,7 @@ func serveMetrics(k kubectl, node string, before, last scrape) {
 	k.Cleanup(server.Close)
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	must(k.T, err)
-	// The name is the address: there is no DNS, and nobody who would carry a Service's address on.
+	// The name is the address: there is no DNS, and no kube-proxy for a Service's address.
 	text := fmt.Sprintf(`
 apiVersion: v1
 kind: Service
@@ -188,13 +188,13 @@ spec:
 	})
 }
 
-// reading is what the kernel tells of a cgroup.
+// reading is the kernel's figures of a cgroup.
 type reading struct {
 	at          time.Time
 	cpu, memory float64
 }
 
-// readings are those of cgroups, by any name.
+// readings returns the figures of cgroups, by any name.
 func readings(t *testing.T, groups map[string]string) map[string]reading {
 	t.Helper()
 	out := map[string]reading{}
@@ -217,7 +217,7 @@ func readings(t *testing.T, groups map[string]string) map[string]reading {
 	return out
 }
 
-// scrapeBetween scrapes a node until all of an answer was read for it, and gives what the kernel told before and after.
+// scrapeBetween scrapes a node until the whole answer was read for it, and returns the kernel's figures before and after.
 func scrapeBetween(t *testing.T, client *nodeClient, pod string, groups map[string]string) (out scrape, before, after map[string]reading) {
 	t.Helper()
 	await(t, func() error {
@@ -241,7 +241,7 @@ func scrapeBetween(t *testing.T, client *nodeClient, pod string, groups map[stri
 	return out, before, after
 }
 
-// kubectl top tells of the node and of its pods what the kernel does, by figures that are scraped as metrics-server scrapes them.
+// kubectl top agrees with the kernel on the node and its pods, with figures scraped as metrics-server does.
 func TestKubectlTop(t *testing.T) {
 	c := cluster.Shared(t)
 	n, ns := c.Node(t), c.Namespace(t)
@@ -310,7 +310,7 @@ containers:
 			t.Errorf("%s uses %gm, and by the kernel's figures %.1fm to %.1fm", name, milli, least, most)
 		}
 		slack := 2.0
-		if of == "" { // of which all else on this machine uses some, too
+		if of == "" { // other processes on this machine use it, too
 			slack = 256
 		}
 		if mebibytes < min(b0.memory, b1.memory)/(1<<20)-slack || mebibytes > max(b0.memory, b1.memory)/(1<<20)+slack {

@@ -64,7 +64,7 @@ func (o *otlp) of(service string) map[string]*spans.Span {
 	return out
 }
 
-// traced is what "playlet trace -o json" prints, one a line.
+// traced is one line of the output of "playlet trace -o json".
 type traced struct {
 	ID, Cause uint64
 	Flow      struct {
@@ -77,8 +77,8 @@ type traced struct {
 	Took        time.Duration
 }
 
-// inOrder is a story as transcript and diagram tell it: in the order in which things were begun with, but work follows the
-// message that led to it, and a call its work.
+// inOrder returns a story in the order of transcript and diagram: by the beginnings, but work follows the message that caused it,
+// and a call its work.
 func inOrder(story []traced) (out []traced) {
 	here, below, roots := map[uint64]bool{}, map[uint64][]traced{}, []traced(nil)
 	for _, e := range story {
@@ -112,8 +112,8 @@ func rounded(d time.Duration) string {
 	return d.Round(unit).String()
 }
 
-// tells compares a text, by lines, with a story: each entry's line comes after the one of the entry before. What was recorded
-// since may stand between.
+// tells checks a text, by lines, against a story: each entry's line comes after the previous entry's. Later entries may be in
+// between.
 func tells(t *testing.T, what, text string, story []traced, line func(traced) *regexp.Regexp) {
 	t.Helper()
 	lines := strings.Split(text, "\n")
@@ -129,8 +129,8 @@ func tells(t *testing.T, what, text string, story []traced, line func(traced) *r
 	}
 }
 
-// The transcript, the diagram and the spans of a pod's start tell the same story, containerd's spans are part of it, and its
-// critical path lasts as long as the start that is seen from outside.
+// The transcript, the diagram and the spans of a pod's start agree, include containerd's spans, and the length of its critical
+// path is the start's duration as measured outside.
 func TestThePathOfAStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -193,7 +193,7 @@ func TestThePathOfAStart(t *testing.T) {
 		return regexp.MustCompile(fmt.Sprintf(`^ *\+[0-9.]+s +%s +%s  .* %s\b`, regexp.QuoteMeta(rounded(max(e.Began.Sub(e.Sent), 0))),
 			regexp.QuoteMeta(rounded(e.Took)), shown(e)))
 	})
-	// An arrow has no duration, and that of a call stands on its way back.
+	// An arrow has no duration; a call's duration is on its return arrow.
 	tells(t, "the diagram", strings.ReplaceAll(diagram, "\n    a", "\na"), story, func(e traced) *regexp.Regexp {
 		if e.Kind == "work" {
 			return regexp.MustCompile(fmt.Sprintf(`Note over a[0-9]+: %s\b.*, %s$`, shown(e), regexp.QuoteMeta(rounded(e.Took))))

@@ -35,7 +35,7 @@ func earlierAgent(t *testing.T) string {
 	return path
 }
 
-// An earlier agent is replaced by this one: containers, volumes, probes, back-off and what is over stay as they were.
+// This agent replaces an earlier one: containers, volumes, probes, back-off and finished pods are unchanged.
 func TestUpgradeFromAnEarlierAgent(t *testing.T) {
 	binary := earlierAgent(t)
 	c := cluster.Shared(t)
@@ -101,8 +101,8 @@ containers: [{name: c, image: HELLO, args: [exit, "3"]}]`))
 	must(t, s.AwaitNoLeftovers())
 }
 
-// backsOffFurther sees that the next restart comes when the earlier agent would have made it. A back-off that began anew would
-// have made it at once.
+// backsOffFurther checks that the next restart comes at the earlier agent's time. A restarted back-off would restart the
+// container at once.
 func backsOffFurther(t *testing.T, c *cluster.Cluster, ns string, waits corev1.ContainerStatus) {
 	t.Helper()
 	last := waits.LastTerminationState.Terminated

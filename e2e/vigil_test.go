@@ -116,7 +116,7 @@ func (v *vigil) followed(ctx context.Context, t *testing.T, name, version string
 	v.ended = append(v.ended, ended)
 }
 
-// end waits until the lease is renewed once more, and says what was wrong of what was seen.
+// end waits until the lease is renewed once more, and reports the violations.
 func (v *vigil) end(t *testing.T) {
 	t.Helper()
 	last := awaitLease(t, v.c, v.n, nil)

@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podMounts lists what is mounted in the pods' folders of an agent, a mount on a mount twice, sorted.
+// podMounts lists the mounts in the pods' folders of an agent, sorted, with stacked mounts repeated.
 func podMounts(t *testing.T, a *stack.Agent) []string {
 	t.Helper()
 	all, err := mountinfo.GetMounts(nil)
@@ -37,8 +37,8 @@ func volumeOf(a *stack.Agent, uid, plugin, volume string, elements ...string) st
 	return filepath.Join(append([]string{a.RootDir, "pods", uid, "volumes", "kubernetes.io~" + plugin, volume}, elements...)...)
 }
 
-// Memory is a tmpfs of the size that is asked for; fsGroup owns what is written, whoever writes it; the downward API's
-// files say what the manifest says, and cannot be written. All of it outlives the agent, and nothing outlives the pod.
+// Memory is a tmpfs of the given size; fsGroup owns all files, whoever the writer; the downward API's files have the manifest's
+// values, and are read-only. All of it outlives the agent, and nothing outlives the pod.
 func TestMemoryGroupsAndTheDownwardAPI(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		a := agentWith(t, s, quick)
@@ -169,6 +169,6 @@ func TestKilledInTheMiddleOfMounting(t *testing.T) {
 		if left := podMounts(t, a); len(left) > 0 {
 			t.Errorf("still mounted: %v", left)
 		}
-		must(t, s.SweepByForce()) // what containerd leaves of a sandbox whose making was cut off
+		must(t, s.SweepByForce()) // containerd's remains of an interrupted sandbox creation
 	})
 }

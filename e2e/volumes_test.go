@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/stack"
 )
 
-// awaitWaiting waits until the agent says that a pod waits for that reason, in a message that has all these words.
+// awaitWaiting waits until the agent reports that a pod waits for that reason, in a message with all these words.
 func awaitWaiting(t *testing.T, a *stack.Agent, name, code string, words ...string) {
 	t.Helper()
 	await(t, func() error {
@@ -37,7 +37,7 @@ func awaitWaiting(t *testing.T, a *stack.Agent, name, code string, words ...stri
 	})
 }
 
-// absent says whether nothing is at a path.
+// absent reports whether a path does not exist.
 func absent(path string) bool {
 	_, err := os.Lstat(path)
 	return errors.Is(err, fs.ErrNotExist)
@@ -116,7 +116,7 @@ containers:
 volumes: [{name: data, hostPath: {path: %q, type: %q}}]`, path, kind))
 }
 
-// Each type of hostPath that is met, or makes what it asks for, lets its pod run; the host keeps what is its own.
+// Each type of hostPath that exists, or is created on request, lets its pod run; the host's own files are kept.
 func TestHostPathTypesThatAreMet(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestHostPathTypesThatAreMet(t *testing.T) {
 		socket, err := net.Listen("unix", at("socket"))
 		must(t, err)
 		defer socket.Close()                                             //nolint:errcheck // it is only there
-		must(t, syscall.Mknod(at("block"), syscall.S_IFBLK|0o600, 7<<8)) // loop0, which nobody opens
+		must(t, syscall.Mknod(at("block"), syscall.S_IFBLK|0o600, 7<<8)) // loop0, which is never opened
 		must(t, os.Symlink(at("folder"), at("link")))
 
 		var args, mounts, volumes []string
@@ -165,8 +165,8 @@ func TestHostPathTypesThatAreMet(t *testing.T) {
 	})
 }
 
-// Where something else is at the path, the pod waits, and the reason names the volume, the path, the type that was asked
-// for and what is there. It is looked at again, without anyone asking.
+// If the path has another type, the pod waits, and the reason names the volume, the path, the requested and the actual type. The
+// check is repeated by itself.
 func TestHostPathTypesThatAreNotMet(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	dir := t.TempDir()
@@ -232,8 +232,8 @@ volumes: [{name: host, hostPath: {path: %s}}, {name: empty, emptyDir: {}}]`, dir
 	})
 }
 
-// Mounts that are made below a hostPath while a container runs come through to it where it asks for them; what the kernel
-// says of the mount shows all three ways.
+// Mounts made below a hostPath while a container runs propagate into it on request; the kernel's mount options show all three
+// modes.
 func TestMountPropagation(t *testing.T) {
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
 		dir := t.TempDir()
@@ -273,7 +273,7 @@ volumes: [{name: v, hostPath: {path: %s}}]`, dir))))
 	})
 }
 
-// tmpfs mounts one at a folder until the test calls what it gives, which fails where somebody still uses it, or ends.
+// tmpfs mounts one at a folder until the test ends or calls the returned function, which fails if it is in use.
 func tmpfs(t *testing.T, dir string) (unmount func()) {
 	t.Helper()
 	must(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, ""))
@@ -290,7 +290,7 @@ func tmpfs(t *testing.T, dir string) (unmount func()) {
 	}
 }
 
-// propagates looks up the mount /v in a mountinfo (proc_pid_mountinfo(5)): its optional fields say how it propagates.
+// propagates looks up the mount /v in a mountinfo (proc_pid_mountinfo(5)): its optional fields are the propagation.
 func propagates(mountinfo, want string) error {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)

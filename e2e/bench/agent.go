@@ -18,7 +18,7 @@ import (
 // waitLimit bounds every wait; it is reached only when something is broken.
 const waitLimit = 3 * time.Minute
 
-// bench is the agent under measurement, and who watches what the runtime says of it.
+// bench is the measured agent, with a watch of the runtime's events.
 type bench struct {
 	stack  *stack.Stack
 	agent  *stack.Agent
@@ -61,8 +61,8 @@ func (b *bench) watch(ctx context.Context) error {
 	return nil
 }
 
-// withAgent runs a measurement with the agent there. It is not there while the floor is measured: it would end the
-// floor's pods, which no source of its wants.
+// withAgent runs a measurement with a running agent. The agent does not run while the floor is measured: it would end the floor's
+// pods, which no source of it desires.
 func (b *bench) withAgent(ctx context.Context, measure func() error) error {
 	if err := b.agent.Start(); err != nil {
 		return err
@@ -148,7 +148,7 @@ func manifest(name, image string) string {
 		"  - name: hello\n    image: %s\n    imagePullPolicy: IfNotPresent\n", name, image)
 }
 
-// figures are what a process has used: MiB and seconds.
+// figures are the resources used by a process: MiB and seconds.
 type figures struct{ rss, anon, cpu float64 }
 
 func usage(pid int) (figures, error) {

@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answers measures each answer: its time, its size and what the subject allocates for it. Between two of one path the figures
-// grow old, so that they are gathered anew.
+// answers measures each answer: its time, its size and the subject's allocations. The figures expire between two requests of one
+// path, so that they are gathered again.
 func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.Client, n int) error {
 	const times, apart = 6, 11 * time.Second
 	for _, path := range []string{"/metrics/cadvisor", "/stats/summary"} {
@@ -68,10 +68,10 @@ func (b *clusterBench) answers(ctx context.Context, sub *subject, client *http.C
 	return nil
 }
 
-// heap is what a process has allocated in its life.
+// heap is the total of a process's allocations.
 type heap struct{ mallocs, bytes float64 }
 
-// readHeap reads what the subject tells of its own heap.
+// readHeap reads the subject's own heap metrics.
 func readHeap(ctx context.Context, client *http.Client, sub *subject) (heap, error) {
 	var text bytes.Buffer
 	if _, err := get(ctx, client, sub.api.Host+"/metrics", &text); err != nil {

@@ -39,12 +39,12 @@ type subject struct {
 	logs  string       // the folder of the logs of its pods
 }
 
-// failed says whose failure it is, and what the subject said last.
+// failed adds the subject and its last output to an error.
 func (s *subject) failed(err error) error {
 	return fmt.Errorf("%s: %w\n%s", s.name, err, lastLines(s.log(), 30))
 }
 
-// clusterBench measures subjects by what a watch of the API server sees.
+// clusterBench measures subjects by a watch of the API server.
 type clusterBench struct {
 	stack     *stack.Stack
 	cluster   *cluster.Cluster
@@ -115,7 +115,7 @@ func (b *clusterBench) measure(ctx context.Context, sub *subject) error {
 	})
 }
 
-// with runs a measurement while the subject is there, and tells how long its node took to be ready.
+// with runs a measurement with a running subject, and prints the time until its node was ready.
 func (b *clusterBench) with(ctx context.Context, sub *subject, f func() error) error {
 	began := time.Now()
 	if err := sub.start(); err != nil {
@@ -130,7 +130,7 @@ func (b *clusterBench) with(ctx context.Context, sub *subject, f func() error) e
 	return errors.Join(err, b.nothingRuns(ctx))
 }
 
-// ready waits until the subject's node is said to be ready by a heartbeat of this start.
+// ready waits until a heartbeat of this start reports the subject's node as ready.
 func (b *clusterBench) ready(ctx context.Context, sub *subject, since time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
@@ -149,7 +149,7 @@ func (b *clusterBench) ready(ctx context.Context, sub *subject, since time.Time)
 	return errors.New("its node did not become ready")
 }
 
-// nothingRuns removes what is left in the runtime: floor and subjects must not meet what another left.
+// nothingRuns removes all sandboxes in the runtime: floor and subjects must not meet another's.
 func (b *clusterBench) nothingRuns(ctx context.Context) error {
 	podSandboxes, err := b.stack.Sandboxes(ctx)
 	errs := []error{err}
@@ -170,7 +170,7 @@ func (b *clusterBench) note(figure string, sub *subject, value float64) {
 	}
 }
 
-// owner takes what helpers for tests need of a test.
+// owner is a substitute for a test in helpers for tests.
 type owner struct{ cleanups []func() }
 
 func (o *owner) Helper()                           {}

@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/e2e/cluster"
 )
 
-// grace is that of the measured pods, in seconds. Their process ends at its signal.
+// grace is the grace period of the measured pods, in seconds. Their process ends at its signal.
 const grace = 2
 
 // create has so many pods created side by side, and gives their UIDs.
@@ -131,7 +131,7 @@ func (b *clusterBench) crowd(ctx context.Context, sub *subject, n int) error {
 	return nil
 }
 
-// writes counts what the node asked of the API server meanwhile.
+// writes counts the node's requests to the API server in the meantime.
 func (b *clusterBench) writes(what string, sub *subject, began time.Time, took time.Duration) error {
 	all, err := b.cluster.Requests(sub.node.Name)
 	if err != nil {
@@ -193,7 +193,7 @@ func (b *clusterBench) clear(ctx context.Context) error {
 	return err
 }
 
-// idle measures what the subject needs with pods of which nothing happens.
+// idle measures the subject's usage with unchanged pods.
 func (b *clusterBench) idle(ctx context.Context, sub *subject) error {
 	sizes, err := numbers(*idles)
 	if err != nil {
@@ -215,7 +215,7 @@ func (b *clusterBench) idle(ctx context.Context, sub *subject) error {
 		if err != nil {
 			return err
 		}
-		time.Sleep(window) // what is measured is what happens meanwhile
+		time.Sleep(window) // the usage of this window is measured
 		after, err := usage(sub.pid())
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (b *clusterBench) floor(ctx context.Context) error {
 	return nil
 }
 
-// capture has a subject run a pod, and keeps what it told the runtime: the floor's calls say the same.
+// capture runs a pod on a subject, and records its calls to the runtime for the floor.
 func (b *clusterBench) capture(ctx context.Context, sub *subject) error {
 	return b.with(ctx, sub, func() error {
 		uids, err := b.create(ctx, sub, 1)

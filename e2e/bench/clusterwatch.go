@@ -16,7 +16,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// podWatch is what a watch of a namespace's pods has seen, and when.
+// podWatch records the events of a watch of a namespace's pods with their times.
 type podWatch struct {
 	mu      sync.Mutex
 	ready   map[string]time.Time // by UID, the first time
@@ -70,7 +70,8 @@ func (p *podWatch) see(kind watch.EventType, pod *corev1.Pod, now time.Time) {
 		p.gone[uid] = now
 		return
 	}
-	// A kubelet has some that it evicts end as Succeeded, with no reason or condition; nobody else ends a pod here.
+	// A kubelet lets some of its evicted pods end as Succeeded, without a reason or condition; no other component ends a pod
+	// here.
 	over := pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 	if _, seen := p.evicted[uid]; !seen && over && pod.DeletionTimestamp == nil {
 		p.evicted[uid] = now

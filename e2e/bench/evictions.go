@@ -28,7 +28,7 @@ const (
 	diskMiB      = 100  // the file system of the root folder
 	diskInodes   = 6000 // of that
 	imageDiskMiB = 300  // the file system of images and writable layers
-	podMemoryMiB = 400  // what pods have of memory together
+	podMemoryMiB = 400  // the pods' total memory
 )
 
 // makeSmall gives the agent a disk and memory that one pod can use up.
@@ -96,8 +96,7 @@ func (b *clusterBench) noteSpread(figure string, sub *subject, took []time.Durat
 
 const unusedImages = "images' disk is full, an unused image is gone"
 
-// reclaimImages measures from the moment at which there is too little left where images are to the one at which an image that
-// nobody uses is gone. No pod is there.
+// reclaimImages measures from a shortage of space for images to the removal of an unused image, without pods.
 func (b *clusterBench) reclaimImages(ctx context.Context, sub *subject) error {
 	var took []time.Duration
 	for i := range *evictions {
@@ -131,7 +130,7 @@ func (b *clusterBench) reclaimImages(ctx context.Context, sub *subject) error {
 	return nil
 }
 
-// errStays is that of a pod that was not evicted in time.
+// errStays is returned for a pod that was not evicted in time.
 var errStays = errors.New("the pod stays")
 
 // evictOne is one measurement; 0 where the pod did not come to run.
@@ -165,10 +164,10 @@ func (b *clusterBench) evictOne(ctx context.Context, sub *subject, kind overuse)
 		return 0, err
 	}
 	uids := []string{string(pod.UID)}
-	if refused, err := b.pods.readyOrEvicted(ctx, uids); err != nil || refused { // a kubelet tells late of pressure that it still sees
+	if refused, err := b.pods.readyOrEvicted(ctx, uids); err != nil || refused { // a kubelet reports ended pressure late
 		return 0, errors.Join(err, b.clear(ctx))
 	}
-	time.Sleep(time.Duration(rand.Int64N(int64(10 * time.Second)))) // it meets who looks now and then at any moment
+	time.Sleep(time.Duration(rand.Int64N(int64(10 * time.Second)))) // so that the start is random for a subject that polls
 	began := time.Now()
 	if err := kind.do(ctx, sub, pod); err != nil {
 		return 0, err

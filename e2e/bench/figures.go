@@ -36,7 +36,8 @@ var (
 // scrapeEvery is how often monitoring asks.
 const scrapeEvery = 15 * time.Second
 
-// scrapes are what monitoring reads: cAdvisor's metrics and the summary by Prometheus and dashboards, the last by metrics-server.
+// scrapes are the paths read by monitoring: cAdvisor's metrics and the summary by Prometheus and dashboards, the last by
+// metrics-server.
 var scrapes = []string{"/metrics/cadvisor", "/stats/summary", "/metrics/resource"}
 
 // api is the node's API of an agent on that port, asked as an administrator.
@@ -44,11 +45,11 @@ func (b *clusterBench) api(t *owner, port any) *rest.Config {
 	cert, key := b.cluster.Certificate(t, "bench:administrator", "system:masters")
 	return &rest.Config{
 		Host: "https://" + net.JoinHostPort(isolate.NodeIP, fmt.Sprint(port)), QPS: -1, Timeout: waitLimit,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertFile: cert, KeyFile: key}, // what it shows, it has signed itself
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertFile: cert, KeyFile: key}, // its certificate is self-signed
 	}
 }
 
-// figures measures the answers of the node's API, commands and logs through it, and what the subject needs while it is scraped.
+// figures measures the answers of the node's API, commands and logs through it, and the subject's usage while it is scraped.
 func (b *clusterBench) figures(ctx context.Context, sub *subject) error {
 	type step func(context.Context, *subject, *http.Client, int) error
 	steps := map[int][]step{}
@@ -138,7 +139,7 @@ func (b *clusterBench) execs(ctx context.Context, sub *subject, _ *http.Client, 
 	return nil
 }
 
-// scrape measures what the subject needs while nothing happens and its figures are read as monitoring does.
+// scrape measures the subject's usage while nothing happens and its figures are read as by monitoring.
 func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Client, n int) error {
 	before, err := usage(sub.pid())
 	if err != nil {
@@ -165,7 +166,7 @@ func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Cl
 	return <-profiled
 }
 
-// profile keeps what the subject spends CPU on while it is scraped, and what its heap holds after.
+// profile records a CPU profile of the subject while it is scraped, and its heap afterwards.
 func (b *clusterBench) profile(ctx context.Context, sub *subject, client *http.Client, n int) <-chan error {
 	done := make(chan error, 1)
 	if *profiles == "" {

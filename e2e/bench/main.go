@@ -72,7 +72,7 @@ func run(ctx context.Context) error {
 	return b.empty(ctx)
 }
 
-// capture has the agent run a pod, and keeps what it told the runtime: the floor's calls say the same.
+// capture runs a pod on the agent, and records its calls to the runtime for the floor.
 func (b *bench) capture(ctx context.Context) error {
 	b.whenUp = func() error {
 		list, err := b.stack.Containers(ctx)
@@ -134,7 +134,7 @@ func (b *bench) oneAtATime(ctx context.Context) error {
 	return nil
 }
 
-// atOnce measures a burst beside the best degree of parallelism of the floor, which is that of the best median.
+// atOnce measures a burst beside the floor's best degree of parallelism, the one with the best median.
 func (b *bench) atOnce(ctx context.Context) error {
 	floor, agent := map[int][]burstTimes{}, []burstTimes{}
 	for range *rounds {
@@ -179,7 +179,7 @@ func timesOf(ends []time.Duration) burstTimes {
 	return burstTimes{p50: quantile(ends, 0.5), last: slices.Max(ends)}
 }
 
-// median takes that of each figure by itself.
+// median returns the median of each figure.
 func median(all []burstTimes) burstTimes {
 	var p50, last []time.Duration
 	for _, t := range all {

@@ -33,7 +33,7 @@ const (
 	toolDir    = "/tool"
 )
 
-// wanted says whether this kind was asked for; without -overuses all are.
+// wanted reports whether this kind was requested; the default is all.
 func wanted(name string) bool {
 	return slices.ContainsFunc(strings.Split(*overuses, ","), func(word string) bool { return strings.Contains(name, word) })
 }
@@ -50,7 +50,7 @@ func (b *clusterBench) kinds() []overuse {
 	file := func(path string) func(context.Context, *subject, *corev1.Pod) error {
 		return b.inside(func(root string) error { return stack.Fill(filepath.Join(root, path), 2<<20) })
 	}
-	binary, _ := os.Executable() // as evictOne has it, which tells the error
+	binary, _ := os.Executable() // as in evictOne, which reports the error
 	return []overuse{
 		{"the disk is full", in("disk", fill(75)), false},
 		{"inodes are used up", in("disk", func(dir string) error { return stack.UseInodes(dir, diskInodes-1000) }), false},
@@ -116,7 +116,7 @@ func (b *clusterBench) run(command ...string) func(context.Context, *subject, *c
 	}
 }
 
-// tasksLeft is how many more tasks this machine would make, with those of everybody on it.
+// tasksLeft returns the number of tasks that this machine can still create, shared with all its users.
 func tasksLeft() (int, error) {
 	number := func(path, after string) (n int, err error) {
 		text, err := os.ReadFile(path)

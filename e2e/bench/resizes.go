@@ -51,7 +51,7 @@ func (b *clusterBench) resizes(ctx context.Context, sub *subject) error {
 	var took []time.Duration
 	for i := range *resizeTimes {
 		mebibytes := 96 - 32*(i%2)
-		time.Sleep(time.Duration(rand.Int64N(int64(time.Second)))) // it meets who looks now and then at any moment
+		time.Sleep(time.Duration(rand.Int64N(int64(time.Second)))) // so that the start is random for a subject that polls
 		began := time.Now()
 		if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, fmt.Appendf(nil,
 			`{"spec":{"containers":[{"name":"hello","resources":{"requests":{"memory":"%[1]dMi"},"limits":{"memory":"%[1]dMi"}}}]}}`,
@@ -128,7 +128,7 @@ func hold(files []string, value string, began time.Time) error {
 	return nil
 }
 
-// resized waits until the pod's status tells these resources: the next resize begins when this one is over.
+// resized waits until the pod's status has these resources: the next resize begins after this one.
 func (b *clusterBench) resized(ctx context.Context, name string, want corev1.ResourceList) error {
 	for began := time.Now(); time.Since(began) < waitLimit; time.Sleep(20 * time.Millisecond) {
 		pod, err := b.cluster.Admin.CoreV1().Pods(b.namespace).Get(ctx, name, metav1.GetOptions{})

@@ -14,9 +14,9 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/devimages"
 )
 
-// waiters measures many pods that wait for one image beside a single one: all have their sandboxes, and the registry holds
-// the image back until then. The time is from there to the start of their containers: the first one's is that of the pull,
-// the last one's also that of so many starts.
+// waiters measures many pods that wait for one image beside a single one: all have their sandboxes, and the registry holds the
+// image back until then. The time is from there to the start of their containers: the first one's includes the pull, the last
+// one's also the starts of the others.
 func (b *bench) waiters(ctx context.Context) error {
 	var first, last [2][]time.Duration
 	most := 0

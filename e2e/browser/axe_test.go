@@ -26,8 +26,8 @@ const (
 		"d6229cf9ad20af7baa377ec676682a49b6b663499823c170284cee64e2d108d3"
 )
 
-// fetchAxe returns the text of axe-core, whose archive has the pinned SHA-512. Without npm, or without its registry, it reports a
-// skipped subtest and returns an empty text: the pictures and the widths of the views are tested all the same.
+// fetchAxe returns the text of axe-core, verified by the pinned SHA-512 of its archive. Without npm, or without its registry, it
+// reports a skipped subtest and returns an empty text: the pictures and the widths of the views are still tested.
 func fetchAxe(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,8 +58,8 @@ func fetchAxe(t *testing.T) string {
 	}
 }
 
-// view takes a picture of what is shown in both widths and both colour schemes, and fails the test for each rule of axe-core
-// that it breaks and where the document is wider than the window.
+// view takes a picture in both widths and both colour schemes, and fails the test for each violated rule of axe-core and if the
+// document is wider than the window.
 func (p *page) view(name string) {
 	p.t.Helper()
 	for _, width := range []int{390, wide} {

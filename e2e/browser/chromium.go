@@ -80,7 +80,7 @@ func Start(profile string, width, height int) (*Chromium, error) {
 	return c, c.attach(width, height)
 }
 
-// attach makes the page, and has it tell of what goes wrong.
+// attach creates the page, and enables reports of its errors.
 func (c *Chromium) attach(width, height int) error {
 	var target struct {
 		TargetID string `json:"targetId"`
@@ -211,7 +211,7 @@ func (c *Chromium) Open(url string) error {
 	return nil
 }
 
-// Key presses a key and lets it go; name is that of KeyboardEvent.key.
+// Key presses and releases a key; name is KeyboardEvent.key.
 func (c *Chromium) Key(name string) error {
 	codes := map[string]int{"Enter": 13, "Escape": 27, "Tab": 9, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39,
 		"Home": 36, "End": 35, "PageDown": 34}
@@ -253,7 +253,7 @@ func (c *Chromium) Dark(dark bool) error {
 		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// Screenshot writes what is seen as a PNG file.
+// Screenshot writes the visible page to a PNG file.
 func (c *Chromium) Screenshot(path string) error {
 	var got struct {
 		Data string `json:"data"`
@@ -268,7 +268,7 @@ func (c *Chromium) Screenshot(path string) error {
 	return os.WriteFile(path, picture, 0o644)
 }
 
-// Said are the errors that the page and the browser reported since the call before.
+// Said returns the errors of the page and the browser since the previous call.
 func (c *Chromium) Said() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

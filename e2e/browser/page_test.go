@@ -21,10 +21,9 @@ import (
 // limit bounds each wait; it is reached only when something is stuck.
 const limit = 3 * time.Minute
 
-// TestTheObservatoryInABrowser is the page as a person uses it, with a thousand pods over the simulated runtime: by keys and
-// clicks, narrow and wide, in light and dark. The time of the first view and the frames per second while the list scrolls are
-// printed, and not judged. Screenshots are kept where PLAYLET_SCREENSHOTS says, else in the folder of artefacts (go test
-// -artifacts).
+// TestTheObservatoryInABrowser uses the page like a person, with a thousand pods over the simulated runtime: by keys and clicks,
+// narrow and wide, in light and dark. It prints, without judging, the time of the first view and the frames per second while the
+// list scrolls. Screenshots are kept in PLAYLET_SCREENSHOTS, else in the folder of artefacts (go test -artifacts).
 func TestTheObservatoryInABrowser(t *testing.T) {
 	if _, err := exec.LookPath(Program); err != nil {
 		t.Fatalf("%v: `go run ./e2e/parts` installs Debian's package", err)
@@ -102,8 +101,8 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.keys("Escape", "/", "Escape")
 	p.until("all pods again", fmt.Sprintf(`document.body.dataset.shown === 'pods %d' && document.getElementById('detail').hidden`, pods+1))
 
-	// One that starts while somebody looks: its messages, what led to one of them, its critical path, its figures. Of those that
-	// started first the flight recorder has forgotten most.
+	// A pod starts while the page is open: its messages, the causes of one of them, its critical path, its figures. The flight
+	// recorder has dropped most messages of the first pods.
 	a.write("late", "late:1")
 	p.keys("/", "l", "a", "t", "e", "Enter")
 	p.until("the new pod", `document.body.dataset.shown === 'pods 1'`)
@@ -176,7 +175,7 @@ func TestTheObservatoryInABrowser(t *testing.T) {
 	p.until("the rule in the strip", `document.getElementById('strip').innerText.includes('kill volumes')`)
 	p.view("chaos")
 
-	// What assistive technology is told, and that nothing went wrong.
+	// The page's text for assistive technology, without errors.
 	p.keys("g", "p")
 	p.until("the list again", fmt.Sprintf(`document.body.dataset.shown === 'pods %d'`, pods+2))
 	p.keys("j")
@@ -336,7 +335,7 @@ spec:
 	a.process, a.logs = cmd.Process, filepath.Join(dir, "logs")
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait() // its log tells
+		_ = cmd.Wait() // its log has the reason
 		if t.Failed() {
 			t.Logf("the agent's log ends with:\n%s", a.log.String()[max(0, a.log.Len()-4000):])
 		}

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// auditPolicy keeps who asked what, of nodes alone, once the answer is known or, for a watch, begun and ended.
+// auditPolicy records the requests of nodes, after their answer or, for a watch, at its beginning and end.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -94,8 +94,8 @@ func (c *Cluster) RestartAPIServer() error {
 	return c.StartAPIServer()
 }
 
-// populate makes in a namespace what controllers of a cluster do. The service account has no token mounted into pods
-// unless they ask for it, so that they need no more than what a test gives them.
+// populate creates a namespace's objects in place of a cluster's controllers. The service account's token is only mounted into
+// pods on request, so that they need nothing beyond the test's objects.
 func (c *Cluster) populate(ctx context.Context, namespace string) error {
 	no := false
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}, AutomountServiceAccountToken: &no}

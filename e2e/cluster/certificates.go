@@ -41,7 +41,7 @@ func (c *Cluster) BootstrapKubeconfig(t TB) string {
 	return path
 }
 
-// OpenRequests gives the certificate requests for a node's name, of a signer, that nobody has answered.
+// OpenRequests returns the unanswered certificate requests for a node's name and a signer.
 func (c *Cluster) OpenRequests(ctx context.Context, node, signer string) ([]certificatesv1.CertificateSigningRequest, error) {
 	all, err := c.Admin.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Cluster) Certificate(t TB, user string, groups ...string) (certFile, ke
 	return p.certFile, p.keyFile
 }
 
-// Stranger is Certificate of an authority that nobody trusts.
+// Stranger is Certificate from an untrusted authority.
 func (c *Cluster) Stranger(t TB, user string, groups ...string) (certFile, keyFile string) {
 	t.Helper()
 	dir, err := os.MkdirTemp(c.Dir, "stranger")

@@ -1,7 +1,6 @@
-// Package cluster runs a real cluster without nodes for tests and benchmarks: an etcd and a kube-apiserver with
-// certificates of its own, RBAC, the Node authorizer and NodeRestriction, and what a test needs to disturb them. There is
-// no scheduler and no controller: a test says spec.nodeName, and what a controller would make it makes itself. It runs in the
-// namespaces that stack.Main makes.
+// Package cluster runs a real cluster without nodes for tests and benchmarks: an etcd and a kube-apiserver with certificates of
+// its own, RBAC, the Node authorizer and NodeRestriction, and means to disturb them. There is no scheduler and no controller: a
+// test sets spec.nodeName, and creates the objects of controllers itself. It runs in the namespaces of stack.Main.
 //
 //	func TestAPodOfTheCluster(t *testing.T) {
 //		c := cluster.Shared(t)          // one for all tests that leave the server alone; cluster.Start(t) for others
@@ -12,12 +11,12 @@
 //
 //		_, err := c.Admin.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}) // pod.Spec.NodeName = n.Name
 //		…
-//		said, err := c.Requests(n.Name) // what the node asked of the server, from its audit log
+//		sent, err := c.Requests(n.Name) // the node's requests, from the server's audit log
 //	}
 //
-// With one of its own, a test may kill and restart the server (KillAPIServer, StartAPIServer), have it forget old
-// resource versions (Forget), or have it know less than it did (Save, GoBack). For faults of the network between the server
-// and one node, shared or not, the node's kubeconfig names a proxy instead, which passes on who asks:
+// With its own cluster, a test may kill and restart the server (KillAPIServer, StartAPIServer), make it forget old resource
+// versions (Forget), or restore an earlier state (Save, GoBack). For faults of the network between the server and one node,
+// shared or not, the node's kubeconfig names a proxy instead, which preserves the client's identity:
 //
 //	p := c.Proxy(t)
 //	n := c.NodeBehind(t, p)
@@ -47,7 +46,7 @@ import (
 // waitLimit bounds every wait; it is reached only when something is broken, however slow the machine.
 const waitLimit = 2 * time.Minute
 
-// TB is what this package needs of a testing.TB.
+// TB is the part of testing.TB that this package uses.
 type TB = stack.TB
 
 // Cluster is a running etcd and kube-apiserver. Its methods may be called from several goroutines, but those that stop and
@@ -55,7 +54,7 @@ type TB = stack.TB
 type Cluster struct {
 	// Admin may do everything, as a member of system:masters.
 	Admin kubernetes.Interface
-	// Config is what Admin was made of.
+	// Config is the configuration of Admin.
 	Config *rest.Config
 	// Dir holds everything this cluster writes. CAFile, in PEM, has the authority of all its certificates.
 	Dir, CAFile string
@@ -102,8 +101,8 @@ func Start(t TB) *Cluster {
 	return c
 }
 
-// Shared gives a cluster that all tests of this process have in common, which the first one starts. It ends with the
-// process. What would disturb other tests is an error with it.
+// Shared returns the cluster that all tests of this process share, which the first one starts. It ends with the process. It
+// rejects operations that would disturb other tests.
 func Shared(t TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -119,7 +118,7 @@ func Shared(t TB) *Cluster {
 	return shared.cluster
 }
 
-// New starts a cluster, whose server gets further arguments, and returns when the server is ready. The caller calls Stop.
+// New starts a cluster, passes further arguments to its server, and returns when the server is ready. The caller calls Stop.
 func New(ctx context.Context, args ...string) (*Cluster, error) {
 	if !isolate.Inside() {
 		return nil, errors.New("not in namespaces of its own: begin the program with stack.Main")
@@ -172,7 +171,7 @@ func (c *Cluster) command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Stop ends the parts and removes what they wrote. It may be called again.
+// Stop ends the parts and removes their files. It may be called again.
 func (c *Cluster) Stop() error {
 	err := errors.Join(c.apiServer.End(syscall.SIGKILL), c.etcd.End(syscall.SIGKILL))
 	if os.Getenv("PLAYLET_E2E_KEEP") != "" {
@@ -181,7 +180,7 @@ func (c *Cluster) Stop() error {
 	return errors.Join(err, os.RemoveAll(c.Dir))
 }
 
-// PIDs are the processes of all clusters of this process, for those who look for others.
+// PIDs returns the processes of all clusters of this process, so that a search can exclude them.
 func PIDs() []int {
 	every.Lock()
 	defer every.Unlock()
@@ -196,7 +195,7 @@ func PIDs() []int {
 	return pids
 }
 
-// own refuses what would disturb other tests.
+// own rejects operations that would disturb other tests.
 func (c *Cluster) own(what string) error {
 	if c.shared {
 		return fmt.Errorf("%s: other tests use this cluster: begin with cluster.Start", what)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// The tests of this package have no agent in them: they show that what the others stand on works.
+// The tests of this package have no agent: they verify the foundation of the others.
 
 func TestMain(m *testing.M) {
 	prepare := func(string) error { return install.EnsureCluster(context.Background(), os.Stderr) }
@@ -46,7 +46,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// refused says that an error is the server's refusal, and nothing else.
+// refused checks that an error is the server's rejection, and no other.
 func refused(t *testing.T, what string, err error) {
 	t.Helper()
 	if !apierrors.IsForbidden(err) {
@@ -61,7 +61,7 @@ func podOn(node, name string) *corev1.Pod {
 	}
 }
 
-// What a node may do is what RBAC, the Node authorizer and NodeRestriction let it do together.
+// A node's rights are those granted by RBAC, the Node authorizer and NodeRestriction together.
 func TestANodeIsNoAdministrator(t *testing.T) {
 	c := Shared(t)
 	ctx := t.Context()
@@ -162,7 +162,7 @@ func TestTheServerComesAndGoes(t *testing.T) {
 	}
 }
 
-// expired says that a watch from that resource version is answered with 410.
+// expired checks that a watch from that resource version is answered with 410.
 func expired(t *testing.T, c *Cluster, ns, version string) {
 	t.Helper()
 	watch, err := c.Admin.CoreV1().Pods(ns).Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})

@@ -76,8 +76,8 @@ func (c *Cluster) revision(ctx context.Context) (string, error) {
 	return answer.Header.Revision, err
 }
 
-// Compact has etcd drop all history before now. Watches that the server has under way do not notice, as it keeps what
-// it saw in memory: see Forget.
+// Compact drops all history before now in etcd. Open watches of the server do not notice, as it caches the events in memory: see
+// Forget.
 func (c *Cluster) Compact(ctx context.Context) error {
 	if err := c.own("compaction"); err != nil {
 		return err
@@ -90,9 +90,9 @@ func (c *Cluster) Compact(ctx context.Context) error {
 	return c.ask(ctx, "/v3/kv/compaction", map[string]any{"revision": now, "physical": true}, &answer)
 }
 
-// Forget is Compact and a restart of the server: a watch from any earlier resource version is answered with 410 Gone.
-// What has a watch open when it is called loses it, and may come back with a resource version that is just about new enough:
-// hold it off with a proxy (Refuse), and change something that it watches, before.
+// Forget is Compact and a restart of the server: a watch from any earlier resource version is answered with 410 Gone. A client
+// with an open watch loses it, and may return with a resource version that is just recent enough: block it with a proxy (Refuse),
+// and change an object that it watches, before.
 func (c *Cluster) Forget(ctx context.Context) error {
 	if err := c.KillAPIServer(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (c *Cluster) Forget(ctx context.Context) error {
 // Save keeps the cluster as it is now, for GoBack. Etcd and the server are restarted.
 func (c *Cluster) Save() error { return c.swap(c.etcdDir(), c.savedDir()) }
 
-// GoBack makes the cluster what it was when Save was called, as restoring a backup does: objects are as they were, and the
-// server's resource versions are older than those that its clients saw. Etcd and the server are restarted.
+// GoBack restores the state at the call of Save, like a backup: objects are as they were, and the server's resource versions are
+// older than those seen by its clients. Etcd and the server are restarted.
 func (c *Cluster) GoBack() error { return c.swap(c.savedDir(), c.etcdDir()) }
 
 func (c *Cluster) savedDir() string { return filepath.Join(c.Dir, "etcd.saved") }

@@ -22,7 +22,7 @@ func (l *gatedListener) Accept() (net.Conn, error) {
 		p.mu.Lock()
 		if p.refuse {
 			p.mu.Unlock()
-			_ = conn.Close() // as it was told
+			_ = conn.Close() // as requested
 			continue
 		}
 		gated := &gatedConn{Conn: conn, proxy: p, gone: make(chan struct{})}
@@ -99,7 +99,7 @@ func (g *gate) open() {
 	}
 }
 
-// pass waits until the gate is open; false says that the caller is gone before.
+// pass waits until the gate is open; false means that the caller has left before.
 func (g *gate) pass(gone <-chan struct{}) bool {
 	g.mu.Lock()
 	opened := g.opened

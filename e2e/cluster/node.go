@@ -19,8 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Node is the identity system:node:<Name> in the group system:nodes, by a client certificate. That there is one says nothing of
-// a Node object.
+// Node is the identity system:node:<Name> in the group system:nodes, by a client certificate. The Node object need not exist.
 type Node struct {
 	Name string
 	// Kubeconfig, with the certificate in it, CertFile and KeyFile are files, in the cluster's Dir.
@@ -83,8 +82,7 @@ func (n *Node) Args() []string {
 	return []string{"--kubeconfig=" + n.Kubeconfig, "--hostname-override=" + n.Name}
 }
 
-// Create makes the Node object as an administrator does; change, unless nil, says what is in it. It gives what the
-// server made of it.
+// Create creates the Node object as an administrator; change, unless nil, modifies it. It returns the server's object.
 func (n *Node) Create(ctx context.Context, change func(*corev1.Node)) (*corev1.Node, error) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	if change != nil {
@@ -163,7 +161,7 @@ type Request struct {
 	URI   string `json:"requestURI"`
 	User  struct {
 		Name string `json:"username"`
-		// Extra has what the server knows of the credentials.
+		// Extra has the server's details of the credentials.
 		Extra map[string][]string `json:"extra"`
 	} `json:"user"`
 	UserAgent string `json:"userAgent"`
@@ -179,8 +177,8 @@ type Request struct {
 	At metav1.MicroTime `json:"stageTimestamp"`
 }
 
-// Requests gives what a node asked of the server since the cluster began, oldest first, from the server's audit log. A
-// request whose answer has just come may be missing.
+// Requests returns a node's requests to the server since the cluster's start, oldest first, from the server's audit log. A
+// request that was just answered may be missing.
 func (c *Cluster) Requests(node string) ([]Request, error) {
 	file, err := os.Open(c.auditLog())
 	if errors.Is(err, os.ErrNotExist) {
@@ -206,12 +204,12 @@ func (c *Cluster) Requests(node string) ([]Request, error) {
 	}
 }
 
-// Credential says which certificate a request was made with; empty where the server does not say.
+// Credential returns the certificate of a request; empty if the server does not log it.
 func (r Request) Credential() string {
 	return strings.Join(r.User.Extra["authentication.kubernetes.io/credential-id"], " ")
 }
 
-// Since gives those of the requests that were answered after a moment.
+// Since returns the requests that were answered after a moment.
 func Since(all []Request, begun time.Time) []Request {
 	for i, r := range all {
 		if r.At.After(begun) {

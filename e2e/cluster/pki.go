@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/isolate"
 )
 
-// pki has two authorities: one for all that serves or is a client, one for those who say on whose behalf they ask, which
-// the server tells from any other client by nothing else.
+// pki has two authorities: one for servers and clients, and one for authenticating proxies, by which alone the server recognises
+// them.
 type pki struct {
 	dir       string
 	ca, front *authority

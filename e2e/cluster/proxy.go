@@ -17,12 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Proxy stands between nodes and the server and makes faults. It ends TLS with the authority of the cluster; to the server
-// it says, as an authenticating proxy does, whose request it passes on, so that the server sees the node. A request whose
-// answer does not come, as the server is not there, has its connection cut. Its methods may be called at any time, from
-// several goroutines.
+// Proxy stands between nodes and the server and causes faults. It ends TLS with the authority of the cluster, and names the
+// client to the server as an authenticating proxy does, so that the server sees the node. It cuts the connection of a request
+// that the server does not answer because it is down. Its methods may be called at any time, from several goroutines.
 type Proxy struct {
-	// URL is what a kubeconfig names instead of the server.
+	// URL is used in a kubeconfig instead of the server's.
 	URL string
 
 	listener net.Listener
@@ -79,7 +78,7 @@ func (c *Cluster) newProxy() (*Proxy, error) {
 	return p, nil
 }
 
-// forward sends requests to the server, as somebody who may say whose they are.
+// forward sends requests to the server as an authenticating proxy.
 func (c *Cluster) forward() (*httputil.ReverseProxy, error) {
 	front, err := tls.LoadX509KeyPair(c.pki.file("front-proxy-client.crt"), c.pki.file("front-proxy-client.key"))
 	if err != nil {
@@ -160,15 +159,15 @@ func answer(w http.ResponseWriter, code int) {
 	_ = json.NewEncoder(w).Encode(status) // to a client that may have gone
 }
 
-// Delay has every further request wait before it is passed on or answered. A watch that is under way is not delayed.
+// Delay delays every further request before it is passed on or answered. Open watches are not delayed.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Answer has every further request answered with that HTTP status, 429 with Retry-After of a second; with 0 they
-// are passed on again. A watch that is under way goes on: see Cut.
+// Answer answers every further request with that HTTP status, 429 with Retry-After of a second; with 0 requests are passed on
+// again. Open watches continue: see Cut.
 func (p *Proxy) Answer(code int) { p.AnswerWhere(func(*http.Request) int { return code }) }
 
 // AnswerWhere asks a function for each further request; it gives an HTTP status, or 0 for a request that is passed on.
@@ -186,7 +185,7 @@ func (p *Proxy) Counts() (passed, failed int) {
 	return p.passed, p.failed
 }
 
-// Cut closes all connections, with what is under way on them. New ones are taken.
+// Cut closes all connections with their requests in progress. New ones are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,5 +213,5 @@ func (p *Proxy) Admit() {
 // network does that swallows packets.
 func (p *Proxy) Freeze() { p.gate.shut() }
 
-// Thaw undoes Freeze: what was held back arrives.
+// Thaw undoes Freeze: delayed data arrives.
 func (p *Proxy) Thaw() { p.gate.open() }

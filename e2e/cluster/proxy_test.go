@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// behind is a node behind a proxy, with what it would ask often.
+// behind is a node behind a proxy, with a frequent request.
 type behind struct {
 	*Node
 	proxy *Proxy
@@ -127,7 +127,7 @@ func TestTheProxyCutsAndRefuses(t *testing.T) {
 	if e, ok := <-w.ResultChan(); ok {
 		t.Errorf("a watch that was cut says %v", e)
 	}
-	blind := &tls.Config{InsecureSkipVerify: true} // so that no certificate is what refuses
+	blind := &tls.Config{InsecureSkipVerify: true} // so that no certificate causes the rejection
 	if conn, err := tls.Dial("tcp", strings.TrimPrefix(b.proxy.URL, "https://"), blind); err == nil {
 		t.Errorf("a connection that should be refused is there, %v", conn.Close())
 	}
@@ -155,7 +155,7 @@ func TestTheProxyDelaysAndFreezes(t *testing.T) {
 	must(t, b.list(t.Context()))
 }
 
-// unanswered says that a request has no answer for as long as somebody waits.
+// unanswered checks that a request is not answered while its client waits.
 func unanswered(t *testing.T, b *behind) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

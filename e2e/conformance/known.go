@@ -2,16 +2,16 @@ package main
 
 import "github.com/playlet-dev/playlet/e2e/conformance/suite"
 
-// known are tests that do not run, and why: their images cannot be built of what there is, or the machine or the agent lacks
-// what they need. What else fails because of the machine fails with -kubelet, too.
+// known are tests that do not run, with reasons: their images cannot be built here, or the machine or the agent lacks a
+// requirement. Other failures caused by the machine also occur with -kubelet.
 var known = []suite.Known{
 	{`guaranteed qos.*(cpu|mem) restart`, "without CAP_SYS_RESOURCE no container is made less likely to be killed"},
 	{`AppArmor`, "AppArmor is the kernel's, and would be loaded into the machine's"},
 	{`ContainerMetrics`, "the kernel here tells of no block I/O of a cgroup; the kubelet fails, too"},
 }
 
-// causes are the reasons of failures that a table names, by the spec and its message. Those without a message also say why a spec
-// is not run.
+// causes are the reasons of failures in a table, by the spec and its message. Those without a message also explain a spec that is
+// not run.
 var causes = []struct{ specs, message, why string }{
 	{`PrivilegedPod`, ``, "host: the kernel has no dummy links"},
 	{`container runtime is temporarily down`, ``, "host: the spec stops the runtime through systemd's D-Bus"},

@@ -53,8 +53,8 @@ const diskMiB = 10 << 10
 //go:embed fakes
 var fakes embed.FS
 
-// configuration is the KubeletConfiguration that the suite adds its own to: that of Kubernetes' CI, and what this kind of machine
-// takes: cgroup v1, no CAP_SYS_RESOURCE, and a runtime that is in no cgroup.
+// configuration is the KubeletConfiguration that the suite extends: the one of Kubernetes' CI, with the requirements of this kind
+// of machine: cgroup v1, no CAP_SYS_RESOURCE, and a runtime that is in no cgroup.
 const configuration = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 cgroupDriver: cgroupfs

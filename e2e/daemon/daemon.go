@@ -16,10 +16,10 @@ import (
 // waitLimit bounds every wait of a Daemon; it is reached only when something is broken, however slow the machine.
 const waitLimit = 2 * time.Minute
 
-// Daemon is a program that comes and goes: its processes, one after another, append to one log. What it knows lies on disk.
-// Its methods may be called from several goroutines.
+// Daemon is a program that is restarted: its processes, one after another, append to one log. Its state is on disk. Its methods
+// may be called from several goroutines.
 type Daemon struct {
-	// Name is what errors call it, Log is the path of its log.
+	// Name is used in errors, Log is the path of its log.
 	Name, Log string
 
 	mu      sync.Mutex
@@ -27,7 +27,7 @@ type Daemon struct {
 	kept    *string          // the log, where its file may have gone
 }
 
-// Start starts a process, whose output goes to the log. It is an error while there is one.
+// Start starts a process with its output in the log. It fails if one is running.
 func (d *Daemon) Start(cmd *exec.Cmd) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -54,7 +54,7 @@ func (d *Daemon) Process() *process.Process {
 	return d.process
 }
 
-// Running says whether there is a process.
+// Running reports whether there is a process.
 func (d *Daemon) Running() bool { return d.Process().Running() }
 
 // PID is the number of the process, 0 when there is none.

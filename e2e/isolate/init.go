@@ -32,8 +32,8 @@ func initial() (int, error) {
 	return exitCode(status), nil
 }
 
-// ownDirs hides what the machine's own containerd, CNI plugins and kubelet keep, and takes what ours write: /run is
-// empty, and /var/lib and /var/log look as outside but forget every change.
+// ownDirs hides the folders of the machine's own containerd, CNI plugins and kubelet, and provides ours: /run is empty, and
+// /var/lib and /var/log look as outside but lose every change.
 func ownDirs() error {
 	resolv, resolvErr := os.ReadFile("/etc/resolv.conf")
 	if err := namespaces.Tmpfs("/run", "755"); err != nil {

@@ -38,7 +38,7 @@ const (
 	codeFailed = 3
 )
 
-// Inside says whether this process runs in the namespaces.
+// Inside reports whether this process runs in the namespaces.
 func Inside() bool { return os.Getenv(stageVar) == "body" }
 
 // Dir is a directory of this run for whatever the body makes; it is removed at the end, unless $PLAYLET_E2E_KEEP is
@@ -50,9 +50,9 @@ func Dir() string {
 	return os.Getenv(dirVar)
 }
 
-// Run calls prepare on the machine, with the directory that Dir gives inside, then body inside, and gives body's exit
-// code, or 3 when the isolation failed. What takes a network, such as downloading modules, belongs in prepare.
-// It takes root. It is called at the very start of main or TestMain, as the program begins anew inside:
+// Run calls prepare on the machine, with the result of Dir inside, then body inside, and returns body's exit code, or 3 if the
+// isolation failed. Work that needs a network, such as downloading modules, belongs in prepare. It needs root. It is called at
+// the very start of main or TestMain, as the program starts again inside:
 //
 //	func TestMain(m *testing.M) { os.Exit(isolate.Run(prepare, m.Run)) }
 func Run(prepare func(dir string) error, body func() int) int {
@@ -198,8 +198,8 @@ func lockFile(path string, how int) (*os.File, error) {
 	}
 }
 
-// sweep removes what runs that were killed have left: their directories and cgroups. Their processes, mounts and
-// network went with their namespaces.
+// sweep removes the leftovers of killed runs: their directories and cgroups. Their processes, mounts and network ended with their
+// namespaces.
 func sweep(base string) error {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -227,7 +227,7 @@ func alive(dir string) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) != nil
 }
 
-// clean removes the cgroups and the directory of a run whose processes are gone.
+// clean removes the cgroups and the directory of an ended run.
 func clean(dir string) error {
 	if err := removeCgroups(filepath.Base(dir)); err != nil {
 		return err

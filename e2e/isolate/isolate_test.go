@@ -87,7 +87,7 @@ func look() int {
 	return wrong
 }
 
-// hold is a body that says it is up and stays, with a child.
+// hold is a body that reports its start and stays, with a child.
 func hold() int {
 	if err := exec.Command("sleep", "100000").Start(); err != nil {
 		return 1
@@ -98,7 +98,7 @@ func hold() int {
 	}
 }
 
-// traces lists what a run of the given directory has left on the machine.
+// traces lists the leftovers of the given directory's run on the machine.
 func traces(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	points, err := namespaces.Cgroups()

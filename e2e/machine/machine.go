@@ -33,7 +33,7 @@ const FilesPath = "/srv/files"
 // bootLimit bounds a boot. It takes a minute on a quiet machine.
 const bootLimit = 10 * time.Minute
 
-// The devices of a machine whose options name no others.
+// The default devices of a machine.
 const (
 	defaultMemory = 3072
 	defaultCPUs   = 2
@@ -44,7 +44,7 @@ type Options struct {
 	Release install.Release // Bookworm when empty
 	Memory  int             // in MiB; 3072 when 0
 	CPUs    int             // 2 when 0
-	// Files is a folder of this machine, of which the guest gets a copy below FilesPath, read-only. It is the way for big files.
+	// Files is a folder of this machine that is copied into the guest below FilesPath, read-only. It is the way for big files.
 	Files string
 	// Network is shared with other machines; nil: none.
 	Network *Network
@@ -54,7 +54,7 @@ type Options struct {
 
 // Machine is a virtual machine. Its methods may be called from several goroutines, except for those that start or end it.
 type Machine struct {
-	// Name is the guest's host name. Address is its address in Options.Network, or that of QEMU's user network.
+	// Name is the guest's host name. Address is its address in Options.Network, or in QEMU's user network.
 	Name, Address string
 
 	tb      testing.TB
@@ -194,7 +194,8 @@ func (o Options) resumes() bool {
 	return o.Network == nil && o.Kernel == "" && o.Memory == defaultMemory && o.CPUs == defaultCPUs && os.Getenv("PLAYLET_E2E_ACCEL") == ""
 }
 
-// arguments are QEMU's. KVM is used where PLAYLET_E2E_ACCEL says kvm: that /dev/kvm opens does not show that guests boot.
+// arguments returns QEMU's arguments. KVM is only used with PLAYLET_E2E_ACCEL=kvm: an accessible /dev/kvm does not prove that
+// guests boot.
 func (m *Machine) arguments() []string {
 	accel, cpu := "tcg,thread=multi,tb-size=256", "max"
 	if os.Getenv("PLAYLET_E2E_ACCEL") == "kvm" {

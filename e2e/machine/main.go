@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/e2e/parts/install"
 )
 
-// Version is that of the Debian package that Main makes of the agent. Upgrade is another one of the same program, which is made
-// for the tests of Releases.
+// Version is the version of Main's Debian package of the agent. Upgrade is another version of the same program, for the tests of
+// Releases.
 const (
 	Version = "1.0.0"
 	Upgrade = "1.1.0"

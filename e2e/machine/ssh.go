@@ -21,7 +21,7 @@ import (
 // dialLimit bounds one attempt to connect; a guest that boots accepts connections late.
 const dialLimit = 15 * time.Second
 
-// commandLimit bounds commands whose context has no deadline.
+// commandLimit bounds commands with a context without a deadline.
 const commandLimit = 10 * time.Minute
 
 // Result is the output of a command that ran.

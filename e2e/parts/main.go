@@ -1,12 +1,12 @@
-// Command parts gets what the end-to-end tests and benchmarks need beside Go, git, gcc and root: it builds pinned versions of
-// containerd, runc, the CNI plugins, a cluster's programs, kubeadm and CoreDNS, unpacks Debian's older runtime, and
-// installs missing Debian packages, naming each. What is there already is left alone, so that it can be run again at any time.
+// Command parts installs the requirements of the end-to-end tests and benchmarks beyond Go, git, gcc and root: it builds pinned
+// versions of containerd, runc, the CNI plugins, a cluster's programs, kubeadm and CoreDNS, unpacks Debian's older runtime, and
+// installs missing Debian packages, naming each. It leaves present parts alone, so that it can be run again at any time.
 //
-//	go run ./e2e/parts         gets everything, and prints where it is
+//	go run ./e2e/parts         installs everything, and prints the paths
 //	go run ./e2e/parts -only-new   leaves out Debian's older runtime
-//	go run ./e2e/parts -guest bookworm,trixie   makes the images of virtual machines, and what is in them, alone
+//	go run ./e2e/parts -guest bookworm,trixie   only creates the images of virtual machines, with their content
 //
-// The result lies under $PLAYLET_CACHE, or ~/.cache/playlet.
+// The result is in $PLAYLET_CACHE, or ~/.cache/playlet.
 package main
 
 import (

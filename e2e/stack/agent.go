@@ -25,13 +25,13 @@ import (
 // Agent is the agent's binary over this stack's runtime, with directories, ports and an admin socket of its own. It can
 // be ended and started again over the same state.
 type Agent struct {
-	// Name tells agents of one stack apart; the first is a1.
+	// Name distinguishes agents of one stack; the first is a1.
 	Name string
-	// RootDir, ManifestDir and PodLogsDir are its directories; AdminSocket is what `playlet pods` talks to.
+	// RootDir, ManifestDir and PodLogsDir are its directories; AdminSocket is for `playlet pods`.
 	RootDir, ManifestDir, PodLogsDir, AdminSocket string
 	// LogLinksDir has the links to the containers' logs.
 	LogLinksDir string
-	// Config is the KubeletConfiguration, to be changed before Start. It is written anew with each Start.
+	// Config is the KubeletConfiguration, to be changed before Start. Each Start writes it again.
 	Config map[string]any
 	// Args are added to the command line with each Start.
 	Args []string
@@ -40,7 +40,7 @@ type Agent struct {
 	// Binary, unless empty, is run in place of the agent that was built, with the flags and the configuration that a kubelet
 	// takes: Kubelet gives one. It may be changed between a Term and a Start, for the other to go on where the one stopped.
 	Binary string
-	// Umask is what it is started with, in octal; empty: the test's own.
+	// Umask is its umask, in octal; empty for the test's own.
 	Umask string
 
 	dir        string
@@ -152,7 +152,7 @@ func (a *Agent) WriteConfig() error {
 	return os.WriteFile(filepath.Join(a.dir, "config.yaml"), config, 0o600)
 }
 
-// Running says whether the process is there.
+// Running reports whether the process runs.
 func (a *Agent) Running() bool { return a.daemon.Running() }
 
 // PID is the process ID, 0 when there is none.
@@ -219,7 +219,7 @@ func (a *Agent) Command(ctx context.Context, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// Pods gives what `playlet pods -o json` prints.
+// Pods returns the output of `playlet pods -o json`.
 func (a *Agent) Pods(ctx context.Context) (*corev1.PodList, error) {
 	out, err := a.Command(ctx, "pods", "-o", "json")
 	if err != nil {
@@ -238,7 +238,7 @@ func (a *Agent) Healthz(ctx context.Context, path string) (int, string, error) {
 	return get(ctx, "http://playlet/healthz"+path, a.AdminSocket)
 }
 
-// Admin reads what a path of the admin socket answers, in JSON.
+// Admin reads the JSON answer of a path of the admin socket.
 func (a *Agent) Admin(ctx context.Context, path string, into any) error {
 	status, text, err := get(ctx, "http://playlet"+path, a.AdminSocket)
 	if err == nil && status != http.StatusOK {

@@ -31,8 +31,8 @@ func (s *Stack) Subnet() string {
 // CNIConfDir is where the runtime's network is configured.
 func (s *Stack) CNIConfDir() string { return s.files().CNIConf() }
 
-// CNITemplate is the file of which containerd 2 makes the network's configuration when it is told the pods' range of addresses.
-// It is not there unless a test writes it.
+// CNITemplate is containerd 2's template of the network's configuration, rendered with the pods' range of addresses. It only
+// exists if a test writes it.
 func (s *Stack) CNITemplate() string { return filepath.Join(s.Dir, "net.template") }
 
 // CNIBinDir is the folder of the network's plugins.
@@ -44,7 +44,7 @@ func (s *Stack) CNIOwnBinDir() string { return filepath.Join(s.Dir, "plugins") }
 // LeaseDir is where the network's addresses that are taken are kept.
 func (s *Stack) LeaseDir() string { return s.files().Leases() }
 
-// files is the folder of the stack, for what containerd has in it.
+// files returns the folder of the stack with containerd's files.
 func (s *Stack) files() containerd.Folder { return containerd.Folder(s.Dir) }
 
 func (s *Stack) root() string { return s.files().Root() }

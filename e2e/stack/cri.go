@@ -113,7 +113,7 @@ func (s *Stack) ContainerPID(ctx context.Context, containerID string) (int, erro
 	return infoPID(resp.GetInfo())
 }
 
-// infoPID reads what containerd tells beyond the CRI when asked to be verbose.
+// infoPID reads the PID in containerd's verbose answer.
 func infoPID(info map[string]string) (int, error) {
 	var more struct {
 		PID int `json:"pid"`
@@ -146,7 +146,7 @@ func (s *Stack) KillSandboxProcess(ctx context.Context, podUID string) error {
 	return fmt.Errorf("pod %s has no ready sandbox", podUID)
 }
 
-// Logs gives what a container has written to its standard output and error, without the runtime's prefixes.
+// Logs returns the output of a container, stdout and stderr, without the runtime's prefixes.
 func (s *Stack) Logs(ctx context.Context, containerID string) (string, error) {
 	resp, err := s.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: containerID})
 	if err != nil {

@@ -40,8 +40,8 @@ func (s *Stack) CutOffStarts(ctx context.Context, image string, most int) (found
 	return false, nil
 }
 
-// stuck waits until the start is over, and tries to remove what came of it. Debian's 1.6 may never get that far; while it still
-// starts what it calls running or exited, it refuses to remove that.
+// stuck waits until the start is over, and tries to remove its result. Debian's 1.6 may never get that far; while it still starts
+// a container that it calls running or exited, it refuses the removal.
 func (s *Stack) stuck(ctx context.Context, id string) (bool, error) {
 	for begun := time.Now(); time.Since(begun) < time.Second; time.Sleep(10 * time.Millisecond) {
 		got, err := s.client.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})

@@ -93,7 +93,7 @@ func (s *Stack) PullBig(ctx context.Context, name string, mebibytes int) (string
 	return s.Registry.Ref(name), err
 }
 
-// HasImage says whether the runtime has an image.
+// HasImage reports whether the runtime has an image.
 func (s *Stack) HasImage(ctx context.Context, ref string) (bool, error) {
 	resp, err := s.client.ImageStatus(ctx, &runtimeapi.ImageStatusRequest{Image: &runtimeapi.ImageSpec{Image: ref}})
 	return resp.GetImage() != nil, err
@@ -102,7 +102,7 @@ func (s *Stack) HasImage(ctx context.Context, ref string) (bool, error) {
 // DiskRoot is where the runtime's file system of its own is mounted.
 func (s *Stack) DiskRoot() string { return s.root() }
 
-// mountRoot gives the runtime a file system of its own for what it keeps, where one was asked for.
+// mountRoot mounts a separate file system for the runtime's data, if requested.
 func (s *Stack) mountRoot() error {
 	if s.diskMiB == 0 {
 		return nil

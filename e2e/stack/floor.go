@@ -16,11 +16,11 @@ type PodTime struct {
 // Own is how long the pod itself took, without the wait for its turn.
 func (p PodTime) Own() time.Duration { return p.Started - p.Begun }
 
-// Floor issues what any agent has to for n pods (RunPodSandbox, CreateContainer, StartContainer, with the image
-// present), with no agent, and no more than parallel pods under way. No agent can be quicker with the same parallelism.
-// What the calls say is taken from a template; without one, it is the least that makes a pod.
-// It gives a time per pod, in the order of their beginning, and the time until the last container was started. The pods
-// are removed, outside the measurement. A pod to warm up the runtime is run before it.
+// Floor makes the calls that any agent must make for n pods (RunPodSandbox, CreateContainer, StartContainer, with the image
+// present), without an agent, with at most parallel pods in progress. No agent can be quicker with the same parallelism. The
+// content of the calls comes from a template; without one, it is the minimum of a pod. It returns a time per pod, in the order of
+// their beginning, and the time until the last container was started. The pods are removed, outside the measurement. A pod to
+// warm up the runtime is run before it.
 func (s *Stack) Floor(ctx context.Context, like *Template, n, parallel int) (perPod []PodTime, total time.Duration, err error) {
 	if n < 1 || parallel < 1 {
 		return nil, 0, fmt.Errorf("%d pods, %d at a time", n, parallel)

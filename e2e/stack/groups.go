@@ -17,8 +17,8 @@ import (
 // stackGroups are the cgroups of stacks.
 var stackGroups = regexp.MustCompile(`^s[0-9]+$`)
 
-// CgroupRoot is the cgroup in which the agents of this stack have those of their pods, in every hierarchy. Agents remove the
-// groups of pods that they do not know: two stacks need two.
+// CgroupRoot is the parent cgroup of the pods of this stack's agents, in every hierarchy. Agents remove the groups of unknown
+// pods: two stacks need two.
 func (s *Stack) CgroupRoot() string { return fmt.Sprintf("/s%d", s.number) }
 
 func (s *Stack) makeGroups() error {
@@ -34,8 +34,7 @@ func (s *Stack) makeGroups() error {
 	return nil
 }
 
-// dropPodGroups removes the groups of pods that agents left when they were killed, and with which nothing else is left. One with
-// something in it is a leftover, and is told as one.
+// dropPodGroups removes empty groups of pods left by killed agents. A group with content is a leftover, and is reported as one.
 func (s *Stack) dropPodGroups() {
 	for _, root := range []string{s.CgroupRoot(), "/kubepods"} {
 		_ = rmdirs(root, 0, func(name string) bool { return strings.HasPrefix(name, "pod") })
@@ -48,12 +47,12 @@ func (s *Stack) removeGroups() error {
 	return errors.Join(err, rmdirs("/", 0, func(name string) bool { return "/"+name == s.CgroupRoot() }))
 }
 
-// dropCgroups removes all cgroups that belong to pods. One whose last process has just ended is busy for a moment.
+// dropCgroups removes all cgroups of pods. One whose last process has just ended is busy for a moment.
 func dropCgroups() error {
 	return rmdirs("/", waitLimit/4, func(name string) bool { return !permanent(name) })
 }
 
-// permanent says of the name of a cgroup that a runtime or an agent keeps it while there is no pod, or a stack.
+// permanent reports whether a runtime or an agent keeps the cgroup of this name without a pod, or a stack.
 func permanent(name string) bool {
 	return slices.Contains([]string{"k8s.io", "kubepods", "besteffort", "burstable", "init", "later"}, name) ||
 		stackGroups.MatchString(name)
@@ -64,7 +63,7 @@ func removeCgroups() error {
 	return rmdirs("/", 0, func(name string) bool { return name != "init" })
 }
 
-// rmdirs removes the cgroups below one, in every hierarchy, whose name is as it is wanted, and tries each until a limit.
+// rmdirs removes the selected cgroups below one, in every hierarchy, and retries each until a limit.
 func rmdirs(below string, limit time.Duration, wanted func(name string) bool) error {
 	points, err := namespaces.Cgroups()
 	errs := []error{err}

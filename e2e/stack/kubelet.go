@@ -31,7 +31,7 @@ func (a *Agent) kubeletLine() []string {
 	}, a.Args...)
 }
 
-// configuration is Config as it is written: for a kubelet with what it takes here beside it, unless Config says otherwise.
+// configuration returns the written Config: for a kubelet with its additional requirements here, unless Config sets them.
 func (a *Agent) configuration() map[string]any {
 	if a.Binary == "" {
 		return a.Config

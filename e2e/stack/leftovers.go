@@ -17,9 +17,9 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/namespaces"
 )
 
-// Leftovers lists what pods leave behind when they are not removed cleanly: shims and processes in containers, mounts,
-// cgroups, network namespaces, interfaces, address leases. With no pod there is nothing of it. Processes in containers,
-// cgroups and interfaces do not tell whose they are: they are listed only while this stack is the only one.
+// Leftovers lists traces of pods that were not removed cleanly: shims and processes in containers, mounts, cgroups, network
+// namespaces, interfaces, address leases. Without pods there are none. Processes in containers, cgroups and interfaces do not
+// identify their stack: they are only listed while this stack is the only one.
 func (s *Stack) Leftovers() ([]string, error) {
 	var all []string
 	for _, look := range []func() ([]string, error){
@@ -49,7 +49,7 @@ func (s *Stack) AwaitNoLeftovers() error {
 
 func alone() bool { return live.Load() == 1 }
 
-// ours gives the processes of pods: shims, known by the socket they were told, and what runs in a cgroup.
+// ours returns the processes of pods: shims, known by their socket argument, and processes in a pod's cgroup.
 func (s *Stack) ours() ([]process, error) {
 	all, err := processes()
 	if err != nil {
@@ -145,9 +145,9 @@ func (s *Stack) leftLeases() ([]string, error) {
 	return found, err
 }
 
-// SweepByForce removes what the runtime leaves, and no longer knows, of calls that were cut off by the death of the agent
-// or by its own: shims, mounts, network namespaces, leases, cgroups. It says what there was. It is for tests that kill
-// them in the middle of their work, when there is no pod any more.
+// SweepByForce removes objects that the runtime leaves, and no longer knows, of calls interrupted by the death of the agent or
+// its own: shims, mounts, network namespaces, leases, cgroups. It logs them. It is for tests that kill them in the middle of
+// their work, when there is no pod any more.
 func (s *Stack) SweepByForce() error {
 	left, err := s.Leftovers()
 	if err != nil || len(left) == 0 {
@@ -173,7 +173,7 @@ func prefixed(prefix string, list []string) []string {
 	return out
 }
 
-// sweep removes by force what is left once the runtime is gone, and says so in its error.
+// sweep removes remaining objects by force once the runtime has ended, and reports them in its error.
 func (s *Stack) sweep() error {
 	errs := []error{s.AwaitNoLeftovers()}
 	errs = append(errs, s.killOurs(), s.unmountAll(), s.removeGroups())

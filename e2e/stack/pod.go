@@ -18,12 +18,12 @@ type Pod struct {
 	IP                     string // set by RunPod
 
 	sandbox   *runtimeapi.PodSandboxConfig
-	container *runtimeapi.ContainerConfig // of a template; what tells containers apart is set later
+	container *runtimeapi.ContainerConfig // from a template; the identity of each container is set later
 	attempt   uint32                      // of the container
 }
 
-// RunPod makes a sandbox and starts one container in it, of an image that is present, with args for its entry point.
-// What a failed one leaves, Stop removes.
+// RunPod creates a sandbox and starts one container in it, of a present image, with args for its entry point. Stop removes the
+// remains of a failed one.
 func (s *Stack) RunPod(ctx context.Context, name, image string, args ...string) (*Pod, error) {
 	p, err := s.newPod(name)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Reboot leaves the stack as a loss of power leaves a machine: agents, runtime, shims and containers are killed, and
-// what lives in memory only is gone with them: mounts, network, cgroups and the runtime's state directory. What lies on
-// disk stays: the runtime's root, the addresses that were given out, the agents' folders. Nothing is started again. It
-// is for a test whose stack is the only one, as containers' processes and cgroups do not tell whose they are.
+// Reboot simulates a power loss: agents, runtime, shims and containers are killed, and state in memory is lost: mounts, network,
+// cgroups and the runtime's state directory. State on disk stays: the runtime's root, the assigned addresses, the agents'
+// folders. Nothing is started again. It is for a test whose stack is the only one, as containers' processes and cgroups do not
+// identify their stack.
 func (s *Stack) Reboot() error {
 	if !alone() {
 		return errors.New("there is another stack, whose pods would die too")
@@ -46,7 +46,7 @@ func (s *Stack) Reboot() error {
 // LoseRuntime removes all that the runtime keeps on disk. It must not run, and nothing of it, as after Reboot.
 func (s *Stack) LoseRuntime() error { return os.RemoveAll(s.root()) }
 
-// Ctr runs containerd's own command in one of its namespaces, beside the CRI, and gives what it prints.
+// Ctr runs containerd's own command in one of its namespaces, beside the CRI, and returns its output.
 func (s *Stack) Ctr(ctx context.Context, namespace string, args ...string) (string, error) {
 	all := append([]string{"--address", s.Socket(), "--namespace", namespace}, args...)
 	out, err := exec.CommandContext(ctx, s.parts.Ctr, all...).CombinedOutput()

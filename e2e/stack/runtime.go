@@ -11,8 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/cmd/playlet/dev/containerd"
 )
 
-// StartRuntime starts the runtime and waits until it says that it and its network are ready. It is an error when it
-// runs already.
+// StartRuntime starts the runtime and waits until it reports itself and its network as ready. It fails if it is running.
 func (s *Stack) StartRuntime() error {
 	cmd := s.files().Command(s.parts.Containerd, append([]string{"HOME=" + s.Dir}, s.env...), s.parts.Shim, s.parts.Runc)
 	if err := s.daemon.Start(cmd); err != nil {

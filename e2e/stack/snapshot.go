@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Snapshot is what the agent's admin socket says of its pods, in one moment.
+// Snapshot is the state of the agent's pods on its admin socket, at one moment.
 type Snapshot struct {
 	Pods      []PodState `json:"items"`
 	NodeState `json:"node"`
 }
 
-// NodeState is what concerns all pods.
+// NodeState has the fields that concern all pods.
 type NodeState struct {
 	Problems []Problem `json:"problems"`
 	Runtime  struct {
@@ -28,7 +28,7 @@ type PodState struct {
 	AgentState `json:"agent"`
 }
 
-// AgentState is what the agent is doing about a pod.
+// AgentState is the agent's state of a pod.
 type AgentState struct {
 	Phase   string `json:"phase"`
 	Ending  string `json:"ending"`

@@ -39,7 +39,7 @@ const (
 // Runtimes are both, for tests that run over each.
 var Runtimes = []Runtime{Containerd2, Containerd1}
 
-// Options say what a stack is made of.
+// Options configure a stack.
 type Options struct {
 	// Runtime is Containerd2 where it is empty.
 	Runtime Runtime
@@ -57,7 +57,7 @@ type Options struct {
 	Logf func(format string, args ...any)
 }
 
-// TB is what Start needs of a testing.TB.
+// TB is the part of testing.TB that Start uses.
 type TB interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -67,8 +67,8 @@ type TB interface {
 	Failed() bool
 }
 
-// Stack is a running containerd with what it needs. Its methods may be called from several goroutines, but those that
-// stop and start the runtime only one at a time.
+// Stack is a running containerd with its requirements. Its methods may be called from several goroutines, but methods that stop
+// and start the runtime only one at a time.
 type Stack struct {
 	// Registry holds the images pause and hello; more can be pushed.
 	Registry *devimages.Registry
@@ -94,8 +94,8 @@ type Stack struct {
 // live counts the stacks of this process that have not stopped; numbered gives each a number.
 var live, numbered atomic.Int32
 
-// Start starts a stack for a test, which stops it at its end and fails where something of it is left. The logs of a
-// failed test tell of the runtime's and the agents' last lines.
+// Start starts a stack for a test, which stops it at its end and fails if it leaves traces. A failed test logs the last lines of
+// the runtime and the agents.
 func Start(t TB, o Options) *Stack {
 	t.Helper()
 	if o.Logf == nil {
@@ -117,7 +117,7 @@ func Start(t TB, o Options) *Stack {
 	return s
 }
 
-// New starts a stack: when it returns, the runtime says that it and its network are ready. The caller calls Stop.
+// New starts a stack: when it returns, the runtime reports itself and its network as ready. The caller calls Stop.
 func New(ctx context.Context, o Options) (*Stack, error) {
 	if !isolate.Inside() {
 		return nil, errors.New("not in namespaces of its own: begin the program with stack.Main")
@@ -161,7 +161,7 @@ func (s *Stack) Kind() Runtime { return s.kind }
 // CRI is the runtime's own API.
 func (s *Stack) CRI() *CRI { return s.client }
 
-// HasEvents says whether the runtime has GetContainerEvents.
+// HasEvents reports whether the runtime has GetContainerEvents.
 func (s *Stack) HasEvents() bool { return s.kind == Containerd2 }
 
 func (s *Stack) setUp(ctx context.Context) error {
@@ -185,8 +185,8 @@ func (s *Stack) setUp(ctx context.Context) error {
 	return s.StartRuntime()
 }
 
-// Stop ends the agents, the pods and the runtime, and removes what they made. It may be called again. The error also
-// tells of anything that could only be removed by force.
+// Stop ends the agents, the pods and the runtime, and removes their traces. It may be called again. The error also reports
+// objects that could only be removed by force.
 func (s *Stack) Stop() error { return s.stop() }
 
 // tearDown goes on after each failure, so that as little as possible is left.
@@ -196,7 +196,7 @@ func (s *Stack) tearDown() error {
 	agents := s.agents
 	s.agentMu.Unlock()
 	for _, a := range agents {
-		// Not by SIGKILL: a start that it is about would be cut off, and the runtime leave of it what nobody can remove.
+		// Not by SIGKILL: it would interrupt a start in progress, which can leave objects in the runtime that cannot be removed.
 		_, err := a.Term()
 		errs = append(errs, err)
 	}
@@ -231,7 +231,7 @@ func (s *Stack) removePods() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
-	// A runtime that was just about what a killed agent had asked for may fail once.
+	// A runtime that is still executing a killed agent's call may fail once.
 	var err error
 	for range 5 {
 		if err = s.removeSandboxes(ctx); err == nil {
@@ -259,7 +259,7 @@ func (s *Stack) tellLogs(logf func(format string, args ...any)) {
 	}
 }
 
-// tellStories logs what the runtime and the agents have said of each container and pod that a text names by its ID.
+// tellStories logs the messages of the runtime and the agents about each container and pod whose ID is in a text.
 func (s *Stack) tellStories(text string, logf func(format string, args ...any)) {
 	logs := map[string]string{string(s.kind): s.RuntimeLog()}
 	s.agentMu.Lock()

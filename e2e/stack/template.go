@@ -13,14 +13,15 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Template is what an agent has told the runtime of a pod of one container: Floor tells it the same of its own pods.
+// Template is the configuration that an agent has sent to the runtime for a pod with one container: Floor sends the same for its
+// own pods.
 type Template struct {
 	sandbox   *runtimeapi.PodSandboxConfig
 	container *runtimeapi.ContainerConfig
 }
 
-// Capture reads what the runtime was told of a pod that runs. Files that were mounted into the container are copied, as
-// the pod's own go with it; folders are not.
+// Capture reads the configuration sent to the runtime for a running pod. It copies files that were mounted into the container, as
+// they are removed with the pod; folders are not copied.
 func (s *Stack) Capture(ctx context.Context, podUID string) (*Template, error) {
 	containers, err := s.ContainersOf(ctx, podUID)
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *Stack) Capture(ctx context.Context, podUID string) (*Template, error) {
 	return t, t.keepFiles(filepath.Join(s.Dir, "template"))
 }
 
-// configOf finds a configuration in what containerd tells when it is asked for more.
+// configOf finds a configuration in containerd's verbose answer.
 func configOf(info map[string]string, into proto.Message) error {
 	var all struct {
 		Config json.RawMessage `json:"config"`
@@ -63,8 +64,7 @@ func configOf(info map[string]string, into proto.Message) error {
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(config, into)
 }
 
-// withBytes has the values of environment variables as the newer CRI has them, in which they are bytes: containerd's is older,
-// and tells text.
+// withBytes converts the values of environment variables to the newer CRI's bytes: containerd's version is older, and has text.
 func withBytes(config []byte) ([]byte, error) {
 	var all map[string]any
 	if err := json.Unmarshal(config, &all); err != nil {
@@ -104,7 +104,7 @@ func (t *Template) keepFiles(dir string) error {
 	return nil
 }
 
-// apply gives a pod of the floor all that the template has, but for what tells pods apart.
+// apply gives a pod of the floor the content of the template, except its identity.
 func (t *Template) apply(p *Pod) *runtimeapi.ContainerConfig {
 	own := p.sandbox
 	p.sandbox = proto.CloneOf(t.sandbox)

@@ -1,13 +1,13 @@
 // Command cluster runs Kubernetes' conformance suite (k8s.io/kubernetes/test/e2e, the specs marked [Conformance]) against a
 // cluster whose nodes are agents alone: etcd, kube-apiserver, the controller manager and the scheduler in namespaces of their
-// own, and nodes in namespaces inside them, each with a containerd, kube-proxy and the agent. CoreDNS runs in pods. The first
-// run builds the suite and the programs, for minutes.
+// own, and nodes in namespaces inside them, each with a containerd, kube-proxy and the agent. CoreDNS runs in pods. The first run
+// builds the suite and the programs, for minutes.
 //
 //	go run ./e2e/conformance/cluster [-focus REGEXP] [-skip REGEXP] [-procs N] [-kubelet]
 //		[-timeout TIME] [-out FOLDER] [-table FILE]
 //
-// With -kubelet, the kubelet of the same version runs on the nodes instead. The folder gets the files that the CNCF's
-// conformance programme takes: e2e.log, junit_01.xml, PRODUCT.yaml and README.md.
+// With -kubelet, the kubelet of the same version runs on the nodes instead. The folder gets the files for the CNCF's conformance
+// programme: e2e.log, junit_01.xml, PRODUCT.yaml and README.md.
 package main
 
 import (
@@ -70,7 +70,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// getParts gets the parts and puts their paths into the environment.
+// Agent is the binary, Kubeconfig and Proxy are the kubeconfigs of the agent and of kube-proxy, CA is the cluster's authority.
 func getParts() error {
 	ctx := context.Background()
 	var p parts

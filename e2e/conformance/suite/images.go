@@ -42,7 +42,7 @@ type Programs struct {
 	Root    string
 	Shell   []string
 	CoreDNS string
-	// Etcd and SampleAPIServer are empty where a suite does not need their images and that of CoreDNS.
+	// Etcd and SampleAPIServer are empty for a suite that does not need their images and CoreDNS's.
 	Etcd, SampleAPIServer string
 }
 

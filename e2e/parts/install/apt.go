@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// tool is a Debian package, and whether what it is wanted for is there, wherever that came from.
+// tool is a Debian package, with a check whether its purpose is fulfilled, from any source.
 type tool struct {
 	pkg   string
 	there func() bool
 }
 
-// runTools is what running the parts takes: the CNI plugins bridge and portmap call iptables. dbus-daemon is for the test of the
-// systemd driver, and chromium for that of the observatory.
+// runTools are needed to run the parts: the CNI plugins bridge and portmap call iptables. dbus-daemon is for the test of the
+// systemd driver, and chromium for the observatory's.
 var runTools = []tool{
 	{"iproute2", hasProgram("ip")},
 	{"iptables", hasProgram("iptables")},

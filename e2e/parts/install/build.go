@@ -14,13 +14,13 @@ import (
 type part struct {
 	name, module, version string
 	programs              []string // packages, relative to the module
-	tests                 []string // the same, of which test binaries are made, each NAME.test
+	tests                 []string // packages built as test binaries, each NAME.test
 	tags                  string
 	cgo                   bool
 	setVersion            string // variable that the linker sets to the version
 	set                   string // further arguments of the linker
 	packages              []tool // Debian packages that building takes
-	check                 string // a program whose --version must say the version, without its v
+	check                 string // a program whose --version must print the version, without its v
 }
 
 func (p part) dir() string { return p.name + "-" + p.version }
@@ -79,7 +79,7 @@ var (
 		tests: []string{"test/e2e"}, setVersion: kubernetes.setVersion, set: kubernetes.set,
 	}
 	sampleAPIServer = part{name: "sample-apiserver", module: "k8s.io/sample-apiserver", version: "v0.36.3", programs: []string{""}}
-	// The suite of node conformance: its tests, what runs them side by side, and the programs of its images.
+	// The suite of node conformance: its tests, the runner, and the programs of its images.
 	nodeTests = part{
 		name: "node-e2e", module: kubernetes.module, version: kubernetes.version,
 		programs: []string{"test/images/agnhost", "test/images/nonewprivs"}, tests: []string{"test/e2e_node"},
@@ -191,7 +191,7 @@ func checkVersion(p part, dir string) error {
 	return nil
 }
 
-// run runs a command; its error carries what the command wrote.
+// run runs a command; its error includes the command's output.
 func run(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -9,16 +9,16 @@ import (
 	"path/filepath"
 )
 
-// Cluster says where the parts of a cluster lie, as absolute paths.
+// Cluster has the paths of the parts of a cluster, absolute.
 type Cluster struct {
 	APIServer string // kube-apiserver
 	Etcd      string
-	Kubelet   string // what the agent is compared with
+	Kubelet   string // the agent's basis of comparison
 	Kubectl   string
 }
 
-// LocateCluster gives the parts that EnsureCluster got before. It changes nothing and needs no network; the error says
-// what is missing and how to get it.
+// LocateCluster returns the parts that EnsureCluster installed. It changes nothing and needs no network; the error names the
+// missing parts and the remedy.
 func LocateCluster() (Cluster, error) {
 	cache, err := cacheDir()
 	if err != nil {

@@ -22,8 +22,8 @@ type ClusterTests struct {
 	SampleAPIServer string // a static program, for the image of this name
 }
 
-// EnsureClusterTests builds the suite as EnsureCluster builds a cluster, and returns its paths. Ginkgo and the other programs
-// of the suite's images are those of EnsureNodeTests.
+// EnsureClusterTests builds the suite as EnsureCluster builds a cluster, and returns its paths. Ginkgo and the other programs of
+// the suite's images come from EnsureNodeTests.
 func EnsureClusterTests(ctx context.Context, log io.Writer) (ClusterTests, error) {
 	cache, err := ensure(ctx, log, func(j *job) error {
 		return errors.Join(j.buildCluster(clusterTests), j.buildCluster(sampleAPIServer))

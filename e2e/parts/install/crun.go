@@ -17,7 +17,7 @@ const crunDir = "debian-12-crun-1.8.1"
 
 var crunPackages = []struct{ name, upstream string }{{"crun", "1.8.1"}, {"libyajl2", "2.1.0"}}
 
-// Env is what a process that runs the program has in its environment.
+// Env returns the environment of a process that runs the program.
 func (c Crun) Env() []string { return []string{"LD_LIBRARY_PATH=" + c.Libraries} }
 
 // EnsureCrun gets crun as Ensure gets runtimes.
@@ -50,7 +50,7 @@ func EnsureCrun(ctx context.Context, log io.Writer) error {
 	})
 }
 
-// LocateCrun gives what EnsureCrun got before; the error says how to get it.
+// LocateCrun returns the parts that EnsureCrun installed; the error has the remedy.
 func LocateCrun() (Crun, error) {
 	cache, err := cacheDir()
 	if err != nil {

@@ -11,11 +11,10 @@ import (
 	"strings"
 )
 
-// earlier is the commit of the agent that the one under test replaces. What that one left in labels, annotations and
-// checkpoints stays readable.
+// earlier is the commit of the previous agent in upgrade tests. Its labels, annotations and checkpoints stay readable.
 const earlier = "fa21fd141289c96828980934fa9650a586eb1219"
 
-// ErrNoHistory is what LocateEarlier gives for a checkout without the commit of the earlier agent.
+// ErrNoHistory is returned by LocateEarlier for a checkout without the commit of the earlier agent.
 var ErrNoHistory = errors.New("the history of this checkout lacks commit " + earlier + " (a shallow clone, or no git)")
 
 // EnsureEarlier builds the earlier agent from the history of the checkout that the working directory is in, as Ensure gets

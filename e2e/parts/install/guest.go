@@ -65,7 +65,7 @@ var guestPackages = []string{
 	"nano", "nfs-common", "nfs-kernel-server", "procps", "socat", "systemd-oomd", "util-linux",
 }
 
-// guestSize is the size of the disk, of which a third is used.
+// guestSize is the size of the disk; a third is used.
 const guestSize = "10G"
 
 //go:embed guest
@@ -74,8 +74,8 @@ var guestFiles embed.FS
 //go:embed guest-setup.sh
 var guestSetup string
 
-// EnsureGuest makes the images of virtual machines as Ensure gets runtimes, which it takes, too. It has a lock of its own, so
-// that others who need no image do not wait for minutes.
+// EnsureGuest creates the images of virtual machines, including the runtimes of Ensure. It has a lock of its own, so that callers
+// without need for an image do not wait for minutes.
 func EnsureGuest(ctx context.Context, log io.Writer, releases ...Release) error {
 	_, err := Locate(New)
 	if _, without := LocateBusyBox(); err != nil || without != nil {
@@ -100,7 +100,7 @@ func EnsureGuest(ctx context.Context, log io.Writer, releases ...Release) error 
 	})
 }
 
-// LocateGuest returns the image that EnsureGuest made; the error says how to make it.
+// LocateGuest returns the image that EnsureGuest created; the error has the remedy.
 func LocateGuest(release Release) (Guest, error) {
 	cache, err := cacheDir()
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 	Old Kind = "containerd-1.6"
 )
 
-// Runtime says where the parts of one runtime lie, as absolute paths.
+// Runtime has the paths of the parts of one runtime, absolute.
 type Runtime struct {
 	Containerd string
 	Shim       string // containerd-shim-runc-v2
@@ -34,8 +34,8 @@ type Runtime struct {
 	CNIDir     string // holds bridge, host-local, loopback, portmap
 }
 
-// Locate gives the parts of a runtime that Ensure got before. It changes nothing and needs no network; the error says
-// what is missing and how to get it.
+// Locate returns the parts of a runtime that Ensure installed. It changes nothing and needs no network; the error names the
+// missing parts and the remedy.
 func Locate(kind Kind) (Runtime, error) {
 	cache, err := cacheDir()
 	if err != nil {
@@ -76,9 +76,9 @@ func Locate(kind Kind) (Runtime, error) {
 	return r, nil
 }
 
-// Ensure gets the runtimes wanted, and the Debian packages that running them takes. It tells of each step on log, in
-// lines; what is there already costs nothing and is not mentioned. Processes that call it at the same time wait for one
-// another. A first run takes minutes, and network; building runc, and packages, take root.
+// Ensure installs the requested runtimes, and the Debian packages that they need. It reports each step on log, in lines; present
+// parts cost nothing and are not reported. Concurrent processes wait for one another. A first run takes minutes, and network;
+// building runc, and packages, need root.
 func Ensure(ctx context.Context, log io.Writer, wanted ...Kind) error {
 	return locked(ctx, log, func(j *job) error {
 		if err := j.apt(runTools...); err != nil {
@@ -132,10 +132,10 @@ type job struct {
 	updated bool // the package lists were fetched by this run
 }
 
-// sign is how often a long piece of work says that it goes on.
+// sign is the interval of progress reports of a long step.
 const sign = 30 * time.Second
 
-// step runs one long piece of work and tells, now and then, how long it takes.
+// step runs one long step and reports its duration now and then.
 func (j *job) step(what string, work func() error) error {
 	begun := time.Now()
 	j.say("%s ...", what)

@@ -76,7 +76,7 @@ func TestLocateWantsEveryPart(t *testing.T) {
 	}
 }
 
-// What is built says the version that the code has; what is built is what the module pins.
+// Built programs report the version in the code; the module pins the same versions.
 func TestTheClustersModulePinsTheVersions(t *testing.T) {
 	data, err := os.ReadFile("../cluster/go.mod")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Kubeadm has the parts of a cluster that kubeadm sets up, beside those of Cluster, as absolute paths.
+// Kubeadm has the additional parts of a cluster set up by kubeadm, beside those of Cluster, as absolute paths.
 type Kubeadm struct {
 	Kubeadm, ControllerManager, Scheduler, Proxy, CoreDNS string
 	// Tables is a root file system with the programs that kube-proxy runs: iptables, ip6tables.
@@ -34,7 +34,7 @@ const tablesDir = "debian-12-iptables-1.8.9"
 var tablesPackages = []string{"iptables", "netbase", "libc6", "libip4tc2", "libip6tc2", "libmnl0", "libnetfilter-conntrack3",
 	"libnfnetlink0", "libnftnl11", "libxtables12"}
 
-// EnsureKubeadm gets the parts as Ensure gets runtimes, from the module that pins those of a cluster.
+// EnsureKubeadm installs the parts as Ensure installs runtimes, from the module that pins a cluster's versions.
 func EnsureKubeadm(ctx context.Context, log io.Writer) error {
 	return locked(ctx, log, func(j *job) error {
 		err := errors.Join(j.buildCluster(controlPlane), j.build(coreDNS), j.placeTables())

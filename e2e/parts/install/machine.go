@@ -10,17 +10,17 @@ import (
 	"path/filepath"
 )
 
-// Machine is what a machine of a newcomer is made of: a Debian that has git and gcc, and no Go and nothing else.
+// Machine has the parts of a newcomer's machine: a Debian with git and gcc, without Go and other additions.
 type Machine struct {
 	Tarball string // its root file system
 	BusyBox string // a static program, for images with a shell
 }
 
-// newcomer is the part with the machine; the number is that of what is in it.
+// newcomer is the part with the machine; the number is the version of its content.
 const newcomer = "debian-12-newcomer-2"
 
-// debootstrap makes the machine. What `task demo` downloads there is in it, as tests have no network: in apt's cache what is
-// installed, and where an interrupted download leaves it what is unpacked.
+// debootstrap creates the machine. It includes the downloads of `task demo`, as tests have no network: installed packages in
+// apt's cache, and unpacked ones as an interrupted download leaves them.
 var debootstrap = tool{"debootstrap", hasProgram("debootstrap")}
 
 const (
@@ -74,7 +74,7 @@ func (j *job) makeMachine(dir string) error {
 
 const tarball = "root.tar"
 
-// LocateMachine gives what EnsureMachine got before; the error says how to get it.
+// LocateMachine returns the parts that EnsureMachine installed; the error has the remedy.
 func LocateMachine() (Machine, error) {
 	cache, err := cacheDir()
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// NodeTests says where the parts of Kubernetes' node conformance suite lie, as absolute paths.
+// NodeTests has the paths of the parts of Kubernetes' node conformance suite, absolute.
 type NodeTests struct {
-	Tests, Ginkgo string // the test binary, and what runs its tests side by side
+	Tests, Ginkgo string // the test binary, and its parallel runner
 	// Agnhost, NonewPrivs, DevicePlugin and BusyBox are the static programs in the images of the tests.
 	Agnhost, NonewPrivs, DevicePlugin, BusyBox string
 }
@@ -33,7 +33,7 @@ func LocateBusyBox() (string, error) {
 	return path, missing(path)
 }
 
-// EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and says where it is.
+// EnsureNodeTests builds the suite as EnsureCluster builds a cluster, and returns its paths.
 func EnsureNodeTests(ctx context.Context, log io.Writer) (NodeTests, error) {
 	cache, err := ensure(ctx, log, func(j *job) error {
 		return errors.Join(j.placeBusyBox(), j.buildCluster(ginkgo), j.buildCluster(nodeTests), j.buildCluster(nodeTestPlugin))
