@@ -13,15 +13,23 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Check reads the manifests at path, a folder or a file, for such a node, without an agent. It returns the pods, the number
-// of files, and the problems.
-func Check(path string, node base.Node) (pods []*v1.Pod, files int, problems []messages.ManifestProblem, err error) {
+// Checked is the result of reading the manifests at a path.
+type Checked struct {
+	Pods     []*v1.Pod
+	Files    int
+	Problems []messages.ManifestProblem
+	// Several counts the documents and list items of each file with more than one. A kubelet reads the first document alone.
+	Several map[string]int
+}
+
+// Check reads the manifests at path, a folder or a file, for such a node, without an agent.
+func Check(path string, node base.Node) (Checked, error) {
 	found, _, err := find(path)
 	if err != nil {
-		return nil, 0, nil, err
+		return Checked{}, err
 	}
 	parse := manifestParser(node, clock.RealClock{})
-	entries := map[string]*entry{}
+	entries, out := map[string]*entry{}, Checked{Several: map[string]int{}}
 	for _, p := range slices.Sorted(maps.Keys(found)) {
 		s := found[p]
 		if s.err == nil && s.info.IsDir() {
@@ -34,7 +42,11 @@ func Check(path string, node base.Node) (pods []*v1.Pod, files int, problems []m
 		if entries[p] = (&entry{path: p, version: brokenBy(p, err)}); err == nil {
 			entries[p].version = parse(p, data)
 		}
+		if n := entries[p].count; n > 1 {
+			out.Several[p] = n
+		}
 	}
-	pods, problems, _ = desired(entries, nil)
-	return pods, len(entries), problems, nil
+	out.Pods, out.Problems, _ = desired(entries, nil)
+	out.Files = len(entries)
+	return out, nil
 }

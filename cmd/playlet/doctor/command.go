@@ -18,6 +18,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
+	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/cmd/playlet/agent"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/cni"
@@ -279,6 +280,7 @@ func Refuse(ctx context.Context, args []string) error {
 type Folders struct {
 	Root, StaticPods string
 	Standalone       bool
+	Node             base.Node // the node for which the manifests are read
 }
 
 // FoldersOf returns the folders of an agent with these arguments.
@@ -287,7 +289,8 @@ func FoldersOf(args []string) (Folders, error) {
 	if err != nil {
 		return Folders{}, err
 	}
-	return Folders{Root: node.RootDir, StaticPods: node.Kubelet.StaticPodPath, Standalone: node.Standalone()}, nil
+	return Folders{Root: node.RootDir, StaticPods: node.Kubelet.StaticPodPath, Standalone: node.Standalone(),
+		Node: manifestNode(node)}, nil
 }
 
 func load(args []string) (*config.Node, []config.Warning, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -18,7 +19,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/actors/sources/file"
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
+	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
 )
 
 // checkConfiguration reports the source of the configuration, and its settings without effect. An unreadable configuration has
@@ -82,12 +85,39 @@ func checkManifests(_ context.Context, m *Machine) []Finding {
 	case err != nil:
 		return fail("check that the folders above it are readable", "%v", err)
 	}
-	node := base.Node{NodeName: m.Node.NodeName, Objects: m.Node.ObjectDir != "", Cluster: !m.Node.Standalone()}
-	pods, files, problems, err := file.Check(path, node)
+	read, err := file.Check(path, manifestNode(m.Node))
 	if err != nil {
 		return fail("check that it is readable", "%v", err)
 	}
-	var found []Finding
+	found := append(manifestFindings(read.Problems), m.tooMuch(read.Pods)...)
+	return or(found, ok("%s, %d file%s", path, read.Files, map[bool]string{false: "s"}[read.Files == 1]))
+}
+
+// manifestNode describes the node for which manifests are read.
+func manifestNode(n *config.Node) base.Node {
+	return base.Node{NodeName: n.NodeName, Objects: n.ObjectDir != "", Cluster: !n.Standalone()}
+}
+
+// Manifests returns the faults of a kubelet's manifests at path, a file or folder, and those that playlet reads in another way.
+// An absent path has none.
+func Manifests(path string, node base.Node) []Finding {
+	read, err := file.Check(path, node)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fail("check that it is readable", "%v", err)
+	}
+	found := manifestFindings(read.Problems)
+	for _, path := range slices.Sorted(maps.Keys(read.Several)) {
+		found = append(found, warn("remove the pods that are not wanted", "%s has %d documents: a kubelet runs the first alone, "+
+			"playlet runs all", path, read.Several[path])...)
+	}
+	return found
+}
+
+// manifestFindings returns the problems of manifests as findings.
+func manifestFindings(problems []messages.ManifestProblem) (found []Finding) {
 	for _, p := range problems[:min(len(problems), shownManifests)] {
 		if p.Warning {
 			found = append(found, warn("correct it: the pod runs without it", "%s", cli.Plain(api.ProblemText(p)))...)
@@ -98,8 +128,7 @@ func checkManifests(_ context.Context, m *Machine) []Finding {
 	if more := len(problems) - shownManifests; more > 0 {
 		found = append(found, fail("correct these, too", "%d more problems", more)...)
 	}
-	found = append(found, m.tooMuch(pods)...)
-	return or(found, ok("%s, %d file%s", path, files, map[bool]string{false: "s"}[files == 1]))
+	return found
 }
 
 // shownManifests is how many problems of manifests are shown.

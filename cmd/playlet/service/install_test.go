@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/cmd/playlet/cli"
 	"github.com/playlet-dev/playlet/config/systemd"
@@ -203,11 +204,15 @@ func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
 	device := filepath.Join(m.root, "/var/lib/kubelet/pods/u/volumeDevices/kubernetes.io~csi/pv")
 	several := filepath.Join(m.root, pods)
 	err := errors.Join(os.MkdirAll(filepath.Dir(device), 0o750), os.Symlink("/dev/null", device), os.MkdirAll(several, 0o700))
-	for name, text := range map[string]string{"two.yaml": "---\na: 1\n---\n# nothing\n---\nb: 2\n", "one.yaml": "---\na: 1\n---\n",
-		".hidden": "a: 1\n---\nb: 2\n"} {
+	pod := func(name, spec string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec: {" + spec + "containers: [{name: c, image: i}]}\n"
+	}
+	for name, text := range map[string]string{"two.yaml": pod("a", "") + "---\n# nothing\n---\n" + pod("b", ""),
+		"one.yaml": "---\n" + pod("c", "") + "---\n", "refused.yaml": pod("d", "hostname: 1, "),
+		"misspelt.yaml": pod("e", "hostNetwrk: true, "), ".hidden": "a: 1\n---\nb: 2\n"} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(several, name), []byte(text), 0o600))
 	}
-	if err != nil {
+	if err := errors.Join(err, unix.Mkfifo(filepath.Join(several, "pipe.yaml"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second time without being asked: the node is ours
@@ -224,9 +229,15 @@ func TestInstall_ReplacesTheKubeletWhenAsked(t *testing.T) {
 	if !strings.Contains(out, "not managed by playlet: "+device+" is a block device") {
 		t.Errorf("the kubelet's block device is not named in\n%s", out)
 	}
-	if !strings.Contains(out, filepath.Join(pods, "two.yaml")+" has 2 documents") || strings.Contains(out, "one.yaml") ||
-		strings.Contains(out, "hidden") {
-		t.Errorf("the manifest with several documents, and no other, is not named in\n%s", out)
+	before, _, _ := strings.Cut(out, "write /usr/local/bin/playlet\n")
+	for _, want := range []string{"/two.yaml has 2 documents", "/refused.yaml:4: spec.hostname: ", "/misspelt.yaml:4: ",
+		"/pipe.yaml: it cannot be read: it is a named pipe, not a regular file"} {
+		if !strings.Contains(before, "manifest: "+pods+want) {
+			t.Errorf("%s%s is not named before a change in\n%s", pods, want, out)
+		}
+	}
+	if strings.Contains(out, "one.yaml") || strings.Contains(out, "hidden") {
+		t.Errorf("a good or a hidden manifest is named in\n%s", out)
 	}
 	if got := m.content(t, systemd.TakeoverPath); !strings.Contains(got, "\nExecStart=/usr/local/bin/playlet --config=") ||
 		!strings.Contains(got, " $KUBELET_KUBEADM_ARGS\n") || m.content(t, m.binary) != "the program" {

@@ -1,17 +1,12 @@
 package service
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/playlet-dev/playlet/actors/volumes/leftover"
 	"github.com/playlet-dev/playlet/cmd/playlet/doctor"
@@ -40,7 +35,7 @@ func (i *installer) takeOver(ctx context.Context) error {
 		i.say("not read: the volumes and manifests of the kubelet (%v)", err)
 	} else {
 		i.nameLeftovers(folders)
-		i.nameManifests(folders.StaticPods)
+		i.nameManifests(folders)
 	}
 	if err := i.writeProgram(); err != nil { // the service must not name a program that is absent
 		return err
@@ -88,37 +83,15 @@ func (i *installer) nameLeftovers(of doctor.Folders) {
 	}
 }
 
-// nameManifests names the files of static pods with several documents, since a kubelet reads only the first.
-func (i *installer) nameManifests(dir string) {
-	if dir == "" {
+// nameManifests names the faults of the static pods' manifests before anything changes. A pod that runs is kept, but playlet does
+// not start it again while its manifest has a fault.
+func (i *installer) nameManifests(of doctor.Folders) {
+	if of.StaticPods == "" {
 		return
 	}
-	files, err := os.ReadDir(i.path(dir))
-	if err != nil {
-		return
-	}
-	for _, f := range files {
-		text, err := os.ReadFile(filepath.Join(i.path(dir), f.Name()))
-		if err != nil || strings.HasPrefix(f.Name(), ".") {
-			continue
-		}
-		if n := documents(text); n > 1 {
-			i.say("%s has %d documents: a kubelet runs the first alone, playlet runs all", filepath.Join(dir, f.Name()), n)
-		}
-	}
-}
-
-// documents counts the documents of a YAML file that hold something.
-func documents(text []byte) int {
-	n := 0
-	for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
-		one, err := reader.Read()
-		if err != nil {
-			return n
-		}
-		var content any
-		if err := yaml.Unmarshal(one, &content); err != nil || content != nil {
-			n++
+	for _, f := range doctor.Manifests(i.path(of.StaticPods), of.Node) {
+		if f.Result != doctor.OK {
+			i.say("manifest: %s (%s)", strings.ReplaceAll(f.Seen, i.path(of.StaticPods), of.StaticPods), f.Do)
 		}
 	}
 }
