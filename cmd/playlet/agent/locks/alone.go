@@ -37,8 +37,8 @@ const RuntimeSuffix = ".playlet.lock"
 // rootLock returns the path of a root folder's lock. The file exists if an agent has run with this root folder.
 func rootLock(rootDir string) string { return filepath.Join(rootDir, "playlet", "lock") }
 
-// Take takes the agent's locks and makes its folders; another agent's lock is an error that names its process, and then
-// nothing was made.
+// Take takes the agent's locks and makes its folders. Another agent's lock is an error that names its process, as is a running
+// kubelet. No folder is made then.
 func Take(node *config.Node, log *slog.Logger) (held Held, err error) {
 	defer func() {
 		if err != nil {
@@ -59,6 +59,9 @@ func Take(node *config.Node, log *slog.Logger) (held Held, err error) {
 		}
 	}
 	if err := add(lockRuntime(node.Kubelet.ContainerRuntimeEndpoint, log)); err != nil {
+		return held, err
+	}
+	if err := noKubelet(node, "/proc", kubeletWait); err != nil {
 		return held, err
 	}
 	if err := prepareFolders(node); err != nil || fresh == nil {
