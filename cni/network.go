@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 	utilio "k8s.io/utils/io"
 )
 
@@ -73,13 +74,21 @@ func newNetwork(file, ifname string, list *libcni.NetworkConfigList) Network {
 // maxConfig bounds a configuration, in bytes: pods that install a network write it.
 const maxConfig = 1 << 20
 
-// readAtMost reads a file; one that is larger is an error, and not read any further.
+// readAtMost reads a regular file of at most limit bytes. It returns an error for a larger one, and for a named pipe, which would
+// block.
 func readAtMost(file string, limit int64) (data []byte, err error) {
-	f, err := os.Open(file)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file: remove it", file)
+	}
 	if data, err = utilio.ReadAtMost(f, limit+1); err != nil {
 		return nil, fmt.Errorf("%s, of which at most %d bytes are read: %w", file, limit, err)
 	}

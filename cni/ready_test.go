@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestPlacesOf(t *testing.T) {
@@ -107,6 +109,16 @@ func TestNoFolder(t *testing.T) {
 	must(t, os.WriteFile(p.ConfDir, nil, 0o600))
 	_, err = Load(p)
 	if no := IsNotReady(err); no == nil || no.Reason != NoConfiguration || no.Err == nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// A named pipe in the folder blocks nothing.
+func TestLoad_NamedPipe(t *testing.T) {
+	p := places(t)
+	must(t, unix.Mkfifo(filepath.Join(p.ConfDir, "a.conflist"), 0o600))
+	_, err := Load(p)
+	if no := IsNotReady(err); no == nil || no.Reason != Invalid || !strings.Contains(err.Error(), "a.conflist is not a regular file") {
 		t.Errorf("%v", err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+
+	"golang.org/x/sys/unix"
 )
 
 const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
@@ -91,6 +93,17 @@ featureGates: {NodeLogQuery: true, EventedPLEG: true, MemoryQoS: false}
 	}
 	if c.Kind != "KubeletConfiguration" || node.ConfigFile != file {
 		t.Errorf("kind %q, file %q", c.Kind, node.ConfigFile)
+	}
+}
+
+// A named pipe among the drop-ins is an error, and does not block the start.
+func TestDropins_NamedPipe(t *testing.T) {
+	folder := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(folder, "1.conf"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := loadArgs(t, "--config-dir="+folder); err == nil || !strings.Contains(err.Error(), "1.conf is not a regular file") {
+		t.Errorf("%v", err)
 	}
 }
 

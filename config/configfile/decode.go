@@ -188,6 +188,9 @@ func ReadDropins(folder string) (patches [][]byte, ignored []string, err error) 
 		return nil, nil, err
 	}
 	for _, file := range files {
+		if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() { // a named pipe would block the start
+			return nil, nil, fmt.Errorf("%s is not a regular file: remove it", file)
+		}
 		patch, faults, err := readJSON(file)
 		if err != nil {
 			return nil, nil, err
