@@ -173,14 +173,16 @@ func (e *entry) holds() bool {
 	return len(e.good.ConfigMaps)+len(e.good.Secrets)+len(e.good.RuntimeClasses) > 0
 }
 
-// data reads the file that a path leads to. A writer that holds it open and leaves it alone is not waited for for ever.
+// data reads the file that a path leads to. It does not wait for ever for a writer that holds the file open without writing. A file
+// that was changed after now has not been written since the clock was set back.
 func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
 	now := m.now()
-	return wholefile.Reading{Now: now, Insist: now.Sub(id.Touched()) >= wholefile.Quiet}.Read(real)
+	age := now.Sub(id.Touched())
+	return wholefile.Reading{Now: now, Insist: age < 0 || age >= wholefile.Quiet}.Read(real)
 }
 
 // parseSafely turns a panic of the parser into a problem of the file, so that other files are not affected. The panic's text

@@ -121,7 +121,7 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 			var dead []*runtimeapi.Container
 			for i, c := range instances {
 				switch {
-				case !removable(c, i == 0 && !w.gone(uid)) || now.Sub(time.Unix(0, c.GetCreatedAt())) < p.MinAge:
+				case !removable(c, i == 0 && !w.gone(uid)) || tooYoung(c, now, p.MinAge):
 				case w.gone(uid) || w.over[uid]:
 					toRemove[c.GetId()] = true
 				default:
@@ -138,6 +138,13 @@ func chooseContainers(p Policy, now time.Time, byPod map[string]facts.Listing, w
 	}
 	chooseForTotal(p, kept, toRemove)
 	return toRemove
+}
+
+// tooYoung reports whether a container was created less than least ago. One that was created after now, before the clock was set
+// back, is not.
+func tooYoung(c *runtimeapi.Container, now time.Time, least time.Duration) bool {
+	age := now.Sub(time.Unix(0, c.GetCreatedAt()))
+	return age >= 0 && age < least
 }
 
 // chooseForTotal enforces MaxTotal: it cuts all units to an equal share, then removes the oldest containers.

@@ -22,6 +22,19 @@ func podLabels(uid, container string) map[string]string {
 	return l
 }
 
+// A clock that was set back keeps no dead container for years, with or without a minimum age.
+func TestChoose_ClockSetBack(t *testing.T) {
+	for _, least := range []time.Duration{0, time.Minute} {
+		p := DefaultPolicy()
+		p.MinAge = least
+		have := parse("u/s0+ u/s0/a0x u/s0/a1x") // created a minute after each other
+		before := time.Unix(0, 0).Add(-time.Hour)
+		if got := written(choose(p, before, have, desired{heard: true, wanted: map[string]bool{"u": true}})); got != "u/s0/a0" {
+			t.Errorf("minimum age %s: removes %q", least, got)
+		}
+	}
+}
+
 // parse reads holdings written as words. "u/s1-" is sandbox s1 of pod u, attempt 1, not ready ("+": ready). "u/s1/web3x" is
 // attempt 3 of container web in it, exited ("r": running, "c": created, "?": unknown). "_u" is the log folder of u. An ID is the
 // word without its last letter; newer objects come later.

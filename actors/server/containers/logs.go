@@ -115,9 +115,14 @@ func (h *Handlers) live(ctx context.Context, id string) bool {
 // container is reported running, and expect its first line.
 const firstOutput = time.Second
 
+// outputWait returns the rest of firstOutput, and no more than that if the clock was set back since the start.
+func outputWait(started, now time.Time) time.Duration {
+	return min(started.Add(firstOutput).Sub(now), firstOutput)
+}
+
 // awaitOutput waits while a container that has just been started has written nothing.
 func (h *Handlers) awaitOutput(ctx context.Context, run *runtimeapi.ContainerStatus, written func() bool) {
-	ctx, cancel := context.WithDeadline(ctx, time.Unix(0, run.StartedAt).Add(firstOutput))
+	ctx, cancel := context.WithTimeout(ctx, outputWait(time.Unix(0, run.StartedAt), time.Now()))
 	defer cancel()
 	look := time.NewTicker(firstOutput / 50)
 	defer look.Stop()
