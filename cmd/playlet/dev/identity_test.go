@@ -3,6 +3,7 @@ package dev
 import (
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 )
@@ -19,6 +20,8 @@ func startSleep(t *testing.T) *sleeper {
 	s := &sleeper{cmd: exec.Command("sleep", "1000"), done: make(chan struct{})}
 	must(t, s.cmd.Start())
 	s.pid = strconv.Itoa(s.cmd.Process.Pid)
+	// Start returns once the kernel has closed the descriptors of the old program. The arguments of the new one follow later.
+	await(t, "the arguments of sleep", func() bool { return read(t, filepath.Join(procDir, s.pid, "cmdline")) != "" })
 	go func() {
 		_ = s.cmd.Wait() // killed
 		close(s.done)
