@@ -29,6 +29,9 @@ type SourcePodsWanted struct {
 	Unknown bool
 	// Unread are the paths of the manifests that cannot be used at present. A running pod of this source may be theirs.
 	Unread []string
+	// UnreadNames are the pods of Unread manifests, by path, as namespace/name without the node's name. A path is absent unless
+	// all of its names are known. A running pod of another name is not the manifest's. Immutable.
+	UnreadNames map[string][]string
 	// Stale are the UIDs of Pods that come from an earlier version of a manifest; immutable. A running pod of such a name may be
 	// of a later version, which cannot be read.
 	Stale map[string]bool

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -62,14 +63,18 @@ func (s *sources) unwanted(f *messages.PodFacts) bool {
 }
 
 // spares returns the manifest for which a running pod that no source lists is left alone, or "". An unusable manifest may be the
-// pod's, unless a readable manifest of its source has the pod's name, or the pod left its manifest.
+// pod's, unless it has other names, a readable manifest of its source has the pod's name, or the pod left its manifest.
 func (s *sources) spares(f *messages.PodFacts) string {
 	if s.shutdown && f.Alive() {
 		return ""
 	}
 	for _, source := range s.all {
 		said := s.lists[source]
-		if len(said.Unread) == 0 || said.Gone[f.UID] || !mayBeOf(f, source) {
+		unread := slices.DeleteFunc(slices.Clone(said.Unread), func(path string) bool {
+			names, known := said.UnreadNames[path]
+			return known && !slices.ContainsFunc(names, func(name string) bool { return mayBeNamed(f, name) })
+		})
+		if len(unread) == 0 || said.Gone[f.UID] || !mayBeOf(f, source) {
 			continue
 		}
 		named, stale := false, false
@@ -79,7 +84,7 @@ func (s *sources) spares(f *messages.PodFacts) string {
 			}
 		}
 		if !named || stale && f.Alive() {
-			path := said.Unread[0]
+			path := unread[0]
 			for _, p := range said.Problems {
 				if p.Pod == f.Namespace+"/"+f.Name && !p.Warning {
 					path = p.Path
@@ -89,6 +94,13 @@ func (s *sources) spares(f *messages.PodFacts) string {
 		}
 	}
 	return ""
+}
+
+// mayBeNamed reports whether a manifest with this namespace/name may be that of a found pod, to whose name the name of this node,
+// or an earlier one, is appended.
+func mayBeNamed(f *messages.PodFacts, name string) bool {
+	full := f.Namespace + "/" + f.Name
+	return full == name || strings.HasPrefix(full, name+"-")
 }
 
 // gone reports whether a source saw the pod leave its manifests.

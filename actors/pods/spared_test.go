@@ -47,10 +47,13 @@ func TestSpared_ByUnreadManifests(t *testing.T) {
 		"one cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, nil, "/m/a.yaml"},
 		"one that names it cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml", "/m/web.yaml"},
 			Problems: []messages.ManifestProblem{{Path: "/m/web.yaml", Pod: "default/web", Message: "bad"}}}, nil, "/m/web.yaml"},
-		"its own is used":              {withPods(messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, "web", "runs"), []string{"runs"}, ""},
-		"another version of its is":    {withPods(messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, "web", "new"), []string{"runs"}, ""},
-		"only an earlier version is":   {withPods(stale, "web", "old"), nil, "/m/a.yaml"},
-		"an earlier version of others": {withPods(stale, "db", "old"), []string{"old"}, "/m/a.yaml"},
+		"one with this name cannot be used": {messages.SourcePodsWanted{Unread: []string{"/m/a.yaml", "/m/b.yaml"},
+			UnreadNames: map[string][]string{"/m/a.yaml": {"default/db"}, "/m/b.yaml": {"default/web"}}}, nil, "/m/b.yaml"},
+		"only one with another name cannot": {unreadNames("default/db", "kube-system/web"), []string{"runs"}, ""},
+		"its own is used":                   {withPods(messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, "web", "runs"), []string{"runs"}, ""},
+		"another version of its is":         {withPods(messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}}, "web", "new"), []string{"runs"}, ""},
+		"only an earlier version is":        {withPods(stale, "web", "old"), nil, "/m/a.yaml"},
+		"an earlier version of others":      {withPods(stale, "db", "old"), []string{"old"}, "/m/a.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, b := unreadNode(t)
@@ -91,6 +94,22 @@ func TestSpared_ByUnreadManifests(t *testing.T) {
 				t.Errorf("its mirror pod is kept: %v", kept)
 			}
 		})
+	}
+}
+
+// unreadNames returns a list of one unreadable manifest with these names.
+func unreadNames(names ...string) messages.SourcePodsWanted {
+	return messages.SourcePodsWanted{Unread: []string{"/m/a.yaml"}, UnreadNames: map[string][]string{"/m/a.yaml": names}}
+}
+
+// A static pod runs with the name of the node appended, which may have changed since.
+func TestMayBeNamed(t *testing.T) {
+	f := &messages.PodFacts{Namespace: "default", Name: "web-node-1"}
+	for name, want := range map[string]bool{"default/web": true, "default/web-node-1": true, "default/we": false,
+		"kube-system/web": false, "default/db": false} {
+		if got := mayBeNamed(f, name); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ type Desired struct {
 	Problems []messages.ManifestProblem
 	Graces   map[string]int64 // this and the following: see SourcePodsWanted; immutable
 	Unread   []string
+	Names    map[string][]string
 	Stale    map[string]bool
 	Gone     map[string]bool
 
@@ -101,7 +102,7 @@ func (d *Desired) Log(ctx supervisors.Context, what, mended string) {
 func (d *Desired) Send(ctx supervisors.Context) {
 	if d.Known || len(d.Problems) > 0 {
 		ctx.Tell(messages.Pods, messages.SourcePodsWanted{Source: ctx.Self(), Pods: d.Pods, Problems: d.Problems,
-			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, Stale: d.Stale, Gone: d.Gone})
+			Graces: d.Graces, Unknown: !d.Known, Unread: d.Unread, UnreadNames: d.Names, Stale: d.Stale, Gone: d.Gone})
 	}
 }
 

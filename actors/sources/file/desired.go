@@ -112,6 +112,34 @@ func unread(files map[string]*entry) (paths []string, stale map[string]bool) {
 	return paths, stale
 }
 
+// namesOf returns the names of the pods of unread manifests, by path, without the node's name. It omits a manifest of which any
+// name is unknown or invalid: that may be the name of any pod.
+func namesOf(files map[string]*entry, unread []string, node string) map[string][]string {
+	out := map[string][]string{}
+	for _, path := range unread {
+		m := files[path]
+		if m == nil || !m.settled || m.trial != nil {
+			continue
+		}
+		names := map[string]bool{}
+		for _, d := range m.documents {
+			names[strings.TrimSuffix(d.Pod.Namespace+"/"+d.Pod.Name, manifest.StaticName("", node))] = true
+		}
+		for _, p := range m.problems {
+			if strings.Contains(p.Pod, "/") && !strings.Contains(p.Field, "metadata.name") {
+				names[strings.TrimSuffix(p.Pod, manifest.StaticName("", node))] = true
+			} else if !p.Warning {
+				names = nil
+				break
+			}
+		}
+		if names != nil {
+			out[path] = slices.Sorted(maps.Keys(names))
+		}
+	}
+	return out
+}
+
 // uidsOf returns the UIDs of the pods in force.
 func uidsOf(files map[string]*entry) map[string]bool {
 	out := map[string]bool{}

@@ -116,7 +116,8 @@ func (s *source) onLooked(ctx supervisors.Context, l looked) {
 	for _, text := range l.notes {
 		ctx.Log().Warn(text)
 	}
-	s.desired.Problems, s.desired.Unread, s.desired.Stale, s.desired.Gone = l.problems, l.unread, l.stale, l.gone
+	s.desired.Problems, s.desired.Stale, s.desired.Gone = l.problems, l.stale, l.gone
+	s.desired.Unread, s.desired.Names = l.unread, l.names
 	if l.heard {
 		s.desired.Known, s.desired.Pods = true, l.pods
 	}

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const testNode = "node-1"
 
-// toyParser reads documents of one line. "pod NAME [UID] [TEXT]" is a pod, "bad [NAME]" is a problem. Any other text ends the
+// toyParser reads documents of one line. "pod NAME [UID] [TEXT]" is a pod, "bad [NAME]" is a problem, as is
+// "badname NAME". Any other text ends the
 // manifest, as a syntax error does. Each pod gets a new first-seen time.
 type toyParser struct{ calls int }
 
@@ -48,6 +49,9 @@ func (p *toyParser) parse(path string, data []byte) (v version) {
 			v.problems = append(v.problems, problem{messages.ManifestProblem{
 				Path: path, Line: i + 1, Pod: strings.Join(words[1:], ""), Message: "a bad document",
 			}, at})
+		case words[0] == "badname":
+			v.problems = append(v.problems, problem{messages.ManifestProblem{
+				Path: path, Pod: words[1], Field: "metadata.name", Message: "a bad name"}, at})
 		case words[0] == "panic":
 			panic("met the toy's bug")
 		default:

@@ -50,7 +50,8 @@ type looked struct {
 	heard    bool      // false while the desired pods are unknown; pods is meaningless then
 	pods     []*v1.Pod // immutable, as are the problems
 	problems []messages.ManifestProblem
-	unread   []string        // this, stale and gone: see messages.SourcePodsWanted
+	unread   []string        // this, names, stale and gone: see messages.SourcePodsWanted
+	names    map[string][]string
 	stale    map[string]bool // immutable
 	gone     map[string]bool // immutable
 	changed  bool            // any of these differs from the previous result
@@ -153,6 +154,7 @@ func (r *reader) report(now time.Time, checked bool) looked {
 	r.dirty = r.dirty || !maps.Equal(holders, r.holders)
 	r.holders = holders
 	l.unread, l.stale = unread(r.files)
+	l.names = namesOf(r.files, l.unread, r.opts.Node.NodeName)
 	if r.problem != nil && !r.missed {
 		l.unread = append(l.unread, r.opts.Path)
 	}
@@ -164,7 +166,8 @@ func (r *reader) report(now time.Time, checked bool) looked {
 		l.problems = slices.Insert(l.problems, 0, kept)
 	}
 	l.changed = l.heard != r.last.heard || !slices.Equal(l.pods, r.last.pods) || !slices.Equal(l.problems, r.last.problems) ||
-		!slices.Equal(l.unread, r.last.unread) || !maps.Equal(l.stale, r.last.stale) || !maps.Equal(l.gone, r.last.gone)
+		!slices.Equal(l.unread, r.last.unread) || !maps.EqualFunc(l.names, r.last.names, slices.Equal) ||
+		!maps.Equal(l.stale, r.last.stale) || !maps.Equal(l.gone, r.last.gone)
 	if due := r.due(); !due.IsZero() && (r.again.IsZero() || due.Before(r.again)) {
 		l.again, r.again = due, due
 	}

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -78,6 +79,48 @@ func TestUnread_Folder(t *testing.T) {
 	must(t, os.Remove(b.dir))
 	b.look()
 	b.unreadAs(b.wait(waitPlace), "", "")
+}
+
+// The names of an unread manifest are reported once they are all known, so that a running pod of another name can end.
+func TestUnread_Names(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a bad pod":              {"bad default/a-node-1", "[default/a]"},
+		"a good one beside it":   {"pod b ub\nbad default/a-node-1", "[default/a default/b]"},
+		"a pod without a name":   {"bad", ""},
+		"beside one with a name": {"bad default/a-node-1\nbad", ""},
+		"a syntax error":         {"nonsense", ""},
+		"empty":                  {" \n", ""},
+		"a bad name":             {"badname default/a-node-1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.write("a", c.text)
+			if l := b.start(); len(l.names) > 0 {
+				t.Errorf("before it is accepted: %v", l.names)
+			}
+			b.wait(waitBroken)
+			got := ""
+			if names, known := b.last.names[b.path("a")]; known {
+				got = fmt.Sprint(names)
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A manifest that no longer has a pod in force keeps its name, and has that of the pod which it names now.
+func TestUnread_NamesOfPodsInForce(t *testing.T) {
+	b := newBench(t)
+	b.write("a", "pod a ua\n")
+	b.start()
+	b.write("a", "bad default/b-node-1")
+	b.look()
+	b.wait(waitBroken)
+	if got := fmt.Sprint(b.last.names[b.path("a")]); got != "[default/a default/b]" {
+		t.Errorf("got %s", got)
+	}
 }
 
 // goneAs fails the test unless the look has these pods, by UID, as gone from their manifests.
