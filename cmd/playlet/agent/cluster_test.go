@@ -139,9 +139,13 @@ const lookEach = 20
 // eventually waits for a condition that no call to the runtime shows.
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.Now().Add(waitLimit)
+	deadline, progress := time.Now().Add(waitLimit), ""
 	for n := 0; n%lookEach != 0 || !ok(); n++ {
-		if time.Now().After(deadline) {
+		if now := time.Now(); now.After(deadline) {
+			if r.progress != nil && r.progress() != progress {
+				deadline, progress = now.Add(waitLimit), r.progress()
+				continue
+			}
 			if r.failing != nil {
 				r.t.Log(r.failing())
 			}

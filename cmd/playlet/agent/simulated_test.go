@@ -40,6 +40,7 @@ type rig struct {
 	clients   *apiserver.Clients // of a cluster in memory; nil without one
 	meanwhile func()             // is called while something is waited for; may be nil
 	failing   func() string      // returns details of a wait that has failed; may be nil
+	progress  func() string      // a wait continues while this changes; nil: it is bounded by waitLimit
 }
 
 type logBuffer struct {
