@@ -15,16 +15,16 @@ import (
 // MaxBytes is how large a manifest may be; the kubelet reads as much of one.
 const MaxBytes = 10 << 20
 
-// Document is one pod of a manifest as its author wrote it, or what is wrong where one should be.
+// Document is one pod of a manifest as its author wrote it, or the problems that prevent it.
 type Document struct {
 	// Pod is nil where there are problems.
 	Pod *v1.Pod
-	// Problems are what is wrong with the document's form: syntax, unknown and repeated fields, values of wrong types.
+	// Problems are faults of form: syntax, unknown and repeated fields, values of wrong types.
 	// Their Pod is empty.
 	Problems []Problem
-	// Warnings are the fields that the API does not have, and those that are repeated. A kubelet passes over them.
+	// Warnings are the unknown and the repeated fields, which a kubelet ignores.
 	Warnings []Problem
-	// Note says of what was no Pod which fields of it count; see LoadSubmission.
+	// Note lists the fields that are used of an object that is not a Pod; see LoadSubmission.
 	Note string
 
 	path      string
@@ -32,17 +32,17 @@ type Document struct {
 	prefix    string // items[3] for a pod of a list, with a dot behind it
 	outer     string // the prefix of the object that has the pod's template, and its name
 	submitted bool   // objects with a template are taken, too
-	namespace string // what could be read of the pod's name
+	namespace string // of the pod, as far as it could be read; so is name
 	name      string
 	places    *locator
 }
 
-// Line returns the line of a field of the pod, such as spec.containers[0].image, or of what should contain it.
+// Line returns the line of a field of the pod, such as spec.containers[0].image, or of its innermost parent that is there.
 func (d *Document) Line(field string) int {
 	return d.first - 1 + d.places.find(d.pathOf(field))
 }
 
-// pathOf is the path in the document of a field of the pod. The name of a pod made of a template is that of the whole.
+// pathOf returns the path in the document of a field of the pod. A pod made of a template has the name of the whole object.
 func (d *Document) pathOf(field string) string {
 	if d.Note != "" && (field == "metadata.name" || field == "metadata.namespace") {
 		return d.outer + field
@@ -58,9 +58,8 @@ func (d *Document) problem(f fault) Problem {
 	return Problem{Path: d.path, Line: d.first - 1 + line, Field: f.field, Message: f.message}
 }
 
-// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. A field that the API
-// does not have, or one that is there twice, is a warning. Documents that are empty but for comments are left out. Nothing
-// is defaulted. path only serves to name the file in problems.
+// Decode reads the documents of a manifest: YAML or JSON, each a v1 Pod, PodList, or List of Pods. An unknown or repeated field
+// is a warning. Documents with nothing but comments are omitted. Nothing is defaulted. path only names the file in problems.
 func Decode(path string, data []byte) []Document {
 	if len(data) > MaxBytes {
 		return []Document{{Problems: []Problem{{
@@ -100,7 +99,7 @@ func decodeChunk(path string, c chunk, submitted bool) []Document {
 	return document.decodeList(text, head.Kind == "PodList")
 }
 
-// head is what tells the kind of an object, whatever the types of the values are.
+// head identifies the kind of an object. The values may have any type.
 type head struct{ APIVersion, Kind any }
 
 func readHead(text []byte, prefix string) (head, []fault) {
@@ -112,7 +111,7 @@ func readHead(text []byte, prefix string) (head, []fault) {
 	var h head
 	for name, into := range map[string]*any{"apiVersion": &h.APIVersion, "kind": &h.Kind} {
 		if err := json.Unmarshal(fields[name], into); err != nil {
-			*into = nil // it is not there
+			*into = nil // it is absent
 		}
 	}
 	return h, nil
@@ -141,7 +140,7 @@ func submittable() []string {
 	return append([]string{"ConfigMap", "Secret"}, slices.Sorted(maps.Keys(templated))...)
 }
 
-// checkKind checks what kind of object a document says it is.
+// checkKind returns the faults of a document's apiVersion and kind.
 func checkKind(h head, version, prefix string, kinds ...string) []fault {
 	check := func(name string, value any, valid ...string) []fault {
 		at := field.NewPath(prefix + name)
@@ -166,7 +165,7 @@ func checkKind(h head, version, prefix string, kinds ...string) []fault {
 	return append(check("apiVersion", h.APIVersion, version), check("kind", h.Kind, kinds...)...)
 }
 
-// decodeList takes a list apart. The items of a PodList need not say that they are Pods.
+// decodeList decodes the items of a list. Items of a PodList need no apiVersion and kind.
 func (d Document) decodeList(text []byte, typed bool) []Document {
 	var list struct {
 		APIVersion string            `json:"apiVersion"`
@@ -215,12 +214,12 @@ func (d Document) check(h head, kinds ...string) []fault {
 	return checkKind(h, version, d.prefix, kinds...)
 }
 
-// decodeOne decodes a Pod, or what has a pod's template.
+// decodeOne decodes a Pod, or an object with a pod's template.
 func (d Document) decodeOne(text []byte, kind any) Document {
 	switch kind {
 	case "Pod", nil:
 		return d.decodePod(text)
-	case "ConfigMap", "Secret": // what is wrong with one must not quote it
+	case "ConfigMap", "Secret": // a fault of one must not quote it
 		return d.broken(fault{field: d.prefix + "kind", message: "must stand in a document of its own, not in a list"})
 	}
 	return d.decodeTemplated(text, kind.(string))
@@ -238,7 +237,7 @@ func (d Document) decodePod(text []byte) Document {
 	return d
 }
 
-// readName reads what it can of the name in a document that may be wrong elsewhere.
+// readName returns the namespace and name in a document that may have faults elsewhere. Either is empty if it cannot be read.
 func readName(text []byte) (namespace, name string) {
 	var head struct {
 		Metadata struct{ Namespace, Name any }

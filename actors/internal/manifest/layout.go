@@ -1,7 +1,7 @@
 package manifest
 
 // layout lists, for each type that a pod of Kubernetes 1.36 is made of, the fields that its internal type has, in their
-// order there. It says what the UIDs of static pods are computed from and so must never change. Types
+// order there. The UIDs of static pods are computed from it, so it must never change. Types
 // that a static pod cannot have, as podspec refuses them, are not in it.
 var layout = map[string]string{
 	"Affinity":              "NodeAffinity PodAffinity PodAntiAffinity",

@@ -1,8 +1,8 @@
 // Package manifest reads the pods of a manifest: YAML or JSON, one or several documents, each a Pod or a list of Pods.
 //
 // [Load] is the whole way from bytes to pods that can run; [Decode] and [Static] are its first two steps. All are pure
-// functions, safe for concurrent use. What is wrong is a [Problem] with file, line and field, and it costs the pod
-// concerned only: a bad document never hides the good ones beside it.
+// functions, safe for concurrent use. A fault is a [Problem] with file, line and field, and affects its own pod only: a bad
+// document never hides the good ones beside it.
 package manifest
 
 import (
@@ -41,7 +41,7 @@ type Loaded struct {
 	Problems []Problem
 }
 
-// LoadEach is Load with all that it gives by documents, in the order of the file.
+// LoadEach is Load with its results by document, in the order of the file.
 func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
 	seen := map[string]bool{}
 	for _, document := range Decode(path, data) {
@@ -54,7 +54,7 @@ func LoadEach(path string, data []byte, opts Options) (out []Loaded) {
 func (d *Document) load(opts Options, seen map[string]bool) Loaded {
 	l := &loading{document: d, opts: opts, seen: seen}
 	pod := l.load()
-	if pod == nil { // then no pod runs without the fields that are passed over
+	if pod == nil { // then the ignored fields are faults, since no pod runs without them
 		for i := range l.problems {
 			l.problems[i].Warning = false
 		}
@@ -63,7 +63,7 @@ func (d *Document) load(opts Options, seen map[string]bool) Loaded {
 	return Loaded{pod, l.problems}
 }
 
-// loading is the way of one document.
+// loading is the state of one document's loading.
 type loading struct {
 	document   *Document
 	opts       Options
@@ -97,8 +97,8 @@ func (l *loading) load() *v1.Pod {
 			}
 		}
 	}
-	// Each check may find a field wrong in several ways, but a field that one has blamed is not blamed by the next. What is
-	// not supported comes first: nobody mends that.
+	// A check may report several faults of a field. Later checks do not report that field again. Unsupported fields come first,
+	// since their author cannot correct them.
 	report(podspec.ValidateStatic(pod, l.opts.Has))
 	if l.strict() {
 		report(podspec.StaticWarnings(pod))
@@ -120,11 +120,11 @@ func (l *loading) load() *v1.Pod {
 	return pod
 }
 
-// strict reports whether the fields that a kubelet passes over are faults.
+// strict reports whether the fields that a kubelet ignores are faults.
 func (l *loading) strict() bool { return l.opts.Source == SubmitSource }
 
-// checkName checks what Static would hide: the name as the author wrote it, that the file has it once, and that the pod
-// does not pass for the mirror of another.
+// checkName checks the author's name, which Static replaces: its form, that the file has it once, and that the pod does not claim
+// to be a mirror pod.
 func (l *loading) checkName() (wrong bool) {
 	meta, at := &l.document.Pod.ObjectMeta, field.NewPath("metadata")
 	if meta.Name == "" {
@@ -160,7 +160,7 @@ func (l *loading) report(err *field.Error, warning bool) {
 	})
 }
 
-// pod returns the namespace and name that the document's pod would run with, "" if it tells no name.
+// pod returns namespace/name of the pod as it would run, or "" if the document has no name.
 func (l *loading) pod() string {
 	if l.document.name == "" {
 		return ""
@@ -172,7 +172,7 @@ func (l *loading) pod() string {
 	return namespace + "/" + StaticName(l.document.name, l.opts.NodeName)
 }
 
-// isWithin tells whether a field is another one or lies in it.
+// isWithin reports whether a field equals another or lies in it.
 func isWithin(inner, outer string) bool {
 	rest, ok := strings.CutPrefix(inner, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

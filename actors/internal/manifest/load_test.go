@@ -107,7 +107,7 @@ func TestLoadReports(t *testing.T) {
 	}
 }
 
-// What is not supported is refused for that alone: nobody is asked to mend it first.
+// An unsupported field is refused for that alone, and not for its value.
 func TestWhatIsRefusedIsNotValidated(t *testing.T) {
 	_, problems := load(`apiVersion: v1
 kind: Pod

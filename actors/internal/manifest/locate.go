@@ -8,21 +8,20 @@ import (
 	yamlnode "go.yaml.in/yaml/v3"
 )
 
-// locator finds the line of a field within the text of one document. It reads the text again only when asked, as most
-// manifests have nothing wrong. JSON is read as YAML, which it is, but for characters beyond Unicode's first plane that are
-// written as two escapes.
+// locator finds the line of a field within the text of one document. It parses the text on demand, since most manifests have no
+// faults. JSON is parsed as YAML. They differ only in characters beyond Unicode's first plane that are written as two escapes.
 type locator struct {
 	text []byte
-	root *place // nil: it was not read yet
+	root *place // nil: not parsed yet
 }
 
-// place is a value in a document, and the line where it stands, or its key if it has one; 1 is the first.
+// place is a value in a document, and the line of its key, or else of itself; 1 is the first.
 type place struct {
 	node *yamlnode.Node
 	line int
 }
 
-// find returns the line of a field, or of the innermost thing around it that is there.
+// find returns the line of a field, or of its innermost parent that exists.
 func (l *locator) find(field string) int {
 	if l.root == nil {
 		var document yamlnode.Node
@@ -42,7 +41,7 @@ func (l *locator) find(field string) int {
 	return fromYAMLLine(l.text, here.line)
 }
 
-// splitField takes spec.containers[0].resources.limits[example.com/gpu] apart into its keys.
+// splitField returns the keys of a path like spec.containers[0].resources.limits[example.com/gpu].
 func splitField(field string) []string {
 	var keys []string
 	for field != "" {
@@ -61,15 +60,15 @@ func splitField(field string) []string {
 	return keys
 }
 
-// child returns the place of a key, or of an item where the place is a list; nil if there is none. What an alias or a merge key
-// stands for is not followed: the line is that of who uses it.
+// child returns the place of a key, or of an item of a list; nil if there is none. It does not follow aliases and merge keys: the
+// line is the one of the alias.
 func (p *place) child(key string) (found *place) {
 	switch p.node.Kind {
 	case yamlnode.SequenceNode:
 		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(p.node.Content) {
 			return &place{p.node.Content[i], p.node.Content[i].Line}
 		}
-	case yamlnode.MappingNode: // the last of this key: that is what is wrong where JSON has it twice
+	case yamlnode.MappingNode: // the last of this key, which is the fault where JSON has it twice
 		for i := 0; i+1 < len(p.node.Content); i += 2 {
 			if name := p.node.Content[i]; name.Value == key {
 				found = &place{p.node.Content[i+1], name.Line}
@@ -92,5 +91,5 @@ func firstLine(text []byte) int {
 	return lineAt(text, len(text)-len(bytes.TrimLeft(text, " \t\r\n")))
 }
 
-// fromYAMLLine is a line as the YAML parser counts them, which may stop behind the last.
+// fromYAMLLine converts a line of the YAML parser, which may be one behind the last.
 func fromYAMLLine(text []byte, line int) int { return min(max(line, 1), lastLine(text)) }

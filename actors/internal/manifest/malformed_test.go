@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/manifest"
 )
 
-// base are the manifests made by hand, by file name, each wrong in a way of its own, which its name tells.
+// base are the manifests made by hand, by file name. The name describes the fault.
 func base(t testing.TB) map[string][]byte {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/malformed/*")
@@ -146,7 +146,7 @@ func TestWriteMalformedManifests(t *testing.T) {
 // mutation changes data, which it may overwrite, and may take from other.
 type mutation func(random *rand.Rand, data, other []byte) []byte
 
-// mutations are what happens to files: people edit them, editors and copies stop half-way, disks and merges mix them.
+// mutations are accidents of files: edits, interrupted editors and copies, damaged disks, merges.
 var mutations = []mutation{
 	renamePod, cutOff, flipBit, dropByte, pasteFrom, dropLine, repeatLine, swapLines, indentLine, addMark,
 }
@@ -213,7 +213,7 @@ func indentLine(random *rand.Rand, data, _ []byte) []byte {
 	})
 }
 
-// onLines changes the lines of data, of which there is at least one.
+// onLines changes the lines of data, which has at least one.
 func onLines(data []byte, change func(lines [][]byte) [][]byte) []byte {
 	return bytes.Join(change(bytes.SplitAfter(data, []byte("\n"))), nil)
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxObjectBytes is how much an object may hold (the API server's limit of ConfigMaps and Secrets).
+// maxObjectBytes limits the data of an object (the API server's limit for ConfigMaps and Secrets).
 const maxObjectBytes = 1 << 20
 
 // Objects are the ConfigMaps, Secrets and RuntimeClasses of one file.
@@ -22,7 +22,7 @@ type Objects struct {
 	RuntimeClasses []*nodev1.RuntimeClass
 }
 
-// With gives the objects and those of more that are not among them, by namespace and name.
+// With returns the objects, and the objects of more with another namespace or name.
 func (o Objects) With(more Objects) Objects {
 	return Objects{
 		with(o.ConfigMaps, more.ConfigMaps), with(o.Secrets, more.Secrets), with(o.RuntimeClasses, more.RuntimeClasses),
@@ -43,7 +43,7 @@ func with[T metav1.Object](all, more []T) []T {
 
 // LoadObjects reads the ConfigMaps, Secrets and RuntimeClasses of a manifest: documents of YAML or JSON. They are defaulted (a
 // namespace, stringData among data) and validated. A document with problems gives no object, and hides no other. A problem never
-// tells what an object holds, nor what a line of the file says.
+// quotes the data of an object or a line of the file.
 func LoadObjects(path string, data []byte) (out Objects, problems []Problem) {
 	if len(data) > MaxBytes {
 		return out, []Problem{{Path: path, Message: fmt.Sprintf("is too large: %d bytes, %d may be", len(data), MaxBytes)}}
@@ -85,7 +85,7 @@ func (l *objectLoading) load(data []byte) {
 	text, faults, repeated := toJSON(data)
 	faults = append(faults, repeated...)
 	if len(faults) > 0 {
-		// What the parser says can quote the file, and so a Secret.
+		// The parser's message can quote the file, and so a Secret.
 		p := l.document.problem(faults[0])
 		p.Field, p.Message = "", "is neither YAML nor JSON here, or has a key twice"
 		l.problems = append(l.problems, p)
@@ -148,8 +148,8 @@ func (l *objectLoading) secret(text []byte) {
 
 const runtimeClass = "RuntimeClass"
 
-// runtimeClass takes a class, which is in no namespace. What an API server would write of it into pods their author has to write
-// there.
+// runtimeClass decodes a class, which has no namespace. An API server would copy its overhead and scheduling into pods; here
+// their author has to write them.
 func (l *objectLoading) runtimeClass(text []byte) {
 	object := &nodev1.RuntimeClass{}
 	if !l.decode(text, object, runtimeClass) {
@@ -181,7 +181,7 @@ func (l *objectLoading) decode(text []byte, into any, kind string) bool {
 	return len(l.problems) == 0
 }
 
-// namespaced decodes what lies in a namespace.
+// namespaced decodes an object with a namespace.
 func (l *objectLoading) namespaced(text []byte, into any, meta *metav1.ObjectMeta, kind string) bool {
 	if !l.decode(text, into, kind) {
 		return false
@@ -203,7 +203,7 @@ func (l *objectLoading) name(name string) {
 	}
 }
 
-// checkKeys checks the keys of a map, none of which others may have.
+// checkKeys checks the keys of a map, which must not be in others.
 func checkKeys[V any](l *objectLoading, field string, all map[string]V, others map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		for _, message := range validation.IsConfigMapKey(key) {

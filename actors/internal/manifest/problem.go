@@ -7,25 +7,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Problem is one thing that is wrong with a manifest.
+// Problem is one fault of a manifest.
 type Problem struct {
 	// Path is the file or URL.
 	Path string
-	// Line is where the wrong thing stands, or else what it lies in; 1 is the first, 0 is not known.
+	// Line is the line of the fault, or of its innermost parent; 1 is the first, 0 is unknown.
 	Line int
-	// Pod is namespace/name of the pod concerned, the name as it would run (with the node's name appended where the
-	// pod is static); "" where the document is too broken to tell.
+	// Pod is namespace/name of the pod, as it would run (a static pod has the node's name appended); "" if it cannot be read.
 	Pod string
-	// Field is the path of the field in the document, such as spec.containers[0].image or items[2].metadata.name; ""
-	// where the problem is not one of a field.
+	// Field is the path of the field in the document, such as spec.containers[0].image or items[2].metadata.name; "" if the
+	// problem concerns no field.
 	Field string
-	// Message says what is wrong.
+	// Message describes the fault.
 	Message string
 	// Warning is true when the pod runs all the same, as under a kubelet.
 	Warning bool
 }
 
-// Error makes one line of the problem: path:line: field: message.
+// Error returns the problem as one line: path:line: field: message.
 func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Path)
@@ -40,13 +39,13 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// maxProblems is how many problems of one document are reported; a machine wrote one that has more.
+// maxProblems limits the reported problems of one document.
 const maxProblems = 20
 
-// fault is a problem before its place in the file is known: a field of the document, or a line of it.
+// fault is a problem without its place in the file: it has a field or a line of its document.
 type fault struct {
 	field   string
-	line    int // within the document, 1 is the first; 0 where the field tells
+	line    int // within the document, 1 is the first; 0: the line of the field
 	message string
 }
 

@@ -15,8 +15,8 @@ type chunk struct {
 	data []byte
 }
 
-// split takes a file apart into documents. JSON values may follow each other without anything between them; in YAML a
-// line that begins with --- or ... in its first column is a mark, wherever it stands (YAML 1.2, 9.1.2).
+// split returns the documents of a file. JSON values may follow each other without a separator. In YAML, a line that begins with
+// --- or ... in its first column is a mark anywhere (YAML 1.2, 9.1.2).
 func split(data []byte) []chunk {
 	data = unmarked(data)
 	if chunks, ok := splitJSON(data); ok {
@@ -25,11 +25,11 @@ func split(data []byte) []chunk {
 	return splitYAML(data)
 }
 
-// unmarked is a file without its byte order mark.
+// unmarked returns a file without its byte order mark.
 func unmarked(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }
 
-// Batches splits a file between documents into parts with that many of them at most. Lines of a part count as those of the file:
-// each begins with as many empty lines as the file has before it.
+// Batches splits a file between documents into parts with a maximum number of documents. A part begins with as many empty lines
+// as the file has lines before it, so that line numbers are the file's.
 func Batches(data []byte, most int) [][]byte {
 	chunks := split(data)
 	if len(chunks) <= most {
@@ -47,7 +47,7 @@ func Batches(data []byte, most int) [][]byte {
 // Skipped is a document of a kind that a node does not run.
 type Skipped struct{ Kind, Name string }
 
-// WithoutUnsupported returns a file with documents blanked that are of kinds that cannot be submitted. Lines stay.
+// WithoutUnsupported returns a file with the documents of unsupported kinds blanked. Line numbers stay.
 func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
 	data = slices.Clone(unmarked(data))
 	var out []Skipped
@@ -72,7 +72,7 @@ func WithoutUnsupported(data []byte) ([]byte, []Skipped) {
 	return data, out
 }
 
-// splitJSON succeeds where all of data is JSON objects.
+// splitJSON succeeds if data consists of JSON objects.
 func splitJSON(data []byte) ([]chunk, bool) {
 	if !looksLikeJSON(data) {
 		return nil, false
@@ -126,7 +126,7 @@ func splitYAML(data []byte) []chunk {
 	return chunks
 }
 
-// isMark tells whether a line is a mark between documents, alone or with something behind it.
+// isMark reports whether a line is a mark between documents, alone or with text behind it.
 func isMark(line []byte, mark string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(mark))
 	return ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t')

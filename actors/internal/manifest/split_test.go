@@ -43,7 +43,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// What a node does not run is left out, and the lines of the rest stay.
+// Documents that a node does not run are omitted, and the lines of the rest stay.
 func TestWithoutUnsupported(t *testing.T) {
 	text, skipped := WithoutUnsupported([]byte(threeMaps))
 	if !slices.Equal(skipped, []Skipped{{"Ingress", "web"}}) {

@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
-// Annotations by which the kubelet, and all that reads its pods, knows where a pod came from.
+// Annotations with the origin of a pod, for the kubelet and the readers of its pods.
 const (
 	SourceAnnotation    = "kubernetes.io/config.source"
 	FirstSeenAnnotation = "kubernetes.io/config.seen"
@@ -23,31 +23,30 @@ const (
 const (
 	FileSource = "file"
 	HTTPSource = "http"
-	// SubmitSource is not the kubelet's: the pod was submitted on the admin socket.
+	// SubmitSource marks a pod that was submitted on the admin socket. The kubelet has no such value.
 	SubmitSource = "submit"
 )
 
-// Options say for which node, on whose behalf and when a manifest is read.
+// Options configures the reading of a manifest.
 type Options struct {
-	// NodeName is appended to the name of each pod, in lower case, and becomes its spec.nodeName. Where it cannot be the
-	// name of a node, no pod is right.
+	// NodeName is appended to the name of each pod, in lower case, and becomes its spec.nodeName. No pod is valid
+	// with an invalid name.
 	NodeName string
-	// Source is FileSource, HTTPSource, SubmitSource, or a name of its own, which is treated as HTTPSource is.
+	// Source is FileSource, HTTPSource, SubmitSource, or another name, which is treated like HTTPSource.
 	Source string
-	// Has is what the node has that a pod may refer to.
+	// Has describes the objects of the node to which a pod may refer.
 	Has Has
-	// Now becomes the time at which the pod was first seen.
+	// Now becomes the first-seen time of the pod.
 	Now time.Time
 }
 
-// Has is what a node has that static pods may refer to.
+// Has describes the objects of a node to which static pods may refer.
 type Has = podspec.Has
 
-// Static makes of pod, as its author wrote it, the pod that runs on this node without an API server: a new object, in
-// whose name the node's is, with a UID that is the same for the same manifest, node and path, with the annotations of
-// its origin, the toleration that keeps a pod of a file, or a submitted one, when the node has problems, and phase Pending.
-// A status that the manifest gives is dropped. It is what the kubelet does to static pods. pod is not changed; what comes out is
-// not defaulted.
+// Static returns the pod that runs on this node without an API server, made from the author's pod as the kubelet does. The
+// node's name is appended to its name. Its UID is the same for the same manifest, node and path. It has the annotations of its
+// origin, and phase Pending; a status in the manifest is dropped. Pods of files and submissions tolerate problems of the node.
+// The result is a new object without defaults.
 func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 	static := pod.DeepCopy()
 	if static.UID == "" {
@@ -71,10 +70,11 @@ func Static(pod *v1.Pod, path string, opts Options) *v1.Pod {
 	return static
 }
 
-// StaticName is the name on a node of the static pod that its manifest calls name, as with the kubelet.
+// StaticName returns the name on a node of the static pod with this name in its manifest, as in the kubelet.
 func StaticName(name, node string) string { return name + "-" + strings.ToLower(node) }
 
-// NameInManifest is the inverse of StaticName: what the pod's manifest calls it; "" where the node's name is not in the pod's.
+// NameInManifest is the inverse of StaticName: it returns the pod's name in its manifest, or "" if the pod's name lacks the
+// node's.
 func NameInManifest(pod *v1.Pod) string {
 	name, ok := strings.CutSuffix(pod.Name, StaticName("", pod.Spec.NodeName))
 	if !ok || pod.Spec.NodeName == "" {
@@ -83,8 +83,8 @@ func NameInManifest(pod *v1.Pod) string {
 	return name
 }
 
-// tolerateNoExecute lets the pod stay whatever befalls the node. A toleration of the same taints that the manifest has,
-// with a time limit, gives way to it.
+// tolerateNoExecute makes the pod tolerate all problems of the node. It replaces a toleration of the same taints with a time
+// limit.
 func tolerateNoExecute(pod *v1.Pod) {
 	always := v1.Toleration{Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
 	for i := range pod.Spec.Tolerations {
@@ -96,8 +96,8 @@ func tolerateNoExecute(pod *v1.Pod) {
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, always)
 }
 
-// uidOf hashes what a pod says when its defaults are filled in, so that comments, the order of fields and defaults that
-// are spelt out make no other pod of it, and where it is from.
+// uidOf hashes the defaulted pod and its origin. Comments, the order of fields and explicit defaults therefore do not change the
+// UID.
 func uidOf(pod *v1.Pod, path string, opts Options) types.UID {
 	defaulted := pod.DeepCopy()
 	podspec.Default(defaulted)
@@ -105,13 +105,13 @@ func uidOf(pod *v1.Pod, path string, opts Options) types.UID {
 	switch opts.Source {
 	case FileSource:
 		origin = "host:" + opts.NodeName + "file:" + path
-	case SubmitSource: // wherever it was sent from
+	case SubmitSource: // from any client
 		origin = "host:" + opts.NodeName + "submit:"
 	}
 	return hashPod(defaulted, origin)
 }
 
-// Same says whether two pods that Load made say the same, but for the time at which each was seen first.
+// Same reports whether two pods of Load are equal except for their first-seen times.
 func Same(a, b *v1.Pod) bool {
 	x, y := *a, *b
 	x.Annotations, y.Annotations = maps.Clone(a.Annotations), maps.Clone(b.Annotations)

@@ -13,19 +13,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Submission is what a submitted manifest has.
+// Submission is the content of a submitted manifest.
 type Submission struct {
 	// Documents have the Pods, and the pods made of templates, as their authors wrote them.
 	Documents []Document
-	// Pods are what became of Documents, in the same order; without meaning when there are problems.
+	// Pods are made from Documents, in the same order. They are meaningless if there are problems.
 	Pods []*v1.Pod
 	// Objects are the ConfigMaps and Secrets.
 	Objects Objects
 }
 
-// LoadSubmission reads a manifest that a person submits. Beside Pods it may have ConfigMaps and Secrets, and Deployments,
-// DaemonSets, StatefulSets, ReplicaSets and Jobs, of which the pod's template is taken, under the name of the whole. Of a
-// manifest with problems nothing is to be used.
+// LoadSubmission reads a submitted manifest. Besides Pods it may have ConfigMaps and Secrets, and Deployments, DaemonSets,
+// StatefulSets, ReplicaSets and Jobs. The pod of the latter is made from the template, with the object's name. Callers must not
+// use any part of a manifest with problems.
 func LoadSubmission(path string, data []byte, opts Options) (s Submission, problems []Problem) {
 	if len(data) > MaxBytes {
 		return s, Decode(path, data)[0].Problems
@@ -51,7 +51,7 @@ func LoadSubmission(path string, data []byte, opts Options) (s Submission, probl
 	return s, problems
 }
 
-// isObject says whether a document says that it is a ConfigMap or a Secret: what is wrong with one quotes nothing of it.
+// isObject reports whether a document is a ConfigMap or a Secret. Its faults must not quote it.
 func isObject(data []byte) bool {
 	text, faults, _ := toJSON(data)
 	if len(faults) > 0 {
@@ -61,8 +61,8 @@ func isObject(data []byte) bool {
 	return h.Kind == "ConfigMap" || h.Kind == "Secret"
 }
 
-// templated makes an object that has a pod's template, and tells where that is. The template's values of restartPolicy count
-// as the API server would have them: a Job's may not be Always.
+// templated has the kinds with a pod's template, and the template's path. restartPolicy follows the API server's rules: a Job's
+// must not be Always.
 var templated = map[string]struct {
 	version string
 	empty   func() (object any, meta *metav1.ObjectMeta, template *v1.PodTemplateSpec)
@@ -91,7 +91,7 @@ var templated = map[string]struct {
 
 const templatePrefix = "spec.template."
 
-// decodeTemplated makes a document of the pod in an object's template.
+// decodeTemplated returns a document with the pod of an object's template.
 func (d Document) decodeTemplated(text []byte, kind string) Document {
 	d.namespace, d.name = readName(text)
 	object, meta, template := templated[kind].empty()
@@ -114,7 +114,7 @@ func (d Document) decodeTemplated(text []byte, kind string) Document {
 	return d
 }
 
-// noteOf says which fields of the object count here.
+// noteOf lists the fields of the object that are used.
 func noteOf(kind string, text []byte) string {
 	var o struct {
 		Spec map[string]json.RawMessage `json:"spec"`

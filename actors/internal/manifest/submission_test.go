@@ -82,7 +82,7 @@ default/db-node Always StatefulSet: one pod is run, of its spec.template`
 	}
 }
 
-// Problems name field and line of what the author wrote, and nothing of a Secret.
+// Problems name field and line in the author's text, and quote no Secret.
 func TestProblemsOfASubmission(t *testing.T) {
 	for text, want := range map[string]string{
 		strings.Replace(deployment, "image: web:1", "image: ''", 1):                                                 "f:15: spec.template.spec.containers[0].image: ",

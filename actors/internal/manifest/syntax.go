@@ -16,8 +16,8 @@ import (
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// toJSON converts a document into JSON. repeated are the keys that their map has twice: the last one counts. Faults have
-// lines within the document.
+// toJSON converts a document into JSON. repeated are the keys that a map has twice, where the last one is used. Faults have lines
+// within the document.
 func toJSON(text []byte) (converted []byte, faults, repeated []fault) {
 	if looksLikeJSON(text) && json.Valid(text) {
 		return text, nil, nil
@@ -54,7 +54,7 @@ func jsonFault(text []byte) *fault {
 	return &fault{line: lineAt(text, int(syntax.Offset)-1), message: "is not JSON: " + syntax.Error()}
 }
 
-// slips replaces faults that come from a tab or from a template by one that names it.
+// slips replaces the faults caused by a tab or a template by one that names the cause.
 func slips(text []byte, faults []fault) []fault {
 	lines := bytes.Split(text, []byte("\n"))
 	about := func(line int) string {
@@ -79,9 +79,8 @@ func slips(text []byte, faults []fault) []fault {
 	return faults
 }
 
-// yamlFaults finds the lines of an error of the YAML parser. It gives the line of what it met instead of what it
-// expected, counted from 0 or from 1 depending on which of its layers complains, and none for the first line. Of keys
-// that are wrong it does not say where they belong.
+// yamlFaults finds the lines of an error of the YAML parser. The parser reports the line of the unexpected token, counted from 0
+// or from 1 depending on its layer, and no line for the first one. For invalid keys it reports no place.
 func yamlFaults(text []byte, err error) []fault {
 	if unfit, twice := wrongKeys(text); len(unfit) > 0 || len(twice) > 0 {
 		return append(unfit, twice...)
@@ -92,7 +91,7 @@ func yamlFaults(text []byte, err error) []fault {
 	case strings.HasPrefix(what, "did not find expected"):
 		line++
 	case strings.HasPrefix(what, "could not find expected ':'"), strings.HasPrefix(what, "found unexpected end of"):
-		// Where it begins tells more than where the parser gave up; the other parser gives that.
+		// The other parser gives the line where the fault begins, which helps more than the line where this one gave up.
 		if err := yamlnode.Unmarshal(text, new(yamlnode.Node)); err != nil {
 			line, _ = cutLine(strings.TrimPrefix(err.Error(), "yaml: "))
 		}
@@ -114,8 +113,8 @@ func cutLine(message string) (line int, rest string) {
 	return line, message[len(found[0]):]
 }
 
-// lineOfCulprit finds bytes that the parser complains of without a line. It is the first line for all else, such as an alias of
-// what is not there.
+// lineOfCulprit returns the line of bytes that the parser reports without a line. It is the first line for any other fault, such
+// as an alias of an unknown anchor.
 func lineOfCulprit(text []byte) int {
 	for offset := 0; offset < len(text); {
 		r, size := utf8.DecodeRune(text[offset:])
@@ -150,7 +149,7 @@ func secondDocument(text []byte) int {
 	}
 }
 
-// wrongKeys finds the keys of a YAML document that are no text, and those that their map has twice. It visits each node once
+// wrongKeys returns the keys of a YAML document that are not text, and those that a map has twice. It visits each node once
 // and does not follow aliases.
 func wrongKeys(text []byte) (unfit, twice []fault) {
 	var document yamlnode.Node

@@ -42,7 +42,7 @@ func (d *dump) print(text string) {
 	_, _ = io.WriteString(d.to, text)
 }
 
-// value writes a value, behind its type if that is wanted.
+// value writes a value, preceded by its type if withType is true.
 func (d *dump) value(v reflect.Value, withType bool) {
 	if withType {
 		d.print("(" + typeName(v.Type()) + ")")
@@ -93,8 +93,7 @@ func (d *dump) fieldNamed(v reflect.Value, name string) reflect.Value {
 	return d.spec.FieldByName(name)
 }
 
-// fieldsOf lists the fields of a struct to write: those of the layout where there is one, and those that were not known
-// to it where they are set.
+// fieldsOf lists the fields of a struct to write: the fields of the layout if there is one, and newer fields that are set.
 func fieldsOf(v reflect.Value) []string {
 	known := strings.Fields(layout[v.Type().Name()])
 	isAPI := v.Type().PkgPath() == "k8s.io/api/core/v1" || v.Type().PkgPath() == "k8s.io/apimachinery/pkg/apis/meta/v1"

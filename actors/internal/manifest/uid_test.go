@@ -14,7 +14,7 @@ func fileOptions() Options {
 	return Options{NodeName: "Node-1", Source: FileSource, Now: time.Date(2026, 7, 8, 9, 10, 11, 120, time.UTC)}
 }
 
-// TestUIDsAreTheKubelets compares with what the code of the kubelet (Kubernetes 1.36.3) computed for the same manifests,
+// TestUIDsAreTheKubelets compares with the results of the kubelet (Kubernetes 1.36.3) for the same manifests,
 // on node Node-1 and in /etc/kubernetes/manifests.
 func TestUIDsAreTheKubelets(t *testing.T) {
 	data, err := os.ReadFile("testdata/uid/golden.json")
