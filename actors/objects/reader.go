@@ -173,8 +173,8 @@ func (e *entry) holds() bool {
 	return len(e.good.ConfigMaps)+len(e.good.Secrets)+len(e.good.RuntimeClasses) > 0
 }
 
-// data reads the file that a path leads to. It does not wait for ever for a writer that holds the file open without writing. A file
-// that was changed after now has not been written since the clock was set back.
+// data reads the file that a path leads to. It does not wait for ever for a writer that holds the file open without writing. A
+// file that was changed after now has not been written since the clock was set back.
 func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
-// FuzzLoad checks the properties for any bytes: no panic, pods that pass every check, problems with a line of the file, and the same
-// result each time.
+// FuzzLoad checks the properties for any bytes: no panic, pods that pass every check, problems with a line of the file, and the
+// same result each time.
 func FuzzLoad(f *testing.F) {
 	for _, data := range base(f) {
 		f.Add(data)

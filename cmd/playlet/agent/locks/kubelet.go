@@ -21,8 +21,8 @@ const (
 	kubeletPause = 100 * time.Millisecond
 )
 
-// noKubelet returns an error that names a running kubelet with the runtime or the root folder of node. Each of the two agents would
-// end the other's pods. A kubelet in another mount namespace has other files behind the same paths, and is not considered.
+// noKubelet returns an error that names a running kubelet with the runtime or the root folder of node. Each of the two agents
+// would end the other's pods. A kubelet in another mount namespace has other files behind the same paths, and is not considered.
 func noKubelet(node *config.Node, proc string, wait time.Duration) error {
 	for deadline := time.Now().Add(wait); ; time.Sleep(kubeletPause) {
 		err := rivalKubelet(node, proc)
