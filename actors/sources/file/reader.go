@@ -50,7 +50,7 @@ type looked struct {
 	heard    bool      // false while the desired pods are unknown; pods is meaningless then
 	pods     []*v1.Pod // immutable, as are the problems
 	problems []messages.ManifestProblem
-	unread   []string        // this, names, stale and gone: see messages.SourcePodsWanted
+	unread   []string // this, names, stale and gone: see messages.SourcePodsWanted
 	names    map[string][]string
 	stale    map[string]bool // immutable
 	gone     map[string]bool // immutable
