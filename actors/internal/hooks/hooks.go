@@ -22,7 +22,6 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
-	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 // Limit bounds a hook. The API has no limit: a hook runs until it ends or its container does.
@@ -49,9 +48,6 @@ func preStopOf(m messages.StopContainer) (*v1.LifecycleHandler, []v1.ContainerPo
 	return m.Spec.Lifecycle.PreStop, m.Spec.Ports
 }
 
-// errGraceOver is the cause of the end of a wait for a hook.
-var errGraceOver = errors.New("the grace period is over")
-
 // PreStop runs the container's pre-stop hook, waits for it within the grace period, and reports whether it failed to end well
 // in that time. The hook itself runs on until its container has ended, as with the kubelet; see EndHooks. It runs once: a hook in
 // progress is joined. A hook that has ended or used up its grace period is recorded in the container's folder and not awaited
@@ -66,14 +62,8 @@ func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer, grace 
 	if _, over := RecordOf(path, m.Fact.ID); over {
 		return done
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		err := guard.Call(supervisors.LogOf(ctx), "wait for a grace period", func() error { return grace.Wait(ctx) })
-		if err == nil {
-			cancel(errGraceOver)
-		}
-	}()
+	ctx, cancel := grace.Context(ctx)
+	defer cancel()
 	over := func() {
 		if err := (Record{ID: m.Fact.ID}).Save(path); err != nil {
 			supervisors.LogOf(ctx).Warn("the end of a pre-stop hook cannot be noted; it may run again", "error", err)
@@ -85,7 +75,7 @@ func PreStop(ctx context.Context, h *host.Host, m messages.StopContainer, grace 
 		defer over()
 		return Run(ctx, h, m, hook, ports)
 	})
-	late := errors.Is(context.Cause(ctx), errGraceOver)
+	late := errors.Is(context.Cause(ctx), host.ErrGraceOver)
 	if late {
 		over()
 	}

@@ -2,10 +2,13 @@ package host
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/playlet-dev/playlet/cri"
+	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
 const (
@@ -61,6 +64,20 @@ func (g *Grace) extend(by, away time.Duration) {
 	if whole := time.Now().Add(g.whole); whole.Before(g.until) {
 		g.until = whole
 	}
+}
+
+// ErrGraceOver is the cause of the end of a Context.
+var ErrGraceOver = errors.New("the grace period is over")
+
+// Context returns a context that ends with the period, as Wait does, with the cause ErrGraceOver.
+func (g *Grace) Context(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		if guard.Call(slog.Default(), "wait for a grace period", func() error { return g.Wait(ctx) }) == nil {
+			cancel(ErrGraceOver)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // Wait returns nil at the end of the period, or the error of ctx. At the end it asks the runtime. If the runtime is away, Wait
