@@ -36,10 +36,8 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started, due:
 		msg = nil
-	case messages.PodWanted, messages.PodObserved, messages.VolumesUnmounted, messages.PodCgroupRemoved, stopped, removed:
-	case messages.ServiceStarted:
-		clear(a.machine.asks) // a restarted service gets its requests again; work is joined
-		msg = nil
+	case messages.PodWanted, messages.PodObserved, messages.VolumesUnmounted, messages.PodCgroupRemoved, messages.ServiceStarted,
+		stopped, removed:
 	default:
 		ctx.Unhandled(m)
 		return
@@ -59,7 +57,7 @@ func (a *actor) do(ctx supervisors.Context, e any) {
 	case stop:
 		s := stopper{host: a.host, pod: m.wanted.Pod, ips: m.ips(), until: e.until}
 		a.work(ctx, "stop all containers", e.until.Sub(ctx.Now())+workTimeout, func(c context.Context) any {
-			return stopped{s.stopAll(c)}
+			return stopped{e.grace, s.stopAll(c)}
 		})
 	case remove:
 		pod := m.wanted.Pod

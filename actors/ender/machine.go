@@ -11,6 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/backoff"
+	"github.com/playlet-dev/playlet/supervisors/questions"
 )
 
 // state is the progress of the pod's end.
@@ -34,13 +35,30 @@ const timeout = 15 * time.Second
 // retry is the back-off after failed work.
 var retry = backoff.Policy{First: time.Second, Max: 30 * time.Second}
 
+// Keys of the open questions. Work is a question as well.
+var (
+	desiredKey  = questions.Key{Name: "desired"}
+	stopKey     = questions.Key{Name: "stop"}
+	readKey     = questions.Key{Name: "read"}
+	recordKey   = questions.Key{Name: "record"}
+	unwatchKey  = questions.Key{Name: "unwatch"}
+	imagesKey   = questions.Key{Name: "forget images"}
+	unmountKey  = questions.Key{Name: "unmount"}
+	removeKey   = questions.Key{Name: "remove"}
+	cgroupKey   = questions.Key{Name: "remove cgroup"}
+	finishedKey = questions.Key{Name: "finished"}
+)
+
 // effects.
 type (
 	tell struct {
 		to  messages.Address
 		msg any
 	}
-	stop   struct{ until time.Time } // all containers and sandboxes
+	stop struct { // all containers and sandboxes
+		until time.Time
+		grace time.Duration // identifies the stop among those of this end
+	}
 	remove struct{}
 	wake   struct{ at time.Time }
 	moved  struct{ from, to state }
@@ -48,7 +66,10 @@ type (
 
 // results of work.
 type (
-	stopped struct{ err error }
+	stopped struct {
+		grace time.Duration // of its stop
+		err   error
+	}
 	removed struct{ err error }
 )
 
@@ -62,11 +83,10 @@ type machine struct {
 	wanted    *messages.PodWanted
 	grace     time.Duration            // of the pod's end
 	until     time.Time                // end of the grace period
-	asks      map[string]time.Time     // requests and work by name, and when they are repeated
-	fails     int                      // consecutive failures of the present work
+	set       []questions.Question     // the open questions of the present state
+	open      questions.Open           // the sent questions
 	failure   string                   // of the last failed work
 	found     []messages.ContainerFact // newest first, as read last
-	stops     bool                     // a stop is in progress
 	stopAt    time.Time                // end of the last stop: an older reading does not count
 	done      struct{ stopped, runtime, volumes, cgroup bool }
 	published string // state and generation that were published last
@@ -74,7 +94,7 @@ type machine struct {
 }
 
 func newMachine(uid string) *machine {
-	return &machine{uid: uid, state: asking, asks: map[string]time.Time{}}
+	return &machine{uid: uid, state: asking}
 }
 
 // step handles one message, nil for the passage of time alone, and returns the effects.
@@ -90,28 +110,33 @@ func (m *machine) step(now time.Time, msg any) []any {
 			panic(fmt.Sprintf("ender of %s: no edge from %s", m.uid, m.state))
 		}
 		m.emit(moved{m.state, to})
-		m.state, m.fails, m.failure = to, 0, ""
+		m.state, m.failure, m.set = to, "", nil
 	}
 	m.publish()
-	m.wake(now)
+	m.askOpen(now)
 	return m.fx
 }
 
 func (m *machine) emit(e any) { m.fx = append(m.fx, e) }
 
-// due reports whether a request is due now, and schedules its repetition.
-func (m *machine) due(now time.Time, what string, again time.Duration) bool {
-	if at, ok := m.asks[what]; ok && now.Before(at) {
-		return false
+// askOpen sends the open questions that are due, and schedules the next step.
+func (m *machine) askOpen(now time.Time) {
+	for _, s := range m.open.Ask(now, m.set) {
+		if s.To == messages.Node {
+			m.emit(s.Message) // work
+			continue
+		}
+		m.emit(tell{s.To, s.Message})
 	}
-	m.asks[what] = now.Add(again)
-	return true
+	m.set = nil
+	if at := m.open.Next(); !at.IsZero() {
+		m.emit(wake{at})
+	}
 }
 
-func (m *machine) ask(now time.Time, what string, to messages.Address, msg any) {
-	if m.due(now, what, timeout) {
-		m.emit(tell{to, msg})
-	}
+// ask adds a request to another actor to the open questions.
+func (m *machine) ask(key questions.Key, to messages.Address, msg any) {
+	m.set = append(m.set, questions.Question{Key: key, To: to, Message: msg, Class: questions.Class{Timeout: timeout}})
 }
 
 func (m *machine) take(now time.Time, msg any) {
@@ -120,34 +145,40 @@ func (m *machine) take(now time.Time, msg any) {
 		m.takeWanted(now, v)
 	case messages.PodObserved:
 		m.takeFacts(now, v.Facts)
+	case messages.ServiceStarted:
+		m.open.Restarted(now, v.Service)
 	case stopped:
-		m.stops, m.stopAt = false, now
-		if m.worked(now, "stop", v.err); v.err == nil {
-			m.asks["stop"] = now.Add(workTimeout) // a reading decides earlier whether it is needed again
+		if m.open.Answered(now, stopKey, v.grace) {
+			m.takeStopped(now, v.err)
 		}
-		if v.err != nil { // the grace period does not run while the runtime is away
-			m.until = m.asks["stop"].Add(m.grace)
-		}
-		delete(m.asks, "read")
 	case removed:
-		m.worked(now, "remove", v.err)
-		m.done.runtime = v.err == nil
+		if m.open.Answered(now, removeKey, nil) {
+			m.done.runtime = v.err == nil
+			m.takeResult(now, removeKey, v.err)
+		}
 	case messages.VolumesUnmounted:
 		m.done.volumes = m.done.volumes || v.Removed && !v.Published
 	case messages.PodCgroupRemoved:
-		m.done.cgroup = m.state == ungrouping
+		m.done.cgroup = m.done.cgroup || m.open.Answered(now, cgroupKey, nil)
 	}
 }
 
-// worked records the result of work: failed work is repeated after a back-off.
-func (m *machine) worked(now time.Time, what string, err error) {
-	delete(m.asks, what)
-	m.failure = ""
-	if err != nil {
-		m.fails++
-		m.failure = err.Error()
-		m.asks[what] = now.Add(retry.After(m.fails, 0))
+// takeStopped handles the result of a stop. A reading decides about the next one.
+func (m *machine) takeStopped(now time.Time, err error) {
+	m.stopAt = now
+	if next := m.takeResult(now, stopKey, err); err != nil { // the grace period does not run while the runtime is away
+		m.until = next.Add(m.grace)
 	}
+}
+
+// takeResult records the result of work. It returns the time of the next try of failed work.
+func (m *machine) takeResult(now time.Time, key questions.Key, err error) time.Time {
+	if err == nil {
+		m.failure = ""
+		return now
+	}
+	m.failure = err.Error()
+	return m.open.Failed(now, key)
 }
 
 func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
@@ -159,10 +190,7 @@ func (m *machine) takeWanted(now time.Time, w messages.PodWanted) {
 	// The grace period counts from now: the part already granted by the pod's actor is unknown.
 	grace := podspec.GracePeriod(w.Pod.Spec.TerminationGracePeriodSeconds, w.Ending.Grace)
 	if until := now.Add(grace); first || until.Before(m.until) {
-		m.grace, m.until = grace, until
-		if !first && m.state == stopping {
-			delete(m.asks, "stop") // a shorter stop starts beside the one in progress
-		}
+		m.grace, m.until = grace, until // a shorter stop starts beside the one in progress
 	}
 }
 
@@ -175,57 +203,50 @@ func (m *machine) takeFacts(now time.Time, f messages.PodFacts) {
 	m.found = f.Containers
 	alive := f.Alive()
 	m.done.stopped = !alive
-	m.asks["read"] = now.Add(timeout)
-	if alive && !m.stops && !m.stopAt.IsZero() { // the runtime reported the stop, and something still runs
-		m.worked(now, "stop", errStillRuns)
+	m.open.Answered(now, readKey, nil)
+	if ended := !m.stopAt.IsZero() && !m.open.Pending(stopKey); ended && alive && m.failure == "" { // it failed after all
+		m.takeResult(now, stopKey, errStillRuns)
 	}
 }
 
-// plan requests the work of the present state, and reports whether the state is over.
+// plan sets the open questions of the present state, and reports whether the state is over.
 func (m *machine) plan(now time.Time) bool {
 	switch m.state {
 	case asking:
-		if m.wanted == nil {
-			m.ask(now, "wanted", messages.Pods, messages.GetDesired{UID: m.uid})
-			return false
-		}
-		return true
+		m.ask(desiredKey, messages.Pods, messages.GetDesired{UID: m.uid})
+		return m.wanted != nil
 	case stopping:
 		m.quiet(now)
-		if m.done.stopped {
-			return true
-		}
-		if m.due(now, "stop", max(m.until.Sub(now), 0)+workTimeout) {
-			m.stops = true
-			m.emit(stop{m.until})
-		}
+		m.set = append(m.set, questions.Question{Key: stopKey, Message: stop{m.until, m.grace}, Version: m.grace,
+			Class: questions.Class{Timeout: max(m.until.Sub(now), 0) + workTimeout, Renew: workTimeout, Retry: retry}})
 		if !m.stopAt.IsZero() {
-			m.ask(now, "read", messages.Runtime, messages.ReadPod{UID: m.uid})
+			m.set = append(m.set, questions.Question{Key: readKey, To: messages.Runtime, Message: messages.ReadPod{UID: m.uid},
+				Version: m.stopAt, Class: questions.Class{Timeout: timeout, Renew: timeout}})
 		}
-		return false
+		return m.done.stopped
 	case recording:
+		m.quiet(now)
 		// A deleted pod's status must be on disk before the runtime forgets how its containers ended.
 		if m.wanted.Pod.DeletionTimestamp == nil || m.wanted.Final != nil && !m.wanted.Unkept {
 			return true
 		}
-		m.ask(now, "record", messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})
+		m.ask(recordKey, messages.Pods, messages.PodEnded{UID: m.uid, Status: m.final(now)})
 		return false
 	case removing:
 		m.quiet(now)
 		if !m.done.volumes {
-			m.ask(now, "unmount", messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: true})
+			m.ask(unmountKey, messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: true})
 		}
-		if !m.done.runtime && m.due(now, "remove", workTimeout) {
-			m.emit(remove{})
+		if !m.done.runtime {
+			m.set = append(m.set, questions.Question{Key: removeKey, Message: remove{},
+				Class: questions.Class{Timeout: workTimeout, Retry: retry}})
 		}
 		return m.done.volumes && m.done.runtime
 	case ungrouping:
-		if !m.done.cgroup {
-			m.ask(now, "ungroup", messages.Resources, messages.RemovePodCgroup{UID: m.uid})
-		}
+		m.ask(cgroupKey, messages.Resources, messages.RemovePodCgroup{UID: m.uid})
 		return m.done.cgroup
 	default:
-		m.ask(now, "ended", messages.Pods, messages.PodEnded{UID: m.uid, Gone: true, Status: m.final(now)})
+		m.ask(finishedKey, messages.Pods, messages.PodEnded{UID: m.uid, Gone: true, Status: m.final(now)})
 		return false
 	}
 }
@@ -233,8 +254,8 @@ func (m *machine) plan(now time.Time) bool {
 // quiet stops the pod's probes and image pulls. It is repeated, since there is no answer.
 func (m *machine) quiet(now time.Time) {
 	generation := uint64(max(now.UnixNano(), 0))
-	m.ask(now, "unwatch", messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
-	m.ask(now, "forget", messages.Images, messages.ForgetImages{UID: m.uid})
+	m.ask(unwatchKey, messages.Prober, messages.WatchProbes{UID: m.uid, Pod: m.wanted.Pod, Generation: generation})
+	m.ask(imagesKey, messages.Images, messages.ForgetImages{UID: m.uid})
 }
 
 // ips returns the pod's addresses, as last reported.
@@ -279,17 +300,4 @@ func (m *machine) publish() {
 		msg.Waiting = &messages.Reason{Code: messages.EventFailedKillPod, Message: m.failure}
 	}
 	m.emit(tell{messages.Pods, msg})
-}
-
-// wake schedules the next due request.
-func (m *machine) wake(now time.Time) {
-	var at time.Time
-	for _, t := range m.asks {
-		if t.After(now) && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
-	}
-	if !at.IsZero() {
-		m.emit(wake{at})
-	}
 }

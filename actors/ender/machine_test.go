@@ -27,6 +27,7 @@ type world struct {
 	kept    bool  // the final status is on the disk
 	fail    error // of work
 	ended   *messages.PodEnded
+	wake    time.Time // when the machine's timer fires
 }
 
 func newWorld(t interface{ Errorf(string, ...any) }) *world {
@@ -65,7 +66,7 @@ func (w *world) step(msg any) {
 			if w.fail == nil {
 				w.alive = false
 			}
-			w.pending = append(w.pending, stopped{w.fail})
+			w.pending = append(w.pending, stopped{e.grace, w.fail})
 		case remove:
 			if w.alive || !w.kept {
 				w.t.Errorf("removed while it runs (%v), or before its final status is kept (%v)", w.alive, w.kept)
@@ -77,8 +78,8 @@ func (w *world) step(msg any) {
 		case tell:
 			w.published(e.msg)
 		case wake:
-			if !e.at.After(w.now) {
-				w.t.Errorf("it would spin")
+			if w.wake = e.at; !e.at.After(w.now) {
+				w.t.Errorf("the timer would fire at once, again and again")
 			}
 		}
 	}
@@ -132,7 +133,9 @@ func (w *world) facts() messages.PodFacts {
 func (w *world) settle() {
 	for range 200 {
 		if len(w.pending) == 0 {
-			w.now = w.now.Add(time.Minute)
+			if w.wake.After(w.now) { // otherwise only a message can help
+				w.now = w.wake
+			}
 			w.step(nil)
 			continue
 		}
@@ -185,7 +188,7 @@ func TestWorkThatFailsIsRepeated(t *testing.T) {
 func TestTheGracePeriodWaitsForTheRuntime(t *testing.T) {
 	w := newWorld(t)
 	var stops []time.Duration
-	for _, msg := range []any{w.wanted, stopped{errors.New("the runtime is away")}, nil} {
+	for _, msg := range []any{w.wanted, stopped{5 * time.Second, errors.New("the runtime is away")}, nil} {
 		for _, e := range w.machine.step(w.now, msg) {
 			if s, is := e.(stop); is {
 				stops = append(stops, s.until.Sub(w.now))
@@ -217,7 +220,7 @@ func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 	step(w.wanted)
 	w.now = w.now.Add(time.Second)
 	step(reading(w.now)) // the stop is in progress
-	step(stopped{})
+	step(stopped{grace: m.grace})
 	w.now = w.now.Add(time.Second)
 	step(reading(w.now.Add(-2 * time.Second))) // began before the stop ended
 	if stops != 1 {
@@ -232,7 +235,7 @@ func TestAStopIsNotRepeatedWithoutARest(t *testing.T) {
 		if step(nil); stops != n+2 {
 			t.Fatalf("%s later: stopped %d times", rest, stops)
 		}
-		step(stopped{})
+		step(stopped{grace: m.grace})
 	}
 	w.alive = false
 	if step(reading(w.now)); m.state == stopping {
