@@ -17,12 +17,12 @@ import (
 // startCheck requests the credentials of a need's service account; machine.checked gets the result of their comparison with the
 // record.
 type startCheck struct {
-	need   messages.ImageKey
-	number uint64
-	image  string
-	ref    string
-	record pullrecord.Record
-	keys   keys
+	need        messages.ImageKey
+	number      uint64
+	image       string
+	ref         string
+	record      pullrecord.Record
+	credentials credentials
 }
 
 // checked is the result of a check.
@@ -36,7 +36,7 @@ func (b *machine) beginCheck(im *image, n *need, o outcome) {
 	b.checks++
 	n.stage, n.check = checks, b.checks
 	b.out = append(b.out, startCheck{
-		need: n.key, number: n.check, image: im.name, ref: o.ref, record: o.record, keys: n.keys,
+		need: n.key, number: n.check, image: im.name, ref: o.ref, record: o.record, credentials: n.credentials,
 	})
 }
 
@@ -67,7 +67,7 @@ func (a *images) check(ctx supervisors.Context, e startCheck) {
 	work.Run = func(ctx context.Context) any {
 		out := checked{startCheck: e}
 		name, _ := parseName(e.image) // it was valid in the request
-		shown, problems := a.provided(ctx, name.repository, e.keys)
+		shown, problems := a.provided(ctx, name.repository, e.credentials)
 		out.allowed = a.opts.Policy.Allows(e.image, e.record, shown)
 		for _, p := range problems {
 			out.note += "; " + p.Error()

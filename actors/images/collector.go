@@ -273,9 +273,9 @@ func (a *images) nodeEvent(ctx supervisors.Context, reason, text string) {
 	}
 }
 
-// mayGo reports whether the image of this need may be in removal. If so, the need waits for the end of the removal, since a look
-// would still find the image.
-func (a *images) mayGo(m messages.PullImage) bool {
+// waitsForRemoval reports whether the image of this need may be in removal. If so, the need waits for the end of the removal,
+// since a look would still find the image.
+func (a *images) waitsForRemoval(m messages.PullImage) bool {
 	if !a.gc.settling && !a.gc.removing[fullName(m.Image)] {
 		return false
 	}

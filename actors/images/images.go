@@ -151,9 +151,9 @@ func (a *images) Receive(ctx supervisors.Context, msg any) {
 		a.drop(m.UID)
 		a.carryOut(ctx, a.machine.forget(ctx.Now(), m.UID))
 	case messages.ObjectsChanged:
-		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) keys {
+		a.carryOut(ctx, a.machine.refresh(ctx.Now(), func(pod *v1.Pod, image string) credentials {
 			name, _ := parseName(image) // it was valid in the request
-			k := a.keysOf(pod, name.repository)
+			k := a.credentialsOf(pod, name.repository)
 			a.tellUnfound(ctx, pod, k)
 			return k
 		}))
@@ -214,16 +214,16 @@ func (a *images) asked(ctx supervisors.Context, m messages.PullImage) {
 		return
 	}
 	a.gc.wanted(m.Image)
-	if a.mayGo(m) {
+	if a.waitsForRemoval(m) {
 		return
 	}
-	k := a.keysOf(m.Pod, name.repository)
+	k := a.credentialsOf(m.Pod, name.repository)
 	if k.unread && a.hold(ctx, m) {
 		return
 	}
 	delete(a.held, m.Key)
 	a.tellUnfound(ctx, m.Pod, k)
-	a.carryOut(ctx, a.machine.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, keys: k}))
+	a.carryOut(ctx, a.machine.ask(ctx.Now(), request{PullImage: m, name: name.runtime, registry: name.registry, credentials: k}))
 }
 
 // carryOut carries out the machine's effects, and sets the timer for its next tick.
@@ -247,14 +247,14 @@ func (a *images) carryOut(ctx supervisors.Context, effects []effect) {
 				return looked{e.name, look(ctx, a.opts.Service, a.opts.Records, e.name)}
 			}})
 		case startPull:
-			log := a.log(ctx, pullKey{e.keys.id, e.name})
+			log := a.log(ctx, pullKey{e.credentials.id, e.name})
 			log.Info("pulling an image", "image", e.name)
-			a.pull(ctx, pullKey{e.keys.id, e.name}, e.priority, func(ctx context.Context) (string, error) {
+			a.pull(ctx, pullKey{e.credentials.id, e.name}, e.priority, func(ctx context.Context) (string, error) {
 				name, err := parseName(e.name)
 				if err != nil {
 					return "", err // impossible: it was valid in the request
 				}
-				return a.pullWith(ctx, log, name, e.keys)
+				return a.pullWith(ctx, log, name, e.credentials)
 			})
 		case endPull:
 			key := pullKey{e.id, e.name}

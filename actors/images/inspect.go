@@ -56,7 +56,7 @@ func (b *machine) inspect() Inspection {
 		}
 		for _, id := range slices.Sorted(maps.Keys(im.pulls)) {
 			p := im.pulls[id]
-			shown := Pull{Credentials: len(p.keys.list), State: p.phase.String(), Since: p.since}
+			shown := Pull{Credentials: len(p.credentials.list), State: p.phase.String(), Since: p.since}
 			if p.phase == waiting {
 				shown.Failed, shown.RetryAt = p.failed.String(), p.until
 			}

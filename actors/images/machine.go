@@ -25,9 +25,9 @@ type (
 	startLook struct{ name string }
 	// startPull requests one pull; machine.pulledOutcome gets its outcome.
 	startPull struct {
-		name     string
-		keys     keys
-		priority int64
+		name        string
+		credentials credentials
+		priority    int64
 	}
 	// endPull cuts off a pull without needs; machine.pulledOutcome gets its outcome.
 	endPull struct{ name, id string }
@@ -96,7 +96,7 @@ func (b *machine) tell(n *need, msg any) { b.out = append(b.out, tellPod{n.key.U
 // fail sends a need the reason why its image is absent, and adds problems of its credentials.
 func (b *machine) fail(n *need, t *try, r messages.Reason) {
 	n.awaits = ""
-	note := n.keys.note
+	note := n.credentials.note
 	if n.denied && n.stage == pulls {
 		note += "; the image is on this node, pulled with credentials that this pod does not have"
 	}
@@ -118,7 +118,7 @@ func (b *machine) image(name, registry string) *image {
 
 // adopt records a pull in progress: it takes a slot, and pulledOutcome gets its outcome. The next flush counts its needs.
 func (b *machine) adopt(now time.Time, name, registry, id string) {
-	p := b.image(name, registry).pull(keys{id: id})
+	p := b.image(name, registry).pull(credentials{id: id})
 	if p.phase != busy {
 		p.phase, p.since, p.line = busy, now, lanes.Line{Registry: registry}
 		b.queue.Begin(now, p.line)
@@ -136,14 +136,14 @@ func (b *machine) ask(now time.Time, m request) []effect {
 		b.drop(m.Key.SamePlace)
 		b.arrived++
 		n = &need{key: m.Key, image: m.Image, policy: m.Policy, arrived: b.arrived}
-		n.priority, n.pod, n.keys = m.Priority, m.Pod, m.keys
+		n.priority, n.pod, n.credentials = m.Priority, m.Pod, m.credentials
 		n.pulled = m.Policy != v1.PullNever && b.answers.pulled(m.Key, m.name)
 		im.needs[m.Key] = n
 		b.place(now, im, n)
 		return b.flush(now)
 	}
 	n.priority, n.pod = m.Priority, m.Pod
-	b.rekey(now, im, n, m.keys)
+	b.rekey(now, im, n, m.credentials)
 	// A repeated question: the answer may have been lost.
 	n.awaits = ""
 	switch t := im.of(n); {
@@ -155,8 +155,8 @@ func (b *machine) ask(now time.Time, m request) []effect {
 	return b.flush(now)
 }
 
-// refresh updates the keys of all needs.
-func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) keys) []effect {
+// refresh updates the credentials of all needs.
+func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) credentials) []effect {
 	for _, name := range slices.Sorted(maps.Keys(b.images)) {
 		im := b.images[name]
 		for _, n := range im.at(func(*need) bool { return true }) {
@@ -166,16 +166,17 @@ func (b *machine) refresh(now time.Time, of func(pod *v1.Pod, image string) keys
 	return b.flush(now)
 }
 
-// rekey gives a need the current keys of its pod. A need with changed keys does not wait for the pull with the old ones.
-func (b *machine) rekey(now time.Time, im *image, n *need, k keys) {
-	was := n.keys.id
-	n.keys = k
+// rekey gives a need the current credentials of its pod. A need with changed credentials does not wait for the pull with the old
+// ones.
+func (b *machine) rekey(now time.Time, im *image, n *need, k credentials) {
+	was := n.credentials.id
+	n.credentials = k
 	switch {
 	case k.id == was:
 	case n.stage == pulls:
 		b.wantPull(now, im, n)
 	case n.stage == checks, im.look.phase == waiting:
-		b.place(now, im, n) // the new keys may allow the present image
+		b.place(now, im, n) // the new credentials may allow the present image
 	}
 }
 
@@ -227,7 +228,7 @@ func (b *machine) wantPull(now time.Time, im *image, n *need) {
 	if n.stage != pulls || n.since.IsZero() {
 		n.stage, n.since = pulls, now
 	}
-	switch p := im.pull(n.keys); p.phase {
+	switch p := im.pull(n.credentials); p.phase {
 	case idle:
 		p.phase, p.since = queued, now
 	case waiting:

@@ -22,16 +22,16 @@ type world struct {
 	burst   int
 	now     time.Time
 	looking map[string]bool
-	pulling map[string]bool                // by image and keys
-	failed  map[string]time.Time           // when the next pull of an image with the same keys may begin
+	pulling map[string]bool                // by image and credentials
+	failed  map[string]time.Time           // when the next pull of an image with the same credentials may begin
 	began   []time.Time                    // all pulls
 	wants   map[messages.ImageKey]question // asked, and neither answered nor forgotten
 }
 
 type question struct {
-	image  string
-	policy v1.PullPolicy
-	keys   string
+	image       string
+	policy      v1.PullPolicy
+	credentials string
 }
 
 // theImages are of two registries.
@@ -58,11 +58,11 @@ func (w *world) do(t *rapid.T, effects []effect) {
 }
 
 func (w *world) begun(t *rapid.T, e startPull) {
-	which := e.name + " " + e.keys.id
+	which := e.name + " " + e.credentials.id
 	if w.pulling[which] {
 		t.Fatalf("two pulls of %s at once", which)
 	}
-	if w.now.Before(w.failed[which]) && w.waitedFor(e.name, e.keys.id) {
+	if w.now.Before(w.failed[which]) && w.waitedFor(e.name, e.credentials.id) {
 		t.Fatalf("%s is pulled in its back-off", which)
 	}
 	w.pulling[which] = true
@@ -124,13 +124,13 @@ func TestTheMachineKeepsItsPromises(t *testing.T) {
 		}
 		w.b = newMachine(lanes.New(int32(w.limit), int32(w.qps), int32(w.burst)))
 		t.Repeat(map[string]func(*rapid.T){
-			"ask":    w.ask,
-			"forget": w.forget,
-			"look":   func(t *rapid.T) { w.endLook(t, drawName(t, w.looking), drawResult(t)) },
-			"pull":   func(t *rapid.T) { w.endPull(t, drawName(t, w.pulling), drawResult(t)) },
-			"keys":   w.rekey,
-			"time":   w.pass,
-			"":       w.check,
+			"ask":         w.ask,
+			"forget":      w.forget,
+			"look":        func(t *rapid.T) { w.endLook(t, drawName(t, w.looking), drawResult(t)) },
+			"pull":        func(t *rapid.T) { w.endPull(t, drawName(t, w.pulling), drawResult(t)) },
+			"credentials": w.rekey,
+			"time":        w.pass,
+			"":            w.check,
 		})
 		w.settle(t)
 	})
@@ -164,19 +164,19 @@ func (w *world) ask(t *rapid.T) {
 	m.Pod = &v1.Pod{}
 	m.Pod.Namespace = map[string]string{"w": "other"}[k.UID]
 	r := req(m)
-	r.keys.id = rapid.SampledFrom([]string{"", "k"}).Draw(t, "keys")
-	w.wants[k] = question{m.Image, m.Policy, r.keys.id}
+	r.credentials.id = rapid.SampledFrom([]string{"", "k"}).Draw(t, "credentials")
+	w.wants[k] = question{m.Image, m.Policy, r.credentials.id}
 	w.do(t, w.b.ask(w.now, r))
 }
 
 // rekey changes all Secrets.
 func (w *world) rekey(t *rapid.T) {
-	id := rapid.SampledFrom([]string{"", "k"}).Draw(t, "keys")
+	id := rapid.SampledFrom([]string{"", "k"}).Draw(t, "credentials")
 	for k, q := range w.wants {
-		q.keys = id
+		q.credentials = id
 		w.wants[k] = q
 	}
-	w.do(t, w.b.refresh(w.now, func(*v1.Pod, string) keys { return keys{id: id} }))
+	w.do(t, w.b.refresh(w.now, func(*v1.Pod, string) credentials { return credentials{id: id} }))
 }
 
 func (w *world) forget(t *rapid.T) {
@@ -239,8 +239,8 @@ func (w *world) check(t *rapid.T) {
 			if _, ok := w.wants[k]; !ok {
 				t.Fatalf("%v is kept and nobody wants it", k)
 			}
-			if n.keys.id != w.wants[k].keys {
-				t.Fatalf("%v has other keys than its pod", k)
+			if n.credentials.id != w.wants[k].credentials {
+				t.Fatalf("%v has other credentials than its pod", k)
 			}
 			if im.of(n).phase == idle {
 				t.Fatalf("%v waits for nothing", k)

@@ -23,18 +23,18 @@ const (
 
 // need is a question that is not answered yet.
 type need struct {
-	key      messages.ImageKey
-	image    string // as the pod's author wrote it
-	pod      *v1.Pod
-	policy   v1.PullPolicy
-	priority int64
-	arrived  uint64
-	stage    stage
-	keys     keys
-	pulled   bool   // it was answered with a pull before, and a repeated question does not start another
-	denied   bool   // the image is present, but the pod may not use it without a pull of its own
-	check    uint64 // the number of its latest check
-	reported string // the latest failure sent
+	key         messages.ImageKey
+	image       string // as the pod's author wrote it
+	pod         *v1.Pod
+	policy      v1.PullPolicy
+	priority    int64
+	arrived     uint64
+	stage       stage
+	credentials credentials
+	pulled      bool   // it was answered with a pull before, and a repeated question does not start another
+	denied      bool   // the image is present, but the pod may not use it without a pull of its own
+	check       uint64 // the number of its latest check
+	reported    string // the latest failure sent
 	// failed identifies the latest failure sent, pulling the latest pull in progress sent. They mark repeated messages. since is
 	// the start of its wait for a pull.
 	failed         string
@@ -50,10 +50,10 @@ func (n *need) tenant() string {
 	return n.pod.Namespace
 }
 
-// keys are the credentials of a need. Only needs with equal keys share a pull: a registry may refuse one pod and accept
-// another, and a refused pull must not block the others.
-type keys struct {
-	id   string // identifies the keys; empty for none
+// credentials are the credentials of a need. Only needs with equal credentials share a pull: a registry may refuse one pod and
+// accept another, and a refused pull must not block the others.
+type credentials struct {
+	id   string // identifies the credentials; empty for none
 	list []*pullauth.Credential
 	note string // problems of the pod's pull secrets
 	// pod is the pod of the service account for credential providers; nil for no account.
@@ -64,12 +64,12 @@ type keys struct {
 	unfound []string
 }
 
-// request is the machine's form of PullImage: with the image's name for the runtime, and the keys for the registry.
+// request is the machine's form of PullImage: with the image's name for the runtime, and the credentials for the registry.
 type request struct {
 	messages.PullImage
-	name     string
-	registry string
-	keys     keys
+	name        string
+	registry    string
+	credentials credentials
 }
 
 // image is a needed image, by its name for the runtime.
@@ -79,14 +79,14 @@ type image struct {
 	needs    map[messages.ImageKey]*need
 	look     try
 	stale    bool             // the look in progress may have been answered before a pull ended
-	pulls    map[string]*pull // by keys.id
+	pulls    map[string]*pull // by credentials.id
 }
 
-// pull is the state of the pulls of one image with the same keys.
+// pull is the state of the pulls of one image with the same credentials.
 type pull struct {
 	try
-	keys  keys
-	since time.Time // when it was queued, or when it began
+	credentials credentials
+	since       time.Time // when it was queued, or when it began
 	// unwanted is the time at which a busy pull lost its last need; zero while it is needed. cut is set once it is cancelled.
 	unwanted time.Time
 	cut      bool
@@ -134,25 +134,25 @@ func (p *pull) wakes() time.Time {
 	return p.try.wakes()
 }
 
-// wants reports whether a need has these keys.
+// wants reports whether a need has these credentials.
 func (im *image) wants(id string) bool {
 	for _, n := range im.needs {
-		if n.keys.id == id {
+		if n.credentials.id == id {
 			return true
 		}
 	}
 	return false
 }
 
-// pull returns the pull with these keys, and creates it if necessary.
-func (im *image) pull(k keys) *pull {
+// pull returns the pull with these credentials, and creates it if necessary.
+func (im *image) pull(k credentials) *pull {
 	p := im.pulls[k.id]
 	if p == nil {
 		p = &pull{}
 		im.pulls[k.id] = p
 	}
 	if p.phase != busy {
-		p.keys = k
+		p.credentials = k
 	}
 	return p
 }
@@ -161,7 +161,7 @@ func (im *image) pull(k keys) *pull {
 func (im *image) of(n *need) *try {
 	switch n.stage {
 	case pulls:
-		return &im.pull(n.keys).try
+		return &im.pull(n.credentials).try
 	case checks:
 		return &try{phase: busy}
 	case looks:
@@ -186,7 +186,7 @@ func (im *image) at(match func(*need) bool) []*need {
 // looking returns the needs that wait for a look.
 func (im *image) looking() []*need { return im.at(func(n *need) bool { return n.stage == looks }) }
 
-// pulling returns the needs that wait for the pull with these keys.
+// pulling returns the needs that wait for the pull with these credentials.
 func (im *image) pulling(id string) []*need {
-	return im.at(func(n *need) bool { return n.stage == pulls && n.keys.id == id })
+	return im.at(func(n *need) bool { return n.stage == pulls && n.credentials.id == id })
 }

@@ -45,14 +45,14 @@ func (b *machine) found(now time.Time, im *image, o outcome) {
 	refused, unsure := false, false
 	for _, n := range append(im.looking(), im.at(func(n *need) bool { return n.stage == pulls })...) {
 		insists := n.policy == v1.PullAlways && !n.pulled
-		n.denied = !insists && !n.pulled && !b.policy.Allows(im.name, o.record, n.keys.list)
+		n.denied = !insists && !n.pulled && !b.policy.Allows(im.name, o.record, n.credentials.list)
 		switch {
 		case insists:
 		case !n.denied:
 			b.answer(now, im, n, messages.ImagePulled{Key: n.key, Image: n.image, Ref: o.ref, Pulled: n.pulled,
 				Again: b.answers.gave(n.key, im.name)})
-		case n.stage == looks && n.keys.pod != nil &&
-			o.record.Account(im.name, n.keys.pod.Namespace, n.keys.pod.Spec.ServiceAccountName): // maybe pulled for this account
+		case n.stage == looks && n.credentials.pod != nil &&
+			o.record.Account(im.name, n.credentials.pod.Namespace, n.credentials.pod.Spec.ServiceAccountName): // of this account
 			b.beginCheck(im, n, o)
 			unsure = true
 		case n.policy == v1.PullNever:
@@ -97,7 +97,7 @@ func (b *machine) missing(now time.Time, im *image) {
 	}
 }
 
-// pulledOutcome handles the outcome of a pull with these keys.
+// pulledOutcome handles the outcome of a pull with these credentials.
 func (b *machine) pulledOutcome(now time.Time, name, id string, o outcome) []effect {
 	im := b.images[name]
 	if im == nil || im.pulls[id] == nil || im.pulls[id].phase != busy {

@@ -68,7 +68,7 @@ func (b *machine) dispatch(now time.Time) {
 			delete(lines, line)
 		}
 		c.pull.phase, c.pull.since = busy, now
-		b.out = append(b.out, startPull{c.im.name, c.pull.keys, c.needs[0].priority})
+		b.out = append(b.out, startPull{c.im.name, c.pull.credentials, c.needs[0].priority})
 	}
 	b.tellPlaces(lines)
 }

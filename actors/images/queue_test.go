@@ -241,7 +241,7 @@ func TestKeysArePulledApart(t *testing.T) {
 	b := newMachine(lanes.New(0, 0, 0))
 	with := func(uid, id string) request {
 		r := req(ask(uid, v1.PullAlways, 0))
-		r.keys.id = id
+		r.credentials.id = id
 		return r
 	}
 	bad := outcome{result: failed, code: messages.ReasonErrImagePull, msg: "denied"}
@@ -256,8 +256,8 @@ func TestKeysArePulledApart(t *testing.T) {
 		{script(b.pulledOutcome(t0, "img", "k", there)), "v: pulled id; w: pulled id"},
 		{script(b.ask(t0, with("v", "x"))), "look img"}, // a repeated question: it was answered with a pull
 		{script(b.forget(t0, "v")), ""},
-		{script(b.refresh(t0, func(*v1.Pod, string) keys { return keys{} })), ""},
-		{script(b.refresh(t0, func(*v1.Pod, string) keys { return keys{id: "k"} })), "pull img"},
+		{script(b.refresh(t0, func(*v1.Pod, string) credentials { return credentials{} })), ""},
+		{script(b.refresh(t0, func(*v1.Pod, string) credentials { return credentials{id: "k"} })), "pull img"},
 		{script(b.pulledOutcome(t0, "img", "k", bad)), "u: ErrImagePull until +10s"},
 		{script(b.ask(t0, with("u", "other"))), "pull img"},
 		{script(b.pulledOutcome(t0, "img", "other", there)), "u: pulled id"},
@@ -271,7 +271,7 @@ func TestKeysArePulledApart(t *testing.T) {
 func TestWordsOfTheBackOff(t *testing.T) {
 	b := newMachine(lanes.New(1, 0, 0))
 	r := req(ask("u", v1.PullAlways, 0))
-	r.keys.note = "; no Secret"
+	r.credentials.note = "; no Secret"
 	b.ask(t0, r)
 	b.pulledOutcome(t0, "img", "", outcome{result: failed, code: messages.ReasonErrImagePull, msg: "denied"})
 	var got string

@@ -26,7 +26,7 @@ const (
 
 func (p phase) String() string { return [...]string{"idle", "queued", "busy", "waiting"}[p] }
 
-// try is the state of the looks at an image, or of its pulls with the same keys. At most one is in progress.
+// try is the state of the looks at an image, or of its pulls with the same credentials. At most one is in progress.
 type try struct {
 	phase  phase
 	steps  int // failures in a row that count for the back-off

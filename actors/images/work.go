@@ -33,7 +33,8 @@ func look(ctx context.Context, service Service, records *pullrecord.Records, nam
 	}
 }
 
-// pullKey identifies a pull by the ID of its keys and its image. It is the key in the table of operations, below pullPrefix.
+// pullKey identifies a pull by the ID of its credentials and its image. It is the key in the table of operations, below
+// pullPrefix.
 type pullKey struct{ id, name string }
 
 // String returns the key's text, which parseKey parses. No id has a slash.

@@ -64,7 +64,7 @@ type actor struct {
 type (
 	lookDue struct{}
 	looked  struct {
-		found []sight
+		found []logState
 		whole bool // all logs and links
 		links error
 	}

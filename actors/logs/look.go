@@ -56,8 +56,8 @@ func containersOf(p messages.PodFacts) (out []container) {
 	return out
 }
 
-func (w work) see(root *safepath.Root, c container, thorough bool) sight {
-	s := sight{container: c, size: -1}
+func (w work) see(root *safepath.Root, c container, thorough bool) logState {
+	s := logState{container: c, size: -1}
 	info, err := root.Lstat(c.log)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -95,7 +95,7 @@ func linkPrefix(link string) string {
 
 // putLinks creates missing links and removes links without a log. It handles the links of all pods, or of the pods in l only.
 // Links that lead elsewhere than to this agent's logs are not touched.
-func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found []sight) (err error) {
+func (w work) putLinks(ctx context.Context, logs *safepath.Root, l look, found []logState) (err error) {
 	if w.opts.LinksDir == "" {
 		return nil
 	}

@@ -14,8 +14,8 @@ type container struct {
 	link    string // its name among the links
 }
 
-// sight is the state of one container's log, as a look found it.
-type sight struct {
+// logState is the state of one container's log, as a look found it.
+type logState struct {
 	container
 	size    int64 // in bytes; -1 if the file does not exist
 	left    bool  // a crash left unfinished files
@@ -135,7 +135,7 @@ func (b *schedule) changed(uid string, now []container) []effect {
 	return []effect{lookAfter{b.gather()}}
 }
 
-func (b *schedule) looked(found []sight, now time.Time) []effect {
+func (b *schedule) looked(found []logState, now time.Time) []effect {
 	b.phase = resting
 	next := max(b.due(now), b.gather()) // a pause even if a slow disk makes a look take the whole interval
 	if len(b.changes) > 0 {

@@ -10,31 +10,31 @@ import (
 	"pgregory.net/rapid"
 )
 
-func big(id string) sight {
-	return sight{container: container{id: id, uid: "u" + id, running: true, link: "pod-" + id + "_ns_app-" + id + ".log"}, size: 100}
+func big(id string) logState {
+	return logState{container: container{id: id, uid: "u" + id, running: true, link: "pod-" + id + "_ns_app-" + id + ".log"}, size: 100}
 }
 
 func TestWhatIsTended(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		change  func(*sight)
+		change  func(*logState)
 		maxSize int64
 		want    bool
 	}{
-		{"too big", func(*sight) {}, 100, true},
-		{"not big enough", func(s *sight) { s.size = 99 }, 100, false},
-		{"rotation is off", func(*sight) {}, -1, false},
-		{"missing", func(s *sight) { s.size = -1 }, 100, true},
-		{"missing, and rotation is off", func(s *sight) { s.size = -1 }, -1, false},
-		{"ended", func(s *sight) { s.running = false }, 100, false},
-		{"ended, with leftovers", func(s *sight) { s.running, s.left = false, true }, 100, true},
-		{"cannot be seen", func(s *sight) { s.problem = errors.New("x") }, 100, false},
+		{"too big", func(*logState) {}, 100, true},
+		{"not big enough", func(s *logState) { s.size = 99 }, 100, false},
+		{"rotation is off", func(*logState) {}, -1, false},
+		{"missing", func(s *logState) { s.size = -1 }, 100, true},
+		{"missing, and rotation is off", func(s *logState) { s.size = -1 }, -1, false},
+		{"ended", func(s *logState) { s.running = false }, 100, false},
+		{"ended, with leftovers", func(s *logState) { s.running, s.left = false, true }, 100, true},
+		{"cannot be seen", func(s *logState) { s.problem = errors.New("x") }, 100, false},
 	} {
 		b := newSchedule(c.maxSize, 1, time.Second)
 		s := big("a")
 		c.change(&s)
 		b.changed(s.uid, []container{s.container})
-		if b.looked([]sight{s}, time.Time{}); b.active["a"] != c.want {
+		if b.looked([]logState{s}, time.Time{}); b.active["a"] != c.want {
 			t.Errorf("%s: tended %v", c.name, b.active)
 		}
 	}
@@ -46,7 +46,7 @@ func TestAProblemIsReportedOnce(t *testing.T) {
 	b.changed(a.uid, []container{a})
 	warned := 0
 	for _, text := range []string{"full", "full", "", "full", "other"} {
-		for _, e := range b.looked([]sight{big("a")}, time.Time{}) {
+		for _, e := range b.looked([]logState{big("a")}, time.Time{}) {
 			if _, ok := e.(warn); ok {
 				warned++
 			}
@@ -89,7 +89,7 @@ func TestChangesAreGathered(t *testing.T) {
 	now = now.Add(time.Minute)
 	is("due", b.begin(now), look{containers: []container{a, other}, links: []string{"pod-a_ns_", "pod-b_ns_"},
 		fresh: map[string]bool{"a": true, "b": true}})
-	is("when nothing changed", b.looked([]sight{{container: a}, {container: other}}, now), lookAfter{59 * time.Minute})
+	is("when nothing changed", b.looked([]logState{{container: a}, {container: other}}, now), lookAfter{59 * time.Minute})
 	is("told the same", b.changed(a.uid, []container{a}))
 	is("at rest", b.changed(a.uid, nil), lookAfter{soon})
 	is("one pod's", b.begin(now), look{links: []string{"pod-a_ns_"}, fresh: none})
@@ -151,9 +151,9 @@ func TestTheScheduleHolds(t *testing.T) {
 				if b.phase != looking {
 					continue
 				}
-				var found []sight
+				var found []logState
 				for _, c := range under.containers {
-					found = append(found, sight{container: c, size: 100})
+					found = append(found, logState{container: c, size: 100})
 				}
 				take(b.looked(found, now))
 			case 3:

@@ -120,7 +120,7 @@ type room struct {
 }
 
 func (a *actor) newRoom(ctx supervisors.Context) *room {
-	r := &room{node: a.node.admits(&a.opts.Here, a.opts.Cluster), reserved: a.foundClaims()}
+	r := &room{node: a.node.admits(&a.opts.Here, a.opts.Cluster), reserved: a.reservedClaims()}
 	r.now = admission.NewLedger(slices.Concat(a.claims(nil), r.reserved)...)
 	a.clear(ctx, r)
 	return r
@@ -274,9 +274,9 @@ func (e *entry) holdsRoom() bool {
 	return e.lingers || (e.runs() || e.ends()) && e.record.Final == nil && !final(e.status)
 }
 
-// foundClaims returns the claims of pods that were found running and that no source has listed yet, and of previously admitted
+// reservedClaims returns the claims of pods that were found running and that no source has listed yet, and of previously admitted
 // pods that wait for their devices.
-func (a *actor) foundClaims() []*admission.Claim {
+func (a *actor) reservedClaims() []*admission.Claim {
 	var out []*admission.Claim
 	for _, e := range a.entries {
 		switch {

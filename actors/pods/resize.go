@@ -93,7 +93,7 @@ func (a *actor) resize(ctx supervisors.Context) {
 
 // tryResize reports whether the request is granted now. The actor is informed when the allocation is on disk.
 func (a *actor) tryResize(ctx supervisors.Context, node *admission.Node, e *entry) bool {
-	others := admission.NewLedger(slices.Concat(a.claims(func(o *entry) bool { return o == e }), a.foundClaims())...)
+	others := admission.NewLedger(slices.Concat(a.claims(func(o *entry) bool { return o == e }), a.reservedClaims())...)
 	reason, message, detail := admission.Resize(node, others, a.claimOf(e), admission.NewClaim(e.desired))
 	if reason == "" {
 		r := e.record

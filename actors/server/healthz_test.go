@@ -177,10 +177,10 @@ func openPublic(t *testing.T) (*rig, string) {
 	t.Helper()
 	r := newRig(t, func(c *Config) { c.HealthzAddress, c.HealthzPort = "127.0.0.1", 10248 })
 	end := r.listeners.ends[1]
-	if end.door != tcpDoor("127.0.0.1:10248") {
-		t.Fatalf("it would listen on %v", end.door)
+	if end.opener != tcpOpener("127.0.0.1:10248") {
+		t.Fatalf("it would listen on %v", end.opener)
 	}
-	end.door = tcpDoor("127.0.0.1:0") // a free port
+	end.opener = tcpOpener("127.0.0.1:0") // a free port
 	// No test depends on these.
 	end.server.ReadHeaderTimeout, end.server.ReadTimeout, end.server.WriteTimeout, end.server.IdleTimeout = 0, 0, 0, 0
 	if err := r.listeners.Open(t.Context()); err != nil {

@@ -122,7 +122,7 @@ func TestHeadersAreBoundedTogether(t *testing.T) {
 func within(t *testing.T, e *endpoint, conns int) {
 	t.Helper()
 	old, _ := e.current()
-	e.conns, e.door = conns, tcpDoor(old.listener.Addr().String())
+	e.conns, e.opener = conns, tcpOpener(old.listener.Addr().String())
 	if err := old.listener.Close(); err != nil {
 		t.Fatal(err)
 	}

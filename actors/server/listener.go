@@ -15,7 +15,7 @@ import (
 var errClosed = errors.New("the server is closed for good")
 
 // opener creates listeners of one kind. An endpoint uses it from one goroutine at a time.
-type door interface {
+type opener interface {
 	// open creates the listener, or returns a readable reason that it cannot.
 	open(ctx context.Context) (net.Listener, error)
 	// intact reports whether clients can still reach the last listener of open.
@@ -31,7 +31,7 @@ type endpoint struct {
 	conns       int // maximum, at the same time
 	server      *http.Server
 	secure      bool // by TLS, with the server's configuration
-	door        door
+	opener      opener
 	loops       sync.WaitGroup
 
 	opening sync.Mutex // held while the opener is used; taken before mu
@@ -49,8 +49,8 @@ type loop struct {
 	ended    chan struct{} // closed when serving ends
 }
 
-func newEndpoint(name, where string, conns int, server *http.Server, d door) *endpoint {
-	return &endpoint{name: name, where: where, conns: conns, server: server, door: d}
+func newEndpoint(name, where string, conns int, server *http.Server, d opener) *endpoint {
+	return &endpoint{name: name, where: where, conns: conns, server: server, opener: d}
 }
 
 // ensure opens the endpoint unless it is open. It can be called at any time, and restores a failed loop or a removed socket.
@@ -62,12 +62,12 @@ func (e *endpoint) ensure(ctx context.Context) error {
 		return errClosed
 	}
 	if old != nil {
-		if old.alive() && e.door.intact() {
+		if old.alive() && e.opener.intact() {
 			return nil
 		}
 		_ = old.listener.Close() // useless in any case
 	}
-	listener, err := e.door.open(ctx)
+	listener, err := e.opener.open(ctx)
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,7 +148,7 @@ func (e *endpoint) close(ctx context.Context) error {
 		return nil
 	}
 	// The socket's file is removed first, while the listener still answers: a client finds either the agent or no socket.
-	err := e.door.close()
+	err := e.opener.close()
 	if e.server.Shutdown(ctx) != nil {
 		err = errors.Join(err, e.server.Close())
 	}
@@ -156,10 +156,10 @@ func (e *endpoint) close(ctx context.Context) error {
 	return err
 }
 
-// tcpDoor opens a TCP address, "host:port".
-type tcpDoor string
+// tcpOpener opens a TCP address, "host:port".
+type tcpOpener string
 
-func (d tcpDoor) open(ctx context.Context) (net.Listener, error) {
+func (d tcpOpener) open(ctx context.Context) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", string(d))
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -168,19 +168,19 @@ func (d tcpDoor) open(ctx context.Context) (net.Listener, error) {
 	return l, err
 }
 
-func (tcpDoor) intact() bool { return true }
+func (tcpOpener) intact() bool { return true }
 
-func (tcpDoor) close() error { return nil }
+func (tcpOpener) close() error { return nil }
 
-// readyDoor opens once a condition is met.
-type readyDoor struct {
-	door
+// readyOpener opens once a condition is met.
+type readyOpener struct {
+	opener
 	ready func() error
 }
 
-func (d readyDoor) open(ctx context.Context) (net.Listener, error) {
+func (d readyOpener) open(ctx context.Context) (net.Listener, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	return d.door.open(ctx)
+	return d.opener.open(ctx)
 }

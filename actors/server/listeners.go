@@ -199,8 +199,8 @@ func (s serverLog) Write(p []byte) (int, error) {
 
 func (l *Listeners) adminEndpoint() *endpoint {
 	handler := l.timed(observatory.OnSocket(l.adminHandler(l.ofAdmin)))
-	door := &socketDoor{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
-	return newEndpoint("admin", l.conf.AdminSocket, adminConns, &http.Server{Handler: whileBusy(handler)}, door)
+	opener := &socketOpener{path: l.conf.AdminSocket, group: l.conf.AdminSocketGroup}
+	return newEndpoint("admin", l.conf.AdminSocket, adminConns, &http.Server{Handler: whileBusy(handler)}, opener)
 }
 
 // adminHandler returns the admin API, with separate limits for its listener.
@@ -226,7 +226,7 @@ func (l *Listeners) observatoryEndpoint() *endpoint {
 		API: whileBusy(l.adminHandler(l.ofPage)), Chaos: l.conf.Chaos != nil, Token: o.Token, Host: host,
 	}))
 	server := &http.Server{Handler: handler, WriteTimeout: answerTimeout}
-	return newEndpoint(observatoryName, o.Address, pageConns, server, readyDoor{tcpDoor(o.Address), o.Token.Load})
+	return newEndpoint(observatoryName, o.Address, pageConns, server, readyOpener{tcpOpener(o.Address), o.Token.Load})
 }
 
 const observatoryName = "observatory"
@@ -250,14 +250,14 @@ func (l *Listeners) healthzEndpoint() *endpoint {
 	server := &http.Server{
 		Handler: whileBusy(l.health.Handler(false)), ReadTimeout: probeTimeout, WriteTimeout: probeTimeout,
 	}
-	return newEndpoint("healthz", where, probeConns, server, tcpDoor(where))
+	return newEndpoint("healthz", where, probeConns, server, tcpOpener(where))
 }
 
 func (l *Listeners) cadvisorEndpoint() *endpoint {
 	server := &http.Server{
 		Handler: newClients().limit(whileBusy(l.conf.CAdvisor), nil), ReadTimeout: probeTimeout, WriteTimeout: answerTimeout,
 	}
-	return newEndpoint("cadvisor", l.conf.CAdvisorAddress, probeConns, server, tcpDoor(l.conf.CAdvisorAddress))
+	return newEndpoint("cadvisor", l.conf.CAdvisorAddress, probeConns, server, tcpOpener(l.conf.CAdvisorAddress))
 }
 
 // Open opens the closed listeners, and returns the failures. A command calls it before it starts anything else, and exits if the

@@ -18,23 +18,23 @@ const (
 
 func (l *Listeners) addPlugins(m *devices.Manager) {
 	l.ends = append(l.ends,
-		rpcEndpoint(devicePlugins, &rpcDoor{socketDoor: socketDoor{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
-		rpcEndpoint("pod-resources", &rpcDoor{socketDoor: socketDoor{
+		rpcEndpoint(devicePlugins, &rpcOpener{socketOpener: socketOpener{path: m.SocketPath(), before: m.Clear}}, m.Handler()),
+		rpcEndpoint("pod-resources", &rpcOpener{socketOpener: socketOpener{
 			path: filepath.Join(l.conf.RootDir, "pod-resources", "kubelet.sock")}}, podresources.New(l.conf.Board, m)))
 }
 
 // rpcEndpoint returns the endpoint of a gRPC service on a socket for root.
-func rpcEndpoint(name string, door *rpcDoor, h http.Handler) *endpoint {
+func rpcEndpoint(name string, opener *rpcOpener, h http.Handler) *endpoint {
 	server := &http.Server{Handler: whileBusy(h), Protocols: new(http.Protocols)}
 	server.Protocols.SetUnencryptedHTTP2(true)
-	return newEndpoint(name, door.path, rpcConns, server, door)
+	return newEndpoint(name, opener.path, rpcConns, server, opener)
 }
 
-// rpcDoor opens a socket that a kubelet has, too. A kubelet beside the agent is no reason to exit.
-type rpcDoor struct{ socketDoor }
+// rpcOpener opens a socket that a kubelet has, too. A kubelet beside the agent is no reason to exit.
+type rpcOpener struct{ socketOpener }
 
-func (d *rpcDoor) open(ctx context.Context) (net.Listener, error) {
-	l, err := d.socketDoor.open(ctx)
+func (d *rpcOpener) open(ctx context.Context) (net.Listener, error) {
+	l, err := d.socketOpener.open(ctx)
 	if errors.Is(err, ErrInUse) {
 		return nil, errors.New("another program listens on " + d.path + ": a kubelet, or another playlet")
 	}

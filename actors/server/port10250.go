@@ -50,7 +50,7 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 			n.Proven)
 		e.server.TLSConfig, e.secure, e.server.MaxHeaderBytes = n.TLS, true, maxNodeHeaderBytes
 		if n.Ready != nil {
-			e.door = readyDoor{e.door, n.Ready}
+			e.opener = readyOpener{e.opener, n.Ready}
 		}
 		l.ends, l.nodePort = append(l.ends, e), n.Port
 	}
@@ -67,7 +67,7 @@ func (l *Listeners) addNodeAPI(n *NodeAPI) {
 func nodeEndpoint(name, where string, h http.Handler, proven func(*http.Request) bool) *endpoint {
 	server := &http.Server{Handler: newClients().limit(h, proven), Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)
-	return newEndpoint(name, where, nodeConns, server, tcpDoor(where))
+	return newEndpoint(name, where, nodeConns, server, tcpOpener(where))
 }
 
 // NodePort returns the port of the node's API, or 0.

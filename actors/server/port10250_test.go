@@ -75,7 +75,7 @@ func nodeRig(t *testing.T, change func(*NodeAPI), more ...func(*Config)) (r *rig
 		}
 	})
 	for _, e := range r.listeners.ends[1:] {
-		e.door, e.conns = tcpDoor("127.0.0.1:0"), 8
+		e.opener, e.conns = tcpOpener("127.0.0.1:0"), 8
 	}
 	if err := r.listeners.Open(t.Context()); err != nil {
 		t.Fatal(err)

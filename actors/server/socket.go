@@ -21,10 +21,10 @@ import (
 // ErrInUse is returned by Open if another agent holds the admin socket.
 var ErrInUse = errors.New("another playlet is running")
 
-// socketDoor opens the admin socket. A lock beside it distinguishes a dead agent's socket, which is replaced, from a live one's:
-// the kernel releases the lock when its process ends, and two agents that start at the same time cannot both consider the socket
-// dead. The file of the lock stays, since its removal would permit two locks.
-type socketDoor struct {
+// socketOpener opens the admin socket. A lock beside it distinguishes a dead agent's socket, which is replaced, from a live
+// one's: the kernel releases the lock when its process ends, and two agents that start at the same time cannot both consider the
+// socket dead. The file of the lock stays, since its removal would permit two locks.
+type socketOpener struct {
 	path   string
 	group  string       // with access, too
 	before func() error // called once, before the socket is first created; may be nil
@@ -32,9 +32,9 @@ type socketDoor struct {
 	mine   os.FileInfo // of the socket's file
 }
 
-func (d *socketDoor) lockPath() string { return d.path + ".lock" }
+func (d *socketOpener) lockPath() string { return d.path + ".lock" }
 
-func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
+func (d *socketOpener) open(ctx context.Context) (net.Listener, error) {
 	if !filepath.IsAbs(d.path) { // "@name" too: an abstract socket has no permissions
 		return nil, fmt.Errorf("the socket's path %q is not absolute", d.path)
 	}
@@ -74,7 +74,7 @@ func (d *socketDoor) open(ctx context.Context) (net.Listener, error) {
 
 // share gives the group access to the socket. Its folder belongs to the agent's own user, so the name still refers to this
 // socket.
-func (d *socketDoor) share() error {
+func (d *socketOpener) share() error {
 	if d.group == "" {
 		return nil
 	}
@@ -102,7 +102,7 @@ func privately(_, _ string, c syscall.RawConn) error {
 }
 
 // claim takes the lock, or keeps it if its file is still the one on disk.
-func (d *socketDoor) claim() error {
+func (d *socketOpener) claim() error {
 	if d.lock != nil {
 		held, err := d.lock.Stat()
 		if err != nil {
@@ -157,7 +157,7 @@ func holder(f *os.File) string {
 }
 
 // removeStale removes an old socket. It runs under the lock.
-func (d *socketDoor) removeStale(ctx context.Context) error {
+func (d *socketOpener) removeStale(ctx context.Context) error {
 	info, err := os.Lstat(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -181,12 +181,12 @@ func (d *socketDoor) removeStale(ctx context.Context) error {
 	return os.Remove(d.path)
 }
 
-func (d *socketDoor) intact() bool {
+func (d *socketOpener) intact() bool {
 	found, err := os.Lstat(d.path)
 	return err == nil && d.mine != nil && os.SameFile(d.mine, found)
 }
 
-func (d *socketDoor) close() error {
+func (d *socketOpener) close() error {
 	var errs []error
 	if d.intact() {
 		errs = append(errs, os.Remove(d.path))

@@ -74,7 +74,7 @@ func TestSocket_LockOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give a file to another user")
 	}
-	d := socketDoor{path: filepath.Join(t.TempDir(), "s")}
+	d := socketOpener{path: filepath.Join(t.TempDir(), "s")}
 	if err := os.WriteFile(d.lockPath(), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestSocket_LockOfAnotherUser(t *testing.T) {
 // The socket belongs to the configured group, by name or number. Without that group the agent opens no socket.
 func TestTheSocketOfAGroup(t *testing.T) {
 	for group, want := range map[string]uint32{"bin": 2, "4711": 4711} {
-		d := &socketDoor{path: filepath.Join(tempDir(t), "s"), group: group}
+		d := &socketOpener{path: filepath.Join(tempDir(t), "s"), group: group}
 		l, err := d.open(t.Context())
 		if errors.Is(err, fs.ErrPermission) {
 			t.Skip("files can be given to groups by root alone")
@@ -105,7 +105,7 @@ func TestTheSocketOfAGroup(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	d := &socketDoor{path: filepath.Join(tempDir(t), "s"), group: "none-such"}
+	d := &socketOpener{path: filepath.Join(tempDir(t), "s"), group: "none-such"}
 	if _, err := d.open(t.Context()); err == nil || err.Error() != `there is no group "none-such" (--admin-socket-group)` {
 		t.Errorf("%v", err)
 	}
@@ -152,7 +152,7 @@ func TestAnAgentThatIsAboutToListenIsAlive(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(r.socket), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	starting := &socketDoor{path: r.socket}
+	starting := &socketOpener{path: r.socket}
 	if err := starting.claim(); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func OnPort(conf Config) http.Handler {
 		mux.Handle("DELETE /v1/chaos", bounded(conf.API))
 		mux.Handle("DELETE /v1/chaos/", bounded(conf.API))
 	}
-	return &gate{conf: conf, next: mux, now: time.Now}
+	return &tokenFilter{conf: conf, next: mux, now: time.Now}
 }
 
 func addPage(mux *http.ServeMux) {

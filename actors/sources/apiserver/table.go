@@ -145,15 +145,15 @@ func finalPhase(s *v1.PodStatus) v1.PodPhase {
 // sameGates reports whether the conditions of the readiness gates are the same.
 func sameGates(gates []v1.PodReadinessGate, a, b *v1.PodStatus) bool {
 	for _, g := range gates {
-		if gate(a, g.ConditionType) != gate(b, g.ConditionType) {
+		if conditionStatus(a, g.ConditionType) != conditionStatus(b, g.ConditionType) {
 			return false
 		}
 	}
 	return true
 }
 
-// gate returns the status of a condition, or "" if it is absent.
-func gate(s *v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
+// conditionStatus returns the status of a condition, or "" if it is absent.
+func conditionStatus(s *v1.PodStatus, t v1.PodConditionType) v1.ConditionStatus {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == t {
 			return s.Conditions[i].Status

@@ -100,7 +100,7 @@ func desired(files map[string]*entry, holders map[string]string) ([]*v1.Pod, []m
 func unread(files map[string]*entry) (paths []string, stale map[string]bool) {
 	stale = map[string]bool{}
 	for _, m := range byPath(files) {
-		if m.faulty() || !m.settled && m.trial != nil && m.trial.grade != gone {
+		if m.faulty() || !m.settled && m.pending != nil && m.pending.state != gone {
 			paths = append(paths, m.path)
 		}
 		for _, d := range m.documents {
@@ -155,7 +155,7 @@ func byPath(files map[string]*entry) []*entry {
 	return slices.SortedFunc(maps.Values(files), func(a, b *entry) int { return cmp.Compare(a.path, b.path) })
 }
 
-func (m *entry) vanishing() bool { return m.trial != nil && m.trial.grade == gone }
+func (m *entry) vanishing() bool { return m.pending != nil && m.pending.state == gone }
 
 func rivalry(path string, pod *v1.Pod, first *claim) messages.ManifestProblem {
 	what, field := fmt.Sprintf("a pod %s/%s", pod.Namespace, pod.Name), "metadata.name"

@@ -53,36 +53,36 @@ func (v version) equal(o version) bool {
 	return slices.Equal(v.documents, o.documents) && slices.Equal(v.problems, o.problems)
 }
 
-// grade is the result class of reading a manifest.
-type grade int
+// fileState is the state of a manifest after a read.
+type fileState int
 
 const (
-	good   grade = iota
-	broken       // it cannot be read, or parts of it are invalid
-	busy         // a writer has it open
-	gone         // it is missing
+	good   fileState = iota
+	broken           // it cannot be read, or parts of it are invalid
+	busy             // a writer has it open
+	gone             // it is missing
 )
 
 // outcome is the result of reading a manifest.
 type outcome struct {
-	grade grade
+	state fileState
 	version
 }
 
-// trial is a bad state that is not accepted yet.
-type trial struct {
-	grade   grade
+// pendingState is a bad state that is not accepted yet.
+type pendingState struct {
+	state   fileState
 	wait    time.Duration
 	since   time.Time // when the state became bad
 	changed time.Time // when the bad state last changed
 }
 
-var waits = map[grade]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}
+var waits = map[fileState]time.Duration{broken: waitBroken, busy: quietWhileWritten, gone: waitGone}
 
 // due returns the time at which the state is accepted.
-func (t *trial) due() time.Time {
+func (t *pendingState) due() time.Time {
 	due, last := t.changed.Add(t.wait), t.since.Add(waitAtMost)
-	if last.Before(due) && t.grade != gone { // only its absence ends its pods, not an earlier problem of the file
+	if last.Before(due) && t.state != gone { // only its absence ends its pods, not an earlier problem of the file
 		return last
 	}
 	return due
@@ -95,7 +95,7 @@ type entry struct {
 	// confirmed is the accepted bad version.
 	confirmed *version
 
-	trial *trial
+	pending *pendingState
 
 	// settled means that a version has been read and accepted since the agent started.
 	settled bool
@@ -110,32 +110,32 @@ type entry struct {
 }
 
 // overdue reports whether m has been bad for long enough to accept the next bad result.
-func (m *entry) overdue(now time.Time) bool { return m.trial != nil && !now.Before(m.trial.due()) }
+func (m *entry) overdue(now time.Time) bool { return m.pending != nil && !now.Before(m.pending.due()) }
 
 // apply applies an outcome: a good one at once, a bad one when it has lasted long enough. touched means that the file differs
 // from the previous look. changed means that the version in force may differ; removed, that the manifest must be dropped.
 func (m *entry) apply(o outcome, now time.Time, touched bool) (changed, removed bool) {
 	switch {
-	case o.grade == good:
-		m.trial, m.confirmed, m.withheld, m.deleted = nil, nil, m.withheld || m.deleted, false
+	case o.state == good:
+		m.pending, m.confirmed, m.withheld, m.deleted = nil, nil, m.withheld || m.deleted, false
 		return m.put(o.version), false
-	case o.grade == gone && len(m.documents) == 0 && len(m.problems) == 0:
+	case o.state == gone && len(m.documents) == 0 && len(m.problems) == 0:
 		return false, true
-	case o.grade == broken && m.confirmed != nil && m.confirmed.equal(o.version):
-		m.trial = nil
+	case o.state == broken && m.confirmed != nil && m.confirmed.equal(o.version):
+		m.pending = nil
 		return false, false
-	case m.trial == nil:
-		m.trial = &trial{grade: o.grade, wait: waits[o.grade], since: now, changed: now}
-	case m.trial.grade != o.grade, touched:
-		m.trial.grade, m.trial.wait, m.trial.changed = o.grade, waits[o.grade], now
+	case m.pending == nil:
+		m.pending = &pendingState{state: o.state, wait: waits[o.state], since: now, changed: now}
+	case m.pending.state != o.state, touched:
+		m.pending.state, m.pending.wait, m.pending.changed = o.state, waits[o.state], now
 	}
 	switch {
-	case !m.overdue(now), o.grade == busy: // the caller did not insist, and looks again
+	case !m.overdue(now), o.state == busy: // the caller did not insist, and looks again
 		return false, false
-	case o.grade == gone:
+	case o.state == gone:
 		return false, true
 	}
-	m.trial, m.confirmed = nil, &o.version
+	m.pending, m.confirmed = nil, &o.version
 	return m.put(retain(m.version, o.version)), false
 }
 

@@ -19,7 +19,7 @@ import (
 
 // observe reads the manifest at path, where s was found. event means that something may have happened to it; done, that a
 // writer closed it.
-func (r *reader) observe(path string, s sight, now time.Time, event, done bool) {
+func (r *reader) observe(path string, s foundFile, now time.Time, event, done bool) {
 	m := r.files[path]
 	if m == nil {
 		m = &entry{path: path}
@@ -38,13 +38,13 @@ func (r *reader) observe(path string, s sight, now time.Time, event, done bool) 
 }
 
 // outcome reads the manifest if that can bring a change.
-func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o outcome, touched, news bool) {
+func (r *reader) outcome(m *entry, s foundFile, now time.Time, event, done bool) (o outcome, touched, news bool) {
 	switch {
 	case errors.Is(s.err, fs.ErrNotExist) && s.link:
 		return outcome{broken, brokenBy(m.path, errors.New("it is a link that leads to nothing"))}, false, true
 	case errors.Is(s.err, fs.ErrNotExist), s.err == nil && s.info.IsDir():
 		m.id = wholefile.Identity{}
-		return outcome{grade: gone}, false, true
+		return outcome{state: gone}, false, true
 	case s.err != nil:
 		return outcome{broken, brokenBy(m.path, s.err)}, false, true
 	}
@@ -61,9 +61,9 @@ func (r *reader) outcome(m *entry, s sight, now time.Time, event, done bool) (o 
 	}
 	switch {
 	case errors.Is(err, wholefile.ErrBusy):
-		return outcome{grade: busy}, touched, true
+		return outcome{state: busy}, touched, true
 	case errors.Is(err, fs.ErrNotExist):
-		return outcome{grade: gone}, touched, true
+		return outcome{state: gone}, touched, true
 	case err != nil:
 		return outcome{broken, brokenBy(m.path, err)}, touched, true
 	}

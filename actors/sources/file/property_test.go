@@ -222,8 +222,8 @@ func TestWhateverHappensTheLastGoodVersionsAreWanted(t *testing.T) {
 			rt.Fatalf("wants %v; in force: %v, files: %v, problems: %v", got, m.force, m.files, b.last.problems)
 		}
 		for _, e := range b.r.files {
-			if bad := slices.ContainsFunc(m.files[filepath.Base(e.path)], isBad); bad != (len(e.problems) > 0) || e.trial != nil {
-				rt.Fatalf("%s: broken %v, problems %v, trial %v", e.path, bad, e.problems, e.trial)
+			if bad := slices.ContainsFunc(m.files[filepath.Base(e.path)], isBad); bad != (len(e.problems) > 0) || e.pending != nil {
+				rt.Fatalf("%s: broken %v, problems %v, pending %v", e.path, bad, e.problems, e.pending)
 			}
 		}
 		before := b.named()

@@ -33,7 +33,7 @@ type reader struct {
 	departed base.Departures           // pods that left the manifests
 	problem  *messages.ManifestProblem // with the path itself, in force
 	missed   bool                      // the problem is that the path does not exist
-	doubt    *trial                    // the path is missing or unreadable, which is not accepted yet
+	pending  *pendingState             // the path is missing or unreadable, which is not accepted yet
 
 	last  looked          // as the actor knows it
 	again time.Time       // when the actor wakes the reader
@@ -197,16 +197,16 @@ func (r *reader) depart(now time.Time) {
 // due returns the earliest time at which a bad state is accepted; zero if there is none.
 func (r *reader) due() (first time.Time) {
 	switch {
-	case r.doubt != nil:
-		return r.doubt.due()
+	case r.pending != nil:
+		return r.pending.due()
 	case r.problem != nil:
 		return first
 	}
 	for _, m := range r.files {
-		if m.trial == nil {
+		if m.pending == nil {
 			continue
 		}
-		if due := m.trial.due(); first.IsZero() || due.Before(first) {
+		if due := m.pending.due(); first.IsZero() || due.Before(first) {
 			first = due
 		}
 	}

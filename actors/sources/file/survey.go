@@ -12,8 +12,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// sight is the file found at a manifest's path.
-type sight struct {
+// foundFile is the file found at a manifest's path.
+type foundFile struct {
 	real string // its path, without links
 	info fs.FileInfo
 	err  error
@@ -21,7 +21,7 @@ type sight struct {
 }
 
 // look examines a path in a folder without links, and adds the targets of links to places.
-func look(path string, places dirwatch.Places) (s sight) {
+func look(path string, places dirwatch.Places) (s foundFile) {
 	s.real = path
 	if s.info, s.err = os.Lstat(path); s.err != nil || s.info.Mode()&fs.ModeSymlink == 0 {
 		return s
@@ -33,7 +33,7 @@ func look(path string, places dirwatch.Places) (s sight) {
 }
 
 // find lists the manifests by path, and the places to watch for changes.
-func find(path string) (found map[string]sight, places dirwatch.Places, err error) {
+func find(path string) (found map[string]foundFile, places dirwatch.Places, err error) {
 	places = dirwatch.Places{}
 	s := look(path, places)
 	s.real = places.Follow(path) // also through links above it
@@ -41,11 +41,11 @@ func find(path string) (found map[string]sight, places dirwatch.Places, err erro
 	case s.err != nil:
 		return nil, places, s.err
 	case !s.info.IsDir():
-		return map[string]sight{path: s}, places, nil
+		return map[string]foundFile{path: s}, places, nil
 	}
 	places.Folder(s.real)
 	entries, err := os.ReadDir(s.real)
-	found = make(map[string]sight, len(entries))
+	found = make(map[string]foundFile, len(entries))
 	for _, e := range entries {
 		if !ignored(e.Name()) {
 			found[filepath.Join(path, e.Name())] = look(filepath.Join(s.real, e.Name()), places)
@@ -72,7 +72,7 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 		}
 	}
 	complain(r.watch.Open())
-	var found map[string]sight
+	var found map[string]foundFile
 	var err error
 	for range looksAtMost {
 		var places dirwatch.Places
@@ -94,12 +94,12 @@ func (r *reader) survey(now time.Time, c dirwatch.Changes) {
 	r.surveyed = true
 }
 
-// doubted records that the path is missing or unreadable, and reports whether that is not accepted yet.
-func (r *reader) doubted(g grade, wait time.Duration, now time.Time) bool {
-	if r.doubt == nil || r.doubt.grade != g {
-		r.doubt = &trial{grade: g, wait: wait, since: now, changed: now}
+// stillPending records that the path is missing or unreadable, and reports whether that is not accepted yet.
+func (r *reader) stillPending(g fileState, wait time.Duration, now time.Time) bool {
+	if r.pending == nil || r.pending.state != g {
+		r.pending = &pendingState{state: g, wait: wait, since: now, changed: now}
 	}
-	return now.Before(r.doubt.due())
+	return now.Before(r.pending.due())
 }
 
 // missing handles a missing path: no pods are desired, unless it existed a moment ago.
@@ -108,12 +108,12 @@ func (r *reader) missing(now time.Time) {
 	for _, m := range r.files {
 		holdsPods = holdsPods || len(m.documents) > 0
 	}
-	if holdsPods && r.doubted(gone, waitPlace, now) {
+	if holdsPods && r.stillPending(gone, waitPlace, now) {
 		return
 	}
 	r.dirty = r.dirty || holdsPods
 	clear(r.files)
-	r.heard, r.doubt, r.missed = true, nil, true
+	r.heard, r.pending, r.missed = true, nil, true
 	r.problem = &messages.ManifestProblem{
 		Path: r.opts.Path, Message: "there is no such file or folder; it is read as soon as there is",
 	}
@@ -121,17 +121,17 @@ func (r *reader) missing(now time.Time) {
 
 // unreadable handles an unreadable path: the desired pods are unknown, and the last ones stay.
 func (r *reader) unreadable(err error, now time.Time) {
-	if r.surveyed && r.problem == nil && r.doubted(broken, waitBroken, now) {
+	if r.surveyed && r.problem == nil && r.stillPending(broken, waitBroken, now) {
 		return
 	}
-	r.heard, r.doubt, r.missed = r.heard || r.loaded, nil, false
+	r.heard, r.pending, r.missed = r.heard || r.loaded, nil, false
 	r.problem = &messages.ManifestProblem{Path: r.opts.Path, Message: "it cannot be read: " + reasonOf(err)}
 }
 
 // present handles the manifests that were found.
-func (r *reader) present(found map[string]sight, now time.Time, c dirwatch.Changes) {
+func (r *reader) present(found map[string]foundFile, now time.Time, c dirwatch.Changes) {
 	first := !r.heard
-	r.heard, r.problem, r.doubt = true, nil, nil
+	r.heard, r.problem, r.pending = true, nil, nil
 	for path, s := range found {
 		done, event := c.Written[filepath.Base(path)]
 		r.observe(path, s, now, event || c.Lost || c.Check, done)
@@ -145,7 +145,7 @@ func (r *reader) present(found map[string]sight, now time.Time, c dirwatch.Chang
 			delete(r.files, path)
 			continue
 		}
-		r.observe(path, sight{err: fs.ErrNotExist}, now, false, false)
+		r.observe(path, foundFile{err: fs.ErrNotExist}, now, false, false)
 	}
 }
 

@@ -212,7 +212,7 @@ func (j *journal) put(r *record) error {
 		err = atomicfile.Save(r.key().file(j.opts.Dir), recordVersion, r)
 	}
 	if err != nil {
-		return j.doubt(err)
+		return j.reloadAfter(err)
 	}
 	j.records[r.key()] = r
 	delete(j.graces, string(r.Pod.UID))
@@ -224,10 +224,10 @@ func (j *journal) put(r *record) error {
 // remove removes r from the disk, then from memory.
 func (j *journal) remove(r *record) error {
 	if err := j.depart(r, nil); err != nil && !errors.Is(err, atomicfile.ErrNoSpace) { // the removal makes room
-		return j.doubt(err)
+		return j.reloadAfter(err)
 	}
 	if err := atomicfile.Remove(r.key().file(j.opts.Dir)); err != nil {
-		return j.doubt(err)
+		return j.reloadAfter(err)
 	}
 	if j.unsaved {
 		_ = j.saveDeparted() // the next check retries a failure
@@ -238,8 +238,8 @@ func (j *journal) remove(r *record) error {
 	return nil
 }
 
-// doubt reads the disk again after it has failed with err.
-func (j *journal) doubt(err error) error {
+// reloadAfter reads the disk again after it has failed with err.
+func (j *journal) reloadAfter(err error) error {
 	j.loaded = false
 	_ = j.load() // a failure is retried before the next use
 	return err

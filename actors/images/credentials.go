@@ -24,14 +24,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// keysOf returns the credentials in a pod's pull secrets for a repository, with the pod if a plugin requires its service
+// credentialsOf returns the credentials in a pod's pull secrets for a repository, with the pod if a plugin requires its service
 // account. Like the kubelet, it skips a Secret that is missing or has the wrong type. The error of a failed pull names it.
-func (a *images) keysOf(pod *v1.Pod, repository string) keys {
+func (a *images) credentialsOf(pod *v1.Pod, repository string) credentials {
 	if pod == nil {
-		return keys{}
+		return credentials{}
 	}
 	var rings []*pullauth.Keyring
-	k := keys{pod: a.holder(pod, repository)}
+	k := credentials{pod: a.holder(pod, repository)}
 	for _, ref := range pod.Spec.ImagePullSecrets {
 		if ref.Name == "" {
 			continue
@@ -70,13 +70,13 @@ func (a *images) holder(pod *v1.Pod, repository string) *v1.Pod {
 }
 
 // provided returns the credentials of credential providers for a repository.
-func (a *images) provided(ctx context.Context, repository string, k keys) ([]*pullauth.Credential, []error) {
+func (a *images) provided(ctx context.Context, repository string, k credentials) ([]*pullauth.Credential, []error) {
 	return a.opts.Providers.Credentials(ctx, provider.Question{Repository: repository, Pod: k.pod, Accounts: a.opts.Accounts})
 }
 
 // tellUnfound records an Event, with the kubelet's text, about a pod's pull secrets that do not exist. It repeats the Event only
 // if the set of missing ones changes.
-func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
+func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k credentials) {
 	if pod == nil || k.unread {
 		return
 	}
@@ -95,7 +95,7 @@ func (a *images) tellUnfound(ctx supervisors.Context, pod *v1.Pod, k keys) {
 
 // pullWith pulls with one credential after another until it succeeds: the pod's, the node's docker configuration, the credential
 // providers', and none.
-func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, k keys) (string, error) {
+func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName, k credentials) (string, error) {
 	if err := a.opts.Records.Begin(name.runtime); err != nil {
 		return "", err
 	}
@@ -115,7 +115,7 @@ func (a *images) pullWith(ctx context.Context, log *slog.Logger, name imageName,
 // tryAll tries one credential after another, and returns the accepted one; nil if the pull succeeded without. It reads each
 // source of credentials only when it is needed.
 func (a *images) tryAll(
-	ctx context.Context, name imageName, k keys, failed *refused,
+	ctx context.Context, name imageName, k credentials, failed *refused,
 ) (ref string, with *pullauth.Credential, err error) {
 	var shown []*pullauth.Credential
 	for _, next := range []func() ([]*pullauth.Credential, []error){

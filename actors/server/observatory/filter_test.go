@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// newGate returns a gate with a token of its own, before an API that echoes its requests.
-func newGate(t *testing.T, chaos bool) (*gate, string) {
+// newFilter returns a filter with a token of its own, before an API that echoes its requests.
+func newFilter(t *testing.T, chaos bool) (*tokenFilter, string) {
 	t.Helper()
 	token := NewToken(filepath.Join(t.TempDir(), "token"))
 	if err := token.Load(); err != nil {
@@ -28,7 +28,7 @@ func newGate(t *testing.T, chaos bool) (*gate, string) {
 		}
 		_, _ = w.Write([]byte("api " + r.Method + " " + r.URL.RequestURI()))
 	})
-	return OnPort(Config{API: api, Chaos: chaos, Token: token, Host: "node.example"}).(*gate), token.value()
+	return OnPort(Config{API: api, Chaos: chaos, Token: token, Host: "node.example"}).(*tokenFilter), token.value()
 }
 
 // asked returns the answer to a request.
@@ -56,7 +56,7 @@ func body(t *testing.T, r *http.Response) string {
 
 // Each request with its answer: the token, the Host, the Origin, the method and the path are checked.
 func TestWhoIsLetIn(t *testing.T) {
-	g, token := newGate(t, false)
+	g, token := newFilter(t, false)
 	cookie := func(value string) func(*http.Request) {
 		return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName, Value: value}) }
 	}
@@ -131,7 +131,7 @@ func TestWhoIsLetIn(t *testing.T) {
 
 // Chaos, if enabled, needs a bearer token or a request of the page itself.
 func TestChaosIsForThePageItself(t *testing.T) {
-	g, token := newGate(t, true)
+	g, token := newFilter(t, true)
 	for origin, want := range map[string]int{"": 403, "http://127.0.0.1:4195": 200, "http://evil.example": 403} {
 		for _, method := range []string{"POST", "DELETE"} {
 			r := asked(g, method, "/v1/chaos", func(r *http.Request) {
@@ -152,7 +152,7 @@ func TestChaosIsForThePageItself(t *testing.T) {
 
 // The address with the token sets a cookie that is not the token, and redirects to an address without it. The cookie expires.
 func TestTheTokenBecomesACookie(t *testing.T) {
-	g, token := newGate(t, false)
+	g, token := newFilter(t, false)
 	now := time.Now()
 	g.now = func() time.Time { return now }
 	r := asked(g, "GET", "/?token="+token, nil)

@@ -27,14 +27,14 @@ const (
 	wrongToken = "this is not the observatory's token: `playlet observatory` prints the address with the right one"
 )
 
-// gate admits clients with the token, and rejects requests of other sites.
-type gate struct {
+// tokenFilter admits clients with the token, and rejects requests of other sites.
+type tokenFilter struct {
 	conf Config
 	next http.Handler
 	now  func() time.Time
 }
 
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *tokenFilter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	harden(w.Header())
 	if text := foreign(r, g.hosts); text != "" {
 		http.Error(w, text, http.StatusForbidden)
@@ -80,7 +80,7 @@ func equal(x, y string) bool {
 }
 
 // cookie returns a cookie with its expiry, signed with the token.
-func (g *gate) cookie(token string) string { return sign(token, g.now().Add(cookieTime).Unix()) }
+func (g *tokenFilter) cookie(token string) string { return sign(token, g.now().Add(cookieTime).Unix()) }
 
 func sign(token string, until int64) string {
 	end := strconv.FormatInt(until, 10)
@@ -90,7 +90,7 @@ func sign(token string, until int64) string {
 }
 
 // known reports whether a request has a valid cookie.
-func (g *gate) known(r *http.Request, token string) bool {
+func (g *tokenFilter) known(r *http.Request, token string) bool {
 	if token == "" {
 		return false
 	}
@@ -128,7 +128,7 @@ func socketHost(_ *http.Request, host string) bool { return host == SocketHost }
 
 // hosts accepts the host of the configured address, and the address to which the client has connected, which does not depend on a
 // name.
-func (g *gate) hosts(r *http.Request, host string) bool {
+func (g *tokenFilter) hosts(r *http.Request, host string) bool {
 	if host != "" && strings.EqualFold(host, g.conf.Host) {
 		return true
 	}
