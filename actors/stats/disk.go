@@ -73,7 +73,7 @@ func (c *Collector) readImages() (imageSpace, error) {
 
 func usedIn(list []*runtimeapi.FilesystemUsage) (space, error) {
 	if len(list) == 0 {
-		return space{}, errors.New("the runtime does not tell where images are")
+		return space{}, errors.New("the runtime does not report the place of images")
 	}
 	out, err := spaceOf(list[0].GetFsId().GetMountpoint())
 	out.used, out.inodesUsed = list[0].GetUsedBytes().GetValue(), list[0].GetInodesUsed().GetValue()
@@ -143,7 +143,7 @@ func processes() (running, most int64, err error) {
 	}
 	words := strings.Fields(string(text))
 	if len(words) < 4 {
-		return 0, 0, errors.New("/proc/loadavg does not tell how many tasks there are")
+		return 0, 0, errors.New("/proc/loadavg has no number of tasks")
 	}
 	_, tasks, _ := strings.Cut(words[3], "/")
 	if running, err = strconv.ParseInt(tasks, 10, 64); err != nil {

@@ -176,7 +176,7 @@ func verifyRunAsNonRoot(pod *v1.Pod, container *v1.Container, uid *int64, userna
 	case sc.RunAsUser != nil:
 		return nil
 	case uid == nil && username != "":
-		return fmt.Errorf("runAsNonRoot is set, and the image's user %q is not numeric: it cannot be told whether it is root",
+		return fmt.Errorf("runAsNonRoot is set, and the image's user %q is not numeric: whether it is root is unknown",
 			username)
 	case uid != nil && *uid == 0:
 		return fmt.Errorf("runAsNonRoot is set, but the image runs as root")

@@ -67,7 +67,7 @@ func (v *validator) appArmorAnnotations(at *field.Path) {
 		said := appArmorFromAnnotation(v.pod.Annotations[prefix+c.Name])
 		set := c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil
 		if said != nil && set && !sameAppArmor(said, c.SecurityContext.AppArmorProfile) {
-			v.forbidden(path.Child("securityContext", "appArmorProfile"), "the AppArmor annotation says otherwise")
+			v.forbidden(path.Child("securityContext", "appArmorProfile"), "the AppArmor annotation has a different value")
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(v.pod.Annotations)) {

@@ -151,7 +151,7 @@ func GatesClosed(pod *v1.Pod) string {
 		switch is {
 		case v1.ConditionTrue:
 		case "":
-			closed = append(closed, fmt.Sprintf("readiness gate %q: nobody has set this condition", g.ConditionType))
+			closed = append(closed, fmt.Sprintf("readiness gate %q: the condition is not set", g.ConditionType))
 		default:
 			closed = append(closed, fmt.Sprintf("readiness gate %q: the condition is %s", g.ConditionType, is))
 		}

@@ -81,7 +81,7 @@ func (v *validator) action(at *field.Path, kinds []string, exec *v1.ExecAction, 
 	}
 	switch {
 	case len(kinds) == 0:
-		v.required(at, "says nothing to do")
+		v.required(at, "needs an action")
 	case len(kinds) > 1:
 		v.forbidden(at, fmt.Sprintf("may do one thing only, has %d", len(kinds)))
 	}

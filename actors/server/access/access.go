@@ -194,7 +194,7 @@ func (a *Access) check(r *http.Request) (code int, text, client string) {
 	defer cancel()
 	who, ok, err := a.who.AuthenticateRequest(r.WithContext(ctx))
 	if none := unanswered(err); none != nil {
-		a.failed(r, "the API server cannot be asked whose token a client has", none)
+		a.failed(r, "the API server cannot review the token of a client", none)
 		return http.StatusServiceUnavailable, "Authentication error: the token cannot be reviewed", ""
 	}
 	switch {
@@ -217,7 +217,7 @@ func (a *Access) authorize(ctx context.Context, r *http.Request, rights []author
 		subresources = append(subresources, right.GetSubresource())
 		decision, _, err := a.may.Authorize(ctx, right)
 		if err != nil {
-			a.failed(r, "the API server cannot be asked what a client may do", err)
+			a.failed(r, "the API server cannot review the rights of a client", err)
 			return http.StatusInternalServerError, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, "+
 				"subresource=%s)",
 				user, verb, right.GetSubresource())

@@ -43,13 +43,13 @@ type Exposure struct {
 func Exposed(node *config.Node) Exposure {
 	out := secure(node)
 	out.ReadOnly, out.ReadOnlyReason = unguarded(node, node.Kubelet.ReadOnlyPort, node.Standalone(),
-		" shows the pods to everybody who can connect: readOnlyPort is set")
+		" shows the pods to all clients that can connect: readOnlyPort is set")
 	if out.ReadOnly != "" && out.ReadOnly != node.Kubelet.Address {
 		out.ReadOnlyReason = "port " + strconv.Itoa(int(node.Kubelet.ReadOnlyPort)) + " is open only on " + out.ReadOnly +
-			": everybody who connects may read, and no address is configured"
+			": it needs no credentials, and no address is configured"
 	}
 	out.CAdvisor, out.CAdvisorReason = unguarded(node, node.CAdvisorPort, true,
-		" shows the pods and their usage to everybody who can connect: --cadvisor-port is set")
+		" shows the pods and their usage to all clients that can connect: --cadvisor-port is set")
 	out.observatory(node)
 	return out
 }
@@ -117,7 +117,7 @@ func secure(node *config.Node) Exposure {
 	case err != nil:
 		return Exposure{Closed: "address " + k.Address + " is not an IP address"}
 	case !cluster && everybody && !address.IsLoopback() && !node.AddressGiven:
-		return Exposure{Address: loopback(address), Narrowed: "everybody who connects is served, and no address is configured"}
+		return Exposure{Address: loopback(address), Narrowed: "it needs no credentials, and no address is configured"}
 	}
 	return Exposure{Address: k.Address, Everybody: everybody && !address.IsLoopback()}
 }

@@ -32,9 +32,9 @@ func TestExposed(t *testing.T) {
 		"standalone, CA, webhook":     {[]set{standalone, ca}, "", "there is no --kubeconfig", ""},
 		"standalone, CA, AlwaysAllow": {[]set{standalone, ca, func(n *config.Node) { n.Kubelet.Authorization.Mode = always }}, "0.0.0.0", "", ""},
 		"standalone, nobody":          {[]set{standalone, func(n *config.Node) { n.Kubelet.Authorization.Mode = always }}, "", "no client can be authenticated", ""},
-		"standalone, open":            {[]set{standalone, open}, "127.0.0.1", "", "everybody"},
-		"standalone, open, IPv6":      {[]set{standalone, open, address("::")}, "::1", "", "everybody"},
-		"standalone, open, CA":        {[]set{standalone, open, ca}, "127.0.0.1", "", "everybody"},
+		"standalone, open":            {[]set{standalone, open}, "127.0.0.1", "", "no credentials"},
+		"standalone, open, IPv6":      {[]set{standalone, open, address("::")}, "::1", "", "no credentials"},
+		"standalone, open, CA":        {[]set{standalone, open, ca}, "127.0.0.1", "", "no credentials"},
 		"standalone, open, given":     {[]set{standalone, open, given}, "0.0.0.0", "", ""},
 		"standalone, open, loopback":  {[]set{standalone, open, address("127.0.0.2")}, "127.0.0.2", "", ""},
 		"cluster, nobody": {[]set{func(n *config.Node) { n.Kubelet.Authentication.Webhook.Enabled = ptr.To(false) }}, "",
@@ -66,12 +66,12 @@ func TestExposedReadOnly(t *testing.T) {
 		address, reason string
 	}{
 		"cluster, off":             {&config.Node{KubeconfigPath: "/kc"}, 0, "0.0.0.0", "", ""},
-		"cluster":                  {&config.Node{KubeconfigPath: "/kc"}, 10255, "0.0.0.0", "0.0.0.0", "shows the pods to everybody"},
+		"cluster":                  {&config.Node{KubeconfigPath: "/kc"}, 10255, "0.0.0.0", "0.0.0.0", "shows the pods to all clients"},
 		"cluster, loopback":        {&config.Node{KubeconfigPath: "/kc"}, 10255, "127.0.0.1", "127.0.0.1", ""},
 		"standalone, off":          {&config.Node{AddressGiven: true}, 0, "0.0.0.0", "", ""},
 		"standalone":               {&config.Node{}, 10255, "0.0.0.0", "127.0.0.1", "only on 127.0.0.1"},
 		"standalone, IPv6":         {&config.Node{}, 10255, "::", "::1", "only on ::1"},
-		"standalone, given":        {&config.Node{AddressGiven: true}, 10255, "0.0.0.0", "0.0.0.0", "shows the pods to everybody"},
+		"standalone, given":        {&config.Node{AddressGiven: true}, 10255, "0.0.0.0", "0.0.0.0", "shows the pods to all clients"},
 		"no address of this world": {&config.Node{}, 10255, "here", "", "is closed: address here"},
 	} {
 		c.node.Kubelet = &config.KubeletConfiguration{Address: c.ip, ReadOnlyPort: c.port}
@@ -93,7 +93,7 @@ func TestExposedCAdvisor(t *testing.T) {
 		"standalone":               {&config.Node{CAdvisorPort: 4194}, "0.0.0.0", "127.0.0.1", ""},
 		"cluster":                  {&config.Node{CAdvisorPort: 4194, KubeconfigPath: "/kc"}, "0.0.0.0", "127.0.0.1", ""},
 		"IPv6":                     {&config.Node{CAdvisorPort: 4194}, "::", "::1", ""},
-		"given":                    {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "0.0.0.0", "0.0.0.0", "port 4194 shows the pods and their usage to everybody"},
+		"given":                    {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "0.0.0.0", "0.0.0.0", "port 4194 shows the pods and their usage to all clients"},
 		"given, loopback":          {&config.Node{CAdvisorPort: 4194, AddressGiven: true}, "127.0.0.2", "127.0.0.2", ""},
 		"no address of this world": {&config.Node{CAdvisorPort: 4194}, "here", "", "is closed: address here"},
 	} {

@@ -75,7 +75,7 @@ func TestPaths(t *testing.T) {
 		{"GET", "/api/v2.1/stats/?recursive=maybe", "", 400, "recursive"},
 		{"GET", "/api/v2.1/stats/?max_age=-1s", "", 400, "max_age"},
 		{"GET", "/api/v2.1/stats/none", "", 404, "no container"},
-		{"GET", "/api/v2.1/summary/", "", 501, "stats has those"},
+		{"GET", "/api/v2.1/summary/", "", 501, "stats has the latest"},
 		{"GET", "/api/v2.1/ps/", "", 501, "secrets"},
 		{"GET", "/api/v2.1/events", "", 501, "/api/v1.3/events"},
 		{"GET", "/api/v2.1/appmetrics/", "", 501, "applications"},

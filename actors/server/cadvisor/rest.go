@@ -102,7 +102,7 @@ func (h *handler) v2(w http.ResponseWriter, r *http.Request) error {
 		return h.stats(w, r, call)
 	case "summary":
 		return refuse(http.StatusNotImplemented, "a summary of the last minute, hour and day takes samples that are collected "+
-			"all the time, and here they are collected when somebody reads; stats has those of the last readings")
+			"all the time, and here they are collected on request; stats has the latest samples")
 	case "events":
 		return refuse(http.StatusNotImplemented, "/api/v1.3/events has those of containers")
 	case "ps":

@@ -227,7 +227,7 @@ func (h *Handlers) callRuntime(r *http.Request, where string) (net.Conn, *http.R
 	}
 	if _, refused := errors.AsType[*Error](err); !refused {
 		h.conf.Log.Warn("the container runtime's streaming server cannot be used", "server", target.Host, "error", err)
-		err = refuse(http.StatusBadGateway, "the container runtime's streaming server cannot be used; the agent's log says why")
+		err = refuse(http.StatusBadGateway, "the container runtime's streaming server cannot be used; see the agent's log")
 	}
 	return nil, nil, nil, err
 }

@@ -23,11 +23,11 @@ var (
 	runningContainers = desc("kubelet_running_containers", "Containers, by their state.", "container_state")
 	desiredPods       = desc("kubelet_desired_pods", "Pods that this node is to run.", "static")
 	activePods        = desc("kubelet_active_pods", "Pods that have not ended.", "static")
-	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by what is being done.",
+	workingPods       = desc("kubelet_working_pods", "Pods that have an actor, by operation in progress.",
 		"lifecycle", "config", "static")
 	pendingResizes = desc("kubelet_pod_pending_resizes", "Pods that ask for other resources than they were given, by why.",
 		"reason")
-	activeResizes = desc("kubelet_pod_in_progress_resizes", "Pods whose new resources are being carried out.")
+	activeResizes = desc("kubelet_pod_in_progress_resizes", "Pods whose resize is in progress.")
 
 	ephemeral     = desc("kubelet_managed_ephemeral_containers", "Ephemeral containers of the pods here.")
 	cgroupVersion = desc("kubelet_cgroup_version", "The version of cgroups that the machine has.")

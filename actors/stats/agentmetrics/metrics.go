@@ -115,7 +115,7 @@ func New(o Options) *Metrics {
 	m.webSockets = counter(r, "kubelet_websocket_streaming_requests_total",
 		"Streams (exec, attach, port-forward) that clients of the node's API opened over WebSockets.", "subresource")
 	m.inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubelet_http_inflight_requests",
-		Help: "Requests to the node's API under way."}, []string{"method", "path", "server_type", "long_running"})
+		Help: "Requests to the node's API in progress."}, []string{"method", "path", "server_type", "long_running"})
 	r.MustRegister(m.inFlight)
 	m.probes = counter(m.probing, "prober_probe_total", "Runs of probes, by their result.",
 		"probe_type", "result", "container", "pod", "namespace", "pod_uid")

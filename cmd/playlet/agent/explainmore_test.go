@@ -124,7 +124,7 @@ func TestTheCauseOfRarerTroubles(t *testing.T) {
 	} {
 		r.untilPrinted([]string{"explain", name}, "a manifest that may be the pod's cannot be used: ", name+".yaml:", why)
 	}
-	r.untilPrinted([]string{"explain", "gate"}, "a readiness gate is not: readiness gate \"example.com/ready\": nobody has set this condition")
+	r.untilPrinted([]string{"explain", "gate"}, "a readiness gate is not: readiness gate \"example.com/ready\": the condition is not set")
 	r.untilPrinted([]string{"explain", "job"}, "the pod has completed: all of its containers exited with code 0\n")
 	r.runtime.Close()
 	r.untilPrinted([]string{"pods", "job"}, "the container runtime at ", " is not ready")

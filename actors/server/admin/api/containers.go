@@ -59,7 +59,7 @@ type Terminal struct {
 }
 
 // ErrCutOff is returned by Exec if the connection ended before the command did: the agent or the runtime was killed.
-var ErrCutOff = errors.New("the connection broke off before the command's end was told; it may still run")
+var ErrCutOff = errors.New("the connection broke before the command ended; it may still run")
 
 // Exec runs a command in a container, and returns its exit code. An error means that the outcome is unknown, or that the command
 // could not be run.
