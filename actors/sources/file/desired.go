@@ -118,7 +118,7 @@ func namesOf(files map[string]*entry, unread []string, node string) map[string][
 	out := map[string][]string{}
 	for _, path := range unread {
 		m := files[path]
-		if m == nil || !m.settled || m.trial != nil {
+		if m == nil || !m.settled || m.pending != nil {
 			continue
 		}
 		names := map[string]bool{}
