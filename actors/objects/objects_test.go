@@ -173,31 +173,24 @@ func TestAWriterIsWaitedFor(t *testing.T) {
 	}
 }
 
-// One that holds a file open for ever, and writes nothing, does not keep it from us.
+// A writer that holds a file open without writing is waited for briefly, also if the clock was set since the file was written.
 func TestAWriterThatIsQuietIsNotWaitedForForEver(t *testing.T) {
-	f := newFolder(t)
-	began := time.Now()
-	f.m.now = func() time.Time { return began }
-	w, err := os.Create(filepath.Join(f.dir, "a.yaml"))
-	must(t, err)
-	defer func() { must(t, w.Close()) }()
-	_, err = w.WriteString(configMap("one", "1"))
-	must(t, err)
-	if r := f.m.read(f.w); has(r) != "" || r.again != settle {
-		t.Errorf("has %q, again in %s", has(r), r.again)
-	}
-	for name, later := range map[string]time.Duration{"quiet": wholefile.Quiet, "the clock was set back": -time.Hour} {
-		f.m.now = func() time.Time { return time.Now().Add(later) }
-		if r := f.m.read(f.w); has(r) != "default/one=1" {
-			t.Errorf("%s: has %q", name, has(r))
-		}
-		f.m.now = func() time.Time { return began }
-		must(t, errors.Join(os.Remove(w.Name()), w.Close()))
-		f.m.read(f.w)
-		w, err = os.Create(w.Name())
+	for name, set := range map[string]time.Duration{"right": 0, "set back": -time.Hour, "set forward": time.Hour} {
+		f := newFolder(t)
+		now := time.Now().Add(set)
+		f.m.now = func() time.Time { return now }
+		w, err := os.Create(filepath.Join(f.dir, "a.yaml"))
 		must(t, err)
 		_, err = w.WriteString(configMap("one", "1"))
 		must(t, err)
+		if r := f.m.read(f.w); has(r) != "" || r.again != settle {
+			t.Errorf("clock %s: has %q, again in %s", name, has(r), r.again)
+		}
+		now = now.Add(wholefile.Quiet)
+		if r := f.m.read(f.w); has(r) != "default/one=1" {
+			t.Errorf("clock %s: after a while: has %q", name, has(r))
+		}
+		must(t, w.Close())
 	}
 }
 

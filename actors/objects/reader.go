@@ -56,6 +56,9 @@ type entry struct {
 	good     manifest.Objects // each as its document last was without a problem
 	problems []messages.ManifestProblem
 	pending  bool // it changed, and is left alone for a moment
+
+	busy      wholefile.Identity // the version that was last examined, and since when
+	busySince time.Time
 }
 
 // read reads changed files, and returns the whole set with its problems.
@@ -141,7 +144,7 @@ func (m *memory) look(e *entry, path string, info fs.FileInfo, err error, atOnce
 		e.pending = true
 		return
 	}
-	data, err := m.data(path, id)
+	data, err := m.data(e, path, id)
 	if errors.Is(err, wholefile.ErrBusy) {
 		e.pending = true
 		return
@@ -173,16 +176,19 @@ func (e *entry) holds() bool {
 	return len(e.good.ConfigMaps)+len(e.good.Secrets)+len(e.good.RuntimeClasses) > 0
 }
 
-// data reads the file that a path leads to. It does not wait for ever for a writer that holds the file open without writing. A
-// file that was changed after now has not been written since the clock was set back.
-func (m *memory) data(path string, id wholefile.Identity) ([]byte, error) {
+// data reads the file that a path leads to. It does not wait for ever for a writer that holds the file open without writing: it
+// reads a file that has been unchanged for a while since it was first examined. The file's own times do not count, as the clock may
+// have been set since.
+func (m *memory) data(e *entry, path string, id wholefile.Identity) ([]byte, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
 	}
 	now := m.now()
-	age := now.Sub(id.Touched())
-	return wholefile.Reading{Now: now, Insist: age < 0 || age >= wholefile.Quiet}.Read(real)
+	if e.busy != id {
+		e.busy, e.busySince = id, now
+	}
+	return wholefile.Reading{Now: now, Insist: now.Sub(e.busySince) >= wholefile.Quiet}.Read(real)
 }
 
 // parseSafely turns a panic of the parser into a problem of the file, so that other files are not affected. The panic's text
