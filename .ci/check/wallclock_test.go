@@ -27,7 +27,7 @@ var mayUseWallClock = map[string]permit{
 	"actors/runtime/choose.go":               {1, "the runtime's times; a negative age is an old container"},
 	"actors/server/cadvisor/events.go":       {1, "a key of an event"},
 	"actors/server/containers/logs.go":       {1, "the runtime's times; the wait has a bound of its own"},
-	"actors/server/observatory/gate.go":      {2, "the expiry of a cookie, which the browser keeps"},
+	"actors/server/observatory/filter.go":    {2, "the expiry of a cookie, which the browser keeps"},
 	"actors/shutdown/state.go":               {1, "a metric"},
 	"actors/sources/submit/objects.go":       {1, "shown to users"},
 	"actors/stats/cgroupmetrics/families.go": {5, "metrics"},
