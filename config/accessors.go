@@ -32,6 +32,17 @@ func (n *Node) CrashLoopBackOff() (initial, limit time.Duration) {
 	return min(initial, limit), limit
 }
 
+// idsUnit is the number of user IDs of which userNamespaces.idsPerPod is a multiple, and its default.
+const idsUnit = 65536
+
+// IDsPerPod returns the number of user and group IDs of a pod with a user namespace of its own (userNamespaces.idsPerPod).
+func (n *Node) IDsPerPod() uint32 {
+	if own := n.Kubelet.UserNamespaces; own != nil && own.IDsPerPod != nil {
+		return uint32(*own.IDsPerPod) //nolint:gosec // validated
+	}
+	return idsUnit
+}
+
 // ObjectPoll returns how often ConfigMaps and Secrets that pods name are read from the API server; 0 means that they are
 // watched (configMapAndSecretChangeDetectionStrategy). Cache and Get both read them once a minute, like a kubelet whose Node
 // sets no other time.

@@ -17,7 +17,7 @@ var pendingFields = sets.New(
 	"syncFrequency", "cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy",
 	"topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions", "reservedMemory", "hairpinMode",
 	"maxOpenFiles", "iptablesMasqueradeBit", "iptablesDropBit", "showHiddenMetricsForVersion", "defaultPodSysctls",
-	"volumePluginDir", "userNamespaces", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
+	"volumePluginDir", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
 	"logging.options.text.infoBufferSize", "logging.options.text.splitStream",
 )
 

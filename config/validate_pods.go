@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"path/filepath"
 	"regexp"
@@ -85,6 +86,11 @@ func validateContainers(p *problems, n *Node) {
 	for cidr := range strings.SplitSeq(c.PodCIDR, ",") {
 		_, err := netip.ParsePrefix(strings.TrimSpace(cidr))
 		p.check(c.PodCIDR == "" || err == nil, "podCIDR", c.PodCIDR, "must be a CIDR, or two of different families")
+	}
+	if own := c.UserNamespaces; own != nil && own.IDsPerPod != nil {
+		ids := *own.IDsPerPod
+		p.check(ids >= idsUnit && ids%idsUnit == 0 && ids <= math.MaxUint32, "userNamespaces.idsPerPod", ids,
+			"must be a multiple of %d, and at most %d", idsUnit, int64(math.MaxUint32))
 	}
 	validateSysctls(p, c)
 	validateCrashLoop(p, n)

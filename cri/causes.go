@@ -62,6 +62,7 @@ var sandboxClasses = []class{
 var startClasses = []class{
 	byWords(messages.CauseCommandIsFolder, `exec: "([^"]+)": is a directory`),
 	byWords(messages.CauseMountPointAbsent, `to rootfs at "([^"]+)".*read-only file system`),
+	byWords(messages.CauseNoIDMap, `MOUNT_ATTR_IDMAP on (.+?): invalid argument`),
 	byWords(messages.CauseWrongPlatform, `exec format error`),
 	byWords(messages.CauseWorkingDirRefused, `chdir to cwd \("([^"]+)"\)`),
 	byWords(messages.CauseWorkingDirRefused, `container init: mkdir ([^:]+): `), // the runtime only creates the working folder
@@ -109,6 +110,9 @@ func StartCause(text string) messages.Cause {
 		case NotAllowed:
 			c.Code, c.Name = messages.CauseCommandRefused, command
 		}
+	}
+	if c.Code == messages.CauseNoIDMap {
+		c.Detail = "which has no idmapped mounts" // the runtime does not name it; callers that can look do
 	}
 	c.Text = text
 	return c

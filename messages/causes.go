@@ -47,6 +47,7 @@ const (
 	CauseNoAddress      CauseCode = "NoAddress"    // the pods' network has no free address
 	CauseNoNetwork      CauseCode = "NoNetwork"    // the runtime has no network configuration
 	CauseHandlerAbsent  CauseCode = "HandlerAbsent"
+	CauseNoUserRange    CauseCode = "NoUserRange"    // Detail: the number of ranges in use
 	CauseFQDNTooLong    CauseCode = "FQDNTooLong"    // Name: the name
 	CauseNoSandboxImage CauseCode = "NoSandboxImage" // Name: the image
 )
@@ -68,6 +69,8 @@ const (
 	CauseCommandIsFolder   CauseCode = "CommandIsFolder" // Name: the command
 	CauseMountPointAbsent  CauseCode = "MountPointAbsent"
 	CauseWorkingDirRefused CauseCode = "WorkingDirRefused" // Name: the folder
+	// CauseNoIDMap: a mount for a pod with hostUsers: false. Name: the path on the host, Detail: its file system.
+	CauseNoIDMap CauseCode = "NoIDMap"
 )
 
 // Ends of running containers. Without a code, Text is the reason, and the container is not replaced for a fault of its own.

@@ -22,7 +22,7 @@ import (
 // sandbox creates the pod's sandbox for an attempt.
 func sandbox(t *testing.T, h *host.Host, pod *v1.Pod, attempt uint32) messages.Sandbox {
 	t.Helper()
-	config, err := h.SandboxConfig(pod, attempt, "")
+	config, err := h.SandboxConfig(pod, attempt, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,7 @@ func makeAndStart(ctx context.Context, h *host.Host, w messages.RunContainer) st
 	if err != nil {
 		return failed(messages.CauseOf(errors.Join(startErr, err)))
 	}
+	startErr = withFileSystem(startErr)
 	runs, ended := fact.State == messages.ContainerRunning, fact.State == messages.ContainerExited
 	done.fact, done.hook = &fact, runs && postStart(w.Container) != nil
 	done.started = runs || ended && !fact.StartedAt.IsZero()
@@ -175,7 +176,11 @@ func findMade(ctx context.Context, h *host.Host, w messages.RunContainer) (there
 // configs returns the CRI configs of the container and its sandbox, after it has created the files and folders that they name.
 func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runtimeapi.ContainerConfig,
 	*runtimeapi.PodSandboxConfig, error) {
-	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt, w.Sandbox.CgroupParent)
+	users, err := h.UsersOf(ctx, w.Pod)
+	if err != nil {
+		return nil, nil, err
+	}
+	sandbox, err := h.SandboxConfig(w.Pod, w.Sandbox.Attempt, w.Sandbox.CgroupParent, users)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -198,8 +203,12 @@ func configs(ctx context.Context, h *host.Host, w messages.RunContainer) (*runti
 	if err != nil {
 		return nil, nil, err
 	}
+	mounts = append(given.Mounts, mounts...)
+	for _, m := range mounts { // the files on disk keep the owners of a pod with the host's users
+		m.UidMappings, m.GidMappings = users.GetUids(), users.GetGids()
+	}
 	params := translate.ContainerParams{
-		RestartCount: w.Attempt, ImageRef: w.ImageRef, Env: env, Mounts: append(given.Mounts, mounts...), TargetID: w.TargetID,
+		RestartCount: w.Attempt, Users: users, ImageRef: w.ImageRef, Env: env, Mounts: mounts, TargetID: w.TargetID,
 		Devices: given.Devices, CDIDevices: given.CDIDevices,
 		Annotations: map[string]string{cri.AnnotationBackoff: strconv.Itoa(w.BackOff),
 			cri.AnnotationRootDir: h.RootDir},

@@ -53,7 +53,7 @@ func newEnding(t *testing.T) *ending {
 		e.pod.Spec.InitContainers[i].RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	}
 	e.host, e.until = h, time.Now().Add(time.Hour)
-	config, err := h.SandboxConfig(e.pod, 0, "")
+	config, err := h.SandboxConfig(e.pod, 0, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

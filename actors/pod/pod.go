@@ -15,6 +15,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/host"
 	"github.com/playlet-dev/playlet/actors/internal/metrics"
+	"github.com/playlet-dev/playlet/actors/internal/userns"
 	"github.com/playlet-dev/playlet/actors/pod/settings"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
@@ -23,6 +24,20 @@ import (
 
 // Host is the machine, for the actors of pods and containers. The command creates it once.
 type Host = host.Host
+
+// UserRanges are the ranges of user IDs of pods, UserOptions their options, and UserRange is one of them.
+type (
+	UserRanges  = userns.Ranges
+	UserOptions = userns.Options
+	UserRange   = userns.Range
+)
+
+// NewUserRanges, UserBounds and KernelUsers are those of the package userns.
+var (
+	NewUserRanges = userns.New
+	UserBounds    = userns.Bounds
+	KernelUsers   = userns.Kernel
+)
 
 // Abilities are the optional features of a runtime.
 type Abilities = host.Abilities

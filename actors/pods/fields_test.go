@@ -30,15 +30,3 @@ func TestUnsupportedFieldsAreFoundOnce(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 }
-
-// A pod with its own user namespace waits, and its reason contains the remedy.
-func TestUserNamespacesAreRefusedWithARemedy(t *testing.T) {
-	pod := &v1.Pod{}
-	pod.Spec.HostUsers = new(false)
-	e := &entry{want: &want{pod, messages.APIServer}}
-	const text = "the pod waits, since it sets what Playlet does not support yet: spec.hostUsers (pods with a user namespace of " +
-		"their own are not built yet: remove hostUsers or set it to true)"
-	if why := e.unsupported(); why == nil || why.Message != text {
-		t.Errorf("it waits for %+v", why)
-	}
-}

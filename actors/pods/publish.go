@@ -166,12 +166,8 @@ func (e *entry) unsupported() *messages.Reason {
 	e.fields = fields{of: pod}
 	var names []string
 	for _, f := range podspec.Unsupported(pod) {
-		name := f.Field
-		if why := podspec.Explanations[name]; why != "" {
-			name += " (" + why + ")"
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+		if !slices.Contains(names, f.Field) {
+			names = append(names, f.Field)
 		}
 	}
 	if len(names) > 0 {

@@ -26,7 +26,6 @@ type missing struct {
 }
 
 var missings = []missing{
-	{area: "pods", phrase: "pods with a user namespace of their own (`hostUsers: false`): remove the field or set it to true", fields: []string{"hostUsers: false", "containers[].securityContext.procMount: Unmasked"}},
 	{area: "volumes", phrase: "block devices", fields: []string{"containers[].volumeDevices"}},
 	{area: "volumes", phrase: "claims of nfs, iscsi and fc", detail: "claims of other kinds (nfs, iscsi, fc)",
 		fields: []string{"volumes[].nfs", "volumes[].iscsi", "volumes[].fc"}},

@@ -21,7 +21,9 @@ type ContainerParams struct {
 	// Env is the result of ResolveEnv.
 	Env []EnvVar
 	// Mounts holds all mounts, including the termination log and /etc/hosts.
-	Mounts     []*runtimeapi.Mount
+	Mounts []*runtimeapi.Mount
+	// Users is the pod's user namespace; nil: the host's.
+	Users      *runtimeapi.UserNamespace
 	Devices    []*runtimeapi.Device
 	CDIDevices []*runtimeapi.CDIDevice
 	// Annotations are added unless the kubelet's own have the same key: those of device plugins, cri.AnnotationBackoff.

@@ -31,6 +31,8 @@ type SandboxParams struct {
 	CgroupParent string
 	// DNS is the result of NewDNSConfig.
 	DNS *runtimeapi.DNSConfig
+	// Users is the pod's user namespace; nil: the host's.
+	Users *runtimeapi.UserNamespace
 }
 
 // NewSandboxConfig returns the pod's sandbox configuration as the kubelet 1.36 requests it. It only reads its arguments; an error
@@ -46,7 +48,7 @@ func NewSandboxConfig(pod *v1.Pod, node NodeFacts, p SandboxParams) (*runtimeapi
 	if err != nil {
 		return fail(err)
 	}
-	security, err := sandboxSecurityContext(pod)
+	security, err := sandboxSecurityContext(pod, p.Users)
 	if err != nil {
 		return fail(err)
 	}

@@ -65,12 +65,12 @@ func containerSecurityContext(
 	if err != nil {
 		return nil, err
 	}
-	out.NamespaceOptions = namespaces(pod)
+	out.NamespaceOptions = namespaces(pod, p.Users)
 	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod)
 	return out, err
 }
 
-func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContext, error) {
+func sandboxSecurityContext(pod *v1.Pod, users *runtimeapi.UserNamespace) (*runtimeapi.LinuxSandboxSecurityContext, error) {
 	out := &runtimeapi.LinuxSandboxSecurityContext{
 		Privileged: hasPrivilegedContainer(pod),
 		// The pause process needs no more than the default profile, regardless of the pod's containers (kubernetes issue 84623).
@@ -80,7 +80,7 @@ func sandboxSecurityContext(pod *v1.Pod) (*runtimeapi.LinuxSandboxSecurityContex
 	out.RunAsUser = int64Value(sc.RunAsUser)
 	out.RunAsGroup = int64Value(sc.RunAsGroup)
 	out.SelinuxOptions = selinuxOptions(sc.SELinuxOptions)
-	out.NamespaceOptions = namespaces(pod)
+	out.NamespaceOptions = namespaces(pod, users)
 	var err error
 	out.SupplementalGroups, out.SupplementalGroupsPolicy, err = groups(pod)
 	return out, err
@@ -101,8 +101,8 @@ func groups(pod *v1.Pod) ([]int64, runtimeapi.SupplementalGroupsPolicy, error) {
 	return append(list, sc.SupplementalGroups...), runtimeapi.SupplementalGroupsPolicy(value), nil
 }
 
-// namespaces returns the namespaces that the pod shares with the node or another container. hostUsers: false is rejected earlier.
-func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
+// namespaces returns the namespaces that the pod's processes share. The user namespace is nil for the host's.
+func namespaces(pod *v1.Pod, users *runtimeapi.UserNamespace) *runtimeapi.NamespaceOption {
 	mode := func(host bool) runtimeapi.NamespaceMode {
 		if host {
 			return runtimeapi.NamespaceMode_NODE
@@ -113,7 +113,10 @@ func namespaces(pod *v1.Pod) *runtimeapi.NamespaceOption {
 		Ipc:           mode(pod.Spec.HostIPC),
 		Network:       mode(pod.Spec.HostNetwork),
 		Pid:           runtimeapi.NamespaceMode_CONTAINER,
-		UsernsOptions: &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE},
+		UsernsOptions: users,
+	}
+	if users == nil {
+		out.UsernsOptions = &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_NODE}
 	}
 	switch {
 	case pod.Spec.HostPID:

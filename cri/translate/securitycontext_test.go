@@ -7,7 +7,9 @@ import (
 	"reflect"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 func TestVerifyRunAsNonRoot(t *testing.T) {
@@ -105,5 +107,27 @@ func TestHostPaths(t *testing.T) {
 	}
 	if _, _, err := HostPaths(root); err == nil {
 		t.Error("an unreadable size was passed over")
+	}
+}
+
+// A pod with a user namespace has its one mapping in the sandbox and in each container, and unmasked proc where it asks for that.
+func TestUserNamespace(t *testing.T) {
+	pod := loadPod(t, "testdata/translation/plain.yaml")
+	node := recordedNodes()["cgroupv1"]
+	mapping := []*runtimeapi.IDMapping{{HostId: 131072, ContainerId: 0, Length: 65536}}
+	users := &runtimeapi.UserNamespace{Mode: runtimeapi.NamespaceMode_POD, Uids: mapping, Gids: mapping}
+	sandbox, err := NewSandboxConfig(pod, node, SandboxParams{Users: users})
+	if err != nil || !proto.Equal(sandbox.Linux.SecurityContext.NamespaceOptions.UsernsOptions, users) {
+		t.Errorf("the sandbox: %v, %v", sandbox, err)
+	}
+	unmasked := v1.UnmaskedProcMount
+	pod.Spec.Containers[0].SecurityContext = &v1.SecurityContext{ProcMount: &unmasked}
+	config, err := NewContainerConfig(pod, &pod.Spec.Containers[0], node, ContainerParams{Users: users})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := config.Linux.SecurityContext
+	if !proto.Equal(sc.NamespaceOptions.UsernsOptions, users) || len(sc.MaskedPaths)+len(sc.ReadonlyPaths) > 0 {
+		t.Errorf("the container: %v", sc)
 	}
 }

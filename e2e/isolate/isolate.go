@@ -168,6 +168,9 @@ func claim(dir string) (*os.File, error) {
 	if err := namespaces.OwnFolder(base()); err != nil {
 		return nil, err
 	}
+	if err := os.Chmod(base(), 0o711); err != nil { // runc enters it with the IDs of a pod with a user namespace
+		return nil, err
+	}
 	turn, err := lockFile(filepath.Join(base(), "lock"), 0)
 	if err != nil {
 		return nil, err

@@ -55,6 +55,8 @@ var ofSandboxes = map[messages.CauseCode]sentence{
 	messages.CauseNoNetwork: {"the runtime has no network configuration", "install a network (CNI); see playlet doctor"},
 	messages.CauseHandlerAbsent: {`the runtime has no handler "{name}", which the pod's RuntimeClass names`,
 		"configure the handler in the runtime, or name another RuntimeClass"},
+	messages.CauseNoUserRange: {"the node has no free range of user IDs for a pod with hostUsers: false: {detail}",
+		"remove pods with hostUsers: false, or give user kubelet more IDs in /etc/subuid and /etc/subgid"},
 	messages.CauseNoSandboxImage: {"the sandbox image {name} cannot be pulled",
 		"check that its registry is reachable, or configure another sandbox image in the runtime"},
 	messages.CauseFQDNTooLong: {"the pod's FQDN is too long for its hostname (setHostnameAsFQDN)",
@@ -76,6 +78,9 @@ var ofStarts = map[messages.CauseCode]sentence{
 		"create the mount point in the image or the volume, or make the mount around it writable"},
 	messages.CauseWrongPlatform: {": its command is not a program for this node's architecture",
 		"use an image built for this architecture"},
+	messages.CauseNoIDMap: {`: the file system of{name}, {detail}, cannot be mounted on this kernel for a ` +
+		`pod with hostUsers: false`,
+		"use a volume on another file system, a newer kernel, or hostUsers: true"},
 	messages.CauseWorkingDirRefused: {`: its working directory{name} cannot be entered`, "correct the container's workingDir"},
 	messages.CauseDiskFull:          {" cannot be started: no space is left on the node's disk", roomRemedy},
 }

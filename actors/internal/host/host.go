@@ -16,6 +16,7 @@ import (
 
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/internal/userns"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/cri/translate"
 )
@@ -45,6 +46,8 @@ type Host struct {
 	Objects *objectset.Board
 	// Devices manages the devices that plugins gave to containers; nil means none.
 	Devices *devices.Manager
+	// Users are the ranges of pods with user namespaces of their own; nil means that this node has none.
+	Users *userns.Ranges
 	// RequestTimeout bounds one CRI call.
 	RequestTimeout time.Duration
 	// Standalone: the node is in no cluster. That it has no clusterDNS is a note on the node, not a warning of each pod.
@@ -64,7 +67,8 @@ type Host struct {
 type Abilities struct {
 	// RecursiveReadOnlyMounts is by the runtime's handlers; "" is the default one (KEP-3857).
 	RecursiveReadOnlyMounts  map[string]bool
-	SupplementalGroupsPolicy bool // KEP-3619
+	UserNamespaces           map[string]bool // by handlers, too (KEP-127)
+	SupplementalGroupsPolicy bool            // KEP-3619
 	// SystemdCgroups is true if the runtime makes cgroups through systemd, with names of slices.
 	SystemdCgroups bool
 }
@@ -96,8 +100,10 @@ func (h *Host) ContainerDir(uid, name string) string {
 	return filepath.Join(h.PodDir(uid), "containers", name)
 }
 
-// SandboxConfig is the pod's sandbox as the runtime is asked for it, within a cgroup in the runtime's spelling.
-func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (*runtimeapi.PodSandboxConfig, error) {
+// SandboxConfig is the pod's sandbox as the runtime is asked for it, within a cgroup in the runtime's spelling. Without users the
+// pod has the host's.
+func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string, users *runtimeapi.UserNamespace) (
+	*runtimeapi.PodSandboxConfig, error) {
 	if s := pod.Spec.SecurityContext; s != nil && s.SupplementalGroupsPolicy != nil &&
 		*s.SupplementalGroupsPolicy == v1.SupplementalGroupsPolicyStrict && !h.Can().SupplementalGroupsPolicy {
 		return nil, &translate.ConfigError{
@@ -109,7 +115,7 @@ func (h *Host) SandboxConfig(pod *v1.Pod, attempt uint32, cgroupParent string) (
 		return nil, err
 	}
 	return translate.NewSandboxConfig(pod, h.Node,
-		translate.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent})
+		translate.SandboxParams{Attempt: attempt, DNS: dns, CgroupParent: cgroupParent, Users: users})
 }
 
 // dns returns the pod's resolver configuration, and a warning for each omission.

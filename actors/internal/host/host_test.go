@@ -18,16 +18,16 @@ func TestStrictGroupsTakeARuntimeThatCan(t *testing.T) {
 	strict := v1.SupplementalGroupsPolicyStrict
 	pod := &v1.Pod{Spec: v1.PodSpec{SecurityContext: &v1.PodSecurityContext{SupplementalGroupsPolicy: &strict}}}
 	h := &Host{}
-	if _, err := h.SandboxConfig(pod, 0, ""); err == nil || !strings.Contains(err.Error(), "supplementalGroupsPolicy is Strict") {
+	if _, err := h.SandboxConfig(pod, 0, "", nil); err == nil || !strings.Contains(err.Error(), "supplementalGroupsPolicy is Strict") {
 		t.Errorf("for a runtime that says nothing: %v", err)
 	}
 	h.Abilities = func() Abilities { return Abilities{SupplementalGroupsPolicy: true} }
-	if _, err := h.SandboxConfig(pod, 0, ""); err != nil {
+	if _, err := h.SandboxConfig(pod, 0, "", nil); err != nil {
 		t.Error(err)
 	}
 	merge := v1.SupplementalGroupsPolicyMerge
 	pod.Spec.SecurityContext.SupplementalGroupsPolicy = &merge
-	if _, err := (&Host{}).SandboxConfig(pod, 0, ""); err != nil {
+	if _, err := (&Host{}).SandboxConfig(pod, 0, "", nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -39,7 +39,7 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 	h := &Host{ResolvConf: file}
 	servers := func() []string {
 		t.Helper()
-		config, err := h.SandboxConfig(pod, 0, "")
+		config, err := h.SandboxConfig(pod, 0, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestEachSandboxGetsTheResolverConfigurationAsItIsThen(t *testing.T) {
 		t.Errorf("on a node with an address of IPv6 alone: %v", got)
 	}
 	h.ResolvConf = t.TempDir()
-	if _, err := h.SandboxConfig(pod, 0, ""); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
+	if _, err := h.SandboxConfig(pod, 0, "", nil); err == nil || !strings.Contains(err.Error(), h.ResolvConf) {
 		t.Errorf("of what is no file: %v", err)
 	}
 }

@@ -85,9 +85,8 @@ func TestLoadReports(t *testing.T) {
 			"  volumes: [{name: a, nfs: {server: x, path: /}}]\n  securityContext: {seLinuxChangePolicy: MountOption}\n", []string{
 			"/m/web.yaml:6: spec.volumes[0].nfs: Forbidden: not supported yet by Playlet [default/web-node-1]",
 			"/m/web.yaml:7: spec.securityContext.seLinuxChangePolicy: Forbidden: not supported yet by Playlet, except Recursive [default/web-node-1]"}},
-		{"a user namespace of its own", head + "  hostUsers: false\n", []string{
-			"/m/web.yaml:6: spec.hostUsers: Forbidden: not supported yet by Playlet; pods with a user namespace of their own " +
-				"are not built yet: remove hostUsers or set it to true [default/web-node-1]"}},
+		{"a user namespace of its own", head + "  hostUsers: false\n  hostPID: true\n", []string{
+			"/m/web.yaml:7: spec.hostPID: Forbidden: hostUsers is false [default/web-node-1]"}},
 		{"a mirror", strings.Replace(head, "web", "web, annotations: {kubernetes.io/config.mirror: x}", 1), []string{
 			"/m/web.yaml:3: metadata.annotations[kubernetes.io/config.mirror]: Forbidden: only the agent may set it [default/web-node-1]"}},
 		{"an item of a list", `{"apiVersion":"v1","kind":"List","items":[` + "\n" +

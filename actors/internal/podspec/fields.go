@@ -41,8 +41,7 @@ var fields = []rule{
 	{honoured, "readinessGates[].conditionType", nil},
 
 	// Namespaces, users, privileges.
-	{honoured, "{hostNetwork,hostPID,hostIPC,shareProcessNamespace}", nil},
-	{honoured, "hostUsers", []string{"true"}},
+	{honoured, "{hostNetwork,hostPID,hostIPC,shareProcessNamespace,hostUsers}", nil},
 	{honoured, "os.name", []string{"linux"}},
 	{honoured, "securityContext.{runAsUser,runAsGroup,runAsNonRoot,supplementalGroups[],supplementalGroupsPolicy}", nil},
 	{honoured, "securityContext.{fsGroup,fsGroupChangePolicy,sysctls[].name,sysctls[].value}", nil},
@@ -113,7 +112,7 @@ var fields = []rule{
 
 	// Containers: security.
 	{honoured, inContainer + "securityContext.{privileged,allowPrivilegeEscalation,readOnlyRootFilesystem}", nil},
-	{honoured, inContainer + "securityContext.procMount", []string{"Default"}}, // Unmasked needs a user namespace
+	{honoured, inContainer + "securityContext.procMount", nil},
 	{honoured, inContainer + "securityContext.{capabilities.add[],capabilities.drop[],runAsUser,runAsGroup,runAsNonRoot}", nil},
 	{honoured, inContainer + "securityContext.{seccompProfile,appArmorProfile}.{type,localhostProfile}", nil},
 	{honoured, inContainer + "securityContext.seLinuxOptions.{user,role,type,level}", nil},

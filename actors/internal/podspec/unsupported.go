@@ -16,12 +16,6 @@ import (
 // notYet is the message about a refused field.
 const notYet = "not supported yet by Playlet"
 
-// NoUserNamespaces explains the rejection of hostUsers: false, with the remedy.
-const NoUserNamespaces = "pods with a user namespace of their own are not built yet: remove hostUsers or set it to true"
-
-// Explanations complete the messages about some refused fields, by the field's path in a pod.
-var Explanations = map[string]string{"spec.hostUsers": NoUserNamespaces}
-
 // Unsupported names every field of a defaulted pod's spec that differs from its default and is not implemented yet, so that no
 // field is dropped silently. The table in fields.go lists the honoured fields; all others are refused. Extended resources that
 // the scheduler took from ResourceClaims (KEP-5004) are refused; others are counted, or provided by a device plugin.
@@ -35,10 +29,10 @@ func Unsupported(pod *v1.Pod) field.ErrorList {
 }
 
 // others maps the honoured value of a field with two values to the refused one.
-var others = map[string]string{"true": "false", "Recursive": "MountOption", "Default": "Unmasked"}
+var others = map[string]string{"Recursive": "MountOption"}
 
 // Refused lists the fields of a pod's spec that are not implemented yet, as containers[].volumeDevices, sorted. A field with two
-// values, one of them refused, is listed with that one, as "hostUsers: false". The fields of init containers and ephemeral ones
+// values, one of them refused, is listed with that one. The fields of init containers and ephemeral ones
 // equal those of containers, and are omitted.
 func Refused() []string {
 	var out []string
@@ -142,11 +136,7 @@ func (w *walker) judge(r rule, value reflect.Value, at *field.Path) {
 		}
 	default:
 		if !matchesAny(r.only, fmt.Sprint(reflect.Indirect(value))) {
-			detail := notYet + ", except " + strings.Join(r.only, ", ")
-			if why := Explanations[at.String()]; why != "" {
-				detail = notYet + "; " + why
-			}
-			w.forbidden(at, detail)
+			w.forbidden(at, notYet+", except "+strings.Join(r.only, ", "))
 		}
 	}
 }

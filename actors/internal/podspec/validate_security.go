@@ -20,7 +20,29 @@ const (
 // sysctlName matches both forms, net.ipv4.tcp_syncookies and net/ipv4/tcp_syncookies (sysctl.d(5)).
 var sysctlName = regexp.MustCompile(`^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*$`)
 
+// hostUsers checks that a pod with a user namespace of its own has no other namespace of the host (KEP-127).
+func (v *validator) hostUsers(spec *field.Path) {
+	if ptr.Deref(v.spec.HostUsers, true) {
+		return
+	}
+	const why = "hostUsers is false"
+	for _, namespace := range []struct {
+		name string
+		used bool
+	}{{"hostNetwork", v.spec.HostNetwork}, {"hostPID", v.spec.HostPID}, {"hostIPC", v.spec.HostIPC}} {
+		if namespace.used {
+			v.forbidden(spec.Child(namespace.name), why)
+		}
+	}
+	for c, at := range Containers(v.spec, spec) {
+		if len(c.VolumeDevices) > 0 {
+			v.forbidden(at.Child("volumeDevices"), why)
+		}
+	}
+}
+
 func (v *validator) podSecurity(spec *field.Path) {
+	v.hostUsers(spec)
 	at := spec.Child("securityContext")
 	if v.spec.HostPID && ptr.Deref(v.spec.ShareProcessNamespace, false) {
 		v.invalid(spec.Child("shareProcessNamespace"), true, "the containers already share the host's, by hostPID")
@@ -51,6 +73,9 @@ func (v *validator) containerSecurity(sc *v1.SecurityContext, at *field.Path) {
 	}
 	v.runAs(sc.RunAsUser, sc.RunAsGroup, at)
 	ifSet(&v.checker, at.Child("procMount"), sc.ProcMount, v1.DefaultProcMount, v1.UnmaskedProcMount)
+	if ptr.Deref(sc.ProcMount, v1.DefaultProcMount) == v1.UnmaskedProcMount && ptr.Deref(v.spec.HostUsers, true) {
+		v.invalid(at.Child("procMount"), v1.UnmaskedProcMount, "hostUsers must be false for it")
+	}
 	v.seccomp(sc.SeccompProfile, at.Child("seccompProfile"))
 	v.appArmor(sc.AppArmorProfile, at.Child("appArmorProfile"))
 	if ptr.Deref(sc.AllowPrivilegeEscalation, true) {

@@ -37,6 +37,12 @@ func TestValidateSecurity(t *testing.T) {
 		{"container's user", aContainer("securityContext: {runAsUser: -1, runAsGroup: -1}"),
 			[]string{c + "runAsUser: Invalid value", c + "runAsGroup: Invalid value"}},
 		{"proc", aContainer("securityContext: {procMount: Half}"), []string{c + "procMount: Unsupported value"}},
+		{"proc of the host", aContainer("securityContext: {procMount: Unmasked}"),
+			[]string{c + "procMount: Invalid value"}},
+		{"own users", aPod("hostUsers: false"), nil},
+		{"own users on the host", aPod("hostUsers: false\nhostNetwork: true\nhostPID: true\nhostIPC: true"), []string{
+			"spec.hostNetwork: Forbidden", "spec.hostPID: Forbidden",
+			"spec.hostIPC: Forbidden"}},
 		{"privileged and not", aContainer("securityContext: {privileged: true, allowPrivilegeEscalation: false}"),
 			[]string{c + "allowPrivilegeEscalation: Invalid value"}},
 		{"capable and not",

@@ -32,7 +32,7 @@ func TestMemoryQoSOfAContainerThatIsResized(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := h.SandboxConfig(pod, 0, "")
+	whole, err := h.SandboxConfig(pod, 0, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,15 @@ func (e *takenError) Error() string {
 }
 
 func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxFact, error) {
-	config, err := h.SandboxConfig(e.Pod, e.Attempt, e.CgroupParent)
+	handler, err := runtimeHandler(ctx, h, e.Pod)
+	if err != nil {
+		return messages.SandboxFact{}, err
+	}
+	users, err := h.NewUsers(ctx, e.Pod, handler)
+	if err != nil {
+		return messages.SandboxFact{}, err
+	}
+	config, err := h.SandboxConfig(e.Pod, e.Attempt, e.CgroupParent, users)
 	if err != nil {
 		return messages.SandboxFact{}, err
 	}
@@ -76,10 +84,6 @@ func (e StartSandbox) make(ctx context.Context, h *host.Host) (messages.SandboxF
 	config.Annotations[cri.AnnotationRootDir] = h.RootDir
 	config.Annotations[cri.AnnotationPodStarted] = e.Started.UTC().Format(time.RFC3339Nano)
 	if err := host.MakeLogDir(config.GetLogDirectory()); err != nil {
-		return messages.SandboxFact{}, err
-	}
-	handler, err := runtimeHandler(ctx, h, e.Pod)
-	if err != nil {
 		return messages.SandboxFact{}, err
 	}
 	id, err := h.CRI.RunPodSandbox(ctx, config, handler)

@@ -70,7 +70,7 @@ func TestASandboxCarriesTheStartTime(t *testing.T) {
 func TestASandboxNameIsReservedForAnInterruptedCall(t *testing.T) {
 	h, runtime := hosttest.Simulated(t, sim.Options{})
 	pod := testPod()
-	config, err := h.SandboxConfig(pod, 0, "")
+	config, err := h.SandboxConfig(pod, 0, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,9 +34,6 @@ func (n Node) Manifest(source string, now time.Time) manifest.Options {
 // RefusedFields lists the rejected fields of pods, for the documentation.
 func RefusedFields() []string { return podspec.Refused() }
 
-// NoUserNamespaces explains why pods with hostUsers: false are rejected, for the documentation.
-const NoUserNamespaces = podspec.NoUserNamespaces
-
 // Problems converts a manifest's problems to those sent to the pods actor.
 func Problems(found []manifest.Problem) []messages.ManifestProblem {
 	var out []messages.ManifestProblem

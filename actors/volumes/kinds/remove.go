@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
+	"github.com/playlet-dev/playlet/actors/internal/userns"
 )
 
 // RemovePod removes the folder of a pod after its volumes are undone. Only notes of the agent and termination logs are removed
@@ -26,6 +27,7 @@ func RemovePod(ctx context.Context, pods *safepath.Root, p Folder, uid string) e
 	}
 	for _, name := range names {
 		switch name {
+		case userns.RecordFile: // the last: until then no other pod gets its user IDs
 		case logsFolder:
 			err = safepath.RemoveAllOneFilesystem(ctx, p.Root, name)
 		case pluginsFolder:
@@ -36,6 +38,9 @@ func RemovePod(ctx context.Context, pods *safepath.Root, p Folder, uid string) e
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if err := IgnoreAbsent(p.Unlink(userns.RecordFile)); err != nil {
 		return err
 	}
 	return pods.RemoveEmpty(uid)

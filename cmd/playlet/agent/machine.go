@@ -218,7 +218,11 @@ func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFact
 		Absence:    func() (time.Time, time.Duration) { s := r.state.Load(); return s.Answered, s.Away },
 		Devices:    resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
 		Standalone: node.Standalone(),
-		Objects:    newObjects(node), Events: true, IPs: m.addresses.hostIPs, IPsUnsettled: m.addresses.unsettled,
+		Users: pod.NewUserRanges(pod.UserOptions{
+			RootDir: node.RootDir, Sandboxes: r.client, Log: log, IDsPerPod: node.IDsPerPod(),
+			Bounds: func(ctx context.Context) (pod.UserRange, error) { return pod.UserBounds(ctx, node.IDsPerPod()) },
+		}),
+		Objects: newObjects(node), Events: true, IPs: m.addresses.hostIPs, IPsUnsettled: m.addresses.unsettled,
 	}
 }
 

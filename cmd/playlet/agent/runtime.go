@@ -96,7 +96,7 @@ func runtimeOfNode(state *runtime.State) func() registration.Runtime {
 		}
 		for _, h := range s.Handlers {
 			out.Handlers = append(out.Handlers, v1.NodeRuntimeHandler{Name: h.Name, Features: &v1.NodeRuntimeHandlerFeatures{
-				RecursiveReadOnlyMounts: &h.RecursiveReadOnlyMounts, UserNamespaces: &h.UserNamespaces,
+				RecursiveReadOnlyMounts: &h.RecursiveReadOnlyMounts, UserNamespaces: new(runsUsers(h)),
 			}})
 		}
 		if len(s.Handlers) > 0 || s.Features.SupplementalGroupsPolicy { // other runtimes do not report features
@@ -105,6 +105,9 @@ func runtimeOfNode(state *runtime.State) func() registration.Runtime {
 		return out
 	}
 }
+
+// runsUsers reports whether the runtime's handler and the kernel can run pods with user namespaces of their own.
+func runsUsers(h runtime.Handler) bool { return h.UserNamespaces && pod.KernelUsers(procDir) == nil }
 
 // runtimeStatus asks the runtime how it is; *cri.Client does.
 type runtimeStatus interface {
@@ -156,10 +159,10 @@ func abilities(state *runtime.State, cgroupDriver string) func() pod.Abilities {
 	return func() pod.Abilities {
 		s := state.Load()
 		can := pod.Abilities{SupplementalGroupsPolicy: s.Features.SupplementalGroupsPolicy,
-			RecursiveReadOnlyMounts: map[string]bool{}}
+			RecursiveReadOnlyMounts: map[string]bool{}, UserNamespaces: map[string]bool{}}
 		can.SystemdCgroups = cmp.Or(s.CgroupDriver, cgroupDriver) == "systemd"
 		for _, h := range s.Handlers {
-			can.RecursiveReadOnlyMounts[h.Name] = h.RecursiveReadOnlyMounts
+			can.RecursiveReadOnlyMounts[h.Name], can.UserNamespaces[h.Name] = h.RecursiveReadOnlyMounts, runsUsers(h)
 		}
 		return can
 	}

@@ -27,5 +27,6 @@ var Checks = []Check{
 	{Name: "memory", About: "memory, compared with the eviction threshold, and swap", Run: checkMemory},
 	{Name: "clock", About: "the clock is synchronised", Run: checkClock},
 	{Name: "capabilities", About: "the capabilities of this process", Run: checkCapabilities},
-	{Name: "kernel", About: "kernel settings, user namespaces", Run: checkKernel},
+	{Name: "kernel", About: "kernel settings", Run: checkKernel},
+	{Name: "users", About: "user namespaces of pods (hostUsers: false)", Run: checkUsers},
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/actors/sources/base"
@@ -213,7 +214,8 @@ func machineOf(node *config.Node, warnings []config.Warning) *Machine {
 			return cri.Dial(cri.Options{RuntimeEndpoint: node.Kubelet.ContainerRuntimeEndpoint,
 				ImageEndpoint: node.ImageEndpoint()})
 		},
-		Addresses: func() []netip.Addr { return agent.NodeIPs(node, slog.New(slog.DiscardHandler)) },
+		UserBounds: pod.UserBounds,
+		Addresses:  func() []netip.Addr { return agent.NodeIPs(node, slog.New(slog.DiscardHandler)) },
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
@@ -295,9 +296,29 @@ func TestEachCheckFindsWhatIsWrong(t *testing.T) {
 			says: "sysctl -w vm.overcommit_memory=1"},
 		"few watches": {wrong: func(r *rig) { r.write(r.Proc+"/sys/fs/inotify/max_user_instances", "12\n") },
 			check: "kernel", result: Warn, says: "max_user_instances=128"},
-		"no user namespace": {wrong: func(r *rig) { r.write(r.Proc+"/sys/user/max_user_namespaces", "0\n") }, check: "kernel",
-			result: OK, says: "user namespaces are not used: pods with a user namespace of their own are not built yet: " +
-				"remove hostUsers or set it to true"},
+		"no user namespace": {wrong: func(r *rig) { r.write(r.Proc+"/sys/user/max_user_namespaces", "0\n") }, check: "users",
+			result: Warn, says: "sysctl -w user.max_user_namespaces=65536"},
+		"a kernel without": {wrong: func(r *rig) { must(r.t, os.Remove(r.Proc+"/sys/user/max_user_namespaces")) }, check: "users",
+			result: Warn, says: "CONFIG_USER_NS"},
+		"a runtime without": {check: "users", result: OK, says: "the runtime cannot run pods with hostUsers: false: they wait"},
+		"user namespaces": {wrong: ownUsers, check: "users", result: OK,
+			says: "pods with hostUsers: false get 65536 user IDs each, of 65536-7274495"},
+		"few user IDs": {wrong: func(r *rig) {
+			ownUsers(r)
+			r.UserBounds = func(context.Context, uint32) (pod.UserRange, error) {
+				return pod.UserRange{First: 65536, Length: 2 * 65536}, nil
+			}
+		}, check: "users", result: Warn, says: "enough for 2 pods with hostUsers: false, and maxPods is 110"},
+		"user IDs that do not fit": {wrong: func(r *rig) {
+			ownUsers(r)
+			r.UserBounds = func(context.Context, uint32) (pod.UserRange, error) {
+				return pod.UserRange{}, errors.New("the range of user kubelet begins at 100000")
+			}
+		}, check: "users", result: Warn, says: "begins at 100000"},
+		"a kernel before tmpfs": {wrong: func(r *rig) {
+			ownUsers(r)
+			r.write(r.Proc+"/sys/kernel/osrelease", "6.1.0-37-cloud-amd64\n")
+		}, check: "users", result: Warn, says: "Linux 6.1.0 cannot mount volumes in memory"},
 
 		"no resolver": {flags: []string{"--resolv-conf="}, check: "resolver", result: OK, says: "pods get no name servers"},
 		"resolver missing": {flags: []string{"--resolv-conf=/none/of/it"}, check: "resolver", result: Warn,
@@ -558,4 +579,9 @@ func TestKernel(t *testing.T) {
 	if err := k.Openat2(t.TempDir()); err != nil && !errors.Is(err, unix.ENOSYS) {
 		t.Error(err)
 	}
+}
+
+// ownUsers has the runtime run pods with user namespaces.
+func ownUsers(r *rig) {
+	r.runtime.status.RuntimeHandlers = []*runtimeapi.RuntimeHandler{{Features: &runtimeapi.RuntimeHandlerFeatures{UserNamespaces: true}}}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/playlet-dev/playlet/actors/resources"
-	"github.com/playlet-dev/playlet/actors/sources/base"
 )
 
 // leastSettings are settings with minimum values; below them pods, or the agent, fail under load.
@@ -49,25 +47,12 @@ func checkKernel(_ context.Context, m *Machine) []Finding {
 				s.what)...)
 		}
 	}
-	has := "user namespaces"
-	switch users, err := m.sysctl("user.max_user_namespaces"); {
-	case usersRefused():
-		has += " are not used: " + base.NoUserNamespaces
-	case err != nil || users == 0:
-		found = append(found, warn("sysctl -w user.max_user_namespaces=65536, if pods need them",
-			"no user namespaces: %s", noUsers)...)
-	}
 	as := "kernel settings as Kubernetes expects"
 	if len(differ) > 0 {
 		as = "the agent changes these kernel settings when it starts: " + strings.Join(differ, ", ")
 	}
-	return or(found, ok("%s; %s", has, as))
+	return or(found, ok("%s", as))
 }
-
-const noUsers = "pods with hostUsers: false cannot run"
-
-// usersRefused reports whether the agent refuses pods with user namespaces of their own, whatever the machine can do.
-func usersRefused() bool { return slices.Contains(base.RefusedFields(), "hostUsers: false") }
 
 const (
 	// watched is how long the clocks are compared.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/config"
 	"github.com/playlet-dev/playlet/cri"
@@ -129,9 +130,12 @@ func newRig(t *testing.T, flags ...string) *rig {
 	r.Machine = &Machine{
 		Node: node, Proc: dir + "/proc", Sys: dir + "/sys", Run: dir + "/run", System: r.system,
 		TrialDir: dir + "/trials", NetNSDir: dir + "/netns", CNIConfDir: dir + "/cni",
-		Dial:      func(*config.Node) (Runtime, error) { return r.runtime, nil },
-		Agent:     func(context.Context) (Running, error) { return Running{}, errors.New("none runs") },
-		Held:      func(context.Context) ([]api.Finding, error) { return nil, errors.New("none runs") },
+		Dial:  func(*config.Node) (Runtime, error) { return r.runtime, nil },
+		Agent: func(context.Context) (Running, error) { return Running{}, errors.New("none runs") },
+		Held:  func(context.Context) ([]api.Finding, error) { return nil, errors.New("none runs") },
+		UserBounds: func(context.Context, uint32) (pod.UserRange, error) {
+			return pod.UserRange{First: 65536, Length: 110 * 65536}, nil
+		},
 		Addresses: func() []netip.Addr { return []netip.Addr{netip.MustParseAddr("203.0.113.77")} },
 	}
 	for path, text := range map[string]string{
@@ -152,7 +156,7 @@ func newRig(t *testing.T, flags ...string) *rig {
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 		"kernel/pid_max":                "4194304",
-		"fs/inotify/max_user_instances": "1024", "fs/inotify/max_user_watches": "1000000", "user/max_user_namespaces": "1000",
+		"fs/inotify/max_user_instances": "1024", "fs/inotify/max_user_watches": "1000000", "user/max_user_namespaces": "1000", "kernel/osrelease": "6.12.48+deb13-cloud-amd64\n",
 		"net/ipv4/ip_forward": "1",
 	} {
 		r.write(filepath.Join(r.Proc, "sys", name), value+"\n")

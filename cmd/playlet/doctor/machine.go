@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/playlet-dev/playlet/actors/pod"
 	"github.com/playlet-dev/playlet/actors/server/admin/api"
 	"github.com/playlet-dev/playlet/cni"
 	"github.com/playlet-dev/playlet/config"
@@ -45,6 +46,8 @@ type Machine struct {
 	Held func(ctx context.Context) ([]api.Finding, error)
 	// Addresses are the node's.
 	Addresses func() []netip.Addr
+	// UserBounds returns the user IDs of which pods with hostUsers: false get so many each.
+	UserBounds func(ctx context.Context, idsPerPod uint32) (pod.UserRange, error)
 	// TrialDir and NetNSDir are the folders for the plugins' results, and for the namespace, of a trial of the network.
 	TrialDir, NetNSDir string
 	// Built is when this program was built; zero when that is not known.

@@ -12,7 +12,6 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/playlet-dev/playlet/actors/sources/base"
 	"github.com/playlet-dev/playlet/cri"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -240,11 +239,7 @@ func checkFeatures(ctx context.Context, m *Machine) []Finding {
 	note(facts.events, "events", "changes are found by polling")
 	note(facts.driver != "", "cgroup driver reporting", "cgroupDriver in the configuration must match the runtime's")
 	note(recursive, "recursive read-only mounts", "pods that request them wait")
-	if usersRefused() {
-		note(false, "user namespaces", base.NoUserNamespaces)
-	} else {
-		note(users, "user namespaces", noUsers)
-	}
+	note(users, "user namespaces", "pods with hostUsers: false wait")
 	note(facts.status.GetFeatures().GetSupplementalGroupsPolicy(), "supplementalGroupsPolicy", "pods that request Strict wait")
 	text := strings.Join(can, ", ")
 	if len(handlers) > 0 {
