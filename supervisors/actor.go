@@ -55,8 +55,8 @@ type Context interface {
 	Reply(msg any)
 	// Do runs work outside the mailbox and posts its one result back to this actor. See Work.
 	Do(work Work)
-	// OnStop calls f once when this life of the actor ends: when it is stopped, ends itself or panics. f runs outside the mailbox,
-	// beside work whose context has ended as well, and must not block. The actor's end waits for it as it does for work.
+	// OnStop calls f once when this life of the actor ends: when it is stopped, ends itself or panics. f runs outside the
+	// mailbox, at the same time as the last work, and must not block. The actor's end waits for it as it does for work.
 	OnStop(f func())
 	// After posts a message to this actor when d has passed. The timer dies with the actor.
 	After(d time.Duration, msg any) Timer

@@ -25,14 +25,16 @@ import (
 // Host is the machine, for the actors of pods and containers. The command creates it once.
 type Host = host.Host
 
-// UserRanges are the ranges of user IDs of pods, UserOptions their options, and UserRange is one of them.
 type (
-	UserRanges  = userns.Ranges
+	// UserRanges gives ranges of user IDs to pods.
+	UserRanges = userns.Ranges
+	// UserOptions are the options of UserRanges.
 	UserOptions = userns.Options
-	UserRange   = userns.Range
+	// UserRange is a range of user IDs.
+	UserRange = userns.Range
 )
 
-// NewUserRanges, UserBounds and KernelUsers are those of the package userns.
+// The constructor and the checks of user ranges, for the command.
 var (
 	NewUserRanges = userns.New
 	UserBounds    = userns.Bounds

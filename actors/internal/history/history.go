@@ -83,7 +83,7 @@ func (h *History) Request(now time.Time) (start bool) {
 	return h.count == 0 || now.Sub(h.times[(h.count-1)%Samples]) > 2*Every
 }
 
-// Wanted reports whether recording goes on. When it ends, all samples are dropped.
+// Wanted reports whether recording continues. When it ends, all samples are dropped.
 func (h *History) Wanted(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -21,8 +21,8 @@ func (h *Host) NewUsers(ctx context.Context, pod *v1.Pod, handler string) (*runt
 	case able && h.Users != nil:
 		return h.users(ctx, pod, h.Users.Take)
 	case handler != "":
-		return nil, &translate.ConfigError{Err: fmt.Errorf("spec.hostUsers is false, which handler %q of this container runtime, "+
-			"or this kernel, cannot do: see playlet doctor", handler)}
+		return nil, &translate.ConfigError{Err: fmt.Errorf("spec.hostUsers is false, which handler %q of this container "+
+			"runtime, or this kernel, cannot do: see playlet doctor", handler)}
 	}
 	return nil, &translate.ConfigError{Err: errors.New(
 		"spec.hostUsers is false, which this container runtime, or this kernel, cannot do: see playlet doctor")}

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 )
 
-// Account is the user whose subordinate IDs are the pods'. A kubelet has the same.
+// Account is the user with the subordinate IDs for pods, as for a kubelet.
 const Account = "kubelet"
 
 // The files in which the administrator sets IDs aside (subuid(5)).

@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Unit is the number of IDs of which a range has a multiple, and the default length of a range.
+// Unit is the default number of IDs in a range. Every length is a multiple of it.
 const Unit = 65536
 
 // Range is a range of IDs of the host, for users and groups alike. ID 0 of the pod is First.
@@ -66,7 +66,7 @@ func (r Range) encode() ([]byte, error) {
 }
 
 // decode reads a record. It accepts the records that a kubelet accepts, whatever their length: the number of IDs per pod may have
-// been configured anew since.
+// changed since.
 func decode(data []byte) (Range, error) {
 	var r record
 	if err := json.Unmarshal(data, &r); err != nil {

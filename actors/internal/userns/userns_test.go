@@ -146,7 +146,7 @@ func (n *node) PodSandboxStatus(_ context.Context, id string, _ bool) (*runtimea
 		Namespaces: &runtimeapi.Namespace{Options: &runtimeapi.NamespaceOption{UsernsOptions: users}}}}}, n.err
 }
 
-// ranges is what an agent that has just started knows.
+// ranges returns the ranges of an agent that has just started.
 func (n *node) ranges(count uint32) *Ranges {
 	return New(Options{RootDir: n.root, Sandboxes: n, IDsPerPod: Unit, Log: slog.New(slog.DiscardHandler),
 		Bounds: func(context.Context) (Range, error) { return Range{Unit, count * Unit}, nil }})

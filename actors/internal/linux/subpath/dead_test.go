@@ -66,7 +66,7 @@ func (c *lateContext) Err() error {
 	return nil
 }
 
-// A bind whose caller no longer waits when the server answers is not made, or undone.
+// If the server answers after the caller has left, the bind is not made, or is undone.
 func TestBind_LeavesNothingAfterItsCallerIsGone(t *testing.T) {
 	r := newRig(t)
 	s := fusetest.Mount(t, r.outside)

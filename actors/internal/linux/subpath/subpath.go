@@ -56,8 +56,8 @@ func (p Part) place() string {
 var errLate = errors.New("the wait for it is over")
 
 // Bind binds the part of the volume at its place, and returns the place. It may be interrupted at any point and repeated: an
-// existing bind of the part is kept, and other mounts on the place are removed. A call whose ctx has ended, e.g. because the file
-// server was hung, leaves no new bind: its pod may be over. The error reveals nothing about files outside the volume.
+// existing bind of the part is kept, and other mounts on the place are removed. If ctx has ended, e.g. because the file server
+// was hung, the call leaves no new bind: its pod may be over. The error reveals nothing about files outside the volume.
 func Bind(ctx context.Context, p Part) (string, error) {
 	if err := errors.Join(safepath.CheckElement(p.Volume), safepath.CheckElement(p.Container)); err != nil {
 		return "", err
