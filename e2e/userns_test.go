@@ -163,7 +163,7 @@ volumes:
 	})
 }
 
-// The range of idsPerPod is the container's, and the node's handler says that it can.
+// A pod's range has the configured length.
 func TestUserNamespaces_IDsPerPod(t *testing.T) {
 	s := stack.Start(t, stack.Options{})
 	a := agentWith(t, s, func(a *stack.Agent) { a.Config["userNamespaces"] = map[string]any{"idsPerPod": 131072} })

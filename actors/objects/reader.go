@@ -177,8 +177,8 @@ func (e *entry) holds() bool {
 }
 
 // data reads the file that a path leads to. It does not wait for ever for a writer that holds the file open without writing: it
-// reads a file that has been unchanged for a while since it was first examined. The file's own times do not count, as the clock may
-// have been set since.
+// reads a file that has not changed for a while since it was first examined. The file's own times do not count, as the clock
+// may have been set since.
 func (m *memory) data(e *entry, path string, id wholefile.Identity) ([]byte, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

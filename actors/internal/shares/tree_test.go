@@ -51,7 +51,7 @@ var limits = map[string]string{
 		actors/images/provider.maxCached actors/internal/host.hookPlaces actors/volumes/satoken.maxAccounts
 		cmd/playlet/agent/podlog.mostNames cmd/playlet/agent/spans.maxTraced`,
 	"a record for people of what was seen last, which no work waits for": `
-		actors/prober.lateRunsKept actors/registration.maxNames actors/server/cadvisor.maxLacks actors/server/cadvisor.maxSeen
+		actors/internal/history.maxSeries actors/prober.lateRunsKept actors/registration.maxNames actors/server/cadvisor.maxLacks actors/server/cadvisor.maxSeen
 		actors/stats/agentmetrics.maxProbed supervisors.maxDumped supervisors.maxTopics`,
 	"thresholds of the node, which count no work": `
 		actors/eviction:Limits actors/images:Limits`,

@@ -24,7 +24,7 @@ const files = "/etc/subuid and /etc/subgid"
 // lookupTimeout limits how long getsubids may take, which may ask a server (nsswitch.conf(5)).
 const lookupTimeout = 10 * time.Second
 
-// Bounds returns the IDs from which pods get theirs: those of user kubelet in /etc/subuid and /etc/subgid, or all from the second
+// Bounds returns the IDs for pods: those of user kubelet in /etc/subuid and /etc/subgid, or all from the second
 // range on if there is no such user, or no program getsubids. The first ID and the number are multiples of idsPerPod, as for a
 // kubelet, which can take the node back.
 func Bounds(ctx context.Context, idsPerPod uint32) (Range, error) {

@@ -20,7 +20,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// recorded is a file of a kubelet 1.36.3.
+// recorded has the form of a kubelet 1.36.3, by its source.
 const recorded = `{"uidMappings":[{"hostId":3217031168,"containerId":0,"length":65536}],` +
 	`"gidMappings":[{"hostId":3217031168,"containerId":0,"length":65536}]}`
 

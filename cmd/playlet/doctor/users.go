@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod"
 )
 
-// mapsTmpfs is the first kernel whose tmpfs can be mounted for a pod with hostUsers: false. Other file systems came earlier.
+// mapsTmpfs is the first kernel with idmapped mounts of tmpfs. Other file systems had them earlier.
 var mapsTmpfs = version.MajorMinor(6, 3)
 
 // checkUsers reports whether pods can have user namespaces of their own. They wait where they cannot, and others run.
