@@ -1,0 +1,253 @@
+package cpus
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/cpuset"
+
+	"github.com/playlet-dev/playlet/cri/translate"
+)
+
+// Options are the options of the static policy.
+type Options struct {
+	FullCores   bool // full-pcpus-only
+	AcrossNodes bool // distribute-cpus-across-numa
+	BySocket    bool // align-by-socket: for hints to the topology manager
+	AcrossCores bool // distribute-cpus-across-cores
+	Strict      bool // strict-cpu-reservation
+	AlignCaches bool // prefer-align-cpus-by-uncorecache
+}
+
+// option is a row of the table of options. The gate is empty for stable ones.
+type option struct {
+	name, gate, stage string
+	at                func(*Options) *bool
+}
+
+var options = []option{
+	{"full-pcpus-only", "", "", func(o *Options) *bool { return &o.FullCores }},
+	{"strict-cpu-reservation", "", "", func(o *Options) *bool { return &o.Strict }},
+	{"prefer-align-cpus-by-uncorecache", "", "", func(o *Options) *bool { return &o.AlignCaches }},
+	{"distribute-cpus-across-numa", "CPUManagerPolicyBetaOptions", "Beta", func(o *Options) *bool { return &o.AcrossNodes }},
+	{"align-by-socket", "CPUManagerPolicyAlphaOptions", "Alpha", func(o *Options) *bool { return &o.BySocket }},
+	{"distribute-cpus-across-cores", "CPUManagerPolicyAlphaOptions", "Alpha",
+		func(o *Options) *bool { return &o.AcrossCores }},
+}
+
+// exclusive are pairs of options that contradict each other.
+var exclusive = [][2]string{
+	{"full-pcpus-only", "distribute-cpus-across-cores"},
+	{"distribute-cpus-across-numa", "distribute-cpus-across-cores"},
+	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"},
+	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"},
+}
+
+// ParseOptions reads cpuManagerPolicyOptions. enabled returns the state of a feature gate.
+func ParseOptions(values map[string]string, enabled func(gate string) bool) (Options, error) {
+	var out Options
+	set := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		i := slices.IndexFunc(options, func(o option) bool { return o.name == name })
+		if i < 0 {
+			return Options{}, fmt.Errorf("unknown CPU Manager Policy option: %q", name)
+		}
+		o := options[i]
+		if o.gate != "" && !enabled(o.gate) {
+			return Options{}, fmt.Errorf("CPU Manager Policy %s-level Options not enabled, but option %q provided", o.stage, name)
+		}
+		on, err := strconv.ParseBool(values[name])
+		if err != nil {
+			return Options{}, fmt.Errorf("bad value for option %q: %w", name, err)
+		}
+		*o.at(&out), set[name] = on, on
+	}
+	for _, pair := range exclusive {
+		if set[pair[0]] && set[pair[1]] {
+			return Options{}, fmt.Errorf("static policy options %s and %s can not be used at the same time", pair[0], pair[1])
+		}
+	}
+	return out, nil
+}
+
+// Static is the static policy on a node. It is immutable.
+type Static struct {
+	topology Topology
+	options  Options
+	reserved cpuset.CPUSet
+}
+
+// NewStatic returns the policy. reserved are the CPUs of reservedSystemCPUs; if it is empty, count CPUs are chosen, which is the
+// reserved CPU time rounded up.
+func NewStatic(t Topology, reserved cpuset.CPUSet, count int, o Options) (Static, error) {
+	if !reserved.IsEmpty() {
+		count = reserved.Size()
+	}
+	if count == 0 {
+		return Static{}, fmt.Errorf("the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero")
+	}
+	if o.BySocket && t.count(socket) > t.count(node) {
+		return Static{}, fmt.Errorf("align-by-socket is not compatible with hardware that has more sockets than NUMA nodes")
+	}
+	if reserved.IsEmpty() {
+		reserved, _ = Take(t, t.All(), count, o)
+	}
+	if reserved.Size() != count {
+		return Static{}, fmt.Errorf("unable to reserve the required amount of CPUs (size of %s did not equal %d)",
+			reserved, count)
+	}
+	if unknown := reserved.Difference(t.All()); !unknown.IsEmpty() {
+		return Static{}, fmt.Errorf("reserved CPUs %s do not exist", unknown)
+	}
+	return Static{topology: t, options: o, reserved: reserved}, nil
+}
+
+// Given are the exclusive CPUs of containers, by UID and name. It is immutable: changes return a new value.
+type Given map[string]map[string]cpuset.CPUSet
+
+// All returns all exclusive CPUs.
+func (g Given) All() cpuset.CPUSet {
+	var out cpuset.CPUSet
+	for _, pod := range g {
+		for _, set := range pod {
+			out = out.Union(set)
+		}
+	}
+	return out
+}
+
+// Keep returns the assignments of the pods that still hold their CPUs.
+func (g Given) Keep(holds func(uid string) bool) Given {
+	out := maps.Clone(g)
+	maps.DeleteFunc(out, func(uid string, _ map[string]cpuset.CPUSet) bool { return !holds(uid) })
+	return out
+}
+
+// Reserved returns the CPUs that are never exclusive.
+func (p Static) Reserved() cpuset.CPUSet { return p.reserved }
+
+// Allocatable returns the CPUs that may be exclusive.
+func (p Static) Allocatable() cpuset.CPUSet { return p.topology.All().Difference(p.reserved) }
+
+// Shared returns the CPUs of all containers without exclusive ones.
+func (p Static) Shared(g Given) cpuset.CPUSet { return p.pool().Difference(g.All()) }
+
+// pool returns the CPUs that containers may use.
+func (p Static) pool() cpuset.CPUSet {
+	if p.options.Strict {
+		return p.Allocatable()
+	}
+	return p.topology.All()
+}
+
+// Refusal is the error of a pod that cannot have its CPUs.
+type Refusal struct {
+	Reason  string // the kubelet's, for the pod's status; empty if it has none of its own
+	Message string
+}
+
+func (r Refusal) Error() string { return r.Message }
+
+// Allocate adds the exclusive CPUs of a pod. Containers that have theirs keep them. The pod gets all or a Refusal.
+func (p Static) Allocate(g Given, pod *v1.Pod) (Given, error) {
+	uid := string(pod.UID)
+	has := maps.Clone(g[uid])
+	if has == nil {
+		has = map[string]cpuset.CPUSet{}
+	}
+	out := maps.Clone(g)
+	if out == nil {
+		out = Given{}
+	}
+	var reuse cpuset.CPUSet
+	for i, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for j := range list {
+			c := &list[j]
+			n := Exclusive(pod, c)
+			if n == 0 {
+				continue
+			}
+			set, had := has[c.Name]
+			if !had {
+				var err error
+				if set, err = p.choose(out, n, reuse); err != nil {
+					return g, err
+				}
+				has[c.Name] = set
+				out[uid] = has
+			}
+			if i == 0 && !translate.RestartsAlways(c) {
+				reuse = reuse.Union(set)
+			} else {
+				reuse = reuse.Difference(set)
+			}
+		}
+	}
+	return out, nil
+}
+
+func (p Static) choose(g Given, n int, reuse cpuset.CPUSet) (cpuset.CPUSet, error) {
+	const smt = "SMTAlignmentError"
+	shared := p.Shared(g)
+	if per := p.topology.PerCore(); p.options.FullCores {
+		if n%per != 0 {
+			return cpuset.CPUSet{}, Refusal{smt, fmt.Sprintf(
+				"SMT Alignment Error: requested %d cpus not multiple cpus per core = %d", n, per)}
+		}
+		// Siblings of reserved CPUs can never be part of a free core.
+		siblings := p.topology.Siblings(p.reserved)
+		reuse = reuse.Difference(siblings)
+		if free := shared.Difference(siblings).Union(reuse).Size(); n > free {
+			return cpuset.CPUSet{}, Refusal{smt, fmt.Sprintf("SMT Alignment Error: not enough free physical CPUs: "+
+				"available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d", free, n, per)}
+		}
+		shared = shared.Difference(siblings)
+	}
+	set, err := Take(p.topology, shared.Difference(p.reserved).Union(reuse), n, p.options)
+	if err != nil {
+		return set, Refusal{Message: err.Error()}
+	}
+	return set, nil
+}
+
+// Exclusive returns the number of CPUs that a container has to itself under the static policy. It is 0 for pods with resources at
+// the level of the pod.
+func Exclusive(pod *v1.Pod, c *v1.Container) int {
+	if pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0 {
+		return 0
+	}
+	cpu := c.Resources.Requests[v1.ResourceCPU]
+	if translate.QOSClass(pod) != v1.PodQOSGuaranteed || cpu.Value()*1000 != cpu.MilliValue() {
+		return 0
+	}
+	return int(cpu.Value())
+}
+
+// Restore checks the assignments of a checkpoint against the node: the shared pool and the exclusive CPUs must be its CPUs.
+func (p Static) Restore(shared cpuset.CPUSet, g Given) error {
+	if shared.IsEmpty() {
+		if len(g) > 0 {
+			return fmt.Errorf("default cpuset cannot be empty")
+		}
+		return nil
+	}
+	if some := p.reserved.Intersection(shared); p.options.Strict && !some.IsEmpty() {
+		return fmt.Errorf("some of strictly reserved cpus: %q are present in defaultCpuSet: %q", some, shared)
+	} else if !p.options.Strict && !some.Equals(p.reserved) {
+		return fmt.Errorf("not all reserved cpus: %q are present in defaultCpuSet: %q", p.reserved, shared)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(g)) {
+		for _, name := range slices.Sorted(maps.Keys(g[uid])) {
+			if set := g[uid][name]; !set.Intersection(shared).IsEmpty() {
+				return fmt.Errorf("pod: %s, container: %s cpuset: %q overlaps with default cpuset %q", uid, name, set, shared)
+			}
+		}
+	}
+	if known := shared.Union(g.All()); !known.Equals(p.pool()) {
+		return fmt.Errorf("current set of available CPUs %q doesn't match with CPUs in state %q", p.pool(), known)
+	}
+	return nil
+}
