@@ -38,7 +38,7 @@ var mayRemove = map[string]permit{
 	"actors/volumes/kinds/layout.go removeFolder":                {2, "of the two above alone"},
 	"actors/volumes/kinds/write.go writing.replace":              {1, "files that this write began"},
 	"actors/volumes/kinds/write.go writing.sweep":                {2, "files that the agent wrote earlier, and its link"},
-	"actors/volumes/kinds/remove.go RemovePod":                   {1, "termination logs"},
+	"actors/volumes/kinds/remove.go RemovePod":                   {2, "termination logs, and the record of the pod's user IDs"},
 	"actors/volumes/kinds/remove.go removeNotes":                 {1, "notes of an agent on the kinds above"},
 	"actors/runtime/collector.go removeLogs":                     {1, "logs of a pod"},
 	"actors/runtime/oldlogs.go removeLog":                        {1, "one log of a container"},

@@ -127,7 +127,7 @@ func TestReadinessGates(t *testing.T) {
 		ready bool
 		says  string
 	}{
-		"absent": {"", false, "nobody has set"}, "false": {v1.ConditionFalse, false, "condition is False"},
+		"absent": {"", false, "condition is not set"}, "false": {v1.ConditionFalse, false, "condition is False"},
 		"true": {v1.ConditionTrue, true, ""},
 	} {
 		p := object("web", "u")

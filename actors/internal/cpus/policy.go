@@ -22,20 +22,19 @@ type Options struct {
 	AlignCaches bool // prefer-align-cpus-by-uncorecache
 }
 
-// option is a row of the table of options. The gate is empty for stable ones.
+// option is a row of the table of options. The stage is Alpha, Beta, or empty for stable ones.
 type option struct {
-	name, gate, stage string
-	at                func(*Options) *bool
+	name, stage string
+	at          func(*Options) *bool
 }
 
 var options = []option{
-	{"full-pcpus-only", "", "", func(o *Options) *bool { return &o.FullCores }},
-	{"strict-cpu-reservation", "", "", func(o *Options) *bool { return &o.Strict }},
-	{"prefer-align-cpus-by-uncorecache", "", "", func(o *Options) *bool { return &o.AlignCaches }},
-	{"distribute-cpus-across-numa", "CPUManagerPolicyBetaOptions", "Beta", func(o *Options) *bool { return &o.AcrossNodes }},
-	{"align-by-socket", "CPUManagerPolicyAlphaOptions", "Alpha", func(o *Options) *bool { return &o.BySocket }},
-	{"distribute-cpus-across-cores", "CPUManagerPolicyAlphaOptions", "Alpha",
-		func(o *Options) *bool { return &o.AcrossCores }},
+	{"full-pcpus-only", "", func(o *Options) *bool { return &o.FullCores }},
+	{"strict-cpu-reservation", "", func(o *Options) *bool { return &o.Strict }},
+	{"prefer-align-cpus-by-uncorecache", "", func(o *Options) *bool { return &o.AlignCaches }},
+	{"distribute-cpus-across-numa", "Beta", func(o *Options) *bool { return &o.AcrossNodes }},
+	{"align-by-socket", "Alpha", func(o *Options) *bool { return &o.BySocket }},
+	{"distribute-cpus-across-cores", "Alpha", func(o *Options) *bool { return &o.AcrossCores }},
 }
 
 // exclusive are pairs of options that contradict each other.
@@ -46,8 +45,9 @@ var exclusive = [][2]string{
 	{"prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"},
 }
 
-// ParseOptions reads cpuManagerPolicyOptions. enabled returns the state of a feature gate.
-func ParseOptions(values map[string]string, enabled func(gate string) bool) (Options, error) {
+// ParseOptions reads cpuManagerPolicyOptions. enabled reports whether options of a stage, Alpha or Beta, are enabled. Each has a
+// feature gate of its own.
+func ParseOptions(values map[string]string, enabled func(stage string) bool) (Options, error) {
 	var out Options
 	set := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -56,7 +56,7 @@ func ParseOptions(values map[string]string, enabled func(gate string) bool) (Opt
 			return Options{}, fmt.Errorf("unknown CPU Manager Policy option: %q", name)
 		}
 		o := options[i]
-		if o.gate != "" && !enabled(o.gate) {
+		if o.stage != "" && !enabled(o.stage) {
 			return Options{}, fmt.Errorf("CPU Manager Policy %s-level Options not enabled, but option %q provided", o.stage, name)
 		}
 		on, err := strconv.ParseBool(values[name])

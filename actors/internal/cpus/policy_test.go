@@ -25,20 +25,20 @@ func TestParseOptions(t *testing.T) {
 		{nil, "", Options{}, ""},
 		{map[string]string{"full-pcpus-only": "true", "strict-cpu-reservation": "1", "prefer-align-cpus-by-uncorecache": "t"}, "",
 			Options{FullCores: true, Strict: true, AlignCaches: true}, ""},
-		{map[string]string{"distribute-cpus-across-numa": "true"}, "CPUManagerPolicyBetaOptions", Options{AcrossNodes: true}, ""},
+		{map[string]string{"distribute-cpus-across-numa": "true"}, "Beta", Options{AcrossNodes: true}, ""},
 		{map[string]string{"distribute-cpus-across-numa": "true"}, "", Options{},
 			`CPU Manager Policy Beta-level Options not enabled, but option "distribute-cpus-across-numa" provided`},
 		{map[string]string{"align-by-socket": "false"}, "", Options{},
 			`CPU Manager Policy Alpha-level Options not enabled, but option "align-by-socket" provided`},
-		{map[string]string{"align-by-socket": "true"}, "CPUManagerPolicyAlphaOptions", Options{BySocket: true}, ""},
+		{map[string]string{"align-by-socket": "true"}, "Alpha", Options{BySocket: true}, ""},
 		{map[string]string{"best": "true"}, "", Options{}, `unknown CPU Manager Policy option: "best"`},
 		{map[string]string{"full-pcpus-only": "yes"}, "", Options{}, `bad value for option "full-pcpus-only"`},
-		{map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-cores": "true"}, "CPUManagerPolicyAlphaOptions",
+		{map[string]string{"full-pcpus-only": "true", "distribute-cpus-across-cores": "true"}, "Alpha",
 			Options{}, "static policy options full-pcpus-only and distribute-cpus-across-cores can not be used at the same time"},
-		{map[string]string{"full-pcpus-only": "false", "distribute-cpus-across-cores": "true"}, "CPUManagerPolicyAlphaOptions",
+		{map[string]string{"full-pcpus-only": "false", "distribute-cpus-across-cores": "true"}, "Alpha",
 			Options{AcrossCores: true}, ""},
 	} {
-		got, err := ParseOptions(c.values, func(gate string) bool { return gate == c.enabled })
+		got, err := ParseOptions(c.values, func(stage string) bool { return stage == c.enabled })
 		if fails := err != nil; fails != (c.err != "") || fails && !strings.Contains(err.Error(), c.err) || got != c.want {
 			t.Errorf("%v: got %+v, %v; want %+v, %q", c.values, got, err, c.want, c.err)
 		}

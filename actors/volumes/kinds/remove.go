@@ -27,7 +27,8 @@ func RemovePod(ctx context.Context, pods *safepath.Root, p Folder, uid string) e
 	}
 	for _, name := range names {
 		switch name {
-		case userns.RecordFile: // the last: until then no other pod gets its user IDs
+		case userns.RecordFile: // removed last: until then no other pod gets its user IDs
+			continue
 		case logsFolder:
 			err = safepath.RemoveAllOneFilesystem(ctx, p.Root, name)
 		case pluginsFolder:

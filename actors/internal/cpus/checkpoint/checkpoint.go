@@ -1,6 +1,6 @@
-// Package checkpoint reads and writes the kubelet's file cpu_manager_state, JSON in its version 2, which kubelets write unless the
-// alpha gate PodLevelResourceManagers is on. The kubelet's checksum is over Go's own spelling of the value, in which names of
-// types appear: they are part of the format. Version 3, which that gate writes, has another checksum and is refused.
+// Package checkpoint reads and writes the kubelet's file cpu_manager_state, JSON in its version 2, which kubelets write unless
+// the alpha gate PodLevelResourceManagers is on. The kubelet's checksum is over Go's own spelling of the value, in which names
+// of types appear: they are part of the format. Version 3, which that gate writes, has another checksum and is refused.
 package checkpoint
 
 import (
