@@ -46,7 +46,7 @@ func (a *actor) record(ctx supervisors.Context) {
 
 // sample records one sample, or ends the recording when nobody has read figures for history.Idle.
 func (a *actor) sample(ctx supervisors.Context) {
-	if !a.collector.history.Wanted(ctx.Now()) {
+	if !a.collector.history.Active(ctx.Now()) {
 		a.recording = false
 		return
 	}

@@ -83,8 +83,8 @@ func (h *History) Request(now time.Time) (start bool) {
 	return h.count == 0 || now.Sub(h.times[(h.count-1)%Samples]) > 2*Every
 }
 
-// Wanted reports whether recording continues. When it ends, all samples are dropped.
-func (h *History) Wanted(now time.Time) bool {
+// Active reports whether recording continues. When it ends, all samples are dropped.
+func (h *History) Active(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.asked.IsZero() && now.Sub(h.asked) < Idle {

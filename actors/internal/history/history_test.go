@@ -80,10 +80,10 @@ func TestHistory_IsBounded(t *testing.T) {
 
 func TestHistory_EndsWhenNobodyReads(t *testing.T) {
 	var h History
-	if h.Wanted(start) {
+	if h.Active(start) {
 		t.Error("recording is on before the first request")
 	}
-	if !h.Request(start) || !h.Wanted(start) {
+	if !h.Request(start) || !h.Active(start) {
 		t.Error("the first request does not start recording")
 	}
 	h.Add(start, summary(1))
@@ -93,7 +93,7 @@ func TestHistory_EndsWhenNobodyReads(t *testing.T) {
 	if !h.Request(start.Add(3 * Every)) {
 		t.Error("a request does not start a recorder whose samples are old")
 	}
-	if end := start.Add(3*Every + Idle); !h.Wanted(end.Add(-1)) || h.Wanted(end) || len(h.Of("")) != 0 {
+	if end := start.Add(3*Every + Idle); !h.Active(end.Add(-1)) || h.Active(end) || len(h.Of("")) != 0 {
 		t.Error("recording does not end, or keeps its samples")
 	}
 }
