@@ -239,7 +239,7 @@ func killedMeanwhile(t *testing.T, s *stack.Stack, a *stack.Agent, socket string
 	}
 	must(t, a.Kill9())
 	_ = cmd.Wait() // its code is looked at
-	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errs.String(), "broke off") ||
+	if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(errs.String(), "connection broke") ||
 		strings.Count(errs.String(), "\n") != 1 {
 		t.Errorf("code %d, %q", code, errs.String())
 	}
