@@ -70,7 +70,7 @@ containers:
 	must(t, w.a.Remove("stuck.yaml"))
 }
 
-// identified is a pod whose manifest has its UID, so that a changed manifest is no successor.
+// identified is a pod with a UID in its manifest, so that a changed manifest is no successor.
 type identified struct {
 	w               *world
 	name, uid, spec string

@@ -79,7 +79,7 @@ func (l *logged) end(id string) {
 
 const noonLine = "2026-11-21T12:00:0%d.5Z stdout F line %d\n"
 
-// logRig returns a rig with a pod whose container "app" runs for the second time, and whose container "side" never ran.
+// logRig returns a rig with a pod: its container "app" is in its second run, and its container "side" never ran.
 func logRig(t *testing.T, change ...func(*Config)) (*rig, *logged) {
 	t.Helper()
 	l := &logged{paths: map[string]string{}, running: map[string]bool{"now": true}, asked: make(chan struct{}, 2)}

@@ -10,7 +10,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// A container may mount a file system in its volume whose server does not answer.
+// A container may mount a file system in its volume, and the server of that file system may be hung.
 func TestWalk_AsksNoServerOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	for _, folder := range []string{"v/remote", "v/own"} {

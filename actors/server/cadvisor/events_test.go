@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/board"
 )
 
-// eventful returns a pod whose container runs for the second time after an OOM kill.
+// eventful returns a pod with a container in its second run, after an OOM kill.
 func eventful() board.Pod {
 	at := func(second int) metav1.Time { return metav1.NewTime(begin.Add(time.Duration(second) * time.Second)) }
 	return board.Pod{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}}, Status: &v1.PodStatus{

@@ -110,7 +110,7 @@ func TestUnread_Names(t *testing.T) {
 	}
 }
 
-// A manifest that no longer has a pod in force keeps its name, and has that of the pod which it names now.
+// A manifest without a pod in force keeps its earlier name and gets the name in its present text.
 func TestUnread_NamesOfPodsInForce(t *testing.T) {
 	b := newBench(t)
 	b.write("a", "pod a ua\n")

@@ -141,7 +141,7 @@ func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
 	}
 	var stat unix.Stat_t
 	if err := unix.Fstat(fd, &stat); err != nil || stat.Uid != uint32(os.Geteuid()) { //nolint:gosec // an ID is never negative
-		return fd, err // another process replaced the new folder, whose mode is not changed
+		return fd, err // another process replaced the new folder; the mode of its folder is not changed
 	}
 	if err := unix.Fchmod(fd, kernelMode(mode)); err != nil {
 		closeFD(fd)
