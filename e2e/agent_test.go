@@ -34,7 +34,8 @@ spec:
 func running(t *testing.T, s *stack.Stack, n int) []*runtimeapi.Container {
 	t.Helper()
 	var last []*runtimeapi.Container
-	for p := (progress{}); p.goesOn(max(n-len(last), len(last)-n)); time.Sleep(20 * time.Millisecond) {
+	var looks pause
+	for p := (progress{}); p.goesOn(max(n-len(last), len(last)-n)); looks.sleep() {
 		resp, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
 			State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		}})
@@ -75,7 +76,8 @@ func whatIsThere(t *testing.T, s *stack.Stack) string {
 func nothing(t *testing.T, s *stack.Stack) {
 	t.Helper()
 	left, n := "", math.MaxInt
-	for p := (progress{}); p.goesOn(n); time.Sleep(20 * time.Millisecond) {
+	var looks pause
+	for p := (progress{}); p.goesOn(n); looks.sleep() {
 		containers, err := s.CRI().ListContainers(t.Context(), &runtimeapi.ListContainersRequest{})
 		if err != nil {
 			continue

@@ -23,12 +23,22 @@ const waitLimit = 3 * time.Minute
 func await(t *testing.T, look func() error) {
 	t.Helper()
 	var last error
-	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var looks pause
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); looks.sleep() {
 		if last = look(); last == nil {
 			return
 		}
 	}
 	t.Fatalf("it stays so: %v", last)
+}
+
+// pause spaces the looks at an awaited state. The pauses grow from 20 ms to half a second, since each look takes processor time from
+// the tested agent. The zero value is ready.
+type pause struct{ last time.Duration }
+
+func (p *pause) sleep() {
+	p.last = min(max(p.last*5/4, 20*time.Millisecond), 500*time.Millisecond)
+	time.Sleep(p.last)
 }
 
 // progress tracks a decreasing number: it may take any time, as on a slow machine, but must not stand still. The zero value is
@@ -61,9 +71,9 @@ func quick(a *stack.Agent) {
 	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "1s"}
 }
 
-// unhurried is for tests of the back-off itself: a slow machine reports an exit only after a second.
+// unhurried is for tests of the back-off itself: a slow machine reports an exit only after seconds.
 func unhurried(a *stack.Agent) {
-	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "3s"}
+	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "10s"}
 }
 
 // manifest is a pod with this spec, in YAML, in which HELLO stands for the image.

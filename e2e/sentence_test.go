@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/playlet-dev/playlet/e2e/stack"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +26,8 @@ type situation struct {
 func prove(t *testing.T, a *stack.Agent, want map[string]situation) int {
 	t.Helper()
 	left, last, socket := maps.Clone(want), "", "--admin-socket="+a.AdminSocket
-	for p := (progress{}); p.goesOn(len(left)); time.Sleep(20 * time.Millisecond) {
+	var looks pause
+	for p := (progress{}); p.goesOn(len(left)); looks.sleep() {
 		out, notes, _ := playlet(t, "pods", "-A", socket)
 		var events corev1.EventList
 		text, _, _ := playlet(t, "events", "-A", "-o", "json", socket)

@@ -120,7 +120,8 @@ func (s *soak) kill(before actorNow) {
 	s.Helper()
 	id := s.breaks("kill", before.Path, "--for="+letBe.String())
 	why := ""
-	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	var looks pause
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); looks.sleep() {
 		s.readRules()
 		if rule := s.rules[id]; rule.Acted == 0 && (rule.Over || rule.Spared > 0) {
 			_, _ = s.a.Command(s.Context(), "chaos", "stop", strconv.FormatUint(id, 10)) // it may be over

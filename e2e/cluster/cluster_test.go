@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 func await(t *testing.T, look func() error) {
 	t.Helper()
 	var last error
-	for begun := time.Now(); time.Since(begun) < waitLimit; time.Sleep(20 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < waitLimit; time.Sleep(100 * time.Millisecond) {
 		if last = look(); last == nil {
 			return
 		}
