@@ -10,12 +10,11 @@ import (
 //   - cgroupDriver: the runtime's own answer comes first.
 //   - enableControllerAttachDetach: in the status of the Node only.
 //   - featureGates: gate by gate, see effectiveGates.
-//   - reservedSystemCPUs: as a number; the policies of the CPU manager are pending.
 //   - kernelMemcgNotification: the kernel's notifications are used wherever it has them.
 //   - logging.flushFrequency: every line is written at once.
 var pendingFields = sets.New(
-	"syncFrequency", "cpuManagerPolicy", "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "memoryManagerPolicy",
-	"topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions", "reservedMemory", "hairpinMode",
+	"syncFrequency", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope", "topologyManagerPolicyOptions",
+	"reservedMemory", "hairpinMode",
 	"maxOpenFiles", "iptablesMasqueradeBit", "iptablesDropBit", "showHiddenMetricsForVersion", "defaultPodSysctls",
 	"volumePluginDir", "logging.options.json.infoBufferSize", "logging.options.json.splitStream",
 	"logging.options.text.infoBufferSize", "logging.options.text.splitStream",
@@ -43,6 +42,10 @@ var effectiveGates = map[string]bool{
 	"NodeDeclaredFeatures":                    true, // in the Node's declared features, as the next two
 	"ExtendWebSocketsToKubelet":               true,
 	"InPlacePodVerticalScalingInitContainers": true,
+	"CPUManagerPolicyAlphaOptions":            true, // for cpuManagerPolicyOptions, as the next
+	"CPUManagerPolicyBetaOptions":             true,
+	"DisableCPUQuotaWithExclusiveCPUs":        true, // for cpuManagerPolicy, as the next
+	"InPlacePodVerticalScalingExclusiveCPUs":  true,
 
 	"KubeletServiceAccountTokenForCredentialProviders": true, // for tokenAttributes of credential providers
 }

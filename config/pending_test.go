@@ -38,6 +38,7 @@ var honoured = sets.New(strings.Fields(`
 	tracing imagePullCredentialsVerificationPolicy preloadedImagesVerificationAllowlist
 	qosReserved protectKernelDefaults failSwapOn systemReservedCgroup kubeReservedCgroup oomScoreAdj
 	memoryThrottlingFactor memoryReservationPolicy makeIPTablesUtilChains
+	cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod
 `)...)
 
 // honouredFlags are the flags without a field that have an effect. bootstrap-kubeconfig without kubeconfig makes no node of a

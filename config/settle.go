@@ -134,7 +134,7 @@ func parseNodeIPs(s string) ([]netip.Addr, error) {
 }
 
 // reserveCPUs replaces the cpu of systemReserved and kubeReserved by the number of reservedSystemCPUs, as the kubelet does.
-// Keeping pods off these CPUs is a policy of the CPU manager. Call it after validation.
+// The static policy of the CPU manager keeps exclusive containers off these CPUs. Call it after validation.
 func (n *Node) reserveCPUs() []Warning {
 	const cpu = string(corev1.ResourceCPU)
 	c := n.Kubelet

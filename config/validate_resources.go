@@ -66,6 +66,9 @@ func validateReservations(p *problems, n *Node) {
 		p.check(c.SystemReservedCgroup == "" && c.KubeReservedCgroup == "", "reservedSystemCPUs", cpus,
 			"excludes systemReservedCgroup and kubeReservedCgroup")
 	}
+	oneOf(p, "cpuManagerPolicy", c.CPUManagerPolicy, "none", "static")
+	p.check(c.CPUManagerReconcilePeriod.Duration > 0, "cpuManagerReconcilePeriod", c.CPUManagerReconcilePeriod.Duration,
+		"must be more than 0")
 	validateEnforcement(p, c)
 }
 

@@ -102,6 +102,8 @@ var refused = []struct{ content, want string }{
 	{"kubeReserved: {memory: -1Gi}", "not negative"},
 	{"qosReserved: {cpu: 10%}", "qosReserved[cpu] (--qos-reserved)"},
 	{"qosReserved: {memory: 101%}", "qosReserved[memory]"},
+	{"cpuManagerPolicy: best", "cpuManagerPolicy (--cpu-manager-policy): invalid value \"best\""},
+	{"cpuManagerReconcilePeriod: -1s", "cpuManagerReconcilePeriod (--cpu-manager-reconcile-period)"},
 	{"reservedSystemCPUs: 0-", "reservedSystemCPUs (--reserved-cpus)"},
 	{"reservedSystemCPUs: '0'\nkubeReservedCgroup: /k", "excludes systemReservedCgroup"},
 	{"enforceNodeAllocatable: [everything]", "enforceNodeAllocatable (--enforce-node-allocatable): invalid value \"everything\""},

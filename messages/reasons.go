@@ -63,7 +63,7 @@ const (
 	ReasonNetworkNotReady     = "NetworkNotReady"
 	ReasonPreempting          = "Preempting"
 	ReasonNodeUnknown         = "NodeUnknown" // the Node object has not been read yet
-	ReasonAllocating          = "AllocatingDevices"
+	ReasonAllocating          = "AllocatingResources"
 	ReasonUnhealthy           = "Unhealthy" // a probe fails
 	ReasonKilling             = "Killing"   // a container is being ended
 	ReasonStopSandbox         = "FailedKillPod"

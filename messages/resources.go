@@ -63,29 +63,42 @@ type PodCgroupsWanted struct {
 	Active map[string]*v1.Pod
 }
 
-// AllocateDevices asks for the devices that the containers of a pod request. Allocated devices stay allocated, so that the
-// question can be repeated.
+// AllocateResources asks for the CPUs and devices that the containers of a pod are to have to themselves. They stay allocated, so
+// that the question can be repeated.
 //
-// Sender: pods. Receiver: resources. Reply: DevicesAllocated.
+// Sender: pods. Receiver: resources. Reply: ResourcesAllocated.
 // If lost: pods asks again when its timeout ends.
-type AllocateDevices struct {
+type AllocateResources struct {
 	UID string
 	Pod *v1.Pod
-	// Holding are the pods that hold their devices, this one included. With Heard, the devices of all other pods are released
-	// first.
-	Holding map[string]bool
-	// Heard is true when every source has reported and the running pods are known.
+	// Holding are the names of the pods that hold CPUs and devices, by UID, this one included. With Heard, all other pods lose
+	// theirs first. Immutable.
+	Holding map[string]string
+	// Heard is true when every source that reports has done so and the running pods are known.
 	Heard bool
 }
 
-// DevicesAllocated reports that the containers of a pod have their devices, or the reason why the pod cannot have them.
+// ResourcesAllocated reports that the containers of a pod have their CPUs and devices, or the reason why they cannot.
 //
 // Sender: resources. Receiver: pods. Reply: none.
 // If lost: pods asks again when its timeout ends.
-type DevicesAllocated struct {
+type ResourcesAllocated struct {
 	UID string
-	// Refused is why; empty: they have them. It is the device plugin's or the kubelet's word, as it comes into the pod's status.
+	// Refused is why; empty: they have them. It is the text of the device plugin or the kubelet for the pod's status.
 	Refused string
+	// Reason is the reason for the pod's status; empty if the refusal has none of its own.
+	Reason string
+	Cause  Cause
+}
+
+// ResourcesHeld reports the pods that hold CPUs and devices. All other pods lose theirs. It is sent when every source that ever
+// reports has done so and the running pods are known: after the end of a pod, and with each sweep.
+//
+// Sender: pods. Receiver: resources. Reply: none.
+// If lost: pods sends it again with its next sweep.
+type ResourcesHeld struct {
+	// Holding are the names of the pods, by UID. Immutable.
+	Holding map[string]string
 }
 
 // DevicesChanged reports a change in the health of a device that a container of the pod has.

@@ -12,9 +12,10 @@
 // podspec/fields.go) hold the pod in Pending and are named. Extended resources of an operator are only counted. When nothing of a
 // deleted pod is left, its entry stays in the state over, as status is informed, until the source no longer lists the pod.
 //
-// Devices. A pod with extended resources is held, as the last step of admission, until resources has answered AllocateDevices.
-// The request lists the pods that hold devices, so that the devices of all other pods are reclaimed first. After a refusal the
-// pod fails with the kubelet's reason UnexpectedAdmissionError.
+// CPUs and devices. A pod that has some to itself is held, as the last step of admission, until resources has answered
+// AllocateResources. The request lists the holders, so that the CPUs and devices of all other pods are reclaimed first. After a
+// refusal the pod fails with the kubelet's reason, UnexpectedAdmissionError or SMTAlignmentError; a static pod waits with it.
+// Exclusive CPUs are reclaimed as soon as a pod has ended (ResourcesHeld).
 //
 // Phases. The actor reads its checkpoints, audits the runtime, then waits for the sources (phase.go). Nothing starts before the
 // audit is complete. A pod that may belong to a source stays until that source has reported.
@@ -112,7 +113,8 @@ type actor struct {
 	node        observed
 	undecided   undecided
 	publishing  publishing
-	users       []*v1.Pod // of the API server's objects, as last sent; nil: none yet
+	users       []*v1.Pod         // of the API server's objects, as last sent; nil: none yet
+	held        map[string]string // the pods that held CPUs and devices, when that was last looked at
 }
 
 type (
@@ -169,12 +171,12 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 		ctx.After(sweepEvery, sweep{})
 	case auditDue:
 		a.askAudit(ctx)
-	case messages.DevicesAllocated:
+	case messages.ResourcesAllocated:
 		if e := a.entries[m.UID]; e != nil && e.state == held {
-			e.devices.answer = &m
+			e.allocating.answer = &m
 			a.reconcile(ctx)
 		}
-	case devicesDue:
+	case allocateDue:
 		a.reconsider(ctx)
 	case messages.NodePressureObserved:
 		if a.node.measured(m) {
@@ -226,6 +228,7 @@ func (a *actor) statusChanged(ctx supervisors.Context, e *entry, m messages.PodS
 	a.changed(ctx)
 	a.tellStatus(ctx, e)
 	if freed {
+		a.tellHolding(ctx, false)
 		a.reconsider(ctx)
 	}
 	if m.Phase == "finished" { // the only report of an actor that began with a final status on disk

@@ -262,6 +262,7 @@ func (a *actor) sweep(ctx supervisors.Context) {
 	}
 	a.tellStatuses(ctx)
 	a.tellObjects(ctx, true)
+	a.tellHolding(ctx, true)
 	ctx.Tell(messages.Runtime, messages.KeepContainers{At: ctx.Now(), Wanted: wanted, Heard: heard})
 	if a.unready() == nil { // an unknown pod may run, in a cgroup of its own
 		ctx.Tell(messages.Resources, messages.PodCgroupsWanted{UIDs: wanted, Heard: heard, Active: active})

@@ -67,7 +67,9 @@ func (a *actor) reconcile(ctx supervisors.Context) {
 			fresh = append(fresh, e)
 		}
 	}
+	a.tellHolding(ctx, false)
 	a.admitNew(ctx, fresh)
+	a.tellHolding(ctx, false)
 }
 
 // step advances an entry as far as possible, and reports whether admission has to decide about it.

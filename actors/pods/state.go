@@ -87,7 +87,7 @@ type entry struct {
 type life struct {
 	pod *v1.Pod // the version for its actor: with the allocated resources that are on disk
 	resizing
-	devices    devices
+	allocating allocating
 	source     messages.Address
 	order      int64
 	ending     *messages.Ending

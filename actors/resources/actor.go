@@ -3,8 +3,9 @@
 //
 // How to read the folder: driver.go is the work on cgroups, for the reconciler (actors/internal/reconcile), which does the rest.
 // actor.go is the policy: the weights of the node's own cgroups, and the answers to pods. Names and values are in
-// actors/internal/linux/cgroups. devices.go allocates devices to pods before their admission; the state of devices is in
-// actors/internal/devices. machine.go reads, for the command, other settings of the machine that the kubelet manages.
+// actors/internal/linux/cgroups. allocate.go allocates CPUs and devices to pods before their admission; their state is in
+// actors/internal/cpus and actors/internal/devices. cpusets.go keeps running containers on their CPUs. machine.go reads, for the
+// command, other settings of the machine that the kubelet manages.
 package resources
 
 import (
@@ -30,8 +31,10 @@ type Options struct {
 	Parent func() string
 	// Foreign reports whether the pod with a UID is another agent's. Its cgroup is left alone; nil: none is.
 	Foreign func(uid string) bool
-	// Devices are allocated to pods; nil: there are none.
-	Devices Devices
+	// Providers allocate resources to pods, one after another.
+	Providers []Provider
+	// Pinning keeps containers on their CPUs; without CPUs they run on all.
+	Pinning Pinning
 	// Operations is the process-wide table of work that outlives the actor.
 	Operations reconcile.Operations
 	// NodeName is the node in Events about the enforced values of the node's cgroups; empty: none are recorded.
@@ -62,11 +65,11 @@ var retry = backoff.Policy{First: time.Second, Max: 10 * time.Second}
 // document the guarantees.
 func New(opts Options) supervisors.Constructor {
 	return func(string) supervisors.Actor {
-		devices := allocation{opts.Devices, opts.Operations}
+		parts := parts{allocation{opts.Providers, opts.Operations}, newCPUSets(opts.Pinning, opts.Operations)}
 		if opts.Tree == nil {
-			return without{opts.Parent, devices}
+			return without{opts.Parent, parts}
 		}
-		a := &actor{nodeName: opts.NodeName, tree: opts.Tree, devices: devices}
+		a := &actor{nodeName: opts.NodeName, tree: opts.Tree, parts: parts}
 		a.pods = reconcile.New(reconcile.Options[*v1.Pod, string]{
 			Name: "cgroup", Driver: podDriver{opts.Tree, opts.Foreign}, Report: a.podReported,
 			Operations: opts.Operations, Prefix: "cgroups/", OperationTimeout: operationTimeout,
@@ -98,7 +101,7 @@ type actor struct {
 	weighs []*v1.Pod          // the last weights of the node's cgroups
 	ready  bool               // they were made since the start
 
-	devices  allocation
+	parts    parts
 	tree     *cgroups.Tree
 	nodeName string           // the node of the Events; empty: none
 	reason   *messages.Reason // the last failure to make or weigh them
@@ -115,6 +118,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
 		// Nothing is known or assumed: waiting pods ask again.
+		a.parts.cpusets.start(ctx)
 	case reserveDue:
 		a.reserve(ctx)
 	case reserved:
@@ -135,7 +139,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 			a.reserve(ctx)
 		}
 	default:
-		if !a.pods.Receive(ctx, msg) && !a.node.Receive(ctx, msg) && !a.devices.receive(ctx, msg) {
+		if !a.pods.Receive(ctx, msg) && !a.node.Receive(ctx, msg) && !a.parts.receive(ctx, msg) {
 			ctx.Unhandled(msg)
 		}
 	}
@@ -241,6 +245,21 @@ func (a *actor) podReported(ctx supervisors.Context, r reconcile.Report[*v1.Pod,
 	}
 }
 
+// parts are the CPUs and devices that containers have to themselves.
+type parts struct {
+	allocation allocation
+	cpusets    *cpusets // nil: no container has CPUs to itself
+}
+
+// receive handles the messages about them, and returns whether msg was one. A change of assignments changes the shared pool.
+func (p parts) receive(ctx supervisors.Context, msg any) bool {
+	if p.allocation.receive(ctx, msg) {
+		p.cpusets.sync(ctx)
+		return true
+	}
+	return p.cpusets.receive(ctx, msg)
+}
+
 // inspection is the actor's answer to an inspection.
 type inspection struct {
 	NodeReady bool                 `json:"nodeReady"`
@@ -252,19 +271,21 @@ func (a *actor) Inspect() any { return inspection{a.ready, a.reason, a.pods.Insp
 
 // without is the actor without cgroups per pod.
 type without struct {
-	parent  func() string
-	devices allocation
+	parent func() string
+	parts  parts
 }
 
 func (a without) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
-	case messages.Started, messages.PodCgroupsWanted:
+	case messages.Started:
+		a.parts.cpusets.start(ctx)
+	case messages.PodCgroupsWanted:
 	case messages.EnsurePodCgroup:
 		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupReady{UID: m.UID, Pod: m.Pod, Parent: a.parent()})
 	case messages.RemovePodCgroup:
 		ctx.Tell(messages.PodAddress(m.UID), messages.PodCgroupRemoved{UID: m.UID})
 	default:
-		if !a.devices.receive(ctx, msg) {
+		if !a.parts.receive(ctx, msg) {
 			ctx.Unhandled(msg)
 		}
 	}

@@ -3,6 +3,7 @@ package resources
 import (
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
@@ -24,6 +25,25 @@ type (
 	// Reservation is the reservation for a foreign cgroup.
 	Reservation = cgroups.Reservation
 )
+
+// Types about exclusive CPUs.
+type (
+	// CPUs are the exclusive CPUs of containers.
+	CPUs = cpus.Manager
+	// CPUConfig configures them.
+	CPUConfig = cpus.Config
+	// Topology is the place of each CPU of the machine.
+	Topology = cpus.Topology
+)
+
+// OpenCPUs returns the process's exclusive CPUs; see cpus.Open.
+var OpenCPUs = cpus.Open
+
+// Discover returns the topology of a machine; see cpus.Discover.
+var Discover = cpus.Discover
+
+// StaticCPUs is the policy with which containers can have exclusive CPUs [cpuManagerPolicy].
+const StaticCPUs = cpus.PolicyStatic
 
 // NewDevices returns the process's device plugins; see devices.New.
 var NewDevices = devices.New

@@ -28,6 +28,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/server/containers"
 	"github.com/playlet-dev/playlet/actors/server/healthz"
 	"github.com/playlet-dev/playlet/actors/server/observatory"
+	"github.com/playlet-dev/playlet/actors/server/podresources"
 	"github.com/playlet-dev/playlet/supervisors/chaos"
 )
 
@@ -64,6 +65,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// Devices manages device plugins; nil disables them and the pod resources API.
 	Devices *devices.Manager
+	// CPUs are the containers' exclusive ones, for the pod resources API.
+	CPUs podresources.CPUs
 	// Node is the node's API; nil disables it.
 	Node *NodeAPI
 	// Figures is admin.Config's.
@@ -169,7 +172,7 @@ func NewListeners(conf Config) *Listeners {
 		l.ends = append(l.ends, l.observatoryEndpoint())
 	}
 	if conf.Devices != nil {
-		l.addPlugins(conf.Devices)
+		l.addPlugins(conf.Devices, conf.CPUs)
 	}
 	if conf.Node != nil {
 		l.addNodeAPI(conf.Node)
@@ -205,11 +208,15 @@ func (l *Listeners) adminEndpoint() *endpoint {
 
 // adminHandler returns the admin API, with separate limits for its listener.
 func (l *Listeners) adminHandler(streams *containers.Handlers) http.Handler {
+	var exclusive func(uid, container string) []int64
+	if l.conf.CPUs != nil {
+		exclusive = l.conf.CPUs.Exclusive
+	}
 	return admin.New(admin.Config{
 		Board: l.conf.Board, Events: l.conf.Events, Containers: streams, Healthz: l.health.Handler(true),
 		Health: l.health.Explain, Tree: l.tree, Runtime: l.conf.Runtime, Chaos: l.conf.Chaos, Figures: l.conf.Figures,
 		History: l.conf.History, Registered: l.conf.Registered, WriteTimeout: l.conf.WriteTimeout,
-		Observatory: l.observatory,
+		Observatory: l.observatory, ExclusiveCPUs: exclusive,
 		Version: api.Version{
 			Version: l.conf.Version, Kubernetes: l.conf.Kubernetes, Go: runtime.Version(),
 			Platform: runtime.GOOS + "/" + runtime.GOARCH, PID: os.Getpid(), RootDir: l.conf.RootDir, Since: time.Now(),

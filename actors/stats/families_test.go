@@ -35,8 +35,7 @@ var absent = map[string]string{
 	"the node's runtime of pods is watched by events and audits: nothing is discarded, and there is no relisting by pod": "kubelet_pleg_discard_events",
 	"there is one stream of events, whose loss health tells":                                                             "kubelet_evented_pleg_*",
 	"there is no dynamic resource allocation yet":                                                                        "dra_*",
-	"there are no CPU, memory and topology managers yet": `kubelet_container_aligned_compute_resources_* kubelet_cpu_manager_*
-		kubelet_memory_manager_* kubelet_topology_manager_*`,
+	"there are no memory and topology managers yet":                                                                      "kubelet_memory_manager_* kubelet_topology_manager_*",
 	"records of pulls are read from the disk, without a cache": `kubelet_imagemanager_inmemory_pulledrecords_usage_percent
 		kubelet_imagemanager_inmemory_pullintents_usage_percent`,
 	"an image that is pulled always is not looked for before":    "kubelet_image_manager_ensure_image_requests_total",
@@ -121,6 +120,7 @@ func exercise(t *testing.T) (*rig, http.Handler) {
 	metrics.PodResources("v1", "requests_total", "requests_list", "requests_get", "requests_get_allocatable", "errors_list", "errors_get",
 		"errors_get_allocatable")
 	metrics.Since(metrics.CgroupTime, now, "create")
+	metrics.CPUsAssigned(2, 1, map[int]int{0: 1})
 	metrics.Pulled(200<<20, time.Second)
 	metrics.CollectedImages.WithLabelValues("space").Inc()
 	metrics.Stored("kubernetes.io/empty-dir", "volume_mount", now, errors.New("no"))
@@ -235,6 +235,8 @@ func TestCounting(t *testing.T) {
 		"volume_manager_total_volumes": {
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "desired_state_of_world"}, 1},
 			{map[string]string{"plugin_name": "kubernetes.io/empty-dir", "state": "actual_state_of_world"}, 1}},
+		"kubelet_cpu_manager_shared_pool_size_millicores":      {{nil, 2000}},
+		"kubelet_cpu_manager_allocation_per_numa":              {{map[string]string{"numa_node": "0"}, 1}},
 		"kubelet_pod_pending_resizes":                          {{map[string]string{"reason": "deferred"}, 1}},
 		"kubelet_pod_in_progress_resizes":                      {{nil, 1}},
 		"kubelet_credential_provider_config_info":              {{map[string]string{"hash": "sha256:2"}, 1}},

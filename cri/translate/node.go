@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 )
 
 // NodeFacts holds the machine's and the configuration's inputs to the translation. It is read once and then only copied.
@@ -25,6 +27,8 @@ type NodeFacts struct {
 	ThrottlingFactor     float64       // [memoryThrottlingFactor], more than 0 and at most 1
 	SeccompDefault       bool          // [seccompDefault]
 	SeccompProfileRoot   string        // <root dir>/seccomp
+	// Pin returns the CPUs that a container, by its pod's UID and its name, runs on; nil: all. It does not block.
+	Pin func(uid, container string) Pin
 
 	// From the machine.
 	MemoryCapacity int64 // bytes
@@ -36,6 +40,30 @@ type NodeFacts struct {
 	// ThrottlePaths are files under /sys to mask besides the fixed ones; see
 	// HostPaths.
 	ThrottlePaths []string
+}
+
+// Pin is the CPUs that a container runs on. The zero value is all.
+type Pin struct {
+	CPUs string // as "0-3,7"; empty: all
+	// Unlimited: they are the container's own, and its CPU time is not limited besides.
+	Unlimited bool
+}
+
+func (n NodeFacts) pin(pod *v1.Pod, container string) Pin {
+	if n.Pin == nil {
+		return Pin{}
+	}
+	return n.Pin(string(pod.UID), container)
+}
+
+// UnlimitedCPU reports whether the CPU time of a pod as a whole is not limited: a container has CPUs of its own.
+func (n NodeFacts) UnlimitedCPU(pod *v1.Pod) bool {
+	for c := range containersOf(&pod.Spec) {
+		if n.pin(pod, c.Name).Unlimited {
+			return true
+		}
+	}
+	return false
 }
 
 // HostPaths reads inputs of the translation from sysfs ("/sys"): the sizes of huge pages in the hugetlb cgroup's spelling

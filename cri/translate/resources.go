@@ -24,7 +24,10 @@ const (
 // NewContainerResources returns the container's limits for its creation and for UpdateContainerResources.
 func NewContainerResources(pod *v1.Pod, container *v1.Container, node NodeFacts) *runtimeapi.LinuxContainerResources {
 	has := EffectiveResources(pod.Spec.Resources, container.Resources)
+	pin := node.pin(pod, container.Name)
 	r := linuxResources(node, has)
+	r.CpusetCpus = pin.CPUs
+	limitTime(r, pin.Unlimited)
 	r.OomScoreAdj = oomScoreAdj(pod, container, node.MemoryCapacity)
 	r.HugepageLimits = hugepageLimits(pod, container, node.HugePageSizes)
 	setSwap(r, pod, container, node)
@@ -58,6 +61,7 @@ func sandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *runtime
 	resources = linuxResources(node, v1.ResourceRequirements{
 		Requests: resourcehelper.PodRequests(pod, without), Limits: resourcehelper.PodLimits(pod, without),
 	})
+	limitTime(resources, node.UnlimitedCPU(pod))
 	if pod.Spec.Overhead == nil {
 		return resources, &runtimeapi.LinuxContainerResources{}
 	}
@@ -75,6 +79,14 @@ func UpdatedSandboxResources(pod *v1.Pod, node NodeFacts) (resources, overhead *
 		resources.MemoryLimitInBytes = 0
 	}
 	return resources, overhead
+}
+
+// limitTime removes the limit of CPU time if it is unlimited. The absence of a limit has a value, since updates keep omitted
+// values.
+func limitTime(r *runtimeapi.LinuxContainerResources, unlimited bool) {
+	if unlimited && r.CpuPeriod > 0 {
+		r.CpuQuota = -1
+	}
 }
 
 // linuxResources converts cpu and memory. A missing cpu request defaults to the limit; the API server does the same, but not for

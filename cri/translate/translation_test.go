@@ -237,6 +237,31 @@ func TestStopSignals(t *testing.T) {
 	}
 }
 
+// A container has the CPUs of its pin. CPUs of its own are not limited besides, neither for it nor for its pod as a whole.
+func TestPins(t *testing.T) {
+	pod := loadPod(t, "testdata/translation/guaranteed-privileged.yaml")
+	node := recordedNodes()["cgroupv1"]
+	own, other := &pod.Spec.Containers[0], &pod.Spec.Containers[1]
+	node.Pin = func(uid, container string) Pin {
+		if uid == string(pod.UID) && container == own.Name {
+			return Pin{CPUs: "1,3", Unlimited: true}
+		}
+		return Pin{CPUs: "0,2"}
+	}
+	limited := NewContainerResources(pod, other, node)
+	if r := NewContainerResources(pod, own, node); r.CpusetCpus != "1,3" || r.CpuQuota != -1 || r.CpuPeriod == 0 ||
+		limited.CpusetCpus != "0,2" || limited.CpuQuota <= 0 {
+		t.Errorf("got %v and %v", r, limited)
+	}
+	if r, _ := sandboxResources(pod, node); r.CpuQuota != -1 || !node.UnlimitedCPU(pod) {
+		t.Errorf("the pod as a whole: got %v", r)
+	}
+	node.CPUCFSQuota = false
+	if r := NewContainerResources(pod, own, node); r.CpuQuota != 0 {
+		t.Errorf("without quotas: got %v", r)
+	}
+}
+
 func TestQuotasCanBeOff(t *testing.T) {
 	pod := loadPod(t, "testdata/translation/guaranteed-privileged.yaml")
 	node := recordedNodes()["cgroupv1"]

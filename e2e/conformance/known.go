@@ -24,7 +24,8 @@ var causes = []struct{ specs, message, why string }{
 	{`StandaloneMode.*init container is removed`, `startTime`,
 		"Playlet: keeps the pod's startTime over a restart of the agent; the spec expects another one"},
 	{`Pods API`, ``, "Playlet: the alpha gate PodsAPI has no effect"},
-	{`CPU Manager|CPU manager|Memory Manager|Topology Manager|core resource managers`, ``,
-		"Playlet: there are no CPU, memory and topology managers"},
+	{`PodLevelResourceManagers`, ``, "Playlet: the alpha gate PodLevelResourceManagers has no effect"},
+	{`CPU Manager|CPU manager`, ``, "host: it has two CPUs"},
+	{`Memory Manager|Topology Manager|core resource managers`, ``, "Playlet: there are no memory and topology managers"},
 	{`DRA`, ``, "Playlet: there is no dynamic resource allocation"},
 }

@@ -32,7 +32,7 @@ const (
 	ReasonNodePorts         = "NodePorts"
 	ReasonTaintToleration   = "TaintToleration"
 	ReasonAppArmor          = "AppArmor"
-	ReasonUnexpected        = "UnexpectedAdmissionError" // a critical pod that no room can be made for
+	ReasonUnexpected        = "UnexpectedAdmissionError" // no room can be made for a critical pod, or no CPUs or devices are free
 	linux                   = "linux"                    // the only one that the agent is built for
 	rejected                = "Pod was rejected: "
 	conditionMessagePattern = "The node had condition: %v. "
@@ -61,6 +61,10 @@ type Node struct {
 	PodLevelResize bool
 	// Undeclared are the features that the node lacks, by the names of KEP-5328. It has none where the node declares none.
 	Undeclared []string
+	// StaticCPUs is true if containers can have CPUs to themselves [cpuManagerPolicy static].
+	StaticCPUs bool
+	// ResizeCPUs is true if CPUs of Guaranteed pods can be resized all the same [gate InPlacePodVerticalScalingExclusiveCPUs].
+	ResizeCPUs bool
 	// Swap is true if pods get a part of the node's swap (KEP-2400).
 	Swap bool
 }

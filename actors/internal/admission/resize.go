@@ -24,6 +24,10 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, det
 		return v1.PodReasonInfeasible, "InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off"
 	case node.Swap && swaps(has.Pod, wants.Pod):
 		return v1.PodReasonInfeasible, "In-place resize of containers with swap is not supported.", "swap_limitation"
+	case node.StaticCPUs && !node.ResizeCPUs && translate.QOSClass(wants.Pod) == v1.PodQOSGuaranteed &&
+		resizesCPU(has.Pod, wants.Pod):
+		return v1.PodReasonInfeasible, `Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"`,
+			"guaranteed_pod_cpu_manager_static_policy"
 	case node.UnboundRequests:
 		return "", "", ""
 	}
@@ -41,11 +45,26 @@ func Resize(node *Node, others *Ledger, has, wants *Claim) (reason, message, det
 	return reason, message, ""
 }
 
+// resizesCPU reports whether the request of a container for CPU changes.
+func resizesCPU(has, wants *v1.Pod) bool {
+	now := containers(has)
+	for i, c := range containers(wants) {
+		if c.Resources.Requests.Cpu().Cmp(*now[i].Resources.Requests.Cpu()) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// containers returns the containers of a pod that can be resized. Their number and order are fixed.
+func containers(p *v1.Pod) []v1.Container {
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+}
+
 // swaps reports whether the resize would change a container's share of swap, which is fixed at its creation.
 func swaps(has, wants *v1.Pod) bool {
-	of := func(p *v1.Pod) []v1.Container { return slices.Concat(p.Spec.InitContainers, p.Spec.Containers) }
-	now := of(has)
-	for i, c := range of(wants) {
+	now := containers(has)
+	for i, c := range containers(wants) {
 		restarts := slices.ContainsFunc(now[i].ResizePolicy, func(r v1.ContainerResizePolicy) bool {
 			return r.ResourceName == v1.ResourceMemory && r.RestartPolicy == v1.RestartContainer
 		})

@@ -13,6 +13,13 @@ func sized(cpu, memory string) *v1.Pod {
 	return &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: list}}}}}
 }
 
+// bounded returns a Guaranteed pod.
+func bounded(cpu, memory string) *v1.Pod {
+	p := sized(cpu, memory)
+	p.Spec.Containers[0].Resources.Limits = p.Spec.Containers[0].Resources.Requests
+	return p
+}
+
 func restarting(p *v1.Pod) *v1.Pod {
 	p.Spec.Containers[0].ResizePolicy = []v1.ContainerResizePolicy{{ResourceName: v1.ResourceMemory, RestartPolicy: v1.RestartContainer}}
 	return p
@@ -64,6 +71,14 @@ func TestResize(t *testing.T) {
 			change: func(_ *v1.Pod, n *Node) { n.Swap = true }, reason: infeasible, message: "with swap"},
 		"CPU of a container with swap": {has: sized("1", "1Gi"), wants: sized("2", "1Gi"), other: sized("1", "1Gi"),
 			change: func(_ *v1.Pod, n *Node) { n.Swap = true }},
+		"CPU of a Guaranteed pod beside the static policy": {has: bounded("1", "1Gi"), wants: bounded("2", "1Gi"), other: sized("1", "1Gi"),
+			change: func(_ *v1.Pod, n *Node) { n.StaticCPUs = true }, reason: infeasible, message: `CPU Manager policy "static"`},
+		"the same, with the gate": {has: bounded("1", "1Gi"), wants: bounded("2", "1Gi"), other: sized("1", "1Gi"),
+			change: func(_ *v1.Pod, n *Node) { n.StaticCPUs, n.ResizeCPUs = true, true }},
+		"memory of a Guaranteed pod beside the static policy": {has: bounded("1", "1Gi"), wants: bounded("1", "2Gi"),
+			other: sized("1", "1Gi"), change: func(_ *v1.Pod, n *Node) { n.StaticCPUs = true }},
+		"CPU of a burstable pod beside the static policy": {has: sized("1", "1Gi"), wants: sized("2", "1Gi"), other: sized("1", "1Gi"),
+			change: func(_ *v1.Pod, n *Node) { n.StaticCPUs = true }},
 		"a node of which nothing is known": {has: sized("1", "1Gi"), wants: sized("9", "1Gi"), other: sized("1", "1Gi"),
 			change: func(_ *v1.Pod, n *Node) { n.Allocatable = nil }},
 		"a standalone node": {has: sized("1", "1Gi"), wants: sized("9", "1Gi"), other: sized("1", "1Gi"),

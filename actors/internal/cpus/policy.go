@@ -1,6 +1,7 @@
 package cpus
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -143,10 +144,16 @@ func (p Static) pool() cpuset.CPUSet {
 	return p.topology.All()
 }
 
+// ReasonAlignment is the reason of a pod that full-pcpus-only refuses; the kubelet's.
+const ReasonAlignment = "SMTAlignmentError"
+
 // Refusal is the error of a pod that cannot have its CPUs.
 type Refusal struct {
-	Reason  string // the kubelet's, for the pod's status; empty if it has none of its own
-	Message string
+	Reason    string // the kubelet's, for the pod's status; empty if it has none of its own
+	Message   string
+	Container string // that cannot have its CPUs
+	Requested int
+	Others    int // CPUs that the pod's containers before it would have
 }
 
 func (r Refusal) Error() string { return r.Message }
@@ -174,7 +181,9 @@ func (p Static) Allocate(g Given, pod *v1.Pod) (Given, error) {
 			if !had {
 				var err error
 				if set, err = p.choose(out, n, reuse); err != nil {
-					return g, err
+					refusal, _ := errors.AsType[Refusal](err)
+					refusal.Container, refusal.Requested, refusal.Others = c.Name, n, Given{"": has}.All().Size()
+					return g, refusal
 				}
 				has[c.Name] = set
 				out[uid] = has
@@ -190,19 +199,19 @@ func (p Static) Allocate(g Given, pod *v1.Pod) (Given, error) {
 }
 
 func (p Static) choose(g Given, n int, reuse cpuset.CPUSet) (cpuset.CPUSet, error) {
-	const smt = "SMTAlignmentError"
 	shared := p.Shared(g)
 	if per := p.topology.PerCore(); p.options.FullCores {
 		if n%per != 0 {
-			return cpuset.CPUSet{}, Refusal{smt, fmt.Sprintf(
+			return cpuset.CPUSet{}, Refusal{Reason: ReasonAlignment, Message: fmt.Sprintf(
 				"SMT Alignment Error: requested %d cpus not multiple cpus per core = %d", n, per)}
 		}
 		// Siblings of reserved CPUs can never be part of a free core.
 		siblings := p.topology.Siblings(p.reserved)
 		reuse = reuse.Difference(siblings)
 		if free := shared.Difference(siblings).Union(reuse).Size(); n > free {
-			return cpuset.CPUSet{}, Refusal{smt, fmt.Sprintf("SMT Alignment Error: not enough free physical CPUs: "+
-				"available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d", free, n, per)}
+			return cpuset.CPUSet{}, Refusal{Reason: ReasonAlignment, Message: fmt.Sprintf(
+				"SMT Alignment Error: not enough free physical CPUs: "+
+					"available physical CPUs = %d, requested CPUs = %d, CPUs per core = %d", free, n, per)}
 		}
 		shared = shared.Difference(siblings)
 	}
@@ -211,6 +220,24 @@ func (p Static) choose(g Given, n int, reuse cpuset.CPUSet) (cpuset.CPUSet, erro
 		return set, Refusal{Message: err.Error()}
 	}
 	return set, nil
+}
+
+// Asks reports whether a container of the pod has CPUs to itself under the static policy.
+func Asks(pod *v1.Pod) bool { return asking(pod, "") > 0 }
+
+// asking counts the containers that have CPUs to themselves, in the order of allocation and up to the named one.
+func asking(pod *v1.Pod, last string) (n int) {
+	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if Exclusive(pod, &list[i]) > 0 {
+				n++
+			}
+			if list[i].Name == last {
+				return n
+			}
+		}
+	}
+	return n
 }
 
 // Exclusive returns the number of CPUs that a container has to itself under the static policy. It is 0 for pods with resources at
@@ -229,7 +256,7 @@ func Exclusive(pod *v1.Pod, c *v1.Container) int {
 // Restore checks the assignments of a checkpoint against the node: the shared pool and the exclusive CPUs must be its CPUs.
 func (p Static) Restore(shared cpuset.CPUSet, g Given) error {
 	if shared.IsEmpty() {
-		if len(g) > 0 {
+		if len(g) > 0 && !g.All().Equals(p.pool()) { // with strict-cpu-reservation all may be exclusive
 			return fmt.Errorf("default cpuset cannot be empty")
 		}
 		return nil

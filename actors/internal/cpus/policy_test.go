@@ -147,11 +147,13 @@ func TestAllocate(t *testing.T) {
 		{"strictly reserved", newPod("u", "app 2"), Options{Strict: true}, "app0=1,5", "2-4,6-7", Refusal{}},
 		{"full cores", newPod("u", "app 2"), Options{FullCores: true}, "app0=1,5", "0,2-4,6-7", Refusal{}},
 		{"too many", newPod("u", "app 4", "app 4"), Options{}, "", "0-7",
-			Refusal{"", "not enough cpus available to satisfy request: requested=4, available=3"}},
+			Refusal{Message: "not enough cpus available to satisfy request: requested=4, available=3", Container: "app1",
+				Requested: 4, Others: 4}},
 		{"half a core", newPod("u", "app 3"), Options{FullCores: true}, "", "0-7",
-			Refusal{"SMTAlignmentError", "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2"}},
+			Refusal{"SMTAlignmentError", "SMT Alignment Error: requested 3 cpus not multiple cpus per core = 2", "app0", 3, 0}},
 		{"too many cores", newPod("u", "app 8"), Options{FullCores: true}, "", "0-7", Refusal{"SMTAlignmentError",
-			"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, CPUs per core = 2"}},
+			"SMT Alignment Error: not enough free physical CPUs: available physical CPUs = 6, requested CPUs = 8, CPUs per core = 2",
+			"app0", 8, 0}},
 	} {
 		p := newStatic(t, single, cpuset.New(0), 0, c.o)
 		got, err := p.Allocate(nil, c.pod)
@@ -199,6 +201,7 @@ func TestRestore(t *testing.T) {
 		{"0-3,5-7", given("4"), false, ""},
 		{"1-3,5-7", given("4"), true, ""},
 		{"", given("4"), false, "default cpuset cannot be empty"},
+		{"", given("1-7"), true, ""},
 		{"1-7", nil, false, `not all reserved cpus: "0" are present in defaultCpuSet: "1-7"`},
 		{"0-7", nil, true, `some of strictly reserved cpus: "0" are present in defaultCpuSet: "0-7"`},
 		{"0-7", given("4"), false, `pod: u, container: c cpuset: "4" overlaps with default cpuset "0-7"`},

@@ -82,8 +82,15 @@ func (t Topology) Siblings(set cpuset.CPUSet) cpuset.CPUSet {
 // PerCore returns the number of CPUs of a core, rounded down where cores differ.
 func (t Topology) PerCore() int { return len(t) / max(1, t.count(core)) }
 
-// PerNode returns how many CPUs of set are on each NUMA node.
-func (t Topology) PerNode(set cpuset.CPUSet) map[int]int { return t.sizes(set.UnsortedList(), node) }
+// PerNode returns how many CPUs of set are on each NUMA node of the machine.
+func (t Topology) PerNode(set cpuset.CPUSet) map[int]int {
+	out := t.sizes(slices.Collect(maps.Keys(t)), node)
+	for id := range out {
+		out[id] = 0
+	}
+	maps.Copy(out, t.sizes(set.UnsortedList(), node))
+	return out
+}
 
 func (t Topology) count(l level) int { return len(t.sizes(slices.Collect(maps.Keys(t)), l)) }
 

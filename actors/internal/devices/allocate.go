@@ -23,12 +23,12 @@ func (m *Manager) IsDevice(name v1.ResourceName) bool {
 	return m.inventory.isDevice(string(name), time.Now())
 }
 
-// Retain takes the devices back of all pods but those that hold theirs. It does not wait: the disk has it with the next
-// allocation.
-func (m *Manager) Retain(holds func(uid string) bool) {
+// Retain takes the devices back of all pods but the holders, which are named by UID. It does not wait: the disk has it with the
+// next allocation.
+func (m *Manager) Retain(holders map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.inventory.retain(holds)
+	m.inventory.retain(func(uid string) bool { _, holds := holders[uid]; return holds })
 }
 
 // Allocate allocates the devices that the containers of a pod request, through their plugins, and records them. Earlier

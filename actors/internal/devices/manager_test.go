@@ -204,7 +204,7 @@ func TestADeviceIsAllocatedAndKept(t *testing.T) {
 	if err := r.Allocate(t.Context(), asks("w", "1", ":c")); err != nil || r.ids("w", "c")[0] != "b" {
 		t.Errorf("%v: %v", r.ids("w", "c"), err)
 	}
-	r.Retain(func(uid string) bool { return uid == "w" })
+	r.Retain(map[string]string{"w": "w"})
 	if err := r.Allocate(t.Context(), asks("v", "1", ":c")); err != nil || r.ids("v", "c")[0] != "a" {
 		t.Errorf("what a pod gave back: %v: %v", r.ids("v", "c"), err)
 	}
@@ -237,7 +237,7 @@ func TestAPodThatGoesIsNotAskedForAnyMore(t *testing.T) {
 	r := newRig(t)
 	p := r.plugin("a", "b")
 	p.Answer = func([]string) (*pluginapi.ContainerAllocateResponse, error) {
-		r.Retain(func(string) bool { return false })
+		r.Retain(nil)
 		return &pluginapi.ContainerAllocateResponse{}, nil
 	}
 	r.begin(p)

@@ -112,6 +112,10 @@ var ofVolumes = map[messages.CauseCode]string{
 var ofRefusals = map[messages.CauseCode]sentence{
 	messages.CauseShortage: {"the node does not have enough {name} left for the pod ({detail})",
 		"remove pods from this node, or ask for less"},
+	messages.CauseNoCPUs: {"the node does not have enough CPUs left that the pod can have to itself: {detail}",
+		"remove pods with exclusive CPUs, or ask for less; a fraction of a CPU uses the shared pool"},
+	messages.CauseNoCores: {"the node cannot give the pod whole cores to itself, as full-pcpus-only demands: {detail}",
+		"ask for a multiple of the CPUs of a core, remove pods with exclusive CPUs, or unset full-pcpus-only"},
 	messages.CausePressure: {"the node is under pressure and does not admit such pods: {detail}",
 		"free the resource; see playlet explain node"},
 }

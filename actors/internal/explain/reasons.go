@@ -55,7 +55,7 @@ var plain = map[string]struct{ waitsFor, remedy string }{
 	messages.ReasonAgentStarting:     {"the agent's start", ""},
 	messages.ReasonNodeUnknown:       {"the Node object", "check that the API server can be reached from this node"},
 	messages.ReasonPreempting:        {"the end of other pods", ""},
-	messages.ReasonAllocating:        {"the device plugin", "see the device plugin's log"},
+	messages.ReasonAllocating:        {"the CPU manager and device plugins", "see the log of the pod's device plugin"},
 	messages.ReasonPredecessorEnding: {"the end of that pod", ""},
 	messages.ReasonPredecessorFound:  {"every source to report its pods", "see playlet explain node"},
 	messages.ReasonNameTaken:         {"a free name", "remove or rename one of the two"},
@@ -97,6 +97,9 @@ func (v view) ofPod(f *Finding, r messages.Reason, why messages.Cause) {
 // refused explains a refusal of admission, for good or for as long as it lasts, and a pod that the node ended.
 func refused(code string, why messages.Cause) (cause, waitsFor, remedy string) {
 	waitsFor = "the node to change"
+	if why.Code == messages.CauseNoCPUs {
+		waitsFor = "the end of other pods"
+	}
 	if why.Code == messages.CauseShortage {
 		waitsFor = "the end of other pods"
 		switch v1.ResourceName(why.Name) {

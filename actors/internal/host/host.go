@@ -14,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/playlet-dev/playlet/actors/internal/cpus"
 	"github.com/playlet-dev/playlet/actors/internal/devices"
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 	"github.com/playlet-dev/playlet/actors/internal/userns"
@@ -46,6 +47,8 @@ type Host struct {
 	Objects *objectset.Board
 	// Devices manages the devices that plugins gave to containers; nil means none.
 	Devices *devices.Manager
+	// CPUs are the CPUs that containers have to themselves; nil means none.
+	CPUs *cpus.Manager
 	// Users are the ranges of pods with user namespaces of their own; nil means that this node has none.
 	Users *userns.Ranges
 	// RequestTimeout bounds one CRI call.

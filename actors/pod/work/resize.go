@@ -56,7 +56,7 @@ func (e ResizeContainer) update(ctx context.Context, h *host.Host) ContainerResi
 	out := ContainerResized{Name: e.Spec.Name, ID: e.ID, Resources: &gets}
 	r := translate.NewContainerResources(e.Pod, e.Spec, h.Node)
 	// Fields that no resize changes stay as they are, as does the score of the OOM killer.
-	r.OomScoreAdj, r.HugepageLimits = 0, nil
+	r.OomScoreAdj, r.HugepageLimits, r.CpusetCpus = 0, nil, ""
 	if _, throttled := r.GetUnified()["memory.high"]; h.Node.MemoryQoS && !throttled {
 		r.Unified["memory.high"] = "max" // runtimes keep what an update leaves out
 	}

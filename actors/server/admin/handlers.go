@@ -59,6 +59,8 @@ type Config struct {
 	// History returns the recorded figures of the pod with the UID, or of the node; nil: figures are not recorded.
 	History func(uid string) []history.Series
 	Chaos   *chaos.Engine // nil if it is not enabled
+	// ExclusiveCPUs returns the CPUs that a container has to itself, by the pod's UID and its name; nil: none has any.
+	ExclusiveCPUs func(uid, container string) []int64
 	// Registered returns the control plane's view of the node; nil if the node is in no cluster.
 	Registered func() api.Registered
 	// Observatory returns the address of the observatory's port, or nil. The error is the reason that it is not open.

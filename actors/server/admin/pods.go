@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/cpuset"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
 	"github.com/playlet-dev/playlet/actors/internal/explain"
@@ -43,9 +44,29 @@ func (h *handlers) pods(w http.ResponseWriter, r *http.Request) error {
 		out.Registered = h.conf.Registered()
 	}
 	for _, p := range chosen.choose(now) {
-		out.Pods = append(out.Pods, view(p))
+		pod := view(p)
+		pod.CPUs = h.exclusiveCPUs(p.Pod)
+		out.Pods = append(out.Pods, pod)
 	}
 	return answer(w, out)
+}
+
+// exclusiveCPUs returns the CPUs that the containers of a pod have to themselves, by name.
+func (h *handlers) exclusiveCPUs(pod *v1.Pod) map[string]string {
+	if h.conf.ExclusiveCPUs == nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		var set []int
+		for _, id := range h.conf.ExclusiveCPUs(string(pod.UID), c.Name) {
+			set = append(set, int(id))
+		}
+		if len(set) > 0 {
+			out[c.Name] = cpuset.New(set...).String()
+		}
+	}
+	return out
 }
 
 // podView returns the shown form of a pod.

@@ -1,6 +1,6 @@
-// Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices of their
-// containers (KEP-606, KEP-2043). As there are no CPU and memory managers, and no dynamic resource allocation, their fields are
-// empty, as on a kubelet with the policies "none".
+// Package podresources serves the kubelet's pod resources APIs v1 and v1alpha1: the pods on the node, and the devices and
+// exclusive CPUs of their containers (KEP-606, KEP-2043). As there is no memory manager and no dynamic resource allocation,
+// their fields are empty, as on a kubelet with the policy "None".
 package podresources
 
 import (
@@ -34,8 +34,14 @@ type Devices interface {
 	Allocatable() []*api.ContainerDevices
 }
 
+// CPUs provides the CPUs that containers have to themselves; *cpus.Manager implements it. None of the methods blocks.
+type CPUs interface {
+	Exclusive(uid, container string) []int64
+	Allocatable() []int64
+}
+
 // New returns the handler: gRPC over HTTP/2 without TLS.
-func New(b *board.Board, devices Devices) http.Handler {
+func New(b *board.Board, devices Devices, cpus CPUs) http.Handler {
 	limiter := rate.NewLimiter(perSecond, burst)
 	s := grpc.NewServer(grpc.UnaryInterceptor(
 		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
@@ -44,7 +50,7 @@ func New(b *board.Board, devices Devices) http.Handler {
 			}
 			return next(ctx, req)
 		}))
-	l := &lister{board: b, devices: devices}
+	l := &lister{board: b, devices: devices, cpus: cpus}
 	api.RegisterPodResourcesListerServer(s, l)
 	v1alpha1.RegisterPodResourcesListerServer(s, &alphaLister{lister: l})
 	return s
@@ -54,6 +60,7 @@ type lister struct {
 	api.UnimplementedPodResourcesListerServer
 	board   *board.Board
 	devices Devices
+	cpus    CPUs
 }
 
 // List implements api.PodResourcesListerServer. It omits finished pods without running containers.
@@ -92,15 +99,16 @@ func (l *lister) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 func (l *lister) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse,
 	error) {
 	metrics.PodResources("v1", "requests_total", "requests_get_allocatable")
-	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable()}, nil
+	return &api.AllocatableResourcesResponse{Devices: l.devices.Allocatable(), CpuIds: l.cpus.Allocatable()}, nil
 }
 
 // of returns a pod's containers: sidecars, then regular containers.
 func (l *lister) of(pod *v1.Pod) *api.PodResources {
 	out := &api.PodResources{Name: pod.Name, Namespace: pod.Namespace}
 	add := func(c *v1.Container) {
+		uid := string(pod.UID)
 		out.Containers = append(out.Containers,
-			&api.ContainerResources{Name: c.Name, Devices: l.devices.Of(string(pod.UID), c.Name)})
+			&api.ContainerResources{Name: c.Name, Devices: l.devices.Of(uid, c.Name), CpuIds: l.cpus.Exclusive(uid, c.Name)})
 	}
 	for i := range pod.Spec.InitContainers {
 		if c := &pod.Spec.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {

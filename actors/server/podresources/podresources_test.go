@@ -29,11 +29,23 @@ func (named) Of(uid, container string) []*api.ContainerDevices {
 
 func (named) Allocatable() []*api.ContainerDevices { return named{}.Of("all", "free") }
 
+// exclusive gives each sidecar CPU 1, of CPUs 1 to 3.
+type exclusive struct{}
+
+func (exclusive) Exclusive(_, container string) []int64 {
+	if container == "side" {
+		return []int64{1}
+	}
+	return nil
+}
+
+func (exclusive) Allocatable() []int64 { return []int64{1, 2, 3} }
+
 // TestNew_ServesBothVersions calls List of each API by its name in gRPC.
 func TestNew_ServesBothVersions(t *testing.T) {
 	var protocols http.Protocols
 	protocols.SetUnencryptedHTTP2(true)
-	server := httptest.NewUnstartedServer(New(board.New(), named{}))
+	server := httptest.NewUnstartedServer(New(board.New(), named{}, exclusive{}))
 	server.Config.Protocols = &protocols
 	server.Start()
 	defer server.Close()
@@ -64,7 +76,7 @@ func TestWhatIsReported(t *testing.T) {
 	lingers.Phase = "terminating"
 	b.Publish(board.Snapshot{Pods: []board.Pod{pod("runs", v1.PodRunning), pod("over", v1.PodFailed), {Pod: pod("new", "").Pod},
 		lingers}})
-	l := &lister{board: b, devices: named{}}
+	l := &lister{board: b, devices: named{}, cpus: exclusive{}}
 	list, err := l.List(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +88,8 @@ func TestWhatIsReported(t *testing.T) {
 			got = append(got, fmt.Sprint(c.GetName(), c.GetDevices()[0].GetDeviceIds(), c.GetCpuIds(), c.GetMemory()))
 		}
 	}
-	if want := "ns/runs side[u-side] [] [] app[u-app] [] [] ns/new side[u-side] [] [] app[u-app] [] [] " +
-		"ns/ends side[u-side] [] [] app[u-app] [] []"; strings.Join(got, " ") != want {
+	if want := "ns/runs side[u-side] [1] [] app[u-app] [] [] ns/new side[u-side] [1] [] app[u-app] [] [] " +
+		"ns/ends side[u-side] [1] [] app[u-app] [] []"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", strings.Join(got, " "), want)
 	}
 	alpha, err := (&alphaLister{lister: l}).List(t.Context(), nil)
@@ -97,7 +109,7 @@ func TestWhatIsReported(t *testing.T) {
 		status.Code(err) != codes.Unknown || err.Error() != "pod none in namespace ns not found" {
 		t.Errorf("%v", err)
 	}
-	if all, err := l.GetAllocatableResources(t.Context(), nil); err != nil || len(all.GetDevices()) != 1 || len(all.GetCpuIds()) > 0 {
+	if all, err := l.GetAllocatableResources(t.Context(), nil); err != nil || len(all.GetDevices()) != 1 || len(all.GetCpuIds()) != 3 {
 		t.Errorf("%v, %v", all, err)
 	}
 }

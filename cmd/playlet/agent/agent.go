@@ -242,6 +242,7 @@ func (a *Agent) Close() error {
 	a.runtime.streams.Close()
 	errs = append(errs, a.machine.close(), a.listeners.Close())
 	a.host.Devices.Close() // after the listeners: no plugin registers with a Manager that is closed
+	a.host.CPUs.Close()
 	errs = append(errs, a.runtime.client.Close(), a.locks.Close())
 	return errors.Join(errs...)
 }

@@ -139,7 +139,7 @@ func TestADevicePlugin(t *testing.T) {
 func TestAnAllocationSurvivesKills(t *testing.T) {
 	t.Parallel()
 	var strikes []strike
-	for _, s := range []spot{{"pods", "DevicesAllocated"}, {"resources", "AllocateDevices"}, {"resources", "allocated"}} {
+	for _, s := range []spot{{"pods", "ResourcesAllocated"}, {"resources", "AllocateResources"}, {"resources", "allocated"}} {
 		strikes = append(strikes, strike{s, "before"}, strike{s, "after"})
 		if s.message != "allocated" { // the result of an actor's own work
 			strikes = append(strikes, strike{s, "lost"})

@@ -90,7 +90,7 @@ func newPressed(t *testing.T) *pressed {
 }
 
 // fallsWhole has the whole agent die where it is struck, while something is waited for, and another one begin.
-func (r *clusterRig) fallsWhole() chan<- struct{} {
+func (r *rig) fallsWhole() chan<- struct{} {
 	struck := make(chan struct{}, 4)
 	r.meanwhile = func() {
 		select {

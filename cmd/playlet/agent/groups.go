@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/playlet-dev/playlet/actors/pod"
+	"github.com/playlet-dev/playlet/actors/pods"
 	"github.com/playlet-dev/playlet/actors/resources"
 	"github.com/playlet-dev/playlet/actors/runtime"
 	"github.com/playlet-dev/playlet/config"
@@ -31,10 +32,13 @@ import (
 const podsSlice = "kubepods.slice"
 
 // wireResources binds the actor of the cgroups.
-func wireResources(node *config.Node, host *pod.Host, groups resources.Groups) supervisors.Constructor {
+func wireResources(node *config.Node, host *pod.Host, groups resources.Groups, board *pods.Board) supervisors.Constructor {
 	systemd := func() bool { return host.Can().SystemdCgroups } // makes the cgroups
 	return resources.New(resources.Options{
-		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops, Devices: host.Devices,
+		Tree: groupTree(node, host.Node, groups, systemd), Operations: host.Ops,
+		Providers: []resources.Provider{host.Devices, host.CPUs},
+		Pinning: resources.Pinning{CPUs: host.CPUs, Board: board, Runtime: host.CRI,
+			Period: node.Kubelet.CPUManagerReconcilePeriod.Duration},
 		Foreign: host.CRI.ForeignPod, NodeName: nameInCluster(node),
 		Parent: func() string {
 			if systemd() {
@@ -54,7 +58,7 @@ func groupTree(node *config.Node, facts translate.NodeFacts, groups resources.Gr
 	return &resources.Tree{
 		Groups: groups, Root: resources.ParseName(k.CgroupRoot), Systemd: systemd,
 		Settings: resources.Settings{
-			CPUCFSQuota: facts.CPUCFSQuota, CPUCFSQuotaPeriod: facts.CPUCFSQuotaPeriod,
+			CPUCFSQuota: facts.CPUCFSQuota, CPUCFSQuotaPeriod: facts.CPUCFSQuotaPeriod, UnlimitedCPU: facts.UnlimitedCPU,
 			PodPIDsLimit:  ptr.Deref(k.PodPidsLimit, -1),
 			HugePageSizes: facts.HugePageSizes, EnforcePods: slices.Contains(k.EnforceNodeAllocatable, "pods"),
 			Reserved: reserved(k.KubeReserved, k.SystemReserved), Reservations: reservations(k), QOSReserved: qosReserved(node),

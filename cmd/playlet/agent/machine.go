@@ -209,14 +209,16 @@ func readHost(node *config.Node, log *slog.Logger) (facts translate.NodeFacts, d
 
 // newHost is the machine as the actors of pods and containers know it.
 func newHost(node *config.Node, facts translate.NodeFacts, dns translate.DNSFacts, r *containerRuntime, m *machine,
-	log *slog.Logger) *pod.Host {
+	cpus *resources.CPUs, log *slog.Logger) *pod.Host {
 	k := node.Kubelet
+	facts.Pin = cpus.Pin
 	return &pod.Host{
 		CRI: r.client, Ops: cri.NewOperations(), Node: facts, DNS: dns, RootDir: node.RootDir, NodeName: node.NodeName,
 		RequestTimeout: k.RuntimeRequestTimeout.Duration, ResolvConf: ptr.Deref(k.ResolverConfig, ""),
 		Allocatable: allocatable(node, m.reader.Last()), Abilities: abilities(r.state, k.CgroupDriver),
 		Absence:    func() (time.Time, time.Duration) { s := r.state.Load(); return s.Answered, s.Away },
 		Devices:    resources.NewDevices(node.RootDir, log.With(podlog.ActorKey, messages.Resources.String())),
+		CPUs:       cpus,
 		Standalone: node.Standalone(),
 		Users: pod.NewUserRanges(pod.UserOptions{
 			RootDir: node.RootDir, Sandboxes: r.client, Log: log, IDsPerPod: node.IDsPerPod(),

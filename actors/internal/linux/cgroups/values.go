@@ -33,8 +33,10 @@ type Values struct {
 type Settings struct {
 	CPUCFSQuota       bool          // [cpuCFSQuota]
 	CPUCFSQuotaPeriod time.Duration // [cpuCFSQuotaPeriod]
-	PodPIDsLimit      int64         // [podPidsLimit]; 0 and below: no limit of the pod's own
-	HugePageSizes     []string      // of the machine, in the spelling of hugetlb
+	// UnlimitedCPU reports whether the CPU time of a pod is not limited, because of CPUs of its own; nil: no pod's.
+	UnlimitedCPU  func(*v1.Pod) bool
+	PodPIDsLimit  int64    // [podPidsLimit]; 0 and below: no limit of the pod's own
+	HugePageSizes []string // of the machine, in the spelling of hugetlb
 	// EnforcePods says that pods together get no more than what is not reserved [enforceNodeAllocatable]; otherwise they
 	// get at most the machine.
 	EnforcePods bool
@@ -120,7 +122,8 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 	}
 	out.CPUShares = translate.CPUShares(requests.Cpu().MilliValue())
 	everyone := class == v1.PodQOSGuaranteed
-	if cpu := limits.Cpu(); s.CPUCFSQuota && !cpu.IsZero() && (everyone || translate.LimitsPod(pod, v1.ResourceCPU)) {
+	limited := s.CPUCFSQuota && (s.UnlimitedCPU == nil || !s.UnlimitedCPU(pod))
+	if cpu := limits.Cpu(); limited && !cpu.IsZero() && (everyone || translate.LimitsPod(pod, v1.ResourceCPU)) {
 		period := s.CPUCFSQuotaPeriod.Microseconds()
 		out.CPUQuota, out.CPUPeriod = translate.CPUQuota(cpu.MilliValue(), period), uint64(max(period, 0))
 	}

@@ -60,6 +60,8 @@ func TestPodValues(t *testing.T) {
 			PIDs: None}},
 		{"no quota", podOf(sure), Settings{CPUCFSQuotaPeriod: time.Second},
 			Values{CPUShares: 2048, CPUQuota: None, Memory: 1 << 20, PIDs: None}},
+		{"CPUs of its own", podOf(sure), Settings{CPUCFSQuota: true, CPUCFSQuotaPeriod: time.Second,
+			UnlimitedCPU: func(*v1.Pod) bool { return true }}, Values{CPUShares: 2048, CPUQuota: None, Memory: 1 << 20, PIDs: None}},
 		{"another period", podOf(sure), Settings{CPUCFSQuota: true, CPUCFSQuotaPeriod: 10 * time.Millisecond},
 			Values{CPUShares: 2048, CPUQuota: 20000, CPUPeriod: 10000, Memory: 1 << 20, PIDs: None}},
 		{"few processes", podOf(none), Settings{PodPIDsLimit: 9}, Values{CPUShares: 2, CPUQuota: None, Memory: None, PIDs: 9}},

@@ -93,6 +93,8 @@ type PodState struct {
 	Ending string `json:"ending,omitempty"`
 	// Quarantine is the reason that the pod's actor is kept stopped, if it is.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
+	// CPUs are the CPUs that containers have to themselves, by container, as "0-3,7". Only answers to a list have them.
+	CPUs map[string]string `json:"cpus,omitempty"`
 }
 
 // Ref returns the pod's name.

@@ -147,6 +147,7 @@ func (d *description) containers(title string, specs []v1.Container, statuses []
 		d.line(2, "Ports", strings.Join(ports, ", "))
 		d.line(2, "Requests", amounts(spec.Resources.Requests))
 		d.line(2, "Limits", amounts(spec.Resources.Limits))
+		d.line(2, "Own CPUs", d.pod.CPUs[spec.Name])
 		d.line(2, "State", d.state(&st.State))
 		d.line(2, "Last state", d.state(&st.LastTerminationState))
 		d.line(2, "Restarts", fmt.Sprint(st.RestartCount))

@@ -24,6 +24,7 @@ func TestDescription(t *testing.T) {
 		LocalObjectReference: v1.LocalObjectReference{Name: "settings"}}}}}
 	p.Pod.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{
 		ExitCode: 137, Reason: "OOMKilled", FinishedAt: fake.Ago(0)}
+	p.CPUs = map[string]string{"a": "1,3"}
 	var out strings.Builder
 	d := &description{w: tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0), pod: p, now: fake.Noon, events: []v1.Event{{
 		InvolvedObject: v1.ObjectReference{FieldPath: "spec.containers{a}"}, LastTimestamp: metav1.NewTime(fake.Noon),
@@ -36,6 +37,7 @@ func TestDescription(t *testing.T) {
 		"exit code 137 (OOMKilled): killed for using more memory than its limit allows",
 		"http :80/ok every 10s; has not succeeded; last failure 0s ago: HTTP probe failed with statuscode: 500",
 		"/data from v, read-only", "configMap settings", "sh -c", "runs since",
+		"Own CPUs:",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it lacks %q:\n%s", want, out.String())

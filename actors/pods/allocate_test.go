@@ -22,6 +22,12 @@ func withGPU(name, uid string) *v1.Pod {
 	return p
 }
 
+// holds reports whether a pod is among the holders of a request.
+func holds(asked messages.AllocateResources, uid string) bool {
+	_, ok := asked.Holding[uid]
+	return ok
+}
+
 // gpus returns a node with room for four pods, and an object without free devices.
 func gpus(t *testing.T) *node {
 	here := small()
@@ -41,22 +47,22 @@ func TestAPodWaitsForItsDevices(t *testing.T) {
 	n.Take()
 	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
 	all := n.Take()
-	asked := ofType[messages.AllocateDevices](all)
-	if len(asked) != 1 || asked[0].UID != "u" || !asked[0].Heard || !asked[0].Holding["u"] || len(n.Spawned) > 0 ||
+	asked := ofType[messages.AllocateResources](all)
+	if len(asked) != 1 || asked[0].UID != "u" || !asked[0].Heard || !holds(asked[0], "u") || len(n.Spawned) > 0 ||
 		len(ofType[messages.PodStatusWanted](all)) > 0 {
 		t.Fatalf("asked %+v, spawned %v", asked, n.Spawned)
 	}
 	wants(n.Kit, messages.APIServer, withGPU("web", "u"), pod("other", "o"))
-	if again := sent[messages.AllocateDevices](n.Kit); len(again) > 0 || !slices.Equal(n.Spawned, []string{"o"}) {
+	if again := sent[messages.AllocateResources](n.Kit); len(again) > 0 || !slices.Equal(n.Spawned, []string{"o"}) {
 		t.Errorf("asked again %+v, spawned %v", again, n.Spawned)
 	}
 	n.Advance(allocateAgain)
-	if again := sent[messages.AllocateDevices](n.Kit); len(again) != 1 || !again[0].Holding["o"] {
+	if again := sent[messages.AllocateResources](n.Kit); len(again) != 1 || !holds(again[0], "o") {
 		t.Errorf("after the time for an answer: %+v", again)
 	}
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"})
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"}) // each request has an answer
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "gone"})
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u"})
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u"}) // each request has an answer
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "gone"})
 	if !slices.Equal(n.Spawned, []string{"o", "u"}) {
 		t.Errorf("spawned %v", n.Spawned)
 	}
@@ -69,7 +75,7 @@ func TestAPodThatCannotHaveItsDevices(t *testing.T) {
 	wants(n.Kit, messages.File)
 	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
 	n.Take()
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u", Refused: "there are none"})
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Refused: "there are none"})
 	said := sent[messages.PodStatusWanted](n.Kit)
 	if len(said) == 0 {
 		t.Fatal("nothing is told")
@@ -79,7 +85,7 @@ func TestAPodThatCannotHaveItsDevices(t *testing.T) {
 		t.Errorf("told %+v", s)
 	}
 	wants(n.Kit, messages.APIServer, withGPU("web", "u"), withGPU("next", "v"))
-	if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || asked[0].UID != "v" || asked[0].Holding["u"] {
+	if asked := sent[messages.AllocateResources](n.Kit); len(asked) != 1 || asked[0].UID != "v" || holds(asked[0], "u") {
 		t.Errorf("asked %+v", asked)
 	}
 }
@@ -91,12 +97,12 @@ func TestAPodThatIsGoneHoldsNoDevices(t *testing.T) {
 	wants(n.Kit, messages.File)
 	wants(n.Kit, messages.APIServer, pod("old", "o"))
 	wants(n.Kit, messages.APIServer, withGPU("web", "u"))
-	if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || !asked[0].Holding["o"] {
+	if asked := sent[messages.AllocateResources](n.Kit); len(asked) != 1 || !holds(asked[0], "o") {
 		t.Errorf("asked %+v while it ends", asked)
 	}
 	gone(n.Kit, "o", &v1.PodStatus{Phase: v1.PodSucceeded})
 	n.Advance(allocateAgain)
-	if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || asked[0].Holding["o"] {
+	if asked := sent[messages.AllocateResources](n.Kit); len(asked) != 1 || holds(asked[0], "o") {
 		t.Errorf("asked %+v when it has gone", asked)
 	}
 }
@@ -112,13 +118,13 @@ func TestFoundPodsHoldTheirDevices(t *testing.T) {
 	before := withGPU("before", "b")
 	before.Status.StartTime = &metav1.Time{Time: n.Now()}
 	wants(n.Kit, messages.APIServer, withGPU("adopted", "adopted"), withGPU("web", "u"), before)
-	asked := sent[messages.AllocateDevices](n.Kit)
-	slices.SortFunc(asked, func(x, y messages.AllocateDevices) int { return strings.Compare(x.UID, y.UID) })
-	if len(asked) != 2 || asked[0].UID != "b" || asked[1].UID != "u" || asked[1].Heard || !asked[1].Holding["orphan"] ||
-		!asked[1].Holding["adopted"] || !asked[1].Holding["b"] || !slices.Equal(n.Spawned, []string{"adopted"}) {
+	asked := sent[messages.AllocateResources](n.Kit)
+	slices.SortFunc(asked, func(x, y messages.AllocateResources) int { return strings.Compare(x.UID, y.UID) })
+	if len(asked) != 2 || asked[0].UID != "b" || asked[1].UID != "u" || asked[1].Heard || !holds(asked[1], "orphan") ||
+		!holds(asked[1], "adopted") || !holds(asked[1], "b") || !slices.Equal(n.Spawned, []string{"adopted"}) {
 		t.Errorf("asked %+v, spawned %v", asked, n.Spawned)
 	}
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "b", Refused: "they are gone"})
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "b", Refused: "they are gone"})
 	said := sent[messages.PodStatusWanted](n.Kit)
 	if s := said[len(said)-1]; s.UID != "b" || s.Status.Reason != admission.ReasonUnexpected {
 		t.Errorf("told %+v", s)
@@ -144,7 +150,7 @@ func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
 			others := []*v1.Pod{old, withGPU("web", "u"), pod("a", "a"), pod("b", "b"), pod("c", "c")} // one more than there is room for
 			wants(n.Kit, messages.APIServer, others...)
 			all := n.Take()
-			if asked := ofType[messages.AllocateDevices](all); len(asked) != 1 || !asked[0].Holding["old"] {
+			if asked := ofType[messages.AllocateResources](all); len(asked) != 1 || !holds(asked[0], "old") {
 				t.Error("its device is not held at first")
 			}
 			if !slices.ContainsFunc(ofType[messages.PodStatusWanted](all), func(s messages.PodStatusWanted) bool {
@@ -154,12 +160,12 @@ func TestAFailedPodThatRunsHoldsWhatItHas(t *testing.T) {
 			}
 			n.Send(messages.PodAddress("old"), messages.PodStatusChanged{UID: "old", Phase: "terminating", Status: &old.Status})
 			n.Advance(allocateAgain)
-			if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || !asked[0].Holding["old"] {
+			if asked := sent[messages.AllocateResources](n.Kit); len(asked) != 1 || !holds(asked[0], "old") {
 				t.Error("its device is not held while it is ended")
 			}
 			ends(n)
 			n.Advance(allocateAgain)
-			if asked := sent[messages.AllocateDevices](n.Kit); len(asked) != 1 || asked[0].Holding["old"] {
+			if asked := sent[messages.AllocateResources](n.Kit); len(asked) != 1 || holds(asked[0], "old") {
 				t.Error("its device is held when it has ended")
 			}
 		})
@@ -174,7 +180,7 @@ func TestAPodThatWaitsForItsDevicesAgainHoldsItsRoom(t *testing.T) {
 	before := withGPU("before", "u")
 	before.Status.StartTime = &metav1.Time{Time: n.Now()}
 	wants(n.Kit, messages.APIServer, before, pod("a", "a"), pod("b", "b"), pod("c", "c"), pod("d", "d"))
-	n.Send(messages.Resources, messages.DevicesAllocated{UID: "u"})
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u"})
 	if !slices.Equal(n.Spawned, []string{"a", "b", "c", "d", "u"}) { // the fourth is refused
 		t.Errorf("spawned %v", n.Spawned)
 	}
@@ -186,5 +192,96 @@ func TestAPodThatWaitsForItsDevicesAgainHoldsItsRoom(t *testing.T) {
 	}
 	if !slices.Equal(refused, []string{"d"}) {
 		t.Errorf("refused %v", refused)
+	}
+}
+
+// pinned returns a Guaranteed pod with a CPU to itself.
+func pinned(name, uid string) *v1.Pod {
+	p := pod(name, uid)
+	list := v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("1Mi")}
+	p.Spec.Containers = []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Limits: list, Requests: list}}}
+	return p
+}
+
+// exclusive returns a node with the static policy of the CPU manager.
+func exclusive(t *testing.T) *node {
+	here := small()
+	here.Allocatable, here.Node.StaticCPUs = nil, true
+	n := beginCluster(t, here)
+	n.known()
+	return n
+}
+
+// A pod with CPUs to itself waits for them. Of the API server it fails with the reason of the refusal; a static pod waits, and
+// asks again. Without the static policy neither asks.
+func TestAllocate_ExclusiveCPUs(t *testing.T) {
+	n := exclusive(t)
+	wants(n.Kit, messages.File, static(pinned("static", "s")), pod("shared", "o"))
+	wants(n.Kit, messages.APIServer, pinned("web", "u"))
+	asked := sent[messages.AllocateResources](n.Kit)
+	if len(asked) != 2 || asked[0].Holding["o"] != "default/shared" || !slices.Equal(n.Spawned, []string{"o"}) {
+		t.Fatalf("asked %+v, spawned %v", asked, n.Spawned)
+	}
+	cause := messages.Cause{Code: messages.CauseNoCPUs, Detail: "none are free"}
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "u", Refused: "it has threads", Reason: "SMTAlignmentError"})
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s", Refused: "there are none", Cause: cause})
+	if got := n.waits("s"); got != admission.ReasonUnexpected {
+		t.Errorf("the static pod waits for %q", got)
+	}
+	all := n.Take()
+	var told *v1.PodStatus
+	for _, s := range ofType[messages.PodStatusWanted](all) {
+		if s.UID == "u" && s.Status != nil {
+			told = s.Status
+		}
+	}
+	if told == nil || told.Phase != v1.PodFailed || told.Reason != "SMTAlignmentError" || told.Message != "Pod was rejected: it has threads" {
+		t.Errorf("got status %+v", told)
+	}
+	if again := ofType[messages.AllocateResources](all); len(again) > 0 {
+		t.Errorf("asked again at once: %+v", again)
+	}
+	n.Advance(allocateAgain)
+	if again := sent[messages.AllocateResources](n.Kit); len(again) != 1 || again[0].UID != "s" || holds(again[0], "u") {
+		t.Errorf("asked %+v after a while", again)
+	}
+	n.Send(messages.Resources, messages.ResourcesAllocated{UID: "s"})
+	if !slices.Contains(n.Spawned, "s") {
+		t.Errorf("spawned %v", n.Spawned)
+	}
+	n = beginCluster(t, small())
+	n.known()
+	wants(n.Kit, messages.File, static(pinned("static", "s")))
+	if asked := sent[messages.AllocateResources](n.Kit); len(asked) > 0 {
+		t.Errorf("asked %+v without the static policy", asked)
+	}
+}
+
+// The holders are sent when a pod has ended, and with each sweep, but not before every source has reported.
+func TestResourcesHeld(t *testing.T) {
+	n := exclusive(t)
+	wants(n.Kit, messages.File, pod("a", "a"), pod("b", "b"))
+	n.Advance(sweepEvery)
+	if held := sent[messages.ResourcesHeld](n.Kit); len(held) > 0 {
+		t.Errorf("sent %+v while a source is silent", held)
+	}
+	wants(n.Kit, messages.APIServer)
+	n.Take()
+	wants(n.Kit, messages.File, pod("b", "b"))
+	if held := sent[messages.ResourcesHeld](n.Kit); len(held) > 0 {
+		t.Errorf("sent %+v while the pod is ending", held)
+	}
+	gone(n.Kit, "a", &v1.PodStatus{Phase: v1.PodSucceeded})
+	held := sent[messages.ResourcesHeld](n.Kit)
+	if len(held) == 0 || len(held[0].Holding) != 1 || held[0].Holding["b"] != "default/b" {
+		t.Errorf("sent %+v after the end of a pod", held)
+	}
+	n.Send(messages.PodAddress("b"), messages.PodStatusChanged{UID: "b", Phase: "finished", Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	if held = sent[messages.ResourcesHeld](n.Kit); len(held) == 0 || len(held[0].Holding) > 0 {
+		t.Errorf("sent %+v after the last pod has failed", held)
+	}
+	n.Advance(sweepEvery)
+	if held = sent[messages.ResourcesHeld](n.Kit); len(held) != 1 {
+		t.Errorf("sent %+v with the sweep", held)
 	}
 }

@@ -20,7 +20,10 @@ type plugins struct {
 	err      error
 }
 
-func (p *plugins) Retain(holds func(string) bool) { p.retained = append(p.retained, holds("u")) }
+func (p *plugins) Retain(holders map[string]string) {
+	_, holds := holders["u"]
+	p.retained = append(p.retained, holds)
+}
 
 func (p *plugins) Allocate(context.Context, *v1.Pod) error {
 	p.asked++
@@ -32,9 +35,9 @@ func (p *plugins) Allocate(context.Context, *v1.Pod) error {
 func TestDevicesAreAllocated(t *testing.T) {
 	p := &plugins{}
 	ops := cri.NewOperations()
-	answers := func(want messages.DevicesAllocated, ask messages.AllocateDevices) {
+	answers := func(want messages.ResourcesAllocated, ask messages.AllocateResources) {
 		t.Helper()
-		k := supervisortest.New(t, messages.Resources, New(Options{Devices: p, Operations: ops})("resources"))
+		k := supervisortest.New(t, messages.Resources, New(Options{Providers: []Provider{p}, Operations: ops})("resources"))
 		k.Send(messages.Pods, ask)
 		k.RunWork()
 		sent := k.Take()
@@ -42,18 +45,18 @@ func TestDevicesAreAllocated(t *testing.T) {
 			t.Errorf("told %+v, want %+v", sent, want)
 		}
 	}
-	answers(messages.DevicesAllocated{UID: "u"}, messages.AllocateDevices{UID: "u"})
+	answers(messages.ResourcesAllocated{UID: "u"}, messages.AllocateResources{UID: "u"})
 	p.err = errors.New("none is left")
-	answers(messages.DevicesAllocated{UID: "u", Refused: "none is left"},
-		messages.AllocateDevices{UID: "u", Holding: map[string]bool{"u": true}, Heard: true})
-	answers(messages.DevicesAllocated{UID: "v", Refused: "none is left"},
-		messages.AllocateDevices{UID: "v", Holding: map[string]bool{"v": true}, Heard: true})
+	answers(messages.ResourcesAllocated{UID: "u", Refused: "none is left"},
+		messages.AllocateResources{UID: "u", Holding: map[string]string{"u": "ns/u"}, Heard: true})
+	answers(messages.ResourcesAllocated{UID: "v", Refused: "none is left"},
+		messages.AllocateResources{UID: "v", Holding: map[string]string{"v": "ns/v"}, Heard: true})
 	if !slices.Equal(p.retained, []bool{true, false}) || p.asked != 3 {
 		t.Errorf("retained %v, asked %d times", p.retained, p.asked)
 	}
 	n := newNode(t) // without plugins
-	n.Send(messages.Pods, messages.AllocateDevices{UID: "u"})
-	if sent := n.Take(); len(sent) != 1 || sent[0].Msg != (messages.DevicesAllocated{UID: "u"}) {
+	n.Send(messages.Pods, messages.AllocateResources{UID: "u"})
+	if sent := n.Take(); len(sent) != 1 || sent[0].Msg != (messages.ResourcesAllocated{UID: "u"}) {
 		t.Errorf("told %+v", sent)
 	}
 }

@@ -1,0 +1,137 @@
+package pods
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/admission"
+	"github.com/playlet-dev/playlet/actors/internal/cpus"
+	"github.com/playlet-dev/playlet/cri/translate"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// allocateAgain is when a request for CPUs and devices is repeated: the answer may be lost, or refuse a static pod.
+const allocateAgain = 10 * time.Second
+
+// allocating is the state of an entry's CPUs and devices while it is held.
+type allocating struct {
+	asked  time.Time // zero: not yet
+	answer *messages.ResourcesAllocated
+}
+
+type allocateDue struct{}
+
+// allocate requests a pod's exclusive CPUs and devices, the last step before admission. It returns a reason to wait or a refusal.
+// A static pod waits with a refusal, and the request is repeated.
+func (a *actor) allocate(ctx supervisors.Context, e *entry) (*messages.Reason, admission.Refusal) {
+	if !a.asksForParts(e.want.pod) {
+		return nil, admission.Refusal{}
+	}
+	d := &e.allocating
+	refused := d.answer != nil && d.answer.Refused != ""
+	if now := ctx.Now(); (d.answer == nil || refused) && (d.asked.IsZero() || now.Sub(d.asked) >= allocateAgain) {
+		d.asked = now
+		ctx.Tell(messages.Resources, messages.AllocateResources{UID: e.uid, Pod: e.want.pod, Holding: a.holding(),
+			Heard: a.settled()})
+		ctx.After(allocateAgain, allocateDue{})
+	}
+	switch {
+	case d.answer == nil:
+		return &messages.Reason{Code: messages.ReasonAllocating,
+			Message: "the CPUs and devices that it has to itself are being allocated"}, admission.Refusal{}
+	case !refused:
+		return nil, admission.Refusal{}
+	}
+	refusal := admission.Refusal{Reason: d.answer.Reason, Message: d.answer.Refused, Cause: d.answer.Cause}
+	if refusal.Reason == "" {
+		refusal.Reason, refusal.Message = admission.ReasonUnexpected,
+			"Allocate failed due to "+d.answer.Refused+", which is unexpected"
+	}
+	if translate.IsStatic(e.want.pod) {
+		return &messages.Reason{Code: refusal.Reason, Message: refusal.Message, Cause: refusal.Cause}, admission.Refusal{}
+	}
+	return nil, refusal
+}
+
+// readmit continues with a pod that was admitted before. If none of its containers runs, e.g. after a restart of the machine, its
+// CPUs and devices may have changed. As with the kubelet, it fails if they are not available any more, or not yet.
+func (a *actor) readmit(ctx supervisors.Context, e *entry) {
+	ended := e.record.Final != nil || e.record.Fail != nil || final(&e.want.pod.Status)
+	if !ended && (e.found == nil || !e.found.Alive()) {
+		switch wait, refusal := a.allocate(ctx, e); {
+		case wait != nil:
+			a.undecided.some = true
+			a.hold(ctx, e, *wait, wait.Code == messages.ReasonAllocating)
+			return
+		case refusal.Refused():
+			a.refuse(ctx, e, refusal)
+			return
+		}
+	}
+	a.admit(ctx, e)
+}
+
+// asksForParts reports whether a container may request CPUs or devices of its own. resources knows which extended resources
+// belong to plugins. Pods of manifests have no devices: their sources refuse them.
+func (a *actor) asksForParts(pod *v1.Pod) bool {
+	if a.opts.Here.Node.StaticCPUs && cpus.Asks(pod) {
+		return true
+	}
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		for name := range c.Resources.Limits {
+			if admission.Extended(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settled reports whether a pod that is not among the entries holds nothing: the running pods are known, and every source has
+// reported that ever does.
+func (a *actor) settled() bool {
+	return a.phase == complete || a.phase == hearing && a.opts.Unheard && a.sources.heard()
+}
+
+// holding returns the pods that hold their CPUs and devices: pods that should run, and pods that may still run, whatever their
+// status at the API server.
+func (a *actor) holding() map[string]string {
+	out := make(map[string]string, len(a.entries))
+	for uid, e := range a.entries {
+		switch {
+		case e.lingers, e.found != nil && e.found.Alive():
+			out[uid] = e.name
+		case e.state == unclaimed && e.found == nil, e.state == leaving, e.state == over, e.record.Final != nil, final(e.status):
+		default:
+			out[uid] = e.name
+		}
+	}
+	return out
+}
+
+// tellHolding sends the pods that hold CPUs and devices. Unless again is set, it is sent only after one has ceased to hold them:
+// then static pods that were refused ask again. Without exclusive CPUs nothing waits for it, since devices are released with the
+// next request for some.
+func (a *actor) tellHolding(ctx supervisors.Context, again bool) {
+	if !a.opts.Here.Node.StaticCPUs || !a.settled() {
+		return
+	}
+	now, less := a.holding(), false
+	for uid := range a.held {
+		if _, holds := now[uid]; !holds {
+			less = true
+		}
+	}
+	if a.held = now; !less && !again {
+		return
+	}
+	ctx.Tell(messages.Resources, messages.ResourcesHeld{Holding: now})
+	for _, e := range a.entries {
+		if less && e.state == held && e.allocating.answer != nil {
+			e.allocating.asked = time.Time{}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package resources
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/playlet-dev/playlet/actors/internal/cpus"
+	"github.com/playlet-dev/playlet/actors/internal/reconcile"
+	"github.com/playlet-dev/playlet/messages"
+	"github.com/playlet-dev/playlet/supervisors"
+)
+
+// Provider has one kind of resources that containers can have to themselves: *devices.Manager, *cpus.Manager.
+type Provider interface {
+	// Retain releases the resources of all pods but the holders, which are named by UID. It does not block.
+	Retain(holders map[string]string)
+	// Allocate allocates a pod's resources, or keeps the ones that it has. It blocks on plugins and the disk.
+	Allocate(ctx context.Context, pod *v1.Pod) error
+}
+
+// allocateTimeout bounds an allocation for a pod, which may ask device plugins.
+const allocateTimeout = 2 * time.Minute
+
+// allocation answers AllocateResources. It is not a driver of the reconciler. A pod is admitted once, so a refusal is final and
+// is not retried here. Each request includes the holders, so there is no sweep. The providers keep the allocations. A pod has one
+// allocation in progress, in the process's table, because this actor may restart meanwhile. After a refusal pods reports that the
+// pod holds nothing, and the resources of earlier providers are released.
+type allocation struct {
+	providers []Provider
+	ops       reconcile.Operations
+}
+
+type allocated struct {
+	pod     *v1.Pod
+	answer  messages.ResourcesAllocated
+	pending bool // the result is not known yet
+}
+
+func (a allocation) receive(ctx supervisors.Context, msg any) bool {
+	switch m := msg.(type) {
+	case messages.AllocateResources:
+		a.allocate(ctx, m)
+	case messages.ResourcesHeld:
+		a.retain(m.Holding)
+	case allocated:
+		if !m.pending { // otherwise pods asks again, and joins
+			ctx.Tell(messages.Pods, m.answer)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+func (a allocation) retain(holders map[string]string) {
+	for _, p := range a.providers {
+		p.Retain(holders)
+	}
+}
+
+func (a allocation) allocate(ctx supervisors.Context, m messages.AllocateResources) {
+	if len(a.providers) == 0 {
+		ctx.Tell(messages.Pods, messages.ResourcesAllocated{UID: m.UID})
+		return
+	}
+	if m.Heard { // here messages are ordered: an older set lacks no later pod
+		a.retain(m.Holding)
+	}
+	ctx.Do(supervisors.Work{Name: "allocate resources", Timeout: timeout, Pod: m.UID, Run: func(ctx context.Context) any {
+		// A pod that was withdrawn and listed again is another object: its resources may have been released in between.
+		same := func(other allocated) bool { return other.pod == m.Pod }
+		done, err := reconcile.Join(ctx, a.ops, "allocation/"+m.UID, allocateTimeout, same, func(ctx context.Context) allocated {
+			return allocated{pod: m.Pod, answer: a.give(ctx, m)}
+		})
+		if err != nil {
+			return allocated{pod: m.Pod, pending: true}
+		}
+		return done
+	}})
+}
+
+// give asks the providers one after another.
+func (a allocation) give(ctx context.Context, m messages.AllocateResources) messages.ResourcesAllocated {
+	out := messages.ResourcesAllocated{UID: m.UID}
+	for _, p := range a.providers {
+		err := p.Allocate(ctx, m.Pod)
+		if err == nil {
+			continue
+		}
+		out.Refused = err.Error()
+		if refusal, ok := errors.AsType[cpus.Refusal](err); ok {
+			out.Reason, out.Cause = refusal.Reason, messages.CauseOf(err)
+		}
+		break
+	}
+	return out
+}
