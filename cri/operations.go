@@ -7,6 +7,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ type Operations struct {
 	stopped  map[string]map[string]bool // the IDs of stopped sandboxes, by the UID of their pod
 	closed   bool
 	clock    clock.WithDelayedExecution
+	began    time.Time
 }
 
 type operation struct {
@@ -59,8 +61,20 @@ type operation struct {
 func NewOperations() *Operations {
 	return &Operations{
 		inFlight: map[string]*operation{}, watches: map[*map[string]bool]bool{},
-		stopped: map[string]map[string]bool{}, clock: clock.RealClock{},
+		stopped: map[string]map[string]bool{}, clock: clock.RealClock{}, began: time.Now(),
 	}
+}
+
+// Deadline formats a deadline as a part of a key, in milliseconds since the start of the table. Deadlines that were computed
+// from time.Now compare by the monotonic clock, whether the wall clock was set in between or not.
+func (o *Operations) Deadline(t time.Time) string {
+	return strconv.FormatInt(t.Sub(o.began).Milliseconds(), 10)
+}
+
+// ParseDeadline returns the deadline that Deadline formatted.
+func (o *Operations) ParseDeadline(text string) (time.Time, error) {
+	ms, err := strconv.ParseInt(text, 10, 64)
+	return o.began.Add(time.Duration(ms) * time.Millisecond), err
 }
 
 // Do joins the operation in flight under key or, if there is none, starts fn in a goroutine of its own. fn gets the values of

@@ -9,37 +9,53 @@ import (
 )
 
 // wallClock are the methods and functions whose results have no monotonic part. A difference of such times is no duration: the
-// clock may be set in between.
-var wallClock = []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "ModTime"}
+// clock may be set in between. Truncate strips it, too, and is also a method of durations and files.
+var wallClock = []string{"Unix", "UnixMilli", "UnixMicro", "UnixNano", "ModTime", "Truncate", "Rfc3339Copy", "AddDate"}
 
 // mayUseWallClock are the permitted uses, by file. A use in a decision has a bound for a clock that was set forward or back.
 var mayUseWallClock = map[string]permit{
-	"actors/container/stop.go":               {2, "keys of stops in progress; the grace period is monotonic"},
-	"actors/ender/machine.go":                {1, "a generation, compared for equality"},
-	"actors/ender/stop.go":                   {1, "keys of stops in progress; the grace period is monotonic"},
-	"actors/events/source.go":                {1, "unique names of Events, which increase"},
-	"actors/eviction/oomkill/oomkill.go":     {1, "a deadline in the past, which ends a read"},
-	"actors/internal/metrics/metrics.go":     {1, "a metric"},
-	"actors/internal/wholefile/wholefile.go": {2, "times of files; a negative age is an old file"},
-	"actors/objects/reader.go":               {1, "times of files; a negative age is an old file"},
-	"actors/pod/probes.go":                   {1, "a generation, compared for equality"},
-	"actors/pod/start.go":                    {1, "a generation, compared for equality"},
-	"actors/runtime/choose.go":               {1, "the runtime's times; a negative age is an old container"},
-	"actors/server/cadvisor/events.go":       {1, "a key of an event"},
-	"actors/server/containers/logs.go":       {1, "the runtime's times; the wait has a bound of its own"},
-	"actors/server/observatory/filter.go":    {2, "the expiry of a cookie, which the browser keeps"},
-	"actors/shutdown/state.go":               {1, "a metric"},
-	"actors/sources/submit/objects.go":       {1, "shown to users"},
-	"actors/stats/cgroupmetrics/families.go": {5, "metrics"},
-	"actors/stats/cgroupmetrics/gatherer.go": {1, "metrics"},
-	"actors/stats/ofcri.go":                  {1, "the runtime's times, shown to users"},
-	"actors/stats/resource.go":               {2, "metrics"},
-	"actors/stats/summary.go":                {1, "the runtime's times, shown to users"},
-	"cri/crilog/part.go":                     {3, "order of log files"},
-	"cri/crilog/read.go":                     {1, "a deadline in the past, which ends a read"},
-	"cri/facts/container.go":                 {1, "the runtime's times: back-off and probes bound them by now"},
-	"supervisors/cell.go":                    {1, "shown to users"},
-	"supervisors/vitals.go":                  {1, "shown to users"},
+	"actors/ender/machine.go":                    {1, "a generation, compared for equality"},
+	"actors/events/source.go":                    {1, "unique names of Events, which increase"},
+	"actors/eviction/oomkill/oomkill.go":         {1, "a deadline in the past, which ends a read"},
+	"actors/identity/steady.go":                  {1, "finds that the clock was set"},
+	"actors/images/pullrecord/records.go":        {1, "times of records; those of this process are compared by the monotonic clock"},
+	"actors/internal/finalstatus/finalstatus.go": {1, "reported in seconds"},
+	"actors/internal/metrics/metrics.go":         {1, "a metric"},
+	"actors/internal/wholefile/wholefile.go":     {2, "times of files; a negative age is an old file"},
+	"actors/objects/reader.go":                   {1, "times of files; a negative age is an old file"},
+	"actors/pod/events.go":                       {2, "durations in Events"},
+	"actors/pod/known/clock.go":                  {2, "anchors recorded times by the monotonic clock"},
+	"actors/pod/podstatus/conditions.go":         {1, "reported in seconds"},
+	"actors/pod/probes.go":                       {1, "a generation, compared for equality"},
+	"actors/pod/start.go":                        {1, "a generation, compared for equality"},
+	"actors/registration/lease.go":               {1, "the lease's time, which always increases"},
+	"actors/registration/status.go":              {1, "compared for equality"},
+	"actors/runtime/choose.go":                   {1, "the runtime's times; a negative age is an old container"},
+	"actors/server/admin/api/params.go":          {1, "the sinceTime of a client"},
+	"actors/server/cadvisor/events.go":           {3, "a key of an event, and the times of a client"},
+	"actors/server/containers/choose.go":         {1, "reported in seconds"},
+	"actors/server/containers/logs.go":           {1, "the runtime's times; the wait has a bound of its own"},
+	"actors/server/nodeapi/containers.go":        {1, "the sinceTime of a client"},
+	"actors/server/nodeapi/systemlogs.go":        {1, "the sinceTime of a client"},
+	"actors/server/observatory/filter.go":        {2, "the expiry of a cookie, which the browser keeps"},
+	"actors/shutdown/state.go":                   {1, "a metric"},
+	"actors/sources/submit/objects.go":           {1, "shown to users"},
+	"actors/stats/agentmetrics/starts.go":        {1, "a metric"},
+	"actors/stats/cgroupmetrics/families.go":     {5, "metrics"},
+	"actors/stats/cgroupmetrics/gatherer.go":     {1, "metrics"},
+	"actors/stats/disk.go":                       {1, "shown to users"},
+	"actors/stats/ofcri.go":                      {1, "the runtime's times, shown to users"},
+	"actors/stats/resource.go":                   {2, "metrics"},
+	"actors/stats/summary.go":                    {1, "the runtime's times, shown to users"},
+	"actors/status/merge.go":                     {2, "reported in seconds"},
+	"actors/volumes/kinds/write.go":              {1, "the form of a name"},
+	"cri/crilog/part.go":                         {3, "order of log files"},
+	"cri/crilog/print.go":                        {1, "the runtime's times, which select lines"},
+	"cri/crilog/read.go":                         {1, "a deadline in the past, which ends a read"},
+	"cri/facts/container.go":                     {1, "the runtime's times: back-off, deadline and probes anchor them, bounded by now"},
+	"cri/facts/sandbox.go":                       {1, "the pod's start: the deadline anchors it, bounded by now"},
+	"supervisors/cell.go":                        {1, "shown to users"},
+	"supervisors/vitals.go":                      {1, "shown to users"},
 }
 
 // TestWallClock_PermittedUses reads the agent's rooms. Each use has a reason why a jump of the clock does no harm.
@@ -88,8 +104,13 @@ func wallClockUses(file *ast.File) (n int) {
 				n++
 			}
 		}
-		if zero, ok := first(call.Args).(*ast.BasicLit); ok && s.Sel.Name == "Round" && zero.Value == "0" {
+		if zero, ok := first(call.Args).(*ast.BasicLit); ok && zero.Value == "0" && s.Sel.Name == "Round" {
 			n++ // strips the monotonic part
+		} else if ok && zero.Value == "0" && s.Sel.Name == "Truncate" {
+			n-- // of a file
+		}
+		if from, ok := s.X.(*ast.Ident); ok && from.Name == "time" && s.Sel.Name == "Parse" {
+			n++
 		}
 		return true
 	})
@@ -109,6 +130,8 @@ func TestWallClock_UsesAreFound(t *testing.T) {
 		`func f() { time.Unix(0, c.GetCreatedAt()) }`:             1,
 		`func f() { t.UnixNano(); t.Unix(); info.ModTime() }`:     3,
 		`func f() { t.Round(0); d.Round(time.Second); t.Sub(u) }`: 1,
+		`func f() { t.Truncate(time.Second); file.Truncate(0) }`:  1,
+		`func f() { time.Parse(layout, s); template.Parse(s) }`:   1,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+source, parser.SkipObjectResolution)
 		if err != nil {

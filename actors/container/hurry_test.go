@@ -124,3 +124,32 @@ func TestTheStatusOfAStoppedContainerComesLater(t *testing.T) {
 		t.Errorf("got %+v", done)
 	}
 }
+
+// A clock that is set during a stop begins no second one, which would cut off the pre-stop hook.
+func TestStopKey_ClockSet(t *testing.T) {
+	m := messages.StopContainer{UID: "u", Fact: messages.ContainerFact{ID: "c"}, Grace: 30 * time.Second}
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		ops, release, now := cri.NewOperations(), make(chan struct{}), time.Now()
+		first, _ := stopKey(ops, m, now)
+		begun, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = ops.Do(t.Context(), first, time.Minute, func(context.Context) (any, error) {
+				close(begun)
+				<-release
+				return nil, nil //nolint:nilnil // it has no result
+			})
+		}()
+		<-begun
+		if key, hurried := stopKey(ops, m, supervisortest.SetClock(now.Add(time.Second), jump)); key != first || hurried {
+			t.Errorf("clock set by %s: got the key %s, hurried %t, want %s", jump, key, hurried, first)
+		}
+		shorter := m
+		shorter.Grace = 10 * time.Second
+		if key, hurried := stopKey(ops, shorter, supervisortest.SetClock(now.Add(time.Second), jump)); key == first || !hurried {
+			t.Errorf("clock set by %s: a shorter stop joins the longer one", jump)
+		}
+		close(release)
+		<-ended
+	}
+}

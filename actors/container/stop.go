@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,17 +33,18 @@ func stop(ctx context.Context, h *host.Host, m messages.StopContainer) stopDone 
 }
 
 // stopKey returns the key of the stop to join or to begin. hurried reports whether all stops in progress have more time. A key
-// contains the deadline of its stop.
+// contains the deadline of its stop, by the monotonic clock. No deadline outlives the agent: as with the kubelet, the next agent
+// grants the whole grace period again, and never more.
 func stopKey(ops *cri.Operations, m messages.StopContainer, now time.Time) (key string, hurried bool) {
 	until, prefix := now.Add(m.Grace), stopPrefix(m)
 	for _, other := range ops.InFlight(prefix) {
-		ms, err := strconv.ParseInt(strings.TrimPrefix(other, prefix), 10, 64)
-		if err == nil && !time.UnixMilli(ms).After(until.Add(cri.GraceSlack)) {
+		its, err := ops.ParseDeadline(strings.TrimPrefix(other, prefix))
+		if err == nil && !its.After(until.Add(cri.GraceSlack)) {
 			return other, false
 		}
 		hurried = true
 	}
-	return prefix + strconv.FormatInt(until.UnixMilli(), 10), hurried
+	return prefix + ops.Deadline(until), hurried
 }
 
 // stopPrefix returns the prefix of the keys of the container's stops.

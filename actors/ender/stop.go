@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +30,7 @@ type stopper struct {
 // stopAll stops all containers of the pod in their order, with the rest of the grace period, and then its sandboxes. It first
 // waits for starts in progress. A stop in progress with the same end is joined; of two, the runtime follows the shorter one.
 func (s *stopper) stopAll(ctx context.Context) error {
-	key := string(s.pod.UID) + "/end/" + strconv.FormatInt(s.until.UnixMilli(), 10)
+	key := string(s.pod.UID) + "/end/" + s.host.Ops.Deadline(s.until)
 	_, err := s.host.Ops.Do(ctx, key, s.rest()+workTimeout-10*time.Second, func(ctx context.Context) (any, error) {
 		return nil, s.stopNow(ctx)
 	})

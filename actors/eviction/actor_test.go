@@ -559,6 +559,42 @@ func TestMemoryFirstAndSoftLater(t *testing.T) {
 	}
 }
 
+// A clock that is set shortens and lengthens neither the grace period of a soft threshold nor the transition period.
+func TestThresholds_ClockSet(t *testing.T) {
+	limits := Limits{Soft: map[string]string{"memory.available": "100Mi"}, SoftGrace: map[string]string{"memory.available": "1m"}}
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		n := newNode(t, limits, of("a", 0, 500, 0))
+		n.opts.Transition = 5 * time.Minute
+		n.m = memory(50)
+		n.publish()
+		n.start()
+		n.work()
+		n.SetClock(jump)
+		n.pass(50 * time.Second)
+		n.expect("in the grace period")
+		n.pass(10 * time.Second)
+		n.expect("after it", messages.EventThresholdMet, "evict a")
+		n.take("await the end of evicted pods")
+		n.m = memory(500)
+		n.SetClock(jump)
+		for _, c := range []struct {
+			after time.Duration
+			under bool
+		}{{4*time.Minute + 50*time.Second, true}, {20 * time.Second, false}} {
+			n.pass(c.after)
+			var last messages.NodePressureObserved
+			for _, s := range n.Take() {
+				if m, ok := s.Msg.(messages.NodePressureObserved); ok {
+					last = m
+				}
+			}
+			if len(last.Pressures) == 0 || last.Pressures[0].Under != c.under {
+				t.Errorf("clock set by %s: after another %s the pressures are %+v, want pressure: %t", jump, c.after, last, c.under)
+			}
+		}
+	}
+}
+
 // A pod's own limit is enforced without any shortage, on all evictable pods above it.
 func TestOwnLimitsAreHeld(t *testing.T) {
 	static := sized("static", 11)

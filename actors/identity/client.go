@@ -42,14 +42,13 @@ type ClientOptions struct {
 // kubeconfig (TLS bootstrap). Until the certificate is issued, each request fails at once, with the reason for the wait.
 type Client struct {
 	opts     ClientOptions
-	base     *rest.Config        // the API server; with credentials where no certificate is managed
-	manager  certificate.Manager // nil: the kubeconfig's own credentials
+	base     *rest.Config // the API server; with credentials where no certificate is managed
+	manager  *steady      // nil: the kubeconfig's own credentials
 	requests requests
 	unsaved  string // why the kubeconfig could not be written
 
-	ctx   context.Context // the process': it ends with Close
-	stop  context.CancelFunc
-	start sync.Once
+	ctx  context.Context // the process': it ends with Close
+	stop context.CancelFunc
 
 	mu     sync.Mutex
 	itself kubernetes.Interface // asks with the certificate in force
@@ -108,14 +107,18 @@ func (c *Client) manage() error {
 				"again: %v", c.opts.Kubeconfig, err)
 		}
 	}
-	c.manager, err = certificate.NewManager(&certificate.Config{
-		ClientsetFn:             c.asking,
-		Template:                &x509.CertificateRequest{Subject: nodeSubject(c.opts.NodeName)},
-		SignerName:              certificatesv1.KubeAPIServerClientKubeletSignerName,
-		GetUsages:               certificate.DefaultKubeletClientGetUsages,
-		CertificateStore:        onceOnly{forgiving{store, c.opts.Log}, c},
-		CertificateRenewFailure: metrics.ClientRenewErrors.WithLabelValues(),
-		BootstrapCertificatePEM: c.base.CertData, BootstrapKeyPEM: c.base.KeyData, Ctx: &c.ctx,
+	// For an expired certificate the library would store the kubeconfig's, which may be older, in its place.
+	keeps := len(c.base.CertData) > 0
+	c.manager, err = newSteady(c.ctx, keeps, c.opts.Log, func(ctx context.Context) (certificate.Manager, error) {
+		return certificate.NewManager(&certificate.Config{
+			ClientsetFn:             c.asking,
+			Template:                &x509.CertificateRequest{Subject: nodeSubject(c.opts.NodeName)},
+			SignerName:              certificatesv1.KubeAPIServerClientKubeletSignerName,
+			GetUsages:               certificate.DefaultKubeletClientGetUsages,
+			CertificateStore:        onceOnly{forgiving{store, c.opts.Log}, c},
+			CertificateRenewFailure: metrics.ClientRenewErrors.WithLabelValues(),
+			BootstrapCertificatePEM: c.base.CertData, BootstrapKeyPEM: c.base.KeyData, Ctx: &ctx,
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("the client certificate in --cert-dir=%s cannot be used: %w", c.opts.CertDir, err)
@@ -213,12 +216,12 @@ func (c *Client) transport(pair *tls.Certificate) (*http.Transport, error) {
 	}), nil
 }
 
-// ensure begins the bootstrap or the rotation, once.
+// ensure begins the bootstrap or the rotation, and plans it again after the clock was set.
 func (c *Client) ensure() {
 	if c.manager == nil || !c.opts.Rotate && c.manager.Current() != nil {
 		return
 	}
-	c.start.Do(c.manager.Start)
+	c.manager.Start()
 }
 
 // Close ends the asking for certificates. The one that is in force stays in force.

@@ -3,6 +3,7 @@ package identity
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -19,6 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/certificate"
+
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 // whoami is the name by which the API server knows the client.
@@ -344,3 +348,65 @@ func TestAKubeconfigThatCannotBeUsedIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// After the clock was set, the rotation is planned again: the library sleeps by the monotonic clock until a time that it computed
+// from the wrong one.
+func TestRotation_ClockSet(t *testing.T) {
+	for name, c := range map[string]struct {
+		passed, by time.Duration
+		again      bool
+	}{
+		"set forward":     {replanRest, time.Hour, true},
+		"set back":        {replanRest, -time.Hour, true},
+		"not set":         {24 * time.Hour, 0, false},
+		"set by little":   {replanRest, clockSet - time.Second, false},
+		"set a while ago": {time.Minute, time.Hour, false}, // it is planned later
+	} {
+		api, folder := newAPIServer(t), t.TempDir()
+		pair := filepath.Join(folder, "kubelet-client-current.pem")
+		api.clientPair(t, pair, time.Now(), time.Now().Add(24*time.Hour)) // due in 17 hours
+		token, err := load(api.kubeconfig(t, "none"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kubeconfig := filepath.Join(folder, "kubeconfig")
+		if err := writeKubeconfig(kubeconfig, token, pair); err != nil {
+			t.Fatal(err)
+		}
+		client := open(t, ClientOptions{Kubeconfig: kubeconfig, CertDir: folder, Rotate: true})
+		client.ensure()
+		client.ensure()
+		api.clientPair(t, pair, time.Now().Add(-24*time.Hour), time.Now().Add(time.Hour)) // due by the right clock
+		client.manager.mu.Lock()
+		was := client.manager.manager
+		client.manager.now = func() time.Time { return supervisortest.SetClock(time.Now().Add(c.passed), c.by) }
+		client.manager.mu.Unlock()
+		client.ensure()
+		client.ensure()
+		if again := client.manager.manager != was; again != c.again {
+			t.Errorf("%s: planned again: %t, want %t", name, again, c.again)
+		}
+		if c.again {
+			api.awaitRequest(t, 1)
+		}
+	}
+}
+
+// An expired certificate stays, since the clock may be set back again: the kubeconfig's, which is older, must not replace it.
+func TestRotation_ClockSetBeyondTheEnd(t *testing.T) {
+	s := &steady{ctx: t.Context(), keeps: true, now: time.Now, log: slog.New(slog.DiscardHandler),
+		build: func(context.Context) (certificate.Manager, error) { return expired{}, nil }}
+	if err := s.plan(); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	s.build = nil // a call would panic
+	s.now = func() time.Time { return supervisortest.SetClock(time.Now().Add(time.Hour), time.Hour) }
+	s.Start()
+}
+
+// expired is the library's manager of an expired certificate.
+type expired struct{ certificate.Manager }
+
+func (expired) Start()                    {}
+func (expired) Current() *tls.Certificate { return nil }

@@ -65,6 +65,7 @@ type Serving struct {
 	mu      sync.Mutex
 	current func() *tls.Certificate // nil until Prepare has succeeded
 	run     func(ctx context.Context)
+	replan  func() // plans the rotation again after the clock was set; nil: there is none
 }
 
 // NewServing reads and sends nothing; Prepare does.
@@ -136,13 +137,14 @@ func (p *parsedPair) Enqueue() {
 	p.p.Store(&pair)
 }
 
-// signSelf makes a self-signed pair if the files are absent, expire soon, or do not match, as after a power cut between two
-// writes. Clients do not pin this key, so that replacing it is safe. An unreadable disk is an error: its pair may be good.
+// signSelf makes a self-signed pair if the files are absent, expire soon, are not valid yet since the clock was set back, or do
+// not match, as after a power cut between two writes. Clients do not pin this key, so that replacing it is safe. An unreadable
+// disk is an error: its pair may be good.
 func (s *Serving) signSelf(now time.Time) error {
 	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
 	_, unreadable := errors.AsType[*fs.PathError](err) // as opposed to errors in the content
 	switch {
-	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)):
+	case err == nil && now.Before(pair.Leaf.NotAfter.Add(-renewSelfSigned)) && !now.Before(pair.Leaf.NotBefore):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 	case unreadable:
@@ -172,19 +174,21 @@ func (s *Serving) byRequest() error {
 		return fmt.Errorf("--cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
 	}
 	client := s.requests.observed(s.opts.Client, s.opts.NodeName, s.opts.Log)
-	m, err := certificate.NewManager(&certificate.Config{
-		ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return client, nil },
-		GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },
-		SignerName:       certificatesv1.KubeletServingSignerName,
-		GetUsages:        certificate.DefaultKubeletServingGetUsages,
-		CertificateStore: forgiving{store, s.opts.Log}, Ctx: &s.ctx,
-		CertificateRenewFailure: metrics.ServingRenewErrors.WithLabelValues(),
-		CertificateRotation:     metrics.ServingRotation.WithLabelValues(),
+	m, err := newSteady(s.ctx, false, s.opts.Log, func(ctx context.Context) (certificate.Manager, error) {
+		return certificate.NewManager(&certificate.Config{
+			ClientsetFn:      func(*tls.Certificate) (kubernetes.Interface, error) { return client, nil },
+			GetTemplate:      func() *x509.CertificateRequest { return servingRequest(s.opts.NodeName, s.opts.Addresses()) },
+			SignerName:       certificatesv1.KubeletServingSignerName,
+			GetUsages:        certificate.DefaultKubeletServingGetUsages,
+			CertificateStore: forgiving{store, s.opts.Log}, Ctx: &ctx,
+			CertificateRenewFailure: metrics.ServingRenewErrors.WithLabelValues(),
+			CertificateRotation:     metrics.ServingRotation.WithLabelValues(),
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("the serving certificate in --cert-dir=%s cannot be used: %w", s.opts.CertDir, err)
 	}
-	s.current = m.Current
+	s.current, s.replan = m.Current, m.Start
 	s.run = func(context.Context) { m.Start() } // ends with s.ctx
 	return nil
 }
@@ -239,6 +243,12 @@ func (s *Serving) ensure() error {
 		return err
 	}
 	s.begin()
+	s.mu.Lock()
+	replan := s.replan
+	s.mu.Unlock()
+	if replan != nil {
+		replan()
+	}
 	if s.selfSigned {
 		return s.signSelf(time.Now())
 	}

@@ -93,6 +93,17 @@ func TestSelfSigned(t *testing.T) {
 	if pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil || pair.Leaf.Equal(leaf) {
 		t.Errorf("not renewed: %v", err)
 	}
+	// After the clock was set back, clients would call a pair of before not valid yet.
+	pair, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.signSelf(pair.Leaf.NotBefore.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if next, err := tls.LoadX509KeyPair(s.opts.CertFile, s.opts.KeyFile); err != nil || next.Leaf.Equal(pair.Leaf) {
+		t.Errorf("not renewed after the clock was set back: %v", err)
+	}
 	// A key of another pair, as of a power cut while the two are written, is no pair.
 	_, other, err := cert.GenerateSelfSignedCertKey("n1", nil, nil)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"pgregory.net/rapid"
+
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 var start0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -80,6 +82,26 @@ func TestDecide(t *testing.T) {
 		}
 		if _, there := known["gone"]; there {
 			t.Errorf("%s: an image that is gone is remembered", name)
+		}
+	}
+}
+
+// A clock that is set changes no age of an image.
+func TestDecide_ClockSet(t *testing.T) {
+	limits := Limits{High: 85, Low: 80, MinAge: 2 * time.Minute, MaxAge: 8 * time.Minute}
+	s := survey{images: []*runtimeapi.Image{named("a", 10), named("b", 10)}, used: users{"a": nil}, space: Space{99, 100}}
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		seen, now := map[string]sighting{}, supervisortest.Monotonic(start0)
+		decide(seen, s, nil, limits, false, now)
+		now = supervisortest.SetClock(now, jump)
+		for _, c := range []struct {
+			after time.Duration
+			all   bool
+			want  string
+		}{{time.Minute, true, ""}, {3 * time.Minute, true, "b"}, {7 * time.Minute, false, ""}, {9 * time.Minute, false, "b"}} {
+			if got := removals(decide(seen, s, nil, limits, c.all, now.Add(c.after))); got != c.want {
+				t.Errorf("clock set by %s: after %s (all %t): removed %q, want %q", jump, c.after, c.all, got, c.want)
+			}
 		}
 	}
 }

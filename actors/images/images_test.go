@@ -177,6 +177,25 @@ func TestBackOffIsTimed(t *testing.T) {
 	expect(t, "told at last", reported(k), "pods/a: id of img:1 pulled=true")
 }
 
+// A clock that is set changes nothing of the back-off.
+func TestBackOff_ClockSet(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		f := &fake{pullErr: errors.New("no such manifest")}
+		k := start(t, f, nil)
+		k.Send("pods/a", puller("a", "img:1", v1.PullAlways))
+		k.RunWork()
+		k.SetClock(jump)
+		k.Send("pods/b", puller("b", "img:1", v1.PullAlways))
+		k.Advance(9 * time.Second)
+		if len(k.Work) != 0 {
+			t.Errorf("clock set by %s: pulled within the back-off", jump)
+		}
+		k.Advance(time.Second)
+		k.RunWork()
+		expect(t, fmt.Sprintf("clock set by %s: calls", jump), f.take(), "pull img:1; pull img:1")
+	}
+}
+
 func TestForgottenBackOffLeavesNoTimer(t *testing.T) {
 	k := start(t, &fake{pullErr: errors.New("x")}, nil)
 	k.Send("pods/a", puller("a", "img:1", v1.PullAlways))

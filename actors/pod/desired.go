@@ -40,12 +40,12 @@ func (m *Machine) takeWanted(w messages.PodWanted) {
 	m.volumes.mounted = false // volumes mounts the volumes of the new spec, and finds the present ones
 	m.answered("mount", "")
 	if first {
-		m.Seed()
+		m.Seed(m.now)
 	} else {
 		m.begins(was)
 	}
 	if m.Started.IsZero() {
-		m.Started = m.now
+		m.SetStart(m.now, m.now)
 	}
 }
 

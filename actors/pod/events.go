@@ -98,7 +98,7 @@ func (m *Machine) recordImageFailed(c *known.Container, v messages.ImageFailed) 
 // recorded then.
 func (m *Machine) recordBackOff(c *known.Container) {
 	f, why := c.Exited(), m.starts().Hold(c)
-	if f == nil || why == nil || c.Replace || f.Held || f.FinishedAt.Before(m.born) {
+	if f == nil || why == nil || c.Replace || f.Held || f.EndedAt.Before(m.born) {
 		return
 	}
 	f.Held = true

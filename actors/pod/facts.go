@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/restarts"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -49,7 +50,7 @@ func (m *Machine) takeFact(at time.Time, f messages.ContainerFact, first bool) {
 		c.Retry = restarts.Retry{} // its start had not failed: the outcome was lost
 	}
 	if first && c.Is(f.ID) && f.Attempt > 0 {
-		c.Backoff = restarts.Place{Step: m.Set.BackOffStep(f), Last: f.CreatedAt}
+		c.Backoff = restarts.Place{Step: m.Set.BackOffStep(f), Last: known.Anchor(f.CreatedAt, at)}
 	}
 }
 

@@ -59,7 +59,7 @@ func (m *Machine) run(c *known.Container) {
 		case c.Replace || c.Earlier: // as with the kubelet, which removes all containers before it restarts them
 			c.Backoff, c.Replace = restarts.Place{}, false
 		case next != c.Attempt && f != nil:
-			c.Backoff = m.Set.BackOff.Next(c.Backoff, f.FinishedAt, m.now)
+			c.Backoff = m.Set.BackOff.Next(c.Backoff, f.EndedAt, m.now)
 		}
 	}
 	c.Enter(messages.StageStarting)

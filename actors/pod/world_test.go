@@ -16,12 +16,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 // world is a small model of the machine's environment: parent, runtime, images, volumes and the actors of its containers. It
 // keeps the answers to the machine's requests as pending. A test delivers them in any order, loses or duplicates them.
 type world struct {
 	now     time.Time
+	jumped  time.Duration // the wall clock was set by this
 	stepAt  time.Time
 	machine *Machine
 	set     settings.Settings
@@ -139,7 +141,7 @@ func (w *world) step(msg any) {
 	w.log("%s <- %T", w.now.Format("04:05"), msg)
 	before := w.machine.Phase()
 	w.stepAt = w.now
-	effects := w.machine.Step(w.now, msg)
+	effects := w.machine.Step(w.clock(), msg)
 	if w.record != nil {
 		w.record(msg, effects)
 	}
@@ -150,6 +152,14 @@ func (w *world) step(msg any) {
 	if p := w.machine.Phase(); p != before || len(w.phases) == 0 {
 		w.phases = append(w.phases, p)
 	}
+}
+
+// clock returns the time by the node's clock. Only now must not jump, since later events are planned from it.
+func (w *world) clock() time.Time {
+	if w.jumped == 0 {
+		return w.now
+	}
+	return supervisortest.SetClock(w.now, w.jumped)
 }
 
 func (w *world) send(msg any) { w.pending = append(w.pending, msg) }
@@ -234,7 +244,7 @@ func (w *world) exits(f messages.ContainerFact) any {
 		return nil
 	}
 	result := messages.ContainerEnded{Fact: f}
-	verdict, after := w.actors[f.Name].Judge(w.now, result)
+	verdict, after := w.actors[f.Name].Judge(w.clock(), result)
 	sent := messages.ChildExited{Name: f.Name, Result: result, Verdict: verdict}
 	if verdict == messages.ExitRestarts {
 		if !w.machine.live() {

@@ -25,10 +25,13 @@ func (w *world) observed() messages.PodObserved {
 	w.now = w.now.Add(time.Microsecond)
 	defer func() { w.now = w.now.Add(time.Microsecond) }()
 	return messages.PodObserved{Facts: messages.PodFacts{
-		UID: string(w.pod.UID), Name: w.pod.Name, Namespace: w.pod.Namespace, ReadAt: w.now,
+		UID: string(w.pod.UID), Name: w.pod.Name, Namespace: w.pod.Namespace, ReadAt: w.clock(),
 		Sandboxes: slices.Clone(w.sandboxes), Containers: slices.Clone(w.containers),
 	}}
 }
+
+// wall returns the time as the runtime reports it.
+func (w *world) wall() time.Time { return w.clock().Round(0) }
 
 func (w *world) startSandbox(e work.StartSandbox) {
 	for i := range w.sandboxes { // joined or adopted by name
@@ -54,8 +57,8 @@ func (w *world) startSandbox(e work.StartSandbox) {
 		w.fault("a sandbox is started in the cgroup %q (there: %v)", e.CgroupParent, w.grouped)
 	}
 	w.seq++
-	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.now,
-		HostNet: w.machine.Pod.Spec.HostNetwork, PodStarted: e.Started, Handler: w.handler}
+	s := messages.SandboxFact{ID: fmt.Sprintf("s%d", w.seq), Attempt: e.Attempt, Ready: true, CreatedAt: w.wall(),
+		HostNet: w.machine.Pod.Spec.HostNetwork, PodStarted: e.Started.Round(0), Handler: w.handler}
 	if !s.HostNet {
 		s.IPs = []string{fmt.Sprintf("10.88.0.%d", 2+e.Attempt)}
 	}
@@ -145,7 +148,7 @@ func (w *world) run(m messages.RunContainer) {
 	w.now = w.now.Add(time.Microsecond) // no two are created at the same moment
 	c := messages.ContainerFact{
 		ID: fmt.Sprintf("%s-%d", m.Container.Name, w.seq), Name: m.Container.Name, SandboxID: m.Sandbox.ID, Attempt: m.Attempt,
-		State: messages.ContainerCreated, CreatedAt: w.now, Image: m.Container.Image,
+		State: messages.ContainerCreated, CreatedAt: w.wall(), Image: m.Container.Image,
 	}
 	if w.carries {
 		c.Annotations = map[string]string{}
@@ -212,7 +215,7 @@ func (w *world) start(c *messages.ContainerFact) {
 		w.halfway--
 		return
 	}
-	c.State, c.StartedAt = messages.ContainerRunning, w.now
+	c.State, c.StartedAt = messages.ContainerRunning, w.wall()
 	if w.brief && c.Name[0] == 'c' {
 		w.brief, w.blind = false, true
 		w.exitContainer(c, 0)
@@ -307,7 +310,7 @@ func (w *world) stop(m messages.StopContainer) {
 	}
 	w.send(delayed(func() any {
 		ended := m.Fact
-		ended.State, ended.ExitCode, ended.FinishedAt = messages.ContainerExited, 137, w.now
+		ended.State, ended.ExitCode, ended.FinishedAt = messages.ContainerExited, 137, w.wall()
 		for i := range w.containers {
 			if c := &w.containers[i]; c.ID == m.Fact.ID {
 				w.exitContainer(c, w.heeded)
@@ -352,7 +355,7 @@ func (w *world) exitContainer(c *messages.ContainerFact, code int32) {
 		return // a container that never ran does not end
 	}
 	w.ends[c.Name]++
-	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.now, "Error"
+	c.State, c.ExitCode, c.FinishedAt, c.Reason = messages.ContainerExited, code, w.wall(), "Error"
 	if round, _ := rounds.Marked(c); code == 0 {
 		w.did[fmt.Sprint(c.Name, c.SandboxID, round)] = true
 	}

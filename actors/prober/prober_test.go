@@ -114,6 +114,34 @@ func TestInitialDelay(t *testing.T) {
 	}
 }
 
+// A clock that is set changes neither the delay nor the period of a probe.
+func TestSchedule_ClockSet(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		r := newRuntime()
+		k := newKit(t, folder(t), r, nil)
+		p := command()
+		p.InitialDelaySeconds = 30
+		w := watchOf(k, 1, container("c", map[messages.ProbeKind]*v1.Probe{messages.Liveness: p}), "id", messages.Liveness)
+		w.Containers[0].StartedAt = k.Now().Round(0) // the runtime's
+		k.Send("pods/u1", w)
+		k.RunWork()
+		k.SetClock(jump)
+		for _, s := range []struct{ seconds, runs int }{{29, 0}, {1, 1}, {9, 1}, {1, 2}} {
+			step(k, s.seconds)
+			if r.calls["id"] != s.runs {
+				t.Errorf("clock set by %s: %d runs, want %d", jump, r.calls["id"], s.runs)
+			}
+		}
+		k.SetClock(jump)
+		for range 3 {
+			step(k, 10)
+		}
+		if r.calls["id"] != 5 {
+			t.Errorf("clock set by %s again: %d runs, want 5", jump, r.calls["id"])
+		}
+	}
+}
+
 // After a restart of the agent, the last result stays valid for the same attempt until new runs change it. Another attempt
 // has no result.
 func TestTheLastWordOutlivesTheProber(t *testing.T) {

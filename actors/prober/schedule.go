@@ -103,10 +103,9 @@ func (d dues) first(now time.Time) *due {
 // containers started together drift apart.
 func (s *state) firstRun(now time.Time, p *probe, isNew bool) time.Time {
 	delay, period := seconds(p.spec.InitialDelaySeconds, 0), seconds(p.spec.PeriodSeconds, 10)
-	at := p.container.startedAt.Add(delay)
-	if at.After(now.Add(delay)) {
-		at = now.Add(delay) // the runtime's clock may differ: wait no longer than the delay
-	}
+	// The start has the runtime's time. Only its difference to now counts, so that a clock that is set later moves no run, and a
+	// start after now delays the first run by the delay at most.
+	at := now.Add(min(p.container.startedAt.Sub(now), 0) + delay)
 	if isNew && now.Sub(at) > period {
 		return now.Add(time.Duration(s.random() * float64(period)))
 	}

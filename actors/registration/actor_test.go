@@ -421,6 +421,39 @@ func TestTheLease(t *testing.T) {
 	}
 }
 
+// The node controller counts a renewal only if its time is later than that of the one before. A clock that is set must not make
+// it call the node dead.
+func TestLease_ClockSet(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, time.Hour} {
+		w := newWorld(t, nil)
+		w.start()
+		w.sees()
+		get := func() time.Time {
+			t.Helper()
+			l, err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(t.Context(), "node", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l.Spec.RenewTime.Round(time.Microsecond)
+		}
+		last := get()
+		w.SetClock(jump)
+		for i := range 6 {
+			if i == 3 { // another process, which has to read the lease
+				w.start()
+			}
+			w.passes(11 * time.Second)
+			if at := get(); !at.After(last) {
+				t.Errorf("clock set by %s: renewal %d at %s, after one at %s", jump, i, at, last)
+			}
+			last = get()
+		}
+		if got := w.Now().Round(0).Sub(last); jump > 0 && got > 11*time.Second {
+			t.Errorf("clock set forward: renewed %s ago", got)
+		}
+	}
+}
+
 // A lease is renewed while everything else hangs.
 func TestNothingDelaysTheLease(t *testing.T) {
 	w := newWorld(t, nil)

@@ -53,9 +53,14 @@ func (a *actor) renew(ctx supervisors.Context) {
 	}})
 }
 
-// fill sets holder, duration and time of the lease, and the Node as its owner.
+// fill sets holder, duration and time of the lease, and the Node as its owner. The time always increases: the node controller
+// ignores a renewal with an earlier time than the one before, and would call a node dead until a clock that was set back has
+// caught up (kubernetes/kubernetes#113081).
 func fill(l *coordinationv1.Lease, name string, seconds int32, node *v1.Node, now time.Time) {
-	renewed := metav1.NewMicroTime(now)
+	renewed := metav1.NewMicroTime(now.Truncate(time.Microsecond)) // as it is sent
+	if last := l.Spec.RenewTime; last != nil && !renewed.After(last.Time) {
+		renewed = metav1.NewMicroTime(last.Add(time.Microsecond))
+	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &name, &seconds, &renewed
 	if node == nil || len(l.OwnerReferences) == 1 && l.OwnerReferences[0].UID == node.UID {
 		return

@@ -48,6 +48,7 @@ type recording struct {
 	actor    supervisors.Actor
 	behavior supervisors.Behavior
 	timers   []*timer
+	jumped   time.Duration // the wall clock was set by this
 
 	stopHooks []func()
 }
@@ -65,7 +66,7 @@ func (t *timer) Cancel() { t.dead = true }
 func New(tb testing.TB, self messages.Address, a supervisors.Actor) *Kit {
 	k := &Kit{recording{
 		TB: tb, self: self, actor: a, Restarted: map[string]time.Duration{}, Strategies: map[string]supervisors.ExitStrategy{},
-		Clock: clocktesting.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		Clock: clocktesting.NewFakeClock(Monotonic(begin)),
 	}}
 	k.behavior = a.Receive
 	k.Send(messages.Node, messages.Started{})
@@ -157,7 +158,6 @@ var _ supervisors.Context = (*recording)(nil)
 
 func (k *recording) Self() messages.Address                   { return k.self }
 func (k *recording) Sender() messages.Address                 { return k.sender }
-func (k *recording) Now() time.Time                           { return k.Clock.Now() }
 func (k *recording) Log() *slog.Logger                        { return slog.New(slog.DiscardHandler) }
 func (k *recording) Tell(to messages.Address, msg any)        { k.Outbox = append(k.Outbox, Sent{to, msg}) }
 func (k *recording) Reply(msg any)                            { k.Replies = append(k.Replies, msg) }

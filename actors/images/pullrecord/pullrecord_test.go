@@ -16,6 +16,7 @@ import (
 	kubeletconfig "k8s.io/kubelet/config/v1beta1"
 
 	"github.com/playlet-dev/playlet/actors/images/pullauth"
+	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
 func must(t *testing.T, err error) {
@@ -355,4 +356,22 @@ func TestRecordsOfServiceAccounts(t *testing.T) {
 	}
 	pull(nil, `{"nodePodsAccessible":true}`)
 	pull(of("1", "robot"), `{"nodePodsAccessible":true}`)
+}
+
+// A pull that ends after the list of images keeps its record, even if the clock was set back in between. Without a record, the
+// image would count as preloaded, and each pod could use it.
+func TestPrune_ClockSetBack(t *testing.T) {
+	r := New(t.TempDir())
+	listed := supervisortest.Monotonic(time.Now())
+	must(t, r.Begin("r.io/app"))
+	must(t, r.Pulled("r.io/app", "id", nil, supervisortest.SetClock(listed.Add(time.Second), -time.Hour)))
+	none := func(string) bool { return false }
+	must(t, r.Prune(none, listed))
+	if !r.Read("r.io/app", "id").Ours {
+		t.Error("the record of a later pull was removed")
+	}
+	must(t, r.Prune(none, listed.Add(time.Minute)))
+	if r.Read("r.io/app", "id").Ours {
+		t.Error("the record of an image that is gone stays")
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,13 +40,16 @@ type Records struct {
 	mu              sync.Mutex
 	underway        map[string]int  // pulls, by image
 	unsettled       map[string]bool // images that an earlier pull may have completed
+	// fresh has the time of the last pull of each record by this process, since the last Prune. Unlike the time in a record, it
+	// is of the monotonic clock.
+	fresh map[string]time.Time
 }
 
 // New returns the records in the kubelet's root folder, which must exist.
 func New(rootDir string) *Records {
 	dir := filepath.Join(rootDir, "image_manager")
 	return &Records{pulling: filepath.Join(dir, "pulling"), pulled: filepath.Join(dir, "pulled"),
-		underway: map[string]int{}, unsettled: map[string]bool{}}
+		underway: map[string]int{}, unsettled: map[string]bool{}, fresh: map[string]time.Time{}}
 }
 
 // count sets the metrics of the files on disk; the caller holds the lock.
@@ -122,6 +126,7 @@ func (r *Records) Pulled(image, ref string, with *pullauth.Credential, now time.
 	defer r.mu.Unlock()
 	defer r.count()
 	path := filepath.Join(r.pulled, fileName(ref))
+	r.fresh[path] = now
 	var record kubeletconfig.ImagePulledRecord
 	if err := read(path, "ImagePulledRecord", &record); err != nil || record.ImageRef != ref {
 		record = kubeletconfig.ImagePulledRecord{} // an unreadable record admits no pod: replace it
@@ -187,8 +192,12 @@ func (r *Records) Prune(has func(name string) bool, since time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.count()
+	maps.DeleteFunc(r.fresh, func(_ string, at time.Time) bool { return at.Before(since) })
 	since = since.Truncate(time.Second) // the resolution of records
 	errs := prune(r.pulled, func(path string) bool {
+		if _, fresh := r.fresh[path]; fresh { // the clock may have been set back since the list
+			return false
+		}
 		var record kubeletconfig.ImagePulledRecord
 		err := read(path, "ImagePulledRecord", &record)
 		return err == nil && record.LastUpdatedTime.Time.Before(since) && !has(record.ImageRef)

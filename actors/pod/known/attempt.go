@@ -17,6 +17,8 @@ type Attempt struct {
 	// noticed is when the attempt was first known, by our own clock: if a later reading lacks it, it is gone. The runtime's times
 	// are of no use for this, since clocks may be set.
 	noticed time.Time
+	// EndedAt is when it ended, by our own clock; zero while it has not.
+	EndedAt time.Time
 	Results messages.ProbeResults
 	Failing []messages.FailingProbe // probes
 	Hook    Hook
@@ -154,16 +156,30 @@ func (h *History) Learn(f messages.ContainerFact, at time.Time) {
 		return int(f.Attempt) - int(a.Attempt)
 	})
 	if !found {
-		h.Attempts = slices.Insert(h.Attempts, i, Attempt{ContainerFact: f, noticed: at})
+		h.Attempts = slices.Insert(h.Attempts, i, newAttempt(f, at))
 		h.Attempts = h.Attempts[:min(len(h.Attempts), 2)]
 		h.Replace = h.Replace && i > 0 // it applied to the attempt before; the report of this start was lost
 		return
 	}
 	switch known := &h.Attempts[i]; {
 	case known.ID == f.ID && !behind(f.State, known.State): // otherwise the reading is outdated
-		known.ContainerFact = f
+		known.set(f, at)
 	case known.ID != f.ID && !f.CreatedAt.Before(known.CreatedAt): // otherwise it belongs to a lost sandbox
-		*known = Attempt{ContainerFact: f, noticed: at}
+		*known = newAttempt(f, at)
+	}
+}
+
+func newAttempt(f messages.ContainerFact, at time.Time) Attempt {
+	a := Attempt{noticed: at}
+	a.set(f, at)
+	return a
+}
+
+// set records a report on the attempt.
+func (a *Attempt) set(f messages.ContainerFact, at time.Time) {
+	a.ContainerFact = f
+	if f.State == messages.ContainerExited && a.EndedAt.IsZero() {
+		a.EndedAt = Anchor(f.FinishedAt, at)
 	}
 }
 

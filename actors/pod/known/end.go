@@ -65,12 +65,16 @@ func (s *State) Judge(now time.Time) *Verdict {
 	}
 }
 
-// Deadline returns when the pod's activeDeadlineSeconds are over, if it has any.
+// Deadline returns when the pod's activeDeadlineSeconds are over, if it has any. They count from the pod's start time. The
+// kubelet compares status.startTime with the wall clock at each sync, so that a clock that is set ends pods early or late. Here
+// the wall clock counts once, when this process first learns the recorded start; from then on the deadline is monotonic. After a
+// restart of the agent with a clock that was set back before the start, a pod has its whole activeDeadlineSeconds again, and no
+// more. With a clock that was set forward, it ends as with the kubelet: the time that has really passed is unknown.
 func (s *State) Deadline() (time.Time, bool) {
 	if s.Pod == nil || s.Pod.Spec.ActiveDeadlineSeconds == nil || s.Started.IsZero() {
 		return time.Time{}, false
 	}
-	return s.Started.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
+	return s.active.Add(time.Duration(*s.Pod.Spec.ActiveDeadlineSeconds) * time.Second), true
 }
 
 // Grace returns the grace period of the pod's containers.

@@ -15,9 +15,9 @@ import (
 
 // Seed restores from the last status the pod's start time, and the restart counts of containers that the runtime no longer has,
 // so that the status continues.
-func (s *State) Seed() {
-	if last := s.Wanted.Last; last != nil && last.StartTime != nil && s.Started.IsZero() {
-		s.Started = last.StartTime.Time
+func (s *State) Seed(now time.Time) {
+	if last := s.Wanted.Last; last != nil && last.StartTime != nil {
+		s.seedStart(last.StartTime.Time, now)
 	}
 	for c, was := range s.last() {
 		if was.ContainerID != "" && was.RestartCount >= 0 {

@@ -38,8 +38,8 @@ func (s *State) respecced(c *Container, f *Attempt) bool {
 	return s.Set.Changed(c.Spec, f.ContainerFact)
 }
 
-// RestartTime returns when an ended container may start again. The end has the runtime's time: if that clock, or ours, was set
-// since, the wait is at most the back-off from now.
+// RestartTime returns when a container that ended may start again. If the end has the runtime's time, and that clock, or ours,
+// was set since, the wait is at most the back-off from now.
 func (s *State) RestartTime(now time.Time, c *Container, ended time.Time) time.Time {
 	if c.Replace || c.Earlier {
 		return now

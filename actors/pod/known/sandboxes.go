@@ -127,21 +127,19 @@ func (s *State) LearnSandbox(f messages.SandboxFact, at time.Time) {
 func (s *State) LearnSandboxes(f messages.PodFacts) (gone []string) {
 	for i := range f.Sandboxes {
 		s.LearnSandbox(f.Sandboxes[i], f.ReadAt)
-		s.takeStart(&f.Sandboxes[i])
+		s.takeStart(&f.Sandboxes[i], f.ReadAt)
 	}
 	return s.Sandboxes.keep(f)
 }
 
 // takeStart restores the pod's start time. The first sandbox was created with it, and every later one carries it, too. A kubelet
 // records none: then the oldest remaining sandbox determines it.
-func (s *State) takeStart(f *messages.SandboxFact) {
+func (s *State) takeStart(f *messages.SandboxFact, now time.Time) {
 	at := f.PodStarted
 	if at.IsZero() {
 		at = f.CreatedAt
 	}
-	if s.Started.IsZero() || at.Before(s.Started) {
-		s.Started = at
-	}
+	s.SetStart(at, now)
 }
 
 // byFamily returns the addresses of a pod that are used and reported, as with the kubelet: the first of the node's first family,

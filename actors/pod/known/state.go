@@ -17,7 +17,8 @@ type State struct {
 	Set        settings.Settings   // of the node
 	Wanted     *messages.PodWanted // nil: unknown, and so is Pod
 	Pod        *v1.Pod
-	Started    time.Time // the pod's start time
+	Started    time.Time // the pod's start time, as reported
+	active     time.Time // the start of its activeDeadlineSeconds, by this process's clock; see Deadline
 	Verdict    *Verdict  // the result of a pod that ended by itself, or nil
 	Sandboxes  Sandboxes
 	Containers []*Container // in order: init, regular, ephemeral containers, then the ones that the spec no longer has
@@ -88,7 +89,7 @@ func (s *State) Miss(f messages.PodFacts, now time.Time) {
 		case n.State == messages.ContainerCreated:
 			c.Attempts = c.Attempts[1:] // it never ran: it counts as never created
 		default:
-			n.ContainerFact = n.Removed(now)
+			n.set(n.Removed(now), now)
 			if c.Stage() == messages.StageStarting {
 				c.Unread = now // an actor that restarted may take a repeated order for a new one, and create another
 			}

@@ -38,7 +38,7 @@ func (p *Pod) Status() *v1.PodStatus {
 		QOSClass: translate.QOSClass(p.Pod), ObservedGeneration: p.Pod.Generation,
 	}
 	if !p.Started.IsZero() {
-		t := metav1.NewTime(p.Started.Truncate(time.Second))
+		t := metav1.NewTime(p.ReportedStart())
 		s.StartTime = &t
 	}
 	for _, c := range p.Containers {

@@ -73,7 +73,7 @@ func (p *Pod) lacksItself(c *known.Container) (Lack, time.Time) {
 	}
 	stands, next := p.Standing(c), c.NextAttempt()
 	if f != nil && next != c.Attempt { // the back-off of an attempt that was ordered before is over
-		if at := p.RestartTime(p.Now, c, f.FinishedAt); at.After(p.Now) {
+		if at := p.RestartTime(p.Now, c, f.EndedAt); at.After(p.Now) {
 			return BackingOff, at
 		}
 	}

@@ -1,0 +1,92 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/certificate"
+)
+
+const (
+	// clockSet is the difference between wall clock and monotonic clock that counts as a clock that was set.
+	clockSet = time.Minute
+	// replanRest is the least time between two plans. The library's goroutine of an abandoned plan sleeps on.
+	replanRest = 10 * time.Minute
+)
+
+// steady is the library's manager of one certificate, which plans the rotation again after the clock was set. The library
+// computes the time until the rotation once, and sleeps for it by the monotonic clock. A node that began with the clock of 1970
+// would never rotate its certificate, and a machine that was suspended would rotate it too late. Safe for concurrent use.
+type steady struct {
+	ctx   context.Context // of the process
+	build func(context.Context) (certificate.Manager, error)
+	// keeps reports whether an expired certificate must not be read from the store again.
+	keeps bool
+	now   func() time.Time
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	manager certificate.Manager
+	stop    context.CancelFunc
+	started bool
+	planned time.Time
+}
+
+// newSteady makes the first manager, and does not start it.
+func newSteady(
+	ctx context.Context, keeps bool, log *slog.Logger, build func(context.Context) (certificate.Manager, error),
+) (*steady, error) {
+	s := &steady{ctx: ctx, build: build, keeps: keeps, now: time.Now, log: log}
+	return s, s.plan()
+}
+
+// plan replaces the manager. The caller holds the lock, or is alone.
+func (s *steady) plan() error {
+	ctx, stop := context.WithCancel(s.ctx)
+	m, err := s.build(ctx)
+	if err != nil {
+		stop()
+		return err
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	s.manager, s.stop, s.planned = m, stop, s.now()
+	if s.started {
+		m.Start()
+	}
+	return nil
+}
+
+// Current returns the certificate in force; nil for none.
+func (s *steady) Current() *tls.Certificate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.manager.Current()
+}
+
+// Start begins the rotation, or the request for a first certificate. Further calls plan the rotation again if the clock was set.
+func (s *steady) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.started {
+		s.started = true
+		s.manager.Start()
+		return
+	}
+	now := s.now()
+	passed := now.Sub(s.planned)
+	by := withoutMonotonic(now).Sub(withoutMonotonic(s.planned)) - passed
+	if by.Abs() < clockSet || passed < replanRest || s.ctx.Err() != nil || s.keeps && s.manager.Current() == nil {
+		return
+	}
+	s.log.Info("the clock was set; the rotation of a certificate is planned again", "by", by)
+	if err := s.plan(); err != nil {
+		s.log.Warn("the rotation of a certificate cannot be planned again", "error", err)
+	}
+}
+
+func withoutMonotonic(t time.Time) time.Time { return t.Round(0) }
