@@ -64,11 +64,17 @@ func (a *actor) auditEnded(ctx supervisors.Context, m messages.RuntimeAudited) {
 			e.goneAt = time.Time{}
 		}
 	}
+	back := a.checkpoints.takeBack()
 	for i := range m.Pods {
 		f := &m.Pods[i]
 		e := a.entry(f.UID, f.Namespace+"/"+f.Name, ctx.Now())
 		if a.opts.Named(e.uid, e.name); !e.hasActor() && e.goneAt.IsZero() {
 			e.found = f
+		}
+		if back[e.uid] && e.record.Final != nil && f.Alive() {
+			ctx.Log().Warn("the final status of a pod was kept aside by another version of the agent, which has run the pod "+
+				"again; the pod goes on", "pod", e.uid)
+			a.keep(ctx, e, record{})
 		}
 	}
 	a.reconcile(ctx)

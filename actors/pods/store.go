@@ -46,6 +46,8 @@ type store struct {
 	writing *overdue.Writing[map[string]record]
 	mu      sync.Mutex
 	written map[string]record // the content of the disk, by UID
+	aside   map[string]bool   // pods with a record that was kept aside
+	back    map[string]bool   // pods with a record that was read back
 }
 
 // checkpoints writes the records to the disk, one write at a time.
@@ -75,7 +77,8 @@ func (u *unwritten) Error() string {
 func (u *unwritten) Unwrap() error { return u.last }
 
 func newStore(dir string) *store {
-	s := &store{dir: filepath.Join(dir, "records"), written: map[string]record{}}
+	s := &store{dir: filepath.Join(dir, "records"), written: map[string]record{}, aside: map[string]bool{},
+		back: map[string]bool{}}
 	s.writing = overdue.NewWriting("the checkpoints of pods", writeTimeout, s.write)
 	return s
 }
@@ -106,11 +109,13 @@ func (s *store) write(records map[string]record) error {
 		}
 		if done(uid, err) {
 			s.written[uid] = r
+			s.dropAside(uid)
 		}
 	}
 	for uid := range s.written {
 		if records[uid] == (record{}) && done(uid, atomicfile.Remove(s.path(uid))) {
 			delete(s.written, uid)
+			s.dropAside(uid)
 		}
 	}
 	if failed.last != nil {
@@ -119,8 +124,44 @@ func (s *store) write(records map[string]record) error {
 	return nil
 }
 
+// dropAside removes the record that was kept aside of a pod with a newer record. A failure is of no consequence.
+func (s *store) dropAside(uid string) {
+	if s.aside[uid] {
+		delete(s.aside, uid)
+		_ = os.Remove(s.path(uid) + atomicfile.AsideSuffix)
+	}
+}
+
+// readBack moves records back that an agent of another version kept aside, e.g. after a rollback. The caller holds the lock.
+func (s *store) readBack(files []os.DirEntry) (any bool, errs []error) {
+	for _, f := range files {
+		uid, ok := strings.CutSuffix(f.Name(), ".json"+atomicfile.AsideSuffix)
+		if !ok {
+			continue
+		}
+		back, err := atomicfile.ReadBack(s.path(uid), recordVersion)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if s.back[uid], s.aside[uid] = back, !back; back {
+			any = true
+		}
+	}
+	return any, errs
+}
+
+// takeBack returns, once, the pods with a record that was read back. Such a pod may have run again since, under the agent that
+// kept its record aside.
+func (s *store) takeBack() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	back := s.back
+	s.back = map[string]bool{}
+	return back
+}
+
 // load returns the newest records of an earlier life of the actor, which may not be on disk, or else the records on disk.
-// Unreadable files are kept aside and named by the errors.
+// Unreadable files are kept aside and named by the errors. Files of this version that another one kept aside are read back.
 func (s *store) load() (records map[string]record, written bool, errs []error) {
 	if newest, ok := s.writing.Newest(); ok {
 		return newest, false, nil
@@ -129,6 +170,14 @@ func (s *store) load() (records map[string]record, written bool, errs []error) {
 	files, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again, backErrs := s.readBack(files)
+	if errs = append(errs, backErrs...); again {
+		if files, err = os.ReadDir(s.dir); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, f := range files {
 		uid, ok := strings.CutSuffix(f.Name(), ".json")
@@ -146,8 +195,6 @@ func (s *store) load() (records map[string]record, written bool, errs []error) {
 			errs = append(errs, err)
 		}
 	}
-	s.mu.Lock()
 	s.written = maps.Clone(records)
-	s.mu.Unlock()
 	return records, true, errs
 }

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/playlet-dev/playlet/actors/internal/board"
+	"github.com/playlet-dev/playlet/actors/internal/linux/atomicfile"
 	"github.com/playlet-dev/playlet/messages"
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
@@ -106,6 +108,76 @@ func TestOneRecordThatCannotBeWritten(t *testing.T) {
 	for uid, unkept := range map[string]bool{"bad": true, "good": false} {
 		if w := n.desired(uid); w.Final == nil || w.Unkept != unkept {
 			t.Errorf("pod %s is told final %v, unkept %t", uid, w.Final != nil, w.Unkept)
+		}
+	}
+}
+
+// After a rollback to an older version, which keeps the records aside that it cannot read, and the next upgrade, the records are
+// there again. One that the older version wrote since is newer.
+func TestStore_RecordsAreReadBackAfterARollback(t *testing.T) {
+	dir := t.TempDir()
+	s := newStore(dir)
+	if err := s.write(map[string]record{"ended": recordOf("v2"), "again": recordOf("v2"), "damaged": recordOf("v2")}); err != nil {
+		t.Fatal(err)
+	}
+	aside := func(uid string) string { return s.path(uid) + atomicfile.AsideSuffix }
+	for _, uid := range []string{"ended", "again", "damaged"} {
+		if err := os.Rename(s.path(uid), aside(uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(aside("damaged"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := newStore(dir).write(map[string]record{"again": recordOf("v1")}); err != nil { // the older version
+		t.Fatal(err)
+	}
+	s = newStore(dir)
+	got, _, errs := s.load()
+	if len(got) != 2 || got["ended"].Final == nil || got["again"].Final.Message != "v1" || len(errs) > 0 {
+		t.Errorf("got %+v, %v, want the ended pod of the newer version, and the one that ended again", got, errs)
+	}
+	if back := s.takeBack(); !back["ended"] || back["again"] || len(s.takeBack()) != 0 {
+		t.Errorf("read back are %v, want that of the ended pod, once", back)
+	}
+	got["again"], got["damaged"] = recordOf("new"), recordOf("new")
+	if err := s.write(got); err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"ended", "again", "damaged"} {
+		if _, err := os.Stat(aside(uid)); !os.IsNotExist(err) {
+			t.Errorf("the record of pod %s is still aside: %v", uid, err)
+		}
+	}
+}
+
+// A pod that ended under a newer version, and that an older one has run again without its record, is not ended by that record.
+func TestStore_ReadBackEndsNoRunningPod(t *testing.T) {
+	for name, c := range map[string]struct{ alive, ends bool }{"runs again": {true, false}, "remains": {false, true}} {
+		dir := t.TempDir()
+		s := newStore(dir)
+		if err := s.write(map[string]record{"u": recordOf("v2")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(s.path("u"), s.path("u")+atomicfile.AsideSuffix); err != nil {
+			t.Fatal(err)
+		}
+		k := supervisortest.New(t, messages.Pods, New(Options{
+			Sources: []messages.Address{messages.File}, Board: board.New(), Here: small(), Dir: dir})("pods"))
+		k.RunWork()
+		f := messages.PodFacts{UID: "u", Name: "u", Namespace: "default"}
+		if c.alive {
+			f.Containers = []messages.ContainerFact{{ID: "c", Name: "c", State: messages.ContainerRunning}}
+		}
+		k.Send(messages.Runtime, messages.RuntimeAudited{ReadAt: k.Now().Add(time.Millisecond), Pods: []messages.PodFacts{f}})
+		wants(k, messages.File, static(pod("u", "u")))
+		k.Send(messages.PodAddress("u"), messages.GetDesired{UID: "u"})
+		if w := sent[messages.PodWanted](k); len(w) == 0 || w[0].Final != nil != c.ends {
+			t.Errorf("%s: sent %+v, want a final status: %t", name, w, c.ends)
+		}
+		k.RunWork()
+		if _, err := os.Stat(s.path("u")); os.IsNotExist(err) == c.ends {
+			t.Errorf("%s: the record: %v", name, err)
 		}
 	}
 }
