@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/playlet-dev/playlet/cmd/playlet/agent/locks"
 )
 
 // Running is the agent that runs.
@@ -49,6 +51,13 @@ func checkAgent(ctx context.Context, m *Machine) []Finding {
 			found = append(found, warn("check that it does not use the same container runtime",
 				"a kubelet runs in a container, process %d", p.PID)...)
 		}
+	}
+	except := []int{os.Getpid()}
+	if held {
+		except = append(except, holder.PID)
+	}
+	if k := locks.FindEmbedded(m.Node, m.Proc, except...); k != nil && k.Name != "kubelet" {
+		found = append(found, fail(k.Remedy(), "%s", k)...)
 	}
 	running, err := m.Agent(ctx)
 	switch {

@@ -51,6 +51,9 @@ func rivalKubelet(node *config.Node, proc string) error {
 				"(systemctl disable --now kubelet), or replace it (playlet install --replace-kubelet)", p.PID, shared)
 		}
 	}
+	if k := FindEmbedded(node, proc, os.Getpid()); k != nil {
+		return fmt.Errorf("%s, and each would end the pods of the other: %s", k, k.Remedy())
+	}
 	return nil
 }
 
