@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/playlet-dev/playlet/e2e/cluster"
 	"github.com/playlet-dev/playlet/e2e/stack"
 	"k8s.io/utils/cpuset"
 )
@@ -20,10 +21,9 @@ func allowed(status string) string {
 	return strings.TrimSpace(list)
 }
 
-// runsOn waits until the first process of a container may run on these CPUs only.
-func runsOn(t *testing.T, s *stack.Stack, pod, want string) {
+// awaitCPUs waits until the first process of a container may run on these CPUs only.
+func awaitCPUs(t *testing.T, s *stack.Stack, id, want string) {
 	t.Helper()
-	id := up(t, s, pod, "c").Id
 	await(t, func() error {
 		pid, err := s.ContainerPID(t.Context(), id)
 		if err != nil {
@@ -31,30 +31,38 @@ func runsOn(t *testing.T, s *stack.Stack, pod, want string) {
 		}
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err == nil && allowed(string(status)) != want {
-			err = fmt.Errorf("container of pod %s runs on CPUs %s, want %s", pod, allowed(string(status)), want)
+			err = fmt.Errorf("container %s runs on CPUs %s, want %s", id, allowed(string(status)), want)
 		}
 		return err
 	})
 }
 
+// lastCPU returns the CPUs of this machine, all but the last one, and the last one.
+func lastCPU(t *testing.T) (all, rest, last string) {
+	t.Helper()
+	online, err := os.ReadFile("/sys/devices/system/cpu/online")
+	must(t, err)
+	set, err := cpuset.Parse(strings.TrimSpace(string(online)))
+	must(t, err)
+	if set.Size() < 2 {
+		t.Skip("this machine has one CPU, and a pod can only have one to itself that is not reserved")
+	}
+	own := cpuset.New(set.List()[set.Size()-1])
+	return set.String(), set.Difference(own).String(), own.String()
+}
+
+// giveOne configures the static policy with which pods can have the last CPU to themselves.
+func giveOne(a *stack.Agent, rest string) {
+	a.Config["cpuManagerPolicy"], a.Config["reservedSystemCPUs"] = "static", rest
+	a.Config["cpuManagerReconcilePeriod"] = "1s"
+}
+
 // A pod has the last CPU to itself, without a quota, and others do not run there. It keeps the CPU while the agent is killed.
 // Another pod waits for it until the first is gone. In the end all share it again. With another policy the agent does not start.
 func TestExclusiveCPUs(t *testing.T) {
-	online, err := os.ReadFile("/sys/devices/system/cpu/online")
-	must(t, err)
-	all, err := cpuset.Parse(strings.TrimSpace(string(online)))
-	must(t, err)
-	if all.Size() < 2 {
-		t.Skip("this machine has one CPU, and a pod can only have one to itself that is not reserved")
-	}
-	last := cpuset.New(all.List()[all.Size()-1])
-	rest := all.Difference(last)
+	all, rest, last := lastCPU(t)
 	overBoth(t, func(t *testing.T, s *stack.Stack) {
-		a := agentWith(t, s, func(a *stack.Agent) {
-			quick(a)
-			a.Config["cpuManagerPolicy"], a.Config["reservedSystemCPUs"] = "static", rest.String()
-			a.Config["cpuManagerReconcilePeriod"] = "1s"
-		})
+		a := agentWith(t, s, func(a *stack.Agent) { quick(a); giveOne(a, rest) })
 		file := filepath.Join(a.RootDir, "cpu_manager_state")
 		const status = "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [cat, /proc/self/status, --, sleep]"
 		shared := func(name string) { must(t, a.Write(name+".yaml", manifest(s, name, status+"}]"))) }
@@ -72,11 +80,15 @@ func TestExclusiveCPUs(t *testing.T) {
 				return err
 			})
 		}
+		runsOn := func(name, want string) {
+			t.Helper()
+			awaitCPUs(t, s, up(t, s, name, "c").Id, want)
+		}
 		shared("early")
-		begins("early", all.String())
+		begins("early", all)
 		exclusive("first")
-		begins("first", last.String())
-		runsOn(t, s, "early", rest.String())
+		begins("first", last)
+		runsOn("early", rest)
 		was := up(t, s, "first", "c").Id
 		group := groupOf(t, s, was)
 		for _, g := range []string{group, filepath.Dir(group)} {
@@ -93,16 +105,16 @@ func TestExclusiveCPUs(t *testing.T) {
 		must(t, a.Kill9())
 		must(t, a.Start())
 		shared("other")
-		begins("other", rest.String())
-		runsOn(t, s, "first", last.String())
+		begins("other", rest)
+		runsOn("first", last)
 		if is := up(t, s, "first", "c").Id; is != was {
 			t.Errorf("its container was %s and is %s", was, is)
 		}
 		must(t, a.Remove("first.yaml"))
-		begins("late", last.String())
+		begins("late", last)
 		must(t, a.Remove("late.yaml"))
-		runsOn(t, s, "early", all.String())
-		runsOn(t, s, "other", all.String())
+		runsOn("early", all)
+		runsOn("other", all)
 		await(t, func() error {
 			text, err := os.ReadFile(file)
 			if want := fmt.Sprintf(`{"policyName":"static","defaultCpuSet":"%s","checksum":`, all); err == nil &&
@@ -127,4 +139,55 @@ func TestExclusiveCPUs(t *testing.T) {
 		must(t, a.Remove("other.yaml"))
 		nothing(t, s)
 	})
+}
+
+// A kubelet's node with a pod that has a CPU to itself is taken over, and given back with another such pod. Each side keeps the
+// other's assignments and no container is started again.
+func TestTakenOver_ExclusiveCPUs(t *testing.T) {
+	_, rest, last := lastCPU(t)
+	c := cluster.Shared(t)
+	n, ns := c.Node(t), c.Namespace(t)
+	s, a := inCluster(t, c, n, func(a *stack.Agent) { asKubelet(t, a); giveOne(a, rest) })
+	const container = "terminationGracePeriodSeconds: 1\ncontainers: [{name: c, image: HELLO, args: [sleep]"
+	still := func(name, want string) {
+		t.Helper()
+		id := awaitAPIPod(t, c, ns, name, ready).Status.ContainerStatuses[0].ContainerID
+		awaitCPUs(t, s, strings.TrimPrefix(id, "containerd://"), want)
+	}
+	runs := func(name, more, want string) {
+		t.Helper()
+		create(t, c, ns, n.Name, manifest(s, name, container+more))
+		still(name, want)
+	}
+	const exclusive, shared = ", resources: {limits: {cpu: 1, memory: 64Mi}}}]", "}]"
+	runs("kubelets", exclusive, last)
+	runs("beside", shared, rest)
+	before := containersByID(t, s)
+	_, err := a.Term()
+	must(t, err)
+	a.Binary = "" // ours
+	must(t, a.Start())
+	settled(t, a)
+	runs("more", shared, rest)
+	untouched(t, s, before)
+	still("kubelets", last)
+	remove(t, c, ns, "kubelets")
+	awaitNoAPIPod(t, c, ns, "kubelets")
+	runs("ours", exclusive, last)
+
+	before = containersByID(t, s)
+	_, err = a.Term()
+	must(t, err)
+	asKubelet(t, a)
+	must(t, a.Start())
+	settled(t, a)
+	runs("again", shared, rest)
+	untouched(t, s, before)
+	still("ours", last)
+	still("beside", rest)
+	for _, name := range []string{"beside", "more", "ours", "again"} {
+		remove(t, c, ns, name)
+		awaitNoAPIPod(t, c, ns, name)
+	}
+	must(t, s.AwaitNoLeftovers())
 }
