@@ -118,48 +118,61 @@ func TestExclusiveCPUs(t *testing.T) {
 }
 
 // At whichever message an actor panics, a message is lost, or the agent is killed: no CPU is given to two containers that run,
-// and in the end each container has its CPUs and none is lost.
+// and in the end each container has its CPUs and none is lost. The strikes begin with the agent, or when all is assigned.
 func TestExclusiveCPUs_SurviveKills(t *testing.T) {
 	t.Parallel()
-	day := func(t *testing.T, chaos supervisors.Interceptor) {
-		r := newExclusiveRig(t)
-		if k, kills := chaos.(*killer); kills {
-			k.whole = r.fallsWhole()
-		}
-		falls := r.meanwhile
-		r.meanwhile = func() {
-			first, second := parseCPUs(t, r.cpusOf("first")), parseCPUs(t, r.cpusOf("second"))
-			if both := first.Intersection(second); !both.IsEmpty() {
-				t.Errorf("CPUs %s have two owners", both)
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) {
+			w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
+			if !t.Run("undisturbed", func(t *testing.T) { exclusiveDay(t, w, late) }) {
+				return
 			}
-			if falls != nil {
-				falls()
-			}
-		}
-		r.write("shared.yaml", manifest("shared", "Always", nil, []string{"main forever"}))
-		r.write("first.yaml", pinned("first", 2))
-		r.start(chaos)
-		r.runsOn("first", "1,3", "shared", "0,2")
-		r.write("second.yaml", pinned("second", 2))
-		r.eventually("the second waits", func() bool { return r.waiting("second").Code == "UnexpectedAdmissionError" })
-		r.remove("first.yaml")
-		r.runsOn("second", "1,3", "shared", "0,2", "first", "")
-		r.eventually("the file has the second alone", func() bool {
-			uid := r.runtime.Snapshot().Sandbox("second-node").UID
-			return strings.Contains(r.cpuState(), `"defaultCpuSet":"0,2","entries":{"`+uid+`":{"main":"1,3"}}`)
+			onDays(t, w.strikes([]supervisors.Kind{"pods", "resources", "container"}, "before", "after", "lost", "all"),
+				func(t *testing.T, strikes []strike) { exclusiveDay(t, newKiller(strikes), late) })
 		})
-		r.remove("second.yaml")
-		r.runsOn("shared", "0-3", "second", "")
-		r.eventually("the file is empty", func() bool { return !strings.Contains(r.cpuState(), "entries") })
-		r.stop()
-		checkViolations(t, r)
 	}
-	w := &watcher{seen: map[spot]int{}, losing: map[spot]bool{}, shared: map[*v1.Pod]*v1.Pod{}}
-	if !t.Run("undisturbed", func(t *testing.T) { day(t, w) }) {
-		return
+}
+
+// exclusiveDay is a day of three pods that have CPUs to themselves one after another, and of one that shares the others.
+func exclusiveDay(t *testing.T, chaos supervisors.Interceptor, late bool) {
+	r := newExclusiveRig(t)
+	if k, kills := chaos.(*killer); kills {
+		k.whole = r.fallsWhole()
 	}
-	onDays(t, w.strikes([]supervisors.Kind{"pods", "resources", "container"}, "before", "after", "lost", "all"),
-		func(t *testing.T, strikes []strike) { day(t, newKiller(strikes)) })
+	falls := r.meanwhile
+	r.meanwhile = func() {
+		second, third := parseCPUs(t, r.cpusOf("second")), parseCPUs(t, r.cpusOf("third"))
+		if both := second.Intersection(third); !both.IsEmpty() {
+			t.Errorf("CPUs %s have two owners", both)
+		}
+		if falls != nil {
+			falls()
+		}
+	}
+	gate := &later{Interceptor: chaos}
+	gate.open.Store(!late)
+	r.write("shared.yaml", manifest("shared", "Always", nil, []string{"main forever"}))
+	r.write("first.yaml", pinned("first", 2))
+	r.start(gate)
+	r.runsOn("first", "1,3", "shared", "0,2")
+	gate.open.Store(true)
+	r.remove("first.yaml")
+	r.runsOn("shared", "0-3", "first", "") // no other pod asks for the CPUs, which would release them
+	r.write("second.yaml", pinned("second", 2))
+	r.runsOn("second", "1,3", "shared", "0,2")
+	r.write("third.yaml", pinned("third", 2))
+	r.eventually("the third waits", func() bool { return r.waiting("third").Code == "UnexpectedAdmissionError" })
+	r.remove("second.yaml")
+	r.runsOn("third", "1,3", "shared", "0,2", "second", "")
+	r.eventually("the file has the third alone", func() bool {
+		uid := r.runtime.Snapshot().Sandbox("third-node").UID
+		return strings.Contains(r.cpuState(), `"defaultCpuSet":"0,2","entries":{"`+uid+`":{"main":"1,3"}}`)
+	})
+	r.remove("third.yaml")
+	r.runsOn("shared", "0-3", "third", "")
+	r.eventually("the file is empty", func() bool { return !strings.Contains(r.cpuState(), "entries") })
+	r.stop()
+	checkViolations(t, r)
 }
 
 func parseCPUs(t *testing.T, text string) cpuset.CPUSet {
