@@ -64,9 +64,10 @@ type Manager struct {
 	file    *overdue.Writing[Given]
 	writes  sync.WaitGroup
 
-	mu    sync.Mutex
-	given Given
-	names map[string]string // of pods by UID, as far as they are known
+	mu     sync.Mutex
+	given  Given
+	shared string            // the CPUs of all other containers
+	names  map[string]string // of pods by UID, as far as they are known
 }
 
 // Open reads the checkpoint. An error means that the agent cannot start: the configuration does not fit the machine, or the
@@ -118,20 +119,33 @@ func (c Config) static() (Static, error) {
 	return NewStatic(topology, c.Reserved, c.Count, options)
 }
 
+// restore reads the checkpoint, and writes one if there is none. One that cannot be read is set aside under the policy none: no
+// container depends on it.
 func (m *Manager) restore(path, policy string) error {
-	text, err := atomicfile.ReadFile(path, maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
+	var data checkpoint.Data
+	decode := func(text []byte) (err error) {
+		data, err = checkpoint.Decode(text)
+		return err
+	}
+	load := atomicfile.LoadText
+	if m.static != nil {
+		load = loadInPlace
+	}
+	err := load(path, decode)
+	if _, aside := errors.AsType[*atomicfile.UnreadableError](err); aside {
+		m.log.Warn("the checkpoint of exclusive CPUs cannot be read, and is replaced", "error", err)
+		err = fs.ErrNotExist
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		m.change(Given{})
 		if err := m.file.Flush(); err != nil {
 			m.log.Warn("the checkpoint of exclusive CPUs cannot be written", "error", err)
 		}
 		return nil
-	}
-	if err != nil {
-		return err
-	}
-	data, err := checkpoint.Decode(text)
-	switch {
+	case err != nil && m.static == nil:
+		m.log.Warn("the checkpoint of exclusive CPUs cannot be read", "error", err)
+		return nil
 	case err != nil:
 		return err
 	case data.Policy != policy:
@@ -146,6 +160,15 @@ func (m *Manager) restore(path, policy string) error {
 	return nil
 }
 
+// loadInPlace is atomicfile.LoadText without setting an unreadable file aside.
+func loadInPlace(path string, decode func([]byte) error) error {
+	text, err := atomicfile.ReadFile(path, maxFile)
+	if err != nil {
+		return err
+	}
+	return decode(text)
+}
+
 // Close waits for writes in progress.
 func (m *Manager) Close() { m.writes.Wait() }
 
@@ -156,10 +179,15 @@ func (m *Manager) Static() bool { return m.static != nil }
 func (m *Manager) change(g Given) {
 	m.given = g
 	m.file.Set(g)
-	if m.static != nil {
-		all := g.All()
-		metrics.CPUsAssigned(m.static.Shared(g).Difference(m.static.reserved).Size(), all.Size(), m.static.topology.PerNode(all))
+	if m.static == nil {
+		return
 	}
+	all, shared := g.All(), m.static.Shared(g)
+	metrics.CPUsAssigned(shared.Difference(m.static.reserved).Size(), all.Size(), m.static.topology.PerNode(all))
+	if shared.IsEmpty() { // with strict-cpu-reservation; an empty set would be all CPUs
+		shared = m.static.reserved
+	}
+	m.shared = shared.String()
 }
 
 // Retain releases the CPUs of all pods but the holders, which are named by UID. It does not wait for the disk.
@@ -276,11 +304,7 @@ func (m *Manager) Pin(uid, container string) translate.Pin {
 	if set, exclusive := m.given[uid][container]; exclusive {
 		return translate.Pin{CPUs: set.String(), Unlimited: !m.limited}
 	}
-	shared := m.static.Shared(m.given)
-	if shared.IsEmpty() { // all are exclusive, with strict-cpu-reservation; an empty set would be all CPUs
-		shared = m.static.reserved
-	}
-	return translate.Pin{CPUs: shared.String()}
+	return translate.Pin{CPUs: m.shared}
 }
 
 // Exclusive returns the CPUs that a container has to itself, in order.

@@ -71,6 +71,20 @@ func TestManager_PolicyNone(t *testing.T) {
 	}
 }
 
+// A file that cannot be read is set aside, since no container depends on it.
+func TestManager_PolicyNone_Damage(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, File)
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{RootDir: dir, Policy: PolicyNone, Log: slog.New(slog.DiscardHandler)})
+	aside, err := os.ReadFile(path + ".corrupt")
+	if got := stored(t, dir); err != nil || string(aside) != "{" || !strings.Contains(got, `"policyName":"none"`) {
+		t.Errorf("got file %s, set aside %q, %v", got, aside, err)
+	}
+}
+
 // Assignments are on disk when Allocate returns, and the next Manager has them. Released CPUs return to the shared pool.
 func TestManager_KeepsAssignments(t *testing.T) {
 	dir := t.TempDir()
