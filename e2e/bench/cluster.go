@@ -35,6 +35,7 @@ type subject struct {
 	log   func() string
 	node  *cluster.Node
 	api   *rest.Config // the node's API
+	least bool         // it is the floor, which has no API and no restarts
 	root  string       // its root folder
 	logs  string       // the folder of the logs of its pods
 }
@@ -79,14 +80,18 @@ func runCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	floor, err := b.floorSubject(t)
+	if err != nil {
+		return err
+	}
 	if err := b.capture(ctx, subjects[0]); err != nil {
 		return subjects[0].failed(err)
 	}
 	for round := range *rounds {
 		fmt.Printf("round %d of %d\n", round+1, *rounds)
 		if *evictions == 0 {
-			if err := b.floor(ctx); err != nil {
-				return err
+			if err := b.measure(ctx, floor); err != nil {
+				return floor.failed(err)
 			}
 		}
 		for _, sub := range subjects {
@@ -103,8 +108,11 @@ func runCluster(ctx context.Context) error {
 func (b *clusterBench) measure(ctx context.Context, sub *subject) error {
 	return b.with(ctx, sub, func() error {
 		steps := []func(context.Context, *subject) error{b.idle, b.figures, b.singly, b.crowds, b.resizes, b.restart}
-		if *evictions > 0 {
+		switch {
+		case *evictions > 0:
 			steps = []func(context.Context, *subject) error{b.evict}
+		case sub.least:
+			steps = []func(context.Context, *subject) error{b.idle, b.singly, b.crowds}
 		}
 		for _, step := range steps {
 			if err := step(ctx, sub); err != nil {

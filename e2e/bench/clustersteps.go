@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/playlet-dev/playlet/e2e/cluster"
 )
@@ -94,11 +98,18 @@ func (b *clusterBench) crowds(ctx context.Context, sub *subject) error {
 
 // crowd measures pods that are created at once, and their deletion at once.
 func (b *clusterBench) crowd(ctx context.Context, sub *subject, n int) error {
+	what := fmt.Sprintf("%d at once, ", n)
 	before, err := usage(sub.pid())
 	if err != nil {
 		return err
 	}
+	calls, err := runtimeCalls(ctx, sub)
+	if err != nil {
+		return err
+	}
 	began := time.Now()
+	profiled := make(chan error, 1)
+	go func() { profiled <- b.keepProfile(ctx, sub, fmt.Sprintf("crowd-%d", n), "profile?seconds=15") }()
 	uids, err := b.create(ctx, sub, n)
 	if err != nil {
 		return err
@@ -112,44 +123,118 @@ func (b *clusterBench) crowd(ctx context.Context, sub *subject, n int) error {
 		return err
 	}
 	took := since(began, at)
-	what := fmt.Sprintf("%d at once, ", n)
 	b.note(what+"ready, s (p50)", sub, quantile(took, 0.5).Seconds())
 	b.note(what+"ready, s (last)", sub, slices.Max(took).Seconds())
 	b.note(what+"CPU, s", sub, after.cpu-before.cpu)
 	b.note(what+"resident, MiB", sub, after.rss)
-	if err := b.writes(what, sub, began, slices.Max(took)); err != nil {
-		return err
-	}
-	began = time.Now()
+	deleted := time.Now()
 	if err := b.deleteAll(ctx, grace); err != nil {
 		return err
 	}
 	if at, err = b.pods.allGone(ctx, uids); err != nil {
 		return err
 	}
-	b.note(what+"deleted, s (last)", sub, slices.Max(since(began, at)).Seconds())
-	return nil
+	took = since(deleted, at)
+	b.note(what+"deleted, s (p50)", sub, quantile(took, 0.5).Seconds())
+	b.note(what+"deleted, s (last)", sub, slices.Max(took).Seconds())
+	if err := b.remains(ctx, uids); err != nil {
+		return err
+	}
+	last, err := usage(sub.pid())
+	if err != nil {
+		return err
+	}
+	b.note(what+"deletion, CPU, s", sub, last.cpu-after.cpu)
+	if err := b.requests(what, sub, began, n); err != nil {
+		return err
+	}
+	return errors.Join(b.runtimeCalls(ctx, what, sub, calls, n), <-profiled)
 }
 
-// writes counts the node's requests to the API server in the meantime.
-func (b *clusterBench) writes(what string, sub *subject, began time.Time, took time.Duration) error {
+// remains waits until the runtime has nothing left of the pods, and their last Events are written. A kubelet leaves the remains
+// to its collection: the wait is bounded.
+func (b *clusterBench) remains(ctx context.Context, uids []string) error {
+	const quiet, most = 3 * time.Second, 20 * time.Second
+	began := time.Now()
+	for {
+		list, err := b.stack.Sandboxes(ctx)
+		if err != nil {
+			return err
+		}
+		left := slices.ContainsFunc(list, func(s *runtimeapi.PodSandbox) bool {
+			return slices.Contains(uids, s.GetMetadata().GetUid())
+		})
+		if passed := time.Since(began); passed > most || !left && passed > quiet {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// requests counts the node's requests to the API server since began, by verb and resource, per pod. Requests for the node itself
+// do not count.
+func (b *clusterBench) requests(what string, sub *subject, began time.Time, pods int) error {
 	all, err := b.cluster.Requests(sub.node.Name)
 	if err != nil {
 		return err
 	}
-	statuses, events := 0, 0
+	counts, sum := map[string]int{}, 0
 	for _, r := range cluster.Since(all, began) {
-		switch {
-		case r.Verb == "patch" && r.Object.Resource == "pods" && r.Object.Subresource == "status":
-			statuses++
-		case r.Object.Resource == "events":
-			events++
+		resource := r.Object.Resource
+		if r.Stage != "ResponseComplete" || r.Verb == "watch" ||
+			resource == "nodes" || resource == "leases" || resource == "csinodes" {
+			continue
+		}
+		if r.Object.Subresource != "" {
+			resource += "/" + r.Object.Subresource
+		}
+		counts[r.Verb+" "+resource]++
+		sum++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		b.note(what+"requests a pod, "+kind, sub, float64(counts[kind])/float64(pods))
+	}
+	b.note(what+"requests a pod, all", sub, float64(sum)/float64(pods))
+	return nil
+}
+
+// runtimeCalls counts the calls of the runtime since an earlier count, by method, per pod.
+func (b *clusterBench) runtimeCalls(ctx context.Context, what string, sub *subject, before map[string]float64, pods int) error {
+	after, err := runtimeCalls(ctx, sub)
+	for _, method := range slices.Sorted(maps.Keys(after)) {
+		if n := after[method] - before[method]; n > 0 {
+			b.note(what+"calls a pod, "+method, sub, n/float64(pods))
 		}
 	}
-	b.note(what+"status writes", sub, float64(statuses))
-	b.note(what+"status writes a second", sub, float64(statuses)/took.Seconds())
-	b.note(what+"event writes", sub, float64(events))
-	return nil
+	return err
+}
+
+// runtimeCalls reads the subject's own count of its calls of the runtime, by method.
+func runtimeCalls(ctx context.Context, sub *subject) (map[string]float64, error) {
+	out := map[string]float64{}
+	if sub.least {
+		return out, nil
+	}
+	client, err := rest.HTTPClientFor(sub.api)
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	var text bytes.Buffer
+	if _, err := get(ctx, client, sub.api.Host+"/metrics", &text); err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(text.String()) {
+		rest, ok := strings.CutPrefix(strings.TrimSpace(line), `kubelet_runtime_operations_total{operation_type="`)
+		if method, value, is := strings.Cut(rest, `"} `); ok && is {
+			n, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return nil, err
+			}
+			out[method] = n
+		}
+	}
+	return out, nil
 }
 
 // restart measures from a kill -9, after which the subject is started again at once, to the first new pod's Ready.
@@ -176,20 +261,26 @@ func (b *clusterBench) restart(ctx context.Context, sub *subject) error {
 	return b.clear(ctx)
 }
 
-// clear deletes all pods and waits until they are gone.
-func (b *clusterBench) clear(ctx context.Context) error {
+// clearTimed deletes all pods, waits until they are gone, and returns how long each took.
+func (b *clusterBench) clearTimed(ctx context.Context) ([]time.Duration, error) {
 	list, err := b.cluster.Admin.CoreV1().Pods(b.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var uids []string
 	for i := range list.Items {
 		uids = append(uids, string(list.Items[i].UID))
 	}
+	began := time.Now()
 	if err := b.deleteAll(ctx, grace); err != nil {
-		return err
+		return nil, err
 	}
-	_, err = b.pods.allGone(ctx, uids)
+	at, err := b.pods.allGone(ctx, uids)
+	return since(began, at), err
+}
+
+func (b *clusterBench) clear(ctx context.Context) error {
+	_, err := b.clearTimed(ctx)
 	return err
 }
 
@@ -224,52 +315,20 @@ func (b *clusterBench) idle(ctx context.Context, sub *subject) error {
 		b.note(what+"cores", sub, (after.cpu-before.cpu)/window.Seconds())
 		b.note(what+"resident, MiB", sub, after.rss)
 		b.note(what+"anonymous, MiB", sub, after.anon)
-	}
-	began := time.Now()
-	if err := b.clear(ctx); err != nil {
-		return err
-	}
-	b.note(fmt.Sprintf("%d deleted, s (last)", have), sub, time.Since(began).Seconds())
-	return nil
-}
-
-// floor makes the same calls with no agent.
-func (b *clusterBench) floor(ctx context.Context) error {
-	none := &subject{name: "floor"}
-	times, _, err := b.stack.Floor(ctx, b.like, 10, 1)
-	if err != nil {
-		return err
-	}
-	var own []time.Duration
-	for _, t := range times {
-		own = append(own, t.Own())
-	}
-	b.note("one at a time, ready, s (p50)", none, quantile(own, 0.5).Seconds())
-	sizes, err := numbers(*crowds)
-	if err != nil {
-		return err
-	}
-	for _, n := range sizes {
-		for _, parallel := range []int{4, 8,
-			n} { // each figure's best counts: of all together that is more than one of them reached
-			fmt.Printf("  floor     with %d pods under way\n", parallel)
-			times, _, err := b.stack.Floor(ctx, b.like, n, parallel)
-			if err != nil {
-				return err
-			}
-			var ends []time.Duration
-			for _, t := range times {
-				ends = append(ends, t.Started)
-			}
-			what := fmt.Sprintf("%d at once, ", n)
-			b.note(what+"ready, s (p50)", none, quantile(ends, 0.5).Seconds())
-			b.note(what+"ready, s (last)", none, slices.Max(ends).Seconds())
+		if err := b.keepProfile(ctx, sub, fmt.Sprintf("idle-%d", n), "heap?gc=1"); err != nil {
+			return err
 		}
 	}
+	took, err := b.clearTimed(ctx)
+	if err != nil || have == 0 {
+		return err
+	}
+	b.note(fmt.Sprintf("%d deleted, s (p50)", have), sub, quantile(took, 0.5).Seconds())
+	b.note(fmt.Sprintf("%d deleted, s (last)", have), sub, slices.Max(took).Seconds())
 	return nil
 }
 
-// capture runs a pod on a subject, and records its calls to the runtime for the floor.
+// capture has a subject run a pod, and keeps its requests to the runtime: those of the floor are the same.
 func (b *clusterBench) capture(ctx context.Context, sub *subject) error {
 	return b.with(ctx, sub, func() error {
 		uids, err := b.create(ctx, sub, 1)

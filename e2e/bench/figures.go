@@ -30,7 +30,7 @@ var (
 	scraped = flag.String("scraped", "20,100",
 		"with -cluster: with how many pods it is measured what it takes to be scraped; empty: none")
 	scrapedFor = flag.Duration("scraped-for", time.Minute, "with -cluster: for how long the node is scraped")
-	profiles   = flag.String("profiles", "", "with -cluster: the folder for profiles of CPU and heap of what is scraped; none when empty")
+	profiles   = flag.String("profiles", "", "with -cluster: the folder for profiles of CPU and heap; none when empty")
 )
 
 // scrapeEvery is how often monitoring asks.
@@ -145,7 +145,7 @@ func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Cl
 	if err != nil {
 		return err
 	}
-	profiled := b.profile(ctx, sub, client, n)
+	profiled := b.profile(ctx, sub, n)
 	began := time.Now()
 	for time.Since(began) < *scrapedFor {
 		for _, path := range scrapes {
@@ -166,28 +166,32 @@ func (b *clusterBench) scrape(ctx context.Context, sub *subject, client *http.Cl
 	return <-profiled
 }
 
-// profile records a CPU profile of the subject while it is scraped, and its heap afterwards.
-func (b *clusterBench) profile(ctx context.Context, sub *subject, client *http.Client, n int) <-chan error {
+// profile keeps the subject's CPU profile while it is scraped, and its heap afterwards.
+func (b *clusterBench) profile(ctx context.Context, sub *subject, n int) <-chan error {
 	done := make(chan error, 1)
-	if *profiles == "" {
-		done <- nil
-		return done
-	}
 	go func() {
-		done <- func() error {
-			for _, kind := range []string{fmt.Sprintf("profile?seconds=%.0f", scrapedFor.Seconds()), "heap?gc=1"} {
-				name, _, _ := strings.Cut(kind, "?")
-				f, err := os.Create(filepath.Join(*profiles, fmt.Sprintf("%s-%d.%s", sub.name, n, name)))
-				if err != nil {
-					return err
-				}
-				_, err = get(ctx, client, sub.api.Host+"/debug/pprof/"+kind, f)
-				if err = errors.Join(err, f.Close()); err != nil {
-					return err
-				}
-			}
-			return nil
-		}()
+		name := fmt.Sprintf("scraped-%d", n)
+		err := b.keepProfile(ctx, sub, name, fmt.Sprintf("profile?seconds=%.0f", scrapedFor.Seconds()))
+		done <- errors.Join(err, b.keepProfile(ctx, sub, name, "heap?gc=1"))
 	}()
 	return done
+}
+
+// keepProfile writes one of the subject's profiles to the folder of profiles. The floor has none.
+func (b *clusterBench) keepProfile(ctx context.Context, sub *subject, name, query string) error {
+	if *profiles == "" || sub.least {
+		return nil
+	}
+	client, err := rest.HTTPClientFor(sub.api)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	kind, _, _ := strings.Cut(query, "?")
+	f, err := os.Create(filepath.Join(*profiles, sub.name+"-"+name+"."+kind))
+	if err != nil {
+		return err
+	}
+	_, err = get(ctx, client, sub.api.Host+"/debug/pprof/"+query, f)
+	return errors.Join(err, f.Close())
 }

@@ -29,6 +29,10 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == bombCommand {
 		os.Exit(bomb())
 	}
+	if len(os.Args) == 7 && os.Args[1] == floorCommand {
+		fmt.Fprintln(os.Stderr, "floor:", floorAgent(os.Args[2:]))
+		os.Exit(1)
+	}
 	flag.Parse()
 	os.Exit(stack.Main(func() int {
 		measure := run
