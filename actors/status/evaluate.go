@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -30,9 +31,11 @@ const (
 	other
 )
 
-// lull is how long a change of a pending pod waits for the next one. A pod that becomes ready within it is written once, when
-// it is ready. A write costs an API server far more than it costs the agent.
-const lull = time.Second
+// lull is how long a change of a pod that starts or ends waits for the next one. A pod that becomes ready within it is written
+// once, when it is ready. A write costs an API server far more than it costs the agent.
+//
+// In a burst, the wait grows with the number of such pods, up to burstLull: the writers then serve pods that are ready or over.
+const lull, burstLull = time.Second, 10 * time.Second
 
 // job is one write. Immutable.
 type job struct {
@@ -43,10 +46,10 @@ type job struct {
 	uid             types.UID // of the object; empty where it is created
 	pod             string    // UID of the desired pod, for the log
 	from, to        *v1.PodStatus
-	mirror          *v1.Pod // to create
-	why             string  // the reason why a mirror pod is deleted
-	passing         bool    // a step of the start, which may wait for the next one
-	foreign         bool    // another client deleted or changed the object
+	mirror          *v1.Pod       // to create
+	why             string        // the reason why a mirror pod is deleted
+	patience        time.Duration // the longest wait for the next step of a start or end; 0: none
+	foreign         bool          // another client deleted or changed the object
 	after           time.Time
 }
 
@@ -178,12 +181,26 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 	switch {
 	case w.Over:
 		j.class = ending
+	case current.DeletionTimestamp != nil && !isMirror(current):
+		j.patience = burstLull // the final status follows; endpoints of a deleted pod are no longer ready
 	case ready(to) != ready(j.from):
 		j.class = readiness
+	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && stuck(to):
+		j.patience = lull
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase:
-		j.passing = true
+		j.patience = burstLull
 	}
 	return j
+}
+
+// stuck reports whether a container waits for a reason other than its turn.
+func stuck(s *v1.PodStatus) bool {
+	waits := func(c v1.ContainerStatus) bool {
+		w := c.State.Waiting
+		return w != nil && w.Reason != "" && w.Reason != messages.ReasonContainerCreating &&
+			w.Reason != messages.ReasonPodInitializing
+	}
+	return slices.ContainsFunc(s.InitContainerStatuses, waits) || slices.ContainsFunc(s.ContainerStatuses, waits)
 }
 
 // futile reports whether this write was done before and changed nothing. An API server that lacks a field drops it, and would
@@ -209,11 +226,18 @@ func (l *line) job(d verb, c class, w *messages.PodStatusWanted, object *v1.Pod)
 // change.
 func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 	b.refresh(now)
+	waiting := 0
+	for l := range b.todo {
+		if l.next.patience > lull {
+			waiting++
+		}
+	}
+	b.lull = lullOf(waiting)
 	for b.busy < b.gate.width(now) {
 		var best *line
 		aged := (b.taken+1)%agedTurn == 0
 		for l := range b.todo {
-			if l.busy || l.starts().After(now) {
+			if l.busy || b.starts(l).After(now) {
 				continue
 			}
 			if best == nil || l.before(best, aged) {
@@ -236,7 +260,7 @@ func (b *machine) take(now time.Time) (jobs []*job, again time.Time) {
 func (b *machine) again(now time.Time) time.Time {
 	var out time.Time
 	for l := range b.todo {
-		at := l.starts()
+		at := b.starts(l)
 		if b.gate.until.After(at) {
 			at = b.gate.until
 		}
@@ -247,15 +271,21 @@ func (b *machine) again(now time.Time) time.Time {
 	return out
 }
 
-func (l *line) starts() time.Time {
+// starts returns the earliest time at which the write of a line may start.
+func (b *machine) starts(l *line) time.Time {
 	at := l.due
 	if l.next.after.After(at) {
 		at = l.next.after
 	}
-	if settled := l.since.Add(lull); l.next.passing && settled.After(at) {
+	if settled := l.since.Add(min(l.next.patience, b.lull)); l.next.patience > 0 && settled.After(at) {
 		at = settled
 	}
 	return at
+}
+
+// lullOf returns the wait for the next change while this number of pods wait for one.
+func lullOf(waiting int) time.Duration {
+	return min(max(lull, lull*time.Duration(waiting)/writers), burstLull)
 }
 
 // agedTurn is the number of writes per write that goes to the longest wait, whatever its class. Without it, pods that keep

@@ -35,6 +35,7 @@ type machine struct {
 	// unsettled are lines that need a look at each observed list, even where it has not changed. troubled are lines with
 	// failures. Both are subsets, so that the cost of a message is proportional to the change.
 	unsettled, troubled map[*line]bool
+	lull                time.Duration // the wait of changes of starts and ends
 	busy                int
 	taken               int // writes started so far
 	gate                gate

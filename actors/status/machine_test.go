@@ -94,6 +94,61 @@ func TestStepsOfAStart(t *testing.T) {
 	}
 }
 
+// The wait for the next step of a start grows with the number of starting pods. A pod that cannot start does not wait longer.
+func TestStepsOfManyStarts(t *testing.T) {
+	const pods = 40
+	m := newModel()
+	b := newMachine("node", func() float64 { return 1 })
+	for i := range pods {
+		m.put(object(fmt.Sprintf("p%02d", i), fmt.Sprintf("u%02d", i)))
+	}
+	list := m.list()
+	b.observe(messages.APIPodsObserved{Pods: list, At: noon})
+	pending := statusOf(false, 0)
+	pending.Phase, pending.ContainerStatuses = v1.PodPending, []v1.ContainerStatus{waiting("main")}
+	failing := pending.DeepCopy()
+	failing.ContainerStatuses[0].State.Waiting.Reason = "ImagePullBackOff"
+	b.want(desired(list[0], failing))
+	for _, p := range list[1:] {
+		b.want(desired(p, pending))
+	}
+	none(t, b, noon)
+	j := only(t, b, noon.Add(lull))
+	if j.name != list[0].Name {
+		t.Errorf("got a write of %s, want the pod that cannot start", j.name)
+	}
+	b.wrote(noon.Add(lull), m.answered(t, j))
+	none(t, b, noon.Add(lullOf(pods-1)-1))
+	if jobs, _ := b.take(noon.Add(lullOf(pods - 1))); len(jobs) != writers {
+		t.Errorf("got %d writes after the wait, want %d", len(jobs), writers)
+	}
+	if lullOf(1) != lull || lullOf(pods) != 5*lull || lullOf(10*pods) != burstLull {
+		t.Errorf("got waits %v, %v, %v", lullOf(1), lullOf(pods), lullOf(10*pods))
+	}
+}
+
+// The steps of a deletion wait for the final status, which is written at once.
+func TestStepsOfAnEnd(t *testing.T) {
+	m := newModel()
+	p := object("web", "u")
+	p.Status = *merge(p, statusOf(true, 0), noon)
+	p.DeletionTimestamp, p.Finalizers = new(at(0)), []string{"example.com/hold"}
+	m.put(p)
+	b := aMachine(m.list()...)
+	ended := statusOf(false, 0)
+	ended.ContainerStatuses = []v1.ContainerStatus{exited("main", 143)}
+	b.want(desired(p, ended))
+	if jobs, again := b.take(noon); len(jobs) > 0 || !again.Equal(noon.Add(lull)) {
+		t.Errorf("got %d writes and the next at %v, want none before %v", len(jobs), again, noon.Add(lull))
+	}
+	w := desired(p, ended)
+	w.Over = true
+	b.want(w)
+	if j := only(t, b, noon); j.class != ending || j.to.Phase != v1.PodFailed {
+		t.Errorf("got %+v, want the final status", j)
+	}
+}
+
 // An API server that drops a field does not get it for ever.
 func TestAFieldThatIsDropped(t *testing.T) {
 	m := newModel()
@@ -250,7 +305,8 @@ func TestADeletionThatWasUndone(t *testing.T) {
 		b.want(w)
 		none(t, b, noon)
 		b.observe(messages.APIPodsObserved{Pods: []*v1.Pod{dying}, At: noon})
-		if j := only(t, b, noon); j.verb != patchStatus || j.to.Phase != v1.PodSucceeded {
+		b.refresh(noon)
+		if j := only(t, b, noon.Add(lull)); j.verb != patchStatus || j.to.Phase != v1.PodSucceeded {
 			t.Errorf("over %v: of the deleted pod is told %+v", over, j)
 		}
 	}

@@ -7,9 +7,9 @@
 //
 // The difference between desired and observed status is one strategic merge patch that carries the UID. Eight writers work in
 // parallel: deletions first, then changes of readiness, then the oldest. One write in ten is the one that waits longest. A
-// change of a pod that is still pending waits a second for the next one. After a conflict or 404 with another UID the pod is
-// dropped. Other failures are retried with back-off. A pod is deleted after its final status was written, with the UID as
-// precondition and zero grace.
+// change of a pod that is still pending, or deleted and not over, waits a second for the next one, and longer in a burst.
+// After a conflict or 404 with another UID the pod is dropped. Other failures are retried with back-off. A pod is deleted
+// after its final status was written, with the UID as precondition and zero grace.
 //
 // Mirror pods: each desired static pod has one, recreated or removed by the UID in kubernetes.io/config.mirror. None is
 // removed before every source has reported. The API server admits none that refers to other objects. Such a static pod runs,
