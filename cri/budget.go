@@ -20,9 +20,12 @@ const (
 	ClassRead Class = iota
 	// ClassStart covers calls that fork, mount or run CNI plugins.
 	ClassStart
-	// ClassStop covers stops and removals. A StopContainer with a grace period takes no slot: it spends nearly all of its time
+	// ClassStop covers stops, and removals of images. A StopContainer with a grace period takes no slot: it spends nearly all of its time
 	// waiting, and when a node is drained the signal has to reach every container at once.
 	ClassStop
+	// ClassRemove covers removals of dead containers and sandboxes, which nobody waits for. While a start or a stop has a slot, one
+	// removal runs at a time.
+	ClassRemove
 	// ClassPull is PullImage.
 	ClassPull
 	// ClassExec covers commands and streams. A pre-stop hook is an ExecSync WithoutSlot.
@@ -35,10 +38,10 @@ const (
 var classes = map[string]Class{
 	"RunPodSandbox": ClassStart, "CreateContainer": ClassStart, "StartContainer": ClassStart, "CheckpointContainer": ClassStart,
 	"UpdateContainerResources": ClassStart, "UpdatePodSandboxResources": ClassStart,
-	"StopPodSandbox": ClassStop, "RemovePodSandbox": ClassStop, "StopContainer": ClassStop, "RemoveContainer": ClassStop,
-	"RemoveImage": ClassStop,
-	"PullImage":   ClassPull,
-	"ExecSync":    ClassExec, "Exec": ClassExec, "Attach": ClassExec, "PortForward": ClassExec,
+	"StopPodSandbox": ClassStop, "StopContainer": ClassStop, "RemoveImage": ClassStop,
+	"RemovePodSandbox": ClassRemove, "RemoveContainer": ClassRemove,
+	"PullImage": ClassPull,
+	"ExecSync":  ClassExec, "Exec": ClassExec, "Attach": ClassExec, "PortForward": ClassExec,
 }
 
 // Limits is the maximum number of concurrent calls per class. A zero selects the default.
@@ -50,7 +53,7 @@ type Limits [classCount]int
 // command's own. Pull is only the outer bound: the image puller applies serializeImagePulls and maxParallelImagePulls.
 func (l Limits) withDefaults() Limits {
 	work := max(3*runtime.NumCPU(), 4)
-	defaults := Limits{ClassStart: work, ClassStop: work, ClassPull: 8, ClassExec: 32, ClassRead: 2 * work}
+	defaults := Limits{ClassStart: work, ClassStop: work, ClassRemove: work, ClassPull: 8, ClassExec: 32, ClassRead: 2 * work}
 	for class, fallback := range defaults {
 		l[class] = cmp.Or(l[class], fallback)
 	}
@@ -95,11 +98,12 @@ func slotless(ctx context.Context, req any) bool {
 // slotQueue is a counting semaphore. It serves waiters by priority, lower first,
 // and by arrival within one priority. Every agedTurn-th handover goes to the
 // longest wait instead, so that older pods with many calls cannot shut out a
-// younger one. A free slot and a waiter never exist together, since a released
-// slot is handed over under the lock.
+// younger one. A free slot and a waiter exist together only while the queue
+// yields to others, and then a slot is in use: its release looks again.
 type slotQueue struct {
 	mu       sync.Mutex
 	limit    int
+	yieldsTo []*slotQueue // while one of these has a slot in use, this one has a single slot
 	inUse    int
 	arrivals uint64
 	handed   uint64
@@ -122,7 +126,7 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 		return err
 	}
 	q.mu.Lock()
-	if q.inUse < q.limit {
+	if len(q.waiters) == 0 && q.inUse < q.usable() {
 		q.inUse++
 		q.mu.Unlock()
 		return nil
@@ -133,6 +137,7 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 		return cmp.Or(cmp.Compare(other.priority, priority), -1) // after waiters of the same priority
 	})
 	q.waiters = slices.Insert(q.waiters, at, w)
+	q.grant()
 	q.mu.Unlock()
 
 	select {
@@ -157,18 +162,39 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 func (q *slotQueue) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiters) == 0 {
-		q.inUse--
-		return
-	}
-	next := 0
-	if q.handed++; q.handed%agedTurn == 0 {
-		for i, w := range q.waiters {
-			if w.arrival < q.waiters[next].arrival {
-				next = i
-			}
+	q.inUse--
+	q.grant()
+}
+
+// usable returns the number of slots for now.
+func (q *slotQueue) usable() int {
+	for _, other := range q.yieldsTo {
+		if other.busy() {
+			return 1
 		}
 	}
-	close(q.waiters[next].granted)
-	q.waiters = slices.Delete(q.waiters, next, next+1)
+	return q.limit
+}
+
+func (q *slotQueue) busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inUse > 0
+}
+
+// grant gives the free slots to waiters.
+func (q *slotQueue) grant() {
+	for len(q.waiters) > 0 && q.inUse < q.usable() {
+		next := 0
+		if q.handed++; q.handed%agedTurn == 0 {
+			for i, w := range q.waiters {
+				if w.arrival < q.waiters[next].arrival {
+					next = i
+				}
+			}
+		}
+		q.inUse++
+		close(q.waiters[next].granted)
+		q.waiters = slices.Delete(q.waiters, next, next+1)
+	}
 }

@@ -43,7 +43,7 @@ func (q *slotQueue) idle(t *testing.T) {
 func TestLimits(t *testing.T) {
 	work := max(3*runtime.NumCPU(), 4)
 	got := Limits{ClassStart: 1, ClassPull: 3}.withDefaults()
-	if got != (Limits{ClassStart: 1, ClassStop: work, ClassPull: 3, ClassExec: 32, ClassRead: 2 * work}) {
+	if got != (Limits{ClassStart: 1, ClassStop: work, ClassRemove: work, ClassPull: 3, ClassExec: 32, ClassRead: 2 * work}) {
 		t.Errorf("%+v on %d processors", got, runtime.NumCPU())
 	}
 }
@@ -148,6 +148,45 @@ func TestSlotQueue_LongestWaitHasTurns(t *testing.T) {
 		t.Errorf("the younger pod was served %d times in %d turns, want once", served, 2*agedTurn)
 	}
 	q.idle(t)
+}
+
+// TestSlotQueue_Yields: a queue that yields has one slot while another queue is busy, and all of them afterwards.
+func TestSlotQueue_Yields(t *testing.T) {
+	stops := &slotQueue{limit: 2}
+	removals := &slotQueue{limit: 3, yieldsTo: []*slotQueue{stops}}
+	must := func(q *slotQueue) {
+		t.Helper()
+		if err := q.acquire(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(stops)
+	must(removals)
+	var granted atomic.Int32
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if err := removals.acquire(t.Context(), 0); err != nil {
+				t.Error(err)
+			}
+			granted.Add(1)
+		})
+	}
+	waitFor(t, func() bool { return removals.waiting() == 3 })
+	removals.release()
+	waitFor(t, func() bool { return granted.Load() == 1 })
+	if n := removals.waiting(); n != 2 {
+		t.Errorf("got %d removals waiting beside a stop, want 2", n)
+	}
+	must(stops) // a stop waits for no removal
+	stops.release()
+	stops.release()
+	removals.release()
+	all.Wait()
+	removals.release()
+	removals.release()
+	removals.idle(t)
+	stops.idle(t)
 }
 
 // TestAPodUnderWayOvertakes starts two pods through one slot: the older pod's container is served before the younger pod's
