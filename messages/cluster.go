@@ -31,8 +31,8 @@ type PodStatusWanted struct {
 	Status *v1.PodStatus
 	// Kept means that the pod runs and its manifest cannot be read: its mirror pod is left as it is, and none is created.
 	Kept bool
-	// Over means that nothing of the pod remains on this node, and that it was asked to end. After its final status is written,
-	// the pod is deleted from the API server.
+	// Over means that the pod was asked to end, and that nothing of it remains on this node but dead containers. After its final
+	// status is written, the pod is deleted from the API server.
 	Over bool
 }
 

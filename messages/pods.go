@@ -23,6 +23,9 @@ type PodWanted struct {
 	// Last is the newest status that is known of the pod, from an earlier life of its actor or of the agent: its status goes on
 	// from there. Immutable.
 	Last *v1.PodStatus
+	// ObjectGone is true once the API server's object of a deleted pod is gone, with the pod's final status. Until then, or until
+	// Final is on disk, the runtime keeps the ends of the containers.
+	ObjectGone bool
 	// Order is the pod's place in the queue for the runtime: lower goes first.
 	Order int64
 	// Ending is set when the pod must end.
@@ -114,15 +117,17 @@ type PodStatusChanged struct {
 	Holds      []Reason // of each container that is kept from starting
 }
 
-// PodEnded reports that nothing of the pod runs. With Gone, nothing of it remains either, and pods stops the actor. Without
-// Gone there are two cases. A pod that finished by itself stays for as long as a source names it. A deleted pod waits until
-// its final status is kept, and then removes its sandboxes and containers.
+// PodEnded reports that nothing of the pod runs. With Gone, nothing of it remains either, and pods stops the actor. With
+// Released, its dead containers and sandboxes remain in the runtime, and nothing else: its object is deleted at the API server.
+// If that takes longer than a timeout, its final status is kept on disk instead. With neither, a pod that finished by itself
+// stays for as long as a source names it.
 //
-// Sender: pod. Receiver: pods. Reply: PodWanted with Final and without Unkept, when that is on the disk, or cannot be
-// written and the pod was deleted; a pod that is gone is stopped.
+// Sender: pod. Receiver: pods. Reply: PodWanted with ObjectGone after the deletion of the object; or with Final and without
+// Unkept, when that is on the disk, or cannot be written and the pod was deleted; a pod that is gone is stopped.
 // If lost: the pod sends it again when its timeout ends.
 type PodEnded struct {
-	UID    string
-	Gone   bool
-	Status *v1.PodStatus
+	UID      string
+	Gone     bool
+	Released bool // of a deleted pod of the API server
+	Status   *v1.PodStatus
 }

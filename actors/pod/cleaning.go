@@ -6,11 +6,10 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// planCleaning: nothing runs. The prober releases the pod and volumes are unmounted. Of a pod that has to end everything is
-// removed, its cgroup last. Leads to Finished.
+// planCleaning: nothing runs. The prober releases the pod, volumes are unmounted, and the cgroup is removed. Of a pod that has to
+// end, the remains in the runtime go last: users wait for the end of its object, and nobody for these. Leads to Finished.
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
-	noted := gone && m.noted() // written while the prober and volumes release the pod
 	for _, c := range m.Containers {
 		if c.Actor {
 			m.drop(c)
@@ -19,34 +18,41 @@ func (m *Machine) planCleaning() Phase {
 	if !m.unwatched() {
 		return Cleaning
 	}
-	if !m.cleaned.volumes && m.due("unmount", "", m.Set.AnswerTimeout) {
-		m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
-		m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no further container uses them
-	}
-	if gone && !m.cleaned.runtime && noted && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
-		m.emit(work.RemovePod{Pod: m.Pod})
-	}
-	if !m.cleaned.volumes || (gone && !m.cleaned.runtime) {
+	if !m.cleaned.volumes {
+		if m.due("unmount", "", m.Set.AnswerTimeout) {
+			m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
+			m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no further container uses them
+		}
 		return Cleaning
 	}
 	if !m.cleaned.cgroup {
 		m.ask("uncgroup", "", messages.Resources, messages.RemovePodCgroup{UID: m.uid})
 		return Cleaning
 	}
-	return Finished
+	if !gone || m.cleaned.runtime {
+		return Finished
+	}
+	if m.forgettable() && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
+		m.emit(work.RemovePod{Pod: m.Pod})
+	}
+	return Cleaning
 }
 
-// noted reports whether the pod's final status may be lost here. The status of a deleted pod has to be on disk before the runtime
-// forgets the ends of its containers: an agent that is killed in between could only guess.
-func (m *Machine) noted() bool {
-	if !objectset.OfAPIServer(m.Pod) || m.Pod.DeletionTimestamp == nil || m.finalKept() {
-		m.answered("note", "")
+// forgettable releases a deleted pod of the API server, and reports whether the runtime may forget how its containers ended: its
+// object is gone, or its final status is on disk. An agent that is killed before that reads the ends from the runtime again, and
+// has to guess none.
+func (m *Machine) forgettable() bool {
+	if !objectset.OfAPIServer(m.Pod) || m.Pod.DeletionTimestamp == nil {
 		return true
 	}
-	if m.due("note", "", m.Set.AnswerTimeout) {
-		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Status: m.status()}})
+	kept := m.Wanted.ObjectGone || m.finalKept()
+	if kept && m.cleaned.released {
+		m.answered("release", "")
+	} else if m.due("release", "", m.Set.AnswerTimeout) {
+		m.cleaned.released = true
+		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Released: true, Status: m.status()}})
 	}
-	return false
+	return kept
 }
 
 // finalKept reports whether the pod's final status is on disk.

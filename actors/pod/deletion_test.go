@@ -309,26 +309,9 @@ func deletedCloudPod(policy v1.RestartPolicy, init, regular int) *v1.Pod {
 	return p
 }
 
-// A deleted pod is removed from the runtime only after its final status is recorded. The exit codes of its containers are
-// reported even if the agent is killed in between.
+// The runtime forgets how the containers of a deleted pod ended only after its object is gone, or its final status is on disk. An
+// agent that is killed before reads the exit codes again.
 func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
-	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
-	w.step(nil)
-	w.settle()
-	a := &alone{now: w.now, machine: w.machine}
-	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Generation: 2,
-		Ending: &messages.Ending{Since: w.now}}
-	a.hears(ending, a.ended(ended(w, 3)), work.SandboxStopped{ID: w.sandboxes[0].ID})
-	fx := a.take()
-	watched := sentOf[messages.WatchProbes](fx)
-	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation},
-		messages.VolumesUnmounted{UID: "u1", Removed: true})
-	fx = append(fx, a.take()...)
-	notes := sentOf[messages.PodEnded](fx)
-	if len(notes) != 1 || notes[0].Gone || notes[0].Status.Phase != v1.PodFailed ||
-		notes[0].Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
-		t.Fatalf("told %+v", notes)
-	}
 	removes := func(fx []Effect) (n int) {
 		for _, e := range fx {
 			if _, ok := e.(work.RemovePod); ok {
@@ -337,28 +320,56 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 		}
 		return n
 	}
-	if removes(fx) != 0 {
-		t.Error("it is removed before its end is kept")
-	}
-	a.now = a.now.Add(time.Hour)
-	a.hears(nil)
-	if fx = a.take(); len(sentOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
-		t.Error("it is not told again, or removed")
-	}
-	ending.Generation, ending.Final, ending.Unkept = 3, notes[0].Status, true
-	a.hears(ending)
-	a.passes(time.Hour)
-	if fx = a.take(); len(sentOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
-		t.Error("the status is known and not kept, and it is not told again, or removed")
-	}
-	ending.Generation, ending.Unkept = 4, false
-	a.hears(ending)
-	if fx = a.take(); removes(fx) != 1 {
-		t.Error("it is not removed")
-	}
-	a.hears(work.PodRemoved{}, messages.PodCgroupRemoved{UID: "u1"})
-	if notes = sentOf[messages.PodEnded](a.take()); len(notes) != 1 || !notes[0].Gone || notes[0].Status != ending.Final {
-		t.Errorf("told %+v", notes)
+	for _, objectGone := range []bool{true, false} {
+		w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+		w.step(nil)
+		w.settle()
+		a := &alone{now: w.now, machine: w.machine}
+		ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Generation: 2,
+			Ending: &messages.Ending{Since: w.now}}
+		a.hears(ending, a.ended(ended(w, 3)), work.SandboxStopped{ID: w.sandboxes[0].ID})
+		watched := sentOf[messages.WatchProbes](a.take())
+		a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation},
+			messages.VolumesUnmounted{UID: "u1", Removed: true})
+		if reports := sentOf[messages.PodEnded](a.take()); len(reports) > 0 {
+			t.Fatalf("reported before the cgroup is removed: %+v", reports)
+		}
+		a.hears(messages.PodCgroupRemoved{UID: "u1"})
+		fx := a.take()
+		reports := sentOf[messages.PodEnded](fx)
+		if len(reports) != 1 || reports[0].Gone || !reports[0].Released || reports[0].Status.Phase != v1.PodFailed ||
+			reports[0].Status.ContainerStatuses[0].State.Terminated.ExitCode != 3 {
+			t.Fatalf("got reports %+v, want one of the release", reports)
+		}
+		if removes(fx) != 0 {
+			t.Error("removed before the API server has the status")
+		}
+		a.now = a.now.Add(time.Hour)
+		a.hears(nil)
+		if fx = a.take(); len(sentOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
+			t.Error("the report is not repeated, or the pod is removed")
+		}
+		ending.Generation = 3
+		if objectGone {
+			ending.ObjectGone = true
+		} else {
+			ending.Final, ending.Unkept = reports[0].Status, true
+			a.hears(ending)
+			a.passes(time.Hour)
+			if fx = a.take(); len(sentOf[messages.PodEnded](fx)) != 1 || removes(fx) != 0 {
+				t.Error("the status is not on disk yet, and the report is not repeated, or the pod is removed")
+			}
+			ending.Generation, ending.Unkept = 4, false
+		}
+		a.hears(ending)
+		if fx = a.take(); removes(fx) != 1 {
+			t.Errorf("object gone %v: the pod is not removed", objectGone)
+		}
+		a.hears(work.PodRemoved{})
+		if reports = sentOf[messages.PodEnded](a.take()); len(reports) != 1 || !reports[0].Gone ||
+			ending.Final != nil && reports[0].Status != ending.Final {
+			t.Errorf("object gone %v: got reports %+v, want one of the end", objectGone, reports)
+		}
 	}
 }
 

@@ -49,8 +49,9 @@ type cleaned struct {
 	volumes bool
 	// published is the cause for which a CSI driver still has volumes of the pod, or "".
 	published string
-	runtime   bool
 	cgroup    bool
+	released  bool // pods was told
+	runtime   bool
 	retry     restarts.Retry
 }
 

@@ -27,6 +27,9 @@ func received(msg any) string {
 		if m.Fail != nil {
 			line += ": fail it, " + m.Fail.Reason
 		}
+		if m.ObjectGone {
+			line += ", its object is gone"
+		}
 		if m.NoNetwork != nil {
 			line += ", without a network"
 		}
@@ -156,8 +159,11 @@ func sentLine(e Tell) string {
 		}
 		line = joined(line, strings.Join(probes, ", "))
 	case messages.PodEnded:
-		if m.Gone {
+		switch {
+		case m.Gone:
 			line += ": nothing is left"
+		case m.Released:
+			line += ": only the runtime has remains"
 		}
 	case messages.RecordEvent:
 		line = fmt.Sprintf("event %s %s: %s", m.Type, m.Reason, m.Message)

@@ -42,6 +42,8 @@ type world struct {
 	status  *v1.PodStatus
 	taken   uint64
 	ended   *messages.PodEnded
+	// objectGone means that the API server has deleted the object of a released pod.
+	objectGone bool
 
 	seq        int
 	sandboxes  []messages.SandboxFact   // newest first
@@ -377,7 +379,14 @@ func (w *world) sent(msg any) {
 			w.fault("it says that nothing is left of it, and %v, %v and its folder (removed: %v) or cgroup (%v) are",
 				w.containers, w.sandboxes, w.foldersOut, w.grouped)
 		}
-		if !m.Gone {
+		switch {
+		case m.Released:
+			if w.grouped || !w.foldersOut {
+				w.fault("released with its folder (removed: %v) or cgroup (%v)", w.foldersOut, w.grouped)
+			}
+			w.objectGone = true
+			w.send(w.desired())
+		case !m.Gone:
 			w.final = m.Status
 			w.send(w.desired())
 		}
@@ -395,11 +404,11 @@ func (w *world) desired() messages.PodWanted {
 	if w.ending != nil {
 		generation++
 	}
-	if w.final != nil {
+	if w.final != nil || w.objectGone {
 		generation += 2
 	}
 	return messages.PodWanted{Pod: w.pod, Generation: generation, Ending: w.ending, Final: w.final, Last: w.last, Fail: w.fail,
-		NoNetwork: w.offline, Resized: w.resized}
+		ObjectGone: w.objectGone, NoNetwork: w.offline, Resized: w.resized}
 }
 
 // settle delivers all messages, in order, and advances the clock, until nothing happens for the period of an audit.

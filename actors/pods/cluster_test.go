@@ -382,6 +382,59 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 	}
 }
 
+// The object of a released pod is deleted, and then its actor is told, once. If the object stays, the status goes to the disk.
+func TestAReleasedPod(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		path := t.TempDir()
+		k, _ := cluster(t, path)
+		audit(k)
+		wants(k, messages.APIServer, deletedPod("web", "u", 1))
+		k.Take()
+		final := &v1.PodStatus{Phase: v1.PodFailed, Message: "final"}
+		released := messages.PodEnded{UID: "u", Released: true, Status: final}
+		k.Send(messages.PodAddress("u"), released)
+		all := k.Take()
+		if s := ofType[messages.PodStatusWanted](all); len(s) != 1 || !s[0].Over || s[0].Status != final {
+			t.Fatalf("got statuses %+v, want the final one of a pod that is over", s)
+		}
+		if w := ofType[messages.PodWanted](all); len(w) > 0 {
+			t.Errorf("got %+v, want no answer while the object is there", w)
+		}
+		k.RunWork()
+		if out, _, _ := newStore(path).load(); len(out) > 0 {
+			t.Errorf("the disk has %v", out)
+		}
+		if stays {
+			k.Send(messages.PodAddress("u"), released)
+			k.RunWork()
+			if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Final != final || w[0].Unkept || w[0].ObjectGone {
+				t.Errorf("got %+v, want the final status on disk", w)
+			}
+			continue
+		}
+		wants(k, messages.APIServer)
+		wants(k, messages.APIServer)
+		if w := sent[messages.PodWanted](k); len(w) != 1 || !w[0].ObjectGone || w[0].Final != nil {
+			t.Errorf("got %+v, want one with ObjectGone", w)
+		}
+		k.Send(messages.PodAddress("u"), released) // the answer was lost
+		if w := sent[messages.PodWanted](k); len(w) != 1 || !w[0].ObjectGone {
+			t.Errorf("got %+v, want another one with ObjectGone", w)
+		}
+		k.Send(messages.PodAddress("u"), messages.PodEnded{UID: "u", Status: final}) // an ender waits for the disk
+		k.RunWork()
+		if w := sent[messages.PodWanted](k); len(w) != 1 || w[0].Final != final || w[0].Unkept {
+			t.Errorf("got %+v, want the final status on disk", w)
+		}
+		k.Send(messages.PodAddress("u"), messages.PodEnded{UID: "u", Gone: true, Status: final})
+		k.Send(messages.Pods, messages.ChildStopped{Name: "u"})
+		k.RunWork()
+		if out, _, _ := newStore(path).load(); len(out) > 0 || len(k.Stopped) != 1 {
+			t.Errorf("the disk has %v, stopped %v", out, k.Stopped)
+		}
+	}
+}
+
 // The final status of a deleted pod is dropped with its object, even if another source never reports. It stays while the pod
 // waits for its removal.
 func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {

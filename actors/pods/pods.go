@@ -26,8 +26,8 @@
 // Checkpoints. The record of a pod (final status, failure decided by the node, allocation) is one file in the folder "records". A
 // write to a disk cannot be cancelled and may never return, so the files have one writer, which belongs to the process
 // (actors/internal/overdue): one write is in progress, and the next takes the newest content when it begins. A write of more than
-// 15 s counts as failed, is named in health, and is retried. A pod removes nothing until its final status is on disk. If the disk
-// accepts no write, a deleted pod is removed all the same, which makes room.
+// 15 s counts as failed, is named in health, and is retried. A deleted pod keeps its containers in the runtime until its object
+// is gone, or its final status is on disk. If the disk accepts no write, it is removed all the same, which makes room.
 //
 // The network. While the runtime has no network, a pod is prepared up to its sandbox and waits. Running pods are not touched, and
 // pods on the host's network do not wait.

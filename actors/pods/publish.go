@@ -231,7 +231,7 @@ func (a *actor) tellStatuses(ctx supervisors.Context) {
 // statusWanted returns the pod's message to status. A held pod that runs, left by another agent, has no status in it.
 func (e *entry) statusWanted() messages.PodStatusWanted {
 	out := messages.PodStatusWanted{UID: e.uid, Pod: e.pod, Static: e.source != messages.APIServer, Status: e.status,
-		Over: e.state == over}
+		Over: e.state == over || e.released}
 	if e.state == held {
 		out.Pod, out.Static = e.want.pod, e.want.source != messages.APIServer
 		if e.found == nil {

@@ -221,7 +221,8 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	}
 	m := messages.PodWanted{
 		Pod: e.pod, Generation: e.generation, Final: e.record.Final, Unkept: e.record.Final != e.kept.Final, Last: e.status,
-		Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending, Resized: e.record.Allocated != nil,
+		ObjectGone: e.objectGone(), Order: e.order, Ending: e.ending, Fail: e.kept.Fail, Pending: e.pending,
+		Resized: e.record.Allocated != nil,
 	}
 	switch {
 	case e.status != nil:
@@ -233,6 +234,7 @@ func (a *actor) tell(ctx supervisors.Context, e *entry) {
 	if !e.pod.Spec.HostNetwork {
 		m.NoNetwork = noNetwork(a.node.runtime)
 	}
+	e.goneTold = m.ObjectGone
 	ctx.Tell(messages.PodAddress(e.uid), m)
 }
 

@@ -132,8 +132,8 @@ func (a *actor) tellProblem(ctx supervisors.Context, problem error) {
 }
 
 // ended handles the report that none of a pod's containers runs, or that its removal is complete. A pod that does not have to end
-// may have sent the latter in an earlier life. The final status of a deleted pod is kept until its object is gone: the API server
-// may not have it yet.
+// may have sent the latter in an earlier life. The final status of a released pod goes to the API server. If its object stays,
+// the pod repeats its report, and the status is kept on disk until the object is gone.
 func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 	defer a.settles(ctx, e)
 	switch {
@@ -145,11 +145,20 @@ func (a *actor) ended(ctx supervisors.Context, e *entry, m messages.PodEnded) {
 	case m.Gone && (e.state == ending || e.state == replacing):
 		a.enter(ctx, e, leaving)
 		e.status = cmp.Or(m.Status, e.status)
-		if m.Status != nil && e.source == messages.APIServer && e.pod.DeletionTimestamp != nil && e.record.Final == nil {
+		if m.Status != nil && e.deleted() && e.record.Final == nil {
 			a.keep(ctx, e, record{Final: m.Status, Fail: e.record.Fail})
 		}
 		ctx.Stop(e.uid)
 	case m.Gone || e.state == leaving:
+	case m.Released && !e.released && e.state == ending:
+		e.released, e.status = true, cmp.Or(m.Status, e.status)
+		a.tellStatus(ctx, e)
+		if e.objectGone() {
+			a.renew(ctx, e)
+		}
+		a.reconsider(ctx)
+	case m.Released && e.objectGone(): // the answer was lost
+		a.renew(ctx, e)
 	case e.record.Final == nil && m.Status != nil:
 		status := m.Status
 		if e.state == clearing {

@@ -98,6 +98,8 @@ type life struct {
 	claim      *admission.Claim // of pod
 	status     *v1.PodStatus
 	phase      string // of its actor
+	released   bool   // nothing but dead containers and sandboxes is left of the deleted pod
+	goneTold   bool   // its actor was sent ObjectGone
 	lingers    bool   // it ran when its actor began, with its final status, and its end is not reported yet
 	waiting    *messages.Reason
 	holds      []messages.Reason
@@ -135,6 +137,10 @@ func (e *entry) orphan() bool { return e.ending != nil && e.ending.Orphan }
 func (e *entry) deleted() bool {
 	return e.want != nil && e.want.source == messages.APIServer && e.want.pod.DeletionTimestamp != nil
 }
+
+// objectGone reports whether the API server's object of a released pod is gone. An API server that was restored may have it
+// without its deletion.
+func (e *entry) objectGone() bool { return e.released && !e.deleted() }
 
 // view is the input of next besides the entry.
 type view struct {
@@ -236,7 +242,7 @@ func hurry(e *entry) effects {
 		within = e.within
 	}
 	end := e.shortened(within)
-	return effects{take: take, end: end, renew: take || end != nil}
+	return effects{take: take, end: end, renew: take || end != nil || e.objectGone() && !e.goneTold}
 }
 
 // grace returns the grace period of an ending pod, in seconds.
