@@ -181,16 +181,25 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 	switch {
 	case w.Over:
 		j.class = ending
-	case current.DeletionTimestamp != nil && !isMirror(current):
-		j.patience = burstLull // the final status follows; endpoints of a deleted pod are no longer ready
+	case current.DeletionTimestamp != nil && !isMirror(current) && !runs(to):
+		j.patience = burstLull // the final status follows
 	case ready(to) != ready(j.from):
-		j.class = readiness
+		j.class = readiness // of a deleted pod, too: endpoints publish it as serving
+	case current.DeletionTimestamp != nil && !isMirror(current):
+		j.patience = burstLull
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && stuck(to):
 		j.patience = lull
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase:
 		j.patience = burstLull
 	}
 	return j
+}
+
+// runs reports whether a container runs.
+func runs(s *v1.PodStatus) bool {
+	return slices.ContainsFunc(slices.Concat(s.InitContainerStatuses, s.ContainerStatuses), func(c v1.ContainerStatus) bool {
+		return c.State.Running != nil
+	})
 }
 
 // stuck reports whether a container waits for a reason other than its turn.

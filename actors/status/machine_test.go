@@ -135,6 +135,16 @@ func TestStepsOfAnEnd(t *testing.T) {
 	p.DeletionTimestamp, p.Finalizers = new(at(0)), []string{"example.com/hold"}
 	m.put(p)
 	b := aMachine(m.list()...)
+	unready := statusOf(false, 0)
+	unready.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
+		Running: &v1.ContainerStateRunning{}}}}
+	b.want(desired(p, unready))
+	j := only(t, b, noon)
+	if j.class != readiness {
+		t.Errorf("a container that runs and is no longer ready: got %+v, want a change of readiness", j)
+	}
+	b.wrote(noon, m.answered(t, j))
+	b.observe(messages.APIPodsObserved{Pods: m.list(), At: noon})
 	ended := statusOf(false, 0)
 	ended.ContainerStatuses = []v1.ContainerStatus{exited("main", 143)}
 	b.want(desired(p, ended))

@@ -127,7 +127,11 @@ func (b *clusterBench) crowd(ctx context.Context, sub *subject, n int) error {
 	b.note(what+"ready, s (last)", sub, slices.Max(took).Seconds())
 	b.note(what+"CPU, s", sub, after.cpu-before.cpu)
 	b.note(what+"resident, MiB", sub, after.rss)
+	if err := <-profiled; err != nil {
+		return err
+	}
 	deleted := time.Now()
+	go func() { profiled <- b.keepProfile(ctx, sub, fmt.Sprintf("crowd-%d-deleted", n), "profile?seconds=15") }()
 	if err := b.deleteAll(ctx, grace); err != nil {
 		return err
 	}
