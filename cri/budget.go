@@ -20,10 +20,10 @@ const (
 	ClassRead Class = iota
 	// ClassStart covers calls that fork, mount or run CNI plugins.
 	ClassStart
-	// ClassStop covers stops, and removals of images. A StopContainer with a grace period takes no slot: it spends nearly all of its time
-	// waiting, and when a node is drained the signal has to reach every container at once.
+	// ClassStop covers stops, and removals of images. A StopContainer with a grace period takes no slot: it spends nearly all of
+	// its time waiting, and when a node is drained the signal has to reach every container at once.
 	ClassStop
-	// ClassRemove covers removals of dead containers and sandboxes, which nobody waits for. While a start or a stop has a slot, one
+	// ClassRemove covers removals of dead containers and sandboxes. They are not urgent: while a start or a stop has a slot, one
 	// removal runs at a time.
 	ClassRemove
 	// ClassPull is PullImage.
