@@ -7,7 +7,7 @@ import (
 )
 
 // planCleaning: nothing runs. The prober releases the pod, volumes are unmounted, and the cgroup is removed. Of a pod that has to
-// end, the remains in the runtime go last: users wait for the end of its object, and nobody for these. Leads to Finished.
+// end, the remains in the runtime go last, since users wait for the deletion of its object only. Leads to Finished.
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
 	for _, c := range m.Containers {

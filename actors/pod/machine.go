@@ -50,7 +50,7 @@ type cleaned struct {
 	// published is the cause for which a CSI driver still has volumes of the pod, or "".
 	published string
 	cgroup    bool
-	released  bool // pods was told
+	released  bool // reported to pods
 	runtime   bool
 	retry     restarts.Retry
 }

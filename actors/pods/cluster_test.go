@@ -382,7 +382,7 @@ func TestTheEndOfADeletedPodIsKept(t *testing.T) {
 	}
 }
 
-// The object of a released pod is deleted, and then its actor is told, once. If the object stays, the status goes to the disk.
+// The object of a released pod is deleted, and its actor is informed once. If the object stays, the status goes to the disk.
 func TestAReleasedPod(t *testing.T) {
 	for _, stays := range []bool{false, true} {
 		path := t.TempDir()
