@@ -23,8 +23,8 @@ const (
 	// ClassStop covers stops, and removals of images. A StopContainer with a grace period takes no slot: it spends nearly all of
 	// its time waiting, and when a node is drained the signal has to reach every container at once.
 	ClassStop
-	// ClassRemove covers removals of dead containers and sandboxes. They are not urgent: while a start or a stop has a slot, one
-	// removal runs at a time.
+	// ClassRemove covers removals of dead containers and sandboxes. They are not urgent: while a start or a stop has a slot, a
+	// third of the slots is used.
 	ClassRemove
 	// ClassPull is PullImage.
 	ClassPull
@@ -99,11 +99,12 @@ func slotless(ctx context.Context, req any) bool {
 // and by arrival within one priority. Every agedTurn-th handover goes to the
 // longest wait instead, so that older pods with many calls cannot shut out a
 // younger one. A free slot and a waiter exist together only while the queue
-// yields to others, and then a slot is in use: its release looks again.
+// yields to others, which look again when they are idle.
 type slotQueue struct {
 	mu       sync.Mutex
 	limit    int
-	yieldsTo []*slotQueue // while one of these has a slot in use, this one has a single slot
+	yieldsTo []*slotQueue // while one of these has a slot in use, this one has few
+	yielding []*slotQueue // the queues that yield to this one
 	inUse    int
 	arrivals uint64
 	handed   uint64
@@ -161,16 +162,32 @@ func (q *slotQueue) acquire(ctx context.Context, priority int64) error {
 // release hands the slot to the next waiter, or frees it.
 func (q *slotQueue) release() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.inUse--
 	q.grant()
+	idle := q.inUse == 0
+	q.mu.Unlock()
+	if idle { // without the lock: an acquire of the others takes it while it holds theirs
+		for _, other := range q.yielding {
+			other.mu.Lock()
+			other.grant()
+			other.mu.Unlock()
+		}
+	}
 }
 
-// usable returns the number of slots for now.
+// yieldTo makes q use few slots while another queue has one in use. It is called before the first acquire.
+func (q *slotQueue) yieldTo(others ...*slotQueue) {
+	q.yieldsTo = others
+	for _, other := range others {
+		other.yielding = append(other.yielding, q)
+	}
+}
+
+// usable returns the number of slots for now. A single hung call does not block the others.
 func (q *slotQueue) usable() int {
 	for _, other := range q.yieldsTo {
 		if other.busy() {
-			return 1
+			return max(1, q.limit/3)
 		}
 	}
 	return q.limit

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 )
@@ -153,7 +154,8 @@ func TestSlotQueue_LongestWaitHasTurns(t *testing.T) {
 // TestSlotQueue_Yields: a queue that yields has one slot while another queue is busy, and all of them afterwards.
 func TestSlotQueue_Yields(t *testing.T) {
 	stops := &slotQueue{limit: 2}
-	removals := &slotQueue{limit: 3, yieldsTo: []*slotQueue{stops}}
+	removals := &slotQueue{limit: 3}
+	removals.yieldTo(stops)
 	must := func(q *slotQueue) {
 		t.Helper()
 		if err := q.acquire(t.Context(), 0); err != nil {
@@ -285,4 +287,34 @@ func TestASlotGrantedToOneWhoLeavesGoesOn(t *testing.T) {
 		}
 		q.idle(t)
 	}
+}
+
+// TestSlotQueue_Yielding_HungCall: a call that hangs blocks no other call of its queue once the other queues are idle.
+func TestSlotQueue_Yielding_HungCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts, removals := &slotQueue{limit: 4}, &slotQueue{limit: 4}
+		removals.yieldTo(starts)
+		for _, q := range []*slotQueue{starts, removals} { // the removal hangs
+			if err := q.acquire(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var granted atomic.Int32
+		for range 3 {
+			go func() {
+				if removals.acquire(t.Context(), 0) == nil {
+					granted.Add(1)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n := granted.Load(); n != 0 {
+			t.Errorf("%d removals run beside a start and another removal, want 0", n)
+		}
+		starts.release()
+		synctest.Wait()
+		if n := granted.Load(); n != 3 {
+			t.Errorf("%d removals run beside the hung one, want 3", n)
+		}
+	})
 }

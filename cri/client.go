@@ -82,7 +82,7 @@ func Dial(opts Options) (*Client, error) {
 	for class, limit := range opts.Limits.withDefaults() {
 		c.budget[class] = &slotQueue{limit: limit}
 	}
-	c.budget[ClassRemove].yieldsTo = []*slotQueue{c.budget[ClassStart], c.budget[ClassStop]}
+	c.budget[ClassRemove].yieldTo(c.budget[ClassStart], c.budget[ClassStop])
 	dial := append([]grpc.DialOption{grpc.WithUnaryInterceptor(c.intercept)}, opts.DialOptions...)
 	var err error
 	if c.conn, err = connect(opts.RuntimeEndpoint, dial); err != nil {

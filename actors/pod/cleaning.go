@@ -1,7 +1,10 @@
 package pod
 
 import (
+	"slices"
+
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
+	"github.com/playlet-dev/playlet/actors/pod/known"
 	"github.com/playlet-dev/playlet/actors/pod/work"
 	"github.com/playlet-dev/playlet/messages"
 )
@@ -10,6 +13,8 @@ import (
 // end, the remains in the runtime go last, since users wait for the deletion of its object only. Leads to Finished.
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
+	// The runtime may complete a start after its timeout: the removal stops such a container, and its volumes are busy until then.
+	late := gone && slices.ContainsFunc(m.Containers, func(c *known.Container) bool { return c.Alive() })
 	for _, c := range m.Containers {
 		if c.Actor {
 			m.drop(c)
@@ -23,6 +28,9 @@ func (m *Machine) planCleaning() Phase {
 			m.emit(Tell{messages.Volumes, messages.UnmountVolumes{UID: m.uid, Remove: gone}})
 			m.emit(Tell{messages.Images, messages.ForgetImages{UID: m.uid}}) // no further container uses them
 		}
+		if late || gone && m.cleaned.published != "" {
+			m.forget(false)
+		}
 		return Cleaning
 	}
 	if !m.cleaned.cgroup {
@@ -32,25 +40,30 @@ func (m *Machine) planCleaning() Phase {
 	if !gone || m.cleaned.runtime {
 		return Finished
 	}
-	if m.forgettable() && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
-		m.emit(work.RemovePod{Pod: m.Pod})
-	}
+	m.forget(!late)
 	return Cleaning
 }
 
-// forgettable releases a deleted pod of the API server, and reports whether the runtime may forget how its containers ended: its
-// object is gone, or its final status is on disk. An agent that is killed before that reads the ends from the runtime again, and
-// has to guess none.
-func (m *Machine) forgettable() bool {
+// forget removes the remains in the runtime, once they may go.
+func (m *Machine) forget(release bool) {
+	if !m.cleaned.runtime && m.forgettable(release) && !m.now.Before(m.cleaned.retry.At) && m.due("remove", "", m.Set.Work) {
+		m.emit(work.RemovePod{Pod: m.Pod})
+	}
+}
+
+// forgettable reports whether the runtime may forget how the containers of a deleted pod of the API server ended: its object is
+// gone, or its final status is on disk. An agent that is killed before that reads the ends from the runtime again, and has to
+// guess none. With release, nothing else is left of the pod, and its object may go.
+func (m *Machine) forgettable(release bool) bool {
 	if !objectset.OfAPIServer(m.Pod) || m.Pod.DeletionTimestamp == nil {
 		return true
 	}
 	kept := m.Wanted.ObjectGone || m.finalKept()
-	if kept && m.cleaned.released {
+	if kept && (m.cleaned.released || !release) {
 		m.answered("release", "")
 	} else if m.due("release", "", m.Set.AnswerTimeout) {
-		m.cleaned.released = true
-		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Released: true, Status: m.status()}})
+		m.cleaned.released = m.cleaned.released || release
+		m.emit(Tell{messages.Pods, messages.PodEnded{UID: m.uid, Released: release, Status: m.status()}})
 	}
 	return kept
 }

@@ -373,6 +373,42 @@ func TestAnEndIsKeptBeforeItIsForgotten(t *testing.T) {
 	}
 }
 
+// A start that the runtime completes late leaves a container that keeps the pod's volumes busy. The removal stops it, before the
+// pod is released.
+func TestCleaning_LateContainer(t *testing.T) {
+	w := newWorld(cloudPod(v1.RestartPolicyAlways, 0, 1))
+	w.step(nil)
+	w.settle()
+	a := &alone{now: w.now, machine: w.machine}
+	end := ended(w, 3)
+	ending := messages.PodWanted{Pod: deletedCloudPod(v1.RestartPolicyAlways, 0, 1), Generation: 2,
+		Ending: &messages.Ending{Since: w.now}}
+	a.hears(ending, a.ended(end), work.SandboxStopped{ID: w.sandboxes[0].ID})
+	late := end
+	late.ID, late.Attempt, late.State, late.CreatedAt = "late", end.Attempt+1, messages.ContainerRunning, a.now
+	a.now = a.now.Add(time.Second)
+	a.observes(a.sandboxFacts(), late, end)
+	watched := sentOf[messages.WatchProbes](a.take())
+	a.hears(messages.ProbesObserved{UID: "u1", Generation: watched[len(watched)-1].Generation})
+	fx := a.take()
+	if reports := sentOf[messages.PodEnded](fx); len(reports) != 1 || reports[0].Released || reports[0].Gone ||
+		len(effects[work.RemovePod](fx)) != 0 {
+		t.Fatalf("got reports %+v and %d removals, want the status for the disk alone", reports, len(effects[work.RemovePod](fx)))
+	}
+	ending.Generation, ending.Final = 3, &v1.PodStatus{Phase: v1.PodFailed} // on disk
+	a.hears(ending)
+	if n := len(effects[work.RemovePod](a.take())); n != 1 {
+		t.Errorf("got %d removals while the container runs, want 1", n)
+	}
+	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true, Published: true, Left: "device busy"}, work.PodRemoved{})
+	a.observes(nil)
+	a.passes(time.Minute)
+	a.hears(messages.VolumesUnmounted{UID: "u1", Removed: true}, messages.PodCgroupRemoved{UID: "u1"})
+	if reports := sentOf[messages.PodEnded](a.take()); len(reports) != 1 || !reports[0].Gone {
+		t.Errorf("got reports %+v, want one of the end", reports)
+	}
+}
+
 // lastly returns another agent's status of one container that has ended or is in back-off.
 func lastly(held bool) *v1.PodStatus {
 	end := &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "bad",

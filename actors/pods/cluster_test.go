@@ -435,6 +435,23 @@ func TestAReleasedPod(t *testing.T) {
 	}
 }
 
+// A released pod whose object is gone keeps no successor of its name waiting, though the runtime has not removed its remains.
+func TestAReleasedPod_Successor(t *testing.T) {
+	k, _ := cluster(t, t.TempDir())
+	audit(k)
+	wants(k, messages.APIServer, deletedPod("web", "u", 1))
+	k.Send(messages.PodAddress("u"), messages.PodEnded{UID: "u", Released: true, Status: &v1.PodStatus{Phase: v1.PodFailed}})
+	wants(k, messages.APIServer, deletedPod("web", "u", 1), pod("web", "v"))
+	if slices.Contains(k.Spawned, "v") {
+		t.Error("the successor runs while the object of its predecessor is there")
+	}
+	wants(k, messages.APIServer, pod("web", "v"))
+	k.Advance(time.Minute)
+	if !slices.Contains(k.Spawned, "v") {
+		t.Errorf("got actors %v, want v", k.Spawned)
+	}
+}
+
 // The final status of a deleted pod is dropped with its object, even if another source never reports. It stays while the pod
 // waits for its removal.
 func TestWhatIsKeptOfADeletedPodGoesWithItsObject(t *testing.T) {

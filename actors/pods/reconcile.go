@@ -178,6 +178,7 @@ func (a *actor) takenNames() names {
 	n := names{map[string]*entry{}, map[string][]string{}, map[string]string{}}
 	for _, e := range a.entries {
 		switch {
+		case e.hasActor() && e.objectGone(): // only dead containers are left of it
 		case e.hasActor():
 			if was := n.has[e.name]; was == nil || was.ending != nil {
 				n.has[e.name] = e

@@ -181,10 +181,10 @@ func (l *line) patch(w *messages.PodStatusWanted, current *v1.Pod, now time.Time
 	switch {
 	case w.Over:
 		j.class = ending
-	case current.DeletionTimestamp != nil && !isMirror(current) && !runs(to):
-		j.patience = burstLull // the final status follows
+	case current.DeletionTimestamp != nil && !isMirror(current) && !runs(to) && ready(to) != ready(j.from):
+		j.patience = lull // the final status follows; until then, endpoints publish the pod as serving
 	case ready(to) != ready(j.from):
-		j.class = readiness // of a deleted pod, too: endpoints publish it as serving
+		j.class = readiness // of a deleted pod, too
 	case current.DeletionTimestamp != nil && !isMirror(current):
 		j.patience = burstLull
 	case to.Phase == v1.PodPending && j.from.Phase == to.Phase && stuck(to):
