@@ -32,8 +32,8 @@ func await(t *testing.T, look func() error) {
 	t.Fatalf("it stays so: %v", last)
 }
 
-// pause spaces the looks at an awaited state. The pauses grow from 20 ms to half a second, since each look takes processor time from
-// the tested agent. The zero value is ready.
+// pause spaces the looks at an awaited state. The pauses grow from 20 ms to half a second, since each look takes processor time
+// from the tested agent. The zero value is ready.
 type pause struct{ last time.Duration }
 
 func (p *pause) sleep() {
