@@ -91,8 +91,9 @@ type ResourcesAllocated struct {
 	Cause  Cause
 }
 
-// ResourcesHeld reports the pods that hold CPUs and devices. All other pods lose theirs. It is sent when every source that ever
-// reports has done so and the running pods are known: after the end of a pod, and with each sweep.
+// ResourcesHeld reports the pods that hold CPUs and devices. All other pods lose theirs, and holders that run without the CPUs
+// that they ask for get them. It is sent when every source that ever reports has done so and the running pods are known: after
+// the end of a pod, and with each sweep.
 //
 // Sender: pods. Receiver: resources. Reply: none.
 // If lost: pods sends it again with its next sweep.

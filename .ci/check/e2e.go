@@ -15,8 +15,8 @@ import (
 	"sync"
 )
 
-// lanes is the number of processes that share a package's end-to-end tests. Each has a node of its own, many of them an API server.
-// With five lanes on two cores of a slow host the load reached 60, and requests of a second's timeout failed.
+// lanes is the number of processes that share a package's end-to-end tests. Each has a node of its own, many an API server. With
+// five lanes on two cores of a slow host the load reached 60, and requests with a timeout of a second failed.
 const lanes = 3
 
 // e2e runs the packages that have tests with the build tag e2e, one after another except for virtual machines. $PLAYLET_BINARY

@@ -13,7 +13,7 @@ import (
 // end, the remains in the runtime go last, since users wait for the deletion of its object only. Leads to Finished.
 func (m *Machine) planCleaning() Phase {
 	gone := m.ending != nil
-	// The runtime may complete a start after its timeout: the removal stops such a container, and its volumes are busy until then.
+	// The runtime may complete a start after its timeout. The removal stops such a container; until then its volumes are busy.
 	late := gone && slices.ContainsFunc(m.Containers, func(c *known.Container) bool { return c.Alive() })
 	for _, c := range m.Containers {
 		if c.Actor {

@@ -255,6 +255,9 @@ type parts struct {
 func (p parts) receive(ctx supervisors.Context, msg any) bool {
 	if p.allocation.receive(ctx, msg) {
 		p.cpusets.sync(ctx)
+		if m, ok := msg.(messages.ResourcesHeld); ok {
+			p.cpusets.adopt(ctx, m.Holding)
+		}
 		return true
 	}
 	return p.cpusets.receive(ctx, msg)

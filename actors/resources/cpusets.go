@@ -37,17 +37,23 @@ const updates = 4
 // gets them once more when it is first seen here, because the pool may have changed before its start.
 type cpusets struct {
 	Pinning
-	sets *reconcile.Reconciler[string, struct{}]
+	sets    *reconcile.Reconciler[string, struct{}]
+	refused map[string]string // running pods that stay on the shared CPUs: the logged reason, by UID
 }
 
 type cpusetsDue struct{}
+
+// adopted reports that running pods were given CPUs, as far as there are any.
+type adopted struct {
+	refused map[string]string // the reason, by the pod's UID
+}
 
 // newCPUSets returns nil if no container can have CPUs to itself.
 func newCPUSets(p Pinning, ops reconcile.Operations) *cpusets {
 	if p.CPUs == nil || !p.CPUs.Static() {
 		return nil
 	}
-	return &cpusets{p, reconcile.New(reconcile.Options[string, struct{}]{
+	return &cpusets{Pinning: p, sets: reconcile.New(reconcile.Options[string, struct{}]{
 		Name: "cpuset", Driver: cpusetDriver{p.Runtime}, Report: func(supervisors.Context, reconcile.Report[string, struct{}]) {},
 		Pod:        func(key string) string { uid, _, _ := strings.Cut(key, "/"); return uid },
 		Operations: ops, Prefix: "cpusets/", OperationTimeout: operationTimeout,
@@ -61,11 +67,48 @@ func (c *cpusets) receive(ctx supervisors.Context, msg any) bool {
 	if c == nil {
 		return false
 	}
-	if _, due := msg.(cpusetsDue); due {
+	switch m := msg.(type) {
+	case cpusetsDue:
 		c.start(ctx)
-		return true
+	case adopted:
+		for uid, reason := range m.refused {
+			if c.refused[uid] != reason {
+				ctx.Log().Warn("a running pod that asks for CPUs to itself stays on the shared CPUs", "podUID", uid,
+					"reason", reason)
+			}
+		}
+		c.refused = m.refused
+		c.sync(ctx)
+	default:
+		return c.sets.Receive(ctx, msg)
 	}
-	return c.sets.Receive(ctx, msg)
+	return true
+}
+
+// adopt gives CPUs to running pods that ask for some and have none: the checkpoint was removed, or the agent before had no such
+// policy. As with the kubelet their containers move to these CPUs, and keep their CPU quota. The next ResourcesHeld repeats it.
+func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
+	if c == nil {
+		return
+	}
+	var pods []*v1.Pod
+	for _, p := range c.Board.Now().Pods {
+		if _, holds := holding[string(p.Pod.UID)]; holds && len(running(p.Status)) > 0 && c.CPUs.Lacks(p.Pod) {
+			pods = append(pods, p.Pod)
+		}
+	}
+	if len(pods) == 0 {
+		return
+	}
+	ctx.Do(supervisors.Work{Name: "allocate CPUs of running pods", Timeout: allocateTimeout, Run: func(ctx context.Context) any {
+		done := adopted{map[string]string{}}
+		for _, p := range pods {
+			if err := c.CPUs.Allocate(ctx, p); err != nil {
+				done.refused[string(p.UID)] = err.Error()
+			}
+		}
+		return done
+	}})
 }
 
 // start gives all running containers their CPUs, now and once each period.

@@ -48,19 +48,19 @@ func sharing(uid, id string, runs bool) board.Pod {
 	return board.Pod{Pod: guaranteed(uid, "500m"), Status: &v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{s}}}
 }
 
-// Running containers follow the shared pool: when it shrinks and grows, and once each period. A failed update is retried.
-func TestCPUSets_FollowTheSharedPool(t *testing.T) {
+// pinning returns the actor on a machine with three CPUs, and a check of the updates since the last one.
+func pinning(t *testing.T) (*supervisortest.Kit, *cpus.Manager, *board.Board, *updater, func(about string, want ...string)) {
 	topology := cpus.Topology{0: {}, 1: {Core: 1}, 2: {Core: 2}}
 	m, err := cpus.Open(cpus.Config{RootDir: t.TempDir(), Policy: cpus.PolicyStatic, Count: 1, Log: slog.New(slog.DiscardHandler),
 		Topology: func() (cpus.Topology, error) { return topology, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.Close()
+	t.Cleanup(m.Close)
 	b, u := board.New(), &updater{}
 	k := supervisortest.New(t, messages.Resources, New(Options{Providers: []Provider{m}, Operations: cri.NewOperations(),
 		Pinning: Pinning{CPUs: m, Board: b, Runtime: u, Period: 10 * time.Second}})("resources"))
-	expect := func(about string, want ...string) {
+	return k, m, b, u, func(about string, want ...string) {
 		t.Helper()
 		k.RunWork()
 		slices.Sort(u.got)
@@ -69,6 +69,36 @@ func TestCPUSets_FollowTheSharedPool(t *testing.T) {
 		}
 		u.got = nil
 	}
+}
+
+// A running pod that asks for CPUs to itself and has none, e.g. after the removal of the checkpoint, gets them once the holders
+// are known. A pod that holds nothing any more, and one for which there are not enough CPUs, get none; the latter tries again.
+func TestCPUSets_RunningPodsWithoutTheirs(t *testing.T) {
+	k, m, b, _, expect := pinning(t)
+	asks := func(uid, id, cpu string) board.Pod {
+		p := sharing(uid, id, true)
+		p.Pod = guaranteed(uid, cpu)
+		return p
+	}
+	b.Publish(board.Snapshot{Pods: []board.Pod{asks("a", "a1", "1"), asks("b", "b1", "2"), asks("ends", "e1", "1"),
+		sharing("c", "c1", true)}})
+	k.Advance(10 * time.Second)
+	expect("the holders are not known", "a1=0-2", "b1=0-2", "c1=0-2", "e1=0-2")
+	holding := map[string]string{"a": "ns/a", "b": "ns/b", "c": "ns/c"}
+	k.Send(messages.Pods, messages.ResourcesHeld{Holding: holding})
+	expect("a has CPU 1, and 2 are too many for b", "a1=1", "b1=0,2", "c1=0,2", "e1=0,2")
+	if m.Lacks(guaranteed("a", "1")) || !m.Lacks(guaranteed("b", "2")) || !m.Lacks(guaranteed("ends", "1")) {
+		t.Error("got CPUs for the wrong pods, want them for a alone")
+	}
+	b.Publish(board.Snapshot{Pods: []board.Pod{asks("b", "b1", "2"), sharing("c", "c1", true)}})
+	delete(holding, "a")
+	k.Send(messages.Pods, messages.ResourcesHeld{Holding: holding})
+	expect("a is gone, and b has CPUs 1 and 2", "b1=0-2", "b1=1-2", "c1=0", "c1=0-2")
+}
+
+// Running containers follow the shared pool: when it shrinks and grows, and once each period. A failed update is retried.
+func TestCPUSets_FollowTheSharedPool(t *testing.T) {
+	k, _, b, u, expect := pinning(t)
 	b.Publish(board.Snapshot{Pods: []board.Pod{sharing("a", "a1", true), sharing("b", "b1", false), {Pod: guaranteed("new", "1")}}})
 	k.Advance(10 * time.Second)
 	expect("first seen", "a1=0-2")

@@ -226,6 +226,13 @@ func (m *Manager) Allocate(_ context.Context, pod *v1.Pod) error {
 	return fmt.Errorf("failed to write checkpoint file %q: %w", File, err)
 }
 
+// Lacks reports whether the pod asks for exclusive CPUs and has none.
+func (m *Manager) Lacks(pod *v1.Pod) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.static != nil && Asks(pod) && len(m.given[string(pod.UID)]) == 0
+}
+
 func (m *Manager) allocate(pod *v1.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
