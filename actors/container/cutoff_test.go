@@ -138,10 +138,11 @@ func TestANameIsReservedForAnInterruptedCall(t *testing.T) {
 	pod := podOf(v1.Container{Name: "c", Image: "image"})
 	w := messages.RunContainer{Pod: pod, Container: &pod.Spec.Containers[0], ImageRef: "image", Sandbox: sandbox(t, h, pod, 0)}
 	runtime.Inject(sim.Fault{Call: "CreateContainer", Kind: sim.Delay, Delay: time.Hour})
+	before := runtime.Snapshot().Names
 	interrupted := make(chan startDone, 1)
 	ctx, interrupt := context.WithCancel(t.Context())
 	go func() { interrupted <- makeAndStart(ctx, h, w) }()
-	for len(runtime.Calls("CreateContainer")) == 0 {
+	for runtime.Snapshot().Names == before {
 		time.Sleep(time.Millisecond)
 	}
 	if got := start(t.Context(), h, w); got.reason == nil || !got.reserved || got.taken {

@@ -20,6 +20,8 @@ type Snapshot struct {
 	Images []string
 	// EventStreams is the number of open GetContainerEvents calls.
 	EventStreams int
+	// Names is the number of reserved names: of sandboxes and containers, and of those being created.
+	Names int
 }
 
 // SandboxState is one sandbox in a Snapshot.
@@ -110,6 +112,7 @@ func (r *Runtime) snapshotLocked() Snapshot {
 		Images:     r.images.refs(),
 
 		EventStreams: len(r.events.streams),
+		Names:        len(r.store.names),
 	}
 	for i, sb := range r.store.sandboxOrder {
 		s.Sandboxes[i] = sb.snapshot()

@@ -81,7 +81,7 @@ func TestASandboxNameIsReservedForAnInterruptedCall(t *testing.T) {
 		_, err := h.CRI.RunPodSandbox(ctx, config, "")
 		interrupted <- err
 	}()
-	for len(runtime.Calls("RunPodSandbox")) == 0 {
+	for runtime.Snapshot().Names == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	if got := of[SandboxStarted](t, h, StartSandbox{Pod: pod}); got.Fact != nil || !got.Reserved || got.Taken {
