@@ -1,8 +1,8 @@
-// Package atomicfile writes files so that a crash, a full disk or a second writer leaves the old content or the new
-// one and never a mixture, keeps versioned checkpoints on top of that, and reads files without trusting their size.
+// Package atomicfile replaces files so that a crash, a full disk or a second writer leaves either the old or the new content,
+// never a mixture. It also keeps versioned checkpoints, and reads files without trusting their size.
 //
-// google/renameio does not serve: it leaves a temporary file of another name at each crash, does not sync the folder, so that a
-// power cut may bring the old content back, and syncs each file, also those whose loss in a power cut is accepted (SaveVolatile).
+// google/renameio does not suffice. Each crash leaves a temporary file with a different name. It does not sync the folder, so a
+// power cut may restore the old content. It syncs every file, even if the file may be lost in a power cut (SaveVolatile).
 package atomicfile
 
 import (
@@ -18,24 +18,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoSpace is wrapped by the error of a write that found the disk, or the quota, full.
+// ErrNoSpace is wrapped by errors of writes that failed because the disk or the quota was full.
 var ErrNoSpace = errors.New("no space left on the disk")
 
-// writers hold off each other for one path within the process, so that the temporary file of a path can have a fixed
-// name and what a crash leaves of it is overwritten by the next write, not gathered.
+// writers serialize the writes to one path within the process. The temporary file of a path therefore has a fixed name, and the
+// next write replaces a file that a crash has left.
 var writers [64]sync.Mutex
 
 func writerOf(path string) *sync.Mutex {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(filepath.Clean(path))) // a hash's Write never fails
+	_, _ = h.Write([]byte(filepath.Clean(path))) // Write of a hash never fails
 	return &writers[h.Sum32()%uint32(len(writers))]
 }
 
-// WriteFile puts data at path, with exactly mode, by way of a temporary file beside it: written, synced, renamed, and
-// the folder synced. When it returns nil the content survives a power cut. When it fails, what was at path before is
-// untouched, but for one case, which the error names: the new content is there, and may not survive a power cut. A full disk
-// that left the old content is an error that wraps ErrNoSpace. The folder must exist. A link at path is replaced, not
-// followed. Safe for concurrent use in one process; one process at a time may write a path.
+// WriteFile writes data to path with exactly this mode. It writes and syncs a temporary file beside path, renames it, and syncs
+// the folder. After success the content survives a power cut. After an error the old content is unchanged, with one exception
+// that the error names: the new content is in place, but may not survive a power cut. If the disk was full and the old content
+// remains, the error wraps ErrNoSpace. The folder must exist. A link at path is replaced, not followed. WriteFile is safe for
+// concurrent use within a process. Only one process at a time may write a path.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	return writeFile(path, data, mode, true)
 }
@@ -46,7 +46,7 @@ func writeFile(path string, data []byte, mode fs.FileMode, durable bool) error {
 	defer lock.Unlock()
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	if err := place(temporary, path, data, mode, durable); err != nil {
-		// What there is of the temporary file is of no use; when even removing it fails, the next write will.
+		// The temporary file is useless. If it cannot be removed, the next write removes it.
 		_ = os.Remove(temporary)
 		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			return fmt.Errorf("writing %s: %w; its former content stays: %w", path, ErrNoSpace, err)
@@ -62,7 +62,7 @@ func writeFile(path string, data []byte, mode fs.FileMode, durable bool) error {
 	return nil
 }
 
-// place writes the temporary file, syncs it where it is to be durable, and gives it its name.
+// place writes the temporary file, syncs it if durable is set, and renames it to path.
 func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) error {
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -84,12 +84,13 @@ func place(temporary, path string, data []byte, mode fs.FileMode, durable bool) 
 	return os.Rename(temporary, path)
 }
 
-// errUnfit is what is no regular file, or too large a one: a later reading finds the same.
+// errUnfit is the error about a file that is not regular or is too large. Reading it again returns the same error.
 var errUnfit = errors.New("is not read")
 
-// ReadFile reads a regular file of that many bytes at most. An error names the file, and the bound where it is larger.
+// ReadFile reads a regular file that is no larger than most bytes. The error names the file and, if the file is too large, the
+// limit.
 func ReadFile(path string, most int64) (data []byte, err error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe would be waited for
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // do not wait for the writer of a pipe
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +108,10 @@ func ReadFile(path string, most int64) (data []byte, err error) {
 	return data, err
 }
 
-// syncFile makes the content of a file survive a power cut. A variable: tests count.
+// syncFile makes the content of a file survive a power cut. It is a variable so that tests can count its calls.
 var syncFile = (*os.File).Sync
 
-// syncDir makes what was done in a folder survive a power cut. A variable: no disk fails on demand.
+// syncDir makes changes in a folder survive a power cut. It is a variable so that tests can make it fail.
 var syncDir = func(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -119,7 +120,7 @@ var syncDir = func(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Remove removes the file at path so that it stays removed after a power cut. That there is none is no error. Safe for
+// Remove removes the file at path, and the removal survives a power cut. A missing file is not an error. Remove is safe for
 // concurrent use with WriteFile.
 func Remove(path string) error {
 	lock := writerOf(path)
@@ -134,8 +135,8 @@ func Remove(path string) error {
 	return nil
 }
 
-// MakeDir makes one folder, mode 0700, so that it survives a power cut. That it is there is no error; the folder that it
-// lies in must be. A full disk is an error that wraps ErrNoSpace.
+// MakeDir creates one folder, with mode 0700, so that it survives a power cut. A path that exists is not an error. The parent
+// folder must exist. If the disk is full, the error wraps ErrNoSpace.
 func MakeDir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	switch {

@@ -61,7 +61,7 @@ func TestWriteFileReplacesALinkAndLeavesItsTarget(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "target"), []byte("target"), 0o644))
 	path := filepath.Join(dir, "file")
 	must(t, os.Symlink("target", path))
-	must(t, os.Symlink("target", filepath.Join(filepath.Dir(path), ".file.tmp"))) // left there by someone else
+	must(t, os.Symlink("target", filepath.Join(filepath.Dir(path), ".file.tmp"))) // left by another process
 	must(t, WriteFile(path, []byte("new"), 0o644))
 	if content(t, filepath.Join(dir, "target")) != "target" {
 		t.Error("the target of the link was written")
@@ -71,7 +71,7 @@ func TestWriteFileReplacesALinkAndLeavesItsTarget(t *testing.T) {
 	}
 }
 
-// What is read is a regular file within its bound; nothing is waited for, and an error names the file and the bound.
+// ReadFile reads only regular files within the limit, and does not block. An error names the file and the limit.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -92,7 +92,7 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// What a crash half-way leaves is overwritten by the next write, and is never taken for the file.
+// The next write overwrites the temporary file that a crash has left. It is never mistaken for the file itself.
 func TestWriteFileAfterACrash(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, WriteFile(path, []byte("old"), 0o644))
@@ -120,7 +120,7 @@ func TestWriteFileFails(t *testing.T) {
 	}
 }
 
-// Readers see one whole content or another, whoever writes at the same time.
+// Readers see one complete content, regardless of concurrent writers.
 func TestConcurrentWritersAndReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, WriteFile(path, bytes.Repeat([]byte("0"), 9000), 0o644))
@@ -142,7 +142,7 @@ func TestConcurrentWritersAndReaders(t *testing.T) {
 	wg.Wait()
 }
 
-// tiny is a folder on a file system of 64 KiB.
+// tiny returns a folder on a file system of 64 KiB.
 func tiny(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -153,7 +153,7 @@ func tiny(t *testing.T) string {
 	return dir
 }
 
-// When only the folder cannot be synced, the new content is there: to say that the old one stays would be wrong.
+// If only the sync of the folder fails, the new content is in place. The error must not claim that the old content remains.
 func TestAFolderThatCannotBeSynced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	must(t, WriteFile(path, []byte("old"), 0o600))

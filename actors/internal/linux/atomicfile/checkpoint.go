@@ -47,8 +47,8 @@ func (e *UnreadableError) Unwrap() error { return e.Err }
 // the new shape of value, or a newer reader the old one.
 func Save(path string, version int, value any) error { return save(path, version, value, true) }
 
-// SaveVolatile is Save for values that a restart of the machine makes void. It does not wait for the disk. After a power cut the
-// checkpoint has the earlier content, or is unreadable.
+// SaveVolatile is like Save, for values that become invalid when the machine restarts. It does not wait for the disk. After a
+// power cut the checkpoint has the earlier content, or is unreadable.
 func SaveVolatile(path string, version int, value any) error {
 	return save(path, version, value, false)
 }
@@ -65,7 +65,8 @@ func save(path string, version int, value any, durable bool) error {
 	return writeFile(path, append(data, '\n'), 0o600, durable)
 }
 
-// Load reads the checkpoint at path into value, a pointer. After an error, value is unchanged. The errors are those of LoadText.
+// Load reads the checkpoint at path into value, a pointer. After an error, value is unchanged. Load returns the same errors as
+// LoadText.
 func Load(path string, version int, value any) error {
 	target := reflect.ValueOf(value)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -81,7 +82,7 @@ func Load(path string, version int, value any) error {
 
 // LoadText reads a checkpoint of another format. The error wraps fs.ErrNotExist if there is no checkpoint. It is an
 // *UnreadableError if the checkpoint is damaged or decode fails; the file is then kept aside. After any other error the file is
-// unchanged, and a later reading may succeed. No error is a reason not to start.
+// unchanged, and a later read may succeed. The agent starts despite any of these errors.
 func LoadText(path string, decode func([]byte) error) error {
 	data, err := ReadFile(path, maxCheckpoint)
 	if err != nil && !errors.Is(err, errUnfit) {
@@ -123,8 +124,8 @@ func sum(data []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// ReadBack moves a checkpoint back that was kept aside, and reports whether there was one. It does so if the checkpoint is intact
-// and of this version, and there is no newer one at path: an agent of another version kept it aside, e.g. after a rollback.
+// ReadBack restores a checkpoint that was kept aside, and reports whether it did. It restores only an intact checkpoint of this
+// version, and only if there is no newer one at path. Another version of the agent kept it aside, e.g. after a rollback.
 func ReadBack(path string, version int) (bool, error) {
 	lock := writerOf(path)
 	lock.Lock()
@@ -135,7 +136,7 @@ func ReadBack(path string, version int) (bool, error) {
 	data, err := ReadFile(path+AsideSuffix, maxCheckpoint)
 	var value json.RawMessage
 	if err != nil || decode(data, version, &value) != nil {
-		return false, nil // it stays aside, as a damaged one
+		return false, nil // a checkpoint that is damaged or of another version stays aside
 	}
 	if err := os.Rename(path+AsideSuffix, path); err != nil {
 		return false, err

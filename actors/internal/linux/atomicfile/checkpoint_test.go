@@ -33,7 +33,7 @@ func TestSaveAndLoad(t *testing.T) {
 		if err := Load(path, version, &got); err != nil {
 			rt.Fatal(err)
 		}
-		// JSON has no invalid UTF-8: what is written is what a reader of JSON sees.
+		// JSON cannot contain invalid UTF-8: the encoder replaces it.
 		want.Name = strings.ToValidUTF8(want.Name, "\ufffd")
 		if !reflect.DeepEqual(got, want) {
 			rt.Fatalf("got %#v, want %#v", got, want)
@@ -113,7 +113,7 @@ func TestLoadOfAFolder(t *testing.T) {
 	must(t, Save(path, 1, "rebuilt"))
 }
 
-// What a later reading may give is left where it is.
+// A file that may be readable later is left in place.
 func TestLoadOfWhatCannotBeReadNow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	must(t, os.Symlink(path, path)) // a loop: opening it fails, also for root
@@ -169,8 +169,8 @@ func TestTheNewestIsKeptAside(t *testing.T) {
 	}
 }
 
-// FuzzLoad: whatever lies at the path, Load gives the value that a Save had written, or says that the file is
-// unreadable and moves it out of the way.
+// FuzzLoad checks that Load, for any file, returns a value that survives Save and Load, or reports the file as unreadable and
+// moves it aside.
 func FuzzLoad(f *testing.F) {
 	dir := f.TempDir()
 	if err := Save(filepath.Join(dir, "seed"), 1, state{Name: "x", Count: map[string]int{"a": 1}}); err != nil {
@@ -207,7 +207,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// What a power cut makes void anyway does not wait for the disk.
+// SaveVolatile does not wait for the disk.
 func TestAVolatileCheckpointIsNotSynced(t *testing.T) {
 	syncs, file, dir := 0, syncFile, syncDir
 	defer func() { syncFile, syncDir = file, dir }()
@@ -229,7 +229,8 @@ func TestAVolatileCheckpointIsNotSynced(t *testing.T) {
 	}
 }
 
-// After a rollback and the next upgrade, the newer version finds its checkpoint again, unless the older one wrote another.
+// After a rollback and the next upgrade, the newer version restores its checkpoint, unless the older version has written
+// another.
 func TestReadBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		since func(path string) error

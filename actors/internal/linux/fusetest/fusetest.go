@@ -1,4 +1,4 @@
-// Package fusetest is a file system in user space for tests. Its server answers, hangs or dies as the test asks.
+// Package fusetest provides a FUSE file system for tests. Its server answers, hangs or dies on request.
 package fusetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder is the one name in the directory of a Server. It is a directory without names.
+// Folder is the only entry in the directory of a Server. It is an empty directory.
 const Folder = "folder"
 
 // Server serves one directory. The kernel caches none of its answers.
@@ -23,16 +23,16 @@ type Server struct {
 
 	mu    sync.Mutex
 	hangs bool
-	held  [][]byte // the answers that the kernel does not get
+	held  [][]byte // replies withheld from the kernel
 }
 
-// Mount mounts the directory at a path until the test ends. It skips the test where FUSE cannot be mounted.
+// Mount mounts the directory at a path until the test ends. It skips the test if FUSE cannot be mounted.
 func Mount(t testing.TB, at string) *Server {
 	t.Helper()
 	return MountFor(t, at, 0)
 }
 
-// MountFor is Mount for the user and group with this ID. The kernel refuses all other users with EACCES, also root.
+// MountFor is like Mount, for the user and group with this ID. The kernel refuses all other users, including root, with EACCES.
 func MountFor(t testing.TB, at string, id int) *Server {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -48,7 +48,7 @@ func MountFor(t testing.TB, at string, id int) *Server {
 	s := &Server{device: os.NewFile(uintptr(fd), "/dev/fuse")}
 	s.serving.Go(s.serve)
 	t.Cleanup(func() {
-		s.Die() // calls that hang return
+		s.Die() // hung calls return
 		for unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) == nil {
 		}
 	})
@@ -62,13 +62,13 @@ func (s *Server) Hang() {
 	s.hangs = true
 }
 
-// Resume answers the requests since Hang, and those to come.
+// Resume answers the requests received since Hang, and all further requests.
 func (s *Server) Resume() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hangs = false
 	for _, reply := range s.held {
-		_, _ = s.device.Write(reply) // an interrupted request is no longer there
+		_, _ = s.device.Write(reply) // fails if the kernel has dropped an interrupted request
 	}
 	s.held = nil
 }
@@ -82,7 +82,7 @@ func (s *Server) Die() {
 // Requests returns the number of requests received so far. The init request of the mount does not count.
 func (s *Server) Requests() int64 { return s.asked.Load() }
 
-// The requests of fuse(4), and the sizes of their answers.
+// The request codes of fuse(4), and the sizes of the replies.
 const (
 	opLookup, opForget, opGetattr, opStatfs, opInit, opOpendir, opReaddir   = 1, 2, 3, 17, 26, 27, 28
 	opReleasedir, opAccess, opInterrupt, opDestroy, opBatchForget, opAbsent = 29, 34, 36, 38, 42, 0
@@ -118,11 +118,11 @@ func (s *Server) send(op uint32, reply []byte) {
 	case s.hangs && op != opInit:
 		s.held = append(s.held, reply)
 	default:
-		_, _ = s.device.Write(reply) // an interrupted request is no longer there
+		_, _ = s.device.Write(reply) // fails if the kernel has dropped an interrupted request
 	}
 }
 
-// answer returns the answer with an empty header; nil: the request has none.
+// answer returns the reply with an empty header, or nil if the request has no reply.
 func answer(op uint32, arguments []byte) []byte {
 	put, body := binary.NativeEndian.PutUint32, []byte(nil)
 	if op == opLookup && string(arguments) != Folder+"\x00" {

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// A bind of a dead file system is replaced, so that the container starts again when the volume is back.
+// A bind of a dead file system is replaced, so that the container can start again once the volume is available.
 func TestBind_ReplacesADeadFileSystem(t *testing.T) {
 	r := newRig(t)
 	place := filepath.Join(r.pod, Folder, "v", "c", "0")
@@ -53,7 +53,7 @@ func TestUnbindAll_DeadAndHungServers(t *testing.T) {
 	}
 }
 
-// lateContext ends at the nth question whether it has ended.
+// lateContext ends after the given number of calls of Err.
 type lateContext struct {
 	context.Context
 	questions int
@@ -66,7 +66,7 @@ func (c *lateContext) Err() error {
 	return nil
 }
 
-// If the server answers after the caller has left, the bind is not made, or is undone.
+// If the server answers after the caller has left, the bind is not made or is undone.
 func TestBind_LeavesNothingAfterItsCallerIsGone(t *testing.T) {
 	r := newRig(t)
 	s := fusetest.Mount(t, r.outside)

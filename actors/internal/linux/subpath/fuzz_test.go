@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Whatever a manifest, an environment and the links in a volume say, what is opened or made lies in the volume.
+// FuzzSubPath checks that manifests, environments and links in a volume cannot make a part lie outside the volume.
 func FuzzSubPath(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"$(A)", "dir/sub", "dir"}, {"$(A)/x", "..", "dir"}, {"$(A)$(A)", "link/new", "../outside"}, {"a/$(A)", "/etc", "/"},
@@ -40,7 +40,7 @@ func FuzzSubPath(f *testing.F) {
 		must(t, os.Mkdir(filepath.Join(dir, "outside"), 0o755))
 		for _, at := range []string{"link", "dir/link"} {
 			if err := os.Symlink(link, filepath.Join(p.From, at)); err != nil {
-				return // no link says this
+				return // not a valid target of a link
 			}
 		}
 		if opened, err := p.open(); err == nil {

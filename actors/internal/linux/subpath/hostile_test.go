@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts is how often something is bound while it is swapped.
+// attempts is the number of binds during which files are swapped.
 const attempts = 10_000
 
 const swapVar = "PLAYLET_TEST_SWAP"
 
-// TestMain is also the hostile container: a process in a mount namespace of its own, whose root is the volume, that swaps
-// folders and files of the volume for links until it is killed.
+// TestMain also runs the hostile container: a process in its own mount namespace, with the volume as its root. It swaps folders
+// and files of the volume for links until it is killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(swapVar); dir != "" {
 		fmt.Fprintln(os.Stderr, swap(dir))
@@ -45,7 +45,7 @@ func swap(dir string) error {
 			if err := unix.Renameat2(unix.AT_FDCWD, pair[0], unix.AT_FDCWD, pair[1], unix.RENAME_EXCHANGE); err != nil {
 				return err
 			}
-			for range rand.IntN(20) { // so that the other side meets each state, and each moment between them
+			for range rand.IntN(20) { // Bind then meets each state and each moment between states
 				_ = unix.Getppid()
 			}
 		}
@@ -55,7 +55,7 @@ func swap(dir string) error {
 	}
 }
 
-// snatch puts a link in the place of a folder that is just being made, as soon as it is there.
+// snatch replaces a folder with a link as soon as the folder is created.
 func snatch() {
 	for n := 0; ; {
 		if unix.Renameat2(unix.AT_FDCWD, "race/new", unix.AT_FDCWD, "race/out", unix.RENAME_EXCHANGE) != nil {
@@ -109,7 +109,7 @@ func (r rig) swapping() (end func()) {
 	}
 }
 
-// inside reports whether the bound file is of the volume.
+// inside returns an error unless the bound file is in the volume.
 func (r rig) inside(path, place string) error {
 	var file string
 	switch {
@@ -132,8 +132,8 @@ func (r rig) inside(path, place string) error {
 	return nil
 }
 
-// A container that swaps what another one mounts a part of reaches nothing outside its volume, neither to be bound nor to
-// have something made in it.
+// While one container mounts a part of a volume, another container swaps folders of the volume. Nothing outside the volume is
+// bound or created.
 func TestSwappedTenThousandTimes(t *testing.T) {
 	r := newRig(t)
 	end := r.swapping()

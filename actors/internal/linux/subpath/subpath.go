@@ -3,8 +3,8 @@
 // therefore a descriptor that was opened beneath the volume. The runtime gets the path of the bind, which no pod can change
 // (CVE-2017-1002101, CVE-2021-25741).
 //
-// The package keeps no state. Binds are found at the kubelet's paths, <pod>/volume-subpaths/<volume>/<container>/<index>, also by
-// the next agent. Different places may be bound concurrently.
+// The package keeps no state. Binds are found at the kubelet's paths, <pod>/volume-subpaths/<volume>/<container>/<index>, also
+// after a restart of the agent. Different places may be bound concurrently.
 package subpath
 
 import (
@@ -28,7 +28,7 @@ import (
 // Folder is the name of the folder of binds in a pod's folder.
 const Folder = "volume-subpaths"
 
-// layers bounds the mounts that are undone on one place. Normally there is one.
+// layers limits the number of stacked mounts that are undone on one place. Normally there is one.
 const layers = 64
 
 // Part is the part of a volume that one mount of a container requests.
@@ -38,14 +38,14 @@ type Part struct {
 	// Volume, Container and Index, the position among the container's mounts, name the place.
 	Volume, Container string
 	Index             int
-	// Path is relative to the volume, without "..". Links on the way are followed within the volume. Missing folders are made
-	// with the mode of the volume's own.
+	// Path is relative to the volume, without "..". Links in it are followed within the volume. Missing folders are created
+	// with the mode of the volume's root.
 	Path string
 	// PassOn propagates mounts of the container to the volume (mountPropagation: Bidirectional).
 	PassOn bool
 }
 
-// Place is the path of the bind on the host.
+// Place returns the path of the bind on the host.
 func (p Part) Place() string { return filepath.Join(p.Pod, p.place()) }
 
 func (p Part) place() string {
@@ -57,7 +57,8 @@ var errLate = errors.New("the wait for it is over")
 
 // Bind binds the part of the volume at its place, and returns the place. It may be interrupted at any point and repeated: an
 // existing bind of the part is kept, and other mounts on the place are removed. If ctx has ended, e.g. because the file server
-// was hung, the call leaves no new bind: its pod may be over. The error reveals nothing about files outside the volume.
+// was hung, the call leaves no new bind, since its pod may have ended. The error reveals nothing about files outside the
+// volume.
 func Bind(ctx context.Context, p Part) (string, error) {
 	if err := errors.Join(safepath.CheckElement(p.Volume), safepath.CheckElement(p.Container)); err != nil {
 		return "", err
@@ -76,7 +77,7 @@ func Bind(ctx context.Context, p Part) (string, error) {
 	return p.Place(), nil
 }
 
-// open opens the part.
+// open opens the part, and creates its missing folders.
 func (p Part) open() (*os.File, error) {
 	volume, err := safepath.OpenRoot(p.From)
 	switch {
@@ -101,7 +102,7 @@ func (p Part) bind(ctx context.Context, pod *safepath.Root, source *os.File) err
 		return err
 	}
 	if info.Mode().Type() == fs.ModeSymlink {
-		return unix.ELOOP // Follow returns none
+		return unix.ELOOP // Follow never returns a link
 	}
 	if ctx.Err() != nil {
 		return errLate
@@ -115,7 +116,7 @@ func (p Part) bind(ctx context.Context, pod *safepath.Root, source *os.File) err
 		if p.PassOn {
 			return nil
 		}
-		return pod.Receive(place) // an agent may have ended before this step
+		return pod.Receive(place) // an earlier agent may have ended before this step
 	}
 	if err := target(pod, place, info.IsDir()); err != nil {
 		return err
@@ -131,7 +132,7 @@ func (p Part) bind(ctx context.Context, pod *safepath.Root, source *os.File) err
 	return err
 }
 
-// settle reports whether the requested file is bound at the place. Otherwise, and if the request is nil, it undoes all mounts
+// settle reports whether the requested file is bound at the place. Otherwise, or if requested is nil, it undoes all mounts
 // there.
 func settle(pod *safepath.Root, place string, requested fs.FileInfo) (bool, error) {
 	for range layers {
@@ -142,7 +143,7 @@ func settle(pod *safepath.Root, place string, requested fs.FileInfo) (bool, erro
 		if err != nil {
 			return false, err
 		}
-		if requested != nil { // otherwise no server is asked, which may hang
+		if requested != nil { // without a request no server is called, since it may hang
 			// A bind that cannot be read belongs to a dead file system and is detached.
 			if found, err := pod.Lstat(place); err == nil && os.SameFile(found, requested) {
 				return true, nil
@@ -205,7 +206,7 @@ func UnbindAll(pod *safepath.Root) error {
 			errs = append(errs, pod.RemoveEmpty(place))
 		}
 		if err := errors.Join(errs...); err != nil {
-			return err // the folders above are not empty then
+			return err // the parent folders are not empty
 		}
 	}
 	return nil
@@ -219,7 +220,7 @@ func placesIn(pod *safepath.Root) (levels [][]string, err error) {
 		var next []string
 		for _, folder := range levels[depth] {
 			if is, err := pod.IsMountPoint(folder); err == nil && is {
-				continue // mounted by others: RemoveEmpty returns the error
+				continue // a mount of others: RemoveEmpty returns the error
 			}
 			names, listErr := pod.Names(folder)
 			if listErr != nil && !errors.Is(listErr, fs.ErrNotExist) && !errors.Is(listErr, unix.ENOTDIR) {

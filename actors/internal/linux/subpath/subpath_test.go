@@ -63,7 +63,7 @@ func (r rig) part(path string) Part {
 	return Part{Pod: r.pod, From: r.volume, Volume: "v", Container: "c", Path: path}
 }
 
-// mounts lists the mounts in the pod's folder, stacked mounts each.
+// mounts returns the mount points in the pod's folder. A place with stacked mounts is listed once per mount.
 func (r rig) mounts() (out []string) {
 	r.Helper()
 	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(r.pod))
@@ -135,18 +135,18 @@ func TestBind(t *testing.T) {
 		}
 	}
 	r.unbind()
-	r.unbind() // nothing there is fine
+	r.unbind() // missing binds are not an error
 	if text, err := os.ReadFile(filepath.Join(r.volume, "dir/file")); err != nil || string(text) != "text" {
 		t.Errorf("afterwards the volume holds %q, %v", text, err)
 	}
 }
 
-// An existing bind is found and stays one mount. Other mounts on the place are removed.
+// An existing bind is kept and remains a single mount. Other mounts on the place are removed.
 func TestBindAgain(t *testing.T) {
 	r := newRig(t)
 	write(t, filepath.Join(r.volume, "file"), "one")
 	write(t, filepath.Join(r.volume, "dir/file"), "in dir")
-	// A mount in a bind goes with the bind, and so shows that it is the same bind.
+	// A mount in the bind disappears if the bind is replaced.
 	must(t, os.MkdirAll(filepath.Join(r.volume, "dir/sub"), 0o755))
 	place := r.bind(r.part("dir"))
 	must(t, unix.Mount("tmpfs", filepath.Join(place, "sub"), "tmpfs", 0, "size=64k"))
@@ -155,14 +155,14 @@ func TestBindAgain(t *testing.T) {
 		t.Errorf("it was bound again; %d mounts", n)
 	}
 	r.bind(r.part("file"))
-	// As a ConfigMap's files change: another file of the same name, the bound one is gone.
+	// Like an update of a ConfigMap, replace the bound file with another file of the same name.
 	write(t, filepath.Join(r.volume, "new"), "two")
 	must(t, os.Rename(filepath.Join(r.volume, "new"), filepath.Join(r.volume, "file")))
 	r.bind(r.part("file"))
 	if text, err := os.ReadFile(place); err != nil || string(text) != "two" || len(r.mounts()) != 1 {
 		t.Errorf("it holds %q, %v; mounted are %v", text, err, r.mounts())
 	}
-	// A file's place becomes a folder's, and back, also where an agent died before it mounted.
+	// The place of a file is reused for a folder and vice versa, even if an agent ended before it mounted.
 	for _, mounted := range []bool{true, false} {
 		for path, file := range map[string]string{"dir": "/file", "dir/file": ""} {
 			if text, err := os.ReadFile(r.bind(r.part(path)) + file); err != nil || string(text) != "in dir" ||
@@ -174,7 +174,7 @@ func TestBindAgain(t *testing.T) {
 			}
 		}
 	}
-	// Two mounts on one place, as if two agents had been at it.
+	// Two mounts on one place, as two agents might leave them.
 	r.bind(r.part("file"))
 	must(t, unix.Mount(filepath.Join(r.volume, "dir/file"), place, "", unix.MS_BIND, ""))
 	r.bind(r.part("file"))
@@ -233,7 +233,7 @@ func TestBindRefuses(t *testing.T) {
 	}
 }
 
-// Mounts of others among the binds are not crossed.
+// UnbindAll does not cross mounts of others among the binds.
 func TestUnbindStopsAtOthersMounts(t *testing.T) {
 	r := newRig(t)
 	r.bind(r.part("dir"))
@@ -255,7 +255,7 @@ func TestUnbindStopsAtOthersMounts(t *testing.T) {
 	r.unbind()
 }
 
-// A bind that went behind the agent's back leaves a plain place to the container: its data stays, and so do the folders above.
+// If others undo a bind, the container may write to the plain mount point. The data and its parent folders are kept.
 func TestUnbindKeepsData(t *testing.T) {
 	for name, data := range map[string]string{"dir": "precious", "file": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestUnbindKeepsData(t *testing.T) {
 	}
 }
 
-// A folder that cannot be read keeps no other part bound.
+// UnbindAll undoes the other binds if a folder cannot be read.
 func TestUnbindGoesOnAfterAnUnreadableFolder(t *testing.T) {
 	r := newRig(t)
 	r.bind(r.part("dir"))
