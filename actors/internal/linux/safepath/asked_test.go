@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// asking are calls that ask the file system of a path, or cross mounts on the way.
+// asking are the calls that may reach the server of a file system, or cross mounts on a path.
 var asking = map[string]bool{
 	"os.Stat": true, "os.Lstat": true, "os.Open": true, "os.OpenFile": true, "os.OpenRoot": true, "os.ReadDir": true,
 	"os.ReadFile": true, "os.MkdirAll": true, "os.RemoveAll": true, "os.Chown": true, "os.Chmod": true,
@@ -21,8 +21,8 @@ var asking = map[string]bool{
 
 const own = "of the agent's own folders"
 
-// asked are the calls outside Bounded in the rooms that handle volumes, and why each asks no server of others, or blocks its own
-// pod alone.
+// asked lists the calls outside Bounded in the rooms that handle volumes, with the reason why each reaches no server of others,
+// or blocks only its own pod.
 var asked = map[string]string{
 	"actors/container/mounts.go os.Chmod":                           own,
 	"actors/container/mounts.go os.MkdirAll":                        own,
@@ -50,8 +50,8 @@ var asked = map[string]string{
 	"actors/volumes/persistent/references.go os.ReadFile":           "a file of /proc",
 }
 
-// A call that asks a server of others must be bounded, since a hung server may block nothing but its own pod. The test reads the
-// tree.
+// Calls that may reach a server of others must be bounded, since a hung server may block only its own pod. The test reads the
+// source tree.
 func TestCallsOnForeignMounts_AreBounded(t *testing.T) {
 	root, seen := filepath.Join("..", "..", "..", ".."), 0
 	for _, room := range []string{

@@ -16,8 +16,8 @@ func (e *NotEmptyError) Error() string {
 	return e.Path + " holds data although nothing is mounted there: it is kept; move the data away and the folder is removed"
 }
 
-// RemoveEmpty removes an empty directory, an empty file or a link at name. Nothing at name is success. Data is kept: the error is
-// then a *NotEmptyError. A mount point is kept with all that is in it: the error is a *MountPointError.
+// RemoveEmpty removes an empty directory, an empty file or a link at name. A missing name is not an error. Data is kept: the
+// error is then a *NotEmptyError. A mount point is kept with all its content: the error is a *MountPointError.
 func (r *Root) RemoveEmpty(name string) error {
 	path := filepath.Join(r.path, name)
 	if err := CheckName(name); err != nil || filepath.Clean(name) == "." {
@@ -47,7 +47,7 @@ func removeEmpty(at int, name string) error {
 	if !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
-	var st unix.Statx_t // of a file that is mounted there, its server is not asked, and the removal fails
+	var st unix.Statx_t // AT_STATX_DONT_SYNC avoids the server of a mounted file; its removal fails
 	if err := unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,
 		unix.STATX_TYPE|unix.STATX_SIZE, &st); err != nil {
 		return err

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Follow opens what name leads to below the root, to be handed on and not to be read (O_PATH). Links are followed as far
-// as they stay below: one that leads out, or that is absolute, is an error that wraps unix.EXDEV, whoever swaps what
-// meanwhile. Only where the root is the machine's own may a link be absolute, as that leads nowhere else.
+// Follow opens the file that name resolves to below the root, with O_PATH: for passing on, not for reading. Links are followed
+// if they stay below the root. A link that leaves the root or is absolute is an error that wraps unix.EXDEV, even if names are
+// swapped concurrently. If the root is "/", links may be absolute, since they cannot leave it.
 func (r *Root) Follow(name string) (*os.File, error) {
 	return r.file(name, unix.O_PATH, 0, r.within())
 }
 
-// within is how links are followed.
+// within returns the RESOLVE_ flags for following links.
 func (r *Root) within() uint64 {
 	if filepath.Clean(r.path) == "/" {
 		return unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS
@@ -26,8 +26,8 @@ func (r *Root) within() uint64 {
 	return unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
 }
 
-// FollowMkdir is Follow, and makes what is missing of name as folders of that mode, its set-group-ID and sticky bits
-// included. What is made is made beneath the last folder that was there, and never through a link.
+// FollowMkdir is like Follow, and creates missing folders with this mode, including its set-group-ID and sticky bits. Folders
+// are created beneath the last existing folder, never through a link.
 func (r *Root) FollowMkdir(name string, mode fs.FileMode) (*os.File, error) {
 	f, err := r.Follow(name)
 	if !errors.Is(err, unix.ENOENT) {
@@ -52,7 +52,7 @@ func (r *Root) FollowMkdir(name string, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// nearest opens the last folder on the way that is there, and says what is missing.
+// nearest opens the last existing folder of the path, and returns the missing elements.
 func (r *Root) nearest(elements []string) (fd int, missing []string, err error) {
 	for n := len(elements) - 1; n >= 0; n-- {
 		prefix := filepath.Join(append([]string{"."}, elements[:n]...)...)
@@ -63,9 +63,9 @@ func (r *Root) nearest(elements []string) (fd int, missing []string, err error) 
 	return -1, nil, err
 }
 
-// OpenFollowing opens the regular file that name leads to below the root, for reading. Links are followed as Follow does,
-// but to no other file system, which a container may have mounted and may leave unanswered; anything else than a regular
-// file is an error that wraps unix.EINVAL, and is never opened: a device or a pipe may act, or block.
+// OpenFollowing opens the regular file that name resolves to below the root, for reading. Links are followed as by Follow, but
+// not to other file systems: a container may have mounted one that never answers. Any other type of file is an error that wraps
+// unix.EINVAL. It is not opened, because opening a device or a pipe may have effects or block.
 func (r *Root) OpenFollowing(name string) (*os.File, error) {
 	handle, err := r.file(name, unix.O_PATH, 0, r.within()|unix.RESOLVE_NO_XDEV)
 	if err != nil {
@@ -79,6 +79,6 @@ func (r *Root) OpenFollowing(name string) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: handle.Name(), Err: err}
 	}
-	// The same file that was looked at, whatever has its name by now.
+	// Reopen the checked file by its descriptor: its name may belong to another file by now.
 	return os.OpenFile(descriptor(int(handle.Fd())), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 }

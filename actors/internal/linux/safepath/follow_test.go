@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// where is what an open file is, as the kernel says it.
+// where returns the kernel's path of an open file, and closes the file.
 func where(t *testing.T, f *os.File) string {
 	t.Helper()
 	path, err := os.Readlink(descriptor(int(f.Fd())))
@@ -70,7 +70,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Links that are absolute lead nowhere else where the root is the machine's own.
+// Absolute links are followed if the root is "/".
 func TestFollowFromTheRootOfTheMachine(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a/file"), "")
@@ -117,7 +117,7 @@ func TestFollowMkdir(t *testing.T) {
 			t.Errorf("FollowMkdir(%q): %v, want %v", name, err, want)
 		}
 	}
-	// What a link stands for that leads to nothing is not made: it could be anything by then.
+	// The missing target of a link is not created: the link could lead anywhere by then.
 	if _, err := r.FollowMkdir("dangling/x", mode); !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOTDIR) {
 		t.Errorf("through a link to nothing: %v", err)
 	}
@@ -126,15 +126,15 @@ func TestFollowMkdir(t *testing.T) {
 	}
 }
 
-// What is bound shows what it was opened as, receives what is mounted there, and passes nothing on; its end is nobody
-// else's.
+// A bind shows the opened file and receives later mounts of its source. It propagates mounts to its source only with passOn.
+// Detach keeps the mounts of others.
 func TestBindAndDetach(t *testing.T) {
 	r := openTemp(t)
 	must(t, r.MkdirAll("source/sub", 0o755))
 	must(t, r.MkdirAll("place", 0o755))
 	write(t, filepath.Join(r.Path(), "source/file"), "text")
 	at := func(name string) string { return filepath.Join(r.Path(), name) }
-	bind(t, at("source"), at("source")) // a mount of its own, to be shared
+	bind(t, at("source"), at("source")) // a separate mount, so that it can be shared
 	must(t, unix.Mount("", at("source"), "", unix.MS_SHARED, ""))
 
 	for _, passOn := range []bool{false, true} {
@@ -169,7 +169,7 @@ func TestBindAndDetach(t *testing.T) {
 	}
 }
 
-// What is read is a regular file of the root's own file system, whatever leads there.
+// OpenFollowing reads only regular files on the root's own file system, regardless of links.
 func TestOpenFollowing(t *testing.T) {
 	r := openTemp(t)
 	outside := t.TempDir()
@@ -200,8 +200,8 @@ func TestOpenFollowing(t *testing.T) {
 	}
 }
 
-// A hostile container exchanges the file for others while it is opened: what was looked at is what is read, and no pipe is
-// waited for.
+// A hostile container swaps the file while it is opened. The checked file is the file that is read, and pipes do not block the
+// call.
 func TestOpenFollowingUnderSwaps(t *testing.T) {
 	r := openTemp(t)
 	outside := t.TempDir()

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Chown sets the owner and the group of the file or directory at name; -1 leaves one as it is.
+// Chown sets the owner and the group of the file or directory at name. An ID of -1 leaves the owner or group unchanged.
 func (r *Root) Chown(name string, uid, gid int) error {
 	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -17,19 +17,20 @@ func (r *Root) Chown(name string, uid, gid int) error {
 	return errors.Join(f.Chown(uid, gid), f.Close())
 }
 
-// Lchown sets the owner and the group of a file, or of a link itself; -1 keeps one.
+// Lchown sets the owner and the group of the file, or of the link itself, at name. An ID of -1 leaves the owner or group
+// unchanged.
 func (r *Root) Lchown(name string, uid, gid int) error {
 	return r.inParent("lchown", name, func(at int, last string) error {
 		return unix.Fchownat(at, last, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
 	})
 }
 
-// Symlink makes a link at name. What it says is not looked at: nothing here follows links.
+// Symlink creates a link to target at name. The target is not checked: methods that follow links do not leave the root.
 func (r *Root) Symlink(target, name string) error {
 	return r.inParent("symlink", name, func(at int, last string) error { return unix.Symlinkat(target, at, last) })
 }
 
-// Readlink is what the link at name says.
+// Readlink returns the target of the link at name.
 func (r *Root) Readlink(name string) (string, error) {
 	buf := make([]byte, unix.PathMax)
 	n := 0
@@ -40,20 +41,20 @@ func (r *Root) Readlink(name string) (string, error) {
 	return string(buf[:max(n, 0)]), err
 }
 
-// Rename moves what is at from to to, in place of what is there. Both are in the same directory, so that neither can be
-// moved away in between.
+// Rename gives the file at from the name to, replacing an existing file. Both names must be in the same directory, so that
+// neither can be moved away during the call.
 func (r *Root) Rename(from, to string) error {
 	return r.rename(from, to, func(at int, first, last string) error { return unix.Renameat(at, first, at, last) })
 }
 
-// RenameNew is Rename where nothing may be at to: then it is an error that wraps unix.EEXIST.
+// RenameNew is like Rename, but an existing file at to is an error that wraps unix.EEXIST.
 func (r *Root) RenameNew(from, to string) error {
 	return r.rename(from, to, func(at int, first, last string) error {
 		err := unix.Renameat2(at, first, at, last, unix.RENAME_NOREPLACE)
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 			return err
 		}
-		// A file system that cannot do that, NFS for one: a second name is refused where there is one already.
+		// Some file systems, e.g. NFS, lack RENAME_NOREPLACE. A hard link also fails if the name exists.
 		if err := unix.Linkat(at, first, at, last, 0); err != nil {
 			return err
 		}
@@ -73,12 +74,12 @@ func (r *Root) rename(from, to string, do func(at int, first, last string) error
 	return r.inParent("rename", from, func(at int, first string) error { return do(at, first, last) })
 }
 
-// Unlink removes the file or link at name, and no directory.
+// Unlink removes the file or link at name. It does not remove directories.
 func (r *Root) Unlink(name string) error {
 	return r.inParent("unlink", name, func(at int, last string) error { return unix.Unlinkat(at, last, 0) })
 }
 
-// inParent does something with the last element of name, given the open directory that it is in.
+// inParent calls do with the open parent directory of name, and the last element of name.
 func (r *Root) inParent(op, name string, do func(at int, last string) error) error {
 	dir, last := filepath.Split(filepath.Clean(name))
 	err := CheckName(name)

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount mounts a new file system of that type on the directory at name, with the options of mount(8) that the type knows.
-// The place is held by a descriptor: nobody can move the mount elsewhere.
+// Mount mounts a new file system of type kind on the directory at name, with the mount(8) options of that type. The directory
+// is held by a descriptor, so that the mount cannot be redirected.
 func (r *Root) Mount(name, kind, options string) error {
 	return r.onto(name, func(place string) error { return unix.Mount(kind, place, kind, 0, options) })
 }
@@ -20,10 +20,9 @@ func (r *Root) Remount(name, options string) error {
 	return r.onto(name, func(place string) error { return unix.Mount("", place, "", unix.MS_REMOUNT, options) })
 }
 
-// BindFrom makes what a descriptor stands for, a file or a directory, appear at name, which must be of the same sort.
-// What is mounted in a directory does not come along, as with the kubelet; what is mounted there later does where the
-// mount is shared. Unless passOn is set, nothing goes the other way: what is mounted, or unmounted, at name is not seen
-// where it came from (mount_namespaces(7)).
+// BindFrom bind-mounts the file or directory of a descriptor on name, which must be of the same type. As in the kubelet, mounts
+// in the directory are not included. Later mounts there are propagated to name if the source mount is shared. Unless passOn is
+// set, mounts and unmounts at name are not propagated to the source (mount_namespaces(7)).
 func (r *Root) BindFrom(fd uintptr, name string, passOn bool) error {
 	err := r.onto(name, func(place string) error {
 		return unix.Mount(descriptor(int(fd)), place, "", unix.MS_BIND, "")
@@ -34,7 +33,7 @@ func (r *Root) BindFrom(fd uintptr, name string, passOn bool) error {
 	return r.Receive(name)
 }
 
-// Receive has the mount on name, and those in it, pass on nothing to where they came from.
+// Receive stops the mount on name, and all mounts in it, from propagating events to their sources. They still receive events.
 func (r *Root) Receive(name string) error {
 	return r.onto(name, func(place string) error { return unix.Mount("", place, "", unix.MS_SLAVE|unix.MS_REC, "") })
 }
@@ -50,18 +49,19 @@ func (r *Root) onto(name string, mount func(place string) error) error {
 	return f.Close()
 }
 
-// Unmount undoes the topmost mount on name. Nothing mounted there is an error that wraps unix.EINVAL, a mount in use one
-// that wraps unix.EBUSY.
+// Unmount undoes the topmost mount on name. If nothing is mounted there, the error wraps unix.EINVAL. If the mount is in use,
+// the error wraps unix.EBUSY.
 func (r *Root) Unmount(name string) error {
 	return r.inParent("unmount", name, func(at int, last string) error {
 		return unix.Unmount(descriptor(at)+"/"+last, unix.UMOUNT_NOFOLLOW)
 	})
 }
 
-// Detach undoes the topmost mount on name, with all that is mounted in it, and nothing elsewhere. Open files keep it alive
-// until they are closed. A dead or hung server is no obstacle. Nothing mounted there is an error that wraps unix.EINVAL.
+// Detach undoes the topmost mount on name and all mounts in it, without effect elsewhere. Open files keep the file system alive
+// until they are closed. Detach also works if the server is dead or hung. If nothing is mounted there, the error wraps
+// unix.EINVAL.
 func (r *Root) Detach(name string) error {
-	// Otherwise the end of what is mounted in it would be passed on to where it was mounted by others.
+	// Without Receive, the unmounts of inner mounts would be propagated to the mounts of others.
 	ctx, cancel := context.WithTimeout(context.Background(), ServerTimeout)
 	defer cancel()
 	path := filepath.Join(r.path, name)
@@ -74,8 +74,8 @@ func (r *Root) Detach(name string) error {
 	})
 }
 
-// IsMountPoint reports whether something is mounted on name, a bind mount of the same file system included. It asks no
-// file system: the kernel refuses to cross the mount before the server is asked.
+// IsMountPoint reports whether something is mounted on name, including a bind mount of the same file system. It calls no
+// server: the kernel refuses to cross the mount first.
 func (r *Root) IsMountPoint(name string) (is bool, err error) {
 	err = r.inParent("look at", name, func(at int, last string) error {
 		fd, err := openat2(at, last, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW,
@@ -89,5 +89,5 @@ func (r *Root) IsMountPoint(name string) (is bool, err error) {
 	return is, err
 }
 
-// descriptor is a path that leads to what a descriptor stands for, whatever becomes of the path it was opened by.
+// descriptor returns a path of the file that a descriptor refers to, even if the file's original path changes.
 func descriptor(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

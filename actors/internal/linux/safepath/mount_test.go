@@ -25,7 +25,7 @@ func bind(t *testing.T, source, target string) {
 	}
 	t.Cleanup(func() {
 		err := unix.Unmount(target, unix.MNT_DETACH)
-		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) { // the test undid it itself
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) { // already undone by the test
 			t.Error(err)
 		}
 	})
@@ -40,7 +40,7 @@ func TestRemoveAllStopsAtMounts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := openTemp(t)
-			outside := t.TempDir() // of the same file system, most likely: device numbers would tell nothing
+			outside := t.TempDir() // likely on the same file system, so that device numbers would not differ
 			write(t, filepath.Join(outside, "keep"), "")
 			write(t, filepath.Join(r.Path(), "pod/a/file"), "")
 			must(t, r.MkdirAll("pod/a/vol", 0o755))
@@ -72,7 +72,7 @@ func TestRemoveAllOfADeepMount(t *testing.T) {
 	if err := RemoveAllOneFilesystem(t.Context(), r, "pod"); !errors.As(err, &mounted) {
 		t.Fatalf("got %v, want a MountPointError", err)
 	}
-	// The mount went up with the folder that it lies in; the error names where it is now.
+	// The mount was moved with its parent folder. The error names its new path.
 	must(t, unix.Unmount(mounted.Path, unix.MNT_DETACH))
 	if !exists(t, filepath.Join(outside, "keep")) {
 		t.Error("removed what is mounted")
@@ -89,14 +89,14 @@ func TestOpenAndMkdirCrossMounts(t *testing.T) {
 	}
 }
 
-// A mount that appears and disappears while the removal passes is never entered either.
+// The removal does not enter a mount that appears and disappears meanwhile.
 func TestRemoveAllUnderMounts(t *testing.T) {
 	r := openTemp(t)
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "keep"), "")
 	target := filepath.Join(r.Path(), "pod/d")
 	must(t, r.MkdirAll("pod/d", 0o755))
-	bind(t, outside, target) // skips where that is not possible; undone by the loop below
+	bind(t, outside, target) // skips the test if mounting is not possible; undone below
 	must(t, unix.Unmount(target, unix.MNT_DETACH))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -112,11 +112,11 @@ func TestRemoveAllUnderMounts(t *testing.T) {
 		if !exists(t, filepath.Join(outside, "keep")) {
 			t.Fatal("removed what is mounted")
 		}
-		// The kernel says EXDEV of a path whose mount went while it was walked.
+		// The kernel returns EXDEV if a mount disappears while the path is resolved.
 		if err := r.MkdirAll("pod/d", 0o755); err != nil && !errors.Is(err, unix.EXDEV) {
 			t.Fatal(err)
 		}
-		// The file goes into the folder or into what is mounted on it, as it comes.
+		// Depending on timing, the file is created in the folder or in the mount on it.
 		if f, err := r.OpenBeneath("pod/d/file", unix.O_CREAT|unix.O_WRONLY, 0o644); err == nil {
 			must(t, f.Close())
 		}

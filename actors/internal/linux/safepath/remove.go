@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxDepth bounds the descriptors that one removal holds, one a level. A pod can nest folders without end; what
-	// lies deeper is first moved up.
+	// maxDepth limits the descriptors that a removal holds, one per level. A pod can nest folders without limit. Deeper folders
+	// are first moved up.
 	maxDepth = 64
-	// batch is how many names are read at a time.
+	// batch is the number of names that are read at a time.
 	batch = 512
-	// barrenRounds is how often a directory is read again although the last reading removed nothing of it, while
-	// someone else adds to it.
+	// barrenRounds limits how often a directory is read again after a round that removed nothing, while another process adds
+	// files.
 	barrenRounds = 16
 )
 
-// MountPointError says that something was not removed because a file system is mounted on it.
+// MountPointError is the error about a file that was not removed because a file system is mounted on it.
 type MountPointError struct{ Path string }
 
 // Error implements error.
@@ -34,11 +34,11 @@ func (e *MountPointError) Error() string {
 	return e.Path + " is a mount point: nothing is removed across it"
 }
 
-// RemoveAllOneFilesystem removes what is at name below the root, with all that is in it, but never crosses a mount
-// point, a bind mount of the same file system included: it stops there, and the error is a *MountPointError. Links are
-// removed, not followed. Nothing at name is success. Any other error does not keep it from removing the rest; the
-// first is returned. It ends early with the error of ctx. What else goes on in the folder meanwhile can keep it from
-// finishing, but cannot lead it elsewhere.
+// RemoveAllOneFilesystem removes the file at name below the root or, recursively, the directory. It never crosses a mount
+// point, including a bind mount of the same file system: it stops there and returns a *MountPointError. Links are removed, not
+// followed. A missing name is not an error. After any other error it removes the remaining files, and returns the first error.
+// It stops when ctx ends, and returns an error that wraps the cause. Concurrent changes in the folder can prevent it from
+// finishing, but cannot redirect it.
 func RemoveAllOneFilesystem(ctx context.Context, root *Root, name string) error {
 	path := filepath.Join(root.path, name)
 	if err := CheckName(name); err != nil || filepath.Clean(name) == "." {
@@ -62,21 +62,21 @@ func RemoveAllOneFilesystem(ctx context.Context, root *Root, name string) error 
 
 type freedKey struct{}
 
-// CountFreed has removals under the context count what files that they remove occupied, in bytes. One that goes by another name,
-// too, frees nothing.
+// CountFreed returns a context, and the count in bytes of the disk space that removals with this context free. A file with
+// another hard link frees nothing.
 func CountFreed(ctx context.Context) (context.Context, *atomic.Int64) {
 	freed := new(atomic.Int64)
 	return context.WithValue(ctx, freedKey{}, freed), freed
 }
 
-// removal is one RemoveAllOneFilesystem under way.
+// removal is a RemoveAllOneFilesystem in progress.
 type removal struct {
 	ctx     context.Context
-	freed   *atomic.Int64 // nil: nobody counts
-	top     int           // the topmost directory, into which deep ones are moved
+	freed   *atomic.Int64 // nil: not counted
+	top     int           // the topmost directory; deep directories are moved here
 	hoisted int
-	err     error // the first
-	stop    bool  // nothing more is to be touched
+	err     error // the first error
+	stop    bool  // remove nothing more
 }
 
 func (r *removal) fail(op, path string, err error) {
@@ -89,7 +89,8 @@ func (r *removal) mountPoint(path string) {
 	r.err, r.stop = &MountPointError{path}, true
 }
 
-// stopped is asked before each thing that is removed, so that a removal that goes on is not cut short.
+// stopped reports whether the removal must stop. It is called before each entry, and records progress so that a removal that
+// advances is not interrupted.
 func (r *removal) stopped() bool {
 	stall.Progress(r.ctx, nil)
 	if !r.stop && r.ctx.Err() != nil {
@@ -98,9 +99,9 @@ func (r *removal) stopped() bool {
 	return r.stop
 }
 
-// remove removes one entry of the directory at, and says whether it is gone.
+// remove removes one entry of the directory at, and reports whether it is gone.
 func (r *removal) remove(at int, name, path string, depth int) bool {
-	// A folder can be swapped for a file and back between the two calls; who does so for ever gets an error.
+	// A folder can be swapped for a file and back between the two calls. Continual swaps end in an error.
 	for range attempts {
 		if r.stopped() {
 			return false
@@ -132,8 +133,8 @@ func (r *removal) remove(at int, name, path string, depth int) bool {
 	return false
 }
 
-// size returns the disk space of a file in bytes, or 0 if freed space is not counted or the file has other links. It never waits
-// for the server of a mounted file system.
+// size returns the disk space of a file in bytes, or 0 if freed space is not counted or the file has other links. It never
+// waits for the server of a mounted file system.
 func (r *removal) size(at int, name string) int64 {
 	var st unix.Statx_t
 	if r.freed == nil || unix.Statx(at, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_STATX_DONT_SYNC,
@@ -143,7 +144,8 @@ func (r *removal) size(at int, name string) int64 {
 	return int64(st.Blocks) * 512 //nolint:gosec // no file has 2^63 blocks
 }
 
-// removeDir empties and removes a directory. Its error is about this entry itself.
+// removeDir empties and removes a directory. It returns errors about the directory itself; errors about its entries are
+// recorded.
 func (r *removal) removeDir(at int, name, path string, depth int) (bool, error) {
 	err := unix.Unlinkat(at, name, unix.AT_REMOVEDIR)
 	for round := 0; errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST); {
@@ -179,7 +181,7 @@ func (r *removal) removeDir(at int, name, path string, depth int) (bool, error) 
 	return false, err
 }
 
-// empty removes what is in the directory fd, which it closes, and counts what is gone.
+// empty removes the entries of the directory fd, closes fd, and returns the number of entries that are gone.
 func (r *removal) empty(fd int, path string, depth int) (removed int) {
 	dir := os.NewFile(uintptr(fd), path)
 	defer func() {
@@ -210,8 +212,8 @@ func (r *removal) empty(fd int, path string, depth int) (removed int) {
 	}
 }
 
-// hoist moves a directory that lies too deep to the top, where a later round meets it. The rename is of one file
-// system and refused for a mount point. Its place is empty then: it counts as gone from there.
+// hoist moves a deeply nested directory to the top, where a later round removes it. The rename stays on one file system and
+// fails for a mount point. The directory then counts as removed from its old place.
 func (r *removal) hoist(at int, name, path string) (bool, error) {
 	for range attempts {
 		r.hoisted++

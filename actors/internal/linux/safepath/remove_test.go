@@ -46,7 +46,8 @@ func TestRemoveAll(t *testing.T) {
 	must(t, RemoveAllOneFilesystem(t.Context(), r, "other"))
 }
 
-// What files occupied is counted, in all folders; not what has another name outside, nor what stays.
+// CountFreed counts the disk space of removed files in all folders. It does not count remaining files, or files with a hard
+// link outside.
 func TestRemoveAllCountsWhatItFrees(t *testing.T) {
 	r := openTemp(t)
 	text := strings.Repeat("x", 64<<10)
@@ -99,7 +100,7 @@ func TestRemoveAllEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A folder nested deeper than there are descriptors, or than a path may be long, is no obstacle.
+// The depth of a folder may exceed the limits on descriptors and on the length of a path.
 func TestRemoveAllOfADeepTree(t *testing.T) {
 	r := openTemp(t)
 	nest(t, r, "pod", 1500)
@@ -134,7 +135,7 @@ func nest(t *testing.T, r *Root, name string, depth int) {
 	must(t, at.Close())
 }
 
-// One entry that cannot be removed is named; the others go.
+// The error names an entry that cannot be removed. The other entries are removed.
 func TestRemoveAllGoesOnAfterAnError(t *testing.T) {
 	r := openTemp(t)
 	for _, name := range []string{"a", "b", "stuck/file", "z"} {
@@ -169,7 +170,7 @@ func setImmutable(t *testing.T, path string, on bool) {
 	}
 }
 
-// While a folder is emptied, someone goes on filling it: the removal ends all the same.
+// The removal ends even if another process keeps adding files.
 func TestRemoveAllWhileSomeoneAdds(t *testing.T) {
 	r := openTemp(t)
 	must(t, r.MkdirAll("pod/d", 0o755))
@@ -177,7 +178,7 @@ func TestRemoveAllWhileSomeoneAdds(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			_ = os.WriteFile(filepath.Join(r.Path(), fmt.Sprintf("pod/d/%d", i%100)), nil, 0o644) // fails once it is gone
+			_ = os.WriteFile(filepath.Join(r.Path(), fmt.Sprintf("pod/d/%d", i%100)), nil, 0o644) // fails after the removal
 		}
 	})
 	for range 50 {

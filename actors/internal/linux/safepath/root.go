@@ -1,11 +1,11 @@
-// Package safepath opens, makes and removes files in places that a pod can influence. Everything is done relative to
-// a directory descriptor and resolved by openat2(2), so that a symbolic link swapped in at any moment leads nowhere
-// else (CVE-2017-1002101, CVE-2021-25741), and nothing is ever removed across a mount point.
+// Package safepath opens, creates and removes files in folders that a pod can modify. All operations are relative to a
+// directory descriptor and resolved by openat2(2). A symbolic link that is swapped in at any moment cannot redirect them
+// (CVE-2017-1002101, CVE-2021-25741), and removals never cross a mount point.
 //
-// os.Root and pathrs-lite do not serve: both follow links inside of the root, where files of the agent and of other pods lie, and
-// neither stops at mount points, across which os.Root.RemoveAll removes.
+// os.Root and pathrs-lite do not suffice. Both follow links inside the root, which also contains files of the agent and of
+// other pods. Neither stops at mount points: os.Root.RemoveAll removes files across them.
 //
-// It needs Linux 5.6 for openat2; on older kernels every call fails with errors.ErrUnsupported.
+// The package needs openat2 (Linux 5.6). On older kernels every call fails with errors.ErrUnsupported.
 package safepath
 
 import (
@@ -21,15 +21,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is an open directory. Names given to its methods are relative, slash-separated paths below it; a symbolic
-// link anywhere in one is an error, and so is "..". Safe for concurrent use, as a descriptor is.
+// Root is an open directory. The names passed to its methods are relative, slash-separated paths below it. A symbolic link in a
+// name is an error, unless the method is documented to follow links. ".." in a name is an error. Root is safe for concurrent
+// use.
 type Root struct {
 	dir   *os.File
 	path  string
 	owner Owner // zero: unknown
 }
 
-// OpenRoot opens the directory at path. The path itself is trusted (it is the operator's): links in it are followed.
+// OpenRoot opens the directory at path. The path is the operator's and therefore trusted: links in it are followed.
 func OpenRoot(path string) (*Root, error) {
 	fd, err := openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_DIRECTORY | unix.O_RDONLY})
 	if err != nil {
@@ -41,10 +42,10 @@ func OpenRoot(path string) (*Root, error) {
 // Close closes the directory. Files opened through it stay open.
 func (r *Root) Close() error { return r.dir.Close() }
 
-// Path is the path it was opened by. It is for messages and for handing on, not for opening again.
+// Path returns the path by which the root was opened. It is for messages and for passing on, not for opening the root again.
 func (r *Root) Path() string { return r.path }
 
-// Sub opens a directory below this one as a root of its own.
+// Sub opens a directory below r as a new root.
 func (r *Root) Sub(name string) (*Root, error) {
 	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -53,14 +54,15 @@ func (r *Root) Sub(name string) (*Root, error) {
 	return &Root{dir: f, path: f.Name()}, nil
 }
 
-// OpenBeneath opens the file at name below the root, with the flags of open(2) and, if they create it, the mode less the umask. A
-// link anywhere in the name, also as its last element, is an error that wraps unix.ELOOP. Leaving the root is an error that wraps
-// unix.EXDEV. Mount points below the root may be crossed. To open a FIFO without blocking, use unix.O_NONBLOCK or unix.O_PATH.
+// OpenBeneath opens the file at name below the root, with the flags of open(2) and, if they create it, the mode less the umask.
+// A link anywhere in the name, also as its last element, is an error that wraps unix.ELOOP. Leaving the root is an error that
+// wraps unix.EXDEV. Mount points below the root may be crossed. To open a FIFO without blocking, use unix.O_NONBLOCK or
+// unix.O_PATH.
 func (r *Root) OpenBeneath(name string, flags int, mode fs.FileMode) (*os.File, error) {
 	return r.file(name, flags, mode, beneath)
 }
 
-// file opens name with the RESOLVE_ flags given.
+// file opens name with the given RESOLVE_ flags.
 func (r *Root) file(name string, flags int, mode fs.FileMode, resolve uint64) (*os.File, error) {
 	path := filepath.Join(r.path, name)
 	err := CheckName(name)
@@ -83,7 +85,7 @@ func (r *Root) Lstat(name string) (fs.FileInfo, error) {
 	return info, errors.Join(err, f.Close())
 }
 
-// Names lists the directory at name, unsorted; the root itself when name is ".".
+// Names lists the directory at name, unsorted. The name "." is the root itself.
 func (r *Root) Names(name string) ([]string, error) {
 	f, err := r.OpenBeneath(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -123,7 +125,7 @@ func (r *Root) MkdirAll(name string, mode fs.FileMode) error {
 	return nil
 }
 
-// mkdirAt makes the directory if it is not there, and opens it.
+// mkdirAt opens the directory, and creates it first if it is missing.
 func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW, Resolve: beneath}
 	fd, err := openat2(at, name, &how)
@@ -150,7 +152,7 @@ func mkdirAt(at int, name string, mode fs.FileMode) (int, error) {
 	return fd, nil
 }
 
-// kernelMode is the mode of a folder as chmod(2) has it.
+// kernelMode returns the mode of a folder in the encoding of chmod(2).
 func kernelMode(mode fs.FileMode) uint32 {
 	out := uint32(mode.Perm())
 	if mode&fs.ModeSetgid != 0 {
@@ -162,7 +164,7 @@ func kernelMode(mode fs.FileMode) uint32 {
 	return out
 }
 
-// ErrBadName is wrapped by the error about a name that is empty, absolute, or steps back.
+// ErrBadName is wrapped by errors about names that CheckName or CheckElement rejects.
 var ErrBadName = errors.New("not a plain relative path")
 
 // CheckName returns an error unless name can be a path below a root: relative, not empty, without ".." and zero bytes.
@@ -176,7 +178,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckElement returns an error unless name can be one element of a path: as CheckName, without "/", and not ".".
+// CheckElement returns an error unless name can be one element of a path: like CheckName, but without "/" and not ".".
 func CheckElement(name string) error {
 	if strings.Contains(name, "/") || name == "." {
 		return fmt.Errorf("%q is %w of one element", name, ErrBadName)
@@ -184,28 +186,28 @@ func CheckElement(name string) error {
 	return CheckName(name)
 }
 
-// beneath is how everything below a root is resolved.
+// beneath are the RESOLVE_ flags for names below a root.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
 // attempts limits the retries of a resolution that a concurrent rename or mount disturbed (EAGAIN).
 const attempts = 128
 
-// open resolves name below the root; extra are further RESOLVE_ flags.
+// open resolves name below the root. It adds the extra RESOLVE_ flags to beneath.
 func (r *Root) open(name string, flags int, mode fs.FileMode, extra uint64) (int, error) {
 	return r.resolve(name, flags, mode, beneath|extra)
 }
 
-// resolve is open with all the RESOLVE_ flags given.
+// resolve is like open, with exactly the given RESOLVE_ flags.
 func (r *Root) resolve(name string, flags int, mode fs.FileMode, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags), Resolve: resolve} //nolint:gosec // flags are no negative number
 	if flags&unix.O_CREAT != 0 {
-		how.Mode = uint64(mode.Perm()) // openat2 refuses a mode for an existing file
+		how.Mode = uint64(mode.Perm()) // openat2 rejects a mode without O_CREAT
 	}
 	defer runtime.KeepAlive(r.dir) // its descriptor is in use
 	return openat2(int(r.dir.Fd()), name, &how)
 }
 
-// openat2 is openat2(2), close-on-exec, tried again when it was interrupted or upset.
+// openat2 calls openat2(2) with O_CLOEXEC. It retries a call that was interrupted (EINTR) or disturbed (EAGAIN).
 func openat2(at int, name string, how *unix.OpenHow) (int, error) {
 	how.Flags |= unix.O_CLOEXEC
 	var err error
@@ -226,6 +228,6 @@ func openat2(at int, name string, how *unix.OpenHow) (int, error) {
 
 func closeFD(fd int) {
 	if fd >= 0 {
-		_ = unix.Close(fd) // opened for reading: there is nothing that closing could lose
+		_ = unix.Close(fd) // opened for reading: closing it cannot lose data
 	}
 }

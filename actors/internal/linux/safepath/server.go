@@ -15,11 +15,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/shares"
 )
 
-// ServerTimeout is the time that a file system has to answer one question. A slower file system counts as hung.
+// ServerTimeout is the time that a file system has to answer one request. A slower file system counts as hung.
 const ServerTimeout = 10 * time.Second
 
-// IsDead reports whether a call failed because the server of a file system is gone. Its mount is then useless. EACCES is no such
-// error: a live FUSE mount returns it to every user except its own, also to root.
+// IsDead reports whether a call failed because the server of a file system is gone. Its mount is then useless. EACCES does not
+// count: a live FUSE mount returns it to every user except its own, including root.
 func IsDead(err error) bool {
 	for _, code := range []error{unix.ENOTCONN, unix.ESTALE, unix.EIO, unix.EHOSTDOWN, unix.ECONNABORTED} {
 		if errors.Is(err, code) {
@@ -36,16 +36,16 @@ var calls = struct {
 }{byKey: map[string]*call{}}
 
 const (
-	// maxCalls bounds the calls in progress. Each keeps a thread, and Go ends a process that has 10,000. Namespaces and pods have
-	// shares of the places, as in package shares.
+	// maxCalls limits the calls in progress. Each call holds a thread, and Go ends a process that has 10,000. Namespaces and
+	// pods have shares of this number, as in package shares.
 	maxCalls = 4000
-	// hungOfVolume bounds the hung calls of one volume.
+	// hungOfVolume limits the hung calls of one volume.
 	hungOfVolume = 16
 )
 
 var places = shares.New("calls to file systems", maxCalls)
 
-// ErrManyHang is the refusal of a call. It counts as an end of the wait.
+// ErrManyHang is the error of a rejected call. It wraps context.DeadlineExceeded, like the end of a wait.
 var ErrManyHang = fmt.Errorf("too many earlier calls hang: %w", context.DeadlineExceeded)
 
 // Owner is the pod for which a call is made.
@@ -70,18 +70,18 @@ type call struct {
 	panicked any
 }
 
-// Bounded makes a call that the server of a file system may never answer. It returns the result, or the end of ctx. The call
-// then stays blocked in a goroutine of its own. Only one call with a key is in progress at a time, and other callers join
-// it: a hung server costs one thread for each key. All callers with one key use the same type, and share the value: T is a
-// plain value that owns nothing, such as a descriptor that one caller would close under the others. The volume is the same for
-// all calls on one file system, whichever pod has it. Bounded refuses a call with ErrManyHang if 16 calls of the volume hang, or
-// if the owner's share of all calls is in use.
+// Bounded makes a call that the server of a file system may never answer. It returns when the call returns or ctx ends. In the
+// second case the call stays blocked in its own goroutine. Only one call with a key is in progress at a time, and other callers
+// join it: a hung server costs one thread for each key. All callers with one key use the same type and share the value: T is a
+// plain value that owns nothing, unlike a descriptor, which one caller would close under the others. The volume is the same for
+// all calls on one file system, whichever pod has it. Bounded rejects a call with ErrManyHang if 16 calls of the volume hang,
+// or if the owner's share of all calls is in use.
 func Bounded[T any](ctx context.Context, owner Owner, volume, key string, do func() (T, error)) (T, error) {
 	return bounded(ctx, owner, volume, key, func() (func() (T, error), error) { return do, nil })
 }
 
-// Bounded makes a call on a copy of the root, like the function Bounded. The caller may close the root while the call hangs.
-// A call that is joined or refused makes no copy, and one that is made closes its own.
+// Bounded makes a call on a copy of the root, like the function Bounded. The caller may close the root while the call hangs. A
+// call that is joined or rejected makes no copy, and one that is made closes its own.
 func (r *Root) Bounded(ctx context.Context, volume, key string, do func(*Root) error) error {
 	owner := r.owner
 	if owner == (Owner{}) {
@@ -97,10 +97,10 @@ func (r *Root) Bounded(ctx context.Context, volume, key string, do func(*Root) e
 	return err
 }
 
-// SetOwner sets the owner of the calls that Bounded makes for this root. It is called before the root is used.
+// SetOwner sets the owner of the calls that Bounded makes for this root. It must be called before the root is used.
 func (r *Root) SetOwner(o Owner) { r.owner = o }
 
-// bounded is Bounded. begin returns the call, and is called only for one that is neither joined nor refused.
+// bounded implements Bounded. begin returns the call to make, and is called only if the call is neither joined nor rejected.
 func bounded[T any](
 	ctx context.Context, owner Owner, volume, key string, begin func() (func() (T, error), error),
 ) (T, error) {
@@ -153,7 +153,7 @@ func bounded[T any](
 	}
 }
 
-// hungOf counts the calls of a volume that hang. The caller holds the lock of calls.
+// hungOf returns the number of hung calls of a volume. The caller holds the lock of calls.
 func hungOf(volume string) (n int) {
 	for _, c := range calls.byKey {
 		if c.hangs && c.volume == volume {
@@ -180,7 +180,7 @@ func (r *Root) AskServer(ctx context.Context, name string) error {
 	})
 }
 
-// duplicate opens the root once more, for a call that may outlive it.
+// duplicate returns a copy of the root, for a call that may outlive r.
 func (r *Root) duplicate() (*Root, error) {
 	defer runtime.KeepAlive(r.dir) // its descriptor is in use
 	fd, err := unix.FcntlInt(r.dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)

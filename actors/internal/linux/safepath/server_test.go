@@ -19,10 +19,10 @@ import (
 	"github.com/playlet-dev/playlet/cri/stall"
 )
 
-// hangs is a time that only a call that hangs takes.
+// hangs is a duration that only a hung call exceeds.
 const hangs = time.Minute
 
-// returns fails the test if a call hangs. The end of the server ends the call.
+// returns fails the test if a call hangs. The end of the server unblocks the call.
 func returns(t *testing.T, s *fusetest.Server, called string, do func() error) error {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -66,7 +66,7 @@ func TestMounts_ServerIsNotAsked(t *testing.T) {
 				t.Errorf("removal returned %v, want a MountPointError", err)
 			}
 			must(t, returns(t, s, "Detach", func() error { return r.Detach("pod/vol") }))
-			if n := s.Requests() - before; n > 1 { // the kernel's own at the end of the mount
+			if n := s.Requests() - before; n > 1 { // from the kernel, at the end of the mount
 				t.Errorf("the server got %d requests, want none", n)
 			}
 			if is, err := r.IsMountPoint("pod/vol"); err != nil || is {
@@ -137,7 +137,7 @@ func hanging(t *testing.T) (ask func(owner Owner, volume, key string) error, rel
 	}, release
 }
 
-// The hung calls of one volume are bounded. They free their places when they return.
+// The number of hung calls of one volume is limited. A call that returns no longer counts.
 func TestBounded_CapsHungCallsOfAVolume(t *testing.T) {
 	ask, release := hanging(t)
 	owner := Owner{"ns", "pod"}
@@ -161,8 +161,8 @@ func TestBounded_CapsHungCallsOfAVolume(t *testing.T) {
 	}
 }
 
-// A pod with a hung server for each of many volumes leaves places for other pods, and a namespace with many such pods leaves
-// places for other namespaces.
+// A pod with a hung server for each of many volumes leaves calls for other pods. A namespace with many such pods leaves calls
+// for other namespaces.
 func TestBounded_SharesByPodAndNamespace(t *testing.T) {
 	ask, _ := hanging(t)
 	fill := func(owner Owner) (n int) {
@@ -195,7 +195,7 @@ func TestBounded_SharesByPodAndNamespace(t *testing.T) {
 	}
 }
 
-// The calls of a root count for its owner, whatever their volumes are.
+// The calls of a root count toward its owner's share, regardless of their volumes.
 func TestRootBounded_CountsForItsOwner(t *testing.T) {
 	ask, _ := hanging(t)
 	r := openTemp(t)
@@ -257,9 +257,9 @@ func descriptors(t *testing.T) int {
 	return len(open)
 }
 
-// Calls that are joined or refused leave no copy of the root, and a call that ends closes its own.
+// Calls that are joined or rejected leave no copy of the root, and a call that ends closes its copy.
 func TestRootBounded_LeavesNoDescriptor(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a finalizer would hide a copy that is left
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a finalizer would close a leaked copy
 	r := openTemp(t)
 	answer, results := make(chan struct{}), make(chan error, hungOfVolume)
 	waited, cancel := context.WithCancel(t.Context())

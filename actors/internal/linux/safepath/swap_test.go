@@ -14,15 +14,14 @@ import (
 
 const swaps = 3000
 
-// swap exchanges a folder and a link to the outside, again and again, as a hostile container would, until the test's
-// own work is done.
+// swap exchanges a folder and a link to the outside repeatedly, like a hostile container, until the caller calls done.
 func swap(t *testing.T, dir, link string) (done func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			// It fails when the folder was just removed.
+			// The exchange fails if the folder was just removed.
 			_ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
 		}
 	})
