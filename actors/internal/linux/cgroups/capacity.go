@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/cpuset"
 )
 
-// OnlineCPUs are the CPUs that the machine has, by number, read from "/sys". What the agent itself may run on does not matter:
-// pods may run on all.
+// OnlineCPUs returns the online CPUs of the machine by number, read from "/sys". The CPU affinity of the agent does not matter:
+// pods may run on all CPUs.
 func OnlineCPUs(sysfs string) cpuset.CPUSet {
 	if text, err := os.ReadFile(filepath.Join(sysfs, "devices/system/cpu/online")); err == nil {
 		if set, err := cpuset.Parse(strings.TrimSpace(string(text))); err == nil && set.Size() > 0 {
@@ -26,10 +26,10 @@ func OnlineCPUs(sysfs string) cpuset.CPUSet {
 	return cpuset.New(set...)
 }
 
-// ReadCapacity reads what the machine has, from "/sys" and "/proc". Memory is in bytes, as the caller knows it.
+// ReadCapacity reads the capacity of the machine from "/sys" and "/proc". The caller passes the memory, in bytes.
 func ReadCapacity(sysfs, procfs string, memory int64) (Capacity, error) {
 	c := Capacity{Memory: memory, MilliCPU: int64(OnlineCPUs(sysfs).Size()) * 1000}
-	// The kernel ends at whichever is less.
+	// The kernel enforces the lower of the two limits.
 	for _, file := range []string{"sys/kernel/pid_max", "sys/kernel/threads-max"} {
 		n, err := readNumber(filepath.Join(procfs, file))
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The CPUs of the machine are meant, whatever this process may run on.
+// OnlineCPUs does not depend on the CPU affinity of the process.
 func TestOnlineCPUs(t *testing.T) {
 	for text, want := range map[string]int{"0-2,5\n": 4, "0\n": 1, "": runtime.NumCPU(), "nonsense": runtime.NumCPU(),
 		"none": runtime.NumCPU()} {

@@ -16,30 +16,29 @@ import (
 	"github.com/opencontainers/cgroups/manager"
 )
 
-// Groups are the cgroups of a machine. Implementations are safe for concurrent use on different names.
+// Groups manages the cgroups of a machine. Implementations are safe for concurrent use on different names.
 type Groups interface {
-	// Apply makes the group, with those above it, where it is not there, and gives it its values.
+	// Apply creates the group and its parents if they are missing, and sets its values.
 	Apply(name Name, systemd bool, v Values) error
-	// Set gives a group that is there its values.
+	// Set sets the values of an existing group.
 	Set(name Name, systemd bool, v Values) error
-	// Remove removes the group and all below it, which must hold no process. Nothing there is no error.
+	// Remove removes the group and all groups below it. They must contain no process. A missing group is not an error.
 	Remove(name Name, systemd bool) error
-	// Children lists the literal names of the groups directly within, in any hierarchy, sorted; none where there is no such
-	// group.
+	// Children returns the literal names of the child groups in any hierarchy, sorted. A missing group has no children.
 	Children(name Name, systemd bool) ([]string, error)
-	// Uses is what is used of memory in the group and could not be given back at once, in bytes; 0 where there is no such group.
+	// Uses returns the memory usage of the group in bytes, without memory that can be reclaimed at once. The usage of a missing
+	// group is 0.
 	Uses(name Name, systemd bool) (int64, error)
-	// Kill sends SIGKILL to all processes in the group and below it, and tells which there were: they end a moment later.
+	// Kill sends SIGKILL to all processes in the group and below it, and returns their IDs. The processes end a moment later.
 	Kill(name Name, systemd bool) (found []int, err error)
-	// Enter moves processes into a group of that path, of cgroupfs whatever the driver is, and makes it where it is not there. A
-	// process that has ended is no error.
+	// Enter moves processes into a group, and creates the group if it is missing. The name is a cgroupfs path with either
+	// driver. A process that has ended is not an error.
 	Enter(name Name, pids ...int) error
-	// Ungrouped lists the processes in the root of the hierarchies, other than the first one and the kernel's threads.
+	// Ungrouped returns the processes in the root of the hierarchies, except PID 1 and kernel threads.
 	Ungrouped() ([]int, error)
 }
 
-// Host is the machine's own cgroups, of v1, v2 or a hybrid, as they are mounted below /sys/fs/cgroup. The zero value
-// is usable.
+// Host manages the machine's own cgroups (v1, v2 or hybrid), mounted below /sys/fs/cgroup. The zero value is ready to use.
 type Host struct{}
 
 // Apply implements Groups.
@@ -50,8 +49,8 @@ func (Host) Apply(name Name, systemd bool, v Values) error {
 	}
 	err = m.Apply(-1) // no process is moved
 	if err != nil && systemd {
-		// The library takes the end of systemd's job from a signal, which any local user can send. A second request asks systemd
-		// itself: a slice that exists is no error.
+		// The library waits for a signal at the end of systemd's job, and any local user can send that signal. A second request
+		// asks systemd itself: an existing slice is not an error.
 		err = m.Apply(-1)
 	}
 	if err != nil {
@@ -137,7 +136,7 @@ func (Host) Uses(name Name, systemd bool) (int64, error) {
 	return max(used, 0), nil
 }
 
-// managerOf is the library's handle of a group. Devices are the runtime's.
+// managerOf returns the library's manager of a group. The runtime manages devices.
 func managerOf(name Name, systemd bool) (library.Manager, error) {
 	config := &library.Cgroup{Systemd: systemd, Resources: &library.Resources{SkipDevices: true, SkipFreezeOnSet: true}}
 	if !systemd {
@@ -152,7 +151,7 @@ func managerOf(name Name, systemd bool) (library.Manager, error) {
 	return manager.New(config)
 }
 
-// hugeTLB says whether groups can bound huge pages, by the paths of one that was made.
+// hugeTLB reports whether groups can limit huge pages, from the paths of an existing group.
 func hugeTLB(paths map[string]string) bool {
 	if _, ok := paths["hugetlb"]; ok {
 		return true
@@ -164,7 +163,7 @@ func hugeTLB(paths map[string]string) bool {
 	return false
 }
 
-// resources are the values as the library takes them.
+// resources converts the values to the library's type.
 func resources(v Values, unified, hugetlb bool) *library.Resources {
 	r := &library.Resources{
 		SkipDevices: true, SkipFreezeOnSet: true,
@@ -186,8 +185,8 @@ func resources(v Values, unified, hugetlb bool) *library.Resources {
 	return r
 }
 
-// cpuWeight is cpu.weight for shares of cgroup v1, in proportion as the kubelet has it (KEP-2254); 0 leaves it as it is.
-// The library's own conversion is another one: weights by it would not be in the proportion of the pods' requests.
+// cpuWeight converts shares of cgroup v1 to cpu.weight with the kubelet's linear formula (KEP-2254). 0 leaves the weight
+// unchanged. The library's own conversion differs: its weights would not be proportional to the requests of the pods.
 func cpuWeight(shares uint64) uint64 {
 	if shares == 0 {
 		return 0
@@ -219,7 +218,7 @@ func (Host) Ungrouped() ([]int, error) {
 	all, err := m.GetPids()
 	var ungrouped []int
 	for _, pid := range all {
-		// The kernel's own threads have no program, and the first process stays where it is.
+		// Kernel threads have no executable, and PID 1 is not moved.
 		if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && pid > 1 {
 			ungrouped = append(ungrouped, pid)
 		}

@@ -29,7 +29,7 @@ func (Host) Kill(name Name, systemd bool) (found []int, err error) {
 	return found, killEach(found, list)
 }
 
-// processes lists the processes of a cgroup and of those below it.
+// processes returns the IDs of the processes in a cgroup and below it.
 func processes(m library.Manager) ([]int, error) {
 	var all []int
 	for _, dir := range m.GetPaths() {
@@ -43,11 +43,11 @@ func processes(m library.Manager) ([]int, error) {
 	return slices.Compact(all), nil
 }
 
-// heldAtOnce bounds how many processes are held by descriptors.
+// heldAtOnce limits the number of processes that are held by descriptors.
 const heldAtOnce = 256
 
-// killEach sends SIGKILL to processes that are listed. The number of one that has ended may be another's by now: each
-// process is held by a descriptor, and gets the signal where its number is listed after that still.
+// killEach sends SIGKILL to the listed processes. The ID of a process that has ended may be reused by another. Each process is
+// therefore held by a descriptor, and is killed only if its ID is still listed after that.
 func killEach(pids []int, list func() ([]int, error)) error {
 	for some := range slices.Chunk(pids, heldAtOnce) {
 		if err := killSome(some, list); err != nil {
@@ -65,7 +65,7 @@ func killSome(pids []int, list func() ([]int, error)) error {
 		}
 	}()
 	for _, pid := range pids {
-		if pid <= 0 { // our process namespace does not have it
+		if pid <= 0 { // the process is not in our PID namespace
 			return errors.New("it holds a process of another PID namespace")
 		}
 		fd, err := unix.PidfdOpen(pid, 0)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A process whose number a cgroup had a moment ago, and has no more, is another's.
+// A process ID that is no longer listed in the cgroup belongs to another process, which must not be killed.
 func TestAProcessThatIsNotInTheCgroupIsNotKilled(t *testing.T) {
 	cat := exec.CommandContext(t.Context(), "cat")
 	in, inErr := cat.StdinPipe()
@@ -22,7 +22,7 @@ func TestAProcessThatIsNotInTheCgroupIsNotKilled(t *testing.T) {
 	if err := killEach([]int{pid}, func() ([]int, error) { return nil, nil }); err != nil {
 		t.Fatal(err)
 	}
-	// What has been killed runs no more.
+	// A killed process would not answer.
 	if _, err := io.WriteString(in, "alive\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestAProcessThatIsNotInTheCgroupIsNotKilled(t *testing.T) {
 	if err := killEach([]int{pid}, func() ([]int, error) { return nil, syscall.EIO }); !errors.Is(err, syscall.EIO) {
 		t.Errorf("what cannot be listed: %v", err)
 	}
-	// The kernel tells of a process of another process namespace as 0, which kill(2) takes for all of one's own group.
+	// The kernel reports processes of other PID namespaces as 0. kill(2) with 0 signals the caller's own process group.
 	if err := killEach([]int{0}, func() ([]int, error) { return []int{0}, nil }); err == nil ||
 		!strings.Contains(err.Error(), "another PID namespace") {
 		t.Errorf("a process of another namespace: %v", err)

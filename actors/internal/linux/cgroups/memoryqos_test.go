@@ -17,9 +17,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// TestMemoryIsKeptInTheFilesOfCgroupV2: what memory QoS (KEP-2570) writes for the node, the classes and the pods, into files
-// where a v2 node has them, in a process whose mounts are its own. Which these are, and that with memoryReservationPolicy None
-// a class loses what it was given before, is the kubelet's of 1.36.
+// TestMemoryIsKeptInTheFilesOfCgroupV2 checks the values that memory QoS (KEP-2570) writes for the node, the classes and the
+// pods. The files are at their paths on a v2 node, in a process with its own mounts. As in kubelet 1.36,
+// memoryReservationPolicy None resets the values of the classes.
 func TestMemoryIsKeptInTheFilesOfCgroupV2(t *testing.T) {
 	withOwnMounts(t, keptInFiles)
 }
@@ -27,7 +27,7 @@ func TestMemoryIsKeptInTheFilesOfCgroupV2(t *testing.T) {
 func keptInFiles(t *testing.T) {
 	const mounted, mi = "/sys/fs/cgroup", 1 << 20
 	must(t, "mount", syscall.Mount("cgroup2", mounted, "cgroup2", 0, ""))
-	if !library.IsCgroup2UnifiedMode() { // which it does not look for again
+	if !library.IsCgroup2UnifiedMode() { // the library caches this
 		t.Fatal("the library does not take it for cgroup v2")
 	}
 	must(t, "cover", syscall.Mount("tmpfs", mounted, "tmpfs", 0, ""))
@@ -47,7 +47,7 @@ func keptInFiles(t *testing.T) {
 	pods := []*v1.Pod{pod("sure", "4Mi", "4Mi"), pod("some", "2Mi", "8Mi"), pod("more", "1Mi", ""), pod("none", "", "")}
 	groups := []string{"", "kubepods", "kubepods/burstable", "kubepods/besteffort", "kubepods/podsure", "kubepods/burstable/podsome",
 		"kubepods/burstable/podmore", "kubepods/besteffort/podnone"}
-	for _, group := range groups { // the kernel makes this file with the folder
+	for _, group := range groups { // the kernel creates this file with the folder
 		must(t, group, os.MkdirAll(filepath.Join(mounted, group), 0o755))
 		must(t, group, os.WriteFile(filepath.Join(mounted, group, "cgroup.controllers"), []byte("cpu memory pids"), 0o600))
 	}
@@ -65,7 +65,7 @@ func keptInFiles(t *testing.T) {
 			"kubepods/besteffort/podnone": "- - max"}},
 		{"None after that", cgroups.Settings{MemoryQoS: true}, map[string]string{
 			"kubepods": "0 - 1024Mi", "kubepods/burstable": "- 0 -", "kubepods/besteffort": "- - -",
-			// Of a pod it is left: what its group above does not keep has no effect.
+			// The values of pods remain, but without protection of the parent group they have no effect.
 			"kubepods/podsure": "4Mi - 4Mi", "kubepods/burstable/podsome": "- 2Mi 8Mi", "kubepods/burstable/podmore": "- 1Mi max",
 			"kubepods/besteffort/podnone": "- - max"}},
 	} {

@@ -1,5 +1,5 @@
-// Package cgroups is the kubelet's layout of cgroups: names and values of the groups of the node, of the QoS classes
-// and of pods as pure functions, and the carrying out of these on cgroup v1 and v2, through cgroupfs or systemd.
+// Package cgroups implements the kubelet's layout of cgroups. Pure functions compute the names and values of the groups of the
+// node, of the QoS classes and of pods. Tree applies them on cgroup v1 and v2, through cgroupfs or systemd.
 package cgroups
 
 import (
@@ -9,10 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Name is a group by the elements of its path below the root: {"kubepods", "burstable", "pod<uid>"}. The root is empty.
+// Name is a group as the elements of its path below the root: {"kubepods", "burstable", "pod<uid>"}. The root is empty.
 type Name []string
 
-// ParseName reads a path as cgroupRoot has it. "" and "/" are the root.
+// ParseName parses a path in the format of cgroupRoot. "" and "/" are the root.
 func ParseName(text string) Name {
 	text = strings.Trim(path.Clean("/"+text), "/")
 	if text == "" {
@@ -21,7 +21,7 @@ func ParseName(text string) Name {
 	return strings.Split(text, "/")
 }
 
-// parseGroup reads the name of a group that others have made, as the driver spells it: a path, or a slice.
+// parseGroup parses the name of a group that the agent does not own, in the spelling of the driver: a path or a slice.
 func parseGroup(text string, systemd bool) Name {
 	name := ParseName(text)
 	if !systemd || len(name) == 0 {
@@ -34,16 +34,17 @@ func parseGroup(text string, systemd bool) Name {
 	return name
 }
 
-// Child is the group with this name within.
+// Child returns the child group with this name.
 func (n Name) Child(element string) Name {
 	return append(n[:len(n):len(n)], element)
 }
 
-// Cgroupfs is the path with the cgroupfs driver: "/kubepods/burstable/pod<uid>".
+// Cgroupfs returns the path for the cgroupfs driver: "/kubepods/burstable/pod<uid>".
 func (n Name) Cgroupfs() string { return "/" + strings.Join(n, "/") }
 
-// Systemd is the path with the systemd driver: "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice".
-// A dash in an element is written as an underscore: systemd.slice(5) takes dashes as separators.
+// Systemd returns the path for the systemd driver:
+// "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice". A dash in an element becomes an underscore,
+// because systemd.slice(5) treats dashes as separators.
 func (n Name) Systemd() string {
 	out, prefix := "", ""
 	for _, element := range n {
@@ -65,7 +66,7 @@ const (
 
 func escape(element string) string { return strings.ReplaceAll(element, "-", "_") }
 
-// Path is the path as the driver spells it.
+// Path returns the path in the spelling of the driver.
 func (n Name) Path(systemd bool) string {
 	if systemd {
 		return n.Systemd()
@@ -73,17 +74,17 @@ func (n Name) Path(systemd bool) string {
 	return n.Cgroupfs()
 }
 
-// base is the last element of that.
+// base returns the last element of Path.
 func (n Name) base(systemd bool) string { return path.Base(n.Path(systemd)) }
 
-// Classes are the groups of the QoS classes within kubepods, by the class. Guaranteed pods lie directly in kubepods.
+// Classes are the child groups of kubepods by QoS class. Guaranteed pods are directly in kubepods.
 var Classes = map[v1.PodQOSClass]string{
 	v1.PodQOSGuaranteed: "",
 	v1.PodQOSBurstable:  "burstable",
 	v1.PodQOSBestEffort: "besteffort",
 }
 
-// ClassName is the group in which the pods of a QoS class lie, below cgroupRoot.
+// ClassName returns the group that contains the pods of a QoS class, below cgroupRoot.
 func ClassName(root Name, class v1.PodQOSClass) Name {
 	name := root.Child(kubepods)
 	if element := Classes[class]; element != "" {
@@ -92,12 +93,13 @@ func ClassName(root Name, class v1.PodQOSClass) Name {
 	return name
 }
 
-// PodName is the group of a pod.
+// PodName returns the group of a pod.
 func PodName(root Name, class v1.PodQOSClass, uid string) Name {
 	return ClassName(root, class).Child(podPrefix + uid)
 }
 
-// podIn reads the UID from the literal name of a group in a class's group; with systemd, dashes of the UID are underscores.
+// podIn parses the UID from the literal name of a group in a class's group, and reports whether the group is a pod's. With
+// systemd, dashes of the UID are underscores.
 func podIn(class Name, literal string, systemd bool) (string, bool) {
 	if !systemd {
 		return strings.CutPrefix(literal, podPrefix)

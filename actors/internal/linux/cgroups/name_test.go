@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What is no pod's is nobody's, and stays.
+// Groups of other names are not taken for pods, and are kept.
 func TestOtherGroupsAreNoPods(t *testing.T) {
 	class := ClassName(nil, v1.PodQOSBurstable)
 	for _, literal := range []string{"besteffort", "burstable", "x-podabc", "kubepods-podabc.slice",
@@ -51,7 +51,7 @@ func TestOtherGroupsAreNoPods(t *testing.T) {
 	}
 }
 
-// Two names that share their beginning share no memory.
+// Two names with a common prefix do not share memory.
 func TestChildrenAreApart(t *testing.T) {
 	base := make(Name, 1, 10)
 	base[0] = "a"

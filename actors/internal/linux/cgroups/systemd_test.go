@@ -23,9 +23,9 @@ const (
 <policy context="default"><allow send_destination="*"/><allow own="*"/><allow receive_sender="*"/></policy></busconfig>`
 )
 
-// TestWithASystemdOnTheBus: with the systemd driver a pod's group is a slice that systemd is asked for, over a real D-Bus, with
-// the limits as its properties; the machine's own hierarchies have the group and its values. systemd itself is a fake of its
-// interface (org.freedesktop.systemd1.Manager): none runs where these tests do.
+// TestWithASystemdOnTheBus checks the systemd driver over a real D-Bus. The driver requests a slice for the pod's group, with
+// the limits as its properties. The machine's own hierarchies contain the group and its values. systemd is a fake of its
+// interface (org.freedesktop.systemd1.Manager), because the test environment does not run systemd.
 func TestWithASystemdOnTheBus(t *testing.T) {
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
 		t.Skip("no dbus-daemon (Debian: dbus-daemon)")
@@ -39,11 +39,11 @@ func withSystemd(t *testing.T) {
 	root := cgroups.ParseName(fmt.Sprintf("/playlettest%d", os.Getpid()))
 	pod := cgroups.PodName(root, "Burstable", "u-1")
 	slice := filepath.Base(pod.Systemd())
-	for range 2 { // the second time it is there
+	for range 2 { // the group exists the second time
 		must(t, "apply", host.Apply(pod, true, cgroups.Values{CPUShares: 512, CPUQuota: 50_000, CPUPeriod: 100_000,
 			Memory: 64 << 20, PIDs: 100}))
 	}
-	defer func() { _ = host.Remove(pod, true) }() // gone already, unless the test has failed
+	defer func() { _ = host.Remove(pod, true) }() // already removed, unless the test has failed
 	manager.mu.Lock()
 	got := manager.units[slice]
 	manager.mu.Unlock()
@@ -81,7 +81,7 @@ func withSystemd(t *testing.T) {
 	}
 }
 
-// TestSystemd_ForgedEndsOfJobs: any local user may send the signal that ends a job.
+// TestSystemd_ForgedEndsOfJobs checks that forged signals are harmless: any local user may send the signal that ends a job.
 func TestSystemd_ForgedEndsOfJobs(t *testing.T) {
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
 		t.Skip("no dbus-daemon (Debian: dbus-daemon)")
@@ -114,14 +114,14 @@ func withLiar(t *testing.T) {
 	must(t, "remove the root", host.Remove(root, true))
 }
 
-// systemd is what the driver needs of the interface org.freedesktop.systemd1.Manager: units with properties.
+// systemd fakes the part of org.freedesktop.systemd1.Manager that the driver uses: units with properties.
 type systemd struct {
 	conn  *dbus.Conn
 	mu    sync.Mutex
 	units map[string]map[string]any
 	jobs  uint32
-	liar  *dbus.Conn // sends a forged end of each job before the real one; nil: nobody does
-	lie   string     // the result of it
+	liar  *dbus.Conn // sends a forged end of each job before the real one; nil: none
+	lie   string     // the forged result
 }
 
 type property struct {
@@ -129,7 +129,7 @@ type property struct {
 	Value dbus.Variant
 }
 
-// startSystemd puts it on a bus of its own, in a /run of its own.
+// startSystemd starts the fake systemd on its own bus, in its own /run.
 func startSystemd(t *testing.T) *systemd {
 	t.Helper()
 	must(t, "mount /run", syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""))
@@ -164,7 +164,7 @@ func startSystemd(t *testing.T) *systemd {
 
 type properties struct{}
 
-// Get is org.freedesktop.DBus.Properties.Get.
+// Get implements org.freedesktop.DBus.Properties.Get.
 func (properties) Get(_, name string) (dbus.Variant, *dbus.Error) {
 	if name != "Version" {
 		return dbus.Variant{}, dbus.MakeFailedError(fmt.Errorf("no property %s", name))
@@ -172,10 +172,10 @@ func (properties) Get(_, name string) (dbus.Variant, *dbus.Error) {
 	return dbus.MakeVariant("252"), nil
 }
 
-// Subscribe is org.freedesktop.systemd1.Manager.Subscribe.
+// Subscribe implements org.freedesktop.systemd1.Manager.Subscribe.
 func (s *systemd) Subscribe() *dbus.Error { return nil }
 
-// StartTransientUnit is org.freedesktop.systemd1.Manager.StartTransientUnit.
+// StartTransientUnit implements org.freedesktop.systemd1.Manager.StartTransientUnit.
 func (s *systemd) StartTransientUnit(name, _ string, properties []property, _ []struct {
 	Name       string
 	Properties []property
@@ -190,7 +190,7 @@ func (s *systemd) StartTransientUnit(name, _ string, properties []property, _ []
 	return s.job(name), nil
 }
 
-// SetUnitProperties is org.freedesktop.systemd1.Manager.SetUnitProperties.
+// SetUnitProperties implements org.freedesktop.systemd1.Manager.SetUnitProperties.
 func (s *systemd) SetUnitProperties(name string, _ bool, properties []property) *dbus.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,7 +201,7 @@ func (s *systemd) SetUnitProperties(name string, _ bool, properties []property) 
 	return nil
 }
 
-// StopUnit is org.freedesktop.systemd1.Manager.StopUnit.
+// StopUnit implements org.freedesktop.systemd1.Manager.StopUnit.
 func (s *systemd) StopUnit(name, _ string) (dbus.ObjectPath, *dbus.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *systemd) StopUnit(name, _ string) (dbus.ObjectPath, *dbus.Error) {
 	return s.job(name), nil
 }
 
-// ResetFailedUnit is org.freedesktop.systemd1.Manager.ResetFailedUnit.
+// ResetFailedUnit implements org.freedesktop.systemd1.Manager.ResetFailedUnit.
 func (s *systemd) ResetFailedUnit(string) *dbus.Error { return nil }
 
 func (s *systemd) set(name string, properties []property) {
@@ -218,7 +218,7 @@ func (s *systemd) set(name string, properties []property) {
 	}
 }
 
-// job is one that is done as soon as its caller knows of it.
+// job starts a job that ends after 10 ms, when its caller has received the path.
 func (s *systemd) job(unit string) dbus.ObjectPath {
 	s.jobs++
 	id, path := s.jobs, dbus.ObjectPath(fmt.Sprintf("/org/freedesktop/systemd1/job/%d", s.jobs))
@@ -227,7 +227,7 @@ func (s *systemd) job(unit string) dbus.ObjectPath {
 	}
 	time.AfterFunc(10*time.Millisecond, func() {
 		_ = s.conn.Emit("/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager.JobRemoved", id, path, unit,
-			"done") // lost with the connection alone
+			"done") // fails only if the connection is lost
 	})
 	return path
 }

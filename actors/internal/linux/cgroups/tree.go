@@ -14,23 +14,24 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// Tree is the kubelet's tree of groups: kubepods, the QoS classes, pods. Immutable; safe for concurrent use on different pods.
+// Tree is the kubelet's tree of groups: kubepods, the QoS classes, pods. It is immutable, and safe for concurrent use on
+// different pods.
 type Tree struct {
 	Groups   Groups
 	Root     Name // [cgroupRoot]
 	Settings Settings
-	// Systemd asks which driver counts now: the runtime's, once it has said.
+	// Systemd reports whether the systemd driver is in use. The runtime's driver applies once the runtime has reported it.
 	Systemd func() bool
-	// Capacity asks what the machine has.
+	// Capacity returns the capacity of the machine.
 	Capacity func() (Capacity, error)
-	// Pause is what lies between two looks whether killed processes have gone; 0: 50 ms.
+	// Pause is the interval between checks for the end of killed processes; 0 means 50 ms.
 	Pause time.Duration
 }
 
-// classes are the QoS classes in the order in which their groups are made.
+// classes are the QoS classes that have a group, in the order of creation.
 var classes = []v1.PodQOSClass{v1.PodQOSBurstable, v1.PodQOSBestEffort}
 
-// ApplyNode makes kubepods and the groups of the QoS classes and gives them their values. pods are those that count.
+// ApplyNode creates kubepods and the groups of the QoS classes, and sets their values from the requests of pods.
 func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	systemd := t.Systemd()
 	if err := t.checkRoot(systemd); err != nil {
@@ -45,7 +46,7 @@ func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	}
 	for _, class := range classes {
 		name, v := ClassName(t.Root, class), ClassValues(class, pods, capacity, t.Settings)
-		if v.Memory > 0 { // a class that uses more grows no further, and no process ends for it
+		if v.Memory > 0 { // a class over its limit cannot grow, but no process is killed
 			used, err := t.Groups.Uses(name, systemd)
 			if err != nil {
 				return fmt.Errorf("cgroup %s: %w", name.Cgroupfs(), err)
@@ -59,8 +60,8 @@ func (t Tree) ApplyNode(pods []*v1.Pod) error {
 	return nil
 }
 
-// Reserve gives the groups on which reservations are enforced their values. They are others' groups: as by the kubelet, it is
-// done when the agent starts, and what is changed of them later stays.
+// Reserve sets the values of the groups that enforce reservations. The agent does not own these groups: as in the kubelet, the
+// values are set when the agent starts, and later changes by others are kept.
 func (t Tree) Reserve() error {
 	var errs []error
 	for _, r := range t.Settings.Reservations {
@@ -91,9 +92,9 @@ func (r Reservation) failed(err error) error {
 	return fmt.Errorf("%s, cgroup %s: %w", r.Setting, r.Group, err)
 }
 
-// CheckGroups names the groups that have to be there and are not by either driver's reading of their names: cgroupRoot, and
-// those on which a reservation is to be enforced. The runtime may not have said which driver counts, and a host may have one
-// alone.
+// CheckGroups returns an error for each missing group among cgroupRoot and the groups that enforce reservations. A group may
+// exist in the spelling of either driver: the runtime may not have reported its driver yet, and a host may have only one of the
+// two groups.
 func (t Tree) CheckGroups() error {
 	var errs []error
 	if err := t.checkRoot(false); err != nil {
@@ -113,7 +114,7 @@ func (t Tree) CheckGroups() error {
 	return errors.Join(errs...)
 }
 
-// checkRoot refuses a cgroupRoot that is not there, as the kubelet does: a name that was mistyped would be made.
+// checkRoot returns an error if cgroupRoot does not exist, as in the kubelet. Otherwise a mistyped name would create a group.
 func (t Tree) checkRoot(systemd bool) error {
 	there, err := t.exists(t.Root, systemd)
 	if err == nil && !there {
@@ -122,7 +123,7 @@ func (t Tree) checkRoot(systemd bool) error {
 	return err
 }
 
-// exists says whether there is a group, in any hierarchy.
+// exists reports whether a group exists in any hierarchy.
 func (t Tree) exists(name Name, systemd bool) (bool, error) {
 	if len(name) == 0 {
 		return true, nil
@@ -131,8 +132,8 @@ func (t Tree) exists(name Name, systemd bool) (bool, error) {
 	return slices.Contains(names, name.base(systemd)), err
 }
 
-// EnsurePod makes the pod's group, where it is not there, and gives it its values. It returns the group as the runtime takes
-// it for a parent. No group gets a limit of memory below what is used in it.
+// EnsurePod creates the pod's group if it is missing, and sets its values. It returns the group in the runtime's spelling of a
+// cgroup parent. A memory limit below the current usage is an error.
 func (t Tree) EnsurePod(pod *v1.Pod) (parent string, err error) {
 	systemd := t.Systemd()
 	name := PodName(t.Root, translate.QOSClass(pod), string(pod.UID))
@@ -159,7 +160,7 @@ func (t Tree) apply(name Name, systemd bool, v Values) error {
 	return nil
 }
 
-// Pods lists the pods that have a group. With systemd, dashes of their UIDs are underscores; SameUID compares.
+// Pods returns the UIDs of the pods that have a group. With systemd, dashes of the UIDs are underscores; compare them with Key.
 func (t Tree) Pods() ([]string, error) {
 	systemd := t.Systemd()
 	var uids []string
@@ -178,10 +179,11 @@ func (t Tree) Pods() ([]string, error) {
 	return uids, nil
 }
 
-// Key is a pod's UID as Pods lists it with any driver.
+// Key returns a form of a pod's UID for comparisons. It is the same for the UID and for its spelling in Pods, with either
+// driver.
 func Key(uid string) string { return escape(uid) }
 
-// RemovePod kills what still runs in the pod's group, and removes it, of whatever class the pod was.
+// RemovePod kills the remaining processes in the pod's group and removes the group, in every QoS class.
 func (t Tree) RemovePod(ctx context.Context, uid string) error {
 	systemd := t.Systemd()
 	var errs []error
@@ -196,10 +198,10 @@ func (t Tree) RemovePod(ctx context.Context, uid string) error {
 	return errors.Join(errs...)
 }
 
-// rounds is how often processes are looked for and killed: one that forks may need several.
+// rounds limits the attempts to find and kill processes. A process that forks may need several.
 const rounds = 20
 
-// remove ends the processes in a group and removes it. What ends is still there for a moment.
+// remove kills the processes in a group, waits for their end, and removes the group.
 func (t Tree) remove(ctx context.Context, name Name, systemd bool) error {
 	for round := 0; ; round++ {
 		found, err := t.Groups.Kill(name, systemd)

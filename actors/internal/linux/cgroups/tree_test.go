@@ -59,7 +59,7 @@ func TestTheKubeletsTree(t *testing.T) {
 	}
 }
 
-// What still runs in a pod's group is ended first; a group whose processes stay is left, and said to be.
+// Processes in a pod's group are killed before the group is removed. A group with remaining processes is kept and reported.
 func TestProcessesAreEndedBeforeTheirGroupGoes(t *testing.T) {
 	m, tree := newTree(false)
 	m.Put("/kubepods/podx", 4711, 4712)
@@ -78,7 +78,7 @@ func TestProcessesAreEndedBeforeTheirGroupGoes(t *testing.T) {
 	}
 }
 
-// A cgroupRoot that was mistyped is not made.
+// A mistyped cgroupRoot is not created.
 func TestTheRootHasToBeThere(t *testing.T) {
 	m, tree := newTree(false)
 	tree.Root = cgroups.ParseName("/pods/here")
@@ -99,7 +99,7 @@ func TestTheRootHasToBeThere(t *testing.T) {
 	}
 }
 
-// A class that uses more than it is to get keeps what it uses: nothing in it ends.
+// A class over its limit keeps its current memory, so that no process in it is killed.
 func TestAClassIsNotLimitedBelowWhatItUses(t *testing.T) {
 	m, tree := newTree(false)
 	percent := int64(100)
@@ -113,7 +113,7 @@ func TestAClassIsNotLimitedBelowWhatItUses(t *testing.T) {
 	}
 }
 
-// Reservations are enforced on groups that are there; none is made for a name that was mistyped, and none is moved.
+// Reservations are enforced on existing groups. A mistyped name neither creates nor moves a group.
 func TestReservationsAreEnforcedOnGroupsThatAreThere(t *testing.T) {
 	for systemd, at := range map[bool]string{false: "/daemons", true: "/daemons.slice"} {
 		m, tree := newTree(systemd)

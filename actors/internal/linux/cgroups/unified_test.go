@@ -15,14 +15,14 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// TestOnARealUnifiedHierarchy: groups on the machine's own cgroup v2, mounted where a v2 node has it, in a process whose mounts
-// are its own. What controllers it has is the machine's to say: values are shown for huge pages, where these are among them.
+// TestOnARealUnifiedHierarchy checks groups in the machine's own cgroup v2, mounted as on a v2 node, in a process with its own
+// mounts. The controllers depend on the machine: the test checks the values for huge pages if their controller is available.
 func TestOnARealUnifiedHierarchy(t *testing.T) {
 	withOwnMounts(t, onUnified)
 }
 
-// withOwnMounts runs the test once more in a process whose mounts are its own, since what the library finds there it keeps for
-// the life of a process.
+// withOwnMounts reruns the test in a process with its own mounts, because the library caches the mounts for the life of a
+// process.
 func withOwnMounts(t *testing.T, test func(*testing.T), env ...string) {
 	t.Helper()
 	const inside = "PLAYLET_OWN_MOUNTS"
@@ -63,7 +63,7 @@ func onUnified(t *testing.T) {
 	dir := filepath.Join(mounted, pod.Cgroupfs())
 	defer func() {
 		for at := dir; at != mounted; at = filepath.Dir(at) {
-			_ = os.Remove(at) // gone already, unless the test has failed
+			_ = os.Remove(at) // already removed, unless the test has failed
 		}
 	}()
 	controllers, err := os.ReadFile(filepath.Join(mounted, "cgroup.controllers"))
@@ -73,7 +73,7 @@ func onUnified(t *testing.T) {
 	if huge {
 		v.HugePages = map[string]uint64{"2MB": 4 << 20}
 	}
-	for range 2 { // the second time it is there
+	for range 2 { // the group exists the second time
 		must("apply", host.Apply(pod, false, v))
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "hugetlb.2MB.max")); huge &&
@@ -89,7 +89,7 @@ func onUnified(t *testing.T) {
 	must("move it", host.Enter(pod, sleeper.Process.Pid))
 	tree := cgroups.Tree{Root: root, Groups: host, Systemd: func() bool { return false }}
 	ended := make(chan error, 1)
-	go func() { ended <- sleeper.Wait() }() // a child that is not waited for stays in its group
+	go func() { ended <- sleeper.Wait() }() // a child stays in its group until it is reaped
 	must("remove", tree.RemovePod(t.Context(), "u1"))
 	if err := <-ended; err == nil {
 		t.Error("the process ended by itself")

@@ -10,48 +10,49 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// None is no limit.
+// None means no limit.
 const None = -1
 
-// unbounded is the kubelet's limit of huge pages for kubepods and its QoS classes: pods have limits of their own.
+// unbounded is the kubelet's limit of huge pages for kubepods and its QoS classes. Pods have their own limits.
 const unbounded = 1 << 62
 
-// Values are what a group is given, all of them each time. The zero value of a limit leaves it as it is.
+// Values are the values of a group, which are always set together. The zero value of a limit leaves the limit unchanged.
 type Values struct {
-	CPUShares uint64 // as of cgroup v1, 2 to 262144; on v2 it is converted to a weight
+	CPUShares uint64 // in the range of cgroup v1, 2 to 262144; on v2 it is converted to a weight
 	CPUQuota  int64  // microseconds in each period; None: no limit
 	CPUPeriod uint64 // microseconds
 	Memory    int64  // bytes; None: no limit
 	PIDs      int64  // processes and threads; None: no limit
-	// HugePages are bytes by page size in the spelling of hugetlb ("2MB").
+	// HugePages are limits in bytes by page size, in the spelling of hugetlb ("2MB").
 	HugePages map[string]uint64
-	// Unified are values of files that only cgroup v2 has, by the file's name; with v1 they are left out.
+	// Unified are the contents of files that only cgroup v2 has, by file name. They are ignored on v1.
 	Unified map[string]string
 }
 
-// Settings are what the values depend on besides pods.
+// Settings are the inputs, other than pods, that determine the values.
 type Settings struct {
 	CPUCFSQuota       bool          // [cpuCFSQuota]
 	CPUCFSQuotaPeriod time.Duration // [cpuCFSQuotaPeriod]
-	// UnlimitedCPU reports whether the CPU time of a pod is not limited, because of CPUs of its own; nil: no pod's.
+	// UnlimitedCPU reports whether a pod's CPU time is unlimited because the pod has exclusive CPUs. If it is nil, no pod has
+	// any.
 	UnlimitedCPU  func(*v1.Pod) bool
-	PodPIDsLimit  int64    // [podPidsLimit]; 0 and below: no limit of the pod's own
+	PodPIDsLimit  int64    // [podPidsLimit]; 0 or less: no limit per pod
 	HugePageSizes []string // of the machine, in the spelling of hugetlb
-	// EnforcePods says that pods together get no more than what is not reserved [enforceNodeAllocatable]; otherwise they
-	// get at most the machine.
+	// EnforcePods limits all pods together to the resources that are not reserved [enforceNodeAllocatable]. Otherwise they are
+	// limited to the capacity of the machine.
 	EnforcePods bool
 	Reserved    v1.ResourceList // [kubeReserved] and [systemReserved] together
-	// Reservations are the groups on which a reservation is enforced.
+	// Reservations are the reservations that are enforced on groups.
 	Reservations []Reservation
-	// QOSReserved is how much of the memory that the pods of a class ask for is kept from those of the classes below it, in
-	// per cent [qosReserved]; nil: the classes are not limited.
+	// QOSReserved is the percentage of the memory requested by the pods of a class that lower classes cannot use [qosReserved].
+	// If it is nil, the classes are not limited.
 	QOSReserved *int64
-	// MemoryQoS says that memory is kept for those who ask for it (KEP-2570); ProtectMemory, that it is more than nothing
-	// [memoryReservationPolicy].
+	// MemoryQoS protects the requested and the reserved memory from reclaim (KEP-2570). Without ProtectMemory, the protected
+	// memory of pods is 0 [memoryReservationPolicy].
 	MemoryQoS, ProtectMemory bool
 }
 
-// protected are the files of cgroup v2 that keep so much memory for a group.
+// protected returns the cgroup v2 file that protects this much memory of a group.
 func (s Settings) protected(file string, bytes int64) map[string]string {
 	switch {
 	case !s.MemoryQoS:
@@ -63,43 +64,44 @@ func (s Settings) protected(file string, bytes int64) map[string]string {
 }
 
 const (
-	memoryMin = "memory.min" // is never taken from a group
-	memoryLow = "memory.low" // is taken from it last
+	memoryMin = "memory.min" // protects memory from any reclaim
+	memoryLow = "memory.low" // protects memory until nothing else can be reclaimed
 )
 
-// Reservation is a group that others have made, and that gets what is reserved for it and no more.
+// Reservation is a group that the agent does not own, limited to the resources that are reserved for it.
 type Reservation struct {
-	Setting string // that names it, for people
-	Group   string // as the driver of cgroups spells it [systemReservedCgroup, kubeReservedCgroup]
+	Setting string // the name of the setting, for messages
+	Group   string // in the spelling of the cgroup driver [systemReservedCgroup, kubeReservedCgroup]
 	// Reserved is [systemReserved] or [kubeReserved].
 	Reserved v1.ResourceList
-	// Compressible says that CPU alone is enforced.
+	// Compressible enforces only CPU.
 	Compressible bool
 }
 
-// Values are those of the group.
+// Values returns the values of the group.
 func (r Reservation) Values(s Settings) (out Values) {
 	if cpu, ok := r.Reserved[v1.ResourceCPU]; ok {
 		out.CPUShares = translate.CPUShares(cpu.MilliValue())
 	}
 	if memory, pids := r.Reserved[v1.ResourceMemory], r.Reserved["pid"]; !r.Compressible {
 		out.Memory, out.PIDs = memory.Value(), pids.Value()
-		if out.Memory > 0 && s.MemoryQoS { // whatever memoryReservationPolicy says of pods
+		if out.Memory > 0 && s.MemoryQoS { // memoryReservationPolicy applies only to pods
 			out.Unified = map[string]string{memoryMin: strconv.FormatInt(out.Memory, 10)}
 		}
 	}
 	return out
 }
 
-// Capacity is the machine.
+// Capacity is the capacity of the machine.
 type Capacity struct {
 	MilliCPU int64
 	Memory   int64 // bytes
-	PIDs     int64 // 0: not known
+	PIDs     int64 // 0: unknown
 }
 
-// PodValues are a pod's: the kubelet's rules for its group. Guaranteed pods are limited by the sum of their containers'
-// limits, burstable ones only where each container has a limit or the pod itself has one (KEP-2837), best-effort ones not.
+// PodValues returns the values of a pod's group, by the kubelet's rules. Guaranteed pods are limited to the sum of the limits
+// of their containers. Burstable pods are limited only if each container or the pod itself has a limit (KEP-2837). Best-effort
+// pods are not limited.
 func PodValues(pod *v1.Pod, s Settings) Values {
 	requests, limits := translate.PodRequests(pod), translate.PodLimits(pod)
 	out := Values{
@@ -133,7 +135,7 @@ func PodValues(pod *v1.Pod, s Settings) Values {
 	return out
 }
 
-// hugePages are the limits for all page sizes of the machine; sizes that are not requested get 0.
+// hugePages returns the limits for all page sizes of the machine. Sizes that are not requested get 0.
 func hugePages(list v1.ResourceList, sizes []string) map[string]uint64 {
 	limits := translate.HugePages(list)
 	out := map[string]uint64{}
@@ -143,7 +145,7 @@ func hugePages(list v1.ResourceList, sizes []string) map[string]uint64 {
 	return out
 }
 
-// unboundedPages are the limits of groups that do not limit huge pages.
+// unboundedPages returns the limits of groups that do not limit huge pages.
 func unboundedPages(sizes []string) map[string]uint64 {
 	out := map[string]uint64{}
 	for _, size := range sizes {
@@ -152,8 +154,9 @@ func unboundedPages(sizes []string) map[string]uint64 {
 	return out
 }
 
-// ClassValues are those of the group of a QoS class. Burstable pods weigh together what they request together; best-effort
-// ones weigh as little as can be. Memory is limited by what is kept for the pods of the classes above, where that is asked for.
+// ClassValues returns the values of the group of a QoS class. The burstable group gets shares for the sum of its pods'
+// requests, and the best-effort group the minimum. With QOSReserved, memory is limited to the memory that is not kept for
+// higher classes.
 func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) Values {
 	requests := classRequests(pods)
 	milli := int64(0)
@@ -170,13 +173,13 @@ func ClassValues(class v1.PodQOSClass, pods []*v1.Pod, c Capacity, s Settings) V
 		if class == v1.PodQOSBestEffort {
 			out.Memory -= requests[v1.PodQOSBurstable].memory * *s.QOSReserved / 100
 		}
-		// Where nothing is left, a limit would end each process at its start: as with the kubelet, none is set.
+		// If no memory is left, a limit would kill each process at its start. Like the kubelet, set no limit then.
 		out.Memory = max(out.Memory, 0)
 	}
 	return out
 }
 
-// requested is what pods ask for together, in thousandths of a CPU and in bytes.
+// requested is the sum of the requests of pods, in thousandths of a CPU and in bytes.
 type requested struct{ milliCPU, memory int64 }
 
 func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requested {
@@ -191,8 +194,8 @@ func classRequests(pods []*v1.Pod) map[v1.PodQOSClass]requested {
 	return out
 }
 
-// NodeValues are those of kubepods, which has all pods: the machine, less what is reserved where that is enforced. What is kept
-// for a group is no more than what is kept for those above it.
+// NodeValues returns the values of kubepods, which contains all pods: the capacity of the machine, less the reservations if
+// they are enforced. Its protected memory covers all pods, because the protection of a group is limited by its parents.
 func NodeValues(pods []*v1.Pod, c Capacity, s Settings) Values {
 	less := func(have int64, name v1.ResourceName, value func(*resource.Quantity) int64) int64 {
 		if q, ok := s.Reserved[name]; ok && s.EnforcePods {

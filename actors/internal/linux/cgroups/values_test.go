@@ -11,7 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// list is "cpu=100m memory=1Mi" as a list.
+// list returns a resource list from pairs, e.g. "cpu", "100m", "memory", "1Mi".
 func list(t *testing.T, pairs ...string) v1.ResourceList {
 	t.Helper()
 	out := v1.ResourceList{}
@@ -83,7 +83,7 @@ func TestPodValues(t *testing.T) {
 	}
 }
 
-// Burstable pods weigh together what they ask for; nobody else counts.
+// The burstable class gets shares for the sum of its pods' requests. Other pods do not count.
 func TestClassValues(t *testing.T) {
 	some := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "300m")})
 	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "1"),
@@ -103,7 +103,7 @@ func TestNodeValues(t *testing.T) {
 	machine := Capacity{MilliCPU: 4000, Memory: 8 << 30, PIDs: 1000}
 	s := Settings{EnforcePods: true, HugePageSizes: []string{"2MB"},
 		Reserved: list(t, "cpu", "500m", "memory", "1Gi", "pid", "100")}
-	pages := map[string]uint64{"2MB": unbounded} // as the kubelet: the pods below have limits of their own
+	pages := map[string]uint64{"2MB": unbounded} // as in the kubelet: the pods have their own limits
 	if got, want := NodeValues(nil, machine, s), (Values{CPUShares: 3584, Memory: 7 << 30, PIDs: 900,
 		HugePages: pages}); !reflect.DeepEqual(got, want) {
 		t.Errorf("enforced: %+v, want %+v", got, want)
@@ -114,12 +114,12 @@ func TestNodeValues(t *testing.T) {
 		t.Errorf("not enforced: %+v, want %+v", got, want)
 	}
 	s.EnforcePods, s.Reserved = true, list(t, "memory", "9Gi")
-	if got := NodeValues(nil, machine, s).Memory; got != 1 { // 0 would be no limit at all
+	if got := NodeValues(nil, machine, s).Memory; got != 1 { // 0 would mean no limit
 		t.Errorf("with more reserved than there is: %d", got)
 	}
 }
 
-// Of the memory that the pods of a class ask for, qosReserved keeps a part from those of the classes below it.
+// qosReserved keeps a part of the memory that the pods of a class request from lower classes.
 func TestMemoryThatIsReservedForClasses(t *testing.T) {
 	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "1Gi"), Limits: list(t, "cpu", "1", "memory", "1Gi")})
 	some := podOf(v1.ResourceRequirements{Requests: list(t, "memory", "512Mi")})
@@ -168,7 +168,7 @@ func TestGroupsOfOthersByName(t *testing.T) {
 	}
 }
 
-// What is kept for a pod is kept for all groups above it, too (KEP-2570).
+// The memory that is protected for a pod is also protected for all its parent groups (KEP-2570).
 func TestMemoryIsKeptForThoseWhoAskForIt(t *testing.T) {
 	some := podOf(v1.ResourceRequirements{Requests: list(t, "memory", "1Mi")})
 	sure := podOf(v1.ResourceRequirements{Requests: list(t, "cpu", "1", "memory", "2Mi"), Limits: list(t, "cpu", "1", "memory", "2Mi")})
@@ -196,7 +196,7 @@ func TestMemoryIsKeptForThoseWhoAskForIt(t *testing.T) {
 	}
 }
 
-// Weights on cgroup v2 are in the proportion of the requests, as the kubelet's.
+// Weights on cgroup v2 are proportional to the requests, as in the kubelet.
 func TestCPUWeight(t *testing.T) {
 	for _, c := range []struct{ shares, want uint64 }{
 		{0, 0}, {1, 1}, {2, 1}, {translate.CPUShares(50), 2}, {translate.CPUShares(200), 8}, {translate.CPUShares(1000), 39},

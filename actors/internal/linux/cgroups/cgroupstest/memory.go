@@ -1,4 +1,4 @@
-// Package cgroupstest has cgroups in memory, for tests.
+// Package cgroupstest provides cgroups in memory, for tests.
 package cgroupstest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/cgroups"
 )
 
-// Memory is cgroups.Groups in memory. Safe for concurrent use.
+// Memory implements cgroups.Groups in memory. It is safe for concurrent use.
 type Memory struct {
 	mu     sync.Mutex
 	groups map[string]cgroups.Values
@@ -22,7 +22,7 @@ type Memory struct {
 	deaf   bool
 }
 
-// New has no groups.
+// New returns a Memory without groups.
 func New() *Memory {
 	return &Memory{groups: map[string]cgroups.Values{}, procs: map[string][]int{}, uses: map[string]int64{}}
 }
@@ -85,7 +85,7 @@ func (m *Memory) Uses(name cgroups.Name, systemd bool) (int64, error) {
 	return m.uses[name.Path(systemd)], nil
 }
 
-// Use has so many bytes of memory be used in a group.
+// Use sets the memory usage of a group, in bytes.
 func (m *Memory) Use(at string, bytes int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +114,7 @@ func (m *Memory) Enter(name cgroups.Name, pids ...int) error {
 		m.procs[at] = slices.DeleteFunc(there, func(pid int) bool { return slices.Contains(pids, pid) })
 	}
 	at := name.Cgroupfs()
-	there := m.groups[at] // with no values where it is new
+	there := m.groups[at] // a new group has no values
 	m.groups[at], m.procs[at] = there, append(m.procs[at], pids...)
 	return nil
 }
@@ -122,35 +122,35 @@ func (m *Memory) Enter(name cgroups.Name, pids ...int) error {
 // Ungrouped implements cgroups.Groups.
 func (m *Memory) Ungrouped() ([]int, error) { return m.Processes("/"), nil }
 
-// Processes are those of a group.
+// Processes returns the processes in a group.
 func (m *Memory) Processes(at string) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.procs[at])
 }
 
-// Deafen has processes pass over the signals that they get.
+// Deafen makes processes ignore signals.
 func (m *Memory) Deafen() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.deaf = true
 }
 
-// Put makes a group with these processes in it.
+// Put creates a group with these processes in it.
 func (m *Memory) Put(at string, pids ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.groups[at], m.procs[at] = cgroups.Values{}, pids
 }
 
-// Fail has everything that changes something fail; nil ends that.
+// Fail makes all calls that change groups fail with err, until it is called with nil.
 func (m *Memory) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.fail = err
 }
 
-// Values are the groups there are, by path.
+// Values returns the values of all groups by path.
 func (m *Memory) Values() map[string]cgroups.Values {
 	m.mu.Lock()
 	defer m.mu.Unlock()
