@@ -1,5 +1,5 @@
-// Package csi calls the node service of CSI drivers (Container Storage Interface 1.x): which drivers are registered here
-// (drivers.go), their calls, each with a deadline and a bound for each driver (driver.go), and the file that says of a volume
-// whose it is (record.go), which is the kubelet's, so that either agent finds what the other left. It knows no pods and no API
-// server, and has no actors.
+// Package csi calls the node service of CSI drivers (Container Storage Interface 1.x): the registered drivers (drivers.go),
+// their calls, each with a deadline and a limit per driver (driver.go), and the record that identifies a volume on the disk
+// (record.go). Records have the kubelet's format, so that either agent finds the volumes of the other. The package has no
+// knowledge of pods or the API server, and no actors.
 package csi

@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// callTimeout ends a call that changes something. It is the kubelet's.
+	// callTimeout limits a call that changes something. It is the kubelet's timeout.
 	callTimeout = 2 * time.Minute
-	// callsAtATime bounds the calls to a driver that change something. One namespace has half of the places at most, and one pod
-	// half of those. callsWaiting bounds the calls that wait for a place, with the same shares.
+	// callsAtATime limits the concurrent calls to a driver that change something. One namespace gets at most half of the
+	// places, and one pod half of those. callsWaiting limits the calls that wait for a place, with the same shares.
 	callsAtATime = 20
 	callsWaiting = 2000
-	// askTimeout ends a question.
+	// askTimeout limits a call that only reads.
 	askTimeout = 10 * time.Second
 )
 
-// Driver is one driver, as it was when it registered. Immutable, but for the calls in progress. Its methods are safe for
-// concurrent use; each makes a connection of its own, since the driver's process may be another by then.
+// Driver is a driver as it was when it registered. It is immutable except for the calls in progress. Its methods are safe for
+// concurrent use. Each opens its own connection, because the driver's process may have been replaced.
 type Driver struct {
 	Name, Endpoint string
-	// NodeID is what the driver calls this node, MaxVolumes how many volumes it can have here (0: it does not say), and Topology
-	// where the node is.
+	// NodeID is the driver's name for this node, MaxVolumes its limit of volumes here (0: unknown), and Topology the location
+	// of the node.
 	NodeID     string
 	MaxVolumes int64
 	Topology   map[string]string
 
-	socket string // by which it registered
+	socket string // the socket with which it registered
 	can    map[api.NodeServiceCapability_RPC_Type]bool
 	calls  *shares.Limit
 }
 
-// What a driver may be able to do.
+// Capabilities of a driver.
 const (
 	Stages     = api.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME
 	MountGroup = api.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
@@ -56,7 +56,7 @@ const (
 // Can reports whether the driver has a capability.
 func (d *Driver) Can(what api.NodeServiceCapability_RPC_Type) bool { return d.can[what] }
 
-// Owner is the tenant for which a driver is called. Calls have shares by namespace, and within it by ID.
+// Owner is the tenant of a call. Places for calls are shared by namespace, and within a namespace by ID.
 type Owner struct {
 	Namespace string // empty: unknown
 	ID        string // the pod's UID, or a name of the staged volume
@@ -73,7 +73,7 @@ func (o Owner) keys() []string {
 type Volume struct {
 	Owner      Owner
 	Handle     string
-	Staging    string // path; empty where the driver does not stage
+	Staging    string // path; empty if the driver does not stage
 	Target     string // path
 	FSType     string
 	AccessMode v1.PersistentVolumeAccessMode
@@ -86,7 +86,7 @@ type Volume struct {
 	Migrated   bool   // a volume of a former in-tree kind; for metrics only
 }
 
-// Stage makes the volume ready for all pods of this node.
+// Stage makes the volume available to all pods of this node.
 func (d *Driver) Stage(ctx context.Context, v Volume) error {
 	return change(ctx, d, v.Owner, "NodeStageVolume", v.Migrated, api.NodeClient.NodeStageVolume, &api.NodeStageVolumeRequest{
 		VolumeId: v.Handle, StagingTargetPath: v.Staging, VolumeCapability: d.capability(v), Secrets: v.Secrets,
@@ -94,7 +94,7 @@ func (d *Driver) Stage(ctx context.Context, v Volume) error {
 	})
 }
 
-// Publish gives the volume to a pod, at the target.
+// Publish mounts the volume for a pod, at the target.
 func (d *Driver) Publish(ctx context.Context, v Volume) error {
 	const method = "NodePublishVolume"
 	return change(ctx, d, v.Owner, method, v.Migrated, api.NodeClient.NodePublishVolume, &api.NodePublishVolumeRequest{
@@ -103,7 +103,7 @@ func (d *Driver) Publish(ctx context.Context, v Volume) error {
 	})
 }
 
-// Unpublish takes the volume away from a pod.
+// Unpublish undoes Publish.
 func (d *Driver) Unpublish(ctx context.Context, o Owner, handle, target string) error {
 	return change(ctx, d, o, "NodeUnpublishVolume", false, api.NodeClient.NodeUnpublishVolume,
 		&api.NodeUnpublishVolumeRequest{VolumeId: handle, TargetPath: target})
@@ -115,7 +115,7 @@ func (d *Driver) Unstage(ctx context.Context, o Owner, handle, staging string) e
 		&api.NodeUnstageVolumeRequest{VolumeId: handle, StagingTargetPath: staging})
 }
 
-// Grow grows what is on the volume to a size in bytes. The volume is published at its target, and may be in use.
+// Grow grows the file system on the volume to a size in bytes. The volume is published at its target, and may be in use.
 func (d *Driver) Grow(ctx context.Context, v Volume, size int64) error {
 	return change(ctx, d, v.Owner, "NodeExpandVolume", v.Migrated, api.NodeClient.NodeExpandVolume, &api.NodeExpandVolumeRequest{
 		VolumeId: v.Handle, VolumePath: v.Target, StagingTargetPath: v.Staging, Secrets: v.Secrets,
@@ -123,13 +123,13 @@ func (d *Driver) Grow(ctx context.Context, v Volume, size int64) error {
 	})
 }
 
-// Usage is what a volume holds: bytes and inodes. What the driver does not say is 0.
+// Usage is the usage of a volume in bytes and inodes. Values that the driver does not report are 0.
 type Usage struct{ Bytes, Inodes Amount }
 
-// Amount is of bytes or of inodes.
+// Amount is a number of bytes or inodes.
 type Amount struct{ Total, Used, Free uint64 }
 
-// Stats asks how much of the volume is used.
+// Stats returns the usage of the volume.
 func (d *Driver) Stats(ctx context.Context, handle, target string) (u Usage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -150,7 +150,7 @@ func (d *Driver) Stats(ctx context.Context, handle, target string) (u Usage, err
 
 func amount(n int64) uint64 { return uint64(max(n, 0)) }
 
-// learn asks the driver what it can do, and who this node is to it.
+// learn asks the driver for its capabilities, and for its ID, limit and topology of this node.
 func (d *Driver) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -174,7 +174,7 @@ func (d *Driver) learn(ctx context.Context) error {
 // method is a call of the node service.
 type method[Q, A any] func(api.NodeClient, context.Context, *Q, ...grpc.CallOption) (*A, error)
 
-// change makes a call that changes something, when the driver has a place for it.
+// change makes a call that changes something, once the driver has a free place.
 func change[Q, A any](ctx context.Context, d *Driver, o Owner, what string, migrated bool, m method[Q, A], q *Q) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -195,7 +195,7 @@ func call[Q, A any](ctx context.Context, d *Driver, what string, migrated bool, 
 	began := time.Now()
 	a, err := m(api.NewNodeClient(conn), ctx, q)
 	metrics.CalledCSI(d.Name, what, status.Code(err).String(), migrated, began)
-	_ = conn.Close() // nothing is under way on it any more
+	_ = conn.Close() // no call is in progress on it
 	if s, ok := status.FromError(err); ok && err != nil {
 		text := s.Message()
 		if s.Code() == codes.DeadlineExceeded {
@@ -206,7 +206,7 @@ func call[Q, A any](ctx context.Context, d *Driver, what string, migrated bool, 
 	return a, err
 }
 
-// CallError is a driver's refusal.
+// CallError is an error returned by a driver.
 type CallError struct {
 	Code codes.Code
 	text string
@@ -215,18 +215,18 @@ type CallError struct {
 // Error implements error.
 func (e CallError) Error() string { return e.text }
 
-// Final says that what was asked for has failed, and is not under way any more (CSI, gRPC's status codes).
+// Final reports whether the operation has failed and is no longer in progress (CSI, gRPC's status codes).
 func (e CallError) Final() bool {
 	return !slices.Contains([]codes.Code{codes.Canceled, codes.DeadlineExceeded, codes.Unavailable, codes.ResourceExhausted,
 		codes.Aborted}, e.Code)
 }
 
-// Infeasible says that the driver can never do it, by what the kubelet makes of the codes.
+// Infeasible reports whether the driver can never carry out the operation. The kubelet reads the codes in the same way.
 func (e CallError) Infeasible() bool {
 	return slices.Contains([]codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.NotFound}, e.Code)
 }
 
-// capability is how the volume is to be used.
+// capability returns the requested use of the volume.
 func (d *Driver) capability(v Volume) *api.VolumeCapability {
 	mount := &api.VolumeCapability_MountVolume{FsType: v.FSType, MountFlags: v.Options}
 	if v.Group != nil && d.Can(MountGroup) {

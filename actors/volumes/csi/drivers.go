@@ -17,20 +17,20 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// Drivers are the drivers that are registered on this node. It is a handler of the plugin watcher. Safe for concurrent use.
+// Drivers is the registry of CSI drivers on this node. It is a handler of the plugin watcher, and safe for concurrent use.
 type Drivers struct {
 	mu      sync.Mutex
 	drivers map[string]*Driver
-	gone    map[string]bool // those that were registered in this process' life, and are no more
+	gone    map[string]bool // registered earlier in this process, and no longer
 	changed chan struct{}   // closed at the next change
 }
 
-// NewDrivers makes a registry without drivers.
+// NewDrivers returns an empty registry.
 func NewDrivers() *Drivers {
 	return &Drivers{drivers: map[string]*Driver{}, gone: map[string]bool{}, changed: make(chan struct{})}
 }
 
-// NotRegisteredError is of a driver that is not registered on this node, which may change at any moment.
+// NotRegisteredError reports a driver that is not registered on this node. The driver may register at any moment.
 type NotRegisteredError struct{ Name string }
 
 // Error implements error.
@@ -43,7 +43,7 @@ func (e NotRegisteredError) Cause() messages.Cause {
 	return messages.Cause{Code: messages.CauseDriverAbsent, Name: e.Name}
 }
 
-// Get is the driver with this name.
+// Get returns the driver with this name, or a NotRegisteredError.
 func (d *Drivers) Get(name string) (*Driver, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,10 +53,10 @@ func (d *Drivers) Get(name string) (*Driver, error) {
 	return nil, NotRegisteredError{name}
 }
 
-// Register takes a driver that offers itself at an endpoint, the path of a socket. It asks the driver who it is and what it can
-// do: a driver that does not answer is not registered. One that is registered again, e.g. since its process was replaced, is
-// asked anew; calls that are under way end as they may. While the socket by which it registered is there, no other takes its name
-// to another endpoint.
+// Register adds the driver at an endpoint, the path of a socket. It asks the driver for its capabilities, and returns an error
+// if the driver does not answer. A driver that registers again, e.g. because its process was replaced, is asked again; calls in
+// progress end on their own. While the socket of a registration exists, no other socket can register the name with another
+// endpoint.
 func (d *Drivers) Register(ctx context.Context, socket, name, endpoint string, versions []string) error {
 	if !slices.ContainsFunc(versions, isVersion1) {
 		return fmt.Errorf("CSI driver %s speaks versions %s of CSI; version 1 is needed", name, strings.Join(versions, ", "))
@@ -90,12 +90,13 @@ func (d *Drivers) isFree(socket, name, endpoint string) error {
 		return nil
 	}
 	if _, err := os.Lstat(held.socket); err != nil {
-		return nil //nolint:nilerr // it is gone, and so is what it held
+		return nil //nolint:nilerr // the socket is gone, and so is its right to the name
 	}
 	return fmt.Errorf("CSI driver %s is registered by %s already", name, held.socket)
 }
 
-// check refuses what the API server would not have in a CSINode or in labels of the Node, where other drivers stand beside it.
+// check returns an error if the API server would reject the driver in a CSINode or in labels of the Node. Both are shared with
+// other drivers, whose writes would fail, too.
 func (d *Driver) check() error {
 	problems := validation.IsDNS1123Subdomain(strings.ToLower(d.Name))
 	if len(d.Name) > 63 {
@@ -114,10 +115,11 @@ func (d *Driver) check() error {
 	return fmt.Errorf("its name, ID of this node or topology cannot be in the API: %s", strings.Join(problems, "; "))
 }
 
-// maxNodeID is the API's bound of a CSINode's node ID, in bytes.
+// maxNodeID is the API's limit of a CSINode's node ID, in bytes.
 const maxNodeID = 192
 
-// Deregister takes that a driver is no longer offered by that socket. One that has offered itself by another meanwhile stays.
+// Deregister removes the driver that registered with the socket. A driver that has registered with another socket meanwhile
+// stays.
 func (d *Drivers) Deregister(socket, name string) {
 	d.change(func() {
 		if one := d.drivers[name]; one != nil && one.socket == socket {
@@ -135,11 +137,11 @@ func (d *Drivers) change(how func()) {
 	d.changed = make(chan struct{})
 }
 
-// Nudge ends the wait for a change of drivers.
+// Nudge wakes all waits for a change of drivers.
 func (d *Drivers) Nudge() { d.change(func() {}) }
 
-// All are the drivers, by name, those that were registered in this process' life and are no more, and what is closed when either
-// changes next.
+// All returns the drivers by name, the names of drivers that were registered earlier in this process and no longer are, and a
+// channel that is closed when either changes.
 func (d *Drivers) All() (drivers []*Driver, gone []string, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What the API server would refuse in a CSINode or in labels is refused as it registers: no other driver's writes fail for it.
+// A driver that the API server would reject in a CSINode or in labels is refused when it registers. Otherwise the writes of
+// other drivers would fail.
 func TestDriversThatTheAPIWouldNotHave(t *testing.T) {
 	for what, d := range map[string]Driver{
 		"":                                       {Name: "disk.example.org", NodeID: strings.Repeat("i", 192), Topology: map[string]string{"example.org/zone": "a"}},

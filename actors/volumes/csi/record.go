@@ -13,11 +13,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// The names of files and folders, which are the kubelet's.
+// The names of files and folders. They are the kubelet's.
 const (
-	// PluginName is the name of the kind of volume. Folders, metrics and the Node's volumes are named by it.
+	// PluginName is the name of the kind of volume, in folders, in metrics and among the Node's volumes.
 	PluginName = "kubernetes.io/csi"
-	// RecordFile is beside the folder of a mount: a pod's, or the one that is staged for all pods.
+	// RecordFile lies beside the folder of a mount: a pod's, or the one that is staged for all pods.
 	RecordFile = "vol_data.json"
 	// MountFolder is where a pod's volume is published, and GlobalMount where it is staged.
 	MountFolder = "mount"
@@ -74,7 +74,7 @@ func Remove(root *safepath.Root, folder string) error {
 	return nil
 }
 
-// Read reads the record of a folder. The error wraps fs.ErrNotExist where there is none.
+// Read reads the record of a folder. The error wraps fs.ErrNotExist if there is none.
 func Read(root *safepath.Root, folder string) (Record, error) {
 	var r Record
 	name := filepath.Join(folder, RecordFile)

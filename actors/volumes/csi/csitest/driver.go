@@ -1,5 +1,5 @@
-// Package csitest is a CSI driver for tests, over the real interfaces: it mounts for real, notes what it is asked for, and
-// registers itself by a socket as drivers do.
+// Package csitest is a CSI driver for tests with the real interfaces: it mounts file systems, records its calls, and registers
+// itself with a socket as drivers do.
 package csitest
 
 import (
@@ -22,18 +22,19 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// Driver is the driver. A volume is a folder of Data, by its handle.
+// Driver is a CSI driver. A volume is the folder of Data with the name of its handle.
 type Driver struct {
 	api.UnimplementedNodeServer
 	registration.UnsafeRegistrationServer
 	Name, Data string
 	Can        []api.NodeServiceCapability_RPC_Type
-	// Hang, unless nil, has calls wait until it is closed: those of Hangs, e.g. "Publish handle", or staging where that is nil.
+	// Hang, if not nil, blocks calls until it is closed: the calls that Hangs selects, e.g. "Publish handle", or staging if
+	// Hangs is nil.
 	Hang  chan struct{}
 	Hangs func(call string) bool
-	// Hidden has it mount in a mount namespace of its own, so that the agent's folders stay plain.
+	// Hidden imitates a driver that mounts in its own mount namespace: the agent's folders stay plain.
 	Hidden bool
-	// Fail, unless nil, says how a call ends that has mounted what it was to mount.
+	// Fail, if not nil, returns the result of a call whose work is done.
 	Fail func(call string) error
 
 	mu       sync.Mutex
@@ -59,7 +60,7 @@ func (d *Driver) Start(rootDir string) error {
 		if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil { // as drivers do
 			return err
 		}
-		listener, err := net.Listen("unix", s.path) //nolint:noctx // it is at once
+		listener, err := net.Listen("unix", s.path) //nolint:noctx // it does not block
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (d *Driver) Start(rootDir string) error {
 	return nil
 }
 
-// Stop ends it; its sockets go. What it mounted stays.
+// Stop stops the driver and removes its sockets. Its mounts stay.
 func (d *Driver) Stop() {
 	for _, s := range d.server {
 		s.Stop()
@@ -77,28 +78,28 @@ func (d *Driver) Stop() {
 	d.server = nil
 }
 
-// Calls are what it was asked for that changes something, in order: the call's name without Node and Volume, and the handle.
+// Calls returns the calls that change something, in order: the call's name without Node and Volume, and the handle.
 func (d *Driver) Calls() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.calls)
 }
 
-// Contexts are the volume contexts of NodePublishVolume, in order.
+// Contexts returns the volume contexts of NodePublishVolume, in order.
 func (d *Driver) Contexts() []map[string]string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.contexts)
 }
 
-// Grown are the requests of NodeExpandVolume, in order.
+// Grown returns the requests of NodeExpandVolume, in order.
 func (d *Driver) Grown() []*api.NodeExpandVolumeRequest {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.grown)
 }
 
-// Registered is what the agent said of its registration; nil: nothing yet.
+// Registered returns the status that the agent reported for the registration; nil: none yet.
 func (d *Driver) Registered() *registration.RegistrationStatus {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +112,7 @@ func (d *Driver) note(call, handle string) {
 	d.calls = append(d.calls, call+" "+handle)
 }
 
-// begin notes a call, and waits where it hangs.
+// begin records a call, and blocks if the call is to hang.
 func (d *Driver) begin(ctx context.Context, call, handle string) error {
 	d.note(call, handle)
 	hangs := call == "Stage"
@@ -278,7 +279,7 @@ func (d *Driver) NodeExpandVolume(_ context.Context, r *api.NodeExpandVolumeRequ
 	return &api.NodeExpandVolumeResponse{CapacityBytes: r.GetCapacityRange().GetRequiredBytes()}, nil
 }
 
-// NodeGetVolumeStats implements api.NodeServer. A volume has 100 bytes, or what it was grown to.
+// NodeGetVolumeStats implements api.NodeServer. A volume has 100 bytes, or the size to which it was grown.
 func (d *Driver) NodeGetVolumeStats(
 	_ context.Context, r *api.NodeGetVolumeStatsRequest,
 ) (*api.NodeGetVolumeStatsResponse, error) {
