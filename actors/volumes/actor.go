@@ -14,17 +14,18 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// Options are what the actor needs.
+// Options are the parameters of New.
 type Options struct {
-	// RootDir is the kubelet's --root-dir, absolute; what pods see of the host lies in <RootDir>/pods.
+	// RootDir is the kubelet's --root-dir, an absolute path. The folders of pods are in <RootDir>/pods.
 	RootDir    string
 	Operations Operations
-	// Parallel is how many pods of a namespace are mounted or unmounted at a time; 0 is 10. As many others may ask the API server
-	// for tokens, and as many renew them. All namespaces together have twice as many places.
+	// Parallel is the number of pods of one namespace that are mounted or unmounted concurrently; 0 means 10. Mounts that
+	// request tokens from the API server, and renewals of tokens, have a limit of the same size each. For all namespaces
+	// together each limit is twice as high.
 	Parallel int
-	// Node is what volumes need to know of the machine.
+	// Node describes the machine.
 	Node kinds.Facts
-	// Storage is what persistent volumes need; nil where there is no API server.
+	// Storage manages persistent volumes; nil without an API server.
 	Storage *persistent.Storage
 }
 
@@ -38,15 +39,15 @@ type Operations interface {
 }
 
 const (
-	// mountTimeout and unmountTimeout are how long the actor awaits an operation, which goes on without it. A pod's end
-	// waits for its volumes no longer than both together: a mount that hangs, and then the unmount.
+	// mountTimeout and unmountTimeout are how long the actor waits for an operation, which continues without it. The end of a
+	// pod waits for its volumes no longer than the sum of both: for a hung mount, and then for the unmount.
 	mountTimeout     = time.Minute
 	unmountTimeout   = 30 * time.Second
 	operationsPrefix = "volumes/"
 )
 
-// New makes the constructor of the volumes actor. It answers MountVolumes, UnmountVolumes, ObjectsChanged and
-// PodFoldersWanted; see the messages for what each promises.
+// New returns the constructor of the volumes actor. The actor handles MountVolumes, UnmountVolumes, ObjectsChanged and
+// PodFoldersWanted; see the messages for their contracts.
 func New(opts Options) supervisors.Constructor { return newWith(opts, plugins(opts.Storage)) }
 
 func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
@@ -55,7 +56,7 @@ func newWith(opts Options, list []kinds.Plugin) supervisors.Constructor {
 	}
 	d := driver{disk{rootDir: opts.RootDir, plugins: list, ops: opts.Operations, node: opts.Node, storage: opts.Storage,
 		timeouts: defaultTimeouts}}
-	most := 2 * opts.Parallel // a namespace has half
+	most := 2 * opts.Parallel // one namespace gets half of the places
 	places := []int{onDisk: most, asking: most, renewal: most, storing: -1}
 	return func(string) supervisors.Actor {
 		a := &actor{node: opts.Node,
@@ -87,13 +88,13 @@ type actor struct {
 func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	switch m := msg.(type) {
 	case messages.Started:
-		// Nothing is known, and nothing is assumed: pods ask again, and are told after that what is there.
+		// The actor starts without state and assumes nothing. Pods repeat their requests, and receive results after that.
 		a.beginStorage(ctx)
 	case messages.MountVolumes:
 		a.volumes.Ensure(ctx, m.UID, m.Pod)
 	case messages.UnmountVolumes:
 		if a.node.Tokens != nil {
-			a.node.Tokens.Forget(types.UID(m.UID)) // an API server that does not answer keeps no pod from its end
+			a.node.Tokens.Forget(types.UID(m.UID)) // an API server that does not answer must not delay the end of the pod
 		}
 		if m.Remove {
 			a.volumes.Remove(ctx, m.UID)
@@ -115,7 +116,7 @@ func (a *actor) Receive(ctx supervisors.Context, msg any) {
 	}
 }
 
-// stale are the pods whose volumes may hold older ConfigMaps or Secrets than there are.
+// stale returns the pods whose volumes may hold outdated ConfigMaps or Secrets.
 func (a *actor) stale() (uids []string) {
 	a.volumes.Each(func(r report) {
 		if r.Desired != nil && kinds.AnyHolds(r.Desired, kinds.OfObjects) &&
@@ -126,7 +127,7 @@ func (a *actor) stale() (uids []string) {
 	return uids
 }
 
-// reported tells a pod what came of its volumes.
+// reported sends the result of an operation to its pod.
 func (a *actor) reported(ctx supervisors.Context, r report) {
 	to := messages.PodAddress(r.Key)
 	defer a.storageReported(ctx)
@@ -145,7 +146,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 		if r.Err != nil {
 			m.Left, m.Published = messages.OneLine(r.Err), a.storage.Publishes(r.Key)
 		} else if !r.Remove {
-			a.volumes.Forget(ctx, r.Key) // its folder stays for as long as the pod is wanted
+			a.volumes.Forget(ctx, r.Key) // the folder stays until the pod is removed
 		}
 		ctx.Tell(to, m)
 	default:
@@ -155,7 +156,7 @@ func (a *actor) reported(ctx supervisors.Context, r report) {
 		}
 		if len(failed) == 0 {
 			ctx.Tell(to, messages.VolumesMounted{UID: r.Key, Paths: r.Actual.paths()})
-		} else if r.Actual.mayGoOn() { // the end of the wait came while the mount ended
+		} else if r.Actual.mayGoOn() { // the wait for others ended during the mount
 			a.volumes.Touch(ctx, r.Key)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// disk does the work. It holds no state of its own and may be used by any number of goroutines.
+// disk mounts and unmounts volumes. It has no state of its own and is safe for concurrent use.
 type disk struct {
 	rootDir string
 	plugins []kinds.Plugin
@@ -36,15 +36,15 @@ type disk struct {
 	timeouts
 }
 
-// timeouts limit the wait for a volume that hangs: of volumes that are mounted with it, and of the unmount of its pod.
+// timeouts limit how long a hung volume delays the other volumes of its mount, and the unmount of its pod.
 type timeouts struct{ volume, settle time.Duration }
 
-// defaultTimeouts leave the actor, which waits for both together, time for the answer.
+// defaultTimeouts are shorter than the actor's own, so that the actor still receives the result.
 var defaultTimeouts = timeouts{volume: mountTimeout * 3 / 4, settle: unmountTimeout * 2 / 3}
 
 // mountOutcome is the result of mounting a pod's volumes.
 type mountOutcome struct {
-	only    []string // the volumes that were asked for; empty: all
+	only    []string // the requested volumes; empty: all
 	volumes []volumeOutcome
 }
 
@@ -63,13 +63,13 @@ func (d disk) stillMounted(uid string, pod *v1.Pod, s state) (is bool) {
 	return is && err == nil
 }
 
-// unmountPod undoes all volumes of a pod, and its folder if remove is set. The error names the remains.
+// unmountPod unmounts all volumes of a pod, and removes its folder if remove is set. The error names everything that remains.
 func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	if err := d.settle(ctx, uid); err != nil {
 		return err
 	}
 	if d.node.Tokens != nil {
-		d.node.Tokens.Forget(types.UID(uid)) // again: a mount in progress may have got one
+		d.node.Tokens.Forget(types.UID(uid)) // again: a mount in progress may have obtained one
 	}
 	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {
@@ -78,7 +78,7 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	defer d.close(pods)
 	folder, err := kinds.OpenPod(pods, uid, nil)
 	switch {
-	case kinds.IsAbsent(err), kinds.IsPermanent(err): // there cannot be anything of it
+	case kinds.IsAbsent(err), kinds.IsPermanent(err): // the pod has no folder
 		d.storage.Forget(uid)
 		return nil
 	case err != nil:
@@ -101,12 +101,12 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	} else {
 		d.storage.Forget(uid) // other mounts keep the folder, not the pod
 	}
-	// Notes of plugins are needed to unmount: while anything is mounted, all of the folder stays.
+	// Plugins need their notes to unmount. While anything is mounted, the whole folder stays.
 	if len(mounts) > 0 {
 		held = errors.Join(kinds.StillMounted(mounts), held)
 	}
 	if held != nil {
-		return errors.Join(unmountErr, held) // first why
+		return errors.Join(unmountErr, held) // the cause first
 	}
 	if remove && unmountErr == nil {
 		if unmountErr = kinds.RemovePod(ctx, pods, folder, uid); unmountErr == nil {
@@ -117,14 +117,14 @@ func (d disk) unmountPod(ctx context.Context, uid string, remove bool) error {
 	return errors.Join(unmountErr, cutKept(folder.Root))
 }
 
-// mountedIn reports whether something is mounted on a folder of the pod's, or below it.
+// mountedIn reports whether something is mounted on a folder of the pod, or below it.
 func mountedIn(mounts []*mountinfo.Info, folder kinds.Folder, name string) bool {
 	at := filepath.Join(folder.Path(), name)
 	return slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool { return strings.HasPrefix(m.Mountpoint+"/", at+"/") })
 }
 
-// heldByOthers returns an error while a driver has a volume of the pod by its record, or a kubelet mapped a block device: the API
-// server must detach neither.
+// heldByOthers returns an error if a CSI driver still has a volume of the pod, by its record, or if a kubelet mapped a block
+// device. The API server must detach neither.
 func heldByOthers(folder kinds.Folder) error {
 	devices, err := kinds.FoundDevices(folder)
 	for _, d := range devices {
@@ -161,7 +161,7 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 			errs = append(errs, fmt.Errorf("parts of volumes are still bound, so CSI volume %s is not unmounted", f.Volume))
 			continue
 		}
-		// E.g. a mount that a container propagated to the host. CSI drivers are called anyway: they decide themselves.
+		// For example, a container propagated a mount to the host. CSI drivers are called anyway: they decide themselves.
 		if others := kinds.Foreign(mounts, folder, p, f); len(others) > 0 && p.Name() != csi.PluginName {
 			errs = append(errs, kinds.StillMounted(others))
 			continue
@@ -175,9 +175,9 @@ func (d disk) unmountFound(ctx context.Context, folder kinds.Folder) error {
 	return errors.Join(errs...)
 }
 
-// detachDead detaches the mounts of dead servers in a pod's folder, and returns the remaining mounts. It keeps the mounts of CSI
-// drivers, which undo them, and the mounts of hung servers. Mounts below either are not checked. The pod's containers have ended:
-// a FUSE mount that only its own user may access is of no use to anybody, whether its server lives or not.
+// detachDead detaches the mounts of dead servers in a pod's folder, and returns the remaining mounts. It keeps the mounts of
+// hung servers, and the mounts of CSI drivers, which undo them. Mounts below either are not checked. The pod's containers have
+// ended, so that a FUSE mount that only its own user may access is useless even if its server is alive.
 func (d disk) detachDead(ctx context.Context, folder kinds.Folder, mounts []*mountinfo.Info) (left []*mountinfo.Info, err error) {
 	ctx, cancel := context.WithTimeout(ctx, safepath.ServerTimeout)
 	defer cancel()
@@ -252,7 +252,7 @@ func (d disk) close(root *safepath.Root) {
 	}
 }
 
-// podFolders lists the folders of pods on the disk, sorted. Files are not of pods and stay.
+// podFolders lists the folders of pods on the disk, sorted. Files belong to no pod and stay.
 func (d disk) podFolders() ([]string, error) {
 	pods, err := kinds.OpenPods(d.rootDir)
 	if err != nil {

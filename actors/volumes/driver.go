@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/persistent"
 )
 
-// What the reconciler holds for each pod, by UID: the pod whose volumes are desired, nil where none are and the
-// folder stays; and what is known of its volumes.
+// Types of the reconciler. Its keys are the UIDs of pods. The desired state is the pod with its volumes; nil: no volumes are
+// desired, and the folder stays. The actual state is that of the pod's volumes.
 type (
 	operation = reconcile.Operation[*v1.Pod, state]
 	verdict   = reconcile.Verdict[state]
@@ -26,18 +26,18 @@ type (
 // driver mounts and unmounts the volumes of pods.
 type driver struct{ disk }
 
-// Ensure implements reconcile.Driver. Of volumes that are known it mounts those that are due; where none is, it looks
-// whether all are still there.
+// Ensure implements reconcile.Driver. It mounts the volumes that are due. If none is due, it checks that all are still mounted.
+// Otherwise, and if the state is unknown, it mounts all volumes.
 func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	if op.Desired == nil {
 		return state{}, ended(d.unmountPod(ctx, op.Key, false))
 	}
 	s := op.Actual
-	s.events = nil // they were told
+	s.events = nil // they have been sent
 	s.version = d.node.Objects.VersionOf(op.Desired)
 	only := s.due(op.Desired, op.Began, op.Actual.version != s.version)
 	if s.volumes[""].err != nil {
-		only = nil // the folder failed, and which volumes were to be mounted in it is not known any more
+		only = nil // the folder failed, so the requested volumes are no longer known
 	} else if s.known() && len(only) == 0 && d.stillMounted(op.Key, op.Desired, s) {
 		return s, nil
 	}
@@ -51,12 +51,12 @@ func (d driver) Ensure(ctx context.Context, op operation) (state, error) {
 	return s, nil
 }
 
-// Remove implements reconcile.Driver: nothing of the pod stays mounted, and its folder goes.
+// Remove implements reconcile.Driver. It unmounts the pod's volumes and removes its folder.
 func (d driver) Remove(ctx context.Context, uid string) error {
 	return ended(d.unmountPod(ctx, uid, true))
 }
 
-// removalError is the error of a removal that has ended, as opposed to one that goes on.
+// removalError is the error of a removal that has ended, as opposed to one in progress.
 type removalError struct{ error }
 
 // Unwrap implements the interface of errors.Is.
@@ -72,7 +72,7 @@ func ended(err error) error {
 // Inventory implements reconcile.Driver.
 func (d driver) Inventory(context.Context) ([]string, error) { return d.podFolders() }
 
-// judge takes what came of mounting: each volume has a back-off of its own, and may have to be mounted again at a time.
+// judge applies the outcome of a mount. Each volume has its own back-off, and may have to be mounted again at a certain time.
 func judge(now time.Time, op operation, v verdict) verdict {
 	switch {
 	case op.Desired == nil:
@@ -85,7 +85,7 @@ func judge(now time.Time, op operation, v verdict) verdict {
 	return verdict{Actual: v.Actual, Err: v.Actual.err(), Again: v.Actual.next()}
 }
 
-// joins says that an operation of an earlier life of the actor does what mine is to do: all of it, or nothing.
+// joins reports whether an operation of an earlier life of the actor does all of my operation's work, and no more.
 func joins(underWay, mine operation) bool {
 	if underWay.Remove || mine.Remove {
 		return underWay.Remove && mine.Remove
@@ -93,12 +93,12 @@ func joins(underWay, mine operation) bool {
 	return kinds.SameVolumes(underWay.Desired, mine.Desired) && !underWay.Actual.known() && !mine.Actual.known()
 }
 
-// The lanes of operations: an API server that does not answer keeps those that ask it, and nobody else.
+// The lanes of operations. An API server that does not answer blocks only the operations that request tokens from it.
 const (
-	onDisk  = iota // whatever asks nobody
-	asking         // mounts that need a token of the API server
-	renewal        // the same, of pods that have all they need and whose tokens only become old
-	storing        // whatever a driver or server of others does; the bound is each one's own, so that none holds up others
+	onDisk  = iota // no requests to others
+	asking         // mounts that request a token from the API server
+	renewal        // the same, for pods with all volumes mounted and only tokens to renew
+	storing        // calls of CSI drivers or file servers; each has its own limit, so that none blocks the others
 )
 
 func (d driver) lane(op operation) int {
@@ -115,8 +115,8 @@ func (d driver) lane(op operation) int {
 	}
 }
 
-// lane adds to the driver's lanes that a removal that failed before is tried again in the one without a bound: it may wait for
-// a hung server, as one of a replaced kubelet's volumes.
+// lane is the driver's lane, except that the retry of a failed removal uses the lane without a limit: it may wait for a hung
+// server, e.g. of a replaced kubelet's volume.
 func (a *actor) lane(d driver) func(operation) int {
 	return func(op operation) int {
 		if _, failed := a.held.remains[op.Key]; failed && op.Desired == nil {
@@ -126,7 +126,7 @@ func (a *actor) lane(d driver) func(operation) int {
 	}
 }
 
-// share has operations share the places of a lane by namespace. That of a removal may not be known.
+// share returns the group that shares the places of a lane: a namespace. The namespace of a removal may be unknown.
 func share(op operation) []string {
 	if op.Desired == nil {
 		return []string{"removals"}
@@ -134,12 +134,12 @@ func share(op operation) []string {
 	return []string{"namespace " + op.Desired.Namespace}
 }
 
-// plugins is the list of all kinds.
+// plugins returns the plugins of all kinds of volumes.
 func plugins(s *persistent.Storage) []kinds.Plugin {
 	return append(kinds.All(), persistent.Plugins(s)...)
 }
 
-// asksForTokens says that one of these volumes of a pod, or of all that it uses where none is named, has a token in it.
+// asksForTokens reports whether any of the named volumes of a pod has a token. Without names it checks all volumes in use.
 func asksForTokens(pod *v1.Pod, only []string) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool {
 		return (len(only) == 0 || slices.Contains(only, v.Name)) && kinds.Holds(v, kinds.OfTokens)

@@ -15,22 +15,22 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// holding reports folders that are kept because the agent cannot undo them: of volumes, as the disk has them, and of pods, as
-// their removals end.
+// holding reports folders that are kept because the agent cannot undo them: folders of volumes, by reading the disk, and
+// folders of pods, by the errors of their removals.
 type holding struct {
 	rootDir string
 	alone   bool // there is no API server
 	looking bool
-	again   bool // look once more when the look in progress ends
+	again   bool // look again when the look in progress ends
 	at      time.Time
 	found   []messages.HeldFolder
-	remains map[string]remains // by UID; a pod is among them until its removal succeeds
-	failed  string             // why not all could be read
+	remains map[string]remains // by UID; an entry stays until the removal succeeds
+	failed  string             // the error of an incomplete look
 }
 
-// remains is the state of a removal that has failed.
+// remains is the state of a failed removal.
 type remains struct {
-	since time.Time // of the first failure in a row
+	since time.Time // of the first of the consecutive failures
 	text  string    // the last error; empty while the removal may only be slow
 }
 
@@ -40,10 +40,10 @@ type heldFound struct {
 }
 
 const (
-	// heldEvery is how often the disk is read while nothing is known to have changed.
+	// heldEvery is the interval between reads of the disk if no change is known.
 	heldEvery   = 5 * time.Minute
 	heldTimeout = time.Minute
-	// maxHeldError bounds the error that is kept of each removal, in bytes.
+	// maxHeldError limits the recorded error of each removal, in bytes.
 	maxHeldError = 1024
 )
 
@@ -68,10 +68,10 @@ func (h *holding) removal(now time.Time, r report) (changed bool) {
 	return is.text != was.text
 }
 
-// look reads the disk if that is due or something has changed, and otherwise sends the last result again.
+// look reads the disk if a read is due or something has changed. Otherwise it sends the last result again.
 func (h *holding) look(ctx supervisors.Context, changed bool) {
 	switch {
-	case h.looking && ctx.Now().Before(h.at.Add(2*heldTimeout)): // its result may be lost
+	case h.looking && ctx.Now().Before(h.at.Add(2*heldTimeout)): // the result may be lost
 		h.again = h.again || changed
 		return
 	case !changed && !h.at.IsZero() && ctx.Now().Before(h.at.Add(heldEvery)):
@@ -103,7 +103,7 @@ func (h *holding) took(ctx supervisors.Context, m heldFound) {
 	}
 }
 
-// report sends all folders, also if there is none: an earlier life of the actor may have reported some.
+// report sends all folders. It also sends an empty list, because an earlier life of the actor may have reported some.
 func (h *holding) report(ctx supervisors.Context) {
 	all := slices.Clone(h.found)
 	for uid, r := range h.remains {

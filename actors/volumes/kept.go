@@ -11,11 +11,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// lastWord is how much of a termination log is ever read: its end.
+// lastWord is the most that is ever read of a termination log, in bytes: its end.
 const lastWord = 4096
 
-// cutKept gives back what containers of a pod that is over have made of the files that the agent keeps for it: its folder stays
-// for as long as the pod is wanted. No container of it runs any more.
+// cutKept frees the disk space of the files that the agent keeps for a finished pod, whose folder stays until the pod is
+// removed. It removes etc-hosts and truncates termination logs. No container of the pod is running.
 func cutKept(root *safepath.Root) error {
 	err := kinds.IgnoreAbsent(root.Unlink("etc-hosts"))
 	const logs = "containers"
@@ -35,7 +35,7 @@ func cutKept(root *safepath.Root) error {
 	return err
 }
 
-// cutLog leaves the end of a file.
+// cutLog truncates a file to its end of lastWord bytes. A shorter file is left as it is.
 func cutLog(root *safepath.Root, name string) error {
 	info, err := root.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= lastWord {

@@ -8,7 +8,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// pluginOf returns the plugin of a folder. One of a kind that only a kubelet has is unmounted and kept if it holds data.
+// pluginOf returns the plugin of a folder. A volume of a kind that only a kubelet has is unmounted, and kept if it holds data.
 func (d disk) pluginOf(f kinds.Found) kinds.Plugin {
 	for _, p := range d.plugins {
 		if kinds.Escaped(p.Name()) == f.Plugin {
@@ -21,7 +21,7 @@ func (d disk) pluginOf(f kinds.Found) kinds.Plugin {
 // kubeletKind is a kind of volume that only a kubelet mounts, e.g. NFS.
 type kubeletKind struct {
 	kinds.Bare
-	name string // as in folders
+	name string // escaped, as in folder names
 }
 
 func (k kubeletKind) Name() string { return k.name }

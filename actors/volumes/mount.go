@@ -19,17 +19,17 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// volumesAtATime bounds how many local volumes of one pod are mounted side by side.
+// volumesAtATime limits the concurrent mounts of local volumes of one pod.
 const volumesAtATime = 8
 
-// volumeOutcome is what came of mounting one volume; one without a name is of the pod's folder, which could not be made.
+// volumeOutcome is the result of mounting one volume. Without a name it is the failure to make the pod's folder.
 type volumeOutcome struct {
 	name   string
 	plugin string // as metrics name it
 	of     *v1.Volume
 	path   string
 	err    error
-	renew  time.Time // when it is to be mounted again; zero: when something changes
+	renew  time.Time // when to mount it again; zero: after a change
 	events []messages.RecordEvent
 }
 
@@ -39,9 +39,9 @@ func (o *volumeOutcome) renewAt(at time.Time) {
 	}
 }
 
-// mountPod mounts the volumes that are named, all where none is, side by side. Each is an operation of its own, which goes on
-// when one of them hangs and the others are done. Volumes that may hang take no place of others: their drivers and file systems
-// have limits of their own.
+// mountPod mounts the named volumes, or all if none is named, concurrently. Each mount is an operation of its own, which
+// continues when it hangs and the others are done. Volumes that may hang do not count against volumesAtATime: their drivers and
+// file systems have their own limits.
 func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...string) mountOutcome {
 	if err := d.inFolder(kinds.MakePod, uid, pod, func(kinds.Folder) error { return nil }); err != nil {
 		return mountOutcome{only, []volumeOutcome{{err: err}}}
@@ -74,7 +74,7 @@ func (d disk) mountPod(ctx context.Context, uid string, pod *v1.Pod, only ...str
 	return mountOutcome{only, results}
 }
 
-// inFolder does something in the pod's folder, which is opened by OpenPod or MakePod.
+// inFolder opens the pod's folder with OpenPod or MakePod, and calls do with it.
 func (d disk) inFolder(
 	open func(*safepath.Root, string, *v1.Pod) (kinds.Folder, error), uid string, pod *v1.Pod, do func(kinds.Folder) error,
 ) error {
@@ -92,8 +92,8 @@ func (d disk) inFolder(
 	return do(folder)
 }
 
-// mountVolume mounts one volume as the one operation on it, or joins who does; what is done for an older desired state is
-// awaited.
+// mountVolume mounts one volume in the only operation on it. It joins an operation in progress for the same desired state, and
+// waits for the end of one for an older state.
 func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volume) volumeOutcome {
 	fits := func(o volumeOutcome) bool { return o.of == v }
 	key := operationsPrefix + volumeKey(uid, v.Name)
@@ -114,7 +114,7 @@ func (d disk) mountVolume(ctx context.Context, uid string, pod *v1.Pod, v *v1.Vo
 	return out
 }
 
-// changeError is of a volume that is still being given to its pod's fsGroup.
+// changeError reports that the volume's files are still being given to the pod's fsGroup.
 type changeError struct {
 	folder string
 	files  int64
@@ -147,8 +147,8 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 	return out
 }
 
-// settle waits for volumes of the pod that are still being mounted, by whoever asked; not for long, as what hangs may hang
-// for ever.
+// settle waits for pending mounts of the pod's volumes, no matter which operation began them. The wait is short, because a hung
+// mount may never end.
 func (d disk) settle(ctx context.Context, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeouts.settle)
 	defer cancel()

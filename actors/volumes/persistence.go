@@ -11,14 +11,14 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// persistence is the part of the actor that looks after persistent volumes: it has unstaged what no pod has any more, tells
-// registration which volumes are in use and which drivers there are, and has pods look again that wait for one of both.
+// persistence is the part of the actor for persistent volumes. It unstages volumes that no pod has any more, reports the
+// volumes in use and the drivers to registration, and retries pods that wait for a change of either.
 type persistence struct {
 	storage          *persistent.Storage // nil without an API server
-	staged           persistent.Unstager // as well
+	staged           persistent.Unstager // nil without an API server
 	listing, relists bool
-	awaiting         bool   // news of drivers
-	unread           string // why not all that is in use can be read
+	awaiting         bool   // a wait for changed drivers is in progress
+	unread           string // the last error of listing the volumes in use
 }
 
 type (
@@ -29,10 +29,10 @@ type (
 	}
 )
 
-// driversTimeout is after how long drivers are looked at anew where none changes.
+// driversTimeout is how long to wait for a change of drivers. After that they are reported again.
 const driversTimeout = 10 * time.Minute
 
-// beginStorage tells registration all there is.
+// beginStorage sends all drivers and volumes in use to registration.
 func (a *actor) beginStorage(ctx supervisors.Context) {
 	if a.staged != nil {
 		a.tellDrivers(ctx)
@@ -40,7 +40,7 @@ func (a *actor) beginStorage(ctx supervisors.Context) {
 	}
 }
 
-// receiveStorage takes what is about persistent volumes, and says whether it was.
+// receiveStorage handles messages about persistent volumes, and reports whether msg is one.
 func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 	switch m := msg.(type) {
 	case driversChanged:
@@ -49,7 +49,7 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 		a.lookAgain(ctx)
 	case inUseListed:
 		a.onInUse(ctx, m)
-	case messages.ServiceStarted: // registration, which knows nothing then
+	case messages.ServiceStarted: // registration, which starts without state
 		a.beginStorage(ctx)
 	case messages.NodeObserved:
 		a.nodeObserved(ctx, m.Node)
@@ -59,7 +59,7 @@ func (a *actor) receiveStorage(ctx supervisors.Context, msg any) bool {
 	return true
 }
 
-// tellDrivers tells registration which drivers there are.
+// tellDrivers sends the drivers to registration, and waits for the next change of drivers.
 func (a *actor) tellDrivers(ctx supervisors.Context) {
 	drivers, gone, changed := a.storage.Drivers.All()
 	observed := messages.CSIDriversObserved{Gone: gone}
@@ -83,7 +83,7 @@ func (a *actor) tellDrivers(ctx supervisors.Context) {
 	}})
 }
 
-// listInUse reads the disk, one reading at a time.
+// listInUse lists the volumes in use from the disk. One list is in progress at a time.
 func (a *actor) listInUse(ctx supervisors.Context) {
 	if a.listing {
 		a.relists = true
@@ -121,7 +121,7 @@ func (a *actor) sweepStorage(ctx supervisors.Context) {
 	}
 }
 
-// storageReported follows up what came of a volume, or of some pod's; the news may be of another's.
+// storageReported handles changes of persistent volumes after a report. The changes may be of another volume or pod.
 func (a *actor) storageReported(ctx supervisors.Context) {
 	touched, released := a.storage.TakeNews()
 	if touched {
@@ -142,7 +142,7 @@ func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 	a.lookAgain(ctx)
 }
 
-// lookAgain retries the mounts that may no longer have to wait.
+// lookAgain retries mounts whose wait may be over.
 func (a *actor) lookAgain(ctx supervisors.Context) {
 	var uids []string
 	a.volumes.Each(func(r report) {

@@ -15,28 +15,28 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// state is what is known of the volumes of one pod. It is a value: nothing in it is changed in place.
+// state is the state of the volumes of one pod. It is a value: nothing in it is changed in place.
 type state struct {
-	volumes map[string]volumeState // nil: nothing is known; that without a name is the pod's folder, where it failed
-	version uint64                 // of the ConfigMaps and Secrets that it may read, when they were mounted last
-	last    *mountOutcome          // what has just come of mounting
+	volumes map[string]volumeState // nil: unknown; the entry without a name is a failure of the pod's folder
+	version uint64                 // of the pod's ConfigMaps and Secrets at the last mount
+	last    *mountOutcome          // the outcome of the latest mount, to be judged
 	events  []messages.RecordEvent // of the last mount
 }
 
-// volumeState is what is known of one volume. Each has a back-off of its own.
+// volumeState is the state of one volume. Each volume has its own back-off.
 type volumeState struct {
 	path  string
-	err   error     // why it could not be mounted
-	fails int       // in a row
-	quiet bool      // that is normal, or was reported before
-	since time.Time // when it was mounted first since it last succeeded
-	// again is when it is to be mounted again, to be renewed or since it failed; zero: not by itself.
+	err   error     // of the last mount
+	fails int       // consecutive failures
+	quiet bool      // the error is normal, or was reported before
+	since time.Time // the first attempt since the last success
+	// again is the time of the next mount, to renew the volume or to retry; zero: none.
 	again time.Time
 }
 
 func (s state) known() bool { return s.volumes != nil }
 
-// paths are the volumes that are mounted.
+// paths returns the paths of the mounted volumes by name.
 func (s state) paths() map[string]string {
 	out := map[string]string{}
 	for name, v := range s.volumes {
@@ -47,7 +47,7 @@ func (s state) paths() map[string]string {
 	return out
 }
 
-// after takes what came of a mount: of the volumes that it was of, and of no others.
+// after applies the outcome of a mount to the volumes that it was for.
 func (s state) after(out mountOutcome, now time.Time) state {
 	next := state{volumes: map[string]volumeState{}, version: s.version}
 	if len(out.only) > 0 {
@@ -89,7 +89,7 @@ func (v volumeState) after(o volumeOutcome, now time.Time) volumeState {
 	return next
 }
 
-// waitRetry is between retries where the end of a wait cannot be observed.
+// waitRetry is the back-off of waits whose end cannot be observed.
 var waitRetry = backoff.Policy{First: 500 * time.Millisecond, Max: 5 * time.Second}
 
 // mayGoOn reports whether a volume waits for others and the wait may be over.
@@ -102,8 +102,8 @@ func (s state) mayGoOn() bool {
 	return false
 }
 
-// due lists the volumes of a pod to mount now: back-off or wait is over, never tried, to be renewed, or their ConfigMaps or
-// Secrets have changed.
+// due returns the volumes of a pod to mount now: never tried, due for a retry or renewal, no longer waiting, or with changed
+// ConfigMaps or Secrets.
 func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	if !s.known() {
 		return nil // all of them
@@ -119,7 +119,7 @@ func (s state) due(pod *v1.Pod, now time.Time, changed bool) []string {
 	return out
 }
 
-// next is when a volume is tried again, or renewed, next; zero: never.
+// next returns the time of the next retry or renewal; zero: never.
 func (s state) next() (next time.Time) {
 	for _, v := range s.volumes {
 		if !v.again.IsZero() && (next.IsZero() || v.again.Before(next)) {
@@ -129,7 +129,7 @@ func (s state) next() (next time.Time) {
 	return next
 }
 
-// err joins the failures of all volumes; nil: none failed, and some may wait.
+// err joins the failures of all volumes. It returns nil if no volume failed, even if some wait.
 func (s state) err() error {
 	var texts []string
 	for _, m := range s.failed("") {
@@ -143,7 +143,7 @@ func (s state) err() error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// failed returns the message to the pod for each volume that is not mounted, failures after those that wait normally.
+// failed returns the message to the pod for each volume that is not mounted: first volumes in a normal wait, then failures.
 func (s state) failed(uid string) []messages.VolumesFailed {
 	var waiting, out []messages.VolumesFailed
 	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
