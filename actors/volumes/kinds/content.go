@@ -13,11 +13,11 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// content is the kinds of volumes whose files the agent writes. They are written whole, appear at once (write.go), and are
-// written again when what they say has changed. Containers only read them.
+// content is the kinds of volumes whose files the agent writes. The files are written completely and appear at once (write.go).
+// They are written again when their content changes. Containers only read them.
 type content struct {
 	kind   string
-	memory bool // it lies in a tmpfs, so that it never reaches the disk
+	memory bool // in a tmpfs, so that the files never reach the disk
 }
 
 func (c content) Name() string { return c.kind }
@@ -44,7 +44,7 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 	files, err := c.files(ctx, p, v, there) // before any mount: the pod may have to wait for objects
 	switch {
 	case err != nil && there && p.mayPass(v, err):
-		// It was written before, perhaps by an earlier agent: it stays as it is until the API server can be asked.
+		// The volume was written before, perhaps by an earlier agent. It stays as it is until the API server can be reached.
 		return filepath.Join(p.Path(), folder), nil
 	case err != nil:
 		return "", err
@@ -60,7 +60,7 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 		if err := makeRoom(p, folder, files, mounted); err != nil {
 			return "", err
 		}
-		mode |= fs.ModeSticky // the kernel's own for a tmpfs, which the kubelet leaves
+		mode |= fs.ModeSticky // the kernel's mode of a tmpfs, which the kubelet keeps
 	}
 	if err := ownFolder(p, folder, mode, groupFolder); err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func (c content) Mount(ctx context.Context, p Folder, v *v1.Volume) (string, err
 // unreadTimeout is how long the first mount of a volume waits for objects that have not been read yet.
 const unreadTimeout = time.Second
 
-// files returns the content. It waits for requested objects that have not been read yet, unless the volume is there.
+// files returns the content. It waits for requested objects that have not been read yet, unless the volume has been written.
 func (c content) files(ctx context.Context, p Folder, v *v1.Volume, there bool) (files map[string]file, err error) {
 	timeout := unreadTimeout
 	if there {
@@ -93,7 +93,7 @@ func (c content) Mounted(p Folder, v *v1.Volume) bool {
 	return err == nil && mounted == c.memory && isWritten(p, folder)
 }
 
-// isWritten reports whether a volume was written whole.
+// isWritten reports whether a volume was written completely.
 func isWritten(p Folder, folder string) bool {
 	_, err := p.Lstat(filepath.Join(folder, dataLink))
 	return err == nil
@@ -102,6 +102,6 @@ func isWritten(p Folder, folder string) bool {
 func (c content) InMemory(Folder, string) bool { return c.memory }
 
 func (c content) Unmount(ctx context.Context, p Folder, volume string) error {
-	// A kubelet notes the folder below as an emptyDir of its own.
+	// A kubelet has notes of this folder as an emptyDir.
 	return removeFolder(ctx, p, emptyDirNotes("wrapped_"+volume), VolumeFolder(c.kind, volume))
 }

@@ -19,9 +19,9 @@ type emptyDir struct{}
 
 const emptyDirName = "kubernetes.io/empty-dir"
 
-// readyFile, in the volume's folder below plugins/, says that the volume was made. The kubelet keeps the same one. From
-// then on its mode is its containers' business: it is not set again after a restart. What it says is the agent's own: onDiskNote
-// of a volume on the disk.
+// readyFile, in the volume's folder below plugins/, marks the volume as complete. The kubelet has the same file. From then on
+// the mode of the volume belongs to its containers, and is not set again after a restart. The content of the file is the
+// agent's own: onDiskNote for a volume on the disk.
 const (
 	readyFile  = "ready"
 	onDiskNote = "disk"
@@ -35,8 +35,8 @@ func emptyDirNotes(volume string) string {
 	return filepath.Join(pluginsFolder, Escaped(emptyDirName), volume)
 }
 
-// Mount makes the folder, and mounts on it what the medium asks for. The owner and the mode are set once, before any
-// container runs: from then on they are the containers' business.
+// Mount makes the folder, and mounts the requested medium on it. It sets the owner and the mode once, before any container
+// runs. From then on they belong to the containers.
 func (e emptyDir) Mount(_ context.Context, p Folder, v *v1.Volume) (string, error) {
 	if err := safepath.CheckElement(v.Name); err != nil {
 		return "", permanentError{err}
@@ -62,7 +62,7 @@ func (e emptyDir) Mount(_ context.Context, p Folder, v *v1.Volume) (string, erro
 			return "", err
 		}
 	}
-	if err := ownFolder(p, folder, medium.mode, groupFolder); err != nil { // a crash may have come between making it and its mode
+	if err := ownFolder(p, folder, medium.mode, groupFolder); err != nil { // a crash may have left the folder without its mode
 		return "", err
 	}
 	stays := p.Node.StaticStay && translate.IsStatic(p.Pod)
@@ -79,14 +79,14 @@ func (emptyDir) Mounted(p Folder, v *v1.Volume) bool {
 		return false
 	}
 	folder := VolumeFolder(emptyDirName, v.Name)
-	if v.EmptyDir.Medium != v1.StorageMediumDefault { // what was noted outlives a reboot, and what was mounted does not
+	if v.EmptyDir.Medium != v1.StorageMediumDefault { // the note outlives a reboot, and the mount does not
 		return isMemory(p, folder)
 	}
 	info, err := p.Lstat(folder)
 	return err == nil && info.IsDir()
 }
 
-// InMemory is also true of a volume that a kubelet made, or an earlier agent: they did not note what it is on.
+// InMemory also returns true for a volume made by a kubelet or an earlier agent: they did not record the medium.
 func (emptyDir) InMemory(p Folder, volume string) bool {
 	f, err := p.OpenBeneath(filepath.Join(emptyDirNotes(volume), readyFile), unix.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

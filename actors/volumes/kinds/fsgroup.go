@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/stall"
 )
 
-// The bits that fsGroup adds to the modes of folders and files, and of those that containers only read.
+// The mode bits that fsGroup adds to folders and files, and to those that containers only read.
 const (
 	groupFolder     = 0o770
 	groupFile       = 0o660
@@ -26,7 +26,7 @@ const (
 	groupRead       = 0o440
 )
 
-// FSGroupOf is the group that a pod gives its volumes to; nil: none.
+// FSGroupOf returns the group that a pod gives its volumes to; nil: none.
 func FSGroupOf(p *v1.Pod) *int64 {
 	if p.Spec.SecurityContext == nil {
 		return nil
@@ -46,13 +46,13 @@ func ownFolder(p Folder, folder string, mode, groups fs.FileMode) error {
 	return p.Chmod(folder, mode)
 }
 
-// GroupChange is how far the change of a volume's group is. Safe for concurrent use.
+// GroupChange is the progress of a change of a volume's group. It is safe for concurrent use.
 type GroupChange struct {
 	Folder string // of the volume, beginning with the pod's UID
 	files  atomic.Int64
 }
 
-// Files returns how many files, folders and links have the group by now.
+// Files returns the number of files, folders and links that have the group so far.
 func (c *GroupChange) Files() int64 { return c.files.Load() }
 
 // OwnVolume gives all files of a volume to the pod's fsGroup, if it has one, and sets the group's mode bits. New files belong to
@@ -103,7 +103,7 @@ func ownAll(ctx context.Context, pod *safepath.Root, folder string, group int64,
 		last := len(folders) - 1
 		name := folders[last]
 		below, err := ownFiles(ctx, root, name, group, change)
-		if err != nil && (!IsAbsent(err) || name == ".") { // otherwise it went meanwhile
+		if err != nil && (!IsAbsent(err) || name == ".") { // otherwise it was removed meanwhile
 			return err
 		}
 		folders = append(folders[:last], below...)
@@ -132,7 +132,7 @@ func ownFiles(ctx context.Context, root *os.Root, folder string, group int64, ch
 			if err == nil {
 				err = own(root, name, info, group)
 			}
-			if err != nil && !IsAbsent(err) { // otherwise it went meanwhile
+			if err != nil && !IsAbsent(err) { // otherwise it was removed meanwhile
 				return nil, err
 			}
 			if e.IsDir() {

@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// HostPath is a file or folder of the host. Nothing is mounted or removed for it: its path is passed on, after the check that its
+// HostPath is a file or folder of the host. Nothing is mounted or removed for it. Its path is returned after the check that its
 // type requests. Links in the path are followed, as everywhere on a host.
 type HostPath struct{ Bare }
 
@@ -85,7 +85,8 @@ func wrongHostPath(source *v1.HostPathVolumeSource, why string) error {
 		"hostPath %s is not what its type %s asks for: %s", source.Path, *source.Type, why)
 }
 
-// Checks reports whether a volume is a hostPath that is looked at before it is handed on. Its file system may be any, and hang.
+// Checks reports whether a volume is a hostPath that is checked before it is used. It may be on any file system, and the check
+// may hang.
 func (HostPath) Checks(v *v1.Volume) bool {
 	return v.HostPath != nil && v.HostPath.Type != nil && *v.HostPath.Type != v1.HostPathUnset
 }
@@ -119,7 +120,7 @@ func makeHostFile(path string) error {
 	}
 	f, err := root.OpenBeneath(filepath.Base(path), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		err = nil // someone else made it; whether it is a file is checked next
+		err = nil // another process made it; its type is checked next
 	} else if err == nil {
 		err = errors.Join(f.Chmod(0o644), f.Close())
 	}

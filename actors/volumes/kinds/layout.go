@@ -18,11 +18,11 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// The folders are the kubelet's, so that either agent finds what the other made:
+// The folders are the kubelet's, so that either agent finds the folders of the other:
 //
 //	<root-dir>/pods/<uid>/volumes/<plugin>/<volume>
 //	<root-dir>/pods/<uid>/volumeDevices/<plugin>/...  raw block devices, a kubelet's
-//	<root-dir>/pods/<uid>/plugins/<plugin>/<volume>   what a plugin notes about a volume
+//	<root-dir>/pods/<uid>/plugins/<plugin>/<volume>   notes of a plugin about a volume
 //	<root-dir>/pods/<uid>/volume-subpaths/...         parts of volumes (subPath): bound by the container actors, undone here
 //	<root-dir>/pods/<uid>/containers/<container>      the container actors'
 //	<root-dir>/pods/<uid>/etc-hosts                   the container actors'
@@ -42,16 +42,15 @@ type Folder struct {
 	*safepath.Root
 	Pod  *v1.Pod // nil when only the folder is known
 	Node Facts
-	// RenewAt has the volume that is being mounted mounted again at a time, or before. Record has events recorded once it
-	// is over. Both are nil where nothing is mounted. SetPlugin sets the plugin's name in metrics where it is not the plugin's
-	// own.
+	// RenewAt schedules another mount of the volume that is being mounted, at a time or earlier. Record records events after
+	// the mount. Both are nil outside a mount. SetPlugin sets the plugin's name in metrics if it differs from the plugin's own.
 	RenewAt   func(time.Time)
 	Record    func(...messages.RecordEvent)
 	SetPlugin func(name string)
 }
 
-// OpenPods opens the folder of all pods, and makes it when it is not there. The path of the root directory is the
-// operator's and trusted.
+// OpenPods opens the folder of all pods, and creates it if it does not exist. The path of the root directory is the operator's
+// and trusted.
 func OpenPods(rootDir string) (*safepath.Root, error) {
 	if err := os.MkdirAll(rootDir, FolderMode); err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func OpenPods(rootDir string) (*safepath.Root, error) {
 	return pods, errors.Join(err, root.Close())
 }
 
-// checkUID refuses a UID that is no name for a folder: it comes from whoever wrote the manifest.
+// checkUID returns an error if a UID cannot be the name of a folder. The UID comes from the author of the manifest.
 func checkUID(uid string) error {
 	if err := safepath.CheckElement(uid); err != nil {
 		return permanentError{fmt.Errorf("a pod with this UID can have no folder: %w", err)}
@@ -75,7 +74,7 @@ func checkUID(uid string) error {
 	return nil
 }
 
-// MakePod makes the folders of a pod and opens the topmost.
+// MakePod makes the folders of a pod and opens the topmost one.
 func MakePod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
 	err := checkUID(uid)
 	for _, below := range []string{volumesFolder, pluginsFolder, logsFolder} {
@@ -89,7 +88,7 @@ func MakePod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
 	return OpenPod(pods, uid, pod)
 }
 
-// OpenPod opens the folder of a pod; the error wraps fs.ErrNotExist when there is none.
+// OpenPod opens the folder of a pod. The error wraps fs.ErrNotExist if there is none.
 func OpenPod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
 	if err := checkUID(uid); err != nil {
 		return Folder{}, err
@@ -101,7 +100,7 @@ func OpenPod(pods *safepath.Root, uid string, pod *v1.Pod) (Folder, error) {
 	return Folder{Root: root, Pod: pod}, err
 }
 
-// callOwner returns the owner of calls for a pod; nil: only its UID is known.
+// callOwner returns the owner of calls for a pod. If pod is nil, only its UID is known.
 func callOwner(uid string, pod *v1.Pod) safepath.Owner {
 	if pod == nil {
 		return safepath.Owner{Pod: uid}
@@ -109,12 +108,12 @@ func callOwner(uid string, pod *v1.Pod) safepath.Owner {
 	return safepath.Owner{Namespace: pod.Namespace, Pod: uid}
 }
 
-// VolumeFolder is a volume's folder in its pod's.
+// VolumeFolder returns the path of a volume's folder in its pod's folder.
 func VolumeFolder(plugin, volume string) string {
 	return filepath.Join(volumesFolder, Escaped(plugin), volume)
 }
 
-// Escaped is a plugin's name as it is in folder names.
+// Escaped returns a plugin's name in the form of folder names.
 func Escaped(plugin string) string { return strings.ReplaceAll(plugin, "/", "~") }
 
 // Found is a volume's folder on the disk.
@@ -122,7 +121,7 @@ type Found struct{ Plugin, Volume string } // Plugin is escaped
 
 func (f Found) path() string { return filepath.Join(volumesFolder, f.Plugin, f.Volume) }
 
-// Device is the path of a found block device in its pod's folder.
+// Device returns the path of a block device in its pod's folder.
 func (f Found) Device() string { return filepath.Join(devicesFolder, f.Plugin, f.Volume) }
 
 // FoundVolumes lists the folders of volumes that a pod has, sorted.

@@ -16,14 +16,14 @@ import (
 	"github.com/playlet-dev/playlet/cri/translate"
 )
 
-// medium is what holds an emptyDir. Its kind is a type of file systems, or empty: the folder as it is.
+// medium is the storage of an emptyDir. Its kind is a type of file system; empty: the folder itself.
 type medium struct {
 	kind    string
 	options string
 	mode    fs.FileMode // of the folder
 }
 
-// mediumOf says what the source asks for.
+// mediumOf returns the medium that the source requests.
 func mediumOf(p Folder, source *v1.EmptyDirVolumeSource) (medium, error) {
 	m := medium{mode: 0o777}
 	switch {
@@ -48,8 +48,8 @@ func mediumOf(p Folder, source *v1.EmptyDirVolumeSource) (medium, error) {
 	return m, nil
 }
 
-// memory is a tmpfs, which may grow to the least of the limit, the pod's own limit of memory, and what the node has for
-// pods. Its mode is the kernel's own for a tmpfs.
+// memory returns a tmpfs. It may grow to the smallest of the limit, the pod's own memory limit, and the memory that the node
+// has for pods. Its mode is the kernel's mode of a tmpfs.
 func memory(p Folder, limit *resource.Quantity) medium {
 	m := medium{kind: "tmpfs", mode: 0o777 | fs.ModeSticky}
 	size := p.Node.Allocatable.Memory().Value()
@@ -70,7 +70,7 @@ func memory(p Folder, limit *resource.Quantity) medium {
 	return m
 }
 
-// pageSize is the size of huge pages that a medium asks for: the one that it names, or the only one that the pod requests.
+// pageSize returns the size of huge pages of a medium: the size in its name, or the only size that the pod requests.
 func pageSize(pod *v1.Pod, asked v1.StorageMedium) (int64, error) {
 	sizes := map[string]bool{}
 	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -110,7 +110,7 @@ func (m medium) mount(p Folder, folder string) error {
 	if m.kind != "tmpfs" {
 		return p.Mount(folder, m.kind, m.options)
 	}
-	// What a pod keeps in memory is kept from the disk, too; kernels before 6.3 cannot (KEP-2400).
+	// Data in memory must not be swapped to the disk. Kernels before 6.3 do not support noswap (KEP-2400).
 	err := p.Mount(folder, m.kind, strings.TrimPrefix(m.options+",noswap", ","))
 	if errors.Is(err, unix.EINVAL) {
 		err = p.Mount(folder, m.kind, m.options)
@@ -118,11 +118,11 @@ func (m medium) mount(p Folder, folder string) error {
 	return err
 }
 
-// spareRoom is what a tmpfs has more than its files need, in bytes.
+// spareRoom is the space of a tmpfs in addition to that of its files, in bytes.
 const spareRoom = 64 << 10
 
-// makeRoom mounts a tmpfs on the folder with room for the files, or enlarges the mounted one: they are written beside those that
-// they replace. It is charged to the agent, and no larger than that.
+// makeRoom mounts a tmpfs on the folder with room for the files, or enlarges the mounted one: the files are written beside
+// those that they replace. The memory is charged to the agent, so the tmpfs is no larger than needed.
 func makeRoom(p Folder, folder string, files map[string]file, mounted bool) error {
 	page := int64(os.Getpagesize())
 	need := int64(0)
@@ -149,13 +149,13 @@ func makeRoom(p Folder, folder string, files map[string]file, mounted bool) erro
 	}
 	options := fmt.Sprintf("size=%d", max(size, used+need+spareRoom))
 	err = p.Remount(folder, options)
-	if errors.Is(err, unix.EINVAL) { // kernels of 6.4 and some later ones want noswap said again where it was mounted with it
+	if errors.Is(err, unix.EINVAL) { // kernel 6.4 and some later ones require noswap again if it was set
 		err = p.Remount(folder, options+",noswap")
 	}
 	return err
 }
 
-// isMemory reports whether the memory of a volume is mounted on its folder, and no part of another file system of memory.
+// isMemory reports whether the volume's own memory is mounted on its folder, and not a part of another file system of memory.
 func isMemory(p Folder, folder string) bool {
 	mounted, err := ownMount(p, folder, true)
 	return err == nil && mounted

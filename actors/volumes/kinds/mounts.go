@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// StillMounted is an error that names the mounts.
+// StillMounted returns an error that names the mounts.
 func StillMounted(mounts []*mountinfo.Info) error {
 	return fmt.Errorf("still mounted, so nothing of its folder is removed: %s", mountNames(mounts))
 }
@@ -28,7 +28,7 @@ func mountNames(mounts []*mountinfo.Info) string {
 	return strings.Join(names, ", ")
 }
 
-// MountsIn reads what is mounted on the pod's folder or in it, with paths that begin as the folder's does.
+// MountsIn returns the mounts on the pod's folder and below it. Their paths begin with the folder's path.
 func MountsIn(folder Folder) ([]*mountinfo.Info, error) {
 	resolved, err := filepath.EvalSymlinks(folder.Path())
 	if err != nil {
@@ -44,8 +44,9 @@ func MountsIn(folder Folder) ([]*mountinfo.Info, error) {
 	return mounts, nil
 }
 
-// Foreign are the mounts on the folder of a volume and in it that somebody else made: all but what its kind mounts there. That is
-// one file system of memory, and all of it, as a part that is bound there is somebody else's; or what is at a path of its own.
+// Foreign returns the mounts on the folder of a volume and below it that its kind did not make. A kind mounts one whole file
+// system of memory on the folder, or any file system at a path of its own (Mounter). A bind of a part of a file system of
+// memory is foreign.
 func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*mountinfo.Info {
 	at, own := filepath.Join(folder.Path(), f.path()), ""
 	if m, ok := p.(Mounter); ok {
@@ -67,8 +68,8 @@ func Foreign(mounts []*mountinfo.Info, folder Folder, p Plugin, f Found) []*moun
 	return append(on, below...)
 }
 
-// isWholeMemory reports whether mounts on one folder are of one file system of memory or huge pages, and of its root. There are
-// two where the root directory was bound to itself and shares its mounts.
+// isWholeMemory reports whether the mounts on a folder all show the root of one file system of memory or huge pages. There are
+// two mounts if the root directory was bound to itself and shares its mounts.
 func isWholeMemory(on []*mountinfo.Info) bool {
 	return len(on) > 0 && !slices.ContainsFunc(on, func(m *mountinfo.Info) bool {
 		return m.Root != "/" || m.FSType != "tmpfs" && m.FSType != "hugetlbfs" || m.Major != on[0].Major || m.Minor != on[0].Minor
@@ -76,7 +77,7 @@ func isWholeMemory(on []*mountinfo.Info) bool {
 }
 
 // ownMount reports whether the memory of a volume is mounted on its folder. Any other mount there, or on a folder between the
-// pod's and it, is an error: its files belong to another, so that nothing may be written, chmodded or removed.
+// pod's folder and it, is an error: its files belong to others, and must not be written, chmodded or removed.
 func ownMount(p Folder, folder string, memory bool) (bool, error) {
 	at := ""
 	for element := range strings.SplitSeq(folder, "/") {
@@ -101,11 +102,11 @@ func ownMount(p Folder, folder string, memory bool) (bool, error) {
 	return false, nil
 }
 
-// unmountTimeout is how long a pod waits for one unmount. Then it reports the unmount, retries and joins it.
+// unmountTimeout is how long a pod waits for one unmount. After that the unmount is reported, and a retry joins it.
 const unmountTimeout = time.Minute
 
-// unmount undoes the topmost mount on a folder. The kernel writes data back first, for which a hung server may block it for ever:
-// the call then stays blocked in a goroutine of its own, and later calls join it.
+// unmount undoes the topmost mount on a folder. The kernel first writes data back, and a hung server may block that for ever.
+// The call then stays blocked in a goroutine of its own, and later calls join it.
 func unmount(ctx context.Context, p Folder, folder string) error {
 	ctx, cancel := context.WithTimeout(ctx, unmountTimeout)
 	defer cancel()

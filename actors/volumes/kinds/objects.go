@@ -15,8 +15,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// contentOf is a volume whose files the agent writes as one that is projected of sources: its plugin's name, the sources, and the
-// mode of files that have none of their own. The name is empty where the volume is of another kind.
+// contentOf describes a volume whose files the agent writes as a projected volume. It returns the plugin's name, the sources,
+// and the mode of files without a mode of their own. The name is empty for other kinds of volumes.
 func contentOf(v *v1.Volume) (kind string, sources []v1.VolumeProjection, mode int32) {
 	var asked *int32
 	switch {
@@ -38,7 +38,7 @@ func contentOf(v *v1.Volume) (kind string, sources []v1.VolumeProjection, mode i
 	return kind, sources, ptr.Deref(asked, v1.ProjectedVolumeSourceDefaultMode)
 }
 
-// pathsOf are the paths of files that the sources name by themselves.
+// pathsOf returns the paths of files that the sources themselves specify.
 func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 	var items []v1.KeyToPath
 	for _, s := range sources {
@@ -61,8 +61,8 @@ func pathsOf(sources []v1.VolumeProjection) (paths []string) {
 	return paths
 }
 
-// filesOf are the files of a volume by path. Where two sources have the same one, the later counts. An error that trying again
-// cannot help is a Permanent one.
+// filesOf returns the files of a volume by path. If two sources have the same path, the later one wins. An error that a retry
+// cannot fix is a Permanent one.
 func filesOf(ctx context.Context, p Folder, v *v1.Volume) (map[string]file, error) {
 	_, sources, mode := contentOf(v)
 	out := map[string]file{}
@@ -87,7 +87,7 @@ func filesOf(ctx context.Context, p Folder, v *v1.Volume) (map[string]file, erro
 	return out, nil
 }
 
-// keys are those of an object of the pod's namespace, or why there are none.
+// keys are the keys of an object in the pod's namespace, or the error of reading it.
 type keys struct {
 	object messages.Cause // its kind and name
 	data   map[string][]byte
@@ -116,7 +116,7 @@ func secretKeys(p Folder, name string) keys {
 	return k
 }
 
-// files adds those of the keys that the items ask for; all, under their own names, where there are no items.
+// files adds the keys that the items request. Without items it adds all keys under their own names.
 func (k keys) files(out map[string]file, items []v1.KeyToPath, optional *bool, mode int32) error {
 	switch {
 	case k.err != nil:
@@ -138,7 +138,7 @@ func (k keys) files(out map[string]file, items []v1.KeyToPath, optional *bool, m
 	return nil
 }
 
-// downwardFiles adds what the items ask for of the pod's own manifest.
+// downwardFiles adds the fields and resources of the pod that the items request.
 func downwardFiles(p Folder, out map[string]file, items []v1.DownwardAPIVolumeFile, mode int32) error {
 	for _, item := range items {
 		var text string
@@ -159,26 +159,26 @@ func downwardFiles(p Folder, out map[string]file, items []v1.DownwardAPIVolumeFi
 	return nil
 }
 
-// OfObjects says that a source of a volume is a ConfigMap or Secret.
+// OfObjects reports whether a source of a volume is a ConfigMap or Secret.
 func OfObjects(s v1.VolumeProjection) bool { return s.ConfigMap != nil || s.Secret != nil }
 
-// OfTokens says that it is a token.
+// OfTokens reports whether a source of a volume is a token.
 func OfTokens(s v1.VolumeProjection) bool { return s.ServiceAccountToken != nil }
 
 func ofThePod(s v1.VolumeProjection) bool { return s.DownwardAPI != nil }
 
-// Holds says whether a volume has such a source.
+// Holds reports whether a volume has such a source.
 func Holds(v *v1.Volume, such func(v1.VolumeProjection) bool) bool {
 	_, sources, _ := contentOf(v)
 	return slices.ContainsFunc(sources, such)
 }
 
-// AnyHolds says whether a volume that the pod uses has such a source.
+// AnyHolds reports whether any volume that the pod uses has such a source.
 func AnyHolds(pod *v1.Pod, such func(v1.VolumeProjection) bool) bool {
 	return slices.ContainsFunc(podspec.UsedVolumes(pod), func(v *v1.Volume) bool { return Holds(v, such) })
 }
 
-// SameVolumes says whether two pods desire the same volumes with the same in them. A static pod can keep its UID and change.
+// SameVolumes reports whether two pods desire the same volumes with the same content. A static pod can change and keep its UID.
 func SameVolumes(a, b *v1.Pod) bool {
 	if a == b || a == nil || b == nil {
 		return a == b
@@ -188,7 +188,7 @@ func SameVolumes(a, b *v1.Pod) bool {
 		(!AnyHolds(a, ofThePod) || sameReport(a, b))
 }
 
-// sameReport says whether the downward API says the same of two pods.
+// sameReport reports whether the downward API has the same values for two pods.
 func sameReport(a, b *v1.Pod) bool {
 	same := equality.Semantic.DeepEqual
 	resources := func(x, y v1.Container) bool { return x.Name == y.Name && same(x.Resources, y.Resources) }

@@ -1,15 +1,15 @@
-// Package kinds has the kinds of volume, each with what it does on the machine: one file (emptydir.go, hostpath.go) and one
-// line of the list All. The kinds of persistent volumes are in the package persistent. layout.go is the
-// folder of a pod, in which volumes lie, mounts.go what is mounted there.
+// Package kinds has the local kinds of volumes. Each kind is one file (emptydir.go, hostpath.go) and one line of the list All.
+// The kinds of persistent volumes are in the package persistent. layout.go has the folder of a pod with its volumes, mounts.go
+// the mounts there.
 //
-// Limits. An emptyDir in memory is as large as its sizeLimit. On disk the limit is for eviction to hold.
+// Limits. An emptyDir in memory is as large as its sizeLimit. On the disk, eviction enforces the limit.
 //
-// Content (content.go). objects.go decides which files a volume has, write.go writes them so that they change all at once. A
+// Content (content.go). objects.go decides which files a volume has. write.go writes them so that they change all at once. A
 // container that mounts an absent key by subPath gets an empty folder, which stays in place of the key.
 //
-// Tokens of service accounts are requested by the mount that writes them. They are bound to the pod and kept in memory
-// until the pod's volumes are unmounted. A token is renewed when four fifths of its life, or a day, are over. If that
-// fails the old one stays in place.
+// Tokens of service accounts are requested by the mount that writes them. They are bound to the pod and kept in memory until
+// the pod's volumes are unmounted. A token is renewed after four fifths of its life, or after a day. If that fails, the old one
+// stays in place.
 package kinds
 
 import (
@@ -24,37 +24,37 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/podspec"
 )
 
-// Facts are what volumes need to know of the machine. Immutable.
+// Facts describes the machine to the kinds of volumes. It is immutable.
 type Facts struct {
-	// Allocatable is what pods can have of the machine; zero stands for not known. It bounds what lies in memory, and is
-	// what the downward API says of limits that are not set.
+	// Allocatable is the resources of the machine for pods; zero: unknown. It limits volumes in memory, and is the value that
+	// the downward API has for limits that are not set.
 	Allocatable v1.ResourceList
-	// Objects are the ConfigMaps and Secrets; nil where this node has none.
+	// Objects has the ConfigMaps and Secrets; nil if this node has none.
 	Objects *objectset.Board
-	// Tokens gives service account tokens; nil where there is no API server.
+	// Tokens provides service account tokens; nil without an API server.
 	Tokens Tokens
-	// StaticStay says that no static pod is evicted, whatever it writes to an emptyDir.
+	// StaticStay is set if no static pod is ever evicted, even if it fills an emptyDir.
 	StaticStay bool
-	// Log gets what happens in operations, outside any actor.
+	// Log receives the messages of operations, which run outside any actor.
 	Log *slog.Logger
 }
 
-// Plugin is one kind of volume. All its methods may be called at any time and by several goroutines, for different
-// volumes; for one volume Mount and Unmount never run side by side. They do I/O, and give up with ctx where they can.
+// Plugin is one kind of volume. Its methods may be called at any time and concurrently for different volumes. For one volume
+// Mount and Unmount never run at the same time. The methods do I/O, and return when ctx ends if they can.
 type Plugin interface {
-	// Name is the kubelet's, e.g. "kubernetes.io/empty-dir": folders on the disk are named after it.
+	// Name returns the kubelet's name for the kind, e.g. "kubernetes.io/empty-dir". Folders on the disk are named after it.
 	Name() string
-	// Handles says whether the volume is of this kind.
+	// Handles reports whether the volume is of this kind.
 	Handles(v *v1.Volume) bool
-	// Mount makes the volume ready and returns its path on the host. It must be idempotent, also after a crash at
-	// any point in itself. An error that trying again cannot help is a Permanent one.
+	// Mount makes the volume ready and returns its path on the host. It must be idempotent, even after a crash at any point. An
+	// error that a retry cannot fix is a Permanent one.
 	Mount(ctx context.Context, p Folder, v *v1.Volume) (string, error)
-	// Mounted says whether what Mount did is still there. It must be cheap.
+	// Mounted reports whether the volume is still as Mount left it. It must be cheap.
 	Mounted(p Folder, v *v1.Volume) bool
-	// InMemory says whether Mount may have mounted a file system of memory on the folder of the volume with this name.
+	// InMemory reports whether Mount may have mounted a file system of memory on the folder of the volume with this name.
 	InMemory(p Folder, volume string) bool
-	// Unmount undoes the volume with this name and removes what it held. It has nothing to go by but the disk, and
-	// must be idempotent. Kinds that leave nothing in the pod's folder are never asked.
+	// Unmount undoes the volume with this name and removes its content. It has no information but the disk, and must be
+	// idempotent. It is never called for kinds that leave nothing in the pod's folder.
 	Unmount(ctx context.Context, p Folder, volume string) error
 }
 
@@ -69,11 +69,11 @@ func (Bare) Unmount(context.Context, Folder, string) error { return nil }
 
 // Mounter is a plugin whose volumes are mounted by others, or are any file system.
 type Mounter interface {
-	// MountsAt is the path in the pod's folder on which the volume with this name is mounted.
+	// MountsAt returns the path in the pod's folder on which the volume with this name is mounted.
 	MountsAt(volume string) string
 }
 
-// All are the kinds of this package.
+// All returns the kinds of this package.
 func All() []Plugin {
 	return []Plugin{
 		emptyDir{},
@@ -85,21 +85,21 @@ func All() []Plugin {
 	}
 }
 
-// permanentError is a failure that trying again cannot help, until the pod changes.
+// permanentError is a failure that a retry cannot fix until the pod changes.
 type permanentError struct{ error }
 
 func (e permanentError) Unwrap() error { return e.error }
 
-// Permanent makes one.
+// Permanent returns an error that a retry cannot fix until the pod changes.
 func Permanent(format string, args ...any) error { return permanentError{fmt.Errorf(format, args...)} }
 
-// IsPermanent says that an error is one.
+// IsPermanent reports whether an error is or wraps such an error.
 func IsPermanent(err error) bool {
 	_, is := errors.AsType[permanentError](err)
 	return is
 }
 
-// PluginFor finds the plugin of a volume; a kind that is not there is named as the manifest names it.
+// PluginFor returns the plugin of a volume. The error gives an unsupported kind the name that it has in the manifest.
 func PluginFor(list []Plugin, v *v1.Volume) (Plugin, error) {
 	for _, p := range list {
 		if p.Handles(v) {

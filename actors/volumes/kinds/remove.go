@@ -12,7 +12,8 @@ import (
 )
 
 // RemovePod removes the folder of a pod after its volumes are undone. Only notes of the agent and termination logs are removed
-// with their content. Any other folder must be empty: data in it may be a user's, so that it stays, and the pod's folder with it.
+// with their content. Any other folder must be empty: data in it may be a user's. Such a folder stays, and the pod's folder
+// with it.
 func RemovePod(ctx context.Context, pods *safepath.Root, p Folder, uid string) error {
 	var errs []error
 	for _, folder := range []string{volumesFolder, devicesFolder} {
@@ -79,7 +80,7 @@ func removeNotes(ctx context.Context, p Folder) error {
 	return errors.Join(append(errs, removeTree(p.Root, pluginsFolder))...)
 }
 
-// removeOther removes a file in a pod's folder, which no pod can reach: an agent wrote it. A folder must be empty.
+// removeOther removes a file in a pod's folder. No pod can reach it, so that an agent wrote it. A folder must be empty.
 func removeOther(p Folder, name string) error {
 	info, err := p.Lstat(name)
 	if err == nil && info.Mode().Type() != fs.ModeDir {

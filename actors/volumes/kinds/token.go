@@ -14,26 +14,26 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/satoken"
 )
 
-// Tokens gives service account tokens; *satoken.Source has it.
+// Tokens provides service account tokens. *satoken.Source implements it.
 type Tokens interface {
-	// Token is a token of the pod's service account, bound to the pod, for an audience, where it is empty the API server.
-	// Seconds is how long it is to be good for. It is called side by side, and gives up with ctx.
+	// Token returns a token of the pod's service account, bound to the pod, for an audience; an empty audience is the API
+	// server. Seconds is the requested lifetime. Token is called concurrently, and returns when ctx ends.
 	Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (satoken.Token, error)
-	// Forget drops the tokens of a pod, which is at its end, and breaks off the requests for more. It does not wait.
+	// Forget drops the tokens of a pod at its end, and cancels pending requests for more. It does not block.
 	Forget(pod types.UID)
 }
 
-// RenewRetry is when a token is asked for again that could not be had, where an old one is there.
+// RenewRetry is the delay before a failed renewal is retried, while the old token or mount is still there.
 const RenewRetry = 30 * time.Second
 
-// tokenError is of a token that cannot be had now.
+// tokenError reports that a token is not available now.
 type tokenError struct{ error }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e tokenError) Unwrap() error { return e.error }
 
-// mayPass says that content is not known now, and that what was written before may be as good. A volume whose token cannot be had
-// is looked at again.
+// mayPass reports whether err means that the content is unknown for now, and earlier content may still be valid. It schedules a
+// retry for a volume whose token is not available.
 func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	if _, token := errors.AsType[tokenError](err); token {
 		p.Node.Log.Warn("a volume's token cannot be renewed; the old one stays", "pod", p.Pod.UID, "volume", v.Name, "error", err)
@@ -43,8 +43,8 @@ func (p Folder) mayPass(v *v1.Volume, err error) bool {
 	return objectset.IsUnread(err)
 }
 
-// tokenFile adds a token. Who else than root may read it is the kubelet's rule: everybody by the volume's mode, unless the pod
-// says which user or group it runs as.
+// tokenFile adds a token. The kubelet's rule decides which users other than root may read it: all that the volume's mode
+// admits, unless the pod sets the user or group that it runs as.
 func tokenFile(
 	ctx context.Context, p Folder, out map[string]file, source *v1.ServiceAccountTokenProjection, mode int32,
 ) error {
@@ -65,7 +65,7 @@ func tokenFile(
 	return nil
 }
 
-// userOf is the user that all containers of the pod run as, where they say so and agree.
+// userOf returns the user that all containers of the pod run as; nil: some set no user, or the users differ.
 func userOf(pod *v1.Pod) (user *int64) {
 	of := func(c *v1.SecurityContext) *int64 {
 		if c != nil && c.RunAsUser != nil {

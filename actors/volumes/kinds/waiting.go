@@ -8,15 +8,15 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/backoff"
 )
 
-// OperationTimeout ends an operation that makes no progress, as far as the kernel lets it be ended. A change of all files'
-// group, and the removal of a large emptyDir, take as long as they progress.
+// OperationTimeout ends an operation that makes no progress, as far as the kernel allows. A change of all files' group, and the
+// removal of a large emptyDir, may take as long as they make progress.
 const OperationTimeout = 10 * time.Minute
 
-// Retry is the kubelet's back-off for volumes, and for plugins that register.
+// Retry is the kubelet's back-off for volumes. It is also used for plugins that register.
 var Retry = backoff.Policy{First: 500 * time.Millisecond, Max: 2*time.Minute + 2*time.Second}
 
-// WaitError is the error of a mount that depends on others: they bind a claim, attach a volume, register a driver, or release
-// the volume.
+// WaitError is the error of a mount that depends on others to bind a claim, attach a volume, register a driver, or release the
+// volume.
 type WaitError struct {
 	Err error
 	// Over reports, without I/O, whether the wait may be over. The mount is then retried. If Over is nil, the end cannot be

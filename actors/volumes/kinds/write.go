@@ -21,9 +21,9 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/linux/safepath"
 )
 
-// The content of a volume is laid out as the kubelet's is, so that either agent goes on from the other's:
+// The content of a volume has the kubelet's layout, so that either agent continues from the other's:
 //
-//	<volume>/..2026_01_02_03_04_05.XXXX/  the files, in a folder that is never changed once it is whole
+//	<volume>/..2026_01_02_03_04_05.XXXX/  the files, in a folder that is never changed once it is complete
 //	<volume>/..data                       a link to it; renaming another link over it changes all files at once
 //	<volume>/<name>                       for each file or topmost folder a link to ..data/<name>
 const (
@@ -39,8 +39,8 @@ type file struct {
 	owner *int64 // nil: the agent's
 }
 
-// writeFiles makes the volume hold these files and no others, whose paths have been checked. It may be cut off at any point and
-// done again, and changes nothing where they are there. What it could not finish is removed.
+// writeFiles makes the volume hold exactly these files, whose paths have been checked. It may be cut off at any point and
+// repeated, and changes nothing if the files are there. It removes files that it could not finish.
 func writeFiles(p Folder, volume string, files map[string]file) error {
 	root, err := p.Sub(volume)
 	if err != nil {
@@ -50,9 +50,9 @@ func writeFiles(p Folder, volume string, files map[string]file) error {
 	return errors.Join(w.write(), root.Close())
 }
 
-// checkPaths says whether files can have these paths in one volume.
+// checkPaths returns an error if files cannot have these paths in one volume.
 func checkPaths(paths []string) error {
-	given := map[string]string{} // by what they lead to
+	given := map[string]string{} // by cleaned path
 	for _, path := range paths {
 		if err := checkContentPath(path); err != nil {
 			return err
@@ -97,7 +97,7 @@ func (w writing) write() error {
 		return err
 	}
 	if current == "" || !w.holds(current) {
-		// First what an earlier write could not finish: the volume may have no room for both.
+		// First the remains of an earlier write are removed: the volume may have no room for both.
 		if err := w.sweep(current); err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func (w writing) write() error {
 	return w.sweep(current)
 }
 
-// modeOf is the mode that a file gets: fsGroup may read what its owner may.
+// modeOf returns the mode of a file. If the pod has an fsGroup, the group may read the file.
 func (w writing) modeOf(f file) fs.FileMode {
 	mode := fs.FileMode(f.mode & 0o777)
 	if FSGroupOf(w.root.Pod) != nil {
@@ -123,7 +123,7 @@ func (w writing) modeOf(f file) fs.FileMode {
 	return mode
 }
 
-// holds says whether a folder has the files, all of them and no others.
+// holds reports whether a folder has exactly these files.
 func (w writing) holds(folder string) bool {
 	if safepath.CheckElement(folder) != nil {
 		return false
@@ -153,7 +153,7 @@ func (w writing) owned(info fs.FileInfo, f file) bool {
 	return (group == nil || ok && int64(stat.Gid) == *group) && (f.owner == nil || ok && int64(stat.Uid) == *f.owner)
 }
 
-// count counts the files in a folder; it is false where that cannot be done.
+// count adds the number of files in a folder to n. It returns false if the folder cannot be read.
 func (w writing) count(folder string, n *int) bool {
 	names, err := w.root.Names(folder)
 	for _, name := range names {
@@ -224,7 +224,7 @@ func (w writing) writeFile(folder, path string, f file) error {
 	return errors.Join(out.Chmod(w.modeOf(f)), out.Close())
 }
 
-// top is the name under which a file, or the topmost folder it lies in, is seen in the volume.
+// top returns the name of a file in the volume, or of the topmost folder above the file.
 func top(path string) string {
 	name, _, _ := strings.Cut(filepath.Clean(path), "/")
 	return name
@@ -261,7 +261,7 @@ func (w writing) linkTo(name string, owner *int64) error {
 	return err
 }
 
-// unlinkOld removes the names of files that are no more.
+// unlinkOld removes the names of files that no longer exist.
 func (w writing) unlinkOld() error {
 	names, err := w.root.Names(".")
 	if err != nil {
@@ -294,7 +294,7 @@ func (w writing) sweep(current string) error {
 	return err
 }
 
-// isContentFolder reports whether a name is one that an agent gives to a folder of content.
+// isContentFolder reports whether a name has the form that an agent gives to folders of content.
 func isContentFolder(name string) bool {
 	if len(name) <= len(stampFormat) {
 		return false

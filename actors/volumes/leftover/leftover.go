@@ -1,6 +1,6 @@
-// Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted, and
-// state of a kubelet that only a kubelet can undo. It reads the disk and asks no server. Anything else that keeps a pod's folder
-// is in the error of its removal, which the volumes actor reports.
+// Package leftover finds folders of volumes that the agent keeps because it cannot undo them: data where nothing is mounted,
+// and state of a kubelet that only a kubelet can undo. It reads the disk and calls no server. Anything else that keeps a pod's
+// folder is in the error of its removal, which the volumes actor reports.
 package leftover
 
 import (
@@ -27,8 +27,8 @@ const (
 	devices     = "volumeDevices"
 )
 
-// Find lists the folders, sorted by path. On a standalone node volumes of CSI are among them: there is no API server to ask for
-// drivers. An error is returned beside those that were found.
+// Find lists the folders, sorted by path. On a standalone node it includes CSI volumes: without an API server there are no
+// drivers. An error is returned beside the folders that were found.
 func Find(rootDir string, standalone bool) ([]messages.HeldFolder, error) {
 	root, err := safepath.OpenRoot(rootDir)
 	if err != nil {
@@ -43,7 +43,7 @@ func Find(rootDir string, standalone bool) ([]messages.HeldFolder, error) {
 	return f.found, errors.Join(f.errs...)
 }
 
-// Explain is Find with a sentence and a remedy for each folder.
+// Explain returns the folders of Find, each with a sentence and a remedy.
 func Explain(rootDir string, standalone bool) ([]explain.Finding, error) {
 	folders, err := Find(rootDir, standalone)
 	var out []explain.Finding

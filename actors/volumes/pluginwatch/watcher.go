@@ -1,10 +1,10 @@
 // Package pluginwatch watches a folder for sockets by which plugins of the node register themselves, as the kubelet does
-// (k8s.io/kubelet/pkg/apis/pluginregistration/v1). A kind of plugin is one entry of the map of handlers. It has no actors, and
-// lives as long as the process.
+// (k8s.io/kubelet/pkg/apis/pluginregistration/v1). Each kind of plugin is one entry in the map of handlers. The package has no
+// actors, and a Watcher lives as long as the process.
 //
-// The folder is scanned when inotify tells of a change, and every few seconds besides. A socket that is there is asked who it
-// is, its handler takes it, and it is told what came of that. One that went is deregistered, one that another took the place of
-// is registered again, and one that failed is tried again with back-off. A plugin that does not answer holds up no other.
+// The folder is scanned after each inotify event, and every few seconds. A socket is asked for its identity, registered by the
+// handler of its kind, and notified of the result. A socket that is gone is deregistered, a replaced socket is registered
+// again, and a failed registration is retried with back-off. A plugin that does not answer does not delay other plugins.
 package pluginwatch
 
 import (
@@ -28,25 +28,25 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// Handler takes plugins of one kind. Register may take some seconds, and gives up with ctx; both may be called side by side for
-// plugins of different sockets, and for one socket they are called one after the other. A socket that another one took the place
-// of by the same name holds nothing any more, so that its Deregister does nothing.
+// Handler registers plugins of one kind. Register may take some seconds, and returns when ctx ends. Both methods may be called
+// concurrently for different sockets; for one socket they are called one after the other. Deregister does nothing for a socket
+// whose name another socket has registered since.
 type Handler interface {
 	Register(ctx context.Context, socket, name, endpoint string, versions []string) error
 	Deregister(socket, name string)
 }
 
-// Watcher watches. Its fields are set before Run and stay as they are.
+// Watcher watches a folder for plugins. Its fields are set before Run and do not change.
 type Watcher struct {
 	Dir string
-	// Handlers are by the kind of plugin, e.g. api.CSIPlugin.
+	// Handlers has the handlers by kind of plugin, e.g. api.CSIPlugin.
 	Handlers map[string]Handler
 	Log      *slog.Logger
-	// Retry is the back-off after a registration that failed.
+	// Retry is the back-off after a failed registration.
 	Retry backoff.Policy
 
-	sockets map[string]*socket // by path; Run's alone
-	done    chan func()        // what came of asking one, for Run
+	sockets map[string]*socket // by path; used by Run alone
+	done    chan func()        // results of registrations, applied by Run
 	asking  sync.WaitGroup
 }
 
@@ -56,25 +56,25 @@ const (
 	takeTimeout = 30 * time.Second
 )
 
-// identity tells a socket from another one that took its place.
+// identity distinguishes a socket from its replacement.
 type identity struct {
 	inode uint64
-	made  unix.Timespec // when it was last modified: a chmod makes no other socket
+	made  unix.Timespec // when it was last modified: a chmod does not replace a socket
 }
 
-// socket is one socket, and who is behind it.
+// socket is one socket with its plugin.
 type socket struct {
 	path    string
 	id      identity
 	busy    bool
-	again   bool // it is asked again although it is registered: another of its name went
+	again   bool // register again although registered: another socket of this name is gone
 	fails   int
 	retryAt time.Time
-	handler Handler // nil: it is not registered
+	handler Handler // nil: not registered
 	name    string
 }
 
-// Run watches until ctx ends. A panic in it is logged, and it goes on.
+// Run watches until ctx ends. It logs a panic and continues.
 func (w *Watcher) Run(ctx context.Context) {
 	defer w.asking.Wait()
 	for ctx.Err() == nil {
@@ -118,16 +118,16 @@ func (w *Watcher) watch(ctx context.Context) error {
 	}
 }
 
-// scan takes what has come and what has gone, and says when to look again at the latest.
+// scan handles new and removed sockets, and returns the longest time until the next scan.
 func (w *Watcher) scan(ctx context.Context, events *fsnotify.Watcher, now time.Time) (due time.Duration, err error) {
 	found := map[string]identity{}
 	err = filepath.WalkDir(w.Dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil && path == w.Dir:
 			return err
-		case err != nil: // it went meanwhile
+		case err != nil: // it was removed meanwhile
 		case e.IsDir():
-			_ = events.Add(path) // again is nothing new; where it went, or watches are used up, the scans find what is there
+			_ = events.Add(path) // adding twice is harmless; if it fails, later scans find the sockets
 		case e.Type() == fs.ModeSocket && !strings.HasPrefix(e.Name(), "."):
 			var st unix.Stat_t
 			if unix.Lstat(path, &st) == nil {
@@ -168,7 +168,7 @@ func (w *Watcher) leave(s *socket) {
 	if s.handler != nil {
 		w.Log.Info("plugin deregistered", "plugin", s.name, "socket", s.path)
 		s.handler.Deregister(s.path, s.name)
-		for _, o := range w.sockets { // those that it kept from the name, or took it from, are asked again
+		for _, o := range w.sockets { // sockets that competed with this one for the name register again
 			o.retryAt, o.again = time.Time{}, o.again || o.name == s.name
 		}
 	}
@@ -199,13 +199,13 @@ func (w *Watcher) ended(s *socket, handler Handler, name string, err error) {
 	w.Log.Warn("a plugin cannot be registered", "socket", s.path, "error", err, "retryAt", s.retryAt)
 }
 
-// ask asks a socket who is behind it, has its handler take it, and says what came of that.
+// ask asks a socket for its identity, has its handler register it, and notifies it of the result.
 func (w *Watcher) ask(ctx context.Context, socket string) (handler Handler, name string, err error) {
 	conn, err := plugin.Dial(socket)
 	if err != nil {
 		return nil, "", err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is under way on it then
+	defer conn.Close() //nolint:errcheck // no call is in progress on it
 	client := api.NewRegistrationClient(conn)
 	asking, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

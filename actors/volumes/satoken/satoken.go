@@ -1,5 +1,5 @@
-// Package satoken asks the API server for service accounts of pods and for their tokens (TokenRequest), and remembers tokens
-// while they are fresh. Tokens are in memory alone, and never in an error.
+// Package satoken requests service accounts of pods and their tokens (TokenRequest) from the API server, and caches tokens
+// while they are fresh. Tokens are only in memory, and never in an error.
 package satoken
 
 import (
@@ -20,27 +20,27 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/apiclient"
 )
 
-// As the kubelet has it: a token is renewed when four fifths of its life, or a day, are over, and some seconds sooner, so
-// that not all are renewed at once.
+// As in the kubelet, a token is renewed after four fifths of its life, or after a day. A jitter of some seconds makes this
+// earlier, so that not all are renewed at once.
 const (
 	maxAge    = 24 * time.Hour
 	maxJitter = 10 * time.Second
-	// requestTimeout bounds a request and its repetitions.
+	// requestTimeout limits a request and its retries.
 	requestTimeout = 10 * time.Second
-	// retryAfter is when a renewal that failed is tried again, while the old token is good.
+	// retryAfter is the delay before a failed renewal is retried, while the old token is valid.
 	retryAfter = 10 * time.Second
 )
 
-// Source gives tokens. Safe for concurrent use.
+// Source provides tokens. It is safe for concurrent use.
 type Source struct {
 	client kubernetes.Interface
 	now    func() time.Time
 
 	mu     sync.Mutex
 	tokens map[key]Token
-	asking map[*asking]bool // under way
+	asking map[*asking]bool // requests in progress
 
-	accounts map[types.NamespacedName]*v1.ServiceAccount // as they were read last
+	accounts map[types.NamespacedName]*v1.ServiceAccount // as last read
 }
 
 type asking struct {
@@ -48,29 +48,28 @@ type asking struct {
 	cancel context.CancelFunc
 }
 
-// key is all by which tokens differ.
+// key has everything that distinguishes one token from another.
 type key struct {
 	pod                          types.UID
 	namespace, account, audience string
-	uid                          types.UID // of the account, where it has to be that very one
+	uid                          types.UID // of the account, if it must be this very one
 	seconds                      int64
 }
 
-// Token is one of them. It is renewed before it expires, both by the node's clock.
+// Token is a service account token. It is renewed before it expires, both by the node's clock.
 type Token struct {
 	Text           string
 	Renew, Expires time.Time
 }
 
-// New makes a source; nothing is sent.
+// New returns a source. It sends nothing.
 func New(client kubernetes.Interface) *Source {
 	return &Source{client: client, now: time.Now, tokens: map[key]Token{}, asking: map[*asking]bool{},
 		accounts: map[types.NamespacedName]*v1.ServiceAccount{}}
 }
 
-// Token is a token of the pod's service account for this audience, bound to the pod; an empty audience is the API server. It asks
-// the API server unless it has a fresh one; where that fails and the old one has not expired, it is
-// given again.
+// Token returns a token of the pod's service account for this audience, bound to the pod. An empty audience is the API server.
+// Token sends a request unless it has a fresh token. If the request fails, it returns the old token until that expires.
 func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, seconds *int64) (Token, error) {
 	k := key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience}
 	if seconds != nil {
@@ -79,8 +78,8 @@ func (s *Source) Token(ctx context.Context, pod *v1.Pod, audience string, second
 	return s.token(ctx, pod, k, seconds)
 }
 
-// AccountToken is a token of the pod's service account, which is to have this UID, for an audience, and bound to the pod. It is
-// good for as long as the API server chooses.
+// AccountToken returns a token of the pod's service account for an audience, bound to the pod. The account must have this UID.
+// The API server chooses the lifetime.
 func (s *Source) AccountToken(ctx context.Context, pod *v1.Pod, account types.UID, audience string) (string, error) {
 	t, err := s.token(ctx, pod,
 		key{pod: pod.UID, namespace: pod.Namespace, account: pod.Spec.ServiceAccountName, audience: audience, uid: account}, nil)
@@ -106,7 +105,7 @@ func (s *Source) token(ctx context.Context, pod *v1.Pod, k key, seconds *int64) 
 	return fresh, nil
 }
 
-// Forget drops the tokens of a pod, and breaks off the requests for more. One that is asked for later is kept, until it expires.
+// Forget drops the tokens of a pod, and cancels pending requests for more. A token requested later is kept until it expires.
 func (s *Source) Forget(pod types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +151,8 @@ func (s *Source) request(ctx context.Context, pod *v1.Pod, k key, seconds *int64
 	if n := got.Spec.ExpirationSeconds; n != nil {
 		life = time.Duration(*n) * time.Second
 	}
-	// By our own clock: that of the API server may be another.
-	jitter := time.Duration(rand.Int64N(int64(min(maxJitter, life/20)) + 1)) //nolint:gosec // nothing secret hangs on it
+	// By the node's clock: the clock of the API server may differ.
+	jitter := time.Duration(rand.Int64N(int64(min(maxJitter, life/20)) + 1)) //nolint:gosec // the jitter is not a secret
 	return Token{Text: got.Status.Token, Renew: asked.Add(min(life/5*4, maxAge) - jitter), Expires: asked.Add(life)}, nil
 }
 

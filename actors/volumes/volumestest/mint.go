@@ -16,7 +16,7 @@ type Mint struct {
 	Given int
 	Now   func() time.Time
 	Err   error
-	Gone  []types.UID // pods whose tokens were forgotten
+	Gone  []types.UID // pods with forgotten tokens
 }
 
 // Forget implements kinds.Tokens.

@@ -18,7 +18,7 @@ type Pods struct {
 	RootDir string
 }
 
-// Tell sends a message of a pod and returns the answers after all work but the wait for drivers.
+// Tell sends a message of a pod, does all work but the wait for drivers, and returns the answers.
 func (p Pods) Tell(uid string, msg any) []any {
 	p.Send(messages.PodAddress(uid), msg)
 	return p.Answers(uid)
@@ -35,7 +35,7 @@ func (p Pods) Answers(uid string) (toPod []any) {
 	return toPod
 }
 
-// Settle does all work. With news it does the wait for drivers once, and otherwise not.
+// Settle does all work. With news it also does the wait for drivers, once.
 func (p Pods) Settle(news bool) {
 	for {
 		i := slices.IndexFunc(p.Work, func(w supervisors.Work) bool { return news || w.Name != "AwaitDrivers" })
@@ -49,7 +49,7 @@ func (p Pods) Settle(news bool) {
 	}
 }
 
-// Unmounted requests the removal of a pod and returns the answer.
+// Unmounted requests the removal of a pod's volumes and returns the answer.
 func (p Pods) Unmounted(uid string) messages.VolumesUnmounted {
 	p.TB.Helper()
 	got := p.Tell(uid, messages.UnmountVolumes{UID: uid, Remove: true})
@@ -63,12 +63,12 @@ func (p Pods) Unmounted(uid string) messages.VolumesUnmounted {
 	return m
 }
 
-// Pod is a path in the folder of pods.
+// Pod returns a path in the folder of pods.
 func (p Pods) Pod(elements ...string) string {
 	return filepath.Join(append([]string{p.RootDir, "pods"}, elements...)...)
 }
 
-// APIPodWith is a pod of the API server.
+// APIPodWith returns a pod of the API server.
 func APIPodWith(uid string, volumes ...v1.Volume) *v1.Pod {
 	pod := InNamespace(PodWith(uid, volumes...))
 	pod.Annotations = map[string]string{objectset.SourceAnnotation: objectset.APISource}

@@ -1,4 +1,5 @@
-// Package volumestest has what tests of volumes and of their kinds share: pods with volumes, objects, and mounts that are undone.
+// Package volumestest has helpers for tests of volumes and of their kinds: pods with volumes, objects, and mounts that are
+// undone.
 package volumestest
 
 import (
@@ -17,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/internal/objectset"
 )
 
-// Hidden is what the Secret of [ObjectsOf] has.
+// Hidden is the value in the Secret of [ObjectsOf].
 const Hidden = "hunter2"
 
 func must(t testing.TB, err error) {
@@ -27,7 +28,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// PodWith is a pod whose one container mounts all the volumes.
+// PodWith returns a pod with one container that mounts all the volumes.
 func PodWith(uid string, volumes ...v1.Volume) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), Name: uid}}
 	pod.Spec.Volumes = volumes
@@ -39,19 +40,19 @@ func PodWith(uid string, volumes ...v1.Volume) *v1.Pod {
 	return pod
 }
 
-// MemoryVolume is an emptyDir in memory.
+// MemoryVolume returns an emptyDir in memory.
 func MemoryVolume(name string) v1.Volume {
 	v := EmptyDirVolume(name)
 	v.EmptyDir.Medium = v1.StorageMediumMemory
 	return v
 }
 
-// EmptyDirVolume is an emptyDir on the disk.
+// EmptyDirVolume returns an emptyDir on the disk.
 func EmptyDirVolume(name string) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}
 }
 
-// HostPathVolume is a path of the machine.
+// HostPathVolume returns a path of the machine as a volume.
 func HostPathVolume(name, path string, kind v1.HostPathType) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{HostPath: &v1.HostPathVolumeSource{Path: path, Type: &kind}}}
 }
@@ -62,7 +63,7 @@ func MountTmpfs(t *testing.T, target string) {
 	MountOn(t, target, func() error { return unix.Mount("tmpfs", target, "tmpfs", 0, "size=64k") })
 }
 
-// MountOn mounts something on a target, and undoes it when the test ends, which may have done so.
+// MountOn mounts something on a target, and unmounts it when the test ends, unless the test has done so.
 func MountOn(t *testing.T, target string, mount func() error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -82,10 +83,10 @@ func MountOn(t *testing.T, target string, mount func() error) {
 	})
 }
 
-// UnmountNow takes away what is mounted last on a target.
+// UnmountNow undoes the topmost mount on a target.
 func UnmountNow(target string) error { return unix.Unmount(target, unix.MNT_DETACH) }
 
-// UnmountBelow undoes what a test that ended early left mounted.
+// UnmountBelow undoes mounts that a test left when it ended early.
 func UnmountBelow(t testing.TB, root string) {
 	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(root))
 	must(t, err)
@@ -94,7 +95,7 @@ func UnmountBelow(t testing.TB, root string) {
 	}
 }
 
-// NeedMounts skips a test where the machine does not let it mount.
+// NeedMounts skips a test if the machine does not allow mounts.
 func NeedMounts(t *testing.T) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "probe")
@@ -102,7 +103,7 @@ func NeedMounts(t *testing.T) {
 	MountTmpfs(t, dir)
 }
 
-// ObjectsOf is a set with a ConfigMap "settings" and a Secret "password".
+// ObjectsOf returns a set with a ConfigMap "settings" and a Secret "password".
 func ObjectsOf(color string) *objectset.Set {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
 	return &objectset.Set{
@@ -122,21 +123,21 @@ func InNamespace(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// ConfigMapVolume has the keys of a ConfigMap.
+// ConfigMapVolume returns a volume with the keys of a ConfigMap.
 func ConfigMapVolume(name, object string, items ...v1.KeyToPath) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 		LocalObjectReference: v1.LocalObjectReference{Name: object}, Items: items, DefaultMode: new(int32(0o644)),
 	}}}
 }
 
-// SecretVolume has the keys of a Secret.
+// SecretVolume returns a volume with the keys of a Secret.
 func SecretVolume(name, object string, items ...v1.KeyToPath) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{
 		SecretName: object, Items: items, DefaultMode: new(int32(0o600)),
 	}}}
 }
 
-// ProjectedVolume has several sources.
+// ProjectedVolume returns a volume with several sources.
 func ProjectedVolume(name string, sources ...v1.VolumeProjection) v1.Volume {
 	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{
 		Sources: sources, DefaultMode: new(int32(0o644)),
