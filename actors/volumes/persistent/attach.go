@@ -18,14 +18,14 @@ import (
 // normalWait is how long attaching a volume takes normally. After that the kubelet, too, records an Event.
 const normalWait = 2 * time.Minute
 
-// attachmentName is the name of a VolumeAttachment, as its maker gives it.
+// attachmentName returns the name that a VolumeAttachment has by the rule of the attacher.
 func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
 
-// attachment returns the attacher's metadata of the volume. The Node has to list the volume as in use first, so that it is not
-// detached from then on, and as attached; both are the kubelet's conditions. A node may read VolumeAttachments and not watch
-// them: the attachment is read once the Node shows it.
+// attachment returns the attacher's metadata of the volume. First the Node has to list the volume as in use, so that it is not
+// detached from then on, and as attached. Both are the kubelet's conditions. A node may read VolumeAttachments but not watch
+// them, so the attachment is read once the Node shows it.
 func (j *job) attachment(ctx context.Context) (map[string]string, error) {
 	unique, s := uniqueName(j.record), j.Storage
 	j.change(j.p.Pod.UID, j.name, func(h *podVolume) {
@@ -57,7 +57,7 @@ func (j *job) attachment(ctx context.Context) (map[string]string, error) {
 	called := object{"VolumeAttachment", j.record.Attached}
 	a, err := fetch(ctx, nil, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
-	case err != nil && w.Err != nil: // of one that does not exist, too: a node may not read it
+	case err != nil && w.Err != nil: // even if it does not exist: a node may not read it then
 		return nil, w
 	case kinds.IsWait(err):
 		w.Err = err

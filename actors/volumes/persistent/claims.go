@@ -20,8 +20,9 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// claim is a volume that the pod has by a PersistentVolumeClaim: one that it names, or one that was made for it [ephemeral]. What
-// the claim is bound to says which kind of volume it is, and that kind does the work and finds it again on the disk.
+// claim is a volume that the pod has by a PersistentVolumeClaim: a claim that it names, or one that was made for it
+// [ephemeral]. The PersistentVolume that is bound to the claim has a kind of its own. That kind does the work and finds the
+// volume on the disk later.
 type claim struct{ kind }
 
 func (claim) Name() string { return "kubernetes.io/persistent-claim" }
@@ -76,7 +77,8 @@ func (s *Storage) cacheClaim(uid types.UID, volume string, c *v1.PersistentVolum
 	s.change(uid, volume, func(h *podVolume) { h.claim, h.pv = c, pv })
 }
 
-// isMounted reports whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and stays.
+// isMounted reports whether a volume is mounted where it was mounted last. A hostPath has no place of its own, and counts as
+// mounted.
 func (s *Storage) isMounted(p kinds.Folder, volume string) bool {
 	h, known := s.lookUp(p.Pod.UID, volume)
 	if h.folder == "" {
@@ -86,12 +88,12 @@ func (s *Storage) isMounted(p kinds.Folder, volume string) bool {
 	return err == nil && is
 }
 
-// pending is the cause of a claim or volume that cannot be used yet.
+// pending returns the cause of a claim or volume that cannot be used yet.
 func (o object) pending() messages.Cause {
 	return messages.Cause{Code: messages.CauseClaimPending, Kind: o.kind, Name: o.name}
 }
 
-// volumeOf is the pod's claim and the volume to which it is bound, checked by the kubelet's rules.
+// volumeOf returns the pod's claim and the volume that is bound to it, after the kubelet's checks.
 func (s *Storage) volumeOf(
 	ctx context.Context, pod *v1.Pod, v *v1.Volume,
 ) (*v1.PersistentVolumeClaim, *v1.PersistentVolume, error) {

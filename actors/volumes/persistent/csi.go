@@ -59,7 +59,7 @@ func (csiVolume) MountsAt(volume string) string {
 	return filepath.Join(kinds.VolumeFolder(csi.PluginName, volume), csi.MountFolder)
 }
 
-// keepMounted leaves a mounted volume as it is where it cannot be checked or published again now.
+// keepMounted keeps a mounted volume as it is if it cannot be checked or published again now.
 func (s *Storage) keepMounted(p kinds.Folder, volume, path string, err error) (string, error) {
 	h, _ := s.lookUp(p.Pod.UID, volume)
 	if h.folder == "" {
@@ -84,18 +84,18 @@ func (s *Storage) keepMounted(p kinds.Folder, volume, path string, err error) (s
 // volumeSource is the source of a pod's volume: a PersistentVolume, or the pod's own volume.
 type volumeSource struct {
 	pv       *v1.PersistentVolume
-	claim    *v1.PersistentVolumeClaim // that is bound to it; nil: the pod has it without a claim
+	claim    *v1.PersistentVolumeClaim // the claim that is bound to it; nil: the pod has it without a claim
 	inline   *v1.CSIVolumeSource
 	readOnly bool
-	migrated bool // it is of a kind that Kubernetes had itself
+	migrated bool // of a kind that used to be built into Kubernetes
 }
 
-// job is one volume that is published, with all that is known of it.
+// job is the publication of one volume, with all that is known of the volume.
 type job struct {
 	volumeSource
 	*Storage
 	p      kinds.Folder
-	name   string // the pod's for it
+	name   string // the pod's name for the volume
 	record csi.Record
 	spec   storagev1.CSIDriverSpec
 	driver *csi.Driver
@@ -234,8 +234,8 @@ func (j *job) changesOwner() bool {
 		func(m v1.PersistentVolumeAccessMode) bool { return m == v1.ReadWriteOnce || m == v1.ReadWriteOncePod }))
 }
 
-// Unmount has the driver take the volume away. Without a record, as where the agent ended before it wrote one, the driver was not
-// asked for anything.
+// Unmount has the driver unmount the volume. Without a record, e.g. because the agent ended before it wrote one, the driver was
+// never called for the volume.
 func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) error {
 	folder := kinds.VolumeFolder(csi.PluginName, volume)
 	target := filepath.Join(folder, csi.MountFolder)
@@ -264,8 +264,8 @@ func (c csiVolume) Unmount(ctx context.Context, p kinds.Folder, volume string) e
 	return release(ctx, p.Root, folder, csi.MountFolder)
 }
 
-// unpublish has the driver unmount a pod's volume. One that is attached stays while it is mounted elsewhere too: the mount shows
-// which file system to look for, also to the next agent.
+// unpublish has the driver unmount a pod's volume. It returns an error for an attached volume that is mounted elsewhere too:
+// the mount then shows which file system to look for, also to the next agent.
 func (s *Storage) unpublish(ctx context.Context, driver *csi.Driver, r csi.Record, uid, target string) error {
 	if !s.mayBeAttached(ctx, r) {
 		return driver.Unpublish(ctx, s.ownerOf(uid), r.Handle, target)

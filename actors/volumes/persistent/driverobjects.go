@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// driverObjects are the cluster's CSIDrivers, watched: the one kind of persistent volumes' objects that a node may list. Safe for
-// concurrent use.
+// driverObjects are the cluster's CSIDrivers. They are watched: of the objects of persistent volumes, a node may list only
+// these. It is safe for concurrent use.
 type driverObjects struct {
 	changed func() // called after each change
 
@@ -27,7 +27,8 @@ type driverObjects struct {
 	listed bool
 }
 
-// spec is a driver's spec, zero where there is no object of that name. Without known they have not been listed yet.
+// spec returns the spec of a driver, or the zero value if there is no object of that name. known is false until they are
+// listed.
 func (d *driverObjects) spec(name string) (spec storagev1.CSIDriverSpec, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

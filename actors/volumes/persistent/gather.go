@@ -21,7 +21,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// describe fills in what the source says.
+// describe sets the fields of the record and the volume that the source determines.
 func (j *job) describe() {
 	j.record.Node, j.volume.Migrated = j.NodeName, j.migrated
 	j.volume.ReadOnly, j.volume.AccessMode, j.volume.Attributes = j.readOnly, v1.ReadWriteOnce, map[string]string{}
@@ -48,7 +48,7 @@ func (j *job) describe() {
 	j.volume.Owner = csi.Owner{Namespace: j.p.Pod.Namespace, ID: string(j.p.Pod.UID)}
 }
 
-// gather gets what is needed of others: the driver, the attachment, secrets and tokens.
+// gather obtains everything that others provide: the driver, the attachment, secrets and tokens.
 func (j *job) gather(ctx context.Context) (err error) {
 	mode := storagev1.VolumeLifecycleMode(j.record.Lifecycle)
 	modes := j.spec.VolumeLifecycleModes
@@ -63,7 +63,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 		if j.volume.Published, err = j.attachment(ctx); err != nil {
 			return err
 		}
-	} else { // it may have been waited for, where the CSIDriver came late
+	} else { // it may have waited for an attachment before its CSIDriver was created
 		j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.wants, h.waits = "", time.Time{} })
 	}
 	if j.driver, err = j.Drivers.Get(j.record.Driver); err != nil {
@@ -92,7 +92,7 @@ func (j *job) gather(ctx context.Context) (err error) {
 	return j.addPodInfo(ctx)
 }
 
-// stagingOf is where the driver stages the volume; empty where it does not.
+// stagingOf returns the path where the driver stages the volume; empty: the driver does not stage.
 func (j *job) stagingOf(d *csi.Driver) string {
 	if !d.Can(csi.Stages) {
 		return ""
@@ -100,7 +100,7 @@ func (j *job) stagingOf(d *csi.Driver) string {
 	return filepath.Join(j.csiFolder(), stagedKey(j.record), csi.GlobalMount)
 }
 
-// addPodInfo adds the pod's names and tokens that the CSIDriver asks for.
+// addPodInfo adds the pod's names and tokens that the CSIDriver requests.
 func (j *job) addPodInfo(ctx context.Context) error {
 	pod := j.p.Pod
 	j.volume.Attributes = maps.Clone(j.volume.Attributes)
@@ -135,7 +135,7 @@ func (j *job) addPodInfo(ctx context.Context) error {
 	return nil
 }
 
-// secret is what a Secret holds. It is not kept.
+// secret returns the data of a Secret. It is not cached.
 func (j *job) secret(ctx context.Context, ref v1.SecretReference) (map[string]string, error) {
 	get := j.Client.CoreV1().Secrets(ref.Namespace).Get
 	secret, err := fetch(ctx, j.p.Pod, object{"Secret", ref.Namespace + "/" + ref.Name}, get, ref.Name)

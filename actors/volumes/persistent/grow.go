@@ -20,14 +20,15 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// growEvery is between looks at the claim of a volume that is mounted and that its driver can grow. A node may get claims, and
-// neither list nor watch them: the kubelet gets them with each sync of the pod, which is about as often.
+// growEvery is the interval between reads of the claim of a mounted volume that its driver can grow. A node may get claims, but
+// neither list nor watch them. The kubelet gets them with each sync of the pod, which is about as often.
 const growEvery = time.Minute
 
-// grow has the driver grow what is on the volume to the size of the PersistentVolume where the claim says that this is left to do
-// (KEP-284), and says in the claim that it is done (KEP-1790). The volume is published, and may be in use: this is the path by
-// which drivers have to grow volumes in use, so that all are grown by it. It may be cut off at any point: the claim says so until
-// the end, and a driver that is asked again changes nothing. Has is up to which size it was grown by this process, 0: not known.
+// grow has the driver grow the file system of a volume to the size of the PersistentVolume if the claim leaves that to the node
+// (KEP-284), and records the result in the claim (KEP-1790). The volume is published and may be in use. Drivers have to grow
+// volumes in use in this way, so all volumes are grown in this way. grow may be cut off at any point: the claim stays unchanged
+// until the end, and a repeated call of the driver changes nothing. has is the size to which this process has grown the volume;
+// 0: unknown.
 func (j *job) grow(ctx context.Context, has int64) error {
 	if j.claim == nil {
 		return nil
@@ -36,7 +37,7 @@ func (j *job) grow(ctx context.Context, has int64) error {
 	if err == nil && !driver.Can(csi.Grows) {
 		return nil
 	}
-	j.p.RenewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // so that not all look at once
+	j.p.RenewAt(time.Now().Add(growEvery + rand.N(growEvery/2))) //nolint:gosec // jitter spreads the reads
 	wanted := sizeFor(j.claim, j.pv, has)
 	note := func(size int64) { j.change(j.p.Pod.UID, j.name, func(h *podVolume) { h.size = size }) }
 	switch {
@@ -47,7 +48,7 @@ func (j *job) grow(ctx context.Context, has int64) error {
 			note(size)
 		}
 	case err == nil && growsNow(j.claim, has, wanted.Value()):
-		over := make(chan growth, 1) // stays empty where it is not over in time: the call outlives this mount
+		over := make(chan growth, 1) // stays empty if the call outlives this mount
 		err := j.alone(ctx, stagedKey(j.record), func(ctx context.Context) error {
 			g, err := j.growNow(ctx, driver, has)
 			over <- g
@@ -70,7 +71,8 @@ func (j *job) grow(ctx context.Context, has int64) error {
 	return nil
 }
 
-// wantedSize is what the volume is to be grown to: what the resizer has allocated or, where it is an older one, what there is.
+// wantedSize returns the size to which the volume should grow: the size that the resizer allocated, or the capacity of the
+// volume if the resizer is an older one.
 func wantedSize(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) resource.Quantity {
 	if size, ok := c.Status.AllocatedResources[v1.ResourceStorage]; ok {
 		return size
@@ -78,8 +80,8 @@ func wantedSize(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) resource.Q
 	return pv.Spec.Capacity[v1.ResourceStorage]
 }
 
-// sizeFor is what the volume, which has been grown to so many bytes here, is to be grown to next: what the claim leaves to the
-// node or, where another node has done that, what the claim has by now. More of it may not be free for use yet.
+// sizeFor returns the next size of a volume that this node has grown to has bytes: the size that the claim leaves to the node,
+// or the size in the claim if another node has grown the volume. A larger size may not be available yet.
 func sizeFor(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, has int64) resource.Quantity {
 	wanted := wantedSize(c, pv)
 	if !asksToGrow(c, wanted.Value()) && elsewhere(c, has) {
@@ -88,23 +90,23 @@ func sizeFor(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, has int64) re
 	return wanted
 }
 
-// elsewhere says that another of the nodes that have the volume has grown it beyond so many bytes (0: that is not known), and has
-// said so in the claim.
+// elsewhere reports whether another node with the volume has grown it beyond has bytes (0: unknown), and has recorded that in
+// the claim.
 func elsewhere(c *v1.PersistentVolumeClaim, has int64) bool {
 	return has > 0 && c.Status.Capacity.Storage().Value() > has &&
 		slices.Contains(c.Spec.AccessModes, v1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, notRequired)
 }
 
-// notRequired is the annotation of a claim whose volume nodes need not grow.
+// notRequired is the annotation of a claim with a volume that nodes need not grow.
 const notRequired = "volume.kubernetes.io/node-expansion-not-required"
 
-// growsNow says whether a volume that has been grown to so many bytes here (0: that is not known) is to be grown to what is
-// wanted: its claim asks for that, or another node has done so.
+// growsNow reports whether to grow a volume from has bytes (0: unknown) to the wanted size, because its claim requests that, or
+// because another node has done so.
 func growsNow(c *v1.PersistentVolumeClaim, has, wanted int64) bool {
 	return has < wanted && (asksToGrow(c, wanted) || elsewhere(c, has))
 }
 
-// asksToGrow says that the claim leaves it to the node to grow the volume to so many bytes. Older resizers give it no status.
+// asksToGrow reports whether the claim leaves it to the node to grow the volume to a size. Older resizers set no status.
 func asksToGrow(c *v1.PersistentVolumeClaim, size int64) bool {
 	if c.Status.Capacity.Storage().Value() >= size {
 		return false
@@ -124,13 +126,13 @@ func hasCondition(c *v1.PersistentVolumeClaim, of v1.PersistentVolumeClaimCondit
 	})
 }
 
-// growth is what came of one: the size for which it is over, 0: it is not; and what is to be told of it.
+// growth is the result of a growth: the size for which it is complete (0: it is not), and its events.
 type growth struct {
 	size   int64
 	events []messages.RecordEvent
 }
 
-// growNow asks the driver, while nothing else is done for the volume here.
+// growNow has the driver grow the volume. No other operation on the volume is in progress on this node.
 func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (g growth, err error) {
 	claims := j.Client.CoreV1().PersistentVolumeClaims(j.claim.Namespace)
 	called := object{"PersistentVolumeClaim", j.claim.Namespace + "/" + j.claim.Name}
@@ -173,7 +175,7 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (g gro
 	if asks {
 		err = j.grown(ctx, c, size)
 	}
-	if err == nil { // else the driver is asked again, which changes nothing, and it is told then
+	if err == nil { // otherwise the driver is called again, which changes nothing, and the event follows then
 		g.size = size.Value()
 		g.events = j.events(v1.EventTypeNormal, messages.EventVolumeGrown,
 			"MountVolume.NodeExpandVolume succeeded for volume %q %s", j.pv.Name, j.NodeName)
@@ -181,7 +183,7 @@ func (j *job) growNow(ctx context.Context, driver *csi.Driver, has int64) (g gro
 	return g, err
 }
 
-// grown says in the claim that the volume has the size.
+// grown records in the claim that the volume has the size.
 func (j *job) grown(ctx context.Context, c *v1.PersistentVolumeClaim, size resource.Quantity) error {
 	_, err := j.patchClaim(ctx, c, func(s *v1.PersistentVolumeClaimStatus) {
 		if s.Capacity == nil {
@@ -201,9 +203,9 @@ func (j *job) grown(ctx context.Context, c *v1.PersistentVolumeClaim, size resou
 	return err
 }
 
-// notGrown says in the claim why the volume was not grown. With an error the pod has to wait. There is none where trying again
-// cannot help, or is over, as it can help only once the volume is out of use. A claim that was changed after a failure goes back
-// to its resizer.
+// notGrown records in the claim why the volume was not grown. If it returns an error, the pod has to wait. It returns none if a
+// retry cannot help, or can help only once the volume is out of use. over is true in the latter case. A claim that was changed
+// after a failure goes back to its resizer.
 func (j *job) notGrown(
 	ctx context.Context, c *v1.PersistentVolumeClaim, size resource.Quantity, asks bool, why error,
 ) (over bool, err error) {
@@ -234,7 +236,7 @@ func (j *job) notGrown(
 	return false, why
 }
 
-// patchClaim changes the claim's status, unless somebody else has changed the claim meanwhile.
+// patchClaim changes the claim's status. It fails if the claim has been changed meanwhile.
 func (j *job) patchClaim(
 	ctx context.Context, c *v1.PersistentVolumeClaim, change func(*v1.PersistentVolumeClaimStatus),
 ) (*v1.PersistentVolumeClaim, error) {
@@ -259,7 +261,7 @@ func (j *job) patchClaim(
 		metav1.PatchOptions{}, "status")
 }
 
-// events are the same of the pod and of its claim.
+// events returns the same event for the pod and for its claim.
 func (j *job) events(kind, reason, format string, args ...any) []messages.RecordEvent {
 	pod := messages.PodEvent(j.p.Pod, "", kind, reason, fmt.Sprintf(format, args...), time.Now())
 	of := pod

@@ -18,7 +18,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// uniqueName is a volume's name on the Node.
+// uniqueName returns a volume's name on the Node.
 func uniqueName(r csi.Record) string { return csi.PluginName + "/" + r.Driver + "^" + r.Handle }
 
 // InUse lists the attachable volumes that a pod needs or that may still be on this node. None of them may be detached. Volumes

@@ -90,14 +90,14 @@ func bindFolder(ctx context.Context, p kinds.Folder, folder, path, pv string) er
 	return nil
 }
 
-// warnOfGroup records the kubelet's Event where other pods have the volume and its folder belongs to another fsGroup.
+// warnOfGroup records the kubelet's Event if other pods have the volume and its folder belongs to another fsGroup.
 func warnOfGroup(ctx context.Context, p kinds.Folder, folder string, pv *v1.PersistentVolume) error {
 	group := kinds.FSGroupOf(p.Pod)
 	if group == nil {
 		return nil
 	}
 	shared, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		is := strings.HasSuffix(m.Mountpoint, "/"+folder) // no path of this pod's: nothing is mounted there
+		is := strings.HasSuffix(m.Mountpoint, "/"+folder) // no path of this pod: nothing is mounted there
 		return !is, is
 	})
 	if err != nil || len(shared) == 0 {

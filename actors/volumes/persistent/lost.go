@@ -18,8 +18,8 @@ import (
 // volume, unless devices show another.
 type lostRecords map[string]error
 
-// mayHave returns an error where a pod's mount without a record may be of a volume. It is not where the volume's staging folder
-// has another device, or where the mount is of another staged volume.
+// mayHave returns an error if a pod's mount without a record may be of the volume. It cannot be if the volume's staging folder
+// has another device, or if the mount is of another staged volume.
 func (s *Storage) mayHave(lost lostRecords, key string) error {
 	var errs []error
 	for at, why := range lost {
@@ -33,8 +33,8 @@ func (s *Storage) mayHave(lost lostRecords, key string) error {
 	return errors.Join(errs...)
 }
 
-// stagedOn lists the staged volumes that have the device of a pod's mount, and whether the mount is of their file system or of a
-// part. Known is false where the device is not found.
+// stagedOn returns the staged volumes with the device of a pod's mount, and whether the mount is of their file system or of a
+// part of it. known is false if the device is not found.
 func (s *Storage) stagedOn(key string) (staged map[string]bool, known bool) {
 	own, err := mountsAt(filepath.Join(s.RootDir, kinds.PodsFolder, key, csi.MountFolder))
 	if err != nil || len(own) == 0 {
@@ -59,8 +59,8 @@ func (s *Storage) stagedOn(key string) (staged map[string]bool, known bool) {
 
 func isStaged(on map[string]bool) bool { return slices.Contains(slices.Collect(maps.Values(on)), true) }
 
-// unlisted returns the names on the Node of volumes that are in use by mounts without a record. It returns an error where these
-// may be of any volume. A pod's mount of a staged volume is of a volume that is listed.
+// unlisted returns the names on the Node of volumes that are in use by mounts without a record. It returns an error if these
+// may be of any volume. A pod's mount of a staged volume needs no name here: the staged volume is listed.
 func (s *Storage) unlisted(published, staged lostRecords) (names []string, err error) {
 	for key, why := range published {
 		if on, _ := s.stagedOn(key); !isStaged(on) {

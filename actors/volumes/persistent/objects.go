@@ -17,7 +17,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// getTimeout bounds one read of the API server.
+// getTimeout limits one read from the API server.
 const getTimeout = 10 * time.Second
 
 // object is an API object as errors name it.
@@ -25,13 +25,14 @@ type object struct{ kind, name string }
 
 func (o object) String() string { return o.kind + " " + o.name }
 
-// absent is the cause of an absent object, by its kind; of others it is CauseObjectAbsent.
+// absent has the causes of absent objects by kind. The cause of other kinds is CauseObjectAbsent.
 var absent = map[string]messages.CauseCode{
 	"PersistentVolumeClaim": messages.CauseClaimPending, "PersistentVolume": messages.CauseClaimPending,
 	"VolumeAttachment": messages.CauseNotAttached,
 }
 
-// fetch reads one object, for a pod where the API server allows it by its graph (AwaitGraph). Its absence is a kinds.WaitError.
+// fetch reads one object. For a pod it waits until the API server's graph allows the read (AwaitGraph). An absent object is a
+// kinds.WaitError.
 func fetch[T any](
 	ctx context.Context, pod *v1.Pod, called object,
 	read func(context.Context, string, metav1.GetOptions) (*T, error), name string,
@@ -51,7 +52,7 @@ func fetch[T any](
 	return found, nil
 }
 
-// driverObject is the CSIDriver. Where there is none it is without a word, which stands for the kubelet's defaults.
+// driverObject returns the spec of a CSIDriver. Without an object it is empty, with the kubelet's defaults.
 func (s *Storage) driverObject(ctx context.Context, name string) (storagev1.CSIDriverSpec, error) {
 	if spec, known := s.objects.spec(name); known {
 		s.mu.Lock()
@@ -72,5 +73,5 @@ func (s *Storage) driverObject(ctx context.Context, name string) (storagev1.CSID
 	return found.Spec, nil
 }
 
-// attaches says that the driver's volumes have to be attached.
+// attaches reports whether the driver's volumes have to be attached.
 func attaches(d storagev1.CSIDriverSpec) bool { return ptr.Deref(d.AttachRequired, true) }

@@ -11,22 +11,22 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// podVolume is what is known of a pod's volume, in this process' life.
+// podVolume is the state of a pod's volume in this process.
 type podVolume struct {
-	namespace string // of the pod; empty: not known
-	folder    string // in the pod's folder; empty: it has no place of its own, as a hostPath
-	wants     string // its unique name, where it is to be attached
+	namespace string // of the pod; empty: unknown
+	folder    string // in the pod's folder; empty: it has no place of its own, like a hostPath
+	wants     string // its unique name if it has to be attached
 	progress  progress
-	size      int64  // up to which it has been grown here, or cannot be while it is in use, in bytes; 0: not known
-	trouble   string // why it cannot be looked at
+	size      int64  // to which it was grown here, or cannot grow while in use, in bytes; 0: unknown
+	trouble   string // the last error of checking or publishing it again
 
-	waits time.Time // when it began to wait to be attached; zero: it does not
+	waits time.Time // since when it has waited to be attached; zero: it does not wait
 	claim *v1.PersistentVolumeClaim
-	pv    *v1.PersistentVolume // that and its claim, as read when the wait began; nil: to be read
+	pv    *v1.PersistentVolume // the volume and its claim, as read when the wait began; nil: to be read
 }
 
-// progress is how far a volume is. The zero value is of one of which this process has done nothing: what is there of it was made
-// by an earlier one, which may have ended at any point.
+// progress is the state of the work on a volume. The zero value means that this process has not worked on it: anything that
+// exists was made by an earlier process, which may have ended at any point.
 type progress int
 
 const (
@@ -34,7 +34,7 @@ const (
 	done           // all succeeded
 )
 
-// lookUp returns what is known of a pod's volume.
+// lookUp returns the state of a pod's volume.
 func (s *Storage) lookUp(uid types.UID, volume string) (v podVolume, known bool) {
 	if s == nil {
 		return v, false
@@ -45,7 +45,7 @@ func (s *Storage) lookUp(uid types.UID, volume string) (v podVolume, known bool)
 	return v, known
 }
 
-// change changes what is known of a pod's volume, and says whether that is news.
+// change changes the state of a pod's volume, and reports whether it differs now.
 func (s *Storage) change(uid types.UID, volume string, how func(*podVolume)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Storage) change(uid types.UID, volume string, how func(*podVolume)) boo
 	return true
 }
 
-// begin notes where a pod's volume is to be, and says how far it is: it is begun where nothing is mounted there.
+// begin records the place of a pod's volume and returns its state. The progress is begun if nothing is mounted on the place.
 func (s *Storage) begin(p kinds.Folder, volume, folder string) podVolume {
 	s.change(p.Pod.UID, volume, func(h *podVolume) { h.folder, h.namespace = folder, p.Pod.Namespace })
 	if !s.isMounted(p, volume) {
@@ -86,7 +86,7 @@ func (s *Storage) ownerOf(uid string) csi.Owner {
 	return csi.Owner{ID: uid}
 }
 
-// setStager notes the namespace of the pod that had a volume staged; empty: the volume is unstaged.
+// setStager records the namespace of the pod that staged a volume; empty: the volume is unstaged.
 func (s *Storage) setStager(key, namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Storage) stagerOf(key string) csi.Owner {
 	return csi.Owner{Namespace: s.stagers[key], ID: key}
 }
 
-// setReady notes whether a volume is staged with success; isReady says it.
+// setReady records whether a volume was staged successfully.
 func (s *Storage) setReady(key string, is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Storage) isReady(key string) bool {
 	return s.ready[key]
 }
 
-// Publishes says that a driver has, or may have, volumes of the pod.
+// Publishes reports whether a driver has, or may have, volumes of the pod.
 func (s *Storage) Publishes(uid string) bool {
 	if s == nil {
 		return false
@@ -143,7 +143,7 @@ func (s *Storage) Has(uid string) bool {
 	return s.pods[uid] != nil || s.onDisk[uid]
 }
 
-// Undoing notes that the volumes of a pod are being taken away, and whether records of them lie on the disk.
+// Undoing records that the volumes of a pod are being unmounted, and whether the disk has records of them.
 func (s *Storage) Undoing(uid string, found bool) {
 	if s != nil {
 		s.mu.Lock()
@@ -156,7 +156,7 @@ func (s *Storage) Undoing(uid string, found bool) {
 	}
 }
 
-// Forget notes that a pod has no volumes any more, and wants none.
+// Forget records that a pod has no volumes any more, and needs none.
 func (s *Storage) Forget(uid string) {
 	if s != nil {
 		s.mu.Lock()
@@ -167,7 +167,7 @@ func (s *Storage) Forget(uid string) {
 	}
 }
 
-// touch notes that what is in use may have changed; released, that a pod's volume was taken away.
+// touch records that the volumes in use may have changed. With released, a pod's volume was unmounted.
 func (s *Storage) touch(released bool) {
 	if s != nil {
 		s.mu.Lock()
@@ -179,7 +179,7 @@ func (s *Storage) touch(released bool) {
 	}
 }
 
-// released returns a condition that is true once a pod's volume has been taken away.
+// released returns a condition that is true once another volume of a pod has been unmounted.
 func (s *Storage) released() (since func() bool) {
 	count := func() int {
 		s.mu.Lock()
@@ -190,7 +190,7 @@ func (s *Storage) released() (since func() bool) {
 	return func() bool { return count() != now }
 }
 
-// TakeNews says whether what is in use may have changed since this was asked last, and whether a volume was released.
+// TakeNews reports whether the volumes in use may have changed since the last call, and whether a volume was released.
 func (s *Storage) TakeNews() (touched, released bool) {
 	if s == nil {
 		return false, false

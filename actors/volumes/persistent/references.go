@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 )
 
-// reference finds other mounts of the file system that a driver mounted on a volume's place. A volume that has some must be
+// reference finds other mounts of the file system that a driver mounted on a volume's place. A volume with other mounts must be
 // neither unstaged nor detached: a file system in use would lose its device.
 type reference struct {
 	*Storage
@@ -85,7 +85,7 @@ func formatMount(m *mountinfo.Info) string {
 	return string(text)
 }
 
-// parseMount returns a mount of this boot; nil: there is none.
+// parseMount returns the recorded mount if it is of this boot; nil: there is none.
 func parseMount(text string) *mountinfo.Info {
 	var was recordedMount
 	if json.Unmarshal([]byte(text), &was) != nil || was.Boot == "" || was.Boot != bootID() {
@@ -103,7 +103,7 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// mountsAt lists the mounts on a path. Only the folder above it is looked up, so that no server is asked.
+// mountsAt lists the mounts on a path. It looks up only the folder above, so that no server is called.
 func mountsAt(path string) ([]*mountinfo.Info, error) {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
@@ -131,7 +131,7 @@ func (r reference) check() error {
 	for place, other := range records {
 		is := func(m *mountinfo.Info) bool { return isAt(m, place) }
 		if other.Same(r.record) && slices.ContainsFunc(found, is) {
-			return nil // the last of them is checked
+			return nil // the last such volume is checked
 		}
 		found = slices.DeleteFunc(found, func(m *mountinfo.Info) bool { return is(m) || isAt(m, subPathsOf(place)) })
 	}
@@ -149,7 +149,7 @@ func (r reference) check() error {
 // places lists the readable records by the place of the driver's mount, below the root directory.
 func (s *Storage) places() map[string]csi.Record {
 	out := map[string]csi.Record{}
-	published, _, _ := s.published() // a mount without a record is explained by none
+	published, _, _ := s.published() // a mount without a record has no place here
 	for key, r := range published {
 		out[filepath.Join("pods", key, csi.MountFolder)] = r
 	}

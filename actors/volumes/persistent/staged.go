@@ -15,18 +15,18 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// stagedPrefix begins the keys of what is done to a volume for all its pods.
+// stagedPrefix begins the keys of operations on a volume for all its pods.
 const stagedPrefix = "staged/"
 
-// stagedKey is the volume's folder among those that are staged: the driver and a hash of the handle.
+// stagedKey returns the volume's folder among the staged volumes: the driver and a hash of the handle.
 func stagedKey(r csi.Record) string {
 	return filepath.Join(r.Driver, fmt.Sprintf("%x", sha256.Sum256([]byte(r.Handle))))
 }
 
-// stagedResult is what came of one piece of work on a volume; nobody joins another's.
+// stagedResult is the result of one operation on a volume. No operation joins another.
 type stagedResult struct{ err error }
 
-// alone does something for a volume while nothing else is done for it here.
+// alone calls do while no other operation on the volume is in progress on this node.
 func (s *Storage) alone(ctx context.Context, key string, do func(context.Context) error) error {
 	never := func(stagedResult) bool { return false }
 	out, err := reconcile.Join(ctx, s.Operations, stagedPrefix+key, kinds.OperationTimeout, never,
@@ -34,8 +34,8 @@ func (s *Storage) alone(ctx context.Context, key string, do func(context.Context
 	return errors.Join(err, out.err)
 }
 
-// stagedDriver unstages volumes that no pod has any more. They are an object of the reconciler only for that: pods have them
-// staged by themselves, and a record of each pod's lies on the disk before that.
+// stagedDriver unstages volumes that no pod has any more. That is its only task: mounts of pods stage volumes themselves, after
+// they have written the pod's record to the disk.
 type stagedDriver struct{ *Storage }
 
 // Unstager is the reconciler that unstages volumes.
@@ -54,16 +54,16 @@ func NewUnstager(s *Storage, report func(supervisors.Context)) Unstager {
 	})
 }
 
-// Ensure implements reconcile.Driver; nobody asks for it.
+// Ensure implements reconcile.Driver. It is never called.
 func (stagedDriver) Ensure(context.Context, reconcile.Operation[struct{}, struct{}]) (none struct{}, err error) {
 	return none, nil
 }
 
-// Inventory implements reconcile.Driver: what is staged and no pod has a record of.
+// Inventory implements reconcile.Driver. It lists the staged volumes without a record of any pod.
 func (d stagedDriver) Inventory(context.Context) (out []string, err error) {
 	staged, _, err := d.staged()
 	if len(staged) == 0 {
-		return nil, err // one that cannot be read stays, and is named by who lists what is in use
+		return nil, err // an unreadable record stays, and is reported by InUse
 	}
 	published, lost, err := d.published()
 	if err != nil {
@@ -81,7 +81,7 @@ func has(published map[string]csi.Record, r csi.Record) bool {
 	return len(others(published, r, "")) > 0
 }
 
-// others are the pods that have the volume, but for one.
+// others returns the pods that have the volume, except one.
 func others(published map[string]csi.Record, r csi.Record, but string) (uids []string) {
 	for key, p := range published {
 		if uid := podOf(key); uid != but && p.Same(r) {
@@ -91,7 +91,7 @@ func others(published map[string]csi.Record, r csi.Record, but string) (uids []s
 	return uids
 }
 
-// Remove implements reconcile.Driver. A pod may have got the volume meanwhile: then it stays.
+// Remove implements reconcile.Driver. The volume stays if a pod has obtained it meanwhile.
 func (d stagedDriver) Remove(ctx context.Context, key string) error {
 	root, err := safepath.OpenRoot(d.csiFolder())
 	if err != nil {

@@ -18,24 +18,24 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/pluginwatch"
 )
 
-// Storage is what persistent volumes need, and what is known of them, for as long as the process lives. Objects of the API server
-// are read by the mount that needs them: a node may get claims, volumes and attachments of its pods, and neither list nor watch
-// them. Safe for concurrent use.
+// Storage has the drivers and the state of persistent volumes. It lives as long as the process. The mount that needs an object
+// reads it from the API server: a node may get the claims, volumes and attachments of its pods, but neither list nor watch
+// them. Storage is safe for concurrent use.
 type Storage struct {
 	Options
 	Drivers *csi.Drivers
 
-	node atomic.Pointer[v1.Node] // as it was observed last; nil: not yet
+	node atomic.Pointer[v1.Node] // as last observed; nil: not yet
 
 	mu         sync.Mutex
-	pods       map[string]map[string]podVolume // volumes of pods, by UID and the pod's name for it
-	onDisk     map[string]bool                 // pods of which records lie on the disk
-	attachable map[string]bool                 // drivers whose volumes are attached, as far as known
+	pods       map[string]map[string]podVolume // volumes of pods, by UID and the pod's name for the volume
+	onDisk     map[string]bool                 // pods with records on the disk
+	attachable map[string]bool                 // whether a driver's volumes are attached, by driver, if known
 	ready      map[string]bool                 // volumes that this process staged, by stagedKey
-	stagers    map[string]string               // namespaces of pods that had volumes staged, by stagedKey
-	touched    bool                            // what is in use may have changed
-	freed      bool                            // a pod's volume was taken away, and may have to be unstaged
-	releases   int                             // volumes of pods that were taken away so far
+	stagers    map[string]string               // namespaces of the pods that staged volumes, by stagedKey
+	touched    bool                            // the volumes in use may have changed
+	freed      bool                            // a pod's volume was unmounted, and may have to be unstaged
+	releases   int                             // number of volumes of pods unmounted so far
 
 	objects driverObjects
 
@@ -61,7 +61,7 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// New begins to watch for drivers and their objects.
+// New returns a Storage. It begins to watch for drivers and their objects.
 func New(o Options) *Storage {
 	s := &Storage{
 		Options: o, Drivers: csi.NewDrivers(), pods: map[string]map[string]podVolume{}, onDisk: map[string]bool{},
@@ -77,16 +77,17 @@ func New(o Options) *Storage {
 	return s
 }
 
-// Plugins returns the kinds of persistent volumes. Without an API server (nil) they mount nothing, and unmount what is found.
+// Plugins returns the kinds of persistent volumes. Without an API server (nil) they mount nothing, and unmount volumes that
+// they find.
 func Plugins(s *Storage) []kinds.Plugin {
 	k := kind{s: s}
 	return []kinds.Plugin{claim{k}, csiVolume{k}, local{k}}
 }
 
-// Handles reports whether a volume is persistent, or of a CSI driver.
+// Handles reports whether a volume is persistent or of a CSI driver.
 func Handles(v *v1.Volume) bool { return claim{}.Handles(v) || csiVolume{}.Handles(v) }
 
-// Observe stores the Node as it was observed last.
+// Observe stores the latest Node.
 func (s *Storage) Observe(node *v1.Node) { s.node.Store(node) }
 
 // Close ends the watches.
@@ -97,5 +98,5 @@ func (s *Storage) Close() {
 	}
 }
 
-// csiFolder is where the kubelet keeps what is staged: <driver>/<hash of the handle>/globalmount.
+// csiFolder returns the kubelet's folder of staged volumes: <driver>/<hash of the handle>/globalmount.
 func (s *Storage) csiFolder() string { return filepath.Join(s.RootDir, "plugins", csi.PluginName) }

@@ -16,8 +16,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/kinds"
 )
 
-// Usage returns the usage of a pod's persistent volumes, by the pod's names for them. Drivers are asked for their own volumes, if
-// they have figures. Figures are returned beside an error.
+// Usage returns the usage of a pod's persistent volumes, by the pod's names for them. Drivers with statistics are asked for
+// their own volumes. Figures are returned beside an error.
 func (s *Storage) Usage(ctx context.Context, pod *v1.Pod) (map[string]csi.Usage, error) {
 	var mu sync.Mutex
 	var asked sync.WaitGroup
