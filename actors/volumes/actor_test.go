@@ -23,7 +23,7 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/supervisortest"
 )
 
-// node is an actor on a disk of its own.
+// node is an actor with its own disk.
 type node struct {
 	volumestest.Pods
 	disk
@@ -37,7 +37,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// restart puts a new actor in place of the one there is; the disk and the operations stay.
+// restart replaces the actor. The disk and the operations stay.
 func (n *node) restart(t testing.TB) {
 	n.actor = New(Options{RootDir: n.rootDir, Operations: n.ops, Node: n.disk.node, Storage: n.storage})("volumes")
 	n.Kit = newKit(t, n.actor)
@@ -47,7 +47,7 @@ func newKit(t testing.TB, a supervisors.Actor) *supervisortest.Kit {
 	return supervisortest.New(t, messages.Volumes, a)
 }
 
-// ask sends a message as the pod would, has all work done, and gives back what the pod is told.
+// ask sends a message as the pod would, does all work, and returns the messages to the pod.
 func (n *node) ask(uid string, msg any) []any {
 	n.Send(messages.PodAddress(uid), msg)
 	n.RunWork()
@@ -58,7 +58,7 @@ func (n *node) sent(uid string) (out []any) {
 	n.TB.Helper()
 	for _, sent := range n.Take() {
 		if _, held := sent.Msg.(messages.FoldersHeld); held {
-			continue // to pods, at each sweep
+			continue // sent to pods with each sweep
 		}
 		if sent.To != messages.PodAddress(uid) {
 			n.TB.Errorf("%s was told %+v", sent.To, sent.Msg)
@@ -192,14 +192,14 @@ func TestTheSweepRemovesWhatNobodyWants(t *testing.T) {
 	}
 }
 
-// A message that comes while the disk is being read is not lost, and the newest counts.
+// A message that arrives while the disk is being read is not lost, and the newest message wins.
 func TestTheNewestPodCounts(t *testing.T) {
 	n := newNode(t)
 	write(t, n.pod("a/file"))
 	write(t, n.pod("b/file"))
 	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{"b": true}})
 	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{"a": true}})
-	if len(n.Work) != 2 { // the other one looks for folders that are held
+	if len(n.Work) != 2 { // the other piece looks for held folders
 		t.Errorf("got %d pieces of work, want one listing", len(n.Work))
 	}
 	n.RunWork()
@@ -211,7 +211,7 @@ func TestTheNewestPodCounts(t *testing.T) {
 func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 	n := newNode(t)
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: volumestest.PodWith("u", volumestest.EmptyDirVolume("data"))})
-	mount := n.pod("u/volumes/kubernetes.io~empty-dir/data/theirs") // what a container mounted and let the host see
+	mount := n.pod("u/volumes/kubernetes.io~empty-dir/data/theirs") // a mount that a container propagated to the host
 	must(t, os.Mkdir(mount, 0o755))
 	volumestest.MountTmpfs(t, mount)
 	got := n.ask("u", messages.UnmountVolumes{UID: "u", Remove: true})
@@ -253,7 +253,7 @@ func TestUnknownMessages(t *testing.T) {
 	}
 }
 
-// The actor in the tree: real mailboxes, and the table of operations that the agent has.
+// The actor runs in the tree, with real mailboxes and the agent's table of operations.
 func TestInTheTree(t *testing.T) {
 	ops := cri.NewOperations()
 	root := t.TempDir()
@@ -267,7 +267,7 @@ func TestInTheTree(t *testing.T) {
 		"volumes": New(Options{RootDir: root, Operations: ops, Node: kinds.Facts{Log: slog.New(slog.DiscardHandler)}}),
 	}})
 	must(t, err)
-	<-answers // the pod has started, and volumes, its elder sibling's child, before it
+	<-answers // the pod has started, and volumes before it
 	sys.Tell(messages.Volumes, messages.MountVolumes{UID: "u", Pod: volumestest.PodWith("u", volumestest.EmptyDirVolume("d"))})
 	if m, ok := (<-answers).(messages.VolumesMounted); !ok || !exists(t, m.Paths["d"]) {
 		t.Errorf("got %+v", m)
@@ -288,8 +288,8 @@ type forward struct{ to chan<- any }
 
 func (f forward) Receive(_ supervisors.Context, msg any) { f.to <- msg }
 
-// Pods with persistent volumes have a lane without a bound, at their start and at their end: a driver that hangs holds up no
-// others.
+// Pods with persistent volumes have a lane without a limit, at their start and at their end: a driver that hangs does not delay
+// other pods.
 func TestTheLaneOfPersistentVolumes(t *testing.T) {
 	s := persistent.New(persistent.Options{Client: fake.NewClientset(), RootDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	defer s.Close()

@@ -21,7 +21,7 @@ func colored(color string) *v1.ConfigMap {
 	return volumestest.ObjectsOf(color).ConfigMaps[objectset.Key{Namespace: "ns", Name: "settings"}]
 }
 
-// A mount waits for an object that is being read, so that no pod is told of a failure that passes by itself.
+// A mount waits for an object that is being read, so that no pod receives a failure that passes by itself.
 func TestAMountWaitsForAnObjectThatIsBeingRead(t *testing.T) {
 	n := newNode(t)
 	n.disk.node.Objects = objectset.NewBoard(false)
@@ -45,7 +45,7 @@ func TestAMountWaitsForAnObjectThatIsBeingRead(t *testing.T) {
 	}
 }
 
-// Of a change only those are written again who name what has changed.
+// After a change of an object only the volumes that refer to it are written again.
 func TestAChangeOfOneObjectOfTheAPIServer(t *testing.T) {
 	n := newNode(t)
 	board := objectset.NewBoard(false)
@@ -67,8 +67,8 @@ func TestAChangeOfOneObjectOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// An agent that starts while the API server is away leaves the volumes that it finds as they are, and takes the news when
-// the server is back; a volume that is not there waits, and says what for.
+// An agent that starts while the API server is away keeps the volumes that it finds, and updates them when the server is back.
+// A missing volume waits, with the reason.
 func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
 	n := newNode(t)
 	n.disk.node.Objects = objectset.NewBoard(false)
@@ -77,7 +77,7 @@ func TestVolumesThatAreFoundStayWhileTheAPIServerIsAway(t *testing.T) {
 	pod := volumestest.APIPodWith("u", volumestest.ConfigMapVolume("v", "settings"))
 	n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})
 
-	board := objectset.NewBoard(false) // another agent's
+	board := objectset.NewBoard(false) // the board of another agent
 	n.disk.node.Objects = board
 	n.restart(t)
 	got := n.ask("u", messages.MountVolumes{UID: "u", Pod: pod})

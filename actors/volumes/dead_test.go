@@ -59,7 +59,7 @@ func TestUnmountPod_HungServerHoldsUpOnlyItsPod(t *testing.T) {
 	must(t, d.unmountPod(t.Context(), "hung", true))
 }
 
-// The servers of a pod's mounts are asked together: the wait for one that hangs does not delay the others.
+// The servers of a pod's mounts are asked concurrently: a hung server does not delay the others.
 func TestUnmountPod_HungServersShareADeadline(t *testing.T) {
 	d := newDisk(t)
 	data := d.mountPod(t.Context(), "u1", volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))).paths()["data"]
@@ -84,7 +84,7 @@ func TestUnmountPod_HungServersShareADeadline(t *testing.T) {
 		}
 	}
 	for _, s := range servers {
-		s.Die() // which ends the questions
+		s.Die() // this ends the pending calls
 	}
 	must(t, <-ended)
 	if exists(t, d.pod("u1")) {
@@ -92,7 +92,7 @@ func TestUnmountPod_HungServersShareADeadline(t *testing.T) {
 	}
 }
 
-// Dead mounts in each other, and on each other, are all detached.
+// Dead mounts below each other, and on top of each other, are all detached.
 func TestUnmountPod_DeadMountsInLayers(t *testing.T) {
 	d := newDisk(t)
 	data := d.mountPod(t.Context(), "u1", volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))).paths()["data"]
@@ -110,7 +110,7 @@ func TestUnmountPod_DeadMountsInLayers(t *testing.T) {
 	}
 }
 
-// A mount that only another user may access is detached at the pod's end: whether its server lives cannot be found.
+// A mount that only another user may access is detached at the pod's end, because its server cannot be checked.
 func TestUnmountPod_DetachesAMountOfAnotherUser(t *testing.T) {
 	for name, end := range map[string]func(*fusetest.Server){"alive": func(*fusetest.Server) {}, "dead": (*fusetest.Server).Die} {
 		t.Run(name, func(t *testing.T) {

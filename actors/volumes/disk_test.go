@@ -20,7 +20,7 @@ func TestMountLaysOutThePodsFolder(t *testing.T) {
 	d := newDisk(t)
 	d.rootDir = filepath.Join(d.rootDir, "not", "yet")
 	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"), volumestest.HostPathVolume("host", "/dev/null", v1.HostPathCharDev))
-	for range 2 { // doing it again changes nothing
+	for range 2 { // a repeated mount changes nothing
 		out := d.mountPod(t.Context(), "u1", pod)
 		if len(out.failures()) > 0 {
 			t.Fatal(out.failures())
@@ -63,14 +63,14 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	d := newDisk(t)
 	pod := volumestest.PodWith("u1", volumestest.EmptyDirVolume("data"))
 	path := d.pod("u1/volumes/kubernetes.io~empty-dir/data")
-	must(t, os.MkdirAll(path, 0o700)) // made, but its mode and the ready file are missing
+	must(t, os.MkdirAll(path, 0o700)) // the folder exists, its mode and the ready file are missing
 	if d.stillMounted("u1", pod, state{}) {
 		t.Error("half a volume was taken for a whole one")
 	}
 	if out := d.mountPod(t.Context(), "u1", pod); len(out.failures()) > 0 || mode(t, path).Perm() != 0o777 {
 		t.Errorf("%v, mode %v", out.failures(), mode(t, path))
 	}
-	must(t, os.RemoveAll(path)) // ready, but gone
+	must(t, os.RemoveAll(path)) // the ready file exists, the folder is missing
 	if d.stillMounted("u1", pod, state{}) {
 		t.Error("a volume that is gone was found")
 	}
@@ -79,7 +79,7 @@ func TestEmptyDirAfterACrashHalfWay(t *testing.T) {
 	}
 }
 
-// What the removal of a pod's folder brought is logged.
+// The removal of a pod's folder logs the freed bytes.
 func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
 	d := newDisk(t)
 	var log bytes.Buffer
@@ -94,7 +94,7 @@ func TestTheLogSaysWhatAPodsFolderFreed(t *testing.T) {
 	}
 }
 
-// A link in place of the volume's folder is neither taken for it nor followed.
+// A link in place of the volume's folder is neither accepted nor followed.
 func TestEmptyDirIsNoLink(t *testing.T) {
 	d := newDisk(t)
 	outside := t.TempDir()
@@ -195,11 +195,11 @@ func TestUnmountWithoutRemoveEndsTheVolumesAndKeepsTheFolder(t *testing.T) {
 	}
 }
 
-// While anything is mounted in a pod's folder, the folder stays whole, and the reason names the mount.
+// While anything is mounted in a pod's folder, the folder stays complete, and the error names the mount.
 func TestUnmountNeverCrossesAMount(t *testing.T) {
 	for _, c := range []struct {
 		name, target string
-		survives     bool // what is in the emptyDir
+		survives     bool // the content of the emptyDir
 		mount        func(t *testing.T, target string)
 	}{
 		{"another kind's", "u/volumes/kubernetes.io~nfs/pvc/mount", false, volumestest.MountFolder},
@@ -213,14 +213,14 @@ func TestUnmountNeverCrossesAMount(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
-			link := filepath.Join(t.TempDir(), "root") // the root directory may well be reached by a link
+			link := filepath.Join(t.TempDir(), "root") // the root directory may be a link
 			must(t, os.Symlink(d.rootDir, link))
 			d.rootDir = link
 			pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("data"), volumestest.MemoryVolume("memory"))
 			d.mountPod(t.Context(), "u", pod)
 			write(t, d.pod("u/volumes/kubernetes.io~nfs/pvc/vol_data.json"))
 			must(t, os.MkdirAll(d.pod(c.target), 0o755))
-			for i := range 20 { // so many that a removal would meet one before the mount
+			for i := range 20 { // so many that a removal would reach one before the mount
 				write(t, d.pod("u/volumes/kubernetes.io~empty-dir/data", fmt.Sprint(i)))
 			}
 			c.mount(t, d.pod(c.target))
@@ -261,8 +261,8 @@ func TestListPods(t *testing.T) {
 	}
 }
 
-// A pod that is over keeps its folder, and what it has made of the agent's files gives its disk back: the end of a termination
-// log, which is what is read, stays.
+// The agent's files in the folder of a finished pod are removed or truncated, which frees their disk space. The end of a
+// termination log stays, because it is read.
 func TestTheFilesOfAPodThatIsOverAreCut(t *testing.T) {
 	d := newDisk(t)
 	d.mountPod(t.Context(), "u1", volumestest.PodWith("u1"))
@@ -273,7 +273,7 @@ func TestTheFilesOfAPodThatIsOverAreCut(t *testing.T) {
 	must(t, os.Symlink(outside, d.pod("u1/containers/c/link")))
 	must(t, os.WriteFile(short, []byte("short"), 0o600))
 	must(t, os.WriteFile(d.pod("u1/etc-hosts"), []byte(strings.Repeat("z", 1<<20)), 0o600))
-	for range 2 { // doing it again changes nothing
+	for range 2 { // a repeated unmount changes nothing
 		must(t, d.unmountPod(t.Context(), "u1", false))
 		text, err := os.ReadFile(long)
 		if must(t, err); len(text) != 4096 || !strings.HasSuffix(string(text), "x"+"the last word") {

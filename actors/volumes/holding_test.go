@@ -9,7 +9,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// reported has all work done and returns the last report of folders that are kept; nil if there was none.
+// reported does all work and returns the last report of kept folders; nil: there was none.
 func (n *node) reported() (last *messages.FoldersHeld) {
 	n.Settle(false)
 	for _, sent := range n.Take() {
@@ -20,7 +20,7 @@ func (n *node) reported() (last *messages.FoldersHeld) {
 	return last
 }
 
-// The folders that are kept are reported: at the first sweep, when one cannot be removed, and when that has ended.
+// Kept folders are reported at the first sweep, when a folder cannot be removed, and when that has ended.
 func TestHeldFoldersAreReported(t *testing.T) {
 	n := newNode(t)
 	folder := n.pod("a/volumes/kubernetes.io~nfs/pv")

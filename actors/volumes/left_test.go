@@ -21,12 +21,12 @@ func writeData(t testing.TB, path string) {
 	must(t, os.WriteFile(path, []byte("data"), 0o600))
 }
 
-// kubeletPlugins are kinds of volume that a kubelet has and the agent has not, and one that both have.
+// kubeletPlugins are kinds of volumes that only a kubelet has, and one that the agent has, too.
 var kubeletPlugins = []string{
 	"kubernetes.io~nfs", "kubernetes.io~iscsi", "kubernetes.io~fc", "kubernetes.io~local-volume", "example.com~flex",
 }
 
-// Folders of a replaced kubelet's plugins are unmounted and removed, and kept where there is data in them.
+// Folders of a replaced kubelet's plugins are unmounted and removed. They are kept if they hold data.
 func TestFoldersOfAKubeletsPluginsAreKept(t *testing.T) {
 	for _, plugin := range kubeletPlugins {
 		t.Run(plugin, func(t *testing.T) {
@@ -51,13 +51,13 @@ func TestFoldersOfAKubeletsPluginsAreKept(t *testing.T) {
 	}
 }
 
-// Folders of a pod that no agent is known to write are kept where there is data in them, and notes of the agents go.
+// Folders of a pod that no known agent writes are kept if they hold data. The notes of the agents are removed.
 func TestUnknownFoldersOfAPodAreKept(t *testing.T) {
 	for _, folder := range []string{"plugins/kubernetes.io~other/v", "unknown", "volumes/kubernetes.io~csi/v"} {
 		t.Run(folder, func(t *testing.T) {
 			d := newDisk(t)
 			d.mountPod(t.Context(), "a", volumestest.PodWith("a", volumestest.EmptyDirVolume("data")))
-			write(t, d.pod("a/userns")) // a kubelet's, as the next two
+			write(t, d.pod("a/userns")) // a kubelet's, like the next two
 			write(t, d.pod("a/plugins/kubernetes.io~empty-dir/wrapped_token/ready"))
 			write(t, d.pod("a/containers/c/0123abcd"))
 			data := d.pod("a", folder, "precious")
@@ -75,7 +75,7 @@ func TestUnknownFoldersOfAPodAreKept(t *testing.T) {
 	}
 }
 
-// A file that stands in the place of a folder is data as well.
+// A file in place of a folder is data as well.
 func TestAFileInPlaceOfAVolumeIsKept(t *testing.T) {
 	d := newDisk(t)
 	data := d.pod("a/volumes/kubernetes.io~nfs/pv")
@@ -85,7 +85,7 @@ func TestAFileInPlaceOfAVolumeIsKept(t *testing.T) {
 	}
 }
 
-// The error of an unmount is returned also where the pod's folder could be removed without it.
+// The error of an unmount is returned even if the pod's folder can be removed.
 func TestTheErrorOfAnUnmountIsReturned(t *testing.T) {
 	d := newDisk(t, failingUnmount{kubeletKind{name: "kubernetes.io/failing"}})
 	must(t, os.MkdirAll(d.pod("a/volumes/kubernetes.io~failing/v"), 0o750))

@@ -147,8 +147,8 @@ func (d disk) mountOne(ctx context.Context, uid string, pod *v1.Pod, v *v1.Volum
 	return out
 }
 
-// settle waits for pending mounts of the pod's volumes, no matter which operation began them. The wait is short, because a hung
-// mount may never end.
+// settle waits for pending mounts of the pod's volumes, by any operation. The wait is short, because a hung mount may never
+// end.
 func (d disk) settle(ctx context.Context, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeouts.settle)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A change of an object reaches the pods that use it, whichever way it is heard of; what is gone leaves them what they had.
+// A change of an object reaches the pods that use it, however it is reported. Pods keep the content of a deleted object.
 func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 	n := newNode(t)
 	n.disk.node.Objects = &objectset.Board{}
@@ -45,7 +45,7 @@ func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 	if len(n.Work) != 1 {
 		t.Errorf("%d pieces of work, want that of the pod that uses it", len(n.Work))
 	}
-	later := publish(volumestest.ObjectsOf("green")) // while that is under way
+	later := publish(volumestest.ObjectsOf("green")) // while that change is in progress
 	n.Send(messages.Objects, later)
 	n.RunWork()
 	n.sent("u")
@@ -62,7 +62,7 @@ func TestAChangeOfAnObjectReachesItsVolumes(t *testing.T) {
 	}
 }
 
-// What a Secret holds is in no message, no failure and no inspection.
+// The data of a Secret is in no message, no error and no inspection.
 func TestSecretsAreNotReported(t *testing.T) {
 	volumestest.NeedMounts(t)
 	n := newNode(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// gate is a plugin whose mount waits to be let through.
+// gate is a plugin with mounts that block until the test releases them.
 type gate struct {
 	kinds.HostPath
 	entered, leave chan struct{}
@@ -32,7 +32,8 @@ func (g gate) Mount(context.Context, kinds.Folder, *v1.Volume) (string, error) {
 	return "/gate", nil
 }
 
-// Who stops waiting leaves the work running; what is under way for a volume is awaited before anything is removed.
+// An operation continues when its caller stops waiting. Before anything is removed, operations in progress on a volume are
+// awaited.
 func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}
 	d := newDisk(t, g)
@@ -59,7 +60,7 @@ func TestOperationsOutliveWhoAskedForThem(t *testing.T) {
 	}
 }
 
-// What an earlier life of the actor began is joined when it does all that is asked for now, and no more.
+// An operation of an earlier life of the actor is joined if it does all the requested work, and no more.
 func TestWhatIsJoined(t *testing.T) {
 	one, other := volumestest.PodWith("u", volumestest.EmptyDirVolume("a")), volumestest.PodWith("u", volumestest.EmptyDirVolume("b"))
 	known := state{volumes: map[string]volumeState{}}
@@ -88,7 +89,7 @@ func TestAPanicOfAPluginIsAFailureOfItsPod(t *testing.T) {
 	}
 }
 
-// hanging is a kind of volume that hangs where its path says so.
+// hanging is a kind of volume that hangs if its path is /hangs.
 type hanging struct{ gate }
 
 func (h hanging) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (string, error) {
@@ -98,8 +99,8 @@ func (h hanging) Mount(ctx context.Context, p kinds.Folder, v *v1.Volume) (strin
 	return h.HostPath.Mount(ctx, p, v)
 }
 
-// A volume that hangs keeps none of the others: they are mounted, and the one is named. Nothing is removed under it; it is
-// joined, and when it ends all is well.
+// A volume that hangs does not delay the others: they are mounted, and the error names the hung one. Nothing is removed below
+// it. A later mount joins it, and succeeds when it ends.
 func TestAVolumeThatHangsIsAlone(t *testing.T) {
 	h := hanging{gate{entered: make(chan struct{}, 9), leave: make(chan struct{})}}
 	d := newDisk(t, append([]kinds.Plugin{h}, kinds.All()...)...)
@@ -148,7 +149,7 @@ type hangingClaim struct{ gate }
 
 func (hangingClaim) Handles(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil }
 
-// Volumes that hang in their drivers or file systems take no place of the pod's other volumes.
+// Volumes that hang in their drivers or file systems take no place from the pod's other volumes.
 func TestMountPod_HungVolumesTakeNoPlace(t *testing.T) {
 	h := hangingClaim{gate{entered: make(chan struct{}, 99), leave: make(chan struct{})}}
 	d := newDisk(t, append([]kinds.Plugin{h}, kinds.All()...)...)
@@ -174,7 +175,7 @@ func TestMountPod_HungVolumesTakeNoPlace(t *testing.T) {
 	}
 }
 
-// The volumes of one pod are mounted side by side.
+// The volumes of one pod are mounted concurrently.
 func TestVolumesAreMountedSideBySide(t *testing.T) {
 	g := gate{entered: make(chan struct{}), leave: make(chan struct{})}
 	d := newDisk(t, g)

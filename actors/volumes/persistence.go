@@ -142,7 +142,7 @@ func (a *actor) nodeObserved(ctx supervisors.Context, node *v1.Node) {
 	a.lookAgain(ctx)
 }
 
-// lookAgain retries mounts whose wait may be over.
+// lookAgain retries mounts that may no longer have to wait.
 func (a *actor) lookAgain(ctx supervisors.Context) {
 	var uids []string
 	a.volumes.Each(func(r report) {

@@ -63,7 +63,8 @@ func mountAt(t *testing.T, path string) {
 	volumestest.MountFolder(t, path)
 }
 
-// A pod's folder that cannot be removed is reported with the error until it is: of a pod that awaits its end, and of an orphan.
+// A pod's folder that cannot be removed is reported with the error until it is removed: that of a pod that awaits its end, and
+// of an orphan.
 func TestRemains_AreReportedUntilTheRemovalSucceeds(t *testing.T) {
 	for name, keep := range keptThings {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +104,7 @@ func TestRemains_AreReportedUntilTheRemovalSucceeds(t *testing.T) {
 	}
 }
 
-// The folder of a pod that is over and stays, since its object is there, is reported as well.
+// The folder of a finished pod that stays, because its object exists, is reported as well.
 func TestRemains_OfAPodThatStays(t *testing.T) {
 	n := newNode(t)
 	at := n.pod("a/volumes/kubernetes.io~empty-dir/e/x")
@@ -114,7 +115,7 @@ func TestRemains_OfAPodThatStays(t *testing.T) {
 	}
 }
 
-// A life of the actor in which nothing is kept reports that too: an earlier life may have reported folders.
+// An actor without kept folders reports that, too: an earlier life of the actor may have reported folders.
 func TestRemains_NoneIsReported(t *testing.T) {
 	n := newNode(t)
 	n.Send(messages.Pods, messages.PodFoldersWanted{})
@@ -169,7 +170,7 @@ func TestRemoval_SlowOnesAreReportedLate(t *testing.T) {
 	}
 }
 
-// A removal that failed waits for its next try's end beside the bounded lane: a server that hangs holds up no other pod.
+// The retry of a failed removal runs in the lane without a limit: a hung server does not delay other pods.
 func TestRemovals_RetriesTakeNoPlaceOfOthers(t *testing.T) {
 	n := newNode(t)
 	n.Kit = newKit(t, New(Options{RootDir: n.rootDir, Operations: n.ops, Node: n.disk.node, Parallel: 1})("volumes"))

@@ -16,15 +16,15 @@ import (
 
 var anyTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// mounts judges what came of mounting some volumes of a pod of which this is known.
+// mounts judges the outcome of a mount of a pod with this state.
 func mounts(s state, pod *v1.Pod, now time.Time, out mountOutcome) verdict {
 	before := s
 	s.last = &out
 	return judge(now, operation{Desired: pod, Actual: before}, verdict{Actual: s})
 }
 
-// Each volume has its own back-off: what failed often waits long, and does not hold up what has just failed; what is mounted
-// is left alone.
+// Each volume has its own back-off. A volume that failed often waits long, and does not delay one that has just failed. A
+// mounted volume is left alone.
 func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("fine"), volumestest.EmptyDirVolume("often"), volumestest.EmptyDirVolume("once"))
 	if only := (state{}).due(pod, anyTime, false); len(only) != 0 {
@@ -62,7 +62,7 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 	}
 }
 
-// What failed for good is tried no more; what holds objects is tried as soon as these change, and alone.
+// A volume that failed permanently is not due again. A volume with objects is due as soon as these change, and no other is.
 func TestWhatIsDue(t *testing.T) {
 	config := v1.Volume{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
 	pod := volumestest.PodWith("u", config, volumestest.EmptyDirVolume("refused"), volumestest.EmptyDirVolume("later"), volumestest.EmptyDirVolume("mounted"))
@@ -90,7 +90,7 @@ func TestWhatIsDue(t *testing.T) {
 	}
 }
 
-// The folder's trouble is that of all its volumes, and so is an operation that did not end.
+// A failure of the folder is a failure of all its volumes, and so is an operation that did not end.
 func TestAFolderThatCannotBeMade(t *testing.T) {
 	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"))
 	no := mountOutcome{volumes: []volumeOutcome{{err: errors.New("no disk")}}}
@@ -111,7 +111,7 @@ func TestAFolderThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// A folder that failed when some volumes were to be mounted again has all of them mounted: which ones they were is not known.
+// If the folder failed when some volumes were due, all volumes are mounted, because the due ones are no longer known.
 func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 	d := driver{newDisk(t)}
 	pod := volumestest.PodWith("u", volumestest.EmptyDirVolume("a"), volumestest.EmptyDirVolume("b"))
@@ -128,7 +128,7 @@ func TestAFolderThatFailedOnceHasAllMounted(t *testing.T) {
 	}
 }
 
-// The waits are the kubelet's.
+// The back-off is the kubelet's.
 func TestBackOff(t *testing.T) {
 	var got []string
 	for n := range 11 {

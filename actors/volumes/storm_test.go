@@ -18,17 +18,17 @@ import (
 	"github.com/playlet-dev/playlet/supervisors"
 )
 
-// storm is the actor on a real disk, in a world that loses, doubles and delays messages and kills the actor.
+// storm is the actor on a real disk. It loses, duplicates and delays messages, and kills the actor.
 type storm struct {
 	*node
-	host string // a folder that comes and goes, which the pods ask for as a hostPath
-	held []any  // results of work that is done, not yet delivered
+	host string // a folder that comes and goes; the pods have it as a hostPath
+	held []any  // results of completed work, not yet delivered
 	pods map[string]*stormPod
 }
 
 type stormPod struct {
-	desired any    // the last ask, sent or lost
-	kept    string // a file in the volume that must stay while the volume is wanted
+	desired any    // the last request, sent or lost
+	kept    string // a file in the volume that must stay while the volume is desired
 	answer  any    // the last
 }
 
@@ -50,7 +50,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// newSmall has room for two operations at a time, so that they also wait for each other.
+// newSmall returns an actor with room for two operations at a time, so that they also wait for each other.
 func newSmall(d disk) supervisors.Actor {
 	return New(Options{RootDir: d.rootDir, Operations: d.ops, Node: kinds.Facts{Log: d.node.Log}, Parallel: 2})("volumes")
 }
@@ -96,7 +96,7 @@ func (s *storm) act(rt *rapid.T, t *testing.T) {
 		s.Send(messages.Pods, messages.PodFoldersWanted{UIDs: onlyTrue(desired)})
 	case "kill":
 		for range rapid.IntRange(0, len(s.Work)).Draw(rt, "under way") {
-			s.work(0) // it outlives the actor; its result does not
+			s.work(0) // the work outlives the actor; its result does not
 		}
 		s.revive(t)
 	}
@@ -112,7 +112,7 @@ func onlyTrue(m map[string]bool) map[string]bool {
 	return out
 }
 
-// askFor sends a pod's ask once, twice, or loses it.
+// askFor sends a pod's request once or twice, or loses it.
 func (s *storm) askFor(rt *rapid.T, uid string, ask any) {
 	p := s.pods[uid]
 	p.desired = ask
@@ -146,7 +146,7 @@ func (s *storm) deliver(which int) {
 	s.Send(messages.Volumes, msg)
 }
 
-// look reads what the pods were told, and that no volume in use lost what is in it.
+// look checks the messages to pods, and that no volume in use lost its content.
 func (s *storm) look(rt *rapid.T) {
 	for _, sent := range s.Take() {
 		if sent.To == messages.Pods {
@@ -173,7 +173,7 @@ func (s *storm) look(rt *rapid.T) {
 	}
 }
 
-// settle repeats each pod's last ask, as pods do, in a world that now works.
+// settle repeats each pod's last request, as pods do, without further faults.
 func (s *storm) settle(rt *rapid.T) {
 	if err := os.MkdirAll(s.host, 0o755); err != nil {
 		rt.Fatal(err)

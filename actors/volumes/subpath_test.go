@@ -11,8 +11,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// What containers mounted of their volumes goes with the volumes, of every kind, also after a restart, and of a pod that
-// nobody wants.
+// Binds of parts of volumes are undone with the volumes of every kind, even after a restart, and for a pod that is not desired.
 func TestPartsOfVolumesGoWithThem(t *testing.T) {
 	volumestest.NeedMounts(t)
 	n := newNode(t)

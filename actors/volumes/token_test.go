@@ -28,7 +28,7 @@ func tokenPod(uid string) *v1.Pod {
 	return pod
 }
 
-// A token is written, and written anew when it is time; when that fails the old one stays, also for an agent that starts.
+// A token is written, and written again when it is due. If that fails, the old token stays, even with a new agent.
 func TestATokenIsRenewed(t *testing.T) {
 	volumestest.NeedMounts(t)
 	n := newNode(t)
@@ -62,7 +62,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	n.RunWork()
 	n.sent("u")
 	expect("token 3")
-	n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}) // it is looked whether it is there, and is renewed all the same
+	n.ask("u", messages.MountVolumes{UID: "u", Pod: pod}) // the volume is checked, and still renewed later
 	n.Advance(600 * time.Second)
 	n.RunWork()
 	n.sent("u")
@@ -81,12 +81,12 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 	expect("token 4")
 	if n.ask("u", messages.UnmountVolumes{UID: "u"}); !slices.Equal(m.Gone,
-		[]types.UID{"u", "u"}) { // at once, and what came until all was settled
+		[]types.UID{"u", "u"}) { // at once, and again after all mounts have ended
 		t.Errorf("the tokens of %v are forgotten", m.Gone)
 	}
 }
 
-// The end of a pod waits for no token: requests are broken off at once, also those that an earlier actor began.
+// The end of a pod does not wait for a token: pending requests are canceled at once, even those of an earlier actor.
 func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 	n := newNode(t)
 	m := &volumestest.Mint{Now: func() time.Time { return n.Now() }}
@@ -102,7 +102,7 @@ func TestTheEndOfAPodWaitsForNoToken(t *testing.T) {
 	}
 }
 
-// renewing is a kind of volume that is to be mounted again after an hour.
+// renewing is a kind of volume that has to be mounted again after an hour.
 type renewing struct {
 	kinds.HostPath
 	now func() time.Time
@@ -115,7 +115,7 @@ func (r renewing) Mount(_ context.Context, p kinds.Folder, _ *v1.Volume) (string
 	return "/v", nil
 }
 
-// crowded is an actor with so many places in each lane, whose volumes are renewed each hour.
+// crowded returns an actor with this many places in each lane. Its volumes are renewed each hour.
 func crowded(t *testing.T, places int) *node {
 	n := &node{disk: newDisk(t)}
 	opts := Options{RootDir: n.rootDir, Operations: n.ops, Node: kinds.Facts{Objects: objectset.NewBoard(false), Log: n.disk.node.Log},
@@ -125,7 +125,7 @@ func crowded(t *testing.T, places int) *node {
 	return n
 }
 
-// begun are the pods whose operations were begun, since the last so many.
+// begun returns the pods of the operations that were begun after the first pieces of work, by their number.
 func (n *node) begun(after int) (out []string) {
 	for _, w := range n.Work[after:] {
 		out = append(out, strings.Fields(w.Name)[2])
@@ -133,7 +133,8 @@ func (n *node) begun(after int) (out []string) {
 	return out
 }
 
-// An API server that does not answer keeps those that need a token, or another one, each as many as may ask, and nobody else.
+// An API server that does not answer blocks only mounts that need a token, and renewals of tokens, each up to the limit of
+// their lane.
 func TestTokensKeepNoOtherWaiting(t *testing.T) {
 	n := crowded(t, 2)
 	for _, uid := range []string{"a", "b", "c", "d"} {
@@ -163,7 +164,7 @@ func TestTokensKeepNoOtherWaiting(t *testing.T) {
 	}
 }
 
-// The pods of a namespace whose mounts never end keep each other waiting, and no pod of another namespace.
+// Mounts that never end delay only other pods of their namespace.
 func TestVolumes_NamespaceWhoseMountsHang(t *testing.T) {
 	n := crowded(t, 10)
 	mount := func(namespace, uid string) {
@@ -186,7 +187,7 @@ func TestVolumes_NamespaceWhoseMountsHang(t *testing.T) {
 	}
 }
 
-// A pod at its end whose mount waits for a place does not wait for it, and neither for its unmounting in another lane.
+// A pod at its end does not wait until its mount gets a place. The unmount in another lane does not wait for it either.
 func TestAMountThatWaitsIsWithdrawn(t *testing.T) {
 	n := crowded(t, 1)
 	for _, uid := range []string{"slow", "ending", "next"} {

@@ -95,8 +95,8 @@ func (d *Drivers) isFree(socket, name, endpoint string) error {
 	return fmt.Errorf("CSI driver %s is registered by %s already", name, held.socket)
 }
 
-// check returns an error if the API server would reject the driver in a CSINode or in labels of the Node. Both are shared with
-// other drivers, whose writes would fail, too.
+// check returns an error if the API server would reject the driver in a CSINode or in labels of the Node. The writes of other
+// drivers would fail with it.
 func (d *Driver) check() error {
 	problems := validation.IsDNS1123Subdomain(strings.ToLower(d.Name))
 	if len(d.Name) > 63 {

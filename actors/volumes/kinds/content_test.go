@@ -77,7 +77,7 @@ func TestFSGroupOwnsAnEmptyDir(t *testing.T) {
 	if m := mode(t, path); m.Perm() != 0o777 || m&fs.ModeSetgid == 0 || group(t, path) != 1234 {
 		t.Errorf("mode %s, group %d", m, group(t, path))
 	}
-	must(t, os.Chmod(path, 0o700)) // the containers' business from now on
+	must(t, os.Chmod(path, 0o700)) // the mode belongs to the containers from now on
 	if mountedAt(t, d, pod); mode(t, path).Perm() != 0o700 {
 		t.Error("it was given its mode again")
 	}
@@ -154,8 +154,8 @@ func TestDownwardAPI(t *testing.T) {
 	d.unmount(t, pod)
 }
 
-// Paths that cannot be those of files in one volume are refused for good before anything is made; where they come from an
-// object's keys, which may change, not for good.
+// Paths that files of a volume cannot have are refused permanently, before anything is made. Paths from the keys of an object
+// are not refused permanently, because the keys may change.
 func TestPathsThatCannotBe(t *testing.T) {
 	secret := func(paths ...string) v1.Volume {
 		v := volumestest.SecretVolume("v", "password")
@@ -204,7 +204,7 @@ func TestPathsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A tmpfs has the room that its files need, and grows with them: one that a kubelet has mounted, too.
+// A tmpfs has the room that its files need, and grows with them, even if a kubelet mounted it.
 func TestASecretsTmpfsIsSizedToIt(t *testing.T) {
 	volumestest.NeedMounts(t)
 	d := newDisk(t)

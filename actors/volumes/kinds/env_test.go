@@ -66,7 +66,7 @@ func group(t testing.TB, path string) uint32 {
 	return info.Sys().(*syscall.Stat_t).Gid
 }
 
-// disk is a folder of pods, and what is known of the machine.
+// disk is a folder of pods, with the facts of the machine.
 type disk struct {
 	rootDir string
 	node    Facts
@@ -80,7 +80,7 @@ func newDisk(t testing.TB) disk {
 
 func (d disk) pod(below string) string { return filepath.Join(d.rootDir, "pods", below) }
 
-// with does something with a pod's only volume.
+// with calls do with a pod's only volume.
 func (d disk) with(t testing.TB, pod *v1.Pod, do func(Plugin, Folder, *v1.Volume) error) error {
 	t.Helper()
 	pods, err := OpenPods(d.rootDir)
@@ -104,7 +104,7 @@ func (d disk) mount(t testing.TB, pod *v1.Pod) (path string, err error) {
 	return path, err
 }
 
-// mountedAt mounts a pod's only volume and gives its path.
+// mountedAt mounts a pod's only volume and returns its path.
 func mountedAt(t testing.TB, d disk, pod *v1.Pod) string {
 	t.Helper()
 	path, err := d.mount(t, pod)
@@ -118,7 +118,7 @@ func (d disk) stillMounted(t testing.TB, pod *v1.Pod) (is bool) {
 	return is
 }
 
-// unmount unmounts a pod's only volume, of which nothing is left then.
+// unmount unmounts a pod's only volume, and checks that nothing of it remains.
 func (d disk) unmount(t testing.TB, pod *v1.Pod) {
 	t.Helper()
 	must(t, d.with(t, pod, func(kind Plugin, p Folder, v *v1.Volume) error {

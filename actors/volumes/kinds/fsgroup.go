@@ -34,8 +34,8 @@ func FSGroupOf(p *v1.Pod) *int64 {
 	return p.Spec.SecurityContext.FSGroup
 }
 
-// ownFolder sets a folder's mode and gives the folder to the pod's fsGroup, with the group's bits. Files made in it later belong
-// to the group, too.
+// ownFolder sets a folder's mode and gives the folder to the pod's fsGroup, with the group's bits. Files made in it later
+// belong to the group, too.
 func ownFolder(p Folder, folder string, mode, groups fs.FileMode) error {
 	if group := FSGroupOf(p.Pod); group != nil {
 		if err := p.Chown(folder, -1, int(*group)); err != nil {
@@ -55,11 +55,11 @@ type GroupChange struct {
 // Files returns the number of files, folders and links that have the group so far.
 func (c *GroupChange) Files() int64 { return c.files.Load() }
 
-// OwnVolume gives all files of a volume to the pod's fsGroup, if it has one, and sets the group's mode bits. New files belong to
-// the group as well. The topmost folder is changed last, as the mark of a complete change. If it is correct, OwnVolume does
+// OwnVolume gives all files of a volume to the pod's fsGroup, if it has one, and sets the group's mode bits. New files belong
+// to the group as well. The topmost folder is changed last, as the mark of a complete change. If it is correct, OwnVolume does
 // nothing with the policy OnRootMismatch, or if an earlier process mounted the volume, because its pod may be running. Correct
-// files are not written, so that a repeated change catches up. Each file counts as progress (stall.Progress), with a GroupChange.
-// Links are not followed and cannot lead outside. OwnVolume returns when ctx ends, even if the file system hangs.
+// files are not written, so that a repeated change catches up. Each file counts as progress (stall.Progress), with a
+// GroupChange. Links are not followed and cannot lead outside. OwnVolume returns when ctx ends, even if the file system hangs.
 func OwnVolume(ctx context.Context, p Folder, folder string, earlier bool) error {
 	group := FSGroupOf(p.Pod)
 	if group == nil {

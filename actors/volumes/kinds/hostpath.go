@@ -94,8 +94,8 @@ func (HostPath) Checks(v *v1.Volume) bool {
 // Mounted is always true: a running pod keeps its file of the host, even if the path changes.
 func (HostPath) Mounted(Folder, *v1.Volume) bool { return true }
 
-// makeHostDirectory creates the missing part of the path, 0755. Links in the existing part are followed. The new part is created
-// without following a link that appears meanwhile.
+// makeHostDirectory creates the missing part of the path, 0755. Links in the existing part are followed. The new part is
+// created without following a link that appears meanwhile.
 func makeHostDirectory(path string) error {
 	there, missing := filepath.Clean(path), ""
 	for {

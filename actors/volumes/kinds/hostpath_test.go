@@ -31,7 +31,7 @@ func TestHostPathTypes(t *testing.T) {
 	for _, c := range []struct {
 		kind v1.HostPathType
 		path string
-		why  string // part of the reason; empty: it is fine
+		why  string // part of the error; empty: none
 	}{
 		{v1.HostPathUnset, in("absent"), ""},
 		{v1.HostPathUnset, in("dangling"), ""},

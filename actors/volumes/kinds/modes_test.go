@@ -12,7 +12,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// Each file of each kind has the mode of its item, or its volume's; a mode that changes is given to the files that are there.
+// Each file of each kind has the mode of its item or of its volume. A changed mode is applied to the existing files.
 func TestModesOfFiles(t *testing.T) {
 	volumestest.NeedMounts(t)
 	keys := func(key string) []v1.KeyToPath {
@@ -63,8 +63,8 @@ func TestModesOfFiles(t *testing.T) {
 	}
 }
 
-// The folders of content have the kubelet's modes: a tmpfs its sticky bit, and the folders that containers only read no more for
-// the group than to read them.
+// The folders of content have the kubelet's modes: a tmpfs has its sticky bit, and the group may only read folders that
+// containers only read.
 func TestModesOfFolders(t *testing.T) {
 	volumestest.NeedMounts(t)
 	item := []v1.KeyToPath{{Key: "color", Path: "in/color"}}
@@ -101,7 +101,7 @@ func TestModesOfFolders(t *testing.T) {
 	}
 }
 
-// A key that a container mounted when it was absent has an empty folder in its place; the volume is written all the same.
+// A key that was absent when a container mounted it has an empty folder in its place. The volume is still written.
 func TestAbsentKeyThatWasMounted(t *testing.T) {
 	volumestest.NeedMounts(t)
 	d := newDisk(t)

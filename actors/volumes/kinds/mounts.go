@@ -114,7 +114,8 @@ func unmount(ctx context.Context, p Folder, folder string) error {
 	return p.Bounded(ctx, path, "unmounting "+path, func(own *safepath.Root) error { return own.Unmount(folder) })
 }
 
-// RemoveMount undoes all mounts on a folder of the pod and removes the folder. It keeps a folder with data and returns an error.
+// RemoveMount undoes all mounts on a folder of the pod and removes the folder. It keeps a folder with data and returns an
+// error.
 func RemoveMount(ctx context.Context, p Folder, folder string) error {
 	for {
 		is, err := p.IsMountPoint(folder)

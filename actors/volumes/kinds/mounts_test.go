@@ -72,7 +72,7 @@ func TestMount_WritesNothingIntoAForeignMount(t *testing.T) {
 				var path string
 				if written {
 					path = mountedAt(t, d, pod)
-					// An emptyDir that was not finished before a crash.
+					// The emptyDir was not complete before a crash.
 					must(t, os.RemoveAll(d.pod("u/plugins/kubernetes.io~empty-dir")))
 				} else {
 					must(t, d.with(t, pod, func(kind Plugin, p Folder, v *v1.Volume) error {
@@ -112,8 +112,8 @@ func podKind(v v1.Volume) string {
 	return kind.Name()
 }
 
-// TestMount_TakesOverMemory has the file system of memory mounted by a kubelet: without a note, and of a size of its own. A root
-// directory that is bound to itself and shared shows each mount twice.
+// TestMount_TakesOverMemory mounts the file system of memory as a kubelet does: without a note, and with a size of its own. A
+// root directory that is bound to itself and shared shows each mount twice.
 func TestMount_TakesOverMemory(t *testing.T) {
 	volumestest.NeedMounts(t)
 	pages := volumestest.EmptyDirVolume("v")
@@ -153,7 +153,7 @@ func TestMount_TakesOverMemory(t *testing.T) {
 	}
 }
 
-// bindShared makes a folder a mount that shares the mounts in it.
+// bindShared binds a folder to itself, and shares the mounts in it.
 func bindShared(t *testing.T, folder string) {
 	t.Helper()
 	volumestest.MountOn(t, folder, func() error { return unix.Mount(folder, folder, "", unix.MS_BIND, "") })

@@ -28,7 +28,7 @@ func TestObjectsAsFiles(t *testing.T) {
 		name   string
 		volume v1.Volume
 		want   map[string]string
-		wrong  []string // instead: what the failure names
+		wrong  []string // instead: parts of the error
 	}{
 		{"a ConfigMap", volumestest.ConfigMapVolume("v", "settings"), map[string]string{"color": "red", "size": "9", "raw": "\x00\x01"}, nil},
 		{"some of it", volumestest.ConfigMapVolume("v", "settings", item("color", "a/b")), map[string]string{"a/b": "red"}, nil},

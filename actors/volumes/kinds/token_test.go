@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// mint gives one token.
+// mint provides one token.
 type mint struct{}
 
 func (mint) Forget(types.UID) {}
@@ -35,7 +35,7 @@ func tokenPod(uid string) *v1.Pod {
 	return pod
 }
 
-// Who may read a token.
+// The pod's users and groups decide the mode and the owner of a token.
 func TestTheModeOfAToken(t *testing.T) {
 	volumestest.NeedMounts(t)
 	one, two := int64(1234), int64(4321)
@@ -59,7 +59,7 @@ func TestTheModeOfAToken(t *testing.T) {
 			d.node.Objects, d.node.Tokens = objectset.NewBoard(false), mint{}
 			pod := tokenPod("u")
 			c.how(pod)
-			for range 2 { // the second time it is there
+			for range 2 { // the second time the token exists
 				link := filepath.Join(mountedAt(t, d, pod), "token")
 				real, err := filepath.EvalSymlinks(link)
 				must(t, err)

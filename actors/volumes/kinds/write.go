@@ -279,8 +279,8 @@ func (w writing) unlinkOld() error {
 	return err
 }
 
-// sweep removes the folders of content that is not current, and the link of a write that was interrupted. Other names that begin
-// with ".." stay: a container may have made them as a subPath.
+// sweep removes the folders of content that is not current, and the link of an interrupted write. Other names that begin with
+// ".." stay: a container may have made them as a subPath.
 func (w writing) sweep(current string) error {
 	names, err := w.root.Names(".")
 	for _, name := range names {

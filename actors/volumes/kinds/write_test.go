@@ -16,7 +16,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// seen is what a container sees of a volume: the names in it, and what is in the files.
+// seen returns a volume as a container sees it: its names, and the content of its files.
 func seen(t testing.TB, path string) map[string]string {
 	out := map[string]string{}
 	must(t, filepath.WalkDir(filepath.Join(path, dataLink)+"/", func(at string, e fs.DirEntry, err error) error {
@@ -51,7 +51,7 @@ func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
 		return out
 	}
 	must(t, writeFiles(p, "volumes/v", content("a", "1", "dir/b", "2", "old", "3")))
-	// What a crash can leave: a folder half-written, a link not renamed, names not made.
+	// A crash can leave an incomplete folder, a link that is not renamed, and missing names.
 	must(t, os.Mkdir(filepath.Join(path, "..2000_01_01_00_00_00.half"), 0o755))
 	write(t, filepath.Join(path, "..2000_01_01_00_00_00.half/a"))
 	must(t, os.Symlink("..2000_01_01_00_00_00.half", filepath.Join(path, newDataLink)))
@@ -85,7 +85,7 @@ func TestWriteFilesAfterACrashAnywhere(t *testing.T) {
 	}
 }
 
-// What cannot be written leaves nothing, at whatever retry, and what a crash has left takes no room from the next one.
+// A failed write leaves nothing, at any retry, and the remains of a crash take no room from the next write.
 func TestAWriteThatFailsLeavesNothing(t *testing.T) {
 	p, path := emptyVolume(t)
 	volumestest.MountTmpfs(t, path) // of 64 KiB
@@ -115,7 +115,7 @@ func TestTheLaterOfTwoFilesCounts(t *testing.T) {
 	must(t, checkPaths([]string{"x", "y/x", "y/z", "x"}))
 }
 
-// TestWriteFiles_KeepsOthersNames has folders of a container's subPath, which may begin as the agent's names do.
+// TestWriteFiles_KeepsOthersNames has folders of a container's subPath. Their names may begin like the agent's.
 func TestWriteFiles_KeepsOthersNames(t *testing.T) {
 	p, path := emptyVolume(t)
 	kept := []string{"..backup", "..2026", "..2026_01_02_03_04_05.", "..2026_13_02_03_04_05.x", "..9999_01_02_03_04_05-x", "..."}

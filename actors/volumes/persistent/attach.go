@@ -18,7 +18,7 @@ import (
 // normalWait is how long attaching a volume takes normally. After that the kubelet, too, records an Event.
 const normalWait = 2 * time.Minute
 
-// attachmentName returns the name that a VolumeAttachment has by the rule of the attacher.
+// attachmentName returns the name that a VolumeAttachment gets from its creator.
 func attachmentName(handle, driver, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(handle+driver+node)))
 }
@@ -57,7 +57,7 @@ func (j *job) attachment(ctx context.Context) (map[string]string, error) {
 	called := object{"VolumeAttachment", j.record.Attached}
 	a, err := fetch(ctx, nil, called, j.Client.StorageV1().VolumeAttachments().Get, j.record.Attached)
 	switch {
-	case err != nil && w.Err != nil: // even if it does not exist: a node may not read it then
+	case err != nil && w.Err != nil: // a node may not read a missing attachment either
 		return nil, w
 	case kinds.IsWait(err):
 		w.Err = err

@@ -50,7 +50,7 @@ func (n *node) observe(uid string, status v1.NodeStatus) (toPod []any) {
 	return n.Answers(uid)
 }
 
-// reads lists the objects that were read of the API server one by one.
+// reads lists the objects that were read individually from the API server.
 func (n *node) reads() (out []string) {
 	for _, action := range n.storage.Client.(*fake.Clientset).Actions() {
 		if action.GetVerb() == "get" {
@@ -61,7 +61,7 @@ func (n *node) reads() (out []string) {
 	return out
 }
 
-// quietly reports whether a volume is awaited for this reason, without an Event.
+// quietly reports whether the pod waits for this reason, without an Event.
 func quietly(got []any, why string) bool {
 	if len(got) != 1 {
 		return false
@@ -70,8 +70,8 @@ func quietly(got []any, why string) bool {
 	return ok && m.Quiet && strings.Contains(m.Reason.Message, why)
 }
 
-// A volume that has to be attached waits for the Node to show it, first as in use, then as attached. It fails at no time, is
-// retried at no time, and takes three reads of the API server.
+// A volume that has to be attached waits until the Node lists it, first as in use, then as attached. It never fails, is never
+// retried by time, and takes three reads from the API server.
 func TestFirstMountOfAnAttachedVolume(t *testing.T) {
 	n, d := attachable(t, storagev1.VolumeAttachmentStatus{Attached: true})
 	mount := messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))}
@@ -113,7 +113,7 @@ func TestCSIDriverThatComesLate(t *testing.T) {
 	n := storageNode(t, bound("c", csiSource("h"))...)
 	startDriver(t, n, &csitest.Driver{})
 	eventually(t, func() bool { _, known := n.storage.DriverSpec(testDriver); return known })
-	n.Settle(true) // the news until now
+	n.Settle(true) // the news so far
 	got := n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	if !quietly(got, "volumesInUse") {
 		t.Fatalf("without a CSIDriver the pod received %+v", got)
@@ -132,7 +132,7 @@ func TestCSIDriverThatComesLate(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// A Node that shows the volume while the mount ends is not overlooked.
+// A Node that lists the volume while the mount ends is not overlooked.
 func TestNodeThatChangesDuringAMount(t *testing.T) {
 	n, d := attachable(t, storagev1.VolumeAttachmentStatus{Attached: true})
 	n.Send(messages.PodAddress("a"), messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
@@ -150,7 +150,7 @@ func TestNodeThatChangesDuringAMount(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// A volume that is not attached in the normal time is a failure, once, and names the attacher's error.
+// A volume that is not attached within the normal time is a failure, once. The failure has the attacher's error.
 func TestVolumeThatIsNotAttached(t *testing.T) {
 	n, _ := attachable(t, storagev1.VolumeAttachmentStatus{AttachError: &storagev1.VolumeError{Message: "no such disk"}})
 	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
@@ -193,8 +193,8 @@ func TestVolumeWithoutAnAttachment(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// A second pod with a ReadWriteOncePod volume has the Event that Kubernetes' suite waits for, and the volume as soon as the
-// first is over.
+// A second pod with a ReadWriteOncePod volume has the Event that Kubernetes' suite waits for. It gets the volume as soon as the
+// first pod has ended.
 func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	objects := append(bound("c", csiSource("h")), attachRequired(false))
 	objects[1].(*v1.PersistentVolume).Spec.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteOncePod}
@@ -217,8 +217,8 @@ func TestSecondPodOfAReadWriteOncePodVolume(t *testing.T) {
 	n.Tell("b", messages.UnmountVolumes{UID: "b", Remove: true})
 }
 
-// Events that the kubelet records of volumes: a local one that pods of two groups share, and one that is to grow and is mounted
-// read-only.
+// The kubelet's Events of volumes are recorded: for a local volume that pods of two groups share, and for a volume that should
+// grow and is mounted read-only.
 func TestEventsOfVolumes(t *testing.T) {
 	local := t.TempDir()
 	grown := growing()
@@ -261,7 +261,7 @@ func TestEventsOfVolumes(t *testing.T) {
 	}
 }
 
-// Metrics name the driver, its calls with their codes, and the time that a pod waited in all.
+// Metrics have the driver, its calls with their codes, and the total time that a pod waited.
 func TestMetricsOfCSI(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	startDriver(t, n, &csitest.Driver{})
@@ -283,7 +283,7 @@ func TestMetricsOfCSI(t *testing.T) {
 	}
 }
 
-// counts are the observations of histograms, by name and values of labels.
+// counts returns the number of observations of each histogram, by name and label values.
 func counts(t *testing.T) map[string]uint64 {
 	t.Helper()
 	families, err := prometheus.Gatherer(metrics.Registry).Gather()

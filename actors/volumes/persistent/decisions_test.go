@@ -20,7 +20,7 @@ func sized(size string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}
 }
 
-// The volumes of a pod end with it, and with the records on the disk.
+// The state of a pod's volumes ends with the pod, and with the records on the disk.
 func TestHas(t *testing.T) {
 	s := &Storage{pods: map[string]map[string]podVolume{}, onDisk: map[string]bool{}}
 	s.change("begun", "data", func(*podVolume) {})
@@ -81,7 +81,7 @@ func TestWhatGrows(t *testing.T) {
 	}
 }
 
-// A node that another one has gone before grows a volume to what the claim has, whatever is asked for beyond.
+// If another node has grown the volume, this node grows it to the size in the claim, even if a larger size is requested.
 func TestHowFarAVolumeGrows(t *testing.T) {
 	for status, want := range map[v1.ClaimResourceStatus]int64{
 		v1.PersistentVolumeClaimNodeResizePending: 3, v1.PersistentVolumeClaimControllerResizeInProgress: 2,
@@ -119,7 +119,7 @@ func TestIsPart(t *testing.T) {
 	}
 }
 
-// The copies of a mount where the root directory is bound elsewhere go with it; those that the kernel leaves count.
+// The copies of a mount in a root directory that is bound elsewhere go with the mount. Copies that the kernel leaves count.
 func TestIsCopy(t *testing.T) {
 	ref := reference{place: "plugins/x/globalmount"}
 	of := &mountinfo.Info{Optional: "shared:7"}
@@ -139,8 +139,8 @@ func TestIsCopy(t *testing.T) {
 	}
 }
 
-// The volumes in use are listed again when a pod needs or has one, and not for other changes. A driver that is called each minute
-// must not cause reads of the disk.
+// The volumes in use are listed again when a pod needs or has another one, and not after other changes. A driver that is called
+// each minute must not cause reads of the disk.
 func TestNewsOfVolumesInUse(t *testing.T) {
 	s := &Storage{pods: map[string]map[string]podVolume{}}
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/playlet-dev/playlet/supervisors/guard"
 )
 
-// driverObjects are the cluster's CSIDrivers. They are watched: of the objects of persistent volumes, a node may list only
-// these. It is safe for concurrent use.
+// driverObjects is a watched copy of the cluster's CSIDrivers. Of the objects of persistent volumes a node may list only these.
+// It is safe for concurrent use.
 type driverObjects struct {
 	changed func() // called after each change
 

@@ -69,7 +69,7 @@ func writeData(t testing.TB, path string) {
 
 const testDriver = "disk.example.org"
 
-// node is the actor of volumes on a disk of its own, with persistent volumes.
+// node is the volumes actor with its own disk and with persistent volumes.
 type node struct {
 	volumestest.Pods
 	ops     *cri.Operations
@@ -78,7 +78,7 @@ type node struct {
 	actor   supervisors.Actor
 }
 
-// storageNode is a node with an API server that has these objects.
+// storageNode returns a node with an API server that has these objects.
 func storageNode(t *testing.T, objects ...runtime.Object) *node {
 	volumestest.NeedMounts(t)
 	n := &node{ops: cri.NewOperations(), facts: kinds.Facts{Log: slog.New(slog.DiscardHandler)}}
@@ -137,7 +137,7 @@ func attachRequired(b bool) *storagev1.CSIDriver {
 	}}
 }
 
-// bound is a claim and the volume that it is bound to.
+// bound returns a claim and the volume that is bound to it.
 func bound(name string, source v1.PersistentVolumeSource) []runtime.Object {
 	return []runtime.Object{
 		&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},

@@ -7,7 +7,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/csi"
 )
 
-// Names of this package for tests that run the actor, whose package imports this one.
+// Exported names for tests that run the actor. The package of the actor imports this one.
 type (
 	StagedDriver = stagedDriver
 	Progress     = progress
@@ -37,7 +37,7 @@ func (s *Storage) DriverSpec(name string) (storagev1.CSIDriverSpec, bool) {
 	return s.objects.spec(name)
 }
 
-// EndNormalWait ends the time that attaching a volume takes normally.
+// EndNormalWait ends the normal time of attaching a volume.
 func (s *Storage) EndNormalWait(uid types.UID, volume string) {
 	s.change(uid, volume, func(v *podVolume) { v.waits = v.waits.Add(-normalWait) })
 }
@@ -50,7 +50,7 @@ func (s *Storage) Want(uid types.UID, volume, name string) {
 	s.change(uid, volume, func(v *podVolume) { v.wants = name })
 }
 
-// ForgetAll has the state of a new process.
+// ForgetAll resets the state to that of a new process.
 func (s *Storage) ForgetAll() {
 	clear(s.pods)
 	clear(s.ready)

@@ -21,7 +21,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// boundIn is a claim of a namespace and its volume of the driver. The handle is <namespace>-<name>.
+// boundIn returns a claim of a namespace and its volume of the driver. The handle is <namespace>-<name>.
 func boundIn(namespace, name string) []runtime.Object {
 	objects := bound(namespace+"-"+name, csiSource(namespace+"-"+name))
 	claim := objects[0].(*v1.PersistentVolumeClaim)
@@ -29,7 +29,8 @@ func boundIn(namespace, name string) []runtime.Object {
 	return objects
 }
 
-// A namespace whose many volumes hang in a driver, at their start or at their end, holds up no volume of another namespace.
+// A namespace with many volumes that hang in a driver, at their start or at their end, does not delay a volume of another
+// namespace.
 func TestHungVolumes(t *testing.T) {
 	const many = 60
 	for _, call := range []string{"Stage", "Publish", "Unpublish"} {
@@ -48,7 +49,7 @@ func TestHungVolumes(t *testing.T) {
 			pods, err := kinds.OpenPods(n.RootDir)
 			must(t, err)
 			defer func() { must(t, pods.Close()) }()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // which only a volume that is held up takes
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // reached only by a delayed volume
 			defer cancel()
 			live := func(ctx context.Context, namespace, claim string) error {
 				uid := namespace + "-" + claim

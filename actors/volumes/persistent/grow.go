@@ -26,9 +26,9 @@ const growEvery = time.Minute
 
 // grow has the driver grow the file system of a volume to the size of the PersistentVolume if the claim leaves that to the node
 // (KEP-284), and records the result in the claim (KEP-1790). The volume is published and may be in use. Drivers have to grow
-// volumes in use in this way, so all volumes are grown in this way. grow may be cut off at any point: the claim stays unchanged
-// until the end, and a repeated call of the driver changes nothing. has is the size to which this process has grown the volume;
-// 0: unknown.
+// volumes in use in this way, so all volumes are grown in this way. grow may be cut off at any point: the claim leaves the
+// growth to the node until the end, and a repeated call of the driver changes nothing. has is the size to which this process
+// has grown the volume; 0: unknown.
 func (j *job) grow(ctx context.Context, has int64) error {
 	if j.claim == nil {
 		return nil
@@ -80,8 +80,9 @@ func wantedSize(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) resource.Q
 	return pv.Spec.Capacity[v1.ResourceStorage]
 }
 
-// sizeFor returns the next size of a volume that this node has grown to has bytes: the size that the claim leaves to the node,
-// or the size in the claim if another node has grown the volume. A larger size may not be available yet.
+// sizeFor returns the next size of a volume. has is the size to which it has been grown here, in bytes. The next size is the
+// size that the claim leaves to the node, or the size in the claim if another node has grown the volume. A larger size may not
+// be available yet.
 func sizeFor(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, has int64) resource.Quantity {
 	wanted := wantedSize(c, pv)
 	if !asksToGrow(c, wanted.Value()) && elsewhere(c, has) {
@@ -90,8 +91,8 @@ func sizeFor(c *v1.PersistentVolumeClaim, pv *v1.PersistentVolume, has int64) re
 	return wanted
 }
 
-// elsewhere reports whether another node with the volume has grown it beyond has bytes (0: unknown), and has recorded that in
-// the claim.
+// elsewhere reports whether another node with the volume has grown it beyond the size here (has, in bytes; 0: unknown), and has
+// recorded that in the claim.
 func elsewhere(c *v1.PersistentVolumeClaim, has int64) bool {
 	return has > 0 && c.Status.Capacity.Storage().Value() > has &&
 		slices.Contains(c.Spec.AccessModes, v1.ReadWriteMany) && !metav1.HasAnnotation(c.ObjectMeta, notRequired)
@@ -100,8 +101,8 @@ func elsewhere(c *v1.PersistentVolumeClaim, has int64) bool {
 // notRequired is the annotation of a claim with a volume that nodes need not grow.
 const notRequired = "volume.kubernetes.io/node-expansion-not-required"
 
-// growsNow reports whether to grow a volume from has bytes (0: unknown) to the wanted size, because its claim requests that, or
-// because another node has done so.
+// growsNow reports whether to grow a volume to a size: the size here (has, in bytes; 0: unknown) is smaller, and the claim
+// requests the growth or another node has done it.
 func growsNow(c *v1.PersistentVolumeClaim, has, wanted int64) bool {
 	return has < wanted && (asksToGrow(c, wanted) || elsewhere(c, has))
 }

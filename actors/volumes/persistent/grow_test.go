@@ -29,7 +29,7 @@ func sized(size string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)}
 }
 
-// growing is a claim c with a volume of 1Gi.
+// growing returns a claim c with a volume of 1Gi.
 func growing() []runtime.Object {
 	objects := append(bound("c", csiSource("h")), attachRequired(false))
 	objects[0].(*v1.PersistentVolumeClaim).Status.Capacity = sized("1Gi")
@@ -44,7 +44,7 @@ func (n *node) claim(t *testing.T) *v1.PersistentVolumeClaim {
 	return c
 }
 
-// enlarge does what a resizer does: the volume is of 2Gi, and the claim leaves what is on it to the node.
+// enlarge acts as a resizer: the volume has 2Gi, and the claim leaves the file system to the node.
 func (n *node) enlarge(t *testing.T) {
 	t.Helper()
 	client := n.storage.Client.CoreV1()
@@ -64,8 +64,8 @@ func (n *node) enlarge(t *testing.T) {
 	must(t, err)
 }
 
-// later has the pod's volumes looked at again, and gives the reasons of the events that are told. The times at which volumes are
-// looked at are the machine's, and the actor's are the test's.
+// later has the pod's volumes checked again, and returns the reasons of the recorded Events. Volumes are due by the machine's
+// clock, and the actor has the test's clock.
 func (n *node) later() (reasons []string) {
 	n.Clock.SetTime(n.Now().Add(20 * 365 * 24 * time.Hour))
 	n.Advance(0)
@@ -78,8 +78,8 @@ func (n *node) later() (reasons []string) {
 	return reasons
 }
 
-// A volume in use is grown once its claim asks the node for it, once, and the claim says that it is done. The driver is told of
-// it as by the kubelet.
+// A volume in use is grown when its claim leaves that to the node, and only once. The claim records the result. The driver
+// receives the same request as from the kubelet.
 func TestAVolumeGrowsInUse(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.Grows}})
@@ -115,7 +115,7 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// TestAGrowthIsReportedOnce, and when its claim has it: where the claim changes meanwhile, the driver is asked again.
+// TestAGrowthIsReportedOnce, after its claim has the size: if the claim changes meanwhile, the driver is called again.
 func TestAGrowthIsReportedOnce(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}})
@@ -142,14 +142,14 @@ func TestAGrowthIsReportedOnce(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// Where it fails a pod that starts waits, with the reason in its claim; another process goes on. What cannot be helped holds up
-// no pod: a volume that never can be grown, or not in use.
+// If the growth fails, a pod that starts waits, with the reason in its claim, and another process continues. A volume that can
+// never grow, or not while it is in use, does not delay its pod.
 func TestAVolumeThatDoesNotGrow(t *testing.T) {
 	for _, c := range []struct {
 		code   codes.Code
 		waits  bool
 		status v1.ClaimResourceStatus
-		says   bool // in the claim
+		says   bool // the claim has the error
 	}{
 		{codes.Internal, true, v1.PersistentVolumeClaimNodeResizeInProgress, true},
 		{codes.Unavailable, true, v1.PersistentVolumeClaimNodeResizeInProgress, false},
@@ -182,7 +182,7 @@ func TestAVolumeThatDoesNotGrow(t *testing.T) {
 				if got := d.Calls(); !slices.Equal(got, []string{"Publish h", "Expand h"}) {
 					t.Errorf("later %v", got)
 				}
-				if c.code == codes.OutOfRange { // the resizer tries less
+				if c.code == codes.OutOfRange { // the resizer tries a smaller size
 					is := n.claim(t)
 					is.Status.AllocatedResources = sized("1536Mi")
 					is.Status.AllocatedResourceStatuses[v1.ResourceStorage] = v1.PersistentVolumeClaimNodeResizePending

@@ -22,7 +22,7 @@ import (
 func uniqueName(r csi.Record) string { return csi.PluginName + "/" + r.Driver + "^" + r.Handle }
 
 // InUse lists the attachable volumes that a pod needs or that may still be on this node. None of them may be detached. Volumes
-// of a driver count as attachable while its CSIDriver is unknown. If some records cannot be read, inUse returns an error, and
+// of a driver count as attachable while its CSIDriver is unknown. If some records cannot be read, InUse returns an error, and
 // the list keeps the volumes in the Node's status.
 func (s *Storage) InUse(ctx context.Context) ([]v1.UniqueVolumeName, error) {
 	published, lost, err := s.published()
@@ -135,8 +135,8 @@ func (s *Storage) staged() (map[string]csi.Record, lostRecords, error) {
 	return readRecords(root, "", csi.GlobalMount)
 }
 
-// readRecords lists the records <folder>/<below>/<volume> by their paths, and closes the root. Those that are lost or cannot be
-// read are listed besides where something is mounted, or may be. An error is returned beside the records that were found.
+// readRecords lists the records <folder>/<below>/<volume> by their paths, and closes the root. Lost and unreadable records are
+// listed separately if something is, or may be, mounted. An error is returned beside the records that were found.
 func readRecords(root *safepath.Root, below, mount string) (map[string]csi.Record, lostRecords, error) {
 	defer root.Close() //nolint:errcheck // read only
 	folders, err := root.Names(".")

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// A block device that a kubelet mapped stays in use, is reported, and holds its pod: nothing here can unmap it.
+// A block device that a kubelet mapped stays in use, is reported, and keeps its pod: the agent cannot unmap it.
 func TestABlockDeviceOfAKubeletIsHeld(t *testing.T) {
 	n := storageNode(t, attachRequired(true))
 	device := n.Pod("a", "volumeDevices/kubernetes.io~csi/pv-b")
@@ -45,7 +45,7 @@ func TestABlockDeviceOfAKubeletIsHeld(t *testing.T) {
 	}
 }
 
-// Of kinds that only a kubelet has, the names that the Node has stay in use while anything of that kind is here.
+// Names on the Node of a kind that only a kubelet has stay in use while anything of that kind is here.
 func TestVolumesOfAKubeletsPluginsStayInUse(t *testing.T) {
 	n := storageNode(t)
 	n.storage.Observe(&v1.Node{Status: v1.NodeStatus{VolumesInUse: []v1.UniqueVolumeName{
@@ -63,7 +63,7 @@ func TestVolumesOfAKubeletsPluginsStayInUse(t *testing.T) {
 	}
 }
 
-// A mounted volume without its record may be any volume: none on the Node may be detached.
+// A mounted volume without its record may be any volume: no volume on the Node may be detached.
 func TestAMountWithoutARecordIsInUse(t *testing.T) {
 	n := storageNode(t)
 	want := []v1.UniqueVolumeName{"kubernetes.io/csi/some^h"}

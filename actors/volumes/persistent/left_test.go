@@ -19,8 +19,8 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A driver that mounts in its own namespace, or a mount that was undone by hand, leaves a plain folder that the pod writes
-// to. That data is the user's. The driver is released all the same, and the folder goes once it is empty.
+// A driver that mounts in its own namespace, or a mount that was undone by hand, leaves a plain folder that the pod writes to.
+// That data is the user's. The driver is still released, and the folder is removed once it is empty.
 func TestPlainFolders(t *testing.T) {
 	for name, c := range map[string]struct {
 		driver *csitest.Driver
@@ -66,7 +66,7 @@ func TestPlainFolders(t *testing.T) {
 	}
 }
 
-// The same of the folder in which a driver stages a volume for all its pods.
+// The same holds for the folder in which a driver stages a volume for all its pods.
 func TestPlainStagingFolder(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Hidden: true, Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})

@@ -13,7 +13,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// Two pods that wait for the same slow folder each bind it by a descriptor of their own.
+// Two pods that wait for the same slow folder each bind it with a descriptor of their own.
 func TestBindFolder_PodsShareNoDescriptor(t *testing.T) {
 	volumestest.NeedMounts(t)
 	server := t.TempDir()

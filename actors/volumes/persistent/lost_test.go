@@ -71,7 +71,7 @@ func TestLostRecord_HoldsItsVolume(t *testing.T) {
 	}
 }
 
-// Where devices do not show which volume a mount is of, all volumes are held.
+// If devices do not show the volume of a mount, all volumes are held.
 func TestLostRecord_OfAnUnknownVolume(t *testing.T) {
 	for name, unmounted := range map[string]int{"of no staged volume": 0, "staged without a mount": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +100,7 @@ func TestLostRecord_OfAnUnknownVolume(t *testing.T) {
 	}
 }
 
-// A staging folder without a readable record holds the volume on the Node that its name is made of.
+// A staging folder without a readable record holds the volume on the Node that has this folder's name.
 func TestLostRecord_OfAStagedVolume(t *testing.T) {
 	s, key, record := lostNode(t)
 	writeRecord(t, record, "h0")

@@ -25,8 +25,8 @@ type reference struct {
 	own    []*mountinfo.Info // the mounts on the place when the reference was made, or the recorded one
 }
 
-// referenceAt returns the reference of a record with its mounts on a place. If nothing is mounted there, e.g. because the driver
-// has undone the mount and a later step failed, it uses the mount that the record describes.
+// referenceAt returns the reference of a record with its mounts on a place. If nothing is mounted there, e.g. because the
+// driver has undone the mount and a later step failed, it uses the mount that the record describes.
 func (s *Storage) referenceAt(r csi.Record, path string) (reference, error) {
 	ref := reference{Storage: s, record: r}
 	below, err := filepath.Rel(s.RootDir, path)
@@ -51,8 +51,8 @@ func writeRecord(r csi.Record, root *safepath.Root, folder string) error {
 	return r.Write(root, folder)
 }
 
-// recordMount adds the mount on a place to the record in a folder. After that, other mounts of the file system are found even if
-// this one is lost.
+// recordMount adds the mount on a place to the record in a folder. After that, other mounts of the file system are found even
+// if this one is lost.
 func (s *Storage) recordMount(root *safepath.Root, folder, mount string) error {
 	r, err := csi.Read(root, folder)
 	if err != nil {
@@ -131,7 +131,7 @@ func (r reference) check() error {
 	for place, other := range records {
 		is := func(m *mountinfo.Info) bool { return isAt(m, place) }
 		if other.Same(r.record) && slices.ContainsFunc(found, is) {
-			return nil // the last such volume is checked
+			return nil // only the last of the volume's places is checked
 		}
 		found = slices.DeleteFunc(found, func(m *mountinfo.Info) bool { return is(m) || isAt(m, subPathsOf(place)) })
 	}

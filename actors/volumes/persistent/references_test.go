@@ -25,7 +25,8 @@ import (
 
 const attachedName = v1.UniqueVolumeName("kubernetes.io/csi/" + testDriver + "^h")
 
-// attachedNode has a volume that is attached and mounted for pod a, which also has an emptyDir. It returns the mount.
+// attachedNode returns a node with an attached volume that is mounted for pod a, which also has an emptyDir, and the volume's
+// mount.
 func attachedNode(t *testing.T, can ...api.NodeServiceCapability_RPC_Type) (n *node, d *csitest.Driver, target string) {
 	t.Helper()
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: persistent.AttachmentName("h", testDriver, "n")},
@@ -43,7 +44,7 @@ func attachedNode(t *testing.T, can ...api.NodeServiceCapability_RPC_Type) (n *n
 	return n, d, target
 }
 
-// bindAt binds a folder on a new one, and undoes it when the test ends.
+// bindAt binds a folder to a new one, and unmounts it when the test ends.
 func bindAt(t *testing.T, from, at string) string {
 	t.Helper()
 	must(t, os.MkdirAll(at, 0o750))
@@ -59,7 +60,7 @@ func wantInUse(t *testing.T, n *node, want ...v1.UniqueVolumeName) {
 	}
 }
 
-// A volume that is mounted elsewhere is neither unstaged nor free to be detached when the last pod is over.
+// A volume that is mounted elsewhere is neither unstaged nor free to be detached after the end of its last pod.
 func TestStaged_MountedElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		part, at string
@@ -200,7 +201,7 @@ func TestPublished_MountedElsewhere(t *testing.T) {
 	wantInUse(t, n)
 }
 
-// A driver is not asked to unpublish a volume while parts of volumes are bound that cannot be undone.
+// A driver is not asked to unpublish a volume while binds of parts of volumes cannot be undone.
 func TestUnmountPod_BoundParts(t *testing.T) {
 	n, d, target := attachedNode(t, csi.Stages)
 	at := bindAt(t, target, n.Pod("a", subpath.Folder, "theirs"))

@@ -27,7 +27,7 @@ import (
 	"github.com/playlet-dev/playlet/messages"
 )
 
-// A volume that two pods share is staged once and unstaged after the second, also by an agent that was started meanwhile.
+// A volume that two pods share is staged once and unstaged after the second, even by an agent that was started meanwhile.
 func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages, csi.HasStats}})
@@ -60,14 +60,14 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 		record["volumeLifecycleMode"] != "Persistent" {
 		t.Errorf("the record is %v", record)
 	}
-	n.restart(t) // which finds all of it
+	n.restart(t) // the new actor finds everything
 	n.Tell("a", messages.MountVolumes{UID: "a", Pod: volumestest.APIPodWith("a", claimVolume("data", "c"))})
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 	calls := []string{"Stage h", "Publish h", "Publish h", "Unpublish h"}
 	if got := d.Calls(); !slices.Equal(got, calls) {
 		t.Errorf("calls %v, want %v", got, calls)
 	}
-	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}}) // b is gone, and nobody asks for its end
+	n.Send(messages.Pods, messages.PodFoldersWanted{UIDs: map[string]bool{}}) // b is gone, and no pod requests its end
 	n.Answers("")
 	eventually(t, func() bool { n.Answers(""); return slices.Equal(d.Calls(), append(calls, "Unpublish h", "Unstage h")) })
 	if exists(t, n.Pod("b")) || exists(t, filepath.Join(n.storage.CSIFolder(), persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"}))) {
@@ -75,7 +75,7 @@ func TestAVolumeIsStagedForAllItsPods(t *testing.T) {
 	}
 }
 
-// A driver that wants tokens is told when they expire, not when they are renewed.
+// A driver that requests tokens receives their expiry, not the time of their renewal.
 func TestADriverIsGivenTokens(t *testing.T) {
 	driver, life := attachRequired(false), int64(600)
 	driver.Spec.TokenRequests = []storagev1.TokenRequest{{Audience: "vault", ExpirationSeconds: &life}}
@@ -96,8 +96,7 @@ func TestADriverIsGivenTokens(t *testing.T) {
 	}
 }
 
-// That something is mounted shows no success: what failed is asked for again until it succeeded, and all of it once more by a new
-// process.
+// A mount is no proof of success. A failed call is repeated until it succeeds, and a new process repeats all calls once.
 func TestAMountIsNoProofOfSuccess(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	failing := map[string]bool{"Stage": true, "Publish": true}
@@ -129,7 +128,7 @@ func TestAMountIsNoProofOfSuccess(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// The fsGroup of a volume that an earlier process mounted is left as it is where it is done; a walk that failed is done again.
+// The fsGroup of a volume that an earlier process mounted is kept if its change is complete. A failed walk is repeated.
 func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 	local := t.TempDir()
 	file := filepath.Join(local, "file")
@@ -157,7 +156,8 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// While a driver has a pod's volume, whatever is mounted in it, the pod is told so, and the driver is asked.
+// While a driver has a pod's volume, the pod is notified of that, even if something is mounted in the volume, and the driver is
+// called.
 func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{})
@@ -180,7 +180,7 @@ func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 	}
 }
 
-// A volume is unstaged although the report of another pod takes the news; a pod without a folder wants nothing after its end.
+// A volume is unstaged even if the report of another pod takes the news. A pod without a folder needs nothing after its end.
 func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Stages}})
@@ -197,8 +197,8 @@ func TestNewsOfAnotherPodAreFollowed(t *testing.T) {
 	}
 }
 
-// A record that cannot be read keeps the list of volumes in use from no other; while something is mounted there, none is taken
-// from the Node.
+// An unreadable record does not keep other volumes from the list of volumes in use. While something is mounted there, no volume
+// is taken from the Node.
 func TestOneRecordThatCannotBeRead(t *testing.T) {
 	n := storageNode(t, attachRequired(true))
 	s := n.storage
@@ -227,8 +227,8 @@ func TestOneRecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A name belongs to the socket that registered it: another one with another endpoint gets it when that is gone, and the end of
-// the socket that does not have it ends nothing.
+// A name belongs to the socket that registered it. A socket with another endpoint gets the name when the first socket is gone.
+// The end of a socket without the name changes nothing.
 func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
 	n := storageNode(t)
 	d := startDriver(t, n, &csitest.Driver{})
@@ -251,7 +251,7 @@ func TestANameOfADriverIsTheSocketsThatHasIt(t *testing.T) {
 	d.Stop()
 }
 
-// A driver that comes late has the pods wait with its name; one that hangs keeps no other pod's volumes.
+// A driver that is not registered has its pods wait, with its name. A hung driver does not delay the volumes of other pods.
 func TestPodsWaitForADriver(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	pod := volumestest.APIPodWith("a", claimVolume("data", "c"))
@@ -267,7 +267,7 @@ func TestPodsWaitForADriver(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// A volume that has to be attached is first among those in use, then attached, and only then staged.
+// A volume that has to be attached is first listed as in use, then attached, and only then staged.
 func TestAVolumeWaitsToBeAttached(t *testing.T) {
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: persistent.AttachmentName("h", testDriver, "n")},
 		Status: storagev1.VolumeAttachmentStatus{Attached: true}}
@@ -307,8 +307,7 @@ func TestAVolumeWaitsToBeAttached(t *testing.T) {
 	}
 }
 
-// Claims that are not fit to be used are refused or waited for, each with a reason of its own; other kinds are mounted as they
-// are.
+// Claims that cannot be used are refused or awaited, each with its own reason. Other kinds are mounted as they are.
 func TestClaims(t *testing.T) {
 	local := t.TempDir()
 	unbound := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "unbound"}}
@@ -362,7 +361,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Kinds that Kubernetes had itself are their drivers' now: of a claim, and of the pod's own.
+// Former in-tree kinds are volumes of their CSI drivers: those of claims, and the pod's own.
 func TestKindsThatWereMovedToCSI(t *testing.T) {
 	objects := bound("c", v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-1"}})
 	names := []string{"ebs.csi.aws.com", "pxd.portworx.com"}

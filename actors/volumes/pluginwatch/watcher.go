@@ -29,8 +29,8 @@ import (
 )
 
 // Handler registers plugins of one kind. Register may take some seconds, and returns when ctx ends. Both methods may be called
-// concurrently for different sockets; for one socket they are called one after the other. Deregister does nothing for a socket
-// whose name another socket has registered since.
+// concurrently for different sockets; for one socket they are called one after the other. Deregister does nothing if another
+// socket has registered the name since.
 type Handler interface {
 	Register(ctx context.Context, socket, name, endpoint string, versions []string) error
 	Deregister(socket, name string)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// registry is a handler that notes who is registered, and refuses the first.
+// registry is a handler that records registrations, and refuses the first.
 type registry struct {
 	mu      sync.Mutex
 	refuses int
@@ -60,7 +60,8 @@ func eventually(t *testing.T, is func() bool) {
 
 var retry = backoff.Policy{First: 500 * time.Millisecond, Max: time.Minute}
 
-// Sockets come, are refused and tried again, go, and come back; one that nobody listens to and a file are no plugins.
+// Sockets appear, are refused and retried, disappear, and come back. A file is not a plugin, and neither is a socket without
+// listener.
 func TestPluginsComeAndGo(t *testing.T) {
 	root := t.TempDir()
 	b := &registry{refuses: 1, there: map[string]string{}}
@@ -84,7 +85,7 @@ func TestPluginsComeAndGo(t *testing.T) {
 	}
 }
 
-// A plugin of a kind that nobody takes is told so.
+// A plugin of an unsupported kind is notified of that.
 func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
 	root := t.TempDir()
 	w := Watcher{Dir: filepath.Join(root, "plugins_registry"), Log: slog.New(slog.DiscardHandler), Retry: retry}
@@ -100,7 +101,7 @@ func TestAPluginOfAnotherKindIsRefused(t *testing.T) {
 	eventually(t, func() bool { return d.Registered().GetError() == `plugins of the kind "CSIPlugin" are not supported` })
 }
 
-// Of two sockets of one plugin the one that stays is asked again when the other goes.
+// If one of two sockets of a plugin is gone, the other is asked again.
 func TestAnotherSocketOfThePluginIsAskedAgain(t *testing.T) {
 	b := &registry{there: map[string]string{}}
 	w := Watcher{Log: slog.New(slog.DiscardHandler)}
@@ -113,7 +114,7 @@ func TestAnotherSocketOfThePluginIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A folder that cannot be watched is scanned all the same.
+// A folder that cannot be watched is still scanned.
 func TestAFolderThatCannotBeWatchedIsScanned(t *testing.T) {
 	events, err := fsnotify.NewWatcher()
 	if err == nil {

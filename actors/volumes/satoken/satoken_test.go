@@ -71,7 +71,7 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	}
 	now = now.Add(800 * time.Second)
 	refused = errors.New("away")
-	within(get("a", "", &short, "token 1"), retryAfter, retryAfter) // it is good for a while
+	within(get("a", "", &short, "token 1"), retryAfter, retryAfter) // the token is still valid
 	get("a", "", &long, "token 2")
 	now = now.Add(200 * time.Second)
 	get("a", "", &short, "away")
@@ -92,11 +92,11 @@ func TestTokensAreRememberedWhileTheyAreFresh(t *testing.T) {
 	}
 }
 
-// Requests for a pod that is at its end are broken off, those for others are not.
+// Requests for a pod at its end are canceled. Requests for other pods are not.
 func TestRequestsForAPodThatIsForgottenEnd(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the end of the request is not noticed
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the request is not noticed
 		asked <- struct{}{}
 		select {
 		case <-answer:
@@ -131,7 +131,8 @@ func TestRequestsForAPodThatIsForgottenEnd(t *testing.T) {
 	<-ended
 }
 
-// A service account is read each time, since its annotations may have changed; one that cannot be read now is as it was.
+// A service account is read each time, because its annotations may have changed. If the read fails, the last account is
+// returned.
 func TestAnAccountIsAsItWasReadLast(t *testing.T) {
 	account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a", UID: "1"}}
 	client := fake.NewClientset(account)
@@ -164,10 +165,10 @@ func TestAnAccountIsAsItWasReadLast(t *testing.T) {
 	fault = apierrors.NewForbidden(v1.Resource("serviceaccounts"), "a", errors.New("no"))
 	get("")
 	fault = errors.New("connection refused")
-	get("") // who may not read it any more is not helped by what it was
+	get("") // a refused read does not return the cached account
 }
 
-// A token for a pull is of the very account that was read, and not that of another of its name.
+// The token for a pull is for the account that was read, not for another account of the same name.
 func TestATokenIsOfThisAccount(t *testing.T) {
 	var asked []authv1.TokenRequest
 	client := fake.NewClientset()
