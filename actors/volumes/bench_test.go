@@ -10,8 +10,8 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// The benchmark mounts and unmounts all volumes of a pod with none, one and twenty: in turn on disk, in memory, a ConfigMap and
-// a Secret. The ratios are to the pod without volumes, in the same run.
+// BenchmarkMount mounts and unmounts all volumes of a pod with none, one and twenty volumes. They alternate between disk,
+// memory, ConfigMap and Secret. The ratios are to the pod without volumes, in the same run.
 func BenchmarkMount(b *testing.B) {
 	var none float64
 	for _, n := range []int{0, 1, 20} {

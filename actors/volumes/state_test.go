@@ -62,7 +62,7 @@ func TestEachVolumeHasItsOwnBackOff(t *testing.T) {
 	}
 }
 
-// A volume that failed permanently is not due again. A volume with objects is due as soon as these change, and no other is.
+// A volume that failed permanently is not due again. A change of objects makes only the volumes that hold objects due.
 func TestWhatIsDue(t *testing.T) {
 	config := v1.Volume{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{}}}
 	pod := volumestest.PodWith("u", config, volumestest.EmptyDirVolume("refused"), volumestest.EmptyDirVolume("later"), volumestest.EmptyDirVolume("mounted"))

@@ -125,7 +125,7 @@ func crowded(t *testing.T, places int) *node {
 	return n
 }
 
-// begun returns the pods of the operations that were begun after the first pieces of work, by their number.
+// begun returns the pods of the operations that were begun after the given number of earlier ones.
 func (n *node) begun(after int) (out []string) {
 	for _, w := range n.Work[after:] {
 		out = append(out, strings.Fields(w.Name)[2])
@@ -187,7 +187,7 @@ func TestVolumes_NamespaceWhoseMountsHang(t *testing.T) {
 	}
 }
 
-// A pod at its end does not wait until its mount gets a place. The unmount in another lane does not wait for it either.
+// A pending mount is withdrawn at the pod's end. The unmount begins in another lane, and the next pod gets the place.
 func TestAMountThatWaitsIsWithdrawn(t *testing.T) {
 	n := crowded(t, 1)
 	for _, uid := range []string{"slow", "ending", "next"} {

@@ -42,8 +42,9 @@ type Folder struct {
 	*safepath.Root
 	Pod  *v1.Pod // nil when only the folder is known
 	Node Facts
-	// RenewAt schedules another mount of the volume that is being mounted, at a time or earlier. Record records events after
-	// the mount. Both are nil outside a mount. SetPlugin sets the plugin's name in metrics if it differs from the plugin's own.
+	// RenewAt schedules another mount of the current volume, at the given time or earlier. Record records events after the
+	// mount. Both are nil if nothing is being mounted. SetPlugin sets the plugin's name in metrics if it differs from the
+	// plugin's own.
 	RenewAt   func(time.Time)
 	Record    func(...messages.RecordEvent)
 	SetPlugin func(name string)

@@ -160,8 +160,8 @@ func bindShared(t *testing.T, folder string) {
 	must(t, unix.Mount("", folder, "", unix.MS_SHARED, ""))
 }
 
-// The kernel may write data back to a hung server before it unmounts. A pod waits as long as its call lasts, later calls join,
-// and the folder stays until the mount is gone.
+// The kernel may write data back to a hung server before it unmounts. A pod waits until its context ends, later calls join the
+// blocked call, and the folder stays until the mount is gone.
 func TestRemoveMount_JoinsAnUnmountThatHangs(t *testing.T) {
 	volumestest.NeedMounts(t)
 	root, err := safepath.OpenRoot(t.TempDir())

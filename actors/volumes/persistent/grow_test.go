@@ -115,7 +115,8 @@ func TestAVolumeGrowsInUse(t *testing.T) {
 	n.Tell("a", messages.UnmountVolumes{UID: "a", Remove: true})
 }
 
-// TestAGrowthIsReportedOnce, after its claim has the size: if the claim changes meanwhile, the driver is called again.
+// TestAGrowthIsReportedOnce expects the Event after the claim has the size. If the claim changes meanwhile, the driver is
+// called again.
 func TestAGrowthIsReportedOnce(t *testing.T) {
 	n := storageNode(t, growing()...)
 	d := startDriver(t, n, &csitest.Driver{Can: []api.NodeServiceCapability_RPC_Type{csi.Grows}})

@@ -15,7 +15,7 @@ import (
 	"github.com/playlet-dev/playlet/actors/volumes/volumestest"
 )
 
-// lostNode has two attached volumes that are staged, each a file system of its own, and pod a has one of them without a readable
+// lostNode has two attached volumes that are staged, each a file system of its own. Pod a has one of them without a readable
 // record. Another volume of the Node is on no disk.
 func lostNode(t *testing.T) (s *persistent.Storage, key [2]string, record string) {
 	t.Helper()

@@ -101,8 +101,8 @@ func TestStaged_MountedElsewhere(t *testing.T) {
 	}
 }
 
-// A volume whose own mount is gone, by hand or by an earlier attempt, is neither free to be detached nor unstaged while its file
-// system is mounted elsewhere. Its record describes the mount.
+// A volume that has lost its own mount, by hand or by an earlier attempt, is neither free to be detached nor unstaged while its
+// file system is mounted elsewhere. Its record describes the mount.
 func TestElsewhere_OwnMountIsGone(t *testing.T) {
 	key := persistent.StagedKey(csi.Record{Driver: testDriver, Handle: "h"})
 	for name, c := range map[string]struct {
@@ -216,7 +216,7 @@ func TestUnmountPod_BoundParts(t *testing.T) {
 	}
 }
 
-// A mount in another volume of a pod keeps the pod's folder, and not the pod, once the drivers have released their volumes.
+// A mount in another volume keeps the pod's folder. It does not keep the pod, once the drivers have released their volumes.
 func TestUnmountPod_OtherMounts(t *testing.T) {
 	for name, mount := range map[string]func(t *testing.T, at string){
 		"hung": func(t *testing.T, at string) {

@@ -157,7 +157,8 @@ func TestAVolumeOfAnEarlierProcessKeepsItsOwners(t *testing.T) {
 }
 
 // While a driver has a pod's volume, the pod is notified of that, even if something is mounted in the volume, and the driver is
-// called.
+// While a driver has a pod's volume, the pod is notified of that and the driver is called, even if something is mounted in the
+// volume.
 func TestAPodIsReportedThatADriverHasItsVolume(t *testing.T) {
 	n := storageNode(t, append(bound("c", csiSource("h")), attachRequired(false))...)
 	d := startDriver(t, n, &csitest.Driver{})
