@@ -124,7 +124,7 @@ func TestBrokenPodsNameTheirCause(t *testing.T) {
 	}
 	for name, one := range broken {
 		if one.cause != "" {
-			want["default/"+onNode(name)] = situation{one.cause, name == "initing" || name == "hook"}
+			want["default/"+onNode(name)] = situation{cause: one.cause, quiet: name == "initing" || name == "hook"}
 		}
 	}
 	if n := prove(t, a, want); n < 40 {

@@ -58,8 +58,9 @@ func TestTroublesOfTheNodeNameTheirCause(t *testing.T) {
 	must(t, a.Remove("last.yaml"))
 	must(t, a.Remove("busy.yaml"))
 	const ending = "the pod is ending because no source lists it any more: "
+	// The runtime misses the plugin, too, and may say so before the pod's sandbox is tried.
 	n += prove(t, a, map[string]situation{
-		here("plugin"): {cause: "the CNI plugin movable is not installed in "},
+		here("plugin"): {cause: "the CNI plugin movable is not installed in ", or: "network is not ready: "},
 		here("last"):   {cause: ending + "the runtime cannot stop the pod's sandbox: "},
 	})
 	await(t, func() error { // which holds nothing up: the folder is left for later

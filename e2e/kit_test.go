@@ -71,9 +71,12 @@ func quick(a *stack.Agent) {
 	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "1s"}
 }
 
+// longestBackOff is the longest back-off of agents that are unhurried.
+const longestBackOff = 10 * time.Second
+
 // unhurried is for tests of the back-off itself: a slow machine reports an exit only after seconds.
 func unhurried(a *stack.Agent) {
-	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": "10s"}
+	a.Config["crashLoopBackOff"] = map[string]any{"maxContainerRestartPeriod": longestBackOff.String()}
 }
 
 // manifest is a pod with this spec, in YAML, in which HELLO stands for the image.

@@ -36,13 +36,13 @@ func lifeAlways(t *testing.T, w *world) {
 	if end := c.LastTerminationState.Terminated; end == nil || end.ExitCode != 0 || end.Reason != "Completed" || c.Ready {
 		t.Errorf("the container: %+v", c)
 	}
-	if !strings.Contains(c.State.Waiting.Message, "back-off 3s ") || pod.Status.Phase != corev1.PodRunning {
+	if !strings.Contains(c.State.Waiting.Message, "back-off "+longestBackOff.String()+" ") || pod.Status.Phase != corev1.PodRunning {
 		t.Errorf("the pod is %s and says %q", pod.Status.Phase, c.State.Waiting.Message)
 	}
 	w.paused(t, "always", "c")
 }
 
-// paused checks that a container's attempts follow one another, each after the back-off, which is three seconds at most.
+// paused checks that a container's attempts follow one another, each after the back-off, which is longestBackOff at most.
 func (w *world) paused(t *testing.T, pod, name string) {
 	t.Helper()
 	ended := map[uint32]int64{} // by attempt
@@ -59,10 +59,10 @@ func (w *world) paused(t *testing.T, pod, name string) {
 		first, before := ended[attempt-2], ended[attempt-1]
 		// The first restart is at once, and so is one after an attempt that lasted for twice the longest back-off, as
 		// each does on a machine that is slow enough.
-		if first == 0 || before == 0 || time.Duration(before-first) > 6*time.Second {
+		if first == 0 || before == 0 || time.Duration(before-first) > 2*longestBackOff {
 			continue
 		}
-		if pause := time.Duration(c.CreatedAt - before); pause < 3*time.Second {
+		if pause := time.Duration(c.CreatedAt - before); pause < longestBackOff {
 			t.Errorf("attempt %d came %v after the end of the one before", attempt, pause)
 		}
 	}
