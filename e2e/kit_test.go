@@ -17,7 +17,7 @@ import (
 )
 
 // waitLimit bounds every wait; it is reached only when something is broken, however slow the machine.
-const waitLimit = 3 * time.Minute
+const waitLimit = 8 * time.Minute
 
 // await waits until look, called again and again, has nothing to complain about.
 func await(t *testing.T, look func() error) {

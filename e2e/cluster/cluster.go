@@ -44,7 +44,7 @@ import (
 )
 
 // waitLimit bounds every wait; it is reached only when something is broken, however slow the machine.
-const waitLimit = 2 * time.Minute
+const waitLimit = 5 * time.Minute
 
 // TB is the part of testing.TB that this package uses.
 type TB = stack.TB

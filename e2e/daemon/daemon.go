@@ -14,7 +14,7 @@ import (
 )
 
 // waitLimit bounds every wait of a Daemon; it is reached only when something is broken, however slow the machine.
-const waitLimit = 2 * time.Minute
+const waitLimit = 5 * time.Minute
 
 // Daemon is a program that is restarted: its processes, one after another, append to one log. Its state is on disk. Its methods
 // may be called from several goroutines.

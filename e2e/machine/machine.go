@@ -165,7 +165,7 @@ func (m *Machine) Start(ctx context.Context) error {
 	}
 	m.port = port
 	// Its virtual processors compete with the other tests of this machine: at the same priority, their timeouts inside expire.
-	cmd := exec.Command("nice", append([]string{"-n", "-5", "qemu-system-x86_64"}, m.arguments()...)...)
+	cmd := exec.Command("nice", append([]string{"-n", "-10", "qemu-system-x86_64"}, m.arguments()...)...)
 	log, err := os.OpenFile(m.in("qemu.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // commandLimit bounds waits for programs of the guest.
-const commandLimit = 10 * time.Minute
+const commandLimit = 20 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(machine.Main(m.Run)) }
 

@@ -20,7 +20,7 @@ const ShellImage = "registry.test/shell:1"
 const manifests = "/etc/kubernetes/manifests"
 
 // startLimit bounds the start of a pod and of the agent. Only a hang reaches it: a busy machine emulates slowly.
-const startLimit = 10 * time.Minute
+const startLimit = 20 * time.Minute
 
 // Node is a machine on which the agent's Debian package is installed. Its containerd has the images of Registry.
 type Node struct {

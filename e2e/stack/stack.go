@@ -24,7 +24,7 @@ import (
 )
 
 // waitLimit bounds every wait for a part; it is reached only when something is broken, however slow the machine.
-const waitLimit = 2 * time.Minute
+const waitLimit = 5 * time.Minute
 
 // Runtime is the container runtime of a stack.
 type Runtime = install.Kind
