@@ -32,12 +32,12 @@ func await(t *testing.T, look func() error) {
 	t.Fatalf("it stays so: %v", last)
 }
 
-// pause spaces the looks at an awaited state. The pauses grow from 20 ms to half a second, since each look takes processor time
+// pause spaces the looks at an awaited state. The pauses grow from 20 ms to 100 ms, since each look takes processor time
 // from the tested agent. The zero value is ready.
 type pause struct{ last time.Duration }
 
 func (p *pause) sleep() {
-	p.last = min(max(p.last*5/4, 20*time.Millisecond), 500*time.Millisecond)
+	p.last = min(max(p.last*5/4, 20*time.Millisecond), 100*time.Millisecond)
 	time.Sleep(p.last)
 }
 
