@@ -86,7 +86,8 @@ func (c *cpusets) receive(ctx supervisors.Context, msg any) bool {
 }
 
 // adopt gives CPUs to running pods that ask for some and have none: the checkpoint was removed, or the agent before had no such
-// policy. As with the kubelet their containers move to these CPUs, and keep their CPU quota. The next ResourcesHeld repeats it.
+// policy. Their containers move to these CPUs, and keep their CPU quota until they are created again. The next ResourcesHeld
+// repeats it.
 func (c *cpusets) adopt(ctx supervisors.Context, holding map[string]string) {
 	if c == nil {
 		return
