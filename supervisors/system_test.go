@@ -58,7 +58,7 @@ func (i *inbox) count(match func(any) bool) int {
 // await waits until n collected values match.
 func (i *inbox) await(t *testing.T, n int, what string, match func(any) bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for i.count(match) < n {
 		select {
 		case <-i.more:
@@ -114,7 +114,7 @@ func startFamily(t *testing.T, tree *Row, in *inbox, fatal func(error), more fun
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -136,7 +136,7 @@ func is[T any](actor messages.Address) func(any) bool {
 
 func ask(t *testing.T, s *System, to messages.Address) any {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	answer, err := s.Ask(ctx, to, ping{})
 	if err != nil {
@@ -228,7 +228,7 @@ func TestEscalationEndsAtTheRoot(t *testing.T) {
 		if !strings.Contains(err.Error(), "keeper") {
 			t.Errorf("the reason does not name who fell: %v", err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the root did not give up")
 	}
 	<-done
@@ -369,7 +369,7 @@ func TestInspectionIsAnsweredByEveryActor(t *testing.T) {
 	s := startFamily(t, family(Escalate, 5), in, nil, nil)
 	in.await(t, 1, "starts of b", is[messages.Started]("keeper/b"))
 	for _, a := range s.Actors() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		answer, err := s.Ask(ctx, a, messages.GetInspection{})
 		cancel()
 		i, ok := answer.(messages.Inspection)

@@ -45,7 +45,7 @@ func TestAShorterStopOvertakesALongerOne(t *testing.T) {
 				if done.failed != nil || done.fact.State != messages.ContainerExited {
 					t.Errorf("the longer one: %+v", done)
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(5 * time.Minute):
 				t.Error("whoever asked first still waits")
 			}
 			if c := runtime.Snapshot().Containers[0]; c.Running() {

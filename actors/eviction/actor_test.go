@@ -786,7 +786,7 @@ func TestADiskThatHangsHoldsUpNoOther(t *testing.T) {
 		return disk{space: Reading{100 - looks.Add(1), 100}}, nil // the second check finds less
 	}
 	meter.disks["/node"] = overdue.New("/node", time.Hour, func() (disk, error) { return meter.statfs("/node") })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if !meter.Await(ctx, map[Signal]int64{NodeFsAvailable: 60, ImageFsAvailable: 99}) {
 		t.Error("a disk that is short is not told while another one hangs")

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit bounds a wait; only a hang reaches it.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // eventually waits until ok.
 func eventually(t *testing.T, what string, ok func() bool) {

@@ -335,7 +335,7 @@ func TestAdoptedPull_NoNeedCutsOff(t *testing.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the pull goes on")
 	}
 	k.RunWork()

@@ -31,7 +31,7 @@ import (
 )
 
 // timeout is reached only when something is stuck.
-const timeout = 60 * time.Second
+const timeout = 5 * time.Minute
 
 func apiPod(uid string, volumes ...v1.VolumeSource) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // until waits for a word of the watch.
 func until(t *testing.T, w *Watch, ok func(Seen) bool) Seen {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // reached only when it hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // reached only when it hangs
 	defer cancel()
 	for s := (Seen{}); ; {
 		next := w.Next(ctx, s.Version)

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // waitLimit bounds waits that end at once in a passing test.
-const waitLimit = 30 * time.Second
+const waitLimit = 5 * time.Minute
 
 // fakeTree is a running tree whose actors answer, or hang.
 type fakeTree struct {

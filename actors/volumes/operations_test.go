@@ -186,7 +186,7 @@ func TestVolumesAreMountedSideBySide(t *testing.T) {
 	for range 2 {
 		select {
 		case <-g.entered:
-		case <-time.After(time.Minute): // only a hang reaches it
+		case <-time.After(5 * time.Minute): // only a hang reaches it
 			t.Error("one waits for the other")
 		}
 	}

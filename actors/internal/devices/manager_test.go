@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const waitLimit = 90 * time.Second // reached by a hang only
+const waitLimit = 5 * time.Minute // reached by a hang only
 
 // rig is a manager behind its socket.
 type rig struct {

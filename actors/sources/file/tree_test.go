@@ -61,7 +61,7 @@ func plant(t testing.TB, opts Options, interceptor supervisors.Interceptor) *gro
 
 func (g *grove) fell() {
 	g.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	must(g.t, g.sys.Shutdown(ctx))
 }
@@ -69,7 +69,7 @@ func (g *grove) fell() {
 // until waits for a list of exactly these pods.
 func (g *grove) until(pods string) messages.SourcePodsWanted {
 	g.t.Helper()
-	deadline := time.After(time.Minute)
+	deadline := time.After(5 * time.Minute)
 	var last messages.SourcePodsWanted
 	for {
 		select {

@@ -49,7 +49,7 @@ func TestHungVolumes(t *testing.T) {
 			pods, err := kinds.OpenPods(n.RootDir)
 			must(t, err)
 			defer func() { must(t, pods.Close()) }()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // reached only by a delayed volume
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // reached only by a delayed volume
 			defer cancel()
 			live := func(ctx context.Context, namespace, claim string) error {
 				uid := namespace + "-" + claim

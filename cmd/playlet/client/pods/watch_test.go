@@ -38,7 +38,7 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 // await waits until the output equals want, and empties it.
 func (s *syncBuffer) await(t *testing.T, want string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for {
 		s.mu.Lock()
 		got := s.b.String()
@@ -181,7 +181,7 @@ func TestPodsWatchSaysHowFarAPullIs(t *testing.T) {
 // awaitTimes waits until this was written so many times, and never more.
 func (s *syncBuffer) awaitTimes(t *testing.T, want string, times int) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(5 * time.Minute)
 	for {
 		s.mu.Lock()
 		got := s.b.String()

@@ -264,7 +264,7 @@ func (x *pseudoTerminal) ended(end chan any) any {
 	select {
 	case got := <-end:
 		return got
-	case <-time.After(30 * time.Second):
+	case <-time.After(5 * time.Minute):
 		x.t.Fatalf("it goes on:\n%s", x.frame())
 		return nil
 	}

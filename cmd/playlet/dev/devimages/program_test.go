@@ -15,7 +15,7 @@ import (
 )
 
 // waitLimit bounds every wait of these tests; it is reached only when something is broken.
-const waitLimit = 60 * time.Second
+const waitLimit = 5 * time.Minute
 
 // built is a set of programs to test: their folder, and the emulator that runs them if they are for another architecture.
 type built struct {
