@@ -220,10 +220,9 @@ func flagTable() string {
 
 func routeTable() string {
 	var b strings.Builder
-	b.WriteString("| method | path |\n| --- | --- |\n")
-	for _, route := range admin.Routes() {
-		method, path, _ := strings.Cut(route, " ")
-		fmt.Fprintf(&b, "| %s | `%s` |\n", method, path)
+	b.WriteString("| method | path | |\n| --- | --- | --- |\n")
+	for _, r := range admin.Routes() {
+		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", r.Method, r.Path, r.Summary)
 	}
 	return b.String()
 }

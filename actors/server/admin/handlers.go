@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -96,50 +94,6 @@ func New(conf Config) http.Handler {
 	mux.Handle("/healthz", conf.Healthz)
 	mux.Handle("/healthz/", conf.Healthz)
 	return inJSON(mux, submissionsPath, h.routes())
-}
-
-// Routes returns the method and path of each route of the API, sorted by path.
-func Routes() []string {
-	return slices.SortedFunc(maps.Keys((&handlers{}).routes()), func(a, b string) int {
-		methodA, pathA, _ := strings.Cut(a, " ")
-		methodB, pathB, _ := strings.Cut(b, " ")
-		return cmp.Or(cmp.Compare(pathA, pathB), cmp.Compare(methodA, methodB))
-	})
-}
-
-func (h *handlers) routes() map[string]handler {
-	return map[string]handler{
-		"GET /v1/pods":                              h.pods,
-		"GET /v1/events":                            h.events,
-		"GET /v1/explain/{kind}":                    h.explain,
-		"GET /v1/explain/{kind}/{name}":             h.explain,
-		"GET /v1/logs/{namespace}/{pod}":            h.logs,
-		"POST /v1/exec/{namespace}/{pod}":           h.exec,
-		"POST /v1/attach/{namespace}/{pod}":         h.attach,
-		"POST /v1/portforward/{namespace}/{pod}":    h.portForward,
-		"POST /v1/restart/{uid}":                    h.restart,
-		"GET /v1/version":                           h.version,
-		"GET /v1/actors":                            h.actors,
-		"GET /v1/actors/{actor...}":                 h.inspect,
-		"GET /v1/trace":                             h.trace,
-		"GET /v1/criticalpath":                      h.criticalPath,
-		"GET /v1/figures":                           h.figures,
-		"GET /v1/figures/history":                   h.history,
-		"GET /v1/observatory":                       h.observatory,
-		"GET /v1/images":                            h.images,
-		"POST /v1/images":                           h.pullImage,
-		"DELETE /v1/images/{id}":                    h.removeImage,
-		"GET /v1/chaos":                             h.chaosRules,
-		"POST /v1/chaos":                            h.addChaos,
-		"DELETE /v1/chaos":                          h.stopChaos,
-		"DELETE /v1/chaos/{id}":                     h.stopChaos,
-		"GET /v1/objects":                           h.objects,
-		"GET /v1/submissions":                       h.submissions,
-		"POST /v1/submissions":                      h.submit,
-		"GET /v1/submissions/{namespace}/{name}":    h.submission,
-		"PUT /v1/submissions/{namespace}/{name}":    h.submitOne,
-		"DELETE /v1/submissions/{namespace}/{name}": h.withdraw,
-	}
 }
 
 // inJSON returns the mux with these routes. It limits the bodies of requests, which are manifests at one path and below it, and
