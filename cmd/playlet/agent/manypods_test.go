@@ -33,7 +33,7 @@ var boundedCollections = []string{
 }
 
 // recentCollections hold the pods whose manifests were removed less than recently ago.
-var recentCollections = []string{"base.Departures.", "messages.SourcePodsWanted.Gone"}
+var recentCollections = []string{"base.Departures.", "messages.SourcePodsWanted.Gone", "file.looked.gone", "file.lastGood.Gone"}
 
 // recently is the minute for which a source keeps departed pods, and the time until it reads its folder again.
 const recently = 2 * time.Minute

@@ -14,7 +14,7 @@ import (
 	"github.com/playlet-dev/playlet/cri/sim"
 )
 
-// TestRoutes_AnswersHaveTheirType checks the answers of a running agent against the types in docs/openapi.json, and that each route
+// TestRoutes_AnswersHaveTheirType checks the answers of a running agent against the types in docs/openapi.json. Each route also
 // rejects an unknown parameter.
 func TestRoutes_AnswersHaveTheirType(t *testing.T) {
 	r := newClusterRig(t, sim.Options{}, "--enable-chaos", "--observatory-address=127.0.0.1:0")
@@ -48,7 +48,8 @@ func TestRoutes_AnswersHaveTheirType(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	queries := map[string]string{
-		"/v1/criticalpath": "?pod=web-node", "/v1/trace": "?pod=web-node", "/v1/figures/history": "?pod=" + uid, "/v1/figures": "?pod=" + uid,
+		"/v1/criticalpath": "?pod=web-node", "/v1/trace": "?pod=web-node", "/v1/figures/history": "?pod=" + uid,
+		"/v1/figures": "?pod=" + uid,
 	}
 	fill := strings.NewReplacer("/{kind}/{name}", "/pod/web-node", "{kind}", "node", "{actor...}", "pods/"+uid, "{uid}", uid,
 		"{namespace}/{pod}", "default/web-node", "{id}", "1")
